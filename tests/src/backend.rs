@@ -13,9 +13,9 @@ pub struct MetadataSeen {
     pub runtime: String,
     /// Whether a prepared image ran.
     pub prepared: bool,
-    /// All bytes written to standard output, kept or not.
+    /// All bytes written to standard output, retained or not.
     pub stdout_total_bytes: u64,
-    /// All bytes written to standard error, kept or not.
+    /// All bytes written to standard error, retained or not.
     pub stderr_total_bytes: u64,
 }
 
@@ -34,9 +34,9 @@ pub struct Observed {
     pub interrupted: Option<serde_json::Value>,
     /// The value of the script's last expression, in a session.
     pub value: Option<serde_json::Value>,
-    /// Standard output, as kept.
+    /// Standard output, as retained.
     pub stdout: String,
-    /// Standard error, as kept.
+    /// Standard error, as retained.
     pub stderr: String,
     /// Whether standard output was cut.
     pub stdout_truncated: bool,
@@ -88,7 +88,7 @@ pub struct DiagnosticSeen {
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepResult {
     /// It ran.
-    Ran {
+    Executed {
         /// What it did.
         observed: Box<Observed>,
         /// The files that the step's expectations name, after the execution.

@@ -25,7 +25,7 @@ pub struct Case {
     /// The scenarios it shows, `spec: title`.
     pub scenarios: Vec<String>,
     /// Whether its steps run one after the other in one session; otherwise each gets a fresh interpreter.
-    pub kept: bool,
+    pub in_session: bool,
     /// Whether a step in a fresh interpreter gets the files of the previous step.
     pub carry: bool,
     /// The value of `context` in its first session.
@@ -64,7 +64,7 @@ impl Case {
             name: name.to_owned(),
             language,
             scenarios: Vec::new(),
-            kept: steps.len() > 1,
+            in_session: steps.len() > 1,
             carry: false,
             context: None,
             tools: BTreeMap::new(),
@@ -112,7 +112,7 @@ struct CaseFile {
     #[expect(dead_code, reason = "for people; read so that it is no unknown key")]
     about: Option<String>,
     #[serde(default)]
-    kept: bool,
+    in_session: bool,
     #[serde(default)]
     carry: bool,
     /// JSON text: TOML has no null.
@@ -187,20 +187,20 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
     };
 
     let context = match &file.context {
-        Some(_) if !file.kept => return Err("only a case with `kept = true` has a `context`".into()),
+        Some(_) if !file.in_session => return Err("only a case with `in_session = true` has a `context`".into()),
         Some(text) => Some(serde_json::from_str(text).map_err(|error| format!("`context` is no JSON text: {error}"))?),
         None => None,
     };
 
     let requests = || steps.iter().map(|step| &step.request);
-    if file.kept && requests().any(|request| request.context.is_some()) {
+    if file.in_session && requests().any(|request| request.context.is_some()) {
         return Err("a step of a session has no `context` of its own".into());
     }
-    if file.kept && dir.join("files").exists() {
+    if file.in_session && dir.join("files").exists() {
         return Err("a session's files are written by a step".into());
     }
 
-    if file.carry && (file.kept || steps.len() < 2) {
+    if file.carry && (file.in_session || steps.len() < 2) {
         return Err("`carry` is for several steps, each in an interpreter of its own".into());
     }
 
@@ -232,7 +232,7 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
             name: name.clone(),
             language,
             scenarios: file.scenario.clone(),
-            kept: file.kept,
+            in_session: file.in_session,
             carry: file.carry,
             context: context.clone(),
             tools: file.tools.clone(),
@@ -271,7 +271,7 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
                 None if step.runs() => return Err(wrong("there is no `expect`".into())),
                 None => (Expect::default(), BTreeMap::new()),
             };
-            let mut step = step.step(number, source, expect, file.kept).map_err(wrong)?;
+            let mut step = step.step(number, source, expect, file.in_session).map_err(wrong)?;
             step.expect_on = expect_on;
             if let Action::Run { request, .. } = &mut step.action {
                 request.name = request.name.take().or(named);

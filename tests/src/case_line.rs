@@ -49,7 +49,7 @@ pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
     json!({
         "runtime": runtime,
         "policy": policy,
-        "kept": case.kept,
+        "in_session": case.in_session,
         "carry": case.carry,
         "files": case.files.iter().map(|(path, bytes)| (path, hex(bytes))).collect::<BTreeMap<_, _>>(),
         "stepped": options.stepped,
@@ -114,7 +114,7 @@ pub fn results(line: &[u8]) -> Result<Vec<StepResult>, serde_json::Error> {
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum Told {
-    Ran { observed: Box<Observed>, files: BTreeMap<String, String> },
+    Executed { observed: Box<Observed>, files: BTreeMap<String, String> },
     Validated(Vec<DiagnosticSeen>),
     Variable(Option<Value>),
     Listed(Vec<String>),
@@ -125,7 +125,7 @@ enum Told {
 impl Told {
     fn into_step_result(self) -> StepResult {
         match self {
-            Self::Ran { observed, files } => StepResult::Ran { observed, files: contents(files) },
+            Self::Executed { observed, files } => StepResult::Executed { observed, files: contents(files) },
             Self::Validated(found) => StepResult::Validated(found),
             Self::Variable(value) => StepResult::Variable(value),
             Self::Listed(paths) => StepResult::Listed(paths),

@@ -17,7 +17,7 @@ pub fn check(expect: &Expect, result: &StepResult, language: Language) -> Vec<St
         (StepResult::Variable(seen), None, None) => value(&mut wrong, expect, seen.as_ref()),
         (StepResult::Listed(seen), None, None) => same(&mut wrong, "paths", expect.paths.as_ref(), seen),
         (StepResult::Done { files }, None, None) if expect.outcome.is_none() => contents(&mut wrong, expect, files),
-        (StepResult::Ran { observed, files }, None, None) => {
+        (StepResult::Executed { observed, files }, None, None) => {
             ran(&mut wrong, expect, observed, language);
             contents(&mut wrong, expect, files);
             if !wrong.is_empty() {
@@ -68,7 +68,7 @@ fn displays(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
     }
 }
 
-fn kept(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
+fn retained(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
     value(wrong, expect, seen.value.as_ref());
     same(wrong, "rolled_back", Some(expect.rolled_back), seen.rolled_back_to.is_some());
     for (name, key, wanted) in [
@@ -145,7 +145,7 @@ fn ran(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed, language: Lang
     let duration_ms = seen.duration_ms as u64;
     between(wrong, "duration_ms", expect.duration_least_ms, expect.duration_most_ms, duration_ms);
 
-    kept(wrong, expect, seen);
+    retained(wrong, expect, seen);
 
     // Checks that apply to every execution, whatever the case is about.
     same(wrong, "metadata.runtime", Some(language.name()), seen.metadata.runtime.as_str());

@@ -9,7 +9,7 @@ use crate::{Case, StepResult};
 /// asked to stop because its time was nearly over, or several tool calls ran at once.
 #[must_use]
 pub fn depends_on_time(case: &Case, result: &StepResult) -> bool {
-    let StepResult::Ran { observed, .. } = result else { return false };
+    let StepResult::Executed { observed, .. } = result else { return false };
     let time = |call: &Value, key: &str| call[key].as_f64().expect("a call has its times");
     let mut pairs = observed.tool_calls.iter().zip(observed.tool_calls.iter().skip(1));
     let at_once =
@@ -22,7 +22,7 @@ pub fn depends_on_time(case: &Case, result: &StepResult) -> bool {
 #[must_use]
 pub fn comparable(result: &StepResult, by_time: bool) -> StepResult {
     match result.clone() {
-        StepResult::Ran { mut observed, files } => {
+        StepResult::Executed { mut observed, files } => {
             observed.duration_ms = 0.0;
             // The host chooses the sessions' ids.
             observed.session_id = None;
@@ -42,7 +42,7 @@ pub fn comparable(result: &StepResult, by_time: bool) -> StepResult {
                     call.as_object_mut().expect("a call is an object").remove(time);
                 }
             }
-            StepResult::Ran { observed, files }
+            StepResult::Executed { observed, files }
         }
         // The engine's and the contract's messages for the same refusal differ.
         StepResult::Refused(_) => StepResult::Refused(String::new()),

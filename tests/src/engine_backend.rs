@@ -191,7 +191,7 @@ impl Backend for EngineBackend {
         if case.carry {
             return self.carried(case);
         }
-        if !case.kept {
+        if !case.in_session {
             return case.steps.iter().map(|step| fresh(&sandbox, step)).collect();
         }
         let mut sessions = match EngineSessions::open(sandbox.clone(), case) {

@@ -35,5 +35,5 @@ pub(crate) fn seen(execution: Execution, step: &Step) -> StepResult {
     let files = execution.files();
     let names = step.expect.files.keys();
     let files = names.filter_map(|name| Some((name.clone(), files.read(name).ok()?))).collect();
-    StepResult::Ran { observed: Box::new(observed), files }
+    StepResult::Executed { observed: Box::new(observed), files }
 }

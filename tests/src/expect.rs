@@ -30,7 +30,7 @@ pub struct TextMatch {
     pub bytes_least: Option<u64>,
     /// The maximum size in bytes.
     pub bytes_most: Option<u64>,
-    /// For an output stream: all bytes written, kept or not.
+    /// For an output stream: all bytes written, retained or not.
     pub total_bytes: Option<u64>,
     /// For an output stream: whether bytes were dropped. By default not.
     pub truncated: bool,

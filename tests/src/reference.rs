@@ -21,8 +21,8 @@ pub fn page(directory: &Path) -> String {
 /// The anchor of a heading, as GitHub generates it.
 #[must_use]
 pub fn anchor(heading: &str) -> String {
-    let kept = heading.to_lowercase().replace(' ', "-");
-    kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+    let lower = heading.to_lowercase().replace(' ', "-");
+    lower.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
 
 /// The anchors of everything that documentation may refer to.

@@ -150,10 +150,10 @@ impl StepFile {
         number: usize,
         source: Option<String>,
         expect: Expect,
-        kept: bool,
+        in_session: bool,
     ) -> Result<Step, String> {
-        if self.needs_session() && !kept {
-            return Err("only steps of a case with `kept = true` have sessions".into());
+        if self.needs_session() && !in_session {
+            return Err("only steps of a case with `in_session = true` have sessions".into());
         }
         let parsed = |(name, text): (&String, &String)| match serde_json::from_str(text) {
             Ok(value) => Ok((name.clone(), value)),

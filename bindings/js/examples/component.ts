@@ -10,7 +10,7 @@ const endless = box.execute('for (;;);');
 setTimeout(() => box.cancel(), 100);
 console.log((await endless).outcome.kind);
 
-// An interpreter that is kept.
+// An interpreter that persists.
 const session = await box.session();
 await session.execute('var total = 40');
 console.log((await session.execute('total + 2')).value);

@@ -9,7 +9,7 @@ console.log(run.outcome.kind, run.stdout.trim(), await run.files.readText('out.t
 const endless = await box.execute('while True: pass');
 console.log(endless.outcome.kind, endless.outcome.resource);
 
-// An interpreter that is kept.
+// An interpreter that persists.
 await using session = await box.session();
 await session.execute('total = 40');
 console.log((await session.execute('total + 2')).value);

@@ -110,7 +110,7 @@ export interface Executed {
   readFile(path: string): Promise<Uint8Array>;
 }
 
-/** An interpreter that is kept. */
+/** An interpreter that persists. */
 export interface BackendSession {
   readonly id: string;
   readonly ended: string | undefined;

@@ -52,7 +52,7 @@ export class Sandbox implements AsyncDisposable {
     return this.#open.validate(inputOf(source, options));
   }
 
-  /** Opens a session: an interpreter that is kept. */
+  /** Opens a session: an interpreter that persists. */
   async session(options: SessionOptions = {}): Promise<Session> {
     const { id, context } = sessionOptions(options);
     return new Session(await this.#open.session(id, context), (run) => this.#cancellable(run));

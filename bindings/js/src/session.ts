@@ -62,7 +62,7 @@ function camel(record: Record<string, unknown>): any {
   return Object.fromEntries(entries.map(([key, value]) => [key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()), value]));
 }
 
-/** An interpreter that is kept between executions: variables, functions, imports and files live on. */
+/** An interpreter that persists between executions: variables, functions, imports and files live on. */
 export class Session implements AsyncDisposable {
   readonly #session: BackendSession;
   readonly #cancellable: Cancellable;
@@ -95,7 +95,7 @@ export class Session implements AsyncDisposable {
     return camel(JSON.parse(await this.#turn(() => this.#session.info())));
   }
 
-  /** Runs a script in the kept interpreter, as `Sandbox.execute` does in a new one. `Run.value` is that of its last expression. */
+  /** Runs a script in the session's interpreter, as `Sandbox.execute` does in a new one. `Run.value` is that of its last expression. */
   async execute(source: string, options: ExecuteOptions = {}): Promise<Run> {
     const input = inputOf(source, options);
     return this.#cancellable((cancelled) =>

@@ -14,7 +14,7 @@ print(run.outcome, run.stdout.strip(), run.fuel_consumed > 0)
 endless = box.execute("while True: pass")
 print(endless.outcome.kind, endless.outcome.resource)
 
-# An interpreter that is kept.
+# An interpreter that persists.
 with box.session() as session:
     session.execute("total = 40")
     print(session.execute("total + 2").value)

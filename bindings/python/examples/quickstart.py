@@ -8,7 +8,7 @@ with Sandbox("python", limits=Limits(fuel=2_000_000_000)) as box:
     endless = box.execute("while True: pass")
     print(endless.outcome.kind, endless.outcome.resource)
 
-    # An interpreter that is kept.
+    # An interpreter that persists.
     with box.session() as session:
         session.execute("total = 40")
         print(session.execute("total + 2").value)

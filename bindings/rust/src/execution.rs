@@ -75,16 +75,16 @@ impl Output {
         String::from_utf8_lossy(whole.unwrap_or(&self.bytes))
     }
 
-    /// Whether the script wrote more than was kept.
+    /// Whether the script wrote more than was retained.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
-        self.total_bytes > self.kept_bytes
+        self.total_bytes > self.retained_bytes
     }
 
-    /// Whether more was kept than this contains: [`Started::output`](crate::Started::output) has the rest.
+    /// Whether more was retained than this contains: [`Started::output`](crate::Started::output) has the rest.
     #[must_use]
     pub fn has_more(&self) -> bool {
-        self.kept_bytes > self.bytes.len() as u64
+        self.retained_bytes > self.bytes.len() as u64
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn output_says_what_is_missing() {
-        let output = |kept_bytes, total_bytes| Output { bytes: b"ab\xff".to_vec(), kept_bytes, total_bytes };
+        let output = |retained_bytes, total_bytes| Output { bytes: b"ab\xff".to_vec(), retained_bytes, total_bytes };
         assert_eq!(output(3, 3).text(), "ab\u{fffd}");
         assert_eq!((output(3, 3).is_truncated(), output(3, 3).has_more()), (false, false));
         assert_eq!((output(3, 4).is_truncated(), output(3, 4).has_more()), (true, false));
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn a_character_that_was_cut_in_two_is_no_text() {
-        let text = |bytes: &[u8], kept_bytes, total_bytes| {
-            Output { bytes: bytes.to_vec(), kept_bytes, total_bytes }.text().into_owned()
+        let text = |bytes: &[u8], retained_bytes, total_bytes| {
+            Output { bytes: bytes.to_vec(), retained_bytes, total_bytes }.text().into_owned()
         };
         assert_eq!(text(b"\xc3\xa9\xc3", 3, 4), "é", "by the limit");
         assert_eq!(text(b"\xc3\xa9\xc3", 4, 4), "é", "by what a list holds");

@@ -64,11 +64,11 @@ impl Limits {
         timeout_reserve_ms: u64,
         /// Bytes of linear memory, files and captured output together. Default 134,217,728.
         memory_bytes: u64,
-        /// Bytes of standard output that are kept. Default 2,000,000.
+        /// Bytes of standard output that are retained. Default 2,000,000.
         stdout_bytes: u64,
-        /// Bytes of standard error that are kept. Default 1,000,000.
+        /// Bytes of standard error that are retained. Default 1,000,000.
         stderr_bytes: u64,
-        /// Bytes of displays that are kept, with all their forms. Default 8,388,608.
+        /// Bytes of displays that are retained, with all their forms. Default 8,388,608.
         display_bytes: u64,
         /// Bytes of source text; more is [`Error::SourceTooLarge`](crate::Error::SourceTooLarge). Default 1,048,576.
         source_bytes: u64,
@@ -92,9 +92,9 @@ impl Limits {
         tool_record_bytes: u64,
         /// Bytes of the file that [`Policy::auto_persist_globals`] writes. Default 1,048,576.
         persisted_bytes: u64,
-        /// Sessions kept at once. Default 1,000.
+        /// Sessions at once. Default 1,000.
         session_count: u32,
-        /// Bytes that all kept sessions may hold together. Default 4,294,967,296.
+        /// Bytes that all sessions may hold together. Default 4,294,967,296.
         session_total_bytes: u64,
     }
 }
@@ -156,7 +156,7 @@ impl Policy {
 /// The default session policy.
 impl Default for SessionPolicy {
     fn default() -> Self {
-        Self { checkpoints: None, checkpoint_auto_bytes: None, checkpoints_kept: None, on_unwind: None }
+        Self { checkpoints: None, checkpoint_auto_bytes: None, checkpoints_retained: None, on_unwind: None }
     }
 }
 
@@ -167,8 +167,8 @@ impl SessionPolicy {
         /// Under `Auto`, the private memory in bytes up to which a session is saved before every execution. Default
         /// 4,194,304.
         checkpoint_auto_bytes: u64,
-        /// How many requested checkpoints are kept; at least 1. Default 8.
-        checkpoints_kept: u32,
+        /// How many requested checkpoints are retained; at least 1. Default 8.
+        checkpoints_retained: u32,
         /// What happens to a session whose guest was unwound. Default: [`OnUnwind::RollBack`].
         on_unwind: OnUnwind,
     }
@@ -200,7 +200,7 @@ mod tests {
         Limits: Limits::default().fuel(5),
         Clock: Clock::Fixed(6),
         Entropy: Entropy::Seeded(7),
-        SessionPolicy: SessionPolicy::default().checkpoints_kept(8),
+        SessionPolicy: SessionPolicy::default().checkpoints_retained(8),
         Checkpoints: Checkpoints::Every(9),
         OnUnwind: OnUnwind::End,
     }

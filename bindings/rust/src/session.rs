@@ -5,7 +5,7 @@ use crate::{
     Tool, bindings::glovebox::sandbox::sandbox as raw,
 };
 
-/// An interpreter that is kept between executions: variables, functions, imports and files live on.
+/// An interpreter that persists between executions: variables, functions, imports and files live on.
 ///
 /// A script that raises keeps what it did, as in a notebook. One that is unwound, by a limit or a trap, rolls the session back to its
 /// last checkpoint; [`Execution::rolled_back_to`] says so. Dropping the session drops the interpreter, without running its exit
@@ -134,7 +134,7 @@ impl Session {
         Ok(Self { raw: self.raw.fork()? })
     }
 
-    /// Saves the state, for [`undo_to`](Self::undo_to). The policy sets how many are kept.
+    /// Saves the state, for [`undo_to`](Self::undo_to). The policy sets how many are retained.
     ///
     /// # Errors
     /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`].

@@ -16,7 +16,7 @@ use crate::{Runtime, bindings::types};
 pub struct Executed {
     /// What the guest did.
     pub ran: CallResult,
-    /// What it wrote to its streams, as far as it was kept.
+    /// What it wrote to its streams, as far as it was retained.
     pub output: Output,
     /// The tools it called.
     pub tool_calls: Vec<ToolRecord>,
@@ -69,7 +69,7 @@ impl Executed {
             value: ran.value.clone().map(Into::into),
             stdout: StreamOutput::from(output.stdout.clone()).into(),
             stderr: StreamOutput::from(output.stderr.clone()).into(),
-            displays: displays.kept.into_iter().map(Into::into).collect(),
+            displays: displays.retained.into_iter().map(Into::into).collect(),
             displays_dropped: displays.dropped,
             fuel_consumed: ran.fuel_consumed,
             memory_used_bytes: ran.memory_used_bytes,

@@ -9,7 +9,7 @@
 //!
 //! * [`Provider`] is what the component exports: [`Sandbox`] is a runtime with a policy, [`Guest`] a guest in it, [`GuestMachine`] what a
 //!   driver sees of that.
-//! * [`State`] is what is kept for a guest beside its memory. While a guest runs it lies where the guest's WASI calls find it
+//! * [`State`] is what the sandbox holds for a guest beside its memory. While a guest runs it lies where the guest's WASI calls find it
 //!   ([`entered`]).
 //! * [`Description`] is what the weaver says of the guests.
 //!

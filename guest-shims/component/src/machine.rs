@@ -16,7 +16,7 @@ const MAX_ARGS: usize = 8;
 pub struct GuestMachine {
     runtime: Rc<Runtime>,
     memory: GuestMemory,
-    /// What is kept beside the memory.
+    /// What the sandbox holds beside the memory.
     pub state: Box<State>,
     /// Where it is a session's: its memory while others are in that of their runtime.
     pub(crate) resident: Option<ResidentMemory>,

@@ -186,7 +186,7 @@ impl Sandbox {
         world.wasi().map_err(|error| wrong(error.to_string()))
     }
 
-    /// A new guest, awake, with an empty workspace.
+    /// A new, instantiated guest with an empty workspace.
     pub fn guest(&self, stdin: Vec<u8>, ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
         self.guest_with_files(stdin, &[], ctx)
     }

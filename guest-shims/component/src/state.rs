@@ -1,4 +1,4 @@
-//! What is kept for a guest beside its memory.
+//! What the sandbox holds for a guest beside its memory.
 
 use glovebox_core::{CallHost, GuestHost, MemoryLimit};
 use glovebox_wasi::{Stop, Wasi};
@@ -12,7 +12,7 @@ use crate::{
 /// Everything of a guest that is not in its memory and its globals.
 #[derive(Debug)]
 pub struct State {
-    /// What is kept for any guest.
+    /// What the sandbox holds for any guest.
     pub host: GuestHost<ComponentPlatform>,
     /// The fuel that is left beside what the guest's code is handed in its counter.
     reserve_fuel: u64,
@@ -28,7 +28,7 @@ impl Default for State {
 }
 
 impl State {
-    /// For a guest that is asleep, with a memory of this size.
+    /// For an evicted guest with a memory of this size.
     #[must_use]
     pub fn new(wasi: Wasi, limit: MemoryLimit, ctx: ExecutionCtx) -> Self {
         Self { host: GuestHost::new(Box::new(wasi), limit, ctx), reserve_fuel: 0, stop: None }

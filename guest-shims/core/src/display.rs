@@ -37,8 +37,8 @@ pub struct Form {
 /// The displays of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Displays {
-    /// Those that were kept, in order.
-    pub kept: Vec<Display>,
+    /// Those that were retained, in order.
+    pub retained: Vec<Display>,
     /// How many were not.
     pub dropped: u64,
 }
@@ -87,14 +87,14 @@ impl Display {
 impl From<Shown> for Displays {
     /// What is not as the drivers write it counts as dropped: a guest made it up.
     fn from(Shown { messages, mut dropped }: Shown) -> Self {
-        let mut kept = Vec::new();
+        let mut retained = Vec::new();
         for message in messages {
             match Display::decode(&message) {
-                Some(display) => kept.push(display),
+                Some(display) => retained.push(display),
                 None => dropped = dropped.saturating_add(1),
             }
         }
-        Self { kept, dropped }
+        Self { retained, dropped }
     }
 }
 
@@ -144,8 +144,8 @@ mod tests {
     #[test]
     fn forms_are_read_in_order_and_a_type_once() {
         let forms: [(&str, &[u8]); 3] = [("Text/Plain", b"a"), ("image/png", b"\x89PNG"), ("text/plain", b"b")];
-        let Displays { kept, dropped } = shown(vec![message(b'D', &forms), message(b'R', &forms[..1])]);
-        let [one, two] = &kept[..] else { panic!("{kept:?}") };
+        let Displays { retained, dropped } = shown(vec![message(b'D', &forms), message(b'R', &forms[..1])]);
+        let [one, two] = &retained[..] else { panic!("{retained:?}") };
         assert_eq!((dropped, one.is_result, two.is_result), (0, false, true));
         let names: Vec<_> = one.forms.iter().map(|form| form.media_type.as_str()).collect();
         assert_eq!(names, ["text/plain", "image/png"]);
@@ -180,7 +180,7 @@ mod tests {
         ] {
             assert_eq!(
                 shown(vec![message(b'D', &[(wrong, b"a")])]),
-                Displays { kept: Vec::new(), dropped: 1 },
+                Displays { retained: Vec::new(), dropped: 1 },
                 "{wrong}"
             );
         }
@@ -196,9 +196,9 @@ mod tests {
         assert_eq!(shown(vec![message(b'D', &[(&of(127), b"")])]).dropped, 0);
         assert_eq!(shown(vec![message(b'D', &[(&of(128), b"")])]).dropped, 1);
         let names: Vec<String> = (0..100).map(|number| format!("a/b{number}")).collect();
-        for (count, kept) in [(31, 31), (32, 32), (33, 32), (100, 32)] {
+        for (count, retained) in [(31, 31), (32, 32), (33, 32), (100, 32)] {
             let forms: Vec<(&str, &[u8])> = names.iter().take(count).map(|name| (name.as_str(), &b""[..])).collect();
-            assert_eq!(shown(vec![message(b'D', &forms)]).kept[0].forms.len(), kept);
+            assert_eq!(shown(vec![message(b'D', &forms)]).retained[0].forms.len(), retained);
         }
     }
 

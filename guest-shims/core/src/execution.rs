@@ -192,7 +192,7 @@ impl<P: Platform> ExecutionCtx<P> {
         self.made.elapsed()
     }
 
-    /// How much of its fuel is kept for a soft stop.
+    /// How much of its fuel is reserved for a soft stop.
     pub fn fuel_reserve(&self) -> u64 {
         self.soft.fuel_reserve()
     }

@@ -37,7 +37,7 @@ pub trait GuestMachine: Machine {
         pages.write_with(|at, page| self.write(at, page).is_ok())
     }
 
-    /// What is kept for the guest.
+    /// What the sandbox holds for the guest.
     fn host(&self) -> &GuestHost<Self::Platform>;
 
     /// The same, to be changed.
@@ -47,7 +47,7 @@ pub trait GuestMachine: Machine {
 /// What an execution wrote and asked for.
 #[derive(Debug)]
 pub struct Written {
-    /// What it wrote to its streams, as far as it was kept.
+    /// What it wrote to its streams, as far as it was retained.
     pub output: Output,
     /// The tools it called.
     pub tool_calls: Vec<ToolRecord>,
@@ -233,12 +233,12 @@ impl<M: GuestMachine> Guest<M> {
         }
     }
 
-    /// What is kept for it.
+    /// What the sandbox holds for it.
     pub fn wasi(&self) -> &Wasi {
         &self.machine.host().wasi
     }
 
-    /// What is kept for it, to be changed.
+    /// What the sandbox holds for it, to be changed.
     pub fn wasi_mut(&mut self) -> &mut Wasi {
         &mut self.machine.host_mut().wasi
     }
@@ -253,13 +253,13 @@ impl<M: GuestMachine> Guest<M> {
         &mut self.machine.host_mut().ctx
     }
 
-    /// Grows its memory by whole pages of WebAssembly, whatever is kept free of it. False where that is not to be had.
+    /// Grows its memory by whole pages of WebAssembly, whatever is reserved of it. False where that is not to be had.
     pub(crate) fn grow_freely(&mut self, bytes: u64) -> bool {
         let Ok(pages) = u32::try_from(bytes >> 16) else { return false };
-        // Files may have taken what is kept free of memory. A guest that could not come back for it would have ruined its session.
-        let kept_free = self.machine.host_mut().limiter.free_all();
+        // Files may have taken what is reserved of memory. A guest that could not come back for it would have ruined its session.
+        let reserved = self.machine.host_mut().limiter.free_all();
         let has_grown = pages == 0 || self.machine.grow(pages).is_ok();
-        self.machine.host_mut().limiter.keep_free(kept_free);
+        self.machine.host_mut().limiter.keep_free(reserved);
         has_grown
     }
 }

@@ -1,4 +1,4 @@
-//! What is kept for a guest beside its instance, and what its WASI calls see of that.
+//! What the sandbox holds for a guest beside its instance, and what its WASI calls see of that.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
 /// calls that move megabytes reach it.
 const FUEL_BETWEEN_LOOKS: u64 = 1 << 20;
 
-/// What is kept for a guest beside its instance.
+/// What the sandbox holds for a guest beside its instance.
 #[derive(Debug)]
 pub struct GuestHost<P: Platform> {
     /// Its descriptors, files, streams, clocks, random numbers.

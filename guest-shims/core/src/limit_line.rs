@@ -23,8 +23,8 @@ pub fn name_limit(outcome: &Outcome, stderr: &mut Captured, max_bytes: u64) -> O
     }
     stderr.truncated = true;
     let room = max.saturating_sub(line.len().saturating_add(1));
-    let kept = whole_characters(stderr.bytes.get(..room).unwrap_or(&stderr.bytes)).len();
-    stderr.bytes.truncate(kept);
+    let held = whole_characters(stderr.bytes.get(..room).unwrap_or(&stderr.bytes)).len();
+    stderr.bytes.truncate(held);
     if is_open(&stderr.bytes) {
         stderr.bytes.push(b'\n');
     }

@@ -6,7 +6,7 @@ use glovebox_vfs::VfsLimits;
 use glovebox_wasi::WasiLimits;
 use serde::{Deserialize, Serialize};
 
-/// How much of mounted files is kept in memory for reading again. Counts against `limits.memory_bytes`.
+/// How much of mounted files stays in memory for reading again. Counts against `limits.memory_bytes`.
 const MOUNT_CACHE_BYTES: u64 = 8 << 20;
 
 /// What a message to the tools has around a call's arguments.
@@ -49,14 +49,14 @@ pub struct Limits {
     /// limit and the size of its image. The guest sees an allocation fail (`MemoryError`, `InternalError: out of memory`), or
     /// `ENOSPC` where it is the files that grow.
     pub memory_bytes: u64,
-    /// Bytes of standard output that are kept. Default 2,000,000. The rest is counted and dropped;
+    /// Bytes of standard output that are retained. Default 2,000,000. The rest is counted and dropped;
     /// the guest's write succeeds.
     pub stdout_bytes: u64,
-    /// Bytes of standard error that are kept. Default 1,000,000. As for `stdout_bytes`.
+    /// Bytes of standard error that are retained. Default 1,000,000. As for `stdout_bytes`.
     pub stderr_bytes: u64,
-    /// Bytes of the displays that are kept: what `display` of a script showed, pictures for instance, with all their forms. Default 8 MiB. One
+    /// Bytes of the displays that are retained: what `display` of a script showed, pictures for instance, with all their forms. Default 8 MiB. One
     /// that does not fit is dropped as a whole and counted, and so is all that is shown after it; the script goes on. Nor are more
-    /// than 1,000 kept.
+    /// than 1,000 retained.
     pub display_bytes: u64,
     /// Bytes of source text. Default 1 MiB. More is an error before anything runs.
     pub source_bytes: u64,
@@ -81,9 +81,9 @@ pub struct Limits {
     /// Bytes of a tool call's arguments, and of its result, as JSON text each. Default 1 MiB. More fails with `ToolLimit`.
     pub tool_bytes: u64,
     /// Bytes of arguments, results and messages that an execution's record of tool calls keeps together. Default 1 MiB.
-    /// Beyond it only names and times are kept.
+    /// Beyond it only names and times are recorded.
     pub tool_record_bytes: u64,
-    /// Bytes of the file that an execution's globals are kept in, where a policy says that they are. Default 1 MiB. Where
+    /// Bytes of the file that an execution's globals are stored in, where a policy says that they are. Default 1 MiB. Where
     /// they take more, the largest are left out until the others fit, and a line on standard error names each.
     pub persisted_bytes: u64,
     /// Sessions that the engine keeps at once. Default 1,000. Opening one more is an error.

@@ -237,10 +237,10 @@ mod tests {
         assert!(limiter.grow(0, 60, None));
         assert!(limiter.grow(60, 70, None), "at");
         assert!(!limiter.grow(70, 71, None), "over");
-        let kept_free = limiter.free_all();
-        assert_eq!(kept_free, 10);
+        let reserved = limiter.free_all();
+        assert_eq!(reserved, 10);
         assert!(limiter.grow(70, 71, None), "it may have that, too");
-        limiter.keep_free(kept_free);
+        limiter.keep_free(reserved);
         assert!(!limiter.grow(71, 72, None), "no longer");
         assert_eq!(MemoryLimiter::new(1 << 30, 0).free_all(), OUTPUT_RESERVE_BYTES);
     }

@@ -30,8 +30,8 @@ pub struct Metadata {
     pub image_sha256: Option<String>,
     /// Whether its fuel was counted.
     pub metering: Metering,
-    /// All bytes written to standard output, kept or not.
+    /// All bytes written to standard output, retained or not.
     pub stdout_total_bytes: u64,
-    /// All bytes written to standard error, kept or not.
+    /// All bytes written to standard error, retained or not.
     pub stderr_total_bytes: u64,
 }

@@ -154,10 +154,10 @@ mod tests {
 
     #[test]
     fn a_scripts_message_does_not_flood_the_log() {
-        for (length, kept) in [(199, 199), (200, 200), (201, 200)] {
+        for (length, held) in [(199, 199), (200, 200), (201, 200)] {
             let message = "é".repeat(length);
             let raised = RaisedOutcome { type_name: "E".into(), message, traceback: String::new(), line: None };
-            assert_eq!(Outcome::Raised(raised).describe(), format!("raised E: {}", "é".repeat(kept)));
+            assert_eq!(Outcome::Raised(raised).describe(), format!("raised E: {}", "é".repeat(held)));
         }
     }
 }

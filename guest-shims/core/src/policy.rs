@@ -76,7 +76,7 @@ pub enum PolicyError {
     /// A limit is impossible.
     #[error(transparent)]
     Limit(#[from] LimitError),
-    /// Sessions cannot be kept like this.
+    /// Sessions cannot be run like this.
     #[error("{0}")]
     Session(String),
     /// An environment variable cannot be.
@@ -134,8 +134,8 @@ impl PolicyParts<'_> {
         if self.session.checkpoints == Checkpoints::Every(0) {
             return Err(PolicyError::Session("`session.checkpoints.every` must be at least 1".into()));
         }
-        if self.session.checkpoints_kept == 0 {
-            return Err(PolicyError::Session("`session.checkpoints_kept` must be at least 1".into()));
+        if self.session.checkpoints_retained == 0 {
+            return Err(PolicyError::Session("`session.checkpoints_retained` must be at least 1".into()));
         }
         for (key, value) in self.env {
             let wrong = |reason: &str| PolicyError::Env { key: key.clone(), reason: reason.into() };
@@ -189,10 +189,10 @@ mod tests {
     #[test]
     fn a_session_that_cannot_be_is_refused() {
         let (limits, env) = (&Limits::default(), &BTreeMap::new());
-        for (checkpoints, checkpoints_kept, fits) in
+        for (checkpoints, checkpoints_retained, fits) in
             [(Checkpoints::Every(0), 1, false), (Checkpoints::Every(1), 1, true), (Checkpoints::Auto, 0, false)]
         {
-            let session = &SessionPolicy { checkpoints, checkpoints_kept, ..SessionPolicy::default() };
+            let session = &SessionPolicy { checkpoints, checkpoints_retained, ..SessionPolicy::default() };
             assert_eq!(PolicyParts { limits, session, args: &[], env }.check().is_ok(), fits);
         }
     }

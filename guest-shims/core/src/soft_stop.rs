@@ -71,7 +71,7 @@ impl SoftStop {
         Self::new(fuel_reserve, limits.effective_timeout_reserve())
     }
 
-    /// How much fuel is kept.
+    /// How much fuel is reserved.
     pub(crate) fn fuel_reserve(&self) -> u64 {
         self.fuel_reserve
     }
@@ -136,7 +136,7 @@ impl SoftStop {
         self.grace.or_else(soft).map_or(deadline, |at| at.min(deadline))
     }
 
-    /// Whether the guest was asked and has not looked yet: it must not be kept waiting.
+    /// Whether the guest was asked and has not looked yet: it must not have to wait.
     #[must_use]
     pub fn is_unread(&self, memory: &(impl LinearMemory + ?Sized)) -> bool {
         let pokes = self.asked.and_then(|interrupt| self.pokes(interrupt));

@@ -62,8 +62,8 @@ mod tests {
 
     #[test]
     fn a_repr_is_cut_at_its_limit() {
-        for (length, kept) in [(65_535, 65_535), (65_536, 65_536), (65_537, 65_536)] {
-            assert_eq!(converted(&"é".repeat(length), None).repr.chars().count(), kept);
+        for (length, held) in [(65_535, 65_535), (65_536, 65_536), (65_537, 65_536)] {
+            assert_eq!(converted(&"é".repeat(length), None).repr.chars().count(), held);
         }
     }
 
@@ -79,9 +79,9 @@ mod tests {
 
     #[test]
     fn json_over_a_mebibyte_is_none() {
-        for (length, kept) in [(MAX_JSON_BYTES, true), (MAX_JSON_BYTES + 1, false)] {
+        for (length, held) in [(MAX_JSON_BYTES, true), (MAX_JSON_BYTES + 1, false)] {
             let text = format!("\"{}\"", "x".repeat(length - 2));
-            assert_eq!(converted("", Some(&text)).json.is_some(), kept, "{length}");
+            assert_eq!(converted("", Some(&text)).json.is_some(), held, "{length}");
         }
     }
 

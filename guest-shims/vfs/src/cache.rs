@@ -35,7 +35,7 @@ impl MountCache {
         self.bytes
     }
 
-    /// Whether a piece of this length could be kept within the bound.
+    /// Whether a piece of this length fits the bound.
     pub(crate) fn fits(len: u64, bound_bytes: u64) -> bool {
         len.saturating_add(ENTRY_OVERHEAD_BYTES) <= bound_bytes
     }

@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 ///
 /// Escaped, as in a Rust string, are line ends and all other controls, U+2028 and U+2029, characters that change the
 /// text direction, invisible characters (zero-width characters, U+FEFF, variation selectors, tags), the backslash, and
-/// the backtick that quotes names. Bytes that are not UTF-8 become `\xNN`. All else is kept: an ordinary name is
+/// the backtick that quotes names. Bytes that are not UTF-8 become `\xNN`. All else stays: an ordinary name is
 /// unchanged.
 ///
 /// ```
@@ -22,7 +22,7 @@ pub fn escaped<N: AsRef<OsStr> + ?Sized>(name: &N) -> Escaped<'_> {
     Escaped { text: name.as_ref(), is_name: true }
 }
 
-/// Like [`escaped`], for a sentence that may quote names itself: backslashes and backticks are kept.
+/// Like [`escaped`], for a sentence that may quote names itself: backslashes and backticks stay.
 #[must_use]
 pub fn escaped_text<T: AsRef<OsStr> + ?Sized>(text: &T) -> Escaped<'_> {
     Escaped { text: text.as_ref(), is_name: false }

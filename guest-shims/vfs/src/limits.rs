@@ -2,7 +2,7 @@
 
 use crate::content::CHUNK_BYTES;
 
-/// Charged per inode: the inode itself, its share of a table page (which may be kept alive by this
+/// Charged per inode: the inode itself, its share of a table page (which may be held alive by this
 /// one inode) and of the maps around it. Rounded up, so that the quota bounds real memory.
 pub(crate) const INODE_BYTES: u64 = 512;
 

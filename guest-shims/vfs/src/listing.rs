@@ -178,12 +178,12 @@ impl Vfs {
 
         // Some names may be known already, or known to be removed: in a directory that was restored (see `saved`), or
         // that was too large when they were looked up.
-        let kept = self.inode(dir)?.entries().cloned().unwrap_or_default();
+        let retained = self.inode(dir)?.entries().cloned().unwrap_or_default();
         let journal = self.root(root)?.committed.clone();
         let mut bytes = length(&path);
         let mut inodes = Vec::new();
         for entry in listed {
-            if kept.get(&entry.name).is_some() || journal.has(dir, &entry.name) {
+            if retained.get(&entry.name).is_some() || journal.has(dir, &entry.name) {
                 continue;
             }
             if let Some(mut inode) = self.mounted_inode(root, &path, &entry, &*source) {
@@ -196,7 +196,7 @@ impl Vfs {
         if !self.make_room(bytes) {
             return Err(VfsError::MountTooLarge);
         }
-        self.install(dir, length(&path), inodes, &kept)?;
+        self.install(dir, length(&path), inodes, &retained)?;
         let usage = &mut Arc::make_mut(&mut self.state).usage;
         usage.mount_bytes = usage.mount_bytes.saturating_add(bytes);
         self.note_peak();
@@ -208,7 +208,7 @@ impl Vfs {
         dir: InodeId,
         path_charge: u64,
         inodes: Vec<(Name, Inode, SourceStat)>,
-        kept: &Entries,
+        retained: &Entries,
     ) -> Result<(), VfsError> {
         let state = Arc::make_mut(&mut self.state);
         let mut made = Entries::default();
@@ -219,8 +219,8 @@ impl Vfs {
             state.usage.mount_entries = state.usage.mount_entries.saturating_add(1);
         }
         // The known names come last: their places were not known without the rest.
-        for (_, name) in kept.between(FIRST_PLACE, kept.next_place()) {
-            if let Some(entry) = kept.get(name) {
+        for (_, name) in retained.between(FIRST_PLACE, retained.next_place()) {
+            if let Some(entry) = retained.get(name) {
                 made.set(name, entry.inode, entry.mounted)?;
                 made.set_base(name, entry.base.clone());
             }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::ids::FileKind;
 
-/// Bytes read from a source at once, and kept in the cache: large enough that a sequential read in small steps calls
+/// Bytes read from a source at once, and put into the cache: large enough that a sequential read in small steps calls
 /// the source rarely, small enough that a random one wastes little.
 pub(crate) const SOURCE_CHUNK_BYTES: u64 = 64 << 10;
 

@@ -8,14 +8,14 @@ use crate::{Clock, Entropy, Mount, StringError};
 /// Limits on what the host side holds for a guest. All are finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WasiLimits {
-    /// Bytes of standard output kept per execution (default 2,000,000). The guest may write more: the excess is
+    /// Bytes of standard output retained per execution (default 2,000,000). The guest may write more: the excess is
     /// counted, charged and dropped.
     pub stdout_bytes: u64,
-    /// Bytes of standard error kept per execution (default 1,000,000).
+    /// Bytes of standard error retained per execution (default 1,000,000).
     pub stderr_bytes: u64,
     /// Bytes of one message to the tools device (default 1 MiB); a longer one is refused with `EMSGSIZE`.
     pub tool_bytes: u64,
-    /// Bytes of the displays that are kept of one execution (default 8 MiB). One that does not fit is counted and dropped, and so are all
+    /// Bytes of the displays that are retained of one execution (default 8 MiB). One that does not fit is counted and dropped, and so are all
     /// after it; the guest's write succeeds.
     pub display_bytes: u64,
     /// Open descriptors, including standard streams and preopens (default 256); beyond it the guest sees `EMFILE`.

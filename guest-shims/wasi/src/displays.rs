@@ -4,13 +4,13 @@
 /// between the guest and the embedder; there is nothing to read.
 pub const DISPLAYS_DEVICE: &str = "/dev/glovebox/displays";
 
-/// How many displays of one execution are kept, whatever their size: each is an allocation.
+/// How many displays of one execution are retained, whatever their size: each is an allocation.
 pub const MAX_DISPLAYS: usize = 1_000;
 
 /// What one execution wrote to the displays device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
-    /// The writes that were kept, in order.
+    /// The writes that were retained, in order.
     pub messages: Vec<Vec<u8>>,
     /// How many were dropped, each as a whole, because they did not fit.
     pub dropped: u64,
@@ -24,7 +24,7 @@ pub(crate) struct DisplaysDevice {
 }
 
 impl DisplaysDevice {
-    /// Whether a message of this length is kept. One that is not leaves no gap for smaller ones: what is shown is a prefix.
+    /// Whether a message of this length is retained. One that is not leaves no gap for smaller ones: what is shown is a prefix.
     pub(crate) fn accepts(&self, len: u64, cap_bytes: u64, room_bytes: u64) -> bool {
         self.shown.dropped == 0
             && self.shown.messages.len() < MAX_DISPLAYS

@@ -16,11 +16,11 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// The kept bytes as text, with U+FFFD for bytes that are not UTF-8. A character that the cap cut in two is left
+    /// The retained bytes as text, with U+FFFD for bytes that are not UTF-8. A character that the cap cut in two is left
     /// out rather than shown as damaged.
     pub fn text(&self) -> Cow<'_, str> {
-        let kept = if self.truncated { whole_characters(&self.bytes) } else { &self.bytes };
-        String::from_utf8_lossy(kept)
+        let retained = if self.truncated { whole_characters(&self.bytes) } else { &self.bytes };
+        String::from_utf8_lossy(retained)
     }
 }
 
@@ -74,9 +74,9 @@ impl Capture {
         &self.bytes
     }
 
-    /// How many of `len` more bytes will be kept, given `room_bytes` of memory.
+    /// How many of `len` more bytes will be retained, given `room_bytes` of memory.
     pub(crate) fn accepts(&self, len: u32, room_bytes: u64) -> u32 {
-        // After the first loss nothing is kept: the output is a prefix, not a selection.
+        // After the first loss nothing is retained: the output is a prefix, not a selection.
         if self.truncated {
             return 0;
         }
@@ -94,10 +94,10 @@ impl Capture {
         append_within(&mut self.bytes, bytes, self.cap_bytes, room_bytes);
     }
 
-    /// Counts what the guest wrote and records whether all of it was kept.
-    pub(crate) fn count(&mut self, written: u32, kept: u32) {
+    /// Counts what the guest wrote and records whether all of it was retained.
+    pub(crate) fn count(&mut self, written: u32, retained: u32) {
         self.total_bytes = self.total_bytes.saturating_add(u64::from(written));
-        self.truncated |= kept < written;
+        self.truncated |= retained < written;
     }
 
     /// The total, if output was lost since the last call.

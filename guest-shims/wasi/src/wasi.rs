@@ -204,7 +204,7 @@ impl Wasi {
         }
     }
 
-    /// Releases the inode that a closed descriptor kept alive.
+    /// Releases the inode that a closed descriptor held alive.
     pub(crate) fn release(&mut self, closed: &Descriptor) {
         if let Some(inode) = closed.target.inode() {
             self.vfs.release(inode);

@@ -97,7 +97,7 @@ pub(crate) fn mention(execution: &Execution, is_written: bool) {
 fn mention_dropped(execution: &Execution) {
     if execution.displays_dropped > 0 {
         let dropped = counted(execution.displays_dropped, "display");
-        note(&format!("{dropped} dropped, beyond --display-bytes or the 1,000 that are kept"));
+        note(&format!("{dropped} dropped, beyond --display-bytes or the 1,000 that are retained"));
     }
 }
 

@@ -46,7 +46,7 @@ impl Passthrough {
         }
     }
 
-    /// What kept the output from being written, once.
+    /// Why the output could not be written, once.
     pub(crate) fn failure(&self) -> Option<io::Error> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -67,9 +67,11 @@ pub(crate) fn explain(execution: &Execution) {
         [("stdout", &execution.stdout, "--stdout-bytes"), ("stderr", &execution.stderr, "--stderr-bytes")]
     {
         if output.is_truncated() {
-            let (kept, total) =
+            let (retained, total) =
                 (grouped(output.bytes.len().try_into().unwrap_or(u64::MAX)), grouped(output.total_bytes));
-            note(&format!("{stream} truncated: the first {kept} of {total} bytes were kept; raise it with {flag} N"));
+            note(&format!(
+                "{stream} truncated: the first {retained} of {total} bytes were retained; raise it with {flag} N"
+            ));
         }
     }
     let outcome = &execution.outcome;

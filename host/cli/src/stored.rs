@@ -140,13 +140,13 @@ impl ActiveSession {
     ) -> Result<Self, SessionsError> {
         let stored = sessions.open_or_create(id.clone(), NewSession::default().language(language))?;
         // Takes its lock; from now on it stays active here.
-        stored.awake()?;
+        stored.activate()?;
         Ok(Self { sessions, stored, key: key.cloned() })
     }
 
     /// The active session.
     pub(crate) fn session(&self) -> Result<Session, SessionsError> {
-        Ok(self.stored.awake()?.clone())
+        Ok(self.stored.activate()?.clone())
     }
 
     /// Runs a request and saves the session.
@@ -156,7 +156,7 @@ impl ActiveSession {
 
     /// Saves changes that were not made by running something.
     pub(crate) fn save(&self) -> Result<(), SessionsError> {
-        self.stored.awake()?.save()
+        self.stored.activate()?.save()
     }
 
     /// A copy of this session, in the same directory.
@@ -171,7 +171,7 @@ impl ActiveSession {
         options.key.clone_from(&self.key);
         let state = other.hibernate(&options)?;
         self.stored = self.sessions.import(self.stored.id().clone(), &state, IfExists::Replace)?;
-        self.stored.awake()?;
+        self.stored.activate()?;
         Ok(())
     }
 }

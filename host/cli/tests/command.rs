@@ -378,11 +378,11 @@ fn files_reach_the_workspace_when_the_policy_commits() {
 #[test]
 fn a_read_only_mount_is_read_and_not_written() {
     let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("a.txt"), "kept").unwrap();
+    fs::write(dir.path().join("a.txt"), "held").unwrap();
     let mount = format!("{}:/data:ro", dir.path().display());
     let output =
         output(&["run", "--mount", &mount, "-e", "print(open('/data/a.txt').read()); open('/data/b.txt', 'w')"]);
-    assert_eq!(text(&output.stdout), "kept\n");
+    assert_eq!(text(&output.stdout), "held\n");
     assert_eq!(output.status.code(), Some(1));
     assert!(!dir.path().join("b.txt").exists());
 }

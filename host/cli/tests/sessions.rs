@@ -320,9 +320,9 @@ fn at_a_terminal_lines_are_edited_stopped_cleared_and_remembered() {
     assert_eq!(code, 0, "{shown}");
     assert!(shown.contains("\x1b[1m>>> "), "the prompt is in bold: {shown}");
     let history = home.0.path().join("glovebox/history.python");
-    let kept = fs::read_to_string(&history).unwrap();
-    assert!(kept.contains("x = 40") && kept.contains("return 2") && kept.contains(":fork b"), "{kept}");
-    assert!(!kept.contains("secret = 1"), "{kept}");
+    let held = fs::read_to_string(&history).unwrap();
+    assert!(held.contains("x = 40") && held.contains("return 2") && held.contains(":fork b"), "{held}");
+    assert!(!held.contains("secret = 1"), "{held}");
     assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
     let (shown, code) = home.at_terminal(
         &[("NO_COLOR", "1")],

@@ -17,7 +17,7 @@
 //!
 //! The types to know:
 //!
-//! * [`Applications`]: loads components, compiled once and kept in the engine's cache.
+//! * [`Applications`]: loads components, compiled once and stored in the engine's cache.
 //! * [`Application`]: a component that may import `glovebox:sandbox` and WASI 0.2; [`run`](Application::run) it as a command, or
 //!   [`invoke`](Application::invoke) one of its exports. Each is a new instance.
 //! * [`AppConfig`]: its arguments, streams, [`AppLimits`], and what it is granted of the system: nothing by default.

@@ -15,14 +15,14 @@ impl Budget {
         Self(Some(Arc::default()))
     }
 
-    /// Fills it. For when nobody uses it, as with all that changes it: executions that share it come one after the other.
+    /// Fills it. Only while no execution uses it; executions that share a budget run one after the other.
     pub(crate) fn renew(&self, fuel: u64) {
         if let Some(left) = &self.0 {
             left.store(fuel, Ordering::SeqCst);
         }
     }
 
-    /// Empties it, and says what was left.
+    /// Empties it, and returns what was left.
     pub(crate) fn take(&self) -> u64 {
         self.0.as_ref().map_or(0, |left| left.swap(0, Ordering::SeqCst))
     }

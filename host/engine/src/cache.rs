@@ -1,4 +1,4 @@
-//! The cache of compiled code: filled, measured, and kept from growing for ever.
+//! The cache of compiled code: filled, measured, and bounded.
 
 use std::{cell::Cell, collections::BTreeMap, time::Duration};
 
@@ -25,22 +25,22 @@ pub struct CacheUsage {
     pub kind: CacheKind,
     /// How many there are, for any version and settings.
     pub count: u64,
-    /// How many of them a process has open at this moment. Binaries and packages are read and closed.
+    /// How many of them some process has open now. Binaries and packages are not counted: they are read and closed.
     pub in_use: u64,
     /// What they take on disk.
     pub bytes: u64,
-    /// When one of them was last used; of binaries and packages as far as the file system notes when a file is read.
+    /// When one of them was last used. For binaries and packages this is the file system's access time.
     pub last_used: Option<Timestamp>,
 }
 
-/// What of the compiled code in the cache is to go. Make one with `default()`, which keeps the engine's
+/// What compiled code to remove from the cache. Make one with `default()`, which applies the engine's
 /// [`CacheLimits`], and change what differs.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct CachePrune {
-    /// What was not used for so long. With this or `max_bytes` the engine's own limits do not count.
+    /// Removes what was not used for this long. With this or `max_bytes` the engine's own limits do not count.
     pub older_than: Option<Duration>,
-    /// What was used longest ago, until the rest of all kinds takes at most so many bytes together.
+    /// Removes the least recently used code until all kinds together take at most this many bytes.
     pub max_bytes: Option<u64>,
     /// Removes nothing and reports what would be removed.
     pub dry_run: bool,
@@ -64,11 +64,11 @@ pub struct CachePruned {
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct CachePruneReport {
-    /// What went, or would go.
+    /// What was removed, or would be.
     pub removed: Vec<CachePruned>,
-    /// What would have gone, but is in use.
+    /// What would have been removed, but is in use.
     pub in_use: Vec<CachePruned>,
-    /// What that freed on disk, or would free.
+    /// The bytes freed on disk, or that would be.
     pub freed_bytes: u64,
     /// Whether nothing was removed.
     pub dry_run: bool,
@@ -122,8 +122,8 @@ impl Engine {
 }
 
 impl Inner {
-    /// What the cache has under this key, built where it has nothing. Only who adds makes room for it: that costs a look at all
-    /// there is.
+    /// What the cache has under this key, built if it has nothing. Only adding makes room, since that means looking at everything
+    /// in it.
     pub(crate) fn open_or_build<E>(
         &self,
         kind: CacheKind,
@@ -150,7 +150,7 @@ impl Inner {
             keep: Some(keep),
             dry_run: false,
         };
-        // The code is in hand, so that it matters to nobody if that fails.
+        // The code is in hand: a failure here affects nobody.
         if let Err(error) = self.runtimes.evict(kinds, &eviction) {
             tracing::warn!(error = &error as &dyn std::error::Error, "the cache cannot make room");
         }

@@ -27,7 +27,7 @@ struct Signal {
     _parent: Option<Parent>,
 }
 
-/// Whose cancellation is a token's too, and as which of its children that is known there.
+/// The parent token, whose cancellation is this one's too, and this token's number among its children.
 #[derive(Debug)]
 struct Parent {
     token: CancelToken,
@@ -45,10 +45,10 @@ struct State {
     cancelled: bool,
     /// Threads that wait for something else as well.
     parked: Vec<Thread>,
-    /// Tokens to be cancelled with this one: none once it is. The numbers are never used again.
+    /// Tokens to cancel with this one. Empty once it is cancelled. Numbers are never reused.
     children: BTreeMap<u64, Weak<Signal>>,
     next_child: u64,
-    /// What else is to happen.
+    /// Callbacks for cancellation.
     hooks: Vec<Arc<Hook>>,
 }
 
@@ -152,7 +152,7 @@ impl CancelToken {
         }
     }
 
-    /// Has a cancellation call `then`, on the thread that cancels; at once, on this one, where it has happened already. For
+    /// Calls `then` on cancellation, on the thread that cancels, or at once on this one if the token is cancelled already. For
     /// waits that this token does not know of. `then` must not block, and may be called more than once; a call that is under way
     /// when the result is dropped goes on.
     ///
@@ -181,7 +181,7 @@ impl CancelToken {
         self.0.state().cancelled
     }
 
-    /// Waits for at most `duration`, and says whether it is cancelled: for what has nothing else to wait for, such as a
+    /// Waits for at most `duration`, and returns whether it is cancelled. For callers with nothing else to wait for, such as a
     /// [`Tool`](crate::Tool) between two attempts.
     ///
     /// ```
@@ -199,15 +199,15 @@ impl CancelToken {
         self.is_cancelled()
     }
 
-    /// Has a cancellation unpark `thread`. Whoever parks looks at [`is_cancelled`](Self::is_cancelled) after this.
+    /// Unparks `thread` on cancellation. Check [`is_cancelled`](Self::is_cancelled) after calling this and before parking.
     pub(crate) fn wakes(&self, thread: Thread) -> Wakes<'_> {
         self.0.state().parked.push(thread.clone());
         Wakes { token: self, thread }
     }
 
-    /// Has those that wait look again.
+    /// Makes all waiters check their condition again.
     pub(crate) fn wake(&self) {
-        // Who is between its look and its wait holds the lock.
+        // A waiter holds the lock between its check and its wait.
         drop(self.0.state());
         self.0.changed.notify_all();
     }
@@ -290,14 +290,14 @@ mod tests {
                 calls.fetch_add(1, Ordering::SeqCst);
             })
         };
-        let (kept, taken_back) = (count(&calls), count(&calls));
+        let (held, taken_back) = (count(&calls), count(&calls));
         drop(taken_back);
         assert_eq!(calls.load(Ordering::SeqCst), 0);
         token.cancel();
         assert_eq!(calls.load(Ordering::SeqCst), 1);
         let late = count(&calls);
         assert_eq!(calls.load(Ordering::SeqCst), 2);
-        drop((kept, late));
+        drop((held, late));
         token.cancel();
         assert_eq!(calls.load(Ordering::SeqCst), 2);
     }

@@ -24,7 +24,7 @@ pub struct RuntimeInfo {
     pub aliases: Vec<String>,
     /// Its language.
     pub language: Language,
-    /// Whether its language's scripts run on it where nobody names a runtime:
+    /// Whether its language's scripts run on it if no runtime is named:
     /// [`EngineConfig::default_runtimes`](crate::EngineConfig::default_runtimes) names it, or else of those that were
     /// [added](Engine::add_runtime) it is the last in this list, or none was and it is the manifest's default.
     pub default: bool,
@@ -60,7 +60,7 @@ impl RuntimeInfo {
     }
 }
 
-/// A tool of the manifest and its state in the cache: what a script goes through before its interpreter has it.
+/// A tool of the manifest and its state in the cache: it processes a script before the interpreter runs it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ToolInfo {
@@ -94,19 +94,19 @@ pub struct PreparedInfo {
     pub path: PathBuf,
     /// The linear memory of an instance.
     pub memory_bytes: u64,
-    /// How long it took; next to nothing when it was there already.
+    /// How long preparing took; close to zero if it was prepared already.
     #[serde(skip)]
     pub took: Duration,
 }
 
 impl Inner {
-    /// Prepares a runtime where that has not been done.
+    /// Prepares a runtime, unless it is prepared already.
     pub(crate) fn prepare(&self, found: &Found<'_>) -> Result<PreparedInfo, RuntimeError> {
         prepared(|| self.artefact(found))
     }
 }
 
-/// What came of preparing something.
+/// The result of preparing something.
 fn prepared(prepare: impl FnOnce() -> Result<Artefact, RuntimeError>) -> Result<PreparedInfo, RuntimeError> {
     let begun = Instant::now();
     let artefact = prepare()?;
@@ -139,8 +139,8 @@ impl Engine {
             licence: entry.licence.clone(),
             origin: entry.origin.clone(),
             path: self.0.runtimes.path(entry),
-            // What is damaged or not to be trusted counts as not there, so that it can be listed and removed.
-            // Running it, and `verify`, say what is wrong with it.
+            // A damaged or untrusted file counts as missing, so that it can be listed and removed.
+            // Running it, and `verify`, report what is wrong with it.
             fetched: self.0.runtimes.present(entry).unwrap_or(false),
             prepared: self.0.is_prepared(&entry.into()).unwrap_or(false),
         }
@@ -167,7 +167,7 @@ impl Engine {
         }
     }
 
-    /// Fetches a runtime's binary where it is missing, and says where it is.
+    /// Fetches a runtime's binary if it is missing, and returns its path.
     pub fn fetch(&self, name: &str) -> Result<PathBuf, RuntimeError> {
         if let Some(tool) = self.0.runtimes.manifest().tool(name) {
             self.0.runtimes.fetch_tool(tool, &*self.0.progress)?;
@@ -178,7 +178,7 @@ impl Engine {
         Ok(self.0.runtimes.path(&entry))
     }
 
-    /// Writes the binaries of these runtimes and tools, and the wheels of the packages, to one zip file, fetched where they are missing. An
+    /// Writes the binaries of these runtimes and tools, and the wheels of the packages, to one zip file, fetching what is missing. An
     /// engine with that file as its [`EngineConfig::bundle`](crate::EngineConfig::bundle) needs no network for them. Returns its size in bytes.
     ///
     /// Equal files give equal bytes.
@@ -194,7 +194,7 @@ impl Engine {
         Ok(self.0.runtimes.write_bundle(&runtimes, &tools, path, &*self.0.progress)?)
     }
 
-    /// Prepares a runtime where that has not been done, fetching it first where it is missing.
+    /// Prepares a runtime, unless it is prepared already, and fetches it first if it is missing.
     pub fn prepare(&self, name: &str) -> Result<PreparedInfo, RuntimeError> {
         match self.0.runtimes.manifest().tool(name) {
             Some(tool) => prepared(|| self.0.tool_artefact(tool)),
@@ -212,7 +212,7 @@ impl Engine {
         self.with_metering(Metering::None).map_err(wrong)
     }
 
-    /// Compares the full digests of a runtime's binary and of its compiled images with what they must be, where they are there.
+    /// Compares the full digests of a runtime's binary and of its compiled images, if present, with the expected ones.
     pub fn verify(&self, name: &str) -> Result<(), RuntimeError> {
         if let Some(tool) = self.0.runtimes.manifest().tool(name) {
             if self.0.runtimes.tool_present(tool)? {
@@ -232,9 +232,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a runtime's binary and all its prepared images from the cache, or, of one that is an image of another, that image; says how
-    /// many bytes that freed.
-    /// Running sandboxes are not disturbed.
+    /// Removes a runtime's binary and all its prepared images from the cache; if it is an image of another runtime, only that image. Returns the
+    /// number of bytes freed.
+    /// Running sandboxes are not affected.
     pub fn remove(&self, name: &str) -> Result<u64, RuntimeError> {
         if let Some(tool) = self.0.runtimes.manifest().tool(name) {
             let freed = self.0.runtimes.prepared().remove(&tool.sha256)?;
@@ -267,8 +267,8 @@ impl Engine {
         Ok(prepared)
     }
 
-    /// Removes every prepared image, those of binaries that were run by path too, and every compiled component; says how many
-    /// bytes that freed. Running sandboxes and applications are not disturbed.
+    /// Removes every prepared image, including those of binaries that were run by path, and every compiled component. Returns the number of
+    /// bytes freed. Running sandboxes and applications are not affected.
     pub fn clear_prepared(&self) -> Result<u64, RuntimeError> {
         let runtimes = &self.0.runtimes;
         let stores = [runtimes.prepared(), runtimes.modules(), runtimes.code(), runtimes.components()];

@@ -1,4 +1,4 @@
-//! Components compiled ahead of time and kept in the cache: a large one takes half a minute to compile.
+//! Components compiled ahead of time and stored in the cache: a large one takes half a minute to compile.
 
 use std::{
     env::consts,
@@ -24,7 +24,7 @@ pub enum CompileError {
     /// The bytes are no component that this Wasmtime engine can run.
     #[error("it does not compile: {name}", name = escaped_text(.0))]
     Compile(String),
-    /// What compiles it ended early: it took too much, or could not be started.
+    /// Its compiler ended early: it exceeded a limit, or could not be started.
     #[error("{0}")]
     Compiler(String),
     /// The operating system gave no stack to compile on.
@@ -35,7 +35,7 @@ pub enum CompileError {
 /// Compiles a component for a Wasmtime engine of the caller's, or takes it from `engine`'s cache, where compiled components
 /// share [`CacheLimits::component_bytes`](crate::CacheLimits::component_bytes): what was used longest ago goes first.
 ///
-/// It is kept under the digest of its bytes and of all settings of the Wasmtime engine that change compiled code. The trust
+/// It is stored under the digest of its bytes and of all settings of the Wasmtime engine that change compiled code. The trust
 /// rules are those of prepared images: a cache that others can write to is refused.
 ///
 /// Compiling takes time and memory that the size of a component does not bound; for components of strangers there is
@@ -43,16 +43,16 @@ pub enum CompileError {
 pub fn compile(engine: &Engine, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Result<Component, CompileError> {
     compile_with(engine, wasmtime, wasm, |wasm| {
         // Compiling recurses deeply, and the caller may be a thread with a small stack.
-        // There are components that Cranelift panics at, before it has made anything.
+        // Cranelift panics on some components before it has produced anything.
         let compiling = || catch_unwind(AssertUnwindSafe(|| aot::compile_component(wasmtime, wasm)));
         let compiled = engine.0.stacks.run(compiling).map_err(CompileError::Stack)?;
         compiled.map_err(|_| CompileError::Compiler("what compiles it panicked".into()))?.map_err(words)
     })
 }
 
-/// As [`compile`], where `compiler` compiles what the cache does not have, within limits or in a process of its own.
+/// Like [`compile`], but `compiler` compiles what the cache does not have, under limits or in a process of its own.
 ///
-/// It gives what [`wasmtime::Engine::precompile_component`] gave, of an engine with the settings of `wasmtime` and the same version. That is
+/// It returns what [`wasmtime::Engine::precompile_component`] returns, for an engine with the settings of `wasmtime` and the same version. That is
 /// native code, which this process then runs: a compiler has to be as trustworthy as this program.
 pub fn compile_with(
     engine: &Engine,
@@ -69,7 +69,7 @@ pub fn compile_with(
         })
     };
     let built = match open() {
-        // A damaged one is compiled again: nobody but its user knows it by a name.
+        // A damaged one is compiled again: nothing else refers to it.
         Err(BuildError::Store(PreparedError::Corrupt { path, .. })) => {
             tracing::warn!(path = %escaped(&path), "compiling a damaged component again");
             inner.runtimes.components().remove(&key.parts().runtime)?;
@@ -96,7 +96,7 @@ pub struct ComponentCache {
 }
 
 impl Engine {
-    /// Compares the full digests of all compiled components in the cache with what they must be, which loading one does not take
+    /// Compares the full digests of all compiled components in the cache with the expected ones. Loading a component does not take
     /// the time for.
     pub fn verify_components(&self) -> Result<ComponentCache, CompileError> {
         let store = self.0.runtimes.components();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_component_is_refused_and_not_kept() {
+    fn what_is_no_component_is_refused_and_not_stored() {
         let dir = tempfile::tempdir().unwrap();
         let engine = engine(dir.path(), 1 << 30);
         for wasm in [&b""[..], b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0\xff"] {

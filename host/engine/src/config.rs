@@ -11,24 +11,24 @@ use crate::{EngineError, Limits, Metering, stack, state::MAX_TABLE_ELEMENTS};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct EngineConfig {
-    /// Where binaries and prepared images are kept. Default: `glovebox` in the user's cache directory
+    /// Where binaries and prepared images are stored. Default: `glovebox` in the user's cache directory
     /// (`$XDG_CACHE_HOME`, else `~/.cache`).
     pub cache_dir: Option<PathBuf>,
-    /// Where it is recorded that compiled files in the cache are unchanged. Whoever can write to the cache must not be able to write
-    /// here. Default: `glovebox/seals` in the user's data directory (`$XDG_DATA_HOME`, else `~/.local/share`); where there
-    /// can be none, compiled files are checked for owner, mode and length alone.
+    /// The directory that records which compiled files in the cache are unchanged. Whoever can write to the cache must not be able to write
+    /// here. Default: `glovebox/seals` in the user's data directory (`$XDG_DATA_HOME`, else `~/.local/share`). If there is
+    /// none, only owner, mode and length of compiled files are checked.
     pub seals_dir: Option<PathBuf>,
     /// Directories that no guest of this process may reach as long as the engine lives: no mount may be one of them, contain
-    /// one or lie in one. They need not exist yet. So it is always with the cache, the seals, packages and session stores that
+    /// one or lie in one. They need not exist yet. The same always holds for the cache, the seals, packages and session stores that
     /// are open. Default: none.
     pub private_dirs: Vec<PathBuf>,
-    /// Instances kept ready. Default: a pool. A program that runs one script is faster without: the pool's
+    /// Instances that stay ready. Default: a pool. A program that runs one script is faster without: the pool's
     /// address space costs time to reserve.
     pub pool: Option<PoolConfig>,
     /// How many calls of tools run at once in all executions together, each on a thread. Default 1,024. Beyond it a call
     /// fails with `ToolLimit`.
     pub tool_threads: u32,
-    /// How much compiled code stays in the cache: whoever adds to it removes what is too old, and what was used longest ago until
+    /// How much compiled code stays in the cache. Adding to it removes what is too old, and the least recently used until
     /// the rest fits.
     pub cache: CacheLimits,
     /// Which libraries images hold for scripts, Python packages at `/app/site-packages` among them. Default: the bundled ones.
@@ -44,7 +44,7 @@ pub struct EngineConfig {
     /// Runtimes that run the scripts of their languages where nobody names one, in the place of what was added to the cache and of the
     /// defaults; of several of a language the first. Names and aliases, and those of images of one's own. Default: none.
     pub default_runtimes: Vec<String>,
-    /// Told what takes long: fetching, booting, compiling. Asked whether to give up. Default: nobody.
+    /// Receives the progress of fetching, booting and compiling, and can abort them. Default: none.
     pub progress: Arc<dyn Progress + Send + Sync>,
 }
 
@@ -93,8 +93,8 @@ pub enum Packages {
     /// importing them costs a script next to nothing.
     #[cfg_attr(feature = "packages", default)]
     Bundled,
-    /// None, as a portable provider has it: Python scripts find no packages, and what JavaScript uses of Node's modules is compiled when a
-    /// script first uses it, and paid by the script. The default in a build without the feature `packages`.
+    /// None, as in a portable provider: Python scripts find no packages, and Node's modules for JavaScript are compiled when a
+    /// script first uses them, on that script's fuel. The default in a build without the feature `packages`.
     #[cfg_attr(not(feature = "packages"), default)]
     None,
 }
@@ -128,7 +128,7 @@ pub struct CacheLimits {
     pub image_bytes: u64,
     /// What compiled components may take together, in bytes. Default 2 GiB.
     pub component_bytes: u64,
-    /// What was not used for so long goes, whatever there is room for. Default 30 days.
+    /// Code that was not used for this long is removed, however much room there is. Default 30 days.
     pub max_age: Duration,
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
         .async_stack_size(stack::GUEST_STACK_BYTES)
         // CPython 3.15 is compiled with exceptions, which are collected objects. Others throw none.
         .wasm_exceptions(true)
-        // A guest's traceback is its interpreter's; frames of the interpreter tell nobody anything, and cost time.
+        // A guest's traceback comes from its interpreter. Frames of the interpreter itself help nobody, and cost time.
         .wasm_backtrace_max_frames(None)
         // An image is mostly filled: always map it copy-on-write, whatever its size.
         .memory_guaranteed_dense_image_size(Limits::MAX_MEMORY_BYTES)

@@ -43,7 +43,7 @@ pub struct Engine(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) wasmtime: wasmtime::Engine,
-    /// Whether the code that `wasmtime` compiles counts fuel.
+    /// Whether the code that `wasmtime` compiles meters fuel.
     pub(crate) metering: Metering,
     pub(crate) linker: Linker<State>,
     pub(crate) stacks: Stacks,
@@ -82,7 +82,7 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Sets an engine up. Nothing is fetched, compiled or started yet.
+    /// Creates an engine. Nothing is fetched, compiled or started yet.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
         let metering = Metering::Fuel;
         let (wasmtime, linker) = platform(config.pool.as_ref(), metering)?;
@@ -124,7 +124,7 @@ impl Engine {
         })))
     }
 
-    /// Where binaries and prepared images are kept.
+    /// Where binaries and prepared images are stored.
     #[must_use]
     pub fn cache_dir(&self) -> &Path {
         self.0.runtimes.cache().path()
@@ -160,7 +160,7 @@ impl Engine {
         if let Some(unmetered) = self.0.unmetered.get() {
             return Ok(unmetered.clone());
         }
-        // Of two that are made at once the second is dropped.
+        // If two threads make one at once, the second is dropped.
         let made = Self(Arc::new(self.0.unmetered()?));
         Ok(self.0.unmetered.get_or_init(|| made).clone())
     }
@@ -209,7 +209,7 @@ impl Inner {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    /// Drops the instances of all runtimes that wait for another script; says whether there were any.
+    /// Drops the waiting instances of all runtimes. Returns whether there were any.
     pub(crate) fn drop_recycled(&self) -> bool {
         let runtimes: Vec<_> =
             self.loaded.lock().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect();
@@ -218,7 +218,7 @@ impl Inner {
         cleared.count() > 0
     }
 
-    /// Keeps a runtime that was just loaded; the first of two that were loaded at once stays.
+    /// Stores a runtime that was just loaded. If two threads loaded it at once, the first one stays.
     pub(crate) fn keep(&self, key: Loaded, runtime: Runtime) -> Arc<Runtime> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(loaded.entry(key).or_insert_with(|| Arc::new(runtime)))

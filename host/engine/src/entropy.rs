@@ -2,7 +2,7 @@
 
 /// Fills `into` from the operating system.
 ///
-/// It gives them on every system we run on once it has started. If it ever does not, the process ends: scripts make
+/// This works on every supported system once it has started. If it ever fails, the process ends: scripts make
 /// keys and tokens of these numbers, and guessable ones would be worse than none.
 pub(crate) fn fill(into: &mut [u8]) {
     if let Err(error) = getrandom::fill(into) {

@@ -1,4 +1,4 @@
-//! What goes wrong on our side, or the caller's. Never what a guest did: that is an [`Outcome`](crate::Outcome).
+//! Errors of Glovebox or of the caller. What a guest did is never an error but an [`Outcome`](crate::Outcome).
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::{error::Error, io, path::PathBuf};
@@ -22,7 +22,7 @@ pub enum EngineError {
     /// The list of runtimes is damaged.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// What the settings ask for is not in this build.
+    /// The settings need a feature that is not in this build.
     #[error("`glovebox` was built without its feature `{feature}`; name it among the features in `Cargo.toml`")]
     NotBuilt {
         /// The feature of this crate.
@@ -30,7 +30,7 @@ pub enum EngineError {
     },
 }
 
-/// A runtime could not be had.
+/// A runtime is unavailable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
@@ -40,7 +40,7 @@ pub enum RuntimeError {
     /// No runtime has this name.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// The Python packages cannot be had.
+    /// The Python packages are unavailable.
     #[error(transparent)]
     Packages(#[from] glovebox_runtimes::PackageError),
     /// The prepared image cannot be stored or read.
@@ -78,7 +78,7 @@ pub enum RuntimeError {
         /// What happened.
         reason: String,
     },
-    /// An image of the user's own cannot be had.
+    /// An image of the user's own is unavailable.
     #[error(transparent)]
     Image(#[from] OwnImageError),
     /// The engine has no directory for images of the user's own.
@@ -95,7 +95,7 @@ pub enum RuntimeError {
     /// The operating system gave no stack to run on.
     #[error("no stack to run a guest on")]
     Stack(#[source] io::Error),
-    /// It takes something that is not in this build.
+    /// It needs a feature that is not in this build.
     #[error("`glovebox` was built without its feature `{feature}`; name it among the features in `Cargo.toml`")]
     NotBuilt {
         /// The feature of this crate.
@@ -113,13 +113,13 @@ fn lines(text: &str) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The policy cannot be.
+    /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// The engine has no second form of its code.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The runtime could not be had.
+    /// The runtime is unavailable.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
     /// A host directory cannot be used.
@@ -136,7 +136,7 @@ pub enum BuildError {
         /// Why.
         reason: String,
     },
-    /// The policy keeps globals in the workspace, and only a prepared interpreter tells them.
+    /// The policy stores globals in the workspace, which needs a prepared interpreter.
     #[error(
         "`auto_persist_globals` needs a prepared runtime, which `{name}` is not; remove it or name another runtime", name = escaped(.name)
     )]
@@ -198,7 +198,7 @@ pub enum ExecuteError {
     /// The operating system gave no stack or no ticker thread.
     #[error("the operating system gave no {what} to run a guest with")]
     System {
-        /// What it did not give.
+        /// What it could not provide.
         what: &'static str,
         /// Its reason.
         source: io::Error,
@@ -211,12 +211,12 @@ pub enum ExecuteError {
     Commit {
         /// The directory.
         host: PathBuf,
-        /// What the guest did all the same.
+        /// What the guest did nevertheless.
         execution: Box<Execution>,
         /// Why.
         source: MountError,
     },
-    /// The session has ended: it was closed, its guest left by exiting for good, or it was unwound with no checkpoint to
+    /// The session has ended: it was closed, its guest exited for good, or it was unwound with no checkpoint to
     /// go back to (or under [`OnUnwind::End`](crate::OnUnwind::End)).
     #[error("session `{id}` has ended: {reason}; open another one", id = escaped(.id), reason = escaped_text(.reason))]
     SessionEnded {
@@ -247,15 +247,15 @@ pub enum ExecuteError {
     /// This cannot be a session's id.
     #[error("`{id}` cannot be a session's id; it is 1 to 64 letters, digits, `.`, `_`, `-`, and no `.` in front", id = escaped(.id))]
     SessionId {
-        /// What was asked for, its beginning.
+        /// The beginning of the requested id.
         id: String,
     },
-    /// There is no such state to go back to.
+    /// There is no such checkpoint.
     #[error("session `{id}` has no checkpoint to go back to{}", wanted.map_or(String::new(), |id| format!(" with the id {}", id.0)), id = escaped(.id))]
     NoCheckpoint {
         /// The session.
         id: String,
-        /// The checkpoint that was asked for; none: the last one.
+        /// The requested checkpoint; `None`: the last one.
         wanted: Option<CheckpointId>,
     },
     /// A variable could not be read or set.
@@ -276,7 +276,7 @@ pub enum ExecuteError {
         /// The limit.
         most: u64,
     },
-    /// One more session, or one more checkpoint, is over a limit.
+    /// Another session or checkpoint would exceed a limit.
     #[error("{used} of {most} `{key}` would be in use; close a session first or raise the limit")]
     TooManySessions {
         /// The limit: `limits.session_count` or `limits.session_total_bytes`.
@@ -286,7 +286,7 @@ pub enum ExecuteError {
         /// The limit.
         most: u64,
     },
-    /// A script is TypeScript, and what removes its types could not be had.
+    /// A script is TypeScript, and the tool that removes its types is unavailable.
     #[error("`{name}` is TypeScript, and what removes its types is not to be had: {source}", name = escaped(.name))]
     TypeScript {
         /// The script's name.
@@ -327,7 +327,7 @@ impl From<DriverError> for ExecuteError {
     }
 }
 
-/// An error and what is behind it, where its message does not say that already: for one line of a log or an answer.
+/// An error with its causes, unless its message names them already: for one line of a log or an answer.
 #[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();

@@ -50,7 +50,7 @@ pub(crate) fn complete(execution: &Execution) {
     );
 }
 
-/// What the embedder asks of a session's files, before it is done.
+/// An operation of the embedder on a session's files, before it happens.
 pub(crate) fn file(session_id: Option<&str>, operation: &str, path: &str) {
     tracing::info!(target: "glovebox", session_id, path, "session.file.{operation}");
 }
@@ -77,7 +77,7 @@ pub(crate) fn tools_refused(session_id: Option<&str>, count: u64) {
     tracing::warn!(target: "glovebox", session_id, kind = "tools_refused", detail, "security.tools_refused");
 }
 
-/// What a component was told that the host cannot do. The reason is kept from it.
+/// What a component was told that the host cannot do. It is not told the reason.
 pub(crate) fn unavailable(what: &str, error: &dyn Error) {
     let mut reason = error.to_string();
     let mut cause = error.source();
@@ -89,7 +89,7 @@ pub(crate) fn unavailable(what: &str, error: &dyn Error) {
     tracing::warn!(target: "glovebox", what, reason, "component.unavailable");
 }
 
-/// A session that was unwound lives on in an earlier state.
+/// A session whose guest was unwound was rolled back.
 pub(crate) fn rolled_back(session_id: &str, executions_lost: u64, reason: &str) {
     tracing::info!(target: "glovebox", session_id, executions_lost, reason, "session.rolled_back");
 }
@@ -99,7 +99,7 @@ pub(crate) fn checkpoint_skipped(session_id: &str, reason: &TooMany) {
     tracing::warn!(target: "glovebox", session_id, %reason, "session.checkpoint.skipped");
 }
 
-/// Everything an operator may want to hear of: what limits were met, and what was tried.
+/// Everything an operator may want to know: which limits were reached, and what was tried.
 pub(crate) fn security(session_id: Option<&str>, ran: &CallResult, events: &[SecurityEvent]) {
     let warn = |kind: &str, detail: &str| {
         tracing::warn!(target: "glovebox", session_id, kind, detail, "security.{kind}");
@@ -118,7 +118,7 @@ pub(crate) fn security(session_id: Option<&str>, ran: &CallResult, events: &[Sec
     }
 }
 
-/// What becomes of a kept session.
+/// A change to a stored session.
 #[cfg(feature = "store")]
 pub(crate) fn session(message: &'static str, id: &SessionId) {
     tracing::info!(target: "glovebox", session_id = id.as_str(), "{message}");

@@ -87,7 +87,7 @@ impl Execution {
         &self.files
     }
 
-    /// The same, which it has no longer afterwards.
+    /// The same, leaving none behind.
     pub(crate) fn take_files(&mut self) -> Files {
         std::mem::replace(&mut self.files, Files::none())
     }

@@ -1,4 +1,4 @@
-//! Making guests: instances of a runtime with their state. How they are called is `glovebox-core`'s.
+//! Making guests: instances of a runtime with their state. `glovebox-core` calls them.
 
 use glovebox_core::{GuestHost, GuestMachine as _, MemoryLimit};
 use glovebox_wasi::Wasi;
@@ -15,7 +15,7 @@ use crate::{
     trap::{Ended, Unwound, classify},
 };
 
-/// Fuel while nothing is on the script's bill: instantiating, waking up.
+/// Fuel for what is not on the script's bill: instantiating and reseeding.
 const UNBILLED_FUEL: u64 = u64::MAX;
 
 /// Makes a guest's instance. This is the only place where a store for one is built.
@@ -27,7 +27,7 @@ pub(crate) fn instantiate(
     ctx: ExecutionCtx,
 ) -> Result<GuestMachine, ExecuteError> {
     let (store, instance) = match instantiate_once(inner, template, State::new(wasi, memory, ctx))? {
-        // The pool is full: what waits in it for another script makes room.
+        // The pool is full: instances that wait for another script make room.
         (store, Err(error)) if error.is::<PoolConcurrencyLimitError>() && inner.drop_recycled() => {
             let GuestHost { wasi, ctx, .. } = store.into_data().host;
             instantiate_once(inner, template, State::new(wasi, memory, ctx))?
@@ -80,7 +80,7 @@ fn failed_start(how: String) -> ExecuteError {
     ExecuteError::Instantiate { reason: format!("the binary could not be started: it {how}") }
 }
 
-/// A guest of the engine's.
+/// The engine's guests.
 pub(crate) type Guest = glovebox_core::Guest<GuestMachine>;
 
 /// Makes a guest of a new instance, with random numbers of its own.
@@ -94,7 +94,7 @@ pub(crate) fn fresh(
     reseeded(runtime, instantiate_idle(inner, runtime, wasi, limits, ctx)?)
 }
 
-/// Makes a guest that runs one script, of an instance that has run others where there is one.
+/// Makes a guest for one script, from a recycled instance if there is one.
 pub(crate) fn one_shot(
     inner: &Inner,
     runtime: &Runtime,

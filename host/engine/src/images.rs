@@ -298,7 +298,7 @@ impl Engine {
         let mut file = File::create_new(path).map_err(wrong)?;
         let written = image.export(path, &mut file);
         if written.is_err() {
-            // Half a file is of no use to anybody.
+            // Half a file is useless.
             let _ = std::fs::remove_file(path);
         }
         Ok(written?)

@@ -15,7 +15,7 @@ const PREVIEW1: &str = "wasi_snapshot_preview1";
 /// What a WASI call sees of guest and host.
 pub(crate) type CallHost<'a> = glovebox_core::CallHost<'a, [u8], EnginePlatform>;
 
-/// Does something with a guest's WASI state, its memory and the world; the fuel it charges is taken from the store.
+/// Runs `work` with a guest's WASI state, its memory and the world. The fuel it charges is taken from the store.
 pub(crate) fn with_wasi<R>(
     mut store: impl AsContextMut<Data = State>,
     memory: Option<Memory>,
@@ -39,7 +39,7 @@ fn call<R>(
     mut caller: Caller<'_, State>,
     run: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> Result<R, Stop>,
 ) -> wasmtime::Result<R> {
-    // Known once the instance is made; until then a start function may be calling.
+    // Known once the instance exists. Before that a start function may call.
     let memory = caller.data().memory.or_else(|| caller.get_export("memory").and_then(Extern::into_memory));
     with_wasi(caller, memory, run)?.map_err(|stop| wasmtime::Error::new(Unwound(stop)))
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Text that is known to be one JSON value, nested at most 127 levels deep.
 ///
-/// As values JSON takes up to a hundred times the memory of its text: what somebody untrusted has sent is better never parsed.
+/// Parsed JSON takes up to a hundred times the memory of its text, so untrusted JSON is better never parsed.
 ///
 /// ```
 /// use glovebox::JsonText;

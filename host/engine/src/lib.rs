@@ -15,7 +15,7 @@
 //!
 //! * [`Engine`]: what all sandboxes of a program share. One per program.
 //! * [`Sandbox`]: a runtime and a [`Policy`]; each execution is a new interpreter.
-//! * [`Session`]: an interpreter that is kept between executions. [`Session::hibernate`] makes bytes of it, and
+//! * [`Session`]: an interpreter that persists between executions. [`Session::hibernate`] makes bytes of it, and
 //!   [`Sandbox::resume`] a session of them.
 //! * [`Sessions`]: many of them over a [`SessionStore`], such as a [`DirectoryStore`], live while they are used.
 //! * [`SessionPolicy`]: when a session saves its state, and what becomes of it when its guest is unwound.
@@ -152,8 +152,8 @@ pub use images::{BuiltImage, ImageBuilder, ImageFile, ImageInfo, ListedImage, Se
 pub use json_text::{JsonText, NotJson};
 #[cfg(feature = "store")]
 pub use manager::{
-    AwakeSession, IdleThread, KeptInfo, NewSession, RestReport, Save, SessionGuard, Sessions, SessionsBuilder,
-    SessionsError, StorePolicy,
+    ActiveSession, HibernateReport, IdleThread, ListedSession, NewSession, Save, SessionGuard, Sessions,
+    SessionsBuilder, SessionsError, StorePolicy,
 };
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
 pub use prepared_module::PreparedModule;

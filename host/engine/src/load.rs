@@ -24,26 +24,26 @@ use crate::{
 /// keeps images of several versions beside each other.
 pub(crate) const WASMTIME: &str = "48";
 
-/// What a binary's guests are called with.
+/// How the guests of a binary are called.
 struct Plan<'a> {
     name: String,
     language: Language,
     version: Option<String>,
     sha256: Digest,
     recipe: Option<&'a Recipe>,
-    /// The recipe's name, under which its code is kept.
+    /// The recipe's name, under which its code is stored.
     recipe_name: String,
-    /// What of the manifest has its standard library in a file of its own.
+    /// The manifest's entry, if its standard library is a file of its own.
     library: Option<RuntimeEntry>,
-    /// What runs in the booted interpreter before it becomes the image.
+    /// The setup that runs in the booted interpreter before it becomes the image.
     image: Option<ImageOf>,
-    /// Where that is the user's own: what it is made of.
+    /// For an image of the user's own: what it is made of.
     own: Option<Arc<OwnImage>>,
     /// As a plain command: arguments before the script's path.
     flags: &'static [&'static str],
 }
 
-/// A runtime by its name: of the manifest, or an image of the user's own.
+/// A runtime by its name, from the manifest or an image of the user's own.
 pub(crate) struct Found<'a> {
     pub(crate) entry: Cow<'a, RuntimeEntry>,
     /// What an image of the user's own is made of.
@@ -97,7 +97,7 @@ impl Plan<'_> {
         }
     }
 
-    /// What the code is kept under, which all images of a binary and recipe share.
+    /// What the code is stored under, which all images of a binary and recipe share.
     fn code_key(&self, inner: &Inner, recipe: &Recipe) -> ArtefactKey {
         let version = concat!(env!("CARGO_PKG_VERSION"), " with an imported memory").as_bytes();
         let recipe = Digest::of_fields(&[recipe.digest().as_bytes(), version]);
@@ -216,7 +216,7 @@ impl Inner {
         }
     }
 
-    /// What a runtime's prepared image is kept under.
+    /// What a runtime's prepared image is stored under.
     pub(crate) fn image_key(&self, found: &Found<'_>) -> ArtefactKey {
         self.plan(found, true).key(self)
     }
@@ -422,7 +422,7 @@ fn with_own(unknown: ManifestError, own: Vec<String>) -> ManifestError {
     }
 }
 
-/// What is said as code is compiled: of much of it, how long that takes about.
+/// The progress message for compiling code; for much code, with an estimate of the time.
 fn compiling(name: &str, code_bytes: usize) -> String {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     match code_bytes / BYTES_COMPILED_A_SECOND / threads {
@@ -435,7 +435,7 @@ fn compiling(name: &str, code_bytes: usize) -> String {
 const BYTES_COMPILED_A_SECOND: usize = 600_000;
 const SECONDS_WORTH_SAYING: usize = 10;
 
-/// The manifest's word for a language in ours.
+/// Converts the manifest's language.
 pub(crate) fn language(language: glovebox_runtimes::Language) -> Language {
     match language {
         glovebox_runtimes::Language::Python => Language::Python,

@@ -66,15 +66,15 @@ impl GuestMachine {
         self.private_pages.look(self.memory.data(&self.store))
     }
 
-    /// Makes the memory what its image is, which `original` gives page by page; says how many pages were copied. `None` where that cannot
-    /// be, or where there are more than `max` to copy: then it may be anything in between.
+    /// Restores the memory from its image, which `original` gives page by page. Returns the number of pages copied, or `None` where that cannot
+    /// be done or takes more than `max` pages: then the memory may be partly restored.
     pub(crate) fn restore_memory<'a>(
         &mut self,
         max: usize,
         original: impl Fn(u32) -> Option<&'a Page>,
     ) -> Option<usize> {
         let numbers = self.private_pages.look(self.memory.data(&self.store)).filter(|numbers| numbers.len() <= max)?;
-        // Not announced: these pages are the memory's own already.
+        // Not announced: these pages are private already.
         let memory = self.memory.data_mut(&mut self.store).as_chunks_mut::<PAGE_BYTES>().0;
         for number in numbers {
             *memory.get_mut(*number as usize)? = *original(*number)?;
@@ -82,8 +82,8 @@ impl GuestMachine {
         Some(numbers.len())
     }
 
-    /// Gives the instance another state: it is as new in every other respect. Gives the state back where its limit on memory does not
-    /// allow what the instance begins with.
+    /// Gives the instance another state; in every other respect it is as new. Returns the state if its limit on memory does not
+    /// allow the instance's initial memory.
     pub(crate) fn renew(&mut self, mut state: State) -> Result<(), Box<State>> {
         let bytes = self.memory.data_size(&self.store) as u64;
         if !state.adopt(self.store.data(), bytes) {
@@ -126,7 +126,7 @@ impl GuestMachine {
     }
 }
 
-/// Not ours: where fuel is not counted, nobody asks Wasmtime for it.
+/// An error that cannot happen: without metering nothing asks Wasmtime for fuel.
 fn unmetered(error: wasmtime::Error) -> MachineError {
     MachineError::Missing(format!("fuel: {error}"))
 }
@@ -199,7 +199,7 @@ impl Machine for GuestMachine {
 
     fn fill_random(&mut self, into: &mut [u8]) {
         self.private_pages.before_write();
-        // Fails only where Wasmtime is asked for fuel that it does not count.
+        // Fails only if Wasmtime is asked for fuel that it does not meter.
         if let Err(error) = with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.fill_random(host, into)) {
             tracing::error!(%error, "no random numbers for the guest");
         }

@@ -1,4 +1,4 @@
-//! What a session's own commits left in host directories.
+//! What a session's own commits wrote to host directories.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(crate) struct OwnCommits {
 
 #[derive(Debug)]
 struct Left {
-    /// Which of the commits it was.
+    /// The number of the commit.
     by: u64,
     what: What,
 }
@@ -42,7 +42,7 @@ impl OwnCommits {
         self.count
     }
 
-    /// How many of them the session's files know of: all, unless it has gone back since.
+    /// How many of them the session's files know of: all, unless it was rolled back since.
     pub(crate) fn known(&self) -> u64 {
         self.known
     }
@@ -71,7 +71,7 @@ impl OwnCommits {
         self.path_bytes = path_bytes;
     }
 
-    /// Takes note of what a commit that is not over yet did in one host directory: `written` are the files and links.
+    /// Records what a running commit did in one host directory: `written` are the files and links.
     pub(crate) fn note(&mut self, root: RootId, plan: &[CommitStep], written: &[(String, SourceStat)]) {
         let steps = plan.iter().filter_map(|step| match step {
             CommitStep::DeleteFile { path, .. } | CommitStep::RemoveDir { path } => Some((path, What::Nothing)),
@@ -91,7 +91,7 @@ impl OwnCommits {
         }
     }
 
-    /// A plan that takes what the host has for what it is: the session's own.
+    /// A plan that treats the session's own files on the host as such.
     pub(crate) fn rebased(&self, root: RootId, host: &dyn MountSource, plan: Vec<CommitStep>) -> Vec<CommitStep> {
         match self.left.get(&root) {
             Some(paths) if !paths.is_empty() => {
@@ -112,12 +112,12 @@ fn rebased_step(paths: &BTreeMap<String, Left>, host: &dyn MountSource, mut step
                 return None;
             }
         }
-        // What is gone already is no step to a commit.
+        // A path that is gone already needs no step.
         CommitStep::DeleteFile { path, .. } if matches!(left(path), Some(What::Nothing)) => {}
         CommitStep::DeleteFile { path, base }
         | CommitStep::WriteFile { path, base, .. }
         | CommitStep::Symlink { path, base, .. } => match left(path) {
-            // As a rule the guest's files know it, and nobody needs to look.
+            // Usually the guest's files know it, and no lookup is needed.
             Some(What::File(ours)) if *base != Some(*ours) && host.stat(path) == Ok(Some(*ours)) => {
                 *base = Some(*ours);
             }

@@ -1,4 +1,4 @@
-//! What the engine gives executions of time and of the outside.
+//! Time, cancellation, output and fuel, as the engine provides them to executions.
 
 use std::{
     sync::{
@@ -29,18 +29,18 @@ pub(crate) type ExecutionCtx = glovebox_core::ExecutionCtx<EnginePlatform>;
 /// How often a guest that waits for its standard input is looked at.
 const STDIN_POLL: Duration = Duration::from_millis(5);
 
-/// What one execution has of the host. By default nobody cancels it, hears its output, or has fuel beside its own.
+/// What the host provides for one execution. By default it has no token, no listener, and no budget beside its own limit.
 #[derive(Default)]
 pub(crate) struct EnginePlatform {
     pub(crate) cancel: CancelToken,
     /// What its fuel is taken from.
     pub(crate) budget: Budget,
-    /// What was used of the fuel before the guest is entered.
+    /// Fuel that was used before the guest is entered.
     pub(crate) used_fuel: u64,
     pub(crate) on_output: Option<OnOutput>,
     /// Read when the guest reads its standard input.
     pub(crate) stdin: Option<StdinSource>,
-    /// Asked whether to give up, where an image is made.
+    /// While an image is made: whether to give up.
     pub(crate) progress: Option<Arc<dyn Progress + Send + Sync>>,
 }
 
@@ -55,12 +55,12 @@ impl EnginePlatform {
         ExecutionCtx::new(self, Stopwatch(Instant::now()), timeout)
     }
 
-    /// No execution: what an instance has that waits for one.
+    /// No execution: the state of an instance that waits for one.
     pub(crate) fn over() -> ExecutionCtx {
         Self::default().begin(Duration::ZERO)
     }
 
-    /// Drops the listener. A guest that is kept would keep it too, with whatever it holds: its own session, say.
+    /// Drops the listener. A guest that stays would hold it too, with whatever it holds: its own session, say.
     pub(crate) fn forget_listener(&mut self) {
         (self.on_output, self.stdin) = (None, None);
     }
@@ -93,7 +93,7 @@ impl Platform for EnginePlatform {
         }
     }
 
-    /// What reads it cannot be stopped: it is left behind, on its thread.
+    /// A blocked reader cannot be stopped. It is left behind, on its thread.
     fn stdin<M: LinearMemory + ?Sized>(
         ctx: &mut ExecutionCtx,
         fuel_left: u64,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Limits, SessionPolicy};
 
-/// When what a guest wrote to a host directory reaches it.
+/// When a guest's changes are committed to host directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Commit {
@@ -94,12 +94,12 @@ pub struct Policy {
     pub workspace: Option<PathBuf>,
     /// When changes reach host directories. Default: always.
     pub commit: Commit,
-    /// Whether an execution finds the globals that the one before it left in the workspace, and leaves its own there: in
+    /// Whether an execution loads the globals that the previous one stored in the workspace, and stores its own there: in
     /// `/app/.globals_py.json` and `/app/.globals_js.json`, each language for itself. Default: no.
     ///
-    /// What JSON has a form for is kept, under names without a leading `_`, and the whole of `_state`, an object that is
+    /// Values that JSON can express are stored, under names without a leading `_`, and the whole of `_state`, an object that is
     /// always there. A script that raises or ends itself leaves its globals too; one that is stopped leaves the file as it
-    /// was. A session keeps its globals by itself: this adds nothing to it, and it neither reads nor writes these files.
+    /// was. A session's globals persist anyway: it neither reads nor writes these files.
     pub auto_persist_globals: bool,
     /// The time the guest sees. Default: the host's.
     pub clock: Clock,
@@ -113,9 +113,9 @@ pub struct Policy {
     /// Whether Python scripts find packages at `/app/site-packages`: whether that is in `sys.path`. Default: true. A session that
     /// began without does not find them later.
     pub inject_setup: bool,
-    /// How much it may use.
+    /// The limits of each execution.
     pub limits: Limits,
-    /// How sessions keep and lose their state.
+    /// How sessions save and lose their state.
     pub session: SessionPolicy,
     /// Environment variables. The host's are never passed on.
     pub env: BTreeMap<String, String>,
@@ -161,7 +161,7 @@ impl Policy {
         toml::to_string(self).unwrap_or_default()
     }
 
-    /// Checks what the types cannot: limits, variable names, guest paths.
+    /// Checks what the types cannot express: limits, variable names, guest paths.
     pub fn check(&self) -> Result<(), PolicyError> {
         let Self { limits, session, args, env, .. } = self;
         PolicyParts { limits, session, args, env }.check()?;
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn what_a_policy_says_of_sessions_survives_its_file_and_impossible_things_are_refused() {
-        for (checkpoints, kept, fits) in [
+        for (checkpoints, max, fits) in [
             (Checkpoints::Auto, 8, true),
             (Checkpoints::Never, 1, true),
             (Checkpoints::Every(1), 1, true),
@@ -226,10 +226,10 @@ mod tests {
         ] {
             let mut session = SessionPolicy::default();
             session.checkpoints = checkpoints;
-            session.checkpoints_kept = kept;
+            session.checkpoints_retained = max;
             let policy = Policy { session, ..Policy::default() };
             let read = Policy::from_toml(&policy.to_toml());
-            assert_eq!(read.is_ok(), fits, "{checkpoints:?}, {kept}: {read:?}");
+            assert_eq!(read.is_ok(), fits, "{checkpoints:?}, {max}: {read:?}");
             assert!(!fits || read.is_ok_and(|read| read == policy), "{checkpoints:?}");
         }
         let policy = Policy::from_toml("[session]\ncheckpoints = { every = 10 }\non_unwind = \"end\"").unwrap();

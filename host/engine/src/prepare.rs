@@ -23,10 +23,10 @@ use crate::{
 /// Long enough for any boot on any machine, short enough to end.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How much of what an interpreter wrote is quoted when it does not boot: the end of it.
+/// How many characters of an interpreter's output are quoted when it does not boot: the last ones.
 const EXPLAINED_CHARS: usize = 2000;
 
-/// The note of an image's record that says what its setup wrote, and how much of its end is kept.
+/// The note in an image's record with the output of its setup, and how many of its last characters are retained.
 pub(crate) const SETUP_OUTPUT: &str = "setup_output";
 const NOTED_CHARS: usize = 16_000;
 
@@ -117,7 +117,7 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Says which limit was met, where memory was refused.
+/// Names the limit that was reached, if memory was refused.
 fn with_memory(mut reason: String, machine: &GuestMachine, memory_bytes: u64) -> String {
     if machine.store.data().host.limiter.refused_bytes().is_some() {
         reason.truncate(reason.trim_end().len());
@@ -231,7 +231,7 @@ fn of_bits(kind: GlobalKind, bits: u64) -> Option<Val> {
     })
 }
 
-/// What is mounted as an interpreter boots.
+/// What is mounted while an interpreter boots.
 fn mounts(
     library: Option<&LibraryMount>,
     packages: Option<Arc<dyn MountSource>>,

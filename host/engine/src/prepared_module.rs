@@ -33,7 +33,7 @@ impl Engine {
         let recipe = self.0.runtimes.recipe_of(entry)?;
         let (wasm, record) = match self.0.read_module(entry)? {
             Some(module) => module,
-            // A damaged one is made again: nothing but this reads it.
+            // A damaged one is made again: nothing else reads it.
             None => {
                 self.0.runtimes.modules().remove(&entry.sha256)?;
                 self.0.read_module(entry)?.ok_or_else(|| RuntimeError::Load {

@@ -1,4 +1,4 @@
-//! The pages that a guest's memory has of its own, asked of the system only when they may have become more.
+//! The private pages of a guest's memory, read from the system only when there may be more of them.
 //!
 //! A memory is a private mapping of its image. A page becomes the memory's own at the first write to it, by a page fault, and stays so for
 //! as long as the mapping lives. The kernel counts each thread's page faults. Where a memory's pages are known, and the only thread that
@@ -12,7 +12,7 @@ use std::thread::{self, ThreadId};
 
 use crate::pagemap::private_pages;
 
-/// What is known of one memory's pages.
+/// The known private pages of one memory.
 ///
 /// Every write to the memory must be announced by the thread that makes it ([`before_write`](Self::before_write)), but for writes to pages
 /// that are the memory's own already.
@@ -28,12 +28,12 @@ pub(crate) struct PrivatePages {
 /// What has happened to the memory since the last look.
 #[derive(Debug, Default)]
 enum Since {
-    /// Nobody knows: nobody has looked yet, or several threads have written.
+    /// Unknown: nobody has looked yet, or several threads have written.
     #[default]
     Unknown,
     /// Nothing was written.
     Idle,
-    /// This thread may have written. It had so many faults before.
+    /// This thread may have written. Its fault count before that.
     Written(ThreadId, u64),
 }
 

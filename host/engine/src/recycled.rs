@@ -1,4 +1,4 @@
-//! Instances that have run one script, are as their image again, and wait for the next.
+//! Recycled instances: they have run one script, were restored to their image, and wait for the next script.
 //!
 //! Dropping an instance and making another costs more than most scripts: the kernel takes pages away and, fault by fault, gives them
 //! back, and threads of one process interrupt each other for it. An instance that ended well is restored instead. The pages that it may
@@ -6,7 +6,7 @@
 //! image's code has no instruction that changes one ([`rewrite::changes_only_memory_and_globals`]). Its store gets a new [`State`].
 //!
 //! An instance is dropped when it was unwound, left by itself, grew its memory, or has so many pages of its own that restoring it would be
-//! much beside what its script took; where the system has no page map, always. Programs that run one script have no pool, and none is kept for them.
+//! much beside what its script took; where the system has no page map, always. Programs that run one script have no pool, and none is made for them.
 //!
 //! [`rewrite::changes_only_memory_and_globals`]: glovebox_runtimes::rewrite::changes_only_memory_and_globals
 //! [`State`]: crate::state::State
@@ -55,7 +55,7 @@ impl RecycledInstances {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    /// Restores an instance to its image and keeps it, or drops it. `took`: how long its script ran.
+    /// Restores an instance to its image and stores it, or drops it. `took`: how long its script ran.
     pub(crate) fn give(&self, mut machine: GuestMachine, pristine: &Pristine, took: Duration) {
         if restore(&mut machine, pristine, self.max_pages(took)) {
             self.put_back(machine);
@@ -69,13 +69,13 @@ impl RecycledInstances {
         worth.clamp(self.max_private_pages, self.max_private_pages.saturating_mul(MAX_TIMES))
     }
 
-    /// Keeps an instance that is as its image.
+    /// Stores an instance that equals its image.
     pub(crate) fn put_back(&self, machine: GuestMachine) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() < self.max_count {
             waiting.push(machine);
         } else {
-            // Not while others wait for the lock.
+            // Outside the lock.
             drop(waiting);
             drop(machine);
         }
@@ -114,7 +114,7 @@ impl RecycledInstances {
     }
 }
 
-/// Makes an instance what its image is. False where it has to be dropped: then it may be anything in between.
+/// Restores an instance to its image. False if it has to be dropped: then it may be partly restored.
 fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: usize) -> bool {
     if machine.memory_bytes() != pristine.memory_bytes() {
         return false;
@@ -126,7 +126,7 @@ fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: u
             return false;
         }
     }
-    // What the host held for the script goes now, and not when the next one comes.
+    // Frees what the host held for the script now, not when the next one comes.
     machine.renew(State::new(Box::default(), u64::MAX.into(), EnginePlatform::over())).is_ok()
 }
 

@@ -13,7 +13,7 @@ pub(crate) type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 /// Reads standard input, once the guest wants it.
 pub(crate) type StdinSource = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
-/// What becomes of a request while its session is busy with another.
+/// What to do with a request while its session is busy with another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfBusy {
     /// It waits for its turn, in the order in which requests came.
@@ -23,7 +23,7 @@ pub enum IfBusy {
     Refuse,
 }
 
-/// One execution's input: a source, and what goes with it this once. What holds for every execution is in the
+/// One execution's input: a source, and the options of this execution. What holds for every execution is in the
 /// [`Policy`](crate::Policy).
 ///
 /// ```
@@ -90,7 +90,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Takes the fuel from a budget, which may have less left than `limits.fuel`.
+    /// Takes the fuel from a budget, which may hold less than `limits.fuel`.
     pub(crate) fn budget(mut self, budget: &Budget) -> Self {
         self.budget = budget.clone();
         self
@@ -170,7 +170,7 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// What becomes of it while its session is busy. Default: it waits.
+    /// What to do with it while its session is busy. Default: it waits.
     #[must_use]
     pub fn if_busy(mut self, if_busy: IfBusy) -> Self {
         self.if_busy = if_busy;

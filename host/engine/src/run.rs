@@ -1,4 +1,4 @@
-//! One execution, in a fresh guest or a kept one.
+//! One execution, in a fresh guest or a session's.
 
 use std::{
     borrow::Cow,
@@ -35,7 +35,7 @@ pub(crate) const CONTEXT: &str = "context";
 /// Where a plain command finds its script.
 pub(crate) const SCRIPT_MOUNT: &str = "/script";
 
-/// A request that fits its limits, with what the policy adds to it.
+/// A request that was checked against its limits, with what the policy adds to it.
 pub(crate) struct PreparedRequest<'a> {
     /// As it was written, which is what advice quotes.
     pub(crate) source: Cow<'a, str>,
@@ -56,11 +56,11 @@ pub(crate) struct PreparedRequest<'a> {
     pending: Option<Arc<PendingCalls>>,
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) toolbox: Arc<Toolbox>,
-    /// Where the interpreter is given something else than what was written.
+    /// What the interpreter gets if that is not the source itself.
     translation: Option<Translation>,
 }
 
-/// What the interpreter is given instead of what was written, and what making it took of the execution's fuel and time.
+/// What the interpreter gets in place of the source, and the execution's fuel and time that translating took.
 pub(crate) struct Translation {
     /// With every line and column where it was.
     pub(crate) source: Result<String, Rejection>,
@@ -70,14 +70,14 @@ pub(crate) struct Translation {
     pub(crate) begun: Stopwatch,
 }
 
-/// Why a script does not come to the interpreter.
+/// Why a script never reaches the interpreter.
 pub(crate) struct Rejection {
     pub(crate) outcome: Outcome,
     /// What validation says.
     pub(crate) diagnostic: Diagnostic,
-    /// What the guest is good for, in which it was not run.
+    /// The state of the guest that did not run it.
     pub(crate) after: GuestState,
-    /// What the budget pays.
+    /// The fuel that the budget pays.
     pub(crate) charge: u64,
 }
 
@@ -96,7 +96,7 @@ impl<'a> PreparedRequest<'a> {
             session_id: request.session_id,
             cancel: request.cancel.unwrap_or_default(),
             budget: request.budget,
-            // What is too far away to be told is as good as never.
+            // A time that cannot be represented is as good as never.
             cancel_at: request.cancel_after.and_then(|after| Instant::now().checked_add(after)),
             wants_value: false,
             on_output: request.on_output,
@@ -133,18 +133,18 @@ impl<'a> PreparedRequest<'a> {
         Self { kind: translation.kind, translation: Some(translation), ..self }
     }
 
-    /// The clock of what happens for the request before its execution, and who may cancel that.
+    /// The context of work for the request before its execution: its clock and what may cancel it.
     pub(crate) fn ctx(&self) -> ExecutionCtx {
         self.cancelled(EnginePlatform::new(self.cancel.clone()).begin(self.sandbox.0.policy.limits.timeout()))
     }
 
-    /// Has an execution cancelled when the request says so.
+    /// Cancels an execution when the request says so.
     fn cancelled(&self, ctx: ExecutionCtx) -> ExecutionCtx {
         let after = self.cancel_at.map(|at| ctx.watch().at(at));
         ctx.cancelled_after(after)
     }
 
-    /// Starts the clock of the execution, unless it runs since its script was translated.
+    /// Starts the clock of the execution, unless it has run since its script was translated.
     pub(crate) fn start(&mut self) -> ExecutionCtx {
         let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
         let most = usize::try_from(limits.stdin_bytes).unwrap_or(usize::MAX);
@@ -168,7 +168,7 @@ impl<'a> PreparedRequest<'a> {
             Some(translation) => ctx.begun_at(translation.begun),
             None => ctx,
         };
-        // No fuel is kept where none is counted.
+        // No fuel is reserved where none is counted.
         let keeps_none = inner.policy.is_repeatable() || inner.policy.metering == Metering::None;
         let soft = SoftStop::within(limits, self.budget.within(limits.fuel), keeps_none);
         let tools = ThreadRunner::calls(
@@ -183,13 +183,13 @@ impl<'a> PreparedRequest<'a> {
         self.cancelled(ctx).with_soft_stop(soft).with_tools(tools)
     }
 
-    /// What the globals may take that are left to the next execution. A session's guest, which lives on, keeps them itself.
+    /// The maximum size of the globals stored for the next execution. In a session they persist by themselves.
     fn persisted_bytes(&self, last: bool) -> Option<u64> {
         let policy = &self.sandbox.0.policy;
         (policy.auto_persist_globals && last).then_some(policy.limits.persisted_bytes)
     }
 
-    /// What the driver is given. `last`: the guest is dropped afterwards.
+    /// The driver's input. `last`: the guest is dropped afterwards.
     pub(crate) fn script(&self, last: bool) -> Script<'_> {
         let inner = &self.sandbox.0;
         let policy = &inner.policy;
@@ -240,7 +240,7 @@ impl<'a> PreparedRequest<'a> {
         args
     }
 
-    /// What the interpreter is given.
+    /// The source that the interpreter gets.
     pub(crate) fn translated_source(&self) -> &str {
         match &self.translation {
             Some(Translation { source: Ok(source), .. }) => source,
@@ -253,14 +253,14 @@ impl<'a> PreparedRequest<'a> {
         Some((source.as_ref().err()?, *fuel))
     }
 
-    /// What validation says of a script that does not come to the interpreter; none of one that does.
+    /// The diagnostic of a script that never reaches the interpreter.
     pub(crate) fn rejected_diagnostic(&self) -> Option<Diagnostic> {
         let (Rejection { diagnostic, charge, .. }, _) = self.rejection()?;
         self.budget.spend(*charge);
         Some(diagnostic.clone())
     }
 
-    /// What a script did that does not come to the interpreter; none of one that does.
+    /// The result of a script that never reaches the interpreter.
     fn rejected(&self, guest: &Guest) -> Option<CallResult> {
         let (Rejection { outcome, after, charge, .. }, fuel) = self.rejection()?;
         self.budget.spend(*charge);
@@ -288,7 +288,7 @@ impl<'a> PreparedRequest<'a> {
         let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);
         events::start(runtime.language, self.session_id.as_deref(), limits);
         let rejected = self.rejected(guest);
-        // As the interpreter prints what it does not understand.
+        // As the interpreter prints a syntax error.
         let printed = rejected.as_ref().and_then(|ran| ran.outcome.raised()).map(|raised| {
             let text = format!("{}\n", raised.traceback);
             let (most, total_bytes) = (usize::try_from(limits.stderr_bytes).unwrap_or(usize::MAX), text.len() as u64);
@@ -316,7 +316,7 @@ impl<'a> PreparedRequest<'a> {
         execution.metadata.stdout_total_bytes = output.stdout.total_bytes;
         execution.metadata.stderr_total_bytes = output.stderr.total_bytes;
         let displays = Displays::from(output.displays);
-        (execution.displays, execution.displays_dropped) = (displays.kept, displays.dropped);
+        (execution.displays, execution.displays_dropped) = (displays.retained, displays.dropped);
         execution.stdout = output.stdout.into();
         execution.stderr = output.stderr.into();
         execution.fuel_consumed = ran.fuel_consumed;
@@ -335,7 +335,7 @@ impl<'a> PreparedRequest<'a> {
         Ok(Executed { execution, after: ran.after, committed })
     }
 
-    /// An execution that came to this without doing anything.
+    /// An execution that ended like this before it began.
     pub(crate) fn not_begun(&self, outcome: Outcome) -> Execution {
         let inner = &self.sandbox.0;
         let runtime = &*inner.runtime;
@@ -387,7 +387,7 @@ impl<'a> PreparedRequest<'a> {
     }
 }
 
-/// An execution, and what it left behind.
+/// An execution, and the state that it left.
 pub(crate) struct Executed {
     pub(crate) execution: Execution,
     pub(crate) after: GuestState,
@@ -395,7 +395,7 @@ pub(crate) struct Executed {
 }
 
 impl Executed {
-    /// What the caller gets: an error where files could not be brought back to the host.
+    /// The caller's result: an error if files could not be committed to the host.
     pub(crate) fn into_result(self) -> Result<Execution, ExecuteError> {
         match self.committed.failed {
             None => Ok(self.execution),

@@ -25,9 +25,9 @@ pub(crate) struct Runtime {
     pub(crate) drive: Drive,
     /// Its standard library, where that is a file of its own.
     pub(crate) library: Option<LibraryMount>,
-    /// What its scripts find at `/app/site-packages`, where that is not what others find.
+    /// What its scripts find at `/app/site-packages`, if that differs from other runtimes.
     pub(crate) packages: Option<Arc<dyn MountSource>>,
-    /// Instances that have run a script and are to run another, where they can be restored to an image.
+    /// Recycled instances, if they can be restored to an image.
     pub(crate) recycled: Option<RecycledInstances>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Drive {
     },
 }
 
-/// What is known of a prepared image.
+/// A prepared image.
 pub(crate) struct Image {
     driver: Box<dyn Driver>,
     anchors: Anchors,
@@ -72,12 +72,12 @@ impl Image {
         ImageDriver { driver: &*self.driver, anchors: &self.anchors }
     }
 
-    /// The image as nothing has run in it yet. Made when the first session asks for it.
+    /// The untouched image. Made when the first session needs it.
     pub(crate) fn pristine(&self) -> Result<&Pristine, ExecuteError> {
         if let Some(pristine) = self.pristine.get() {
             return Ok(pristine);
         }
-        // Of two that are made at once the second is dropped.
+        // If two threads make one at once, the second is dropped.
         let made = Pristine::new(&self.memory, &self.globals)?;
         Ok(self.pristine.get_or_init(|| made))
     }
@@ -107,7 +107,7 @@ pub(crate) fn driver(recipe: &Recipe, lean: bool) -> Box<dyn Boot> {
     }
 }
 
-/// What people call a binary: its name in the manifest, or its path.
+/// How a binary is named: its name in the manifest, or its path.
 pub(crate) fn display_name(binary: &Binary) -> String {
     binary.entry.as_ref().map_or_else(|| binary.path.display().to_string(), |entry| entry.name.clone())
 }

@@ -18,11 +18,11 @@ pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 /// What the host's own functions may use below a guest that is as deep as it may be.
 const HOST_STACK_BYTES: usize = 1 << 20;
 
-/// How many unused stacks are kept. What a deep guest touched of one stays resident, so this bounds what is held for
+/// How many unused stacks are held. What a deep guest touched of one stays resident, so this bounds what is held for
 /// nothing: 272 MiB if that many guests at once were as deep as they may be. More guests at once pay for a mapping each.
-const KEPT_COUNT: usize = 16;
+const IDLE_COUNT: usize = 16;
 
-/// Stacks to run guests on, kept for reuse.
+/// Stacks to run guests on, for reuse.
 #[derive(Default)]
 pub(crate) struct Stacks(Mutex<Vec<DefaultStack>>);
 
@@ -35,15 +35,15 @@ impl std::fmt::Debug for Stacks {
 impl Stacks {
     /// Runs `work` on a guest stack and waits for it. A panic in it goes on in the caller.
     pub(crate) fn run<R>(&self, work: impl FnOnce() -> R) -> io::Result<R> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut stack = match kept {
+        let unused = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut stack = match unused {
             Some(stack) => stack,
             None => DefaultStack::new(GUEST_STACK_BYTES + HOST_STACK_BYTES)?,
         };
         let result = on_stack(&mut stack, work);
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < KEPT_COUNT {
-            kept.push(stack);
+        let mut unused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if unused.len() < IDLE_COUNT {
+            unused.push(stack);
         }
         Ok(result)
     }

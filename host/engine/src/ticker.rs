@@ -30,7 +30,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     started: bool,
-    asleep: bool,
+    is_paused: bool,
     ended: bool,
 }
 
@@ -60,8 +60,8 @@ impl Ticker {
                 .spawn(move || tick(&shared, &weak))?;
             state.started = true;
         }
-        if state.asleep {
-            state.asleep = false;
+        if state.is_paused {
+            state.is_paused = false;
             self.0.wake.notify_one();
         }
         Ok(running)
@@ -87,11 +87,11 @@ fn tick(shared: &Shared, engine: &wasmtime::EngineWeak) {
         }
         drop(engine);
         let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // A guest that came between the look above and the lock saw `asleep` unset: look again under the lock.
+        // A guest that came between the look above and the lock saw `is_paused` unset: look again under the lock.
         if shared.running.load(Ordering::SeqCst) == 0 {
-            state.asleep = true;
+            state.is_paused = true;
         }
-        while state.asleep && !state.ended {
+        while state.is_paused && !state.ended {
             state = shared.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.ended {

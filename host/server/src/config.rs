@@ -277,7 +277,7 @@ mod tests {
             ("listem = \"x\"", "listem"),
             ("listen = \"nowhere\"", "invalid socket address"),
             ("[policy.limits]\nfule = 1", "fule"),
-            ("[policy.session]\ncheckpoints_kept = 0", "`policy`: "),
+            ("[policy.session]\ncheckpoints_retained = 0", "`policy`: "),
             ("[sessions]\nsave = \"on-hibernate\"", "`sessions.save` is `on-hibernate`"),
             ("[admission]\nrunning = 0", "`admission.running` is 0"),
             ("[http]\nbody_bytes = 0", "`http.body_bytes` is 0"),

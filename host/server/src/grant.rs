@@ -119,13 +119,13 @@ mod tests {
     fn a_request_narrows_its_policy_and_keeps_what_it_does_not_name() {
         let policy = asked(json!({
             "limits": { "fuel": 1_000_000_000_u64, "timeout_ms": 10 }, "entropy": { "seeded": 7 }, "args": ["a"],
-            "env": { "A": "b" }, "session": { "checkpoints_kept": 1 },
+            "env": { "A": "b" }, "session": { "checkpoints_retained": 1 },
         }))
         .unwrap();
         assert_eq!((policy.limits.fuel, policy.limits.timeout_ms), (1_000_000_000, 10));
         assert_eq!(policy.limits.memory_bytes, Policy::default().limits.memory_bytes);
         assert_eq!((policy.entropy, policy.clock), (Entropy::Seeded(7), Clock::Fixed(5)));
-        assert_eq!((policy.session.checkpoints_kept, policy.args.len(), policy.env.len()), (1, 1, 1));
+        assert_eq!((policy.session.checkpoints_retained, policy.args.len(), policy.env.len()), (1, 1, 1));
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub struct Bootable {
 
 /// Exports the items in `list` and every mutable global, adds its callbacks, and removes custom sections.
 ///
-/// Existing exports of the same name and meaning are kept.
+/// Existing exports of the same name and meaning stay.
 pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, RewriteError> {
     let sections = Sections::read(module)?;
     let counts = sections.counts()?;

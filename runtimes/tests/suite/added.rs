@@ -90,7 +90,7 @@ fn a_library_comes_with_its_binary_is_checked_like_it_and_goes_with_it() {
 }
 
 #[test]
-fn a_library_with_other_bytes_is_not_kept() {
+fn a_library_with_other_bytes_is_not_stored() {
     let world = World::with_wheels();
     world.wheel_of("first", &[("a/fake.wasm", &pinned()), ("a/lib.zip", b"b library")]);
     let runtimes = runtimes(&world);

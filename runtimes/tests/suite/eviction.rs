@@ -53,7 +53,7 @@ fn what_was_used_longest_ago_makes_room_for_the_rest() {
     assert_eq!(built.unwrap().aot_bytes, 1_000_000);
     assert_eq!(names(&evict(&runtimes, &bytes(all - 1))), "b");
     assert_eq!(labels(&runtimes), "ac");
-    // What is kept may be more than the limit by itself.
+    // What stays may be more than the limit by itself.
     assert_eq!(names(&evict(&runtimes, &Eviction { keep: Some(&c), ..bytes(0) })), "a");
     assert_eq!(labels(&runtimes), "c");
     assert_eq!(names(&evict(&runtimes, &bytes(0))), "c");
@@ -92,7 +92,7 @@ fn only_what_was_asked_for_goes() {
     let nothing = Eviction { max_bytes: Some(0), ..Eviction::default() };
     let went = runtimes.evict(&[CacheKind::Components, CacheKind::Binaries], &nothing).unwrap();
     assert_eq!(went.removed.iter().map(|entry| entry.kind).collect::<Vec<_>>(), [CacheKind::Components]);
-    // The module and the image of one key are both kept.
+    // The module and the image of one key both stay.
     assert_eq!(evict(&runtimes, &Eviction { keep: Some(&key), ..nothing }), Evicted::default());
     let left: Vec<_> = runtimes.cached(&CacheKind::ALL).unwrap().into_iter().map(|entry| entry.kind).collect();
     assert!(

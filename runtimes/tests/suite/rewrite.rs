@@ -257,7 +257,7 @@ fn state_beside_memory_and_globals_is_refused_not_lost() {
 }
 
 #[test]
-fn a_data_count_is_kept_in_step() {
+fn a_data_count_stays_in_step() {
     // Present as LLVM writes it, though nothing needs it.
     let mut module = wasm_encoder::Module::new();
     let mut memories = wasm_encoder::MemorySection::new();

@@ -38,8 +38,8 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
 
     // Functions: what the component imports, ours, the shim's, the guests'. Small indices take less code, and ours are called from
     // everywhere.
-    let kept = shim.imports.iter().filter(|import| import.module != MACHINE).count();
-    let mut own = Own::new(u32::try_from(kept).unwrap_or(u32::MAX));
+    let held = shim.imports.iter().filter(|import| import.module != MACHINE).count();
+    let mut own = Own::new(u32::try_from(held).unwrap_or(u32::MAX));
 
     let shim_memory = count(&guests);
     let (mut shim_imports, mut machine_functions, mut next) = (Vec::new(), Vec::new(), 0u32);

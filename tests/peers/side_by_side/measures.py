@@ -89,7 +89,7 @@ MEASURES = (
     Measure("fresh", "a new interpreter that runs `print(1)` or `console.log(1)`", "fresh", PRINT, each_is("1")),
     Measure(
         "live",
-        "`x += 1` in a session that is kept, and its value",
+        "`x += 1` in a session, and its value",
         "live",
         Script("x += 1\nprint(x)", "x += 1; console.log(String(x))"),
         counts,

@@ -108,7 +108,7 @@ static long total(sandbox_borrow_session_t session) {
   return strtol(digits, NULL, 10);
 }
 
-// A session keeps variables and files, and its states can be forked, undone, and kept as bytes.
+// A session keeps variables and files, and its states can be forked, undone, and saved as bytes.
 static void keep(sandbox_borrow_session_t session) {
   sandbox_sandbox_error_t error;
 
@@ -215,7 +215,7 @@ static sandbox_execution_t finish(sandbox_borrow_started_t started) {
 static void steps(void) {
   sandbox_tool_t tool = {
       .name = string("remember"),
-      .description = string("Keeps a fact, and says how many are kept."),
+      .description = string("Keeps a fact, and says how many there are."),
       .arguments_schema = {true, string("{\"type\": \"object\", \"properties\": {\"fact\": {\"type\": \"string\"}}, "
                                         "\"required\": [\"fact\"]}")},
   };

@@ -79,7 +79,7 @@ function work(session) {
 
 const total = (session) => session.getVariable('total').json;
 
-/** A session keeps variables and files, and its states can be forked, undone, and kept as bytes. */
+/** A session keeps variables and files, and its states can be forked, undone, and saved as bytes. */
 function keep(session) {
   using copy = session.fork();
   copy.execute({ source: 'total += 100' });
@@ -115,7 +115,7 @@ function outcomes() {
 // A tool of this program's own, and a script that calls it.
 const remember = {
   name: 'remember',
-  description: 'Keeps a fact, and says how many are kept.',
+  description: 'Keeps a fact, and says how many there are.',
   argumentsSchema: '{"type": "object", "properties": {"fact": {"type": "string"}}, "required": ["fact"]}',
 };
 const notes = `\

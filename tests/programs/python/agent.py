@@ -109,7 +109,7 @@ def total(session):
 
 
 def keep(session):
-    """A session keeps variables and files, and its states can be forked, undone, and kept as bytes."""
+    """A session keeps variables and files, and its states can be forked, undone, and saved as bytes."""
     with session.fork() as copy:
         copy.execute(request("total += 100"))
         print(f"fork: {total(copy)} in the copy, {total(session)} in the original")
@@ -145,7 +145,7 @@ def outcomes():
 # A tool of this program's own, and a script that calls it.
 REMEMBER = types.Tool(
     name="remember",
-    description="Keeps a fact, and says how many are kept.",
+    description="Keeps a fact, and says how many there are.",
     arguments_schema='{"type": "object", "properties": {"fact": {"type": "string"}}, "required": ["fact"]}',
 )
 NOTES = """\

@@ -88,7 +88,7 @@ fn ask(hosted: &Hosted, language: Language, steps: Vec<(&str, Action)>) -> Resul
     let case = Case::of_steps("secrets", language, policy, steps);
     let answer = hosted.run(portable_runtime(language), &[&case]).0.remove(0)?;
     let ran = |result: &StepResult| match result {
-        StepResult::Ran { observed, .. } => observed.success,
+        StepResult::Executed { observed, .. } => observed.success,
         StepResult::Done { .. } => true,
         _ => false,
     };

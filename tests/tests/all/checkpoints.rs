@@ -36,7 +36,7 @@ fn undoing_takes_the_last_execution_back_once() {
         session.undo().unwrap();
         assert!(
             matches!(session.undo(), Err(ExecuteError::NoCheckpoint { .. })),
-            "only the last one is kept by itself"
+            "only the last one is retained by itself"
         );
         assert_eq!((x(&session), session.info().executions), (is(1), 1), "{language}");
         assert!(session.undo().is_err(), "to look at a variable is nothing that could be undone");
@@ -97,9 +97,10 @@ fn a_checkpoint_of_an_unchanged_session_is_the_same_one() {
 }
 
 #[test]
-fn so_many_checkpoints_are_kept_and_no_more() {
-    for (asked_for, kept) in [(2, 2), (3, 3), (4, 3)] {
-        let session = sandbox(Language::JavaScript, |policy| policy.session.checkpoints_kept = 3).session().unwrap();
+fn so_many_checkpoints_are_retained_and_no_more() {
+    for (asked_for, retained) in [(2, 2), (3, 3), (4, 3)] {
+        let session =
+            sandbox(Language::JavaScript, |policy| policy.session.checkpoints_retained = 3).session().unwrap();
         let ids: Vec<CheckpointId> = (0..asked_for)
             .map(|number| {
                 set(&session, number);
@@ -108,8 +109,8 @@ fn so_many_checkpoints_are_kept_and_no_more() {
             .collect();
         let listed: Vec<CheckpointId> =
             session.checkpoints().unwrap().iter().filter(|info| !info.automatic).map(|info| info.id).collect();
-        assert_eq!(listed, ids[ids.len() - kept..]);
-        assert_eq!(session.undo_to(ids[0]).is_ok(), asked_for as usize == kept);
+        assert_eq!(listed, ids[ids.len() - retained..]);
+        assert_eq!(session.undo_to(ids[0]).is_ok(), asked_for as usize == retained);
     }
 }
 

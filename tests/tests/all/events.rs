@@ -146,16 +146,16 @@ fn executions_are_logged() {
     let seen = events(&captured, &id, || drop(session.execute("1").unwrap()));
     assert_eq!(seen.len(), 2, "{seen:#?}");
 
-    kept_sessions_are_logged(&captured);
+    stored_sessions_are_logged(&captured);
 }
 
-fn kept_sessions_are_logged(captured: &Captured) {
+fn stored_sessions_are_logged(captured: &Captured) {
     let dir = tempfile::tempdir().unwrap();
     let sessions = Sessions::builder(Arc::new(DirectoryStore::open(dir.path()).unwrap()))
         .sandbox(sandbox(Language::JavaScript, |_| {}))
         .build();
-    let id = SessionId::new("kept").unwrap();
-    let seen = events(captured, "kept", || {
+    let id = SessionId::new("held").unwrap();
+    let seen = events(captured, "held", || {
         let session = sessions.open_or_create(id.clone(), NewSession::default()).unwrap();
         sessions.hibernate(&id).unwrap();
         session.execute("1").unwrap();

@@ -158,7 +158,7 @@ fn fuel_goldens() {
     for mut case in load_cases(&cases_dir()).unwrap().into_iter().filter(|case| case.golden) {
         fixed(&mut case.policy);
         match backend.run(&case).as_slice() {
-            [StepResult::Ran { observed, .. }] => {
+            [StepResult::Executed { observed, .. }] => {
                 goldens.see(&format!("{}/{}", case.language, case.name), observed.fuel_consumed)
             }
             other => panic!("{}: a golden is for a case of one execution, not {other:?}", case.name),

@@ -96,7 +96,7 @@ fn what_a_python_setup_leaves_is_in_every_execution_and_in_sessions() {
     let one = images.run("test-sales", "print(rolled)");
     assert_eq!(one, images.run("test-sales", "print(rolled)"));
 
-    // A session keeps to its image, asleep too.
+    // A session keeps to its image, hibernated too.
     let sandbox = images.sandbox("test-sales");
     let session = sandbox.session().unwrap();
     session.execute("table.append(['z', '4']); y = total()").unwrap();
@@ -193,7 +193,7 @@ fn refused(images: &Images, builder: ImageBuilder) -> String {
 #[test]
 fn a_setup_that_fails_or_meets_a_limit_leaves_nothing_and_what_was_there_stays() {
     let images = Images::new();
-    let named = |from: &str, code: &str| ImageBuilder::new("test-kept", from).setup(code);
+    let named = |from: &str, code: &str| ImageBuilder::new("test-held", from).setup(code);
     named("javascript", "var a = 1").build(&images.0).unwrap();
     let short = Duration::from_millis(300);
     let javascript = |code: &str| named("javascript", code).replace(true);
@@ -216,7 +216,7 @@ fn a_setup_that_fails_or_meets_a_limit_leaves_nothing_and_what_was_there_stays()
         (javascript("").timeout(Duration::from_millis(3_600_001)), "may take from 1 to 3600000 ms"),
         (javascript("").file("../x", ""), "`../x` is not a path below `/app`"),
         (javascript("").wheel("x-1-py3-none-any.whl", "PK"), "wheels are for Python"),
-        (named("javascript", ""), "there is an image `test-kept`"),
+        (named("javascript", ""), "there is an image `test-held`"),
         (ImageBuilder::new("python-3.15", "javascript"), "`python-3.15` is a runtime of Glovebox"),
         (ImageBuilder::new("quickjs", "javascript"), "is a runtime of Glovebox"),
         (ImageBuilder::new("../x", "javascript"), "cannot be an image's name"),
@@ -224,10 +224,10 @@ fn a_setup_that_fails_or_meets_a_limit_leaves_nothing_and_what_was_there_stays()
         let said = refused(&images, builder);
         assert!(said.contains(says), "{says}: {said}");
     }
-    assert_eq!(images.run("test-kept", "console.log(a)"), "1\n");
+    assert_eq!(images.run("test-held", "console.log(a)"), "1\n");
     assert_eq!(images.0.images().unwrap().len(), 1);
     javascript("var a = 2").build(&images.0).unwrap();
-    assert_eq!(images.run("test-kept", "console.log(a)"), "2\n");
+    assert_eq!(images.run("test-held", "console.log(a)"), "2\n");
     // At the limits.
     javascript("").memory_bytes(128 << 20).timeout(Duration::from_secs(3600)).build(&images.0).unwrap();
 }

@@ -26,13 +26,13 @@ fn sessions_bytes_are_counted() {
     let sandbox = sandbox_on(&engine, Language::JavaScript, |policy| policy.limits.session_total_bytes = 10 << 20);
     let large = sandbox.session().unwrap();
     // A checkpoint before each execution: growing memory is held twice.
-    assert!(large.execute("globalThis.kept = new Uint8Array(8 << 20).fill(1); 0").unwrap().is_success());
+    assert!(large.execute("globalThis.held = new Uint8Array(8 << 20).fill(1); 0").unwrap().is_success());
     let refused = large.execute("globalThis.more = new Uint8Array(4 << 20); 0").unwrap();
     assert!(!refused.is_success(), "it is over the limit of all sessions");
     let held = large.info();
     assert!((8 << 20..=10 << 20).contains(&held.held_bytes), "{held:?}");
     assert!(held.checkpoints_skipped > 0, "there is no room for one: {held:?}");
-    assert_eq!(large.execute("kept[5] + kept.length").unwrap().value.unwrap().repr, "8388609", "it goes on");
+    assert_eq!(large.execute("held[5] + held.length").unwrap().value.unwrap().repr, "8388609", "it goes on");
     let error = large.checkpoint().unwrap_err().to_string();
     assert!(error.contains("session_total_bytes"), "{error}");
     let error = large.fork().unwrap_err().to_string();

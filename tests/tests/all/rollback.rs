@@ -385,7 +385,7 @@ fn a_session_that_has_filled_its_memory_with_files_can_still_be_made_again() {
     });
     let session = python.session().unwrap();
     // Linear memory does not shrink; the files may then use all that is left, including the reserve for output.
-    let grown = session.execute("x = bytearray(64 << 20); del x; kept = 1").unwrap();
+    let grown = session.execute("x = bytearray(64 << 20); del x; held = 1").unwrap();
     assert!(grown.is_success(), "{:?}", grown.outcome);
     let filled = session
         .execute(
@@ -398,10 +398,10 @@ fn a_session_that_has_filled_its_memory_with_files_can_still_be_made_again() {
     let bytes = session.hibernate(&HibernateOptions::default()).unwrap();
     let fork = session.fork().unwrap();
     let resumed = python.resume(&bytes, ResumeOptions::default()).unwrap();
-    assert!(session.execute("kept = 2").unwrap().is_success());
+    assert!(session.execute("held = 2").unwrap().is_success());
     session.undo().unwrap();
     for session in [session, fork, resumed] {
-        let shown = session.execute("kept").unwrap();
+        let shown = session.execute("held").unwrap();
         assert_eq!(shown.value.map(|value| value.repr).as_deref(), Some("1"));
     }
 }

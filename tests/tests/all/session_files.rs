@@ -107,11 +107,11 @@ fn a_fork_has_files_of_its_own() {
 fn a_snapshot_outlives_the_session() {
     for language in LANGUAGES {
         let session = session(language);
-        session.execute(&put(language, "f", "kept")).unwrap();
+        session.execute(&put(language, "f", "held")).unwrap();
         let snapshot = session.files().snapshot().unwrap();
         session.execute(&put(language, "f", "later")).unwrap();
         session.close().unwrap();
-        assert_eq!(snapshot.read("f").unwrap(), b"kept", "{language}");
+        assert_eq!(snapshot.read("f").unwrap(), b"held", "{language}");
     }
 }
 

@@ -20,13 +20,13 @@ const WORKERS: usize = 2;
 fn work(language: Language, round: u32) -> String {
     match language {
         Language::Python => format!(
-            "n = {round}\nkept = [str(i) for i in range(50)]\ntext = ''.join(kept)\nopen('f', 'w').write(text) and None\n\
-             import json; json.loads(json.dumps({{'n': n, 'kept': kept}}))\n{}len(text)",
+            "n = {round}\nheld = [str(i) for i in range(50)]\ntext = ''.join(held)\nopen('f', 'w').write(text) and None\n\
+             import json; json.loads(json.dumps({{'n': n, 'held': held}}))\n{}len(text)",
             if round.is_multiple_of(10) { "raise ValueError(n)\n" } else { "" }
         ),
         Language::JavaScript => format!(
-            "var n = {round}; var kept = Array.from({{length: 50}}, (_, i) => String(i)); var text = kept.join('');\n\
-             {{ const f = std.open('f', 'w'); f.puts(text); f.close() }}\nJSON.parse(JSON.stringify({{n, kept}}));\n{}text.length",
+            "var n = {round}; var held = Array.from({{length: 50}}, (_, i) => String(i)); var text = held.join('');\n\
+             {{ const f = std.open('f', 'w'); f.puts(text); f.close() }}\nJSON.parse(JSON.stringify({{n, held}}));\n{}text.length",
             if round.is_multiple_of(10) { "throw new RangeError(n);\n" } else { "" }
         ),
     }

@@ -9,8 +9,8 @@ use serde_json::json;
 
 /// Endless loops, with the code before them.
 const LOOPS: [(Language, &str); 2] = [
-    (Language::Python, "kept = 1\nwhile True:\n    pass"),
-    (Language::JavaScript, "globalThis.kept = 1;\nfor (;;) {}"),
+    (Language::Python, "held = 1\nwhile True:\n    pass"),
+    (Language::JavaScript, "globalThis.held = 1;\nfor (;;) {}"),
 ];
 
 /// Endless waits.
@@ -73,7 +73,7 @@ fn at_its_fuel_reserve_a_script_gets_a_last_word_and_its_session_lives_on() {
         let expected = Outcome::Exhausted { resource: Resource::Fuel, limit: FUEL, used: FUEL };
         assert_eq!((execution.outcome, execution.fuel_consumed), (expected, FUEL), "the same every time");
         assert!(execution.rolled_back_to.is_none());
-        assert!(session.execute("kept").unwrap().is_success(), "{language}: what it did is kept");
+        assert!(session.execute("held").unwrap().is_success(), "{language}: what it did stays");
     }
 }
 
@@ -246,10 +246,10 @@ try:
     while True:
         pass
 except KeyboardInterrupt as error:
-    kept = type(error)";
+    held = type(error)";
     let session = sandbox(Language::Python, little_fuel).session().unwrap();
     assert!(session.execute(source).unwrap().is_success());
-    let execution = session.execute("raise kept('forged')").unwrap();
+    let execution = session.execute("raise held('forged')").unwrap();
     assert_eq!(execution.interrupted, None);
     assert!(matches!(execution.outcome, Outcome::Raised(_)), "{:?}", execution.outcome);
     assert!(session.execute("1").unwrap().is_success());

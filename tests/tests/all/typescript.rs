@@ -173,7 +173,7 @@ fn what_is_cancelled_loses_no_types() {
 
 #[test]
 fn what_is_wrong_is_printed_as_far_as_there_is_room_and_to_the_listener() {
-    for (stderr_bytes, kept) in [(200, 81), (81, 81), (80, 80), (0, 0)] {
+    for (stderr_bytes, held) in [(200, 81), (81, 81), (80, 80), (0, 0)] {
         let sandbox = sandbox(|limits| limits.stderr_bytes = stderr_bytes);
         let (sender, receiver) = std::sync::mpsc::channel();
         let request = Request::new("enum A {}").name("x.ts").on_output(move |stream, bytes| {
@@ -181,9 +181,9 @@ fn what_is_wrong_is_printed_as_far_as_there_is_room_and_to_the_listener() {
             sender.send(bytes.len()).unwrap();
         });
         let execution = sandbox.run(request).unwrap();
-        assert_eq!((execution.stderr.bytes.len(), execution.stderr.total_bytes), (kept, 81));
-        assert_eq!((execution.stderr.is_truncated(), execution.metadata.stderr_total_bytes), (kept < 81, 81));
-        assert_eq!(receiver.iter().sum::<usize>(), kept);
+        assert_eq!((execution.stderr.bytes.len(), execution.stderr.total_bytes), (held, 81));
+        assert_eq!((execution.stderr.is_truncated(), execution.metadata.stderr_total_bytes), (held < 81, 81));
+        assert_eq!(receiver.iter().sum::<usize>(), held);
     }
 }
 
@@ -191,11 +191,11 @@ fn what_is_wrong_is_printed_as_far_as_there_is_room_and_to_the_listener() {
 fn a_session_goes_on_after_types_that_could_not_be_removed() {
     let session = sandbox(|limits| limits.memory_bytes = 16 * MIB).session().unwrap();
     let run = |source: &str| session.run(Request::new(source).name("x.ts")).unwrap();
-    assert!(run("let kept: number = 1").is_success());
+    assert!(run("let held: number = 1").is_success());
     let stopped = run(&"let a: A<B> = (c as D)!;\n".repeat(20_000));
     assert!(matches!(stopped.outcome, Outcome::Exhausted { resource: Resource::Memory, .. }), "{:?}", stopped.outcome);
     assert!(stopped.rolled_back_to.is_none(), "the interpreter was not entered");
     assert_eq!(short(&run("enum A {}").outcome), "raised SyntaxError");
-    assert_eq!(run("console.log(kept as number)").stdout.text(), "1\n");
+    assert_eq!(run("console.log(held as number)").stdout.text(), "1\n");
     assert_eq!(session.info().executions, 3);
 }

@@ -80,10 +80,10 @@ fn links_that_a_guest_makes_do_not_lead_out_for_the_next() {
 fn javascript_takes_links_for_links() {
     let dir = TempDir::new().unwrap();
     fs::create_dir_all(dir.path().join("real/below")).unwrap();
-    fs::write(dir.path().join("real/below/kept"), "kept").unwrap();
+    fs::write(dir.path().join("real/below/held"), "held").unwrap();
     fs::create_dir(dir.path().join("tree")).unwrap();
     for (link, target) in
-        [("tree/link", "../real"), ("file", "real/below/kept"), ("dir", "real"), ("loop", "loop"), ("gone", "none")]
+        [("tree/link", "../real"), ("file", "real/below/held"), ("dir", "real"), ("loop", "loop"), ("gone", "none")]
     {
         symlink(target, dir.path().join(link)).unwrap();
     }
@@ -94,18 +94,18 @@ fn javascript_takes_links_for_links() {
         console.log(fs.readdirSync('.', { recursive: true }).join());\n\
         fs.rmSync('tree', { recursive: true });\n\
         for (const name of ['dir', 'file', 'loop', 'gone']) fs.unlinkSync(name);\n\
-        console.log(fs.readdirSync('.', { recursive: true }).join(), fs.readFileSync('real/below/kept', 'utf8'));";
+        console.log(fs.readdirSync('.', { recursive: true }).join(), fs.readFileSync('real/below/held', 'utf8'));";
     let execution = in_dir(Language::JavaScript, dir.path()).execute(source).unwrap();
     assert_eq!(
         execution.stdout.text(),
         "dir link,file link,gone link,loop link,real directory,tree directory\n\
          link,link,link,directory directory file\n\
-         dir,file,gone,loop,real,real/below,real/below/kept,tree,tree/link\n\
-         real,real/below,real/below/kept kept\n",
+         dir,file,gone,loop,real,real/below,real/below/held,tree,tree/link\n\
+         real,real/below,real/below/held held\n",
         "{}",
         execution.stderr.text()
     );
-    assert_eq!(fs::read_to_string(dir.path().join("real/below/kept")).unwrap(), "kept");
+    assert_eq!(fs::read_to_string(dir.path().join("real/below/held")).unwrap(), "held");
 }
 
 #[test]

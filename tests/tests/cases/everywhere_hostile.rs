@@ -74,7 +74,7 @@ const ABUSE: &str = "\
 sessions-without-end: 5, TooManySessions; one closed: 1, TooManySessions
 forks-without-end: 4, TooManySessions, [\"2\", \"2\", \"2\", \"2\"]
 state-without-end: bounded: true, TooManySessions; all closed: ok
-checkpoints-without-end: kept few: true, NoCheckpoint
+checkpoints-without-end: retained few: true, NoCheckpoint
 forged-states: forged NotResumable, others NotResumable, itself ok
 large-reply: ToolLimit
 deep-reply: ToolError
@@ -141,7 +141,7 @@ fn compared(seen: &Observed, row: &Row, wanted: &str, timeout_ms: u64) -> Vec<St
 /// The result of an execution of one step.
 fn ran(results: &[StepResult]) -> Result<&Observed, String> {
     match results {
-        [StepResult::Ran { observed, .. }] => Ok(observed),
+        [StepResult::Executed { observed, .. }] => Ok(observed),
         other => Err(format!("{other:?}")),
     }
 }

@@ -23,7 +23,7 @@ pub struct NativeValue {
     pub json: Option<String>,
 }
 
-/// An interpreter that is kept between executions.
+/// An interpreter that persists between executions.
 #[napi]
 pub struct NativeSession(Arc<Session>);
 
@@ -59,7 +59,7 @@ impl NativeSession {
         self.0.ended()
     }
 
-    /// Runs a script in the kept interpreter.
+    /// Runs a script in the session's interpreter.
     #[napi]
     pub fn execute(
         &self,

@@ -17,7 +17,7 @@ export function succeeded({ outcome }: Execution): boolean {
 /** As text; where it was cut, without half a character at its end. */
 export function textOf(output: Output): string {
   // A decoder that is told that more will come keeps half a character for itself.
-  return new TextDecoder().decode(output.bytes, { stream: output.totalBytes > output.keptBytes });
+  return new TextDecoder().decode(output.bytes, { stream: output.totalBytes > output.retainedBytes });
 }
 
 /** All of it but the displays, as JSON text. */
@@ -30,8 +30,8 @@ export function recordOf(execution: Execution): string {
     value: value ? { repr: value.repr, ...(value.json !== undefined && { json: JSON.parse(value.json) }) } : null,
     stdout: textOf(stdout),
     stderr: textOf(stderr),
-    stdout_truncated: stdout.totalBytes > stdout.keptBytes,
-    stderr_truncated: stderr.totalBytes > stderr.keptBytes,
+    stdout_truncated: stdout.totalBytes > stdout.retainedBytes,
+    stderr_truncated: stderr.totalBytes > stderr.retainedBytes,
     displays: [],
     displays_dropped: Number(execution.displaysDropped),
     fuel_consumed: Number(execution.fuelConsumed),

@@ -93,7 +93,7 @@ export class Sandbox {
     return this.#enter((instance) => instance.validate(runtimeOf(instance, options), requestOf(script), options.policy ?? {}));
   }
 
-  /** Opens a session: an interpreter that is kept. */
+  /** Opens a session: an interpreter that persists. */
   async open(options: OpenOptions = {}): Promise<Session> {
     const handle = await this.#enter((instance) =>
       this.#keep(instance.Session.open(runtimeOf(instance, options), options.policy ?? {}, contextOf(options))),

@@ -10,7 +10,7 @@ export interface Access {
   drop(): void;
 }
 
-/** An interpreter that is kept between executions: variables, functions, imports and files live on. */
+/** An interpreter that persists between executions: variables, functions, imports and files live on. */
 export class Session implements AsyncDisposable {
   /** Its id: chosen by the provider, and no secret. */
   readonly id: string;
@@ -26,7 +26,7 @@ export class Session implements AsyncDisposable {
     return this.#access.enter((handle) => handle.info());
   }
 
-  /** Runs a script in the kept interpreter. */
+  /** Runs a script in the session's interpreter. */
   async execute(script: string | Request): Promise<Execution> {
     return this.#access.enter((handle) => handle.execute(typeof script === 'string' ? { source: script } : script));
   }

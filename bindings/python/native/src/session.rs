@@ -13,7 +13,7 @@ use crate::{
     input::Input,
 };
 
-/// An interpreter that is kept between executions.
+/// An interpreter that persists between executions.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Session")]
 pub(crate) struct PySession {
     session: Session,

@@ -81,7 +81,7 @@ class Executed(Protocol):
 
 
 class BackendSession(Protocol):
-    """An interpreter that is kept."""
+    """An interpreter that persists."""
 
     @property
     def id(self) -> str: ...

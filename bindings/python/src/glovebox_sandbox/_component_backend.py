@@ -370,8 +370,8 @@ class _Executed:
             "value": value and {"repr": value.repr, **({} if value.json is None else {"json": json.loads(value.json)})},
             "stdout": self.stdout,
             "stderr": self.stderr,
-            "stdout_truncated": execution.stdout.total_bytes > execution.stdout.kept_bytes,
-            "stderr_truncated": execution.stderr.total_bytes > execution.stderr.kept_bytes,
+            "stdout_truncated": execution.stdout.total_bytes > execution.stdout.retained_bytes,
+            "stderr_truncated": execution.stderr.total_bytes > execution.stderr.retained_bytes,
             "displays": [],
             "displays_dropped": execution.displays_dropped,
             "fuel_consumed": execution.fuel_consumed,
@@ -392,7 +392,7 @@ class _Executed:
 
 def _text(output: types.Output) -> str:
     """As text; where it was cut, without half a character at its end."""
-    if output.total_bytes > output.kept_bytes:
+    if output.total_bytes > output.retained_bytes:
         try:
             return output.bytes.decode()
         except UnicodeDecodeError as error:

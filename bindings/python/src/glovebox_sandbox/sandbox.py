@@ -176,7 +176,7 @@ class Sandbox:
         return [Diagnostic(*each) for each in self._backend.validate(input)]
 
     def session(self, *, context: Any = None, id: str | None = None) -> Session:
-        """Opens a session: an interpreter that is kept. Its scripts find `context` in a variable of that name."""
+        """Opens a session: an interpreter that persists. Its scripts find `context` in a variable of that name."""
         return Session(self._backend.session(_check.optional("id", str, id), _json("context", context)))
 
     def resume(self, state: bytes, *, id: str | None = None) -> Session:
@@ -203,7 +203,7 @@ class Sandbox:
 
 
 class Session:
-    """An interpreter that is kept between executions: variables, functions, imports and files live on."""
+    """An interpreter that persists between executions: variables, functions, imports and files live on."""
 
     def __init__(self, session: BackendSession) -> None:
         """Use `Sandbox.session`."""
@@ -246,7 +246,7 @@ class Session:
         on_stdout: Callable[[str], object] | None = None,
         on_stderr: Callable[[str], object] | None = None,
     ) -> Run:
-        """Runs a script in the kept interpreter, as `Sandbox.execute` does in a new one. `Run.value` is that of its last expression."""
+        """Runs a script in the session's interpreter, as `Sandbox.execute` does in a new one. `Run.value` is that of its last expression."""
         return Run(
             self._session.execute(_input(source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr, None))
         )

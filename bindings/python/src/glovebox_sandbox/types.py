@@ -82,14 +82,14 @@ class Limits:
     """
 
     stdout_bytes: int | None = None
-    """Bytes of standard output that are kept. The rest is counted and dropped. Default 2,000,000."""
+    """Bytes of standard output that are retained. The rest is counted and dropped. Default 2,000,000."""
 
     stderr_bytes: int | None = None
-    """Bytes of standard error that are kept. The rest is counted and dropped. Default 1,000,000."""
+    """Bytes of standard error that are retained. The rest is counted and dropped. Default 1,000,000."""
 
     display_bytes: int | None = None
-    """Bytes of the displays that are kept, with all their forms. One that does not fit is dropped as a whole and counted, and so
-    are all after it. Nor are more than 1,000 kept. Default 8,388,608.
+    """Bytes of the displays that are retained, with all their forms. One that does not fit is dropped as a whole and counted, and so
+    are all after it. Nor are more than 1,000 retained. Default 8,388,608.
     """
 
     source_bytes: int | None = None
@@ -235,8 +235,8 @@ class SessionPolicy:
     checkpoint_auto_bytes: int | None = None
     """Bytes of private memory up to which `auto` takes a checkpoint before every execution. Default 4,194,304."""
 
-    checkpoints_kept: int | None = None
-    """Number of requested checkpoints that are kept. A new one replaces the oldest. At least 1. Default 8."""
+    checkpoints_retained: int | None = None
+    """Number of requested checkpoints that are retained. A new one replaces the oldest. At least 1. Default 8."""
 
     on_unwind: OnUnwind | None = None
     """What happens to a session whose guest was unwound. Default: `roll-back`."""
@@ -443,13 +443,13 @@ class Output:
     """What a guest wrote to one of its standard streams."""
 
     bytes: bytes
-    """The kept bytes, at most the first 4,194,304 of them. `started.read-output` gives all kept bytes."""
+    """The retained bytes, at most the first 4,194,304 of them. `started.read-output` gives all retained bytes."""
 
-    kept_bytes: int
-    """The number of bytes that were kept: at most the stream's limit."""
+    retained_bytes: int
+    """The number of bytes that were retained: at most the stream's limit."""
 
     total_bytes: int
-    """The number of bytes that were written. The difference to `kept-bytes` was dropped."""
+    """The number of bytes that were written. The difference to `retained-bytes` was dropped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-//! `resource session`: interpreters that are kept between executions.
+//! `resource session`: interpreters that persist between executions.
 //!
 //! * [`Session`]: what the caller has.
 //! * `backend`: what the component gives the session state machine of `glovebox-core`.
@@ -61,7 +61,7 @@ impl Sessions {
 
 type State = SessionState<ComponentBackend>;
 
-/// An interpreter that is kept between executions. A clone is the same session.
+/// An interpreter that persists between executions. A clone is the same session.
 #[derive(Clone)]
 pub struct Session {
     sessions: Rc<Sessions>,
@@ -167,7 +167,7 @@ impl Session {
         info.into()
     }
 
-    /// Runs a script in the kept interpreter.
+    /// Runs a script in the session's interpreter.
     pub fn execute(&self, request: types::Request) -> Result<Executed, SandboxError> {
         request.check_in_session()?;
         self.set(|state| {

@@ -1,4 +1,4 @@
-//! The memory of a session's guest: in the memory of its runtime, or evicted and kept as pages.
+//! The memory of a session's guest: in the memory of its runtime, or evicted and stored as pages.
 //!
 //! A runtime has one memory for all its guests. A session's guest stays in it for as long as nobody else needs it, so that one who
 //! goes on with the same session copies nothing. Whoever needs it has the session evicted first: what of the memory differs
@@ -121,7 +121,7 @@ impl SessionMemory {
         match changed {
             None => Ok(()),
             Some((_, global)) => {
-                let text = format!("the guest could not be kept: it left its global `{}` changed", global.export);
+                let text = format!("the guest could not be suspended: it left its global `{}` changed", global.export);
                 Err(SandboxError::Unavailable(text))
             }
         }

@@ -50,7 +50,7 @@ fn checkpoints(checkpoints: types::Checkpoints, on_unwind: types::OnUnwind) -> t
     let session = types::SessionPolicy {
         checkpoints: Some(checkpoints),
         checkpoint_auto_bytes: None,
-        checkpoints_kept: None,
+        checkpoints_retained: None,
         on_unwind: Some(on_unwind),
     };
     types::Policy { session: Some(session), ..no_policy() }
@@ -133,7 +133,7 @@ fn guests_of_two_runtimes_do_not_put_each_other_away() {
 fn a_session_that_is_unwound_goes_back_to_before_the_execution() {
     let space = Space::new();
     let session = space.open();
-    run(&session, "set 5000 1\nwrite kept");
+    run(&session, "set 5000 1\nwrite held");
     for ends in ["spin", "abort", "deep"] {
         let execution = run(&session, &format!("set 5000 2\nwrite lost\ngrow 2\n{ends}"));
         assert!(matches!(execution.rolled_back_to, Some(Rollback { executions_lost: 0, .. })), "{ends}");
@@ -200,7 +200,7 @@ fn undoing_takes_back_one_execution_after_the_other_and_named_states() {
 }
 
 #[test]
-fn what_is_changed_within_the_image_is_kept_and_taken_back() {
+fn what_is_changed_within_the_image_is_saved_and_taken_back() {
     let space = Space::new();
     let session = space.open();
     let (within, beside) = (IMAGE_AT + 1, IMAGE_AT + 99);
@@ -362,7 +362,7 @@ fn variables_have_names_and_json() {
 }
 
 #[test]
-fn a_session_whose_guest_left_a_global_changed_is_not_kept() {
+fn a_session_whose_guest_left_a_global_changed_is_dropped() {
     let space = Space::new();
     let session = space.open();
     run(&session, "set 5000 1");

@@ -74,8 +74,8 @@ fn a_deadline_cancels() {
     assert!(is_out_of_time(&cancelled(&sandbox, "spin", 100).outcome), "its own time is over before");
     let execution = cancelled(&sandbox, "print no", 0);
     assert_eq!((printed(&execution), &execution.outcome), ("", &Outcome::Cancelled));
-    let asleep = open(Duration::from_nanos(1), short());
-    let execution = cancelled(&asleep, "sleep 1000000000000", 20);
+    let sleeping = open(Duration::from_nanos(1), short());
+    let execution = cancelled(&sleeping, "sleep 1000000000000", 20);
     assert_eq!(execution.outcome, Outcome::Cancelled);
     assert!(execution.duration_ns < 31_000_000, "{}", execution.duration_ns);
 }

@@ -16,9 +16,9 @@ pub struct Facts<'a> {
     pub limits: &'a Limits,
     /// The fuel it used.
     pub fuel_consumed: u64,
-    /// The bytes it wrote to standard output, kept or not.
+    /// The bytes it wrote to standard output, retained or not.
     pub stdout_bytes: u64,
-    /// The bytes it wrote to standard error, kept or not.
+    /// The bytes it wrote to standard error, retained or not.
     pub stderr_bytes: u64,
 }
 

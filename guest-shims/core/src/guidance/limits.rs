@@ -91,7 +91,7 @@ pub(super) fn of_output(facts: &Facts<'_>) -> Option<Advice> {
     let (stream, total, limit, name) = streams.into_iter().find(|(_, total, limit, _)| total > limit)?;
     let advice = Advice::new(
         AdviceKind::Output,
-        format!("{stream} was cut off: {total} bytes were written, and the first {limit} are kept."),
+        format!("{stream} was cut off: {total} bytes were written, and the first {limit} are retained."),
         &["Print a summary, and write the rest to a file in `/app`."],
     );
     Some(or_raised(advice, facts, name))

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Pages;
 
-/// Everything a resting session is made of.
+/// Everything an idle session is made of.
 ///
 /// Linear memory as its difference to the image, mutable globals, and what the host keeps for the guest: descriptors,
 /// files, standard input, clock, entropy. Tables are not part of it, because no image changes its own.
@@ -17,7 +17,7 @@ pub struct Checkpoint {
     pub memory_bytes: u64,
     /// Its pages that differ from the image's.
     pub pages: Pages,
-    /// The mutable globals by their export name, as bits, in the names' order. A resting guest has the image's.
+    /// The mutable globals by their export name, as bits, in the names' order. An idle guest has the image's.
     pub globals: Vec<(String, u64)>,
     /// What the host keeps for the guest. Its monotonic clock has no host's share in it.
     pub wasi: Wasi,

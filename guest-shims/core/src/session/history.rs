@@ -23,7 +23,7 @@ pub struct History {
     saved: Vec<Saved>,
     next: u64,
     /// What those hold that were asked for. Counted when one comes or goes: it is too much work for every execution.
-    kept_bytes: u64,
+    retained_bytes: u64,
 }
 
 impl History {
@@ -42,37 +42,37 @@ impl History {
         }
     }
 
-    /// Adds the newest. The session's own from before is dropped, and of the others all but `kept` of the newest.
-    pub fn push(&mut self, state: Arc<Checkpoint>, commits: u64, automatic: bool, kept: usize) -> CheckpointId {
+    /// Adds the newest. The session's own from before is dropped, and of the others all but `max` of the newest.
+    pub fn push(&mut self, state: Arc<Checkpoint>, commits: u64, automatic: bool, max: usize) -> CheckpointId {
         if automatic {
             self.saved.retain(|saved| !saved.automatic);
         } else {
-            self.make_room(kept);
+            self.make_room(max);
         }
         let id = CheckpointId(self.next);
         self.next += 1;
         self.saved.push(Saved { id, automatic, state, commits });
         if !automatic {
-            self.count_kept();
+            self.count_held();
         }
         id
     }
 
     /// Makes the session's own newest checkpoint one that was asked for.
-    pub fn keep_last(&mut self, kept: usize) -> Option<CheckpointId> {
+    pub fn keep_last(&mut self, max: usize) -> Option<CheckpointId> {
         if self.saved.last()?.automatic {
-            self.make_room(kept);
+            self.make_room(max);
         }
         let last = self.saved.last_mut()?;
         last.automatic = false;
         let id = last.id;
-        self.count_kept();
+        self.count_held();
         Some(id)
     }
 
-    fn make_room(&mut self, kept: usize) {
+    fn make_room(&mut self, max: usize) {
         let asked_for = self.saved.iter().filter(|saved| !saved.automatic).count();
-        let mut over = (asked_for + 1).saturating_sub(kept);
+        let mut over = (asked_for + 1).saturating_sub(max);
         self.saved.retain(|saved| {
             let goes = !saved.automatic && over > 0;
             over -= usize::from(goes);
@@ -123,13 +123,13 @@ impl History {
     /// Forgets what is newer than `id`.
     pub fn forget_after(&mut self, id: CheckpointId) {
         self.saved.retain(|saved| saved.id <= id);
-        self.count_kept();
+        self.count_held();
     }
 
     /// Forgets all.
     pub fn clear(&mut self) {
         self.saved.clear();
-        self.count_kept();
+        self.count_held();
     }
 
     /// How many there are.
@@ -154,7 +154,7 @@ impl History {
     /// where they share them.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
-        self.kept_bytes.saturating_add(self.automatic_bytes())
+        self.retained_bytes.saturating_add(self.automatic_bytes())
     }
 
     /// What the session's own checkpoint holds: what making the next one gives back at least.
@@ -164,11 +164,11 @@ impl History {
         automatic.fold(0, |sum, saved| sum.saturating_add(saved.state.held_bytes()))
     }
 
-    fn count_kept(&mut self) {
-        let kept = || self.saved.iter().filter(|saved| !saved.automatic).map(|saved| &saved.state);
-        let host_bytes = kept().fold(0_u64, |sum, state| sum.saturating_add(state.wasi.host_bytes()));
+    fn count_held(&mut self) {
+        let requested = || self.saved.iter().filter(|saved| !saved.automatic).map(|saved| &saved.state);
+        let host_bytes = requested().fold(0_u64, |sum, state| sum.saturating_add(state.wasi.host_bytes()));
         let pages: HashSet<_> =
-            kept().flat_map(|state| state.pages.iter()).map(|(_, page)| Arc::as_ptr(page)).collect();
-        self.kept_bytes = host_bytes.saturating_add((pages.len() * PAGE_BYTES) as u64);
+            requested().flat_map(|state| state.pages.iter()).map(|(_, page)| Arc::as_ptr(page)).collect();
+        self.retained_bytes = host_bytes.saturating_add((pages.len() * PAGE_BYTES) as u64);
     }
 }

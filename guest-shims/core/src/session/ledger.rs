@@ -10,7 +10,7 @@ use std::sync::{
 
 use crate::Limits;
 
-/// How many sessions are kept, and what they hold. A clone is the same ledger.
+/// How many sessions there are, and what they hold. A clone is the same ledger.
 #[derive(Clone, Debug, Default)]
 pub struct SessionLedger(Arc<Totals>);
 

@@ -1,4 +1,4 @@
-//! Sessions: interpreters that are kept between executions.
+//! Sessions: interpreters that persist between executions.
 //!
 //! * [`SessionState`]: the state machine, over what a [`SessionBackend`] gives; what becomes of it when its guest is lost (`recovery`).
 //! * [`Checkpoint`]: a saved state; [`Pages`]: the memory of it, as its difference to the image.

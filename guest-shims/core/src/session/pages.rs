@@ -41,7 +41,7 @@ impl Pages {
         for number in candidates {
             while earlier.next_if(|(before, _)| *before < number).is_some() {}
             match earlier.next_if(|(same, _)| *same == number) {
-                Some((_, kept)) if memory.equals(number, &kept) => found.push((number, kept)),
+                Some((_, held)) if memory.equals(number, &held) => found.push((number, held)),
                 _ if memory.is_pristine(number) => {}
                 _ => found.extend(memory.page(number).map(|page| (number, Arc::new(page)))),
             }

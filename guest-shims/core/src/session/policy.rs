@@ -55,8 +55,8 @@ pub struct SessionPolicy {
     pub checkpoints: Checkpoints,
     /// Up to how much memory of its own, in bytes, a session is saved before every execution under `"auto"`. Default 4 MiB.
     pub checkpoint_auto_bytes: u64,
-    /// How many checkpoints that the embedder asked for are kept; the oldest makes room. Default 8.
-    pub checkpoints_kept: u32,
+    /// How many checkpoints that the embedder asked for are retained; the oldest makes room. Default 8.
+    pub checkpoints_retained: u32,
     /// What becomes of a session whose guest was unwound. Default: `"roll-back"`.
     pub on_unwind: OnUnwind,
 }
@@ -66,7 +66,7 @@ impl Default for SessionPolicy {
         Self {
             checkpoints: Checkpoints::default(),
             checkpoint_auto_bytes: 4 << 20,
-            checkpoints_kept: 8,
+            checkpoints_retained: 8,
             on_unwind: OnUnwind::default(),
         }
     }

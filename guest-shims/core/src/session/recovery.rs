@@ -64,7 +64,7 @@ impl<B: SessionBackend> SessionState<B> {
             return Ok(None);
         }
         // Only what is in the history can be gone back to once more.
-        let is_kept = to.is_none();
+        let is_unchanged = to.is_none();
         let Some(saved) = to.or_else(|| self.history.last().cloned()) else {
             self.end(format!("{why}; there is no checkpoint to go back to"));
             return Ok(None);
@@ -74,7 +74,7 @@ impl<B: SessionBackend> SessionState<B> {
                 let executions_lost = self.executions.saturating_sub(saved.state.executions);
                 self.rollbacks += 1;
                 self.go_on_at(guest, &saved);
-                self.changed = !is_kept;
+                self.changed = !is_unchanged;
                 self.backend.rolled_back(executions_lost, &why);
                 Ok(Some(Rollback { checkpoint: saved.id, executions_lost }))
             }

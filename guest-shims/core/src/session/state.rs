@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Outcome, Refusal, WORKSPACE, files::Snapshot};
 
-/// A session: an interpreter that is kept between executions, and the states that it can be set back to.
+/// A session: an interpreter that persists between executions, and the states that it can be set back to.
 ///
 /// What becomes of it when its guest is lost is in `recovery`.
 pub struct SessionState<B: SessionBackend> {
@@ -147,9 +147,9 @@ impl<B: SessionBackend> SessionState<B> {
     /// Saves the state as one to come back to.
     pub fn checkpoint(&mut self) -> Result<CheckpointId, B::Error> {
         self.with_idle(|state, guest| {
-            let kept = state.checkpoints_kept();
+            let max = state.checkpoints_retained();
             if !state.changed
-                && let Some(id) = state.history.keep_last(kept)
+                && let Some(id) = state.history.keep_last(max)
             {
                 return Ok(id);
             }
@@ -360,12 +360,12 @@ impl<B: SessionBackend> SessionState<B> {
 
     fn push(&mut self, state: Checkpoint, automatic: bool) -> CheckpointId {
         self.changed = false;
-        let (commits, kept) = (self.backend.known_commits(), self.checkpoints_kept());
-        self.history.push(Arc::new(state), commits, automatic, kept)
+        let (commits, max) = (self.backend.known_commits(), self.checkpoints_retained());
+        self.history.push(Arc::new(state), commits, automatic, max)
     }
 
-    fn checkpoints_kept(&self) -> usize {
-        usize::try_from(self.backend.setup().policy.checkpoints_kept.max(1)).unwrap_or(usize::MAX)
+    fn checkpoints_retained(&self) -> usize {
+        usize::try_from(self.backend.setup().policy.checkpoints_retained.max(1)).unwrap_or(usize::MAX)
     }
 
     fn refused(&self, name: &str, refusal: Refusal) -> B::Error {
@@ -405,7 +405,7 @@ fn account_for<B: SessionBackend>(
     backend.accounted(guest, place);
 }
 
-/// What kept a guest from answering.
+/// Why a guest could not answer.
 fn why<B: SessionBackend, T>(result: &Result<T, B::Error>) -> String {
     result.as_ref().err().map_or_else(String::new, B::reason)
 }

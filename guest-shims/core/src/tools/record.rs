@@ -155,7 +155,7 @@ mod tests {
     use crate::tools::Failure;
 
     #[test]
-    fn contents_are_kept_up_to_their_limit_and_calls_beyond() {
+    fn contents_are_recorded_up_to_their_limit_and_calls_beyond() {
         let now = Duration::from_secs(1);
         let mut records = Records::new(10);
         let first = records.begin("a", "12345".into(), now);

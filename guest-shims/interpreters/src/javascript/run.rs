@@ -54,7 +54,7 @@ fn fingerprint(script: &Script<'_>) -> u32 {
 const STALE: u32 = 1;
 
 /// How the script's own work ended.
-enum Ending {
+enum Completion {
     Done(Option<GuestValue>),
     Threw(JsValue),
     Refused(Raised),
@@ -68,7 +68,7 @@ impl Booted<'_> {
         let ending = if self.hand_over(script)? {
             self.compile_and_run(script, &mut module)?
         } else {
-            Ending::Refused(Facts::out_of_memory().into_raised(script.name))
+            Completion::Refused(Facts::out_of_memory().into_raised(script.name))
         };
         let missed = self.has_missed_interrupt()?;
         let asked = self.take_interrupt()?;
@@ -76,12 +76,12 @@ impl Booted<'_> {
         let exit = self.state()?.exit;
         let report = match (exit, ending) {
             (Some(code), ending) => {
-                if let Ending::Threw(thrown) = ending {
+                if let Completion::Threw(thrown) = ending {
                     self.guest.free(thrown)?;
                 }
                 Report::Exited(code)
             }
-            (None, Ending::Done(value)) => match asked.filter(|_| missed) {
+            (None, Completion::Done(value)) => match asked.filter(|_| missed) {
                 None => match self.leaving()? {
                     None => Report::Completed(value),
                     Some(code) => Report::Exited(code),
@@ -93,8 +93,8 @@ impl Booted<'_> {
                     Report::Interrupted(raised)
                 }
             },
-            (None, Ending::Threw(thrown)) => self.unwound(thrown, asked, script.name)?,
-            (None, Ending::Refused(raised)) => match asked {
+            (None, Completion::Threw(thrown)) => self.unwound(thrown, asked, script.name)?,
+            (None, Completion::Refused(raised)) => match asked {
                 None => Report::Raised(raised),
                 // What looks like a lack of memory or of work is the interrupt: it reached driver code.
                 Some(why) => Report::Interrupted(Facts::default().into_stopped(why, script.name)),
@@ -153,11 +153,11 @@ impl Booted<'_> {
     }
 
     /// Sets `module` to the script's module once nothing waits for its evaluation any more.
-    fn compile_and_run(&mut self, script: &Script<'_>, module: &mut Option<u32>) -> Result<Ending, DriverError> {
+    fn compile_and_run(&mut self, script: &Script<'_>, module: &mut Option<u32>) -> Result<Completion, DriverError> {
         let (program, grammar) = match self.compile_importing(script)? {
             Compiled::Program(program, grammar) => (program, grammar),
-            Compiled::Failed(thrown, _) => return Ok(Ending::Threw(thrown)),
-            Compiled::OutOfMemory => return Ok(Ending::Refused(Facts::out_of_memory().into_raised(script.name))),
+            Compiled::Failed(thrown, _) => return Ok(Completion::Threw(thrown)),
+            Compiled::OutOfMemory => return Ok(Completion::Refused(Facts::out_of_memory().into_raised(script.name))),
         };
         if grammar == Grammar::Module {
             self.describe_module(program)?;
@@ -170,7 +170,7 @@ impl Booted<'_> {
                     *module = program.module();
                 }
                 return match self.uncaught(thrown, JsValue::UNDEFINED)? {
-                    Some(thrown) => Ok(Ending::Threw(thrown)),
+                    Some(thrown) => Ok(Completion::Threw(thrown)),
                     None => self.drain(JsValue::UNDEFINED),
                 };
             }
@@ -181,7 +181,7 @@ impl Booted<'_> {
         if grammar == Grammar::Module && self.promise_state(result)? != PROMISE_PENDING {
             *module = program.module();
         }
-        if matches!(ending, Ending::Done(_)) && self.state()?.exit.is_none() {
+        if matches!(ending, Completion::Done(_)) && self.state()?.exit.is_none() {
             if grammar.is_async() && self.promise_state(result)? == PROMISE_PENDING {
                 ending = self.never_ends()?;
             } else if script.wants_value {
@@ -193,7 +193,7 @@ impl Booted<'_> {
     }
 
     /// Takes the value from a result. Inspecting it may run code of the script, such as a Proxy's.
-    fn finish(&mut self, result: JsValue, grammar: Grammar) -> Result<Ending, DriverError> {
+    fn finish(&mut self, result: JsValue, grammar: Grammar) -> Result<Completion, DriverError> {
         let value = match grammar {
             Grammar::Script => self.guest.hold(result)?,
             // An object around the value, so that a value that is itself a promise is not awaited.
@@ -208,16 +208,16 @@ impl Booted<'_> {
             Grammar::AsyncScript | Grammar::Module => JsValue::UNDEFINED,
         };
         if value.is_undefined() {
-            return Ok(Ending::Done(None));
+            return Ok(Completion::Done(None));
         }
         let shown = self.show(value)?;
         self.guest.free(value)?;
         match shown {
             Ok(shown) => Ok(match self.drain(JsValue::UNDEFINED)? {
-                Ending::Done(_) => Ending::Done(Some(shown)),
+                Completion::Done(_) => Completion::Done(Some(shown)),
                 other => other,
             }),
-            Err(thrown) => Ok(Ending::Threw(thrown)),
+            Err(thrown) => Ok(Completion::Threw(thrown)),
         }
     }
 
@@ -237,19 +237,19 @@ impl Booted<'_> {
 
     /// Runs jobs and timers, and waits for replies from the host, until nothing is left to do or an error occurs that
     /// the script does not listen for. `main` is the script's own promise, or `undefined`.
-    fn drain(&mut self, main: JsValue) -> Result<Ending, DriverError> {
+    fn drain(&mut self, main: JsValue) -> Result<Completion, DriverError> {
         loop {
             while let Some(completed) = self.guest.job()? {
                 if !completed {
                     let thrown = self.guest.exception()?;
                     if let Some(thrown) = self.uncaught(thrown, JsValue::UNDEFINED)? {
-                        return Ok(Ending::Threw(thrown));
+                        return Ok(Completion::Threw(thrown));
                     }
                 }
             }
             let state = self.state()?;
             if state.exit.is_some() {
-                return Ok(Ending::Done(None));
+                return Ok(Completion::Done(None));
             }
             // As in Node, a rejection that is unhandled when the jobs are done fails the run.
             if let Some((promise, reason)) = self.rejection()? {
@@ -258,17 +258,17 @@ impl Booted<'_> {
                 let ended = self.uncaught(reason, if promise == main { JsValue::UNDEFINED } else { promise })?;
                 self.guest.free(promise)?;
                 match ended {
-                    Some(thrown) => return Ok(Ending::Threw(thrown)),
+                    Some(thrown) => return Ok(Completion::Threw(thrown)),
                     None => continue,
                 }
             }
             if state.waiting == 0 {
-                return Ok(Ending::Done(None));
+                return Ok(Completion::Done(None));
             }
             let callback = self.guest.apply(JsValue::object(self.at.tick), &[])?;
             if callback.is_exception() {
                 // It is driver code, or the host has stopped it.
-                return Ok(Ending::Threw(self.guest.exception()?));
+                return Ok(Completion::Threw(self.guest.exception()?));
             }
             if callback.is_undefined() {
                 continue;
@@ -278,7 +278,7 @@ impl Booted<'_> {
             if result.is_exception() {
                 let thrown = self.guest.exception()?;
                 match self.uncaught(thrown, JsValue::UNDEFINED)? {
-                    Some(thrown) => return Ok(Ending::Threw(thrown)),
+                    Some(thrown) => return Ok(Completion::Threw(thrown)),
                     None => continue,
                 }
             }
@@ -298,7 +298,7 @@ impl Booted<'_> {
     }
 
     /// Reports a script whose top-level `await` nothing will ever settle.
-    fn never_ends(&mut self) -> Result<Ending, DriverError> {
+    fn never_ends(&mut self) -> Result<Completion, DriverError> {
         let message = "the top-level `await` never ends: nothing is left to run";
         let raised = Raised {
             type_name: "Error".to_owned(),
@@ -307,7 +307,7 @@ impl Booted<'_> {
             line: None,
         };
         self.print_error(&raised.traceback)?;
-        Ok(Ending::Refused(raised))
+        Ok(Completion::Refused(raised))
     }
 
     /// Prints a line of the driver to the guest's standard error.

@@ -117,23 +117,23 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
     let Persisting { max_bytes, is_restored } = persisting;
     let mut state = State::new(max_bytes);
     loop {
-        let (name, kept) = match globals.next(max_bytes)? {
-            Next::Global(name, kept) => (name, kept),
+        let (name, global) = match globals.next(max_bytes)? {
+            Next::Global(name, global) => (name, global),
             Next::End => break,
             Next::Unreadable => return report_not_stored(globals, "the interpreter cannot tell them"),
         };
-        let left_out = match kept {
+        let left_out = match global {
             GlobalJson::Text(text) => state.add(name, text),
             GlobalJson::TooLong => vec![name],
             GlobalJson::Refused(why) => {
-                globals.print_error(&format!("glovebox: global `{}` is not kept: {}", Shown(&name), Shown(&why)))?;
+                globals.print_error(&format!("glovebox: global `{}` is not stored: {}", Shown(&name), Shown(&why)))?;
                 Vec::new()
             }
             GlobalJson::NotState => Vec::new(),
         };
         for name in left_out {
             globals.print_error(&format!(
-                "glovebox: global `{}` is not kept: it does not fit into the {max_bytes} bytes of `limits.persisted_bytes`",
+                "glovebox: global `{}` is not stored: it does not fit into the {max_bytes} bytes of `limits.persisted_bytes`",
                 Shown(&name)
             ))?;
         }
@@ -160,7 +160,7 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
 
 /// Reports why the file stays unchanged.
 fn report_not_stored<G: Globals>(globals: &mut G, why: &str) -> Result<(), DriverError> {
-    globals.print_error(&format!("glovebox: globals are not kept: {why}"))
+    globals.print_error(&format!("glovebox: globals are not stored: {why}"))
 }
 
 /// The JSON object in a file, `None` if there is no file, or what is wrong with it.

@@ -70,9 +70,9 @@ fn the_largest_are_left_out_whatever_their_order_and_no_others() {
     let names = ["a", "b", "c", "d", "e", "f", "g"];
     for most in 2..220 {
         // All but the largest, until they fit.
-        let mut kept: Vec<(usize, &str)> = sizes.into_iter().zip(names).collect();
-        kept.sort_unstable();
-        while kept.iter().map(|(size, _)| size + 5).sum::<usize>() > most - 1 && kept.pop().is_some() {}
+        let mut fitting: Vec<(usize, &str)> = sizes.into_iter().zip(names).collect();
+        fitting.sort_unstable();
+        while fitting.iter().map(|(size, _)| size + 5).sum::<usize>() > most - 1 && fitting.pop().is_some() {}
         for first in 0..names.len() {
             let order = (first..names.len()).chain(0..first);
             let globals: Vec<_> = order.map(|at| (names[at], texts[at].as_str())).collect();
@@ -81,8 +81,8 @@ fn the_largest_are_left_out_whatever_their_order_and_no_others() {
             assert_eq!(state.texts.len() + left_out.len(), names.len());
             assert!(state.texts.keys().all(|name| !left_out.contains(name)));
             assert!(length(&state.text()) <= most && state.texts.len() == state.sizes.len(), "{most}");
-            assert_eq!(state.texts.len(), kept.len(), "{most} {globals:?}");
-            assert!(kept.iter().all(|(_, name)| state.texts.contains_key(*name)), "{most} {globals:?}");
+            assert_eq!(state.texts.len(), fitting.len(), "{most} {globals:?}");
+            assert!(fitting.iter().all(|(_, name)| state.texts.contains_key(*name)), "{most} {globals:?}");
         }
     }
 }

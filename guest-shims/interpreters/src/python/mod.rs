@@ -140,7 +140,7 @@ impl Driver for Python {
         if !fits {
             return Ok(Report::Raised(no_memory("the source")));
         }
-        // Ending the interpreter clears its globals, so that comes after they are stored.
+        // The end of the interpreter clears its globals, so it comes after they are stored.
         let ends = script.last && persisting.is_none();
         let reply = python.call_with(function, [ends, script.wants_value])?;
         // The last bytes of an unclosed file are still in its buffer.

@@ -49,13 +49,13 @@ pub(super) fn decode_global(reply: &[u8]) -> Result<Next, DriverError> {
         return Ok(Next::Unreadable);
     }
     let name = field(&mut rest)?;
-    let kept = match kind {
+    let global = match kind {
         b'J' => GlobalJson::Text(field(&mut rest)?),
         b'N' => GlobalJson::Refused(field(&mut rest)?),
         b'L' => GlobalJson::TooLong,
         _ => return Err(unusable("a global of unknown kind")),
     };
-    Ok(Next::Global(name, kept))
+    Ok(Next::Global(name, global))
 }
 
 fn raised(rest: &mut &[u8]) -> Result<Raised, DriverError> {
@@ -142,13 +142,13 @@ mod tests {
 
     #[test]
     fn a_global_survives_the_frame_with_its_json_or_without() {
-        for (kind, more, kept) in [
+        for (kind, more, global) in [
             (b"J", Some("[1]"), GlobalJson::Text("[1]".to_owned())),
             (b"N", Some("why"), GlobalJson::Refused("why".to_owned())),
             (b"L", None, GlobalJson::TooLong),
         ] {
             let whole = [kind.as_slice(), &framed(["x"].into_iter().chain(more))].concat();
-            assert_eq!(decode_global(&whole).unwrap(), Next::Global("x".to_owned(), kept));
+            assert_eq!(decode_global(&whole).unwrap(), Next::Global("x".to_owned(), global));
             for end in 0..whole.len() {
                 assert!(decode_global(whole.get(..end).unwrap()).is_err(), "{end}");
             }

@@ -12,7 +12,7 @@ use crate::mount::SourceStat;
 use crate::vfs::{Root, Vfs};
 
 /// The inodes of a mount that are saved, each with whether only its recorded entries are.
-type Kept = BTreeMap<InodeId, bool>;
+type Reached = BTreeMap<InodeId, bool>;
 
 impl Vfs {
     /// Encodes the roots and their content, for [`restore`](Self::restore). Equal file systems give equal bytes.
@@ -28,27 +28,27 @@ impl Vfs {
         to.fixed(self.now_ns);
         to.number(self.state.table.next());
         to.length(self.state.roots.len());
-        let mut kept = Kept::new();
+        let mut reached = Reached::new();
         for root in &self.state.roots {
             to.byte(u8::from(root.source.is_some()));
             to.number(root.dir.0);
             encode_journal(&mut to, &root.committed);
             if root.source.is_some() {
-                self.keep(&mut kept, root, open);
+                self.reach(&mut reached, root, open);
             }
         }
         let mut last = 0;
         for (id, inode) in self.state.table.iter() {
             let Ok(root) = self.root(inode.root) else { continue };
             let alive = !inode.links.is_empty() || root.dir == id || open.contains(&id);
-            let (saved, overlay) = match kept.get(&id) {
+            let (saved, overlay) = match reached.get(&id) {
                 Some(&overlay) => (true, overlay),
                 None => (root.source.is_none(), false),
             };
             if alive && saved {
                 to.number(id.0.saturating_sub(last));
                 last = id.0;
-                let overlay = overlay.then_some(&kept);
+                let overlay = overlay.then_some(&reached);
                 self.encode_inode(&mut to, id, inode, root, overlay);
             }
         }
@@ -58,7 +58,7 @@ impl Vfs {
 
     /// Collects the inodes of a mount that must be saved: written and open ones, the targets of changed names with all
     /// below them, and the directories on the path to any of these.
-    fn keep(&self, kept: &mut Kept, root: &Root, open: &BTreeSet<InodeId>) {
+    fn reach(&self, reached: &mut Reached, root: &Root, open: &BTreeSet<InodeId>) {
         let journal = &root.committed;
         let mut left = vec![root.dir];
         left.extend(open.iter().chain(&journal.written).chain(journal.dirs.keys()).copied());
@@ -68,7 +68,7 @@ impl Vfs {
         }
         while let Some(id) = left.pop() {
             let Ok(inode) = self.inode(id) else { continue };
-            if kept.contains_key(&id) || self.root(inode.root).map(|root| root.dir) != Ok(root.dir) {
+            if reached.contains_key(&id) || self.root(inode.root).map(|root| root.dir) != Ok(root.dir) {
                 continue;
             }
             left.extend(inode.links.iter().map(|link| link.dir));
@@ -76,12 +76,12 @@ impl Vfs {
             if !overlay {
                 left.extend(inode.entries().into_iter().flat_map(Entries::iter).map(|(_, entry)| entry.inode));
             }
-            kept.insert(id, overlay);
+            reached.insert(id, overlay);
         }
     }
 
     /// With `overlay`, only the entries in it are encoded, and the rest comes from the source.
-    fn encode_inode(&self, to: &mut Encoder, id: InodeId, inode: &Inode, root: &Root, overlay: Option<&Kept>) {
+    fn encode_inode(&self, to: &mut Encoder, id: InodeId, inode: &Inode, root: &Root, overlay: Option<&Reached>) {
         let mut flags = match &inode.body {
             Body::File { content: Content::Private(_), .. } => PRIVATE,
             Body::File { content: Content::Mounted, .. } => MOUNTED,
@@ -115,11 +115,11 @@ impl Vfs {
         }
     }
 
-    fn encode_entries(&self, to: &mut Encoder, dir: InodeId, entries: &Entries, overlay: Option<&Kept>) {
+    fn encode_entries(&self, to: &mut Encoder, dir: InodeId, entries: &Entries, overlay: Option<&Reached>) {
         let all = entries.between(FIRST_PLACE, entries.next_place());
         let all = all.filter_map(|(place, name)| entries.get(name).map(|entry| (place, name, entry)));
         let written: Vec<_> =
-            all.filter(|(.., entry)| overlay.is_none_or(|kept| kept.contains_key(&entry.inode))).collect();
+            all.filter(|(.., entry)| overlay.is_none_or(|reached| reached.contains_key(&entry.inode))).collect();
         to.length(written.len());
         let mut next = FIRST_PLACE;
         for (place, name, entry) in written {

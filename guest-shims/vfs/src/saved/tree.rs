@@ -212,13 +212,13 @@ impl Tree<'_> {
     fn old_directories<'b>(&'b self, journal: &'b Journal, dir: InodeId) -> impl Iterator<Item = InodeId> + 'b {
         let changed = journal.dirs.get(&dir);
         let entries = self.read.table.get(dir).and_then(Inode::entries);
-        let kept = entries.into_iter().flat_map(|entries| entries.iter()).filter(move |(name, entry)| {
+        let reached = entries.into_iter().flat_map(|entries| entries.iter()).filter(move |(name, entry)| {
             !changed.is_some_and(|names| names.contains_key(*name))
                 && self.read.table.get(entry.inode).is_some_and(|inode| inode.kind() == FileKind::Directory)
         });
         let taken = changed.into_iter().flat_map(|names| names.values()).flatten();
         let taken = taken.filter(|was| was.kind == FileKind::Directory).map(|was| was.inode);
-        kept.map(|(_, entry)| entry.inode).chain(taken)
+        reached.map(|(_, entry)| entry.inode).chain(taken)
     }
 }
 

@@ -54,7 +54,7 @@ fn names_of_one_file_under_at_and_over_the_limit() {
 }
 
 #[test]
-fn symlinks_are_kept_as_given_unless_absolute() {
+fn symlinks_stay_as_given_unless_absolute() {
     let (mut vfs, _, top) = fresh();
     vfs.symlink(b"../..//odd/./x/", top, b"l").unwrap();
     assert_eq!(&*vfs.read_link(top, b"l").unwrap(), "../..//odd/./x/");

@@ -92,16 +92,16 @@ fn an_open_but_removed_inode_counts() {
 #[test]
 fn making_and_removing_for_ever_uses_nothing_up() {
     let (mut vfs, root, top) = with_limits(VfsLimits { bytes: 40_000, inodes: 20, ..VfsLimits::default() });
-    vfs.write_file(root, "kept/old", b"x").unwrap();
+    vfs.write_file(root, "held/old", b"x").unwrap();
     vfs.mark();
     let start = vfs.bytes_used();
     for n in 0..50_000 {
         let name = format!("{n}");
         touch(&mut vfs, top, &name).unwrap();
-        vfs.rename(top, name.as_bytes(), top, b"kept/new").unwrap();
-        vfs.unlink(top, b"kept/new").unwrap();
-        vfs.rename(top, b"kept", top, b"lost").unwrap();
-        vfs.rename(top, b"lost", top, b"kept").unwrap();
+        vfs.rename(top, name.as_bytes(), top, b"held/new").unwrap();
+        vfs.unlink(top, b"held/new").unwrap();
+        vfs.rename(top, b"held", top, b"lost").unwrap();
+        vfs.rename(top, b"lost", top, b"held").unwrap();
     }
     assert_eq!(vfs.bytes_used(), start);
     assert!(vfs.changes(root).is_empty());

@@ -22,7 +22,7 @@ pub(crate) enum Op {
     Open(String, OpenOptions),
     /// Opens and keeps the handle.
     Hold(String),
-    /// Writes through the n-th kept handle.
+    /// Writes through the n-th held handle.
     WriteHeld(usize, usize, Vec<u8>),
     Write(String, usize, Vec<u8>),
     SetLen(String, usize),
@@ -278,9 +278,9 @@ impl World {
     fn commit(&mut self) {
         // What was removed while open loses its source; that is tested elsewhere.
         let model = &self.model;
-        let (kept, lost): (Vec<_>, Vec<_>) =
+        let (held, lost): (Vec<_>, Vec<_>) =
             self.held.drain(..).partition(|&(_, id)| model.tree.values().any(|&(other, _)| other == id));
-        self.held = kept;
+        self.held = held;
         for (inode, _) in lost {
             self.vfs.release(inode);
         }

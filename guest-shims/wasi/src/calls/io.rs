@@ -254,14 +254,14 @@ fn write_stream<H: Host>(wasi: &mut Wasi, host: &mut H, stream: Stream, regions:
             Stream::Stdout => &mut wasi.stdout,
             Stream::Stderr => &mut wasi.stderr,
         };
-        let kept = capture.accepts(chunk.len, room);
-        if kept > 0 {
-            let bytes = buffer.of(kept);
+        let retained = capture.accepts(chunk.len, room);
+        if retained > 0 {
+            let bytes = buffer.of(retained);
             host.read(chunk.at, bytes)?;
             capture.append(bytes, room);
             host.output(stream, bytes);
         }
-        capture.count(chunk.len, kept);
+        capture.count(chunk.len, retained);
         count = count.saturating_add(chunk.len);
     }
     Ok(count)

@@ -1,4 +1,4 @@
-//! The displays device: what is kept of what goes through it, and what it costs.
+//! The displays device: what is retained of what goes through it, and what it costs.
 
 use glovebox_vfs::VfsLimits;
 use glovebox_wasi::{DISPLAYS_DEVICE, Errno, MAX_DISPLAYS, Shown, WasiLimits, prices};
@@ -41,19 +41,19 @@ fn a_write_is_a_display_and_there_is_nothing_to_read() {
 #[test]
 fn what_does_not_fit_is_dropped_with_all_after_it() {
     let (mut guest, fd) = with_limits(WasiLimits { display_bytes: 10, ..WasiLimits::default() });
-    for (writes, kept, dropped) in
+    for (writes, held, dropped) in
         [(&[4, 5][..], 2, 0), (&[4, 6], 2, 0), (&[4, 7], 1, 1), (&[11, 1, 1], 0, 3), (&[10, 1], 1, 1)]
     {
         for length in writes {
             assert_eq!(guest.write(fd, &vec![b'x'; *length]), Ok(u32::try_from(*length).unwrap()));
         }
         let shown = shown(&mut guest);
-        assert_eq!((shown.messages.len(), shown.dropped), (kept, dropped), "{writes:?}");
+        assert_eq!((shown.messages.len(), shown.dropped), (held, dropped), "{writes:?}");
     }
 }
 
 #[test]
-fn no_more_are_kept_than_their_number() {
+fn no_more_are_retained_than_their_number() {
     for (count, dropped) in [(MAX_DISPLAYS - 1, 0), (MAX_DISPLAYS, 0), (MAX_DISPLAYS + 1, 1)] {
         let (mut guest, fd) = with_limits(WasiLimits::default());
         for _ in 0..count {

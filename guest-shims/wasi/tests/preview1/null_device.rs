@@ -166,6 +166,6 @@ fn a_descriptor_of_it_is_forked_and_put_down_like_any() {
     resumed.wasi.restore(&saved).unwrap();
     assert_eq!(resumed.wasi.save(), saved);
     assert_eq!((resumed.write(fd, b"abc"), resumed.read(fd, 3)), (Ok(3), Ok(Vec::new())));
-    assert_eq!(resumed.write(reader, b"x"), Err(Errno::Badf), "rights are kept");
+    assert_eq!(resumed.write(reader, b"x"), Err(Errno::Badf), "rights stay");
     assert_eq!(resumed.host.messages.len(), 0);
 }

@@ -71,9 +71,9 @@ fn what_a_guest_has_open_goes_on_where_it_stood() {
 
     let mut guest = resumed(&guest);
     assert_eq!(guest.read(reader, 100).unwrap(), b"456789");
-    assert_eq!(guest.write(reader, b"x"), Err(Errno::Badf), "rights are kept");
+    assert_eq!(guest.write(reader, b"x"), Err(Errno::Badf), "rights stay");
     guest.write(log, b"two").unwrap();
-    assert_eq!(guest.content("log"), b"onetwo", "flags are kept");
+    assert_eq!(guest.content("log"), b"onetwo", "flags stay");
     assert_eq!(guest.stat(dir, "file").unwrap(), inodes[1]);
     assert_eq!(guest.stat(APP, "dir").unwrap(), inodes[0], "inodes keep their numbers");
     assert_eq!(guest.write(device, b"message"), Ok(7));

@@ -55,7 +55,7 @@ fn the_c_library_takes_no_stream_for_a_terminal() {
 }
 
 #[test]
-fn output_is_kept_streamed_and_counted_by_stream() {
+fn output_is_retained_streamed_and_counted_by_stream() {
     let mut guest = Guest::new();
     assert_eq!(guest.write(1, b"out"), Ok(3));
     assert_eq!(guest.write(2, b"error"), Ok(5));
@@ -73,11 +73,11 @@ fn output_is_kept_streamed_and_counted_by_stream() {
 
 #[test]
 fn output_under_at_and_over_its_cap_and_usable_after() {
-    for (len, kept, truncated) in [(9, 9, false), (10, 10, false), (11, 10, true)] {
+    for (len, held, truncated) in [(9, 9, false), (10, 10, false), (11, 10, true)] {
         let mut guest = with_limits(WasiLimits { stdout_bytes: 10, ..WasiLimits::default() });
         assert_eq!(guest.write(1, &vec![b'x'; len]), Ok(u32::try_from(len).unwrap()), "the write itself succeeds");
         let streamed: usize = guest.host.streamed.iter().map(|(_, bytes)| bytes.len()).sum();
-        assert_eq!(streamed, kept, "nothing is streamed that is not kept");
+        assert_eq!(streamed, held, "nothing is streamed that is not retained");
         assert_eq!(guest.write(2, b"fine"), Ok(4), "the other stream has its own cap");
         let events = guest.wasi.take_events();
         let total_bytes = u64::try_from(len).unwrap();
@@ -85,7 +85,7 @@ fn output_under_at_and_over_its_cap_and_usable_after() {
         assert_eq!(events, if truncated { vec![expected] } else { vec![] });
         assert!(guest.wasi.take_events().is_empty());
         let stdout = guest.wasi.take_output().stdout;
-        assert_eq!((stdout.bytes.len(), stdout.truncated, stdout.total_bytes), (kept, truncated, total_bytes));
+        assert_eq!((stdout.bytes.len(), stdout.truncated, stdout.total_bytes), (held, truncated, total_bytes));
 
         guest.wasi.begin_execution();
         assert_eq!(guest.write(1, b"next"), Ok(4));

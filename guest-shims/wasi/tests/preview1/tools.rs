@@ -66,7 +66,7 @@ fn a_reply_is_read_in_pieces_of_any_size_by_whichever_descriptor() {
 fn reading_and_writing_nothing_does_not_bother_the_host() {
     let mut guest = guest();
     let fd = open(&mut guest);
-    guest.host.replies.push_back(Some(b"kept".to_vec()));
+    guest.host.replies.push_back(Some(b"held".to_vec()));
     assert_eq!(guest.write(fd, b""), Ok(0));
     assert_eq!(guest.read(fd, 0), Ok(Vec::new()));
     assert!(guest.host.messages.is_empty() && guest.host.replies.len() == 1);

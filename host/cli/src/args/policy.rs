@@ -104,15 +104,15 @@ struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true)]
     memory_bytes: Option<u64>,
 
-    /// Standard output that is kept; the rest is dropped and counted [default: 2000000]
+    /// Standard output that is retained; the rest is dropped and counted [default: 2000000]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true)]
     stdout_bytes: Option<u64>,
 
-    /// Standard error that is kept; the rest is dropped and counted [default: 1000000]
+    /// Standard error that is retained; the rest is dropped and counted [default: 1000000]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true)]
     stderr_bytes: Option<u64>,
 
-    /// Displays that are kept, pictures for instance; the rest is dropped and counted [default: 8388608]
+    /// Displays that are retained, pictures for instance; the rest is dropped and counted [default: 8388608]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     display_bytes: Option<u64>,
 

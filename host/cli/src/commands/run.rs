@@ -281,7 +281,7 @@ fn warn_if_not_persisted(args: &RunArgs, policy: &Policy) {
         );
     } else if policy.commit == Commit::Never {
         note(
-            "--auto-persist-globals stores globals in the workspace, and with --commit never nothing written there is kept",
+            "--auto-persist-globals stores globals in the workspace, and with --commit never nothing written there stays",
         );
     }
 }

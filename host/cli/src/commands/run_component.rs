@@ -55,7 +55,7 @@ end).";
 /// Run a component that uses the sandbox
 ///
 /// The application is no more trusted than its scripts are: it has limits of its own and nothing of this machine but what is granted.
-/// It is compiled in a process of its own, once, and kept in the cache; a large one takes a while.
+/// It is compiled in a process of its own, once, and stored in the cache; a large one takes a while.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP, override_usage = "glovebox run-component [OPTIONS] APP.wasm [ARGS]...")]
 pub(crate) struct RunComponentArgs {

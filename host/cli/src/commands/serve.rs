@@ -51,7 +51,7 @@ const SESSIONS: &str = "server";
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
 /// The longest token, and the shortest that is not easily guessed.
 const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=1024;
-/// Open files that are kept for sessions and all else.
+/// Open files that are left for sessions and all else.
 const OWN_FILES: usize = 256;
 /// How often idle sessions are looked for.
 const IDLE_LOOK: Duration = Duration::from_secs(5);

@@ -20,7 +20,7 @@ const TYPE_WITHIN: [[u8; 2]; 2] = [[0x01, 0x41], [0x01, 0x42]];
 
 /// Counts. What is not well-formed ends the count without a word: Wasmtime gets no further in it, and says why.
 ///
-/// A component's sections are where they would be if it were not within another, so that nothing has to be kept of those around it.
+/// A component's sections are where they would be if it were not within another, so that nothing has to be remembered of those around it.
 pub(super) fn check(component: &[u8]) -> Result<(), Refusal> {
     let mut parts = 0;
     let mut rest = component.get(PREAMBLE_BYTES..).unwrap_or_default();

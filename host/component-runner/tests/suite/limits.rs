@@ -32,7 +32,7 @@ fn fuel_is_enough_at_what_is_needed_and_not_below() {
 }
 
 /// What the probe has before it grows: its instances, its tables and a page of each of its two memories.
-fn at_rest() -> u64 {
+fn at_start() -> u64 {
     let ended = call("add(1, 2)", &config(|_| ()));
     assert_eq!(ended.outcome, AppOutcome::Returned);
     ended.memory_bytes
@@ -41,8 +41,8 @@ fn at_rest() -> u64 {
 #[test]
 fn memory_is_that_of_all_memories_together() {
     // One page more of each of the two memories.
-    let at = at_rest() + (2 << 16);
-    for (memory_bytes, grown) in [(at + 1, "2"), (at, "2"), (at - 1, "1"), (at_rest(), "0")] {
+    let at = at_start() + (2 << 16);
+    for (memory_bytes, grown) in [(at + 1, "2"), (at, "2"), (at - 1, "1"), (at_start(), "0")] {
         let grants = config(|config| config.limits.memory_bytes = memory_bytes);
         assert_eq!(value("grow(1)", &grants), grown, "{memory_bytes}");
     }
@@ -52,13 +52,13 @@ fn memory_is_that_of_all_memories_together() {
 
 #[test]
 fn whoever_aborts_for_want_of_memory_is_out_of_memory() {
-    let limit = at_rest() + (2 << 16);
+    let limit = at_start() + (2 << 16);
     let grants = config(|config| config.limits.memory_bytes = limit);
     assert_eq!(call("want(2)", &grants).outcome, AppOutcome::Returned);
     let over = AppOutcome::Exhausted { resource: Resource::Memory, limit, used: limit + (1 << 16) };
     assert_eq!(call("want(3)", &grants).outcome, over);
     // What it begins with is over the limit, from its instances to the last byte: it cannot even begin.
-    for memory_bytes in [0, 1 << 16, 2 << 16, at_rest() - 1] {
+    for memory_bytes in [0, 1 << 16, 2 << 16, at_start() - 1] {
         let grants = config(|config| config.limits.memory_bytes = memory_bytes);
         assert_eq!(exhausted(&call("add(1, 2)", &grants).outcome), Resource::Memory, "{memory_bytes}");
     }

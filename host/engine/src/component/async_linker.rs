@@ -1,5 +1,5 @@
-//! The interfaces for stores that are called asynchronously. What runs a script, or may wait for one, does so on a thread of its own, so
-//! that the store's thread is free meanwhile; what only looks is done at once.
+//! The interfaces for stores that are called asynchronously. A call that runs a script, or may wait for one, does so on its own thread, so
+//! that the store's thread is free meanwhile. A call that only reads is done at once.
 
 use wasmtime::{
     StoreContextMut,
@@ -65,7 +65,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         self.looks(name, move |ctx, parameters| into_wit(work(ctx, parameters)))
     }
 
-    /// A function that has no error to tell, done at once.
+    /// A function without an error, done at once.
     fn looks<P, R>(
         &mut self,
         name: &str,
@@ -80,7 +80,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         })
     }
 
-    /// A resource whose end is done with at once.
+    /// A resource that is dropped at once.
     fn resource<R: 'static>(
         &mut self,
         name: &str,
@@ -91,7 +91,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         })
     }
 
-    /// A resource in which something may run that ends first, on a thread of its own.
+    /// A resource whose running execution must end first; dropped on a thread of its own.
     fn awaited_resource<R: 'static>(
         &mut self,
         name: &str,

@@ -26,7 +26,7 @@ wasmtime::component::bindgen!({
     additional_derives: [PartialEq],
 });
 
-/// An error that the component gets, or a trap for what no sound component does.
+/// An error that the component gets, or a trap for what a correct component never does.
 #[expect(unreachable_pub, reason = "the generated modules, which are private as well, export it again")]
 #[derive(Debug)]
 pub enum Failure {

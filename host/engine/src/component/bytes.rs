@@ -1,4 +1,4 @@
-//! Bytes as the host holds them for a component.
+//! Bytes that the host holds for a component.
 
 use std::{
     io::{self, Write},
@@ -7,7 +7,7 @@ use std::{
 
 use super::quotas::{Meter, Of, OverQuota, Share};
 
-/// The most bytes that a blob has to spare, so that many small appends are few large ones.
+/// The maximum spare capacity of a blob, so that many small appends cause few allocations.
 const MAX_SPARE_BYTES: usize = 1 << 20;
 
 /// Bytes, and their share of what is held.

@@ -1,6 +1,6 @@
 //! Tools that a component answers itself.
 //!
-//! Their schemas are the component's word, and the host compiles them and holds arguments to them: both must be bounded. What can
+//! The component chooses their schemas, and the host compiles them and checks arguments against them. Both must be bounded. What can
 //! make a small schema a large one, or a short check a long one, is refused: references, which may lead from each schema to
 //! two others, and what evaluates a schema once more for what another has left.
 
@@ -81,7 +81,7 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
         }
         checked.push(made);
     }
-    // The expression, and what is kept as it is matched.
+    // The expression, and what is remembered as it is matched.
     let compiled = (2 * MAX_FOREIGN_PATTERN_BYTES as u64).saturating_mul(patterns.0 as u64);
     Ok((checked, (text_bytes as u64).saturating_add(value_bytes).saturating_add(compiled)))
 }

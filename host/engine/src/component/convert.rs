@@ -9,7 +9,7 @@ use crate::{Execution, Request, Stream};
 
 glovebox_core::contract_conversions!(crate::component::wit::types);
 
-/// The request, without `files`, which are the sandbox's. Nothing is checked.
+/// The request, without `files`, which belong to the sandbox. Nothing is checked.
 pub(super) fn request(request: &types::Request) -> Request<'_> {
     let types::Request { source, name, kind, stdin, context, files: _, deadline_ms } = request;
     let mut converted = Request::new(source);

@@ -14,13 +14,13 @@ use super::{
 };
 use crate::{CancelToken, Language, Sandbox, SandboxBuilder, entropy};
 
-/// How many sandboxes are kept for a component that changes its policy from call to call.
-const SANDBOXES_KEPT: usize = 8;
+/// How many sandboxes are cached for a component that changes its policy from call to call.
+const SANDBOXES_CACHED: usize = 8;
 
 /// What the arguments and the environment of such a sandbox take at most.
-const MAX_KEPT_BYTES: u64 = 4_096;
+const MAX_CACHED_BYTES: u64 = 4_096;
 
-/// The sandbox of one store: everything that its component opens is in here, and nobody else's. Dropping it cancels what
+/// The sandbox of one store: it owns everything that its component opens, and nothing else. Dropping it cancels what
 /// runs for it and frees all of it.
 pub struct SandboxCtx {
     pub(super) host: SandboxHost,
@@ -37,13 +37,13 @@ pub struct SandboxCtx {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Here,
-    /// With a call that is awaited, or was given up.
+    /// Lent to a call that is awaited or was given up.
     Lent,
-    /// Here, until the call has returned: the context that lent them is the store's.
+    /// Here until the call has returned: the store owns the context that lent them.
     Borrowed,
 }
 
-/// A sandbox, and what was asked for.
+/// A sandbox, and the request that it was made for.
 struct Made {
     runtime: types::Runtime,
     policy: types::Policy,
@@ -129,7 +129,7 @@ impl SandboxCtx {
         self.place = Place::Here;
     }
 
-    /// The context, unless a call that was given up has all of it.
+    /// The context, unless a call that was given up still has it.
     pub(super) fn here(&mut self) -> wasmtime::Result<&mut Self> {
         match self.place {
             Place::Lent => {
@@ -146,7 +146,7 @@ impl SandboxCtx {
         &self.id
     }
 
-    /// Stops whatever runs for the component, from any thread: what runs now and what it begins later ends as `cancelled`.
+    /// Stops all executions of the component, from any thread: those that run now and those that begin later end as `cancelled`.
     #[must_use]
     pub fn cancel_token(&self) -> CancelToken {
         self.cancel.clone()
@@ -190,7 +190,7 @@ impl SandboxCtx {
             types::Runtime::Named(name) => {
                 let found = host.engine.0.runtimes.manifest().find(name).ok();
                 let offered = found.filter(|entry| host.info.runtimes.iter().any(|each| each.name == entry.name));
-                // One that is not offered is refused like one that is not there.
+                // One that is not offered is refused like one that does not exist.
                 builder.runtime(offered.map_or("", |entry| &entry.name))
             }
         })
@@ -198,8 +198,8 @@ impl SandboxCtx {
 
     /// The sandbox of a runtime and a policy.
     pub(super) fn sandbox_for(&mut self, runtime: types::Runtime, policy: types::Policy) -> Result<Sandbox, Failure> {
-        let kept = self.sandboxes.iter().position(|made| made.runtime == runtime && made.policy == policy);
-        if let Some(before) = kept.and_then(|at| self.sandboxes.get_mut(..=at)) {
+        let found = self.sandboxes.iter().position(|made| made.runtime == runtime && made.policy == policy);
+        if let Some(before) = found.and_then(|at| self.sandboxes.get_mut(..=at)) {
             before.rotate_right(1);
             if let Some(made) = self.sandboxes.first() {
                 return Ok(made.sandbox.clone());
@@ -211,21 +211,21 @@ impl SandboxCtx {
             0 => builder.build()?,
             bytes => builder.keeping(Arc::new(self.meter.take(Of::Bytes(bytes))?)).build()?,
         };
-        // One that holds much is not kept for the case that it is asked for again.
-        if weight <= MAX_KEPT_BYTES {
-            self.sandboxes.truncate(SANDBOXES_KEPT - 1);
+        // A large one is not cached.
+        if weight <= MAX_CACHED_BYTES {
+            self.sandboxes.truncate(SANDBOXES_CACHED - 1);
             self.sandboxes.insert(0, Made { runtime, policy, sandbox: sandbox.clone() });
         }
         Ok(sandbox)
     }
 
-    /// Gives the component a handle, whose share is taken before there is anything to put there.
+    /// Gives the component a handle. Its share is taken before the resource exists.
     pub(super) fn put<T: Send + 'static>(&mut self, share: Share, it: T) -> Result<Resource<T>, Failure> {
         let handle = self.table.push(Counted { it, _share: share })?;
         Ok(Resource::new_own(handle.rep()))
     }
 
-    /// What a handle stands for. One that the component does not have is a trap.
+    /// The resource of a handle. A handle that the component does not have is a trap.
     pub(super) fn get<T: Send + 'static>(&self, handle: &Resource<T>) -> wasmtime::Result<&T> {
         Ok(&self.table.get(&Resource::<Counted<T>>::new_borrow(handle.rep()))?.it)
     }

@@ -1,6 +1,6 @@
-//! What went wrong, as components are told.
+//! Errors, as components see them.
 //!
-//! What is told names the keys of the contract and nothing of the host: what it cannot do for reasons of its own goes to the log
+//! Messages name the keys of the contract and nothing of the host. What the host cannot do for its own reasons goes to the log
 //! (`component.unavailable`).
 
 use std::error::Error;
@@ -73,7 +73,7 @@ impl From<NotIdle> for SandboxError {
     }
 }
 
-/// What the host cannot do for reasons of its own, which are not the component's to know.
+/// What the host cannot do for its own reasons, which the component must not learn.
 fn unavailable(what: &str, error: &(dyn Error + 'static)) -> SandboxError {
     events::unavailable(what, error);
     SandboxError::Unavailable(format!("{what}; the host's log says why"))

@@ -17,7 +17,7 @@ use super::{
 use crate::Files;
 
 impl SandboxCtx {
-    /// Gives the component files. They count in full, though they share with their session what it has not changed since.
+    /// Gives the component files. They count in full, although they share unchanged contents with their session.
     pub(super) fn put_files(&mut self, files: Files) -> Result<Resource<Snapshot>, Failure> {
         let share = self.meter.take(Of::Bytes(files.held_bytes()))?;
         let handle = self.meter.take(Of::Handle)?;

@@ -36,8 +36,8 @@ impl contract::Grant for Grant {
     }
 }
 
-/// About what the host holds for a policy's arguments and environment, of which a few bytes of text may be many: as they were
-/// asked for, as they are, and as guests are given them.
+/// About what the host holds for a policy's arguments and environment, where a few bytes of text may take many: as
+/// requested, as granted, and as given to guests.
 pub(super) fn weight(asked: &types::Policy) -> u64 {
     const TEXT: usize = size_of::<String>() + 16;
     let texts = |texts: &mut dyn Iterator<Item = &String>| texts.map(|text| TEXT + text.len()).sum::<usize>();

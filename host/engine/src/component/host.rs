@@ -29,7 +29,7 @@ impl fmt::Debug for SandboxHost {
     }
 }
 
-/// Says what components get.
+/// Configures what components get.
 #[derive(Debug)]
 #[must_use]
 pub struct SandboxHostBuilder {
@@ -43,7 +43,7 @@ pub struct SandboxHostBuilder {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// The policy cannot be.
+    /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// The policy has host directories. Components' scripts get none: files come and go through `session.write-file` and `files`.
@@ -63,7 +63,7 @@ pub enum HostError {
 impl SandboxHostBuilder {
     /// What components have where they ask for nothing, and the most that they may ask for. Default: [`Policy::default`].
     ///
-    /// Every limit is the most that may be asked for, and so are `session.checkpoints_kept` and `session.checkpoint_auto_bytes`. A
+    /// Every limit is the most that may be asked for, and so are `session.checkpoints_retained` and `session.checkpoint_auto_bytes`. A
     /// fixed clock and seeded entropy are always allowed, the host's only if they are granted. Arguments, environment, packages, globals
     /// that persist, when checkpoints are taken and what happens to an unwound session are up to the component.
     pub fn policy(mut self, policy: Policy) -> Self {
@@ -71,7 +71,7 @@ impl SandboxHostBuilder {
         self
     }
 
-    /// What one store's component may use in all. Default: [`Quotas::default`].
+    /// The total quotas of one store's component. Default: [`Quotas::default`].
     pub fn quotas(mut self, quotas: Quotas) -> Self {
         self.quotas = quotas;
         self
@@ -104,7 +104,7 @@ impl SandboxHostBuilder {
 }
 
 impl SandboxHost {
-    /// Begins to say what components get.
+    /// Starts to configure what components get.
     pub fn builder(engine: &Engine) -> SandboxHostBuilder {
         SandboxHostBuilder {
             engine: engine.clone(),

@@ -1,4 +1,4 @@
-//! What one application may use of the sandbox in all.
+//! The total that one application may use of the sandbox.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,17 +6,17 @@ use serde::Serialize;
 
 use crate::budget::Budget;
 
-/// What one application may use of the sandbox in all, whatever its policies say. What is over a quota is refused before anything
+/// The total that one application may use of the sandbox, whatever its policies say. A call over a quota is refused before anything
 /// runs: `quota-exceeded`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quotas {
     /// Sessions at once. Default 64.
     pub sessions: u32,
-    /// Started executions at once, those that nobody waits for included. Default 16.
+    /// Started executions at once, including those that nobody waits for. Default 16.
     pub started: u32,
-    /// Executions in all. A validation, an access to a variable, and opening, resuming, forking and undoing a session are
-    /// each one as well, and so is a call of interface `tools`. Default 1,000,000.
+    /// Total number of executions. A validation, an access to a variable, and opening, resuming, forking and undoing a session
+    /// count as one each, and so does a call of interface `tools`. Default 1,000,000.
     pub executions: u64,
     /// Fuel of all executions together. Default 10^14. An execution gets no more than is left, so that this cannot be
     /// overdrawn: it may run out earlier than its policy says, at what `exhausted.limit` says. While one runs, all that it may
@@ -48,17 +48,17 @@ impl Default for Quotas {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Sessions that there are.
+    /// Number of sessions.
     pub sessions: u32,
-    /// Started executions that there are.
+    /// Number of started executions.
     pub started: u32,
     /// Executions so far.
     pub executions: u64,
-    /// Fuel so far, and what those that run may still use.
+    /// Fuel so far, including what running executions may still use.
     pub fuel: u64,
     /// Bytes held.
     pub held_bytes: u64,
-    /// Handles that there are.
+    /// Number of handles.
     pub handles: u32,
 }
 
@@ -69,14 +69,14 @@ pub(super) struct Meter {
     used: Mutex<Usage>,
 }
 
-/// What one of something counts for, for as long as this lives.
+/// A share of a quota, taken for as long as this lives.
 #[derive(Debug)]
 pub(super) struct Share {
     meter: Arc<Meter>,
     of: Of,
 }
 
-/// What there is a quota on at once.
+/// The kinds of quotas on what exists at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Of {
     Session,
@@ -85,7 +85,7 @@ pub(super) enum Of {
     Bytes(u64),
 }
 
-/// The fuel that an execution may use: its budget is filled with it. Dropped, it gives back what the budget has left.
+/// The fuel that an execution may use, which fills its budget. On drop, what the budget has left is given back.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Bill {
@@ -94,7 +94,7 @@ pub(super) struct Bill {
     budget: Budget,
 }
 
-/// Something is over a quota: which, and what is granted.
+/// A quota is exceeded: which one, and what it grants.
 #[derive(Clone, Debug)]
 pub(super) struct OverQuota(pub(super) String);
 
@@ -128,7 +128,7 @@ impl Meter {
         Ok(Share { meter: Arc::clone(self), of })
     }
 
-    /// Counts an execution that may use this much fuel: its budget gets that, or what is left.
+    /// Counts an execution that may use this much fuel. Its budget gets that, or what is left.
     pub(super) fn execution(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Result<Bill, OverQuota> {
         let mut used = self.used();
         if used.fuel >= self.quotas.fuel {
@@ -138,7 +138,7 @@ impl Meter {
         Ok(self.bill(&mut used, fuel, budget))
     }
 
-    /// Pays for what runs none of the component's scripts, unless a session has to go back for it. Where no fuel is left, it gets
+    /// Pays for a call that runs no script of the component, unless a session has to be rolled back for it. If no fuel is left, it gets
     /// none.
     pub(super) fn passing(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Bill {
         self.bill(&mut self.used(), fuel, budget)

@@ -1,4 +1,4 @@
-//! Interface `sandbox`: what needs no session.
+//! Interface `sandbox`: the functions without a session.
 
 use glovebox_core::contract::check_json;
 use wasmtime::component::Resource;

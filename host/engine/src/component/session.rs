@@ -23,17 +23,17 @@ use crate::{
     session_scope::SessionScope,
 };
 
-/// How often a call into a session may use the fuel of one execution: once for itself, and once should the session have to go back
+/// How often a call into a session may use the fuel of one execution: once for itself, and once if the session has to be rolled back
 /// afterwards.
 const SHARES_OF_A_CALL: u64 = 2;
 
 impl SandboxCtx {
-    /// A session that is about to be made: what it is stopped with, and what it takes its fuel from.
+    /// The scope of a session that is about to be made: its cancel token and its budget.
     fn keeper(&self) -> SessionScope {
         SessionScope { cancel: self.cancel.clone(), budget: Budget::empty() }
     }
 
-    /// Makes a session, and runs what its opening runs.
+    /// Makes a session, and pays for what runs while it is opened.
     fn make<E>(
         &mut self,
         sandbox: &Sandbox,
@@ -50,7 +50,7 @@ impl SandboxCtx {
         self.put(handle, SessionResource::new(session, keeper, share))
     }
 
-    /// Does what runs code in a session.
+    /// Performs a call that runs code in a session.
     fn enter<R, E>(
         &self,
         handle: &Resource<SessionResource>,
@@ -59,13 +59,13 @@ impl SandboxCtx {
     where
         Failure: From<E>,
     {
-        let kept = self.get(handle)?;
-        let (session, keeper) = (kept.idle()?, kept.keeper());
+        let resource = self.get(handle)?;
+        let (session, keeper) = (resource.idle()?, resource.keeper());
         let _bill = self.meter.execution(fuel_of_a_call(session.sandbox()), &keeper.budget)?;
         Ok(work(session, keeper)?)
     }
 
-    /// Does what runs none, but that the session may have to go back for it.
+    /// Performs a call that runs no code, although the session may have to be rolled back for it.
     fn look<R, E>(
         &self,
         handle: &Resource<SessionResource>,
@@ -74,13 +74,13 @@ impl SandboxCtx {
     where
         Failure: From<E>,
     {
-        let kept = self.get(handle)?;
-        let session = kept.idle()?;
-        let _bill = self.meter.passing(session.sandbox().policy().limits.fuel, &kept.keeper().budget);
+        let resource = self.get(handle)?;
+        let session = resource.idle()?;
+        let _bill = self.meter.passing(session.sandbox().policy().limits.fuel, &resource.keeper().budget);
         Ok(work(session)?)
     }
 
-    /// Does something with a session's files.
+    /// Performs a call on a session's files.
     fn files_of<R>(
         &self,
         handle: &Resource<SessionResource>,
@@ -94,7 +94,7 @@ pub(super) fn fuel_of_a_call(sandbox: &Sandbox) -> u64 {
     sandbox.policy().limits.fuel.saturating_mul(SHARES_OF_A_CALL)
 }
 
-/// A session with its `context`, where one is given.
+/// A session with its `context`, if one is given.
 fn with_context(session: Session, context: Option<&String>) -> Result<Session, ExecuteError> {
     if let Some(json) = context {
         session.set_variable_json("context", json)?;
@@ -251,7 +251,7 @@ impl HostSession for SandboxCtx {
     }
 
     fn close(&mut self, session: Resource<SessionResource>) -> Result<(), Failure> {
-        // Its fuel may be at an end; it is closed all the same.
+        // Its fuel may be used up; it is closed all the same.
         self.look(&session, Session::close)
     }
 

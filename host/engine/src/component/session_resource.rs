@@ -1,4 +1,4 @@
-//! A session as the host keeps it for a component.
+//! A session that the host holds for a component.
 
 use std::{
     fmt,
@@ -14,7 +14,7 @@ use super::quotas::Share;
 #[derive(Clone)]
 pub struct SessionResource {
     session: Session,
-    /// What it is stopped with, and what it takes its fuel from.
+    /// Its cancel token and its budget.
     keeper: SessionScope,
     steps: Arc<Steps>,
     _share: Arc<Share>,
@@ -26,7 +26,7 @@ impl fmt::Debug for SessionResource {
     }
 }
 
-/// What the started execution of a session is about.
+/// The state of a session's started execution.
 #[derive(Debug, Default)]
 struct Steps {
     state: Mutex<State>,
@@ -35,7 +35,7 @@ struct Steps {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The component has a started execution and was not told of its end.
+    /// The component has a started execution and has not seen its end.
     is_stepped: bool,
     /// It uses the session.
     is_running: bool,
@@ -47,7 +47,7 @@ impl Steps {
     }
 }
 
-/// The session is busy while this lives: until the component was told of the end, or wants no more of it.
+/// The session is busy while this lives: until the component has seen the end or dropped the execution.
 #[derive(Debug)]
 pub(super) struct Stepping(Arc<Steps>);
 
@@ -57,7 +57,7 @@ impl Drop for Stepping {
     }
 }
 
-/// The session is used while this lives. Others wait for that.
+/// The session is in use while this lives. Others wait for it.
 #[derive(Debug)]
 pub(super) struct Running(Arc<Steps>);
 
@@ -77,31 +77,31 @@ impl SessionResource {
         Self { session, keeper, steps: Arc::default(), _share: Arc::new(share) }
     }
 
-    /// The session, for what can be asked at any time.
+    /// The session, for calls that are allowed at any time.
     pub(super) fn session(&self) -> &Session {
         &self.session
     }
 
-    /// What it is stopped with, and what it takes its fuel from.
+    /// Its cancel token and its budget.
     pub(super) fn keeper(&self) -> &SessionScope {
         &self.keeper
     }
 
-    /// The session, when nothing runs in it. While the component steps through an execution that is an error: it would wait
-    /// for what only itself can answer.
+    /// The session, once nothing runs in it. An error while the component steps through an execution: it would wait
+    /// for answers that only it can give.
     pub(super) fn idle(&self) -> Result<&Session, NotIdle> {
-        self.rest().map(|_| &self.session)
+        self.idle_state().map(|_| &self.session)
     }
 
     /// Begins a started execution.
     pub(super) fn step(&self) -> Result<(Stepping, Running), NotIdle> {
-        let mut state = self.rest()?;
+        let mut state = self.idle_state()?;
         *state = State { is_stepped: true, is_running: true };
         Ok((Stepping(Arc::clone(&self.steps)), Running(Arc::clone(&self.steps))))
     }
 
     /// Waits for an execution that the component dropped, which is being unwound.
-    fn rest(&self) -> Result<MutexGuard<'_, State>, NotIdle> {
+    fn idle_state(&self) -> Result<MutexGuard<'_, State>, NotIdle> {
         let mut state = self.steps.state();
         loop {
             if state.is_stepped {

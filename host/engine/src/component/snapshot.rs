@@ -1,4 +1,4 @@
-//! Files as the host holds them for a component.
+//! Files that the host holds for a component.
 
 use super::quotas::Share;
 use crate::Files;

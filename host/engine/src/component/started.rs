@@ -23,7 +23,7 @@ use super::{
 use crate::{AdvanceError, Execution, Sandbox, ToolError, budget::Budget, stepping};
 
 impl SandboxCtx {
-    /// The sandbox with the component's tools. Call it once the call is counted: their schemas take time to compile.
+    /// The sandbox with the component's tools. Count the call first: their schemas take time to compile.
     pub(super) fn with_tools(&self, sandbox: Sandbox, tools: &[Tool]) -> Result<Sandbox, Failure> {
         if tools.is_empty() {
             return Ok(sandbox);
@@ -35,14 +35,14 @@ impl SandboxCtx {
         Ok(sandbox.with_toolbox(toolbox.keeping(share)))
     }
 
-    /// What the output of an execution may come to.
+    /// The maximum size of an execution's output.
     fn output_share(&self, sandbox: &Sandbox) -> Result<Share, OverQuota> {
         let limits = &sandbox.policy().limits;
         let bytes = [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes];
         self.meter.take(Of::Bytes(bytes.into_iter().fold(0, u64::saturating_add)))
     }
 
-    /// `start`, in the sandbox that was asked for.
+    /// `start`, in the requested sandbox.
     pub(super) fn start_in_sandbox(
         &mut self,
         sandbox: Sandbox,
@@ -61,7 +61,7 @@ impl SandboxCtx {
             execution.session_id = None;
             let files = execution.take_files();
             *there.files() = match meter.take(Of::Bytes(files.held_bytes())) {
-                Ok(share) => LeftFiles::Kept { files, _share: share },
+                Ok(share) => LeftFiles::Held { files, _share: share },
                 Err(error) => LeftFiles::TooLarge(error),
             };
             there.finish(execution);
@@ -75,19 +75,19 @@ impl SandboxCtx {
         session: &Resource<SessionResource>,
         request: Request,
     ) -> Result<Resource<Stepped>, Failure> {
-        let kept = self.get(session)?.clone();
-        let (stepping, running) = kept.step()?;
+        let resource = self.get(session)?.clone();
+        let (stepping, running) = resource.step()?;
         let (handle, started) = (self.meter.take(Of::Handle)?, self.meter.take(Of::Started)?);
-        let sandbox = kept.session().sandbox();
+        let sandbox = resource.session().sandbox();
         let left = Left::new(self.output_share(sandbox)?);
         let there = Arc::clone(&left);
-        let keeper = kept.keeper().clone();
+        let keeper = resource.keeper().clone();
         let bill = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
         let asked = convert::request(&request).cancel(&keeper.cancel).budget(&keeper.budget);
-        let session = kept.session().clone();
+        let session = resource.session().clone();
         let started = session.start_with(asked, move |execution| {
-            // The handle may be gone, and with it all that held the session beside this.
-            let _until_here = (started, bill, running, kept);
+            // The handle may be gone, and this may be the last reference to the session.
+            let _until_here = (started, bill, running, resource);
             drop(execution.take_files());
             there.finish(execution);
         })?;
@@ -144,7 +144,7 @@ impl HostStarted for SandboxCtx {
             return Err(SandboxError::SessionBusy(text.into()).into());
         }
         let files = match &*stepped.left.files() {
-            LeftFiles::Kept { files, .. } => files.clone(),
+            LeftFiles::Held { files, .. } => files.clone(),
             LeftFiles::TooLarge(error) => return Err(error.clone().into()),
             LeftFiles::None => {
                 let text = "the execution could not be carried out, and left no files";

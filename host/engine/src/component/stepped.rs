@@ -1,4 +1,4 @@
-//! A started execution as the host holds it for a component.
+//! A started execution that the host holds for a component.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::{Execution, Files, Started};
 pub struct Stepped {
     pub(super) started: Started,
     pub(super) left: Arc<Left>,
-    /// In a session: what keeps it busy, until the component was told of the end.
+    /// In a session: what keeps it busy until the component has seen the end.
     pub(super) stepping: Option<Stepping>,
     pub(super) is_in_session: bool,
     pub(super) is_done: bool,
@@ -23,10 +23,10 @@ pub struct Stepped {
 /// What the component holds of a started execution.
 #[derive(Debug)]
 pub(super) struct Left {
-    /// The share of what it has written, of the result once it has ended.
+    /// The share of its output, and of the result once it has ended.
     share: Mutex<Share>,
     files: Mutex<LeftFiles>,
-    /// Why there is no result, where that was over the quota.
+    /// Why there is no result, if it was over the quota.
     pub(super) over_quota: OnceLock<OverQuota>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Left {
 #[derive(Debug)]
 pub(super) enum LeftFiles {
     None,
-    Kept { files: Files, _share: Share },
+    Held { files: Files, _share: Share },
     TooLarge(OverQuota),
 }
 
@@ -47,7 +47,7 @@ impl Left {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts what the result is. Its output is no more than was counted before, but the rest may be over the quota; then there is no
+    /// Counts the result. Its output is at most what was counted before, but the rest may be over the quota; then there is no
     /// result to hold, and it is emptied.
     pub(super) fn finish(&self, execution: &mut Execution) {
         let mut share = self.share.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +58,7 @@ impl Left {
     }
 }
 
-/// Lets go of all that a result holds beside its files; what it has written stays within what was counted for that.
+/// Drops everything that a result holds beside its files. Its output stays within the share that was counted for it.
 fn empty(execution: &mut Execution) {
     let Execution {
         stdout,
@@ -85,7 +85,7 @@ fn empty(execution: &mut Execution) {
     execution.outcome = crate::Outcome::Completed;
 }
 
-/// About what a result holds, without its files.
+/// The approximate size of a result without its files.
 fn result_bytes(execution: &Execution) -> u64 {
     let text = |text: &str| size_of::<String>() + text.len();
     let option = |of: &Option<String>| of.as_deref().map_or(0, text);

@@ -18,11 +18,11 @@ use crate::CancelToken;
 /// own. Only what is touched of it takes memory.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Does `work` with the store's sandbox on a thread of its own. Dropped before it has returned, it cancels what runs, and the sandbox is
-/// gone with the thread.
+/// Runs `work` with the store's sandbox on a thread of its own. Dropped before it has returned, it cancels what runs, and the sandbox is
+/// dropped by the thread.
 ///
 /// # Errors
-/// Where there is no thread to be had, or an earlier call was given up.
+/// When no thread can be started, or an earlier call was given up.
 pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
     store: &mut StoreContextMut<'_, T>,
     work: impl FnOnce(&mut SandboxCtx) -> R + Send + 'static,
@@ -51,7 +51,7 @@ pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
 /// The sandbox that was lent, and what the work gave, or the payload of its panic.
 type End<R> = (SandboxCtx, thread::Result<R>);
 
-/// What the thread and whoever awaits it have in common.
+/// What the thread shares with its caller.
 struct Shared<R>(Mutex<State<R>>);
 
 struct State<R> {
@@ -75,7 +75,7 @@ impl<R> Shared<R> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the thread does. What it was lent is let go of by it alone where nobody awaits it any longer, since that may take time.
+    /// The thread's work. If nobody awaits it any longer, the thread itself drops what it was lent, since that may take time.
     fn run(&self, work: impl FnOnce(&mut SandboxCtx) -> R) {
         let Some(mut lent) = self.state().begins.take() else { return };
         if self.state().is_given_up {

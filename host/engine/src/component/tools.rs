@@ -37,7 +37,7 @@ impl Host for SandboxCtx {
             ToolOutcome::Returned(Some(result)) => Ok(Ok(result)),
             ToolOutcome::Failed { kind, message: Some(message) } => failed(kind.into(), &message),
             ToolOutcome::Unfinished => failed(ToolError::Failed, "the call was cancelled"),
-            // The record of a call that is alone is never full.
+            // The record of a single call is never full.
             ToolOutcome::Returned(None) | ToolOutcome::Failed { message: None, .. } => {
                 failed(ToolError::Failed, "the call's record was lost")
             }

@@ -1,4 +1,4 @@
-//! What is told of copies and archives.
+//! The reports of copies and archives.
 
 use serde::Serialize;
 

@@ -12,7 +12,7 @@ use crate::{ExecuteError, mount::MountError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilesError {
-    /// The path is none inside the workspace.
+    /// The path is not inside the workspace.
     #[error("`{path}` {reason}", path = escaped(.path))]
     Path {
         /// As it was given.
@@ -20,7 +20,7 @@ pub enum FilesError {
         /// What is wrong with it, and what to give instead.
         reason: &'static str,
     },
-    /// The pattern is none.
+    /// The pattern is malformed.
     #[error("`{pattern}` is no pattern of file names: {reason}", pattern = escaped(.pattern))]
     Pattern {
         /// As it was given.
@@ -86,7 +86,7 @@ pub enum FilesError {
         #[source]
         source: io::Error,
     },
-    /// The session did not give its files: it has ended, or others were before us for too long.
+    /// The session's files could not be reached: it has ended, or waiting for a turn took too long.
     #[error(transparent)]
     Session(Box<ExecuteError>),
 }
@@ -111,7 +111,7 @@ impl From<FileError> for FilesError {
 impl TryFrom<FilesError> for FileError {
     type Error = FilesError;
 
-    /// What of it concerns the workspace alone.
+    /// The part of it that concerns the workspace alone.
     fn try_from(error: FilesError) -> Result<Self, FilesError> {
         match error {
             FilesError::Path { path, reason } => Ok(Self::Path { path, reason }),

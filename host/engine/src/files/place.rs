@@ -63,7 +63,7 @@ impl<'v> Placer<'v> {
         }
     }
 
-    /// Frees a name for something new.
+    /// Removes what has a name, to make room for something new.
     fn claim(&mut self, path: &str) -> Result<(), FilesError> {
         let (dir, _) = path.rsplit_once('/').unwrap_or(("", path));
         self.directories(dir)?;
@@ -121,7 +121,7 @@ impl<'v> Placer<'v> {
         Ok(())
     }
 
-    /// Makes a link. One with an absolute target is left out, and the answer is no: the guest could not have made it.
+    /// Makes a link. Returns false for one with an absolute target, which is left out: the guest could not have made it.
     pub(super) fn link(&mut self, path: &str, target: &[u8]) -> Result<bool, FilesError> {
         if target.starts_with(b"/") {
             self.report.skipped_count += 1;

@@ -8,11 +8,11 @@ use glovebox_vfs::{InodeId, RootId, Vfs};
 use super::{CopyReport, FileEntry, Files, FilesError, IfExists, archive, carry};
 use crate::{Session, SharedWorkspace, events};
 
-/// The files of a session, or of a workspace that several share, as they are between two executions: to be had by
+/// The files of a session, or of a workspace that several share, as they are between two executions. Get them from
 /// [`Session::files`] and [`SharedWorkspace::files`].
 ///
-/// Whatever is asked waits for its turn, as an execution does. Looking takes a [`Files`] and reads from that, so that a
-/// long copy or archive holds nobody up; a change is made while the session waits, all of it or nothing. What is
+/// Every operation waits for its turn, as an execution does. Reading takes a [`Files`] and reads from that, so that a
+/// long copy or archive blocks nobody. A change is made while the session waits, all of it or nothing. What is
 /// changed here is not among the files that the next execution reports, and where the workspace stands for a host
 /// directory it is brought there as after a successful execution.
 ///
@@ -152,7 +152,7 @@ impl SessionFiles {
     /// contents in the workspace itself). Directories are made and entered; none of them may be a link.
     ///
     /// Links of the host are copied as links and never followed; one with an absolute target is left out and counted.
-    /// Times are not kept.
+    /// Times are not stored.
     ///
     /// # Errors
     /// [`FilesError::Exists`]; [`FilesError::Refused`] at a quota; [`FilesError::HostLink`], [`FilesError::HostPath`],
@@ -184,7 +184,7 @@ impl SessionFiles {
     /// reader has ended: give it one that does not stall.
     ///
     /// Names stay inside, no link is gone through, and a name comes once. Links with an absolute target are left out and
-    /// counted. Owners and modes are not kept; times are. What stands in an archive's headers is believed no further
+    /// counted. Owners and modes are not stored; times are. What stands in an archive's headers is believed no further
     /// than the quotas go.
     ///
     /// # Errors

@@ -3,8 +3,8 @@
 use glovebox_core::files::Snapshot;
 use glovebox_vfs::{RootId, Vfs};
 
-/// A workspace as it was at one moment: as an execution left it, committed to a host directory or not, or as a session
-/// had it. A copy that shares what has not changed since; keeping it costs what the session changes afterwards.
+/// A snapshot of a workspace: as an execution left it, committed to a host directory or not, or as a session
+/// had it. It shares unchanged contents with the session, so it costs what the session changes afterwards.
 ///
 /// Where the workspace stands for a host directory, what has never been looked at is read from there when asked for.
 #[derive(Clone, Debug)]

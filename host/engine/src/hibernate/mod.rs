@@ -1,4 +1,4 @@
-//! A session as bytes: to be kept in a file and continued in another process or on another machine. The format is
+//! A session as bytes: to be stored in a file and continued in another process or on another machine. The format is
 //! [`glovebox_core::hibernate`]'s.
 
 mod error;

@@ -14,8 +14,8 @@ use crate::{ExecuteError, Request, Sandbox, Session, run::PreparedRequest, sessi
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct HibernateOptions {
-    /// Seals the bytes, so that only its holders can make ones that [`Sandbox::resume`] takes with it. Default: a checksum,
-    /// which finds damage and no forgery.
+    /// Authenticates the bytes, so that only its holders can make ones that [`Sandbox::resume`] accepts with it. Default: a checksum,
+    /// which detects damage but not forgery.
     pub key: Option<SessionKey>,
     /// With a key: binds the bytes to a name, such as the session's id in a store, so that those of one name are not
     /// taken for another's. Default: none.
@@ -80,7 +80,7 @@ impl ResumeOptions {
     }
 }
 
-/// A session's state with what a record says of it.
+/// A session's state, with the fields of its record.
 pub(crate) struct Hibernated {
     pub(crate) bytes: Vec<u8>,
     pub(crate) executions: u64,
@@ -118,7 +118,7 @@ impl Session {
         self.write_state(self.save()?, options, into)
     }
 
-    /// As [`hibernate`](Self::hibernate), with what a record says of it.
+    /// Like [`hibernate`](Self::hibernate), with the fields of its record.
     pub(crate) fn hibernate_for_store(&self, options: &HibernateOptions) -> Result<Hibernated, HibernateError> {
         let state = self.save()?;
         let (executions, files) = (state.executions, state.wasi.vfs().inodes_used());
@@ -145,7 +145,7 @@ impl Sandbox {
     /// Makes a session from what [`Session::hibernate`] gave. The bytes may be anybody's: limits, quotas, mounts and rights are
     /// this sandbox's, and bytes that do not fit them, or not its image, are refused.
     ///
-    /// Random numbers are new ones, unless the policy's are seeded: then they continue as if the session had never rested.
+    /// Random numbers are new ones, unless the policy's are seeded: then they continue as if the session had never been hibernated.
     /// The monotonic clock continues where it stood.
     pub fn resume(&self, bytes: &[u8], options: ResumeOptions) -> Result<Session, ResumeError> {
         let inner = &self.0;

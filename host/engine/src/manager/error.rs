@@ -1,4 +1,4 @@
-//! Why kept sessions could not do as they were told.
+//! Why an operation on a stored session failed.
 
 use glovebox_vfs::escaped;
 
@@ -59,7 +59,7 @@ pub enum SessionsError {
         /// The limit.
         most: usize,
     },
-    /// It cannot be made from what is kept of it.
+    /// It cannot be made from what is stored of it.
     #[error("session `{id}` cannot be resumed")]
     Resume {
         /// The session.
@@ -107,7 +107,7 @@ pub enum SessionsError {
     Unsaved {
         /// The session.
         id: SessionId,
-        /// What the guest did all the same.
+        /// What the guest did nevertheless.
         execution: Box<Execution>,
         /// Why.
         source: Box<SessionsError>,

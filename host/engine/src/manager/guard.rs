@@ -1,4 +1,4 @@
-//! Handles to kept sessions.
+//! Handles to stored sessions.
 
 use std::{
     ops::Deref,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{CancelToken, ExecuteError, Execution, Request, Session, SessionId};
 
-/// A session that is kept in a store. It need not be live: executing in it makes it so.
+/// A session in a store. It need not be live: executing in it makes it so.
 #[derive(Clone, Debug)]
 pub struct SessionGuard {
     pub(super) slots: Arc<Slots>,
@@ -38,13 +38,13 @@ impl SessionGuard {
     /// Runs a request in the session, as [`Session::run`] does, and writes the session to the store where the policy says so.
     /// What happened in an execution that could not be saved is in the error.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, SessionsError> {
-        let awake = self.wake(request.cancel.as_ref())?;
-        let executed = awake.run(request);
+        let active = self.activate_unless(request.cancel.as_ref())?;
+        let executed = active.run(request);
         let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
-        if !has_run || self.slots.storage.policy.save != Save::AfterEach || awake.ended().is_some() {
+        if !has_run || self.slots.storage.policy.save != Save::AfterEach || active.ended().is_some() {
             return Ok(executed?);
         }
-        match (awake.save(), executed) {
+        match (active.save(), executed) {
             (Ok(()), executed) => Ok(executed?),
             (Err(source), Ok(execution)) => {
                 let (id, execution, source) = (self.id.clone(), Box::new(execution), Box::new(source));
@@ -59,16 +59,16 @@ impl SessionGuard {
         }
     }
 
-    /// The live session, made from the store where it rests there. It stays live while this is held. What is done with it
-    /// is written to the store by [`AwakeSession::save`], or when it goes to rest.
-    pub fn awake(&self) -> Result<AwakeSession, SessionsError> {
-        self.wake(None)
+    /// The live session, resumed from the store if it is not live yet. It stays live while this is held. Changes reach the
+    /// store by [`ActiveSession::save`], or when the session is hibernated.
+    pub fn activate(&self) -> Result<ActiveSession, SessionsError> {
+        self.activate_unless(None)
     }
 
-    fn wake(&self, cancel: Option<&CancelToken>) -> Result<AwakeSession, SessionsError> {
+    fn activate_unless(&self, cancel: Option<&CancelToken>) -> Result<ActiveSession, SessionsError> {
         let storage = &self.slots.storage;
         let slot = self.slots.slot(&self.id);
-        let mut state = slot.settled(storage, storage.waking_ms(), cancel)?;
+        let mut state = slot.settled(storage, storage.resuming_ms(), cancel)?;
         let live = match state.alive() {
             Some(live) => {
                 state.begin_use();
@@ -86,12 +86,12 @@ impl SessionGuard {
                 state.live = Some(Arc::clone(&live));
                 state.begin_use();
                 drop(state);
-                // Not before it is in use: it would be put to rest.
+                // Not before it is in use: it could be hibernated at once.
                 drop(change);
                 live
             }
         };
-        Ok(AwakeSession {
+        Ok(ActiveSession {
             session: live.session.clone(),
             live: Arc::downgrade(&live),
             slot,
@@ -100,10 +100,10 @@ impl SessionGuard {
     }
 }
 
-/// A kept session while it is used: a [`Session`] that does not go to rest. What is done with a clone of the session after
-/// this is gone may be lost.
+/// A stored session while it is used: a [`Session`] that is not hibernated meanwhile. What a clone of the session
+/// does after this is dropped may be lost.
 #[derive(Debug)]
-pub struct AwakeSession {
+pub struct ActiveSession {
     session: Session,
     /// The slot alone owns it, so that the session's lock is free as soon as the slot lets it go.
     live: Weak<Live>,
@@ -112,7 +112,7 @@ pub struct AwakeSession {
     is_touched: AtomicBool,
 }
 
-impl AwakeSession {
+impl ActiveSession {
     /// Writes the session to the store as it is now. It lasts when this returns.
     pub fn save(&self) -> Result<(), SessionsError> {
         let live = self.live.upgrade().ok_or_else(|| SessionsError::NotFound { id: self.slot.id.clone() })?;
@@ -124,7 +124,7 @@ impl AwakeSession {
     }
 }
 
-impl Deref for AwakeSession {
+impl Deref for ActiveSession {
     type Target = Session;
 
     fn deref(&self) -> &Session {
@@ -133,7 +133,7 @@ impl Deref for AwakeSession {
     }
 }
 
-impl Drop for AwakeSession {
+impl Drop for ActiveSession {
     fn drop(&mut self) {
         let mut state = self.slot.state();
         if let Some(live) = state.live.as_ref().filter(|_| self.is_touched.load(Ordering::SeqCst)) {
@@ -141,7 +141,7 @@ impl Drop for AwakeSession {
         }
         state.users -= 1;
         state.used_at = Instant::now();
-        // What has ended is not kept any longer.
+        // What has ended is removed from the store.
         state.alive();
     }
 }

@@ -1,14 +1,14 @@
-//! Sessions that outlive their process: live ones in memory, resting ones in a store.
+//! Sessions that outlive their process: live ones in memory, hibernated ones in a store.
 //!
 //! * [`sessions`]: opening, listing and removing them; [`transfer`]: forking, exporting and importing.
-//! * [`slot`]: where one session is, and how it wakes and goes to rest; [`slots`]: all of those in use; [`guard`]: the handles to them.
+//! * [`slot`]: where one session is, and how it is resumed and hibernated; [`slots`]: all of those in use; [`guard`]: the handles to them.
 //! * [`storage`]: where they are stored, and what they run in.
-//! * [`resting`]: putting live sessions to rest.
+//! * [`hibernating`]: writing live sessions to the store and dropping them.
 
 mod error;
 mod guard;
+mod hibernating;
 mod policy;
-mod resting;
 mod sessions;
 mod slot;
 mod slots;
@@ -16,7 +16,7 @@ mod storage;
 mod transfer;
 
 pub use error::SessionsError;
-pub use guard::{AwakeSession, SessionGuard};
+pub use guard::{ActiveSession, SessionGuard};
+pub use hibernating::{HibernateReport, IdleThread};
 pub use policy::{Save, StorePolicy};
-pub use resting::{IdleThread, RestReport};
-pub use sessions::{KeptInfo, NewSession, Sessions, SessionsBuilder};
+pub use sessions::{ListedSession, NewSession, Sessions, SessionsBuilder};

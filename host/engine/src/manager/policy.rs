@@ -1,4 +1,4 @@
-//! When kept sessions are written to their store, and when they go to rest there.
+//! When sessions are written to their store, and when they are hibernated.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ pub enum Save {
     /// process.
     #[default]
     AfterEach,
-    /// When it goes to rest. A process that dies loses what its live sessions did since.
+    /// When it is hibernated. A process that dies loses what its live sessions did since.
     OnHibernate,
 }
 
@@ -23,8 +23,8 @@ pub struct StorePolicy {
     pub save: Save,
     /// For how many milliseconds a session is left alone before it counts as idle. Default 600,000: ten minutes.
     pub idle_ms: u64,
-    /// How many sessions are live at once. The one that was used longest ago is put to rest for one more; where all are
-    /// in use for `lock_wait_ms`, that is an error. Default 100; 0 counts as 1.
+    /// How many sessions are live at once. One more hibernates the least recently used one. If all are in
+    /// use for `lock_wait_ms`, that is an error. Default 100; 0 counts as 1.
     pub live_count: usize,
     /// For how many milliseconds a session that another process has is waited for, or a place among the live ones.
     /// Default 0: only for the 50 that it may take another process to look at the session.

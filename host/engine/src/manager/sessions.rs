@@ -1,4 +1,4 @@
-//! Opening, listing and removing kept sessions.
+//! Opening, listing and removing stored sessions.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use crate::{
     SessionKey, SessionOptions, SessionStore, StoredEntry, Timestamp, events,
 };
 
-/// Many sessions over one store: those in use are live, the others rest in the store and wake when they are needed. Cheap
+/// Many sessions over one store: those in use are live, the others are in the store and are resumed when they are needed. Cheap
 /// to clone; all methods can be called from any thread.
 ///
 /// A session is in one process at a time: while it is live it is locked in the store.
@@ -32,7 +32,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Sessions(pub(super) Arc<Slots>);
 
-/// Chooses how [`Sessions`] are kept.
+/// Chooses how [`Sessions`] are stored.
 #[derive(Debug)]
 #[must_use]
 pub struct SessionsBuilder(Storage);
@@ -46,7 +46,7 @@ impl SessionsBuilder {
     }
 
     /// Makes a sandbox when a session needs one that was not given: for the runtime of this name, or for the language where none is named.
-    /// It is kept. So a program need not load what nobody uses.
+    /// It is stored. So a program need not load what nobody uses.
     pub fn make_sandbox(
         mut self,
         make: impl Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync + 'static,
@@ -55,7 +55,7 @@ impl SessionsBuilder {
         self
     }
 
-    /// When sessions are written and put to rest.
+    /// When sessions are saved and hibernated.
     pub fn policy(mut self, policy: StorePolicy) -> Self {
         self.0.policy = policy;
         self
@@ -118,7 +118,7 @@ impl NewSession {
 /// A line of [`Sessions::list`].
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct KeptInfo {
+pub struct ListedSession {
     /// What the store says. It is as of when the session was last saved.
     #[serde(flatten)]
     pub stored: StoredEntry,
@@ -127,7 +127,7 @@ pub struct KeptInfo {
 }
 
 impl Sessions {
-    /// Begins to describe how sessions are kept in `store`.
+    /// Begins to describe how sessions are stored in `store`.
     pub fn builder(store: Arc<dyn SessionStore>) -> SessionsBuilder {
         SessionsBuilder(Storage {
             store,
@@ -152,7 +152,7 @@ impl Sessions {
 
     /// The session of this name, live or not; none if there is no such.
     pub fn get(&self, id: &SessionId) -> Result<Option<SessionGuard>, SessionsError> {
-        let found = self.0.storage.store.record(id)?.map(|_| self.kept(id));
+        let found = self.0.storage.store.record(id)?.map(|_| self.guard(id));
         if found.is_some() {
             events::session("session.retrieved", id);
         }
@@ -173,7 +173,7 @@ impl Sessions {
             Ok(sandbox.open_session(options)?)
         })?;
         events::session("session.created", &id);
-        Ok(self.kept(&id))
+        Ok(self.guard(&id))
     }
 
     /// The session of this name, made where there is none. One of another language is an error; its context stays.
@@ -191,22 +191,22 @@ impl Sessions {
     }
 
     /// Every session, in the order of their names.
-    pub fn list(&self) -> Result<Vec<KeptInfo>, SessionsError> {
+    pub fn list(&self) -> Result<Vec<ListedSession>, SessionsError> {
         let mut live: BTreeMap<SessionId, SessionInfo> = BTreeMap::new();
         for slot in self.0.all() {
-            // One that is just waking up or going to rest counts as what it was.
+            // One that is being resumed or hibernated is listed as it was before.
             let info = slot.try_state().and_then(|state| Some(state.live.as_ref()?.session.info()));
             if let Some(info) = info {
                 live.insert(slot.id.clone(), info);
             }
         }
-        let with_live = |stored: StoredEntry| KeptInfo { live: live.remove(&stored.id), stored };
+        let with_live = |stored: StoredEntry| ListedSession { live: live.remove(&stored.id), stored };
         Ok(self.0.storage.store.list()?.into_iter().map(with_live).collect())
     }
 
     /// Ends a session and removes it: its exit handlers run, within the limits of one execution.
     pub fn close(&self, id: &SessionId) -> Result<(), SessionsError> {
-        self.open(id)?.awake()?.close()?;
+        self.open(id)?.activate()?.close()?;
         self.delete(id).map(drop)
     }
 
@@ -235,7 +235,7 @@ impl Sessions {
         Ok(prune.run(&*self.0.storage.store, Timestamp::now())?)
     }
 
-    pub(super) fn kept(&self, id: &SessionId) -> SessionGuard {
+    pub(super) fn guard(&self, id: &SessionId) -> SessionGuard {
         SessionGuard { slots: Arc::clone(&self.0), id: id.clone() }
     }
 
@@ -246,7 +246,7 @@ impl Sessions {
         make: impl FnOnce(&Storage) -> Result<Session, SessionsError>,
     ) -> Result<(), SessionsError> {
         let slot = self.0.slot(id);
-        let mut state = slot.settled(&self.0.storage, self.0.storage.waking_ms(), None)?;
+        let mut state = slot.settled(&self.0.storage, self.0.storage.resuming_ms(), None)?;
         let exists = || SessionsError::Exists { id: id.clone() };
         // Looked at before the lock, too: a session that exists is no reason to wait for whoever uses it.
         if state.alive().is_some() || self.0.storage.is_stored(id)? {

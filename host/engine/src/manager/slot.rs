@@ -1,4 +1,4 @@
-//! Where a kept session is: live here, or in the store. How it wakes up and goes to rest.
+//! Where a stored session is: live here, or in the store. How it is resumed and hibernated.
 
 use std::{
     sync::{
@@ -17,9 +17,9 @@ use crate::{
     StoredSession, Timestamp, events, store::MAX_WORKSPACE_BYTES,
 };
 
-/// How long to wait for what another thread is just doing to a session, where the session is not worth more. Going to rest
-/// takes milliseconds, and a slow disk.
-pub(super) const RESTING_MS: u64 = 1_000;
+/// How long to wait for another thread that is changing a session, where the caller can do without it. Hibernating takes
+/// milliseconds, more on a slow disk.
+pub(super) const HIBERNATING_MS: u64 = 1_000;
 
 /// The place of one session of a [`Sessions`](crate::Sessions).
 #[derive(Debug)]
@@ -35,15 +35,15 @@ pub(super) struct Slot {
 pub(super) struct State {
     /// The session, while it is live.
     pub(super) live: Option<Arc<Live>>,
-    /// How many are using it. It does not go to rest under them.
+    /// How many are using it. It is not hibernated meanwhile.
     pub(super) users: usize,
     pub(super) used_at: Instant,
     /// Whether somebody has the [`Change`].
     is_changing: bool,
 }
 
-/// The right to wake, make, replace or remove the session, until it is dropped. Meanwhile it does not go to rest either.
-/// Other processes may have to be waited for with it: whoever wants it next can give up.
+/// The right to resume, create, replace or remove the session, until it is dropped. Meanwhile nobody hibernates it. Its owner
+/// may wait for other processes, so whoever wants it next can give up.
 #[derive(Debug)]
 pub(super) struct Change<'a>(&'a Slot);
 
@@ -128,9 +128,9 @@ impl Slot {
         Ok(state)
     }
 
-    /// The state, once nobody is changing it, for one who has no use for a session that another has.
+    /// The state, once nobody is changing it. An error if the session is in use.
     pub(super) fn settled_unused(&self, storage: &Storage) -> Result<MutexGuard<'_, State>, SessionsError> {
-        let state = self.settled(storage, RESTING_MS, None)?;
+        let state = self.settled(storage, HIBERNATING_MS, None)?;
         if state.users > 0 {
             return Err(SessionsError::InUse { id: self.id.clone() });
         }
@@ -155,7 +155,7 @@ impl State {
         self.users == 0 && self.live.is_some() && !self.is_changing
     }
 
-    /// Whether it is just waking up, or being replaced or removed.
+    /// Whether it is being resumed, replaced or removed.
     pub(super) fn is_changing(&self) -> bool {
         self.is_changing
     }
@@ -175,8 +175,8 @@ impl State {
         self.live.clone()
     }
 
-    /// Writes the session to the store, if it is not there as it is, and gives up the live one.
-    pub(super) fn rest(&mut self, storage: &Storage) -> Result<bool, SessionsError> {
+    /// Writes the session to the store if it has changed, and drops the live one.
+    pub(super) fn hibernate(&mut self, storage: &Storage) -> Result<bool, SessionsError> {
         let Some(live) = self.alive() else { return Ok(false) };
         live.save(storage)?;
         self.live = None;

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     SessionsError,
-    slot::{LivePlace, RESTING_MS, Slot},
+    slot::{HIBERNATING_MS, LivePlace, Slot},
     storage::{POLL, Storage},
 };
 use crate::{CancelToken, SessionId};
@@ -51,7 +51,7 @@ impl Slots {
         map.values().map(|slot| SlotRef { slot: Arc::clone(slot), slots: Arc::clone(self) }).collect()
     }
 
-    /// A place for the session to be live in; another goes to rest for it where that has to be. Whoever calls holds the
+    /// A place for the session to be live in. Another session is hibernated for it if none is free. The caller holds the
     /// session's [`Change`](super::slot::Change).
     pub(super) fn place(
         self: &Arc<Self>,
@@ -64,9 +64,9 @@ impl Slots {
             if let Some(place) = LivePlace::take(&self.live_count, most) {
                 return Ok(place);
             }
-            let patience_ms = match self.rest_oldest(id)? {
-                Found::Rested => continue,
-                Found::Moving => self.storage.policy.lock_wait_ms.max(RESTING_MS),
+            let patience_ms = match self.hibernate_oldest(id)? {
+                Found::Freed => continue,
+                Found::Moving => self.storage.policy.lock_wait_ms.max(HIBERNATING_MS),
                 Found::InUse => self.storage.policy.lock_wait_ms,
             };
             if self.storage.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
@@ -76,9 +76,9 @@ impl Slots {
         }
     }
 
-    /// Puts the session to rest that was used longest ago, of those that can be saved. The session's own slot is left alone.
-    /// That one cannot be saved is an error where no other can rest.
-    fn rest_oldest(self: &Arc<Self>, except: &SessionId) -> Result<Found, SessionsError> {
+    /// Hibernates the least recently used session of those that can be saved, except the one of this name. Returns the error
+    /// of one that could not be saved if no other could be hibernated.
+    fn hibernate_oldest(self: &Arc<Self>, except: &SessionId) -> Result<Found, SessionsError> {
         let mut found = Found::InUse;
         let mut slots: Vec<(Instant, SlotRef)> = Vec::new();
         for slot in self.all().into_iter().filter(|slot| slot.id != *except) {
@@ -96,9 +96,9 @@ impl Slots {
         for (_, slot) in slots {
             match slot.try_state() {
                 Some(mut state) if state.is_idle() => {
-                    match state.rest(&self.storage) {
+                    match state.hibernate(&self.storage) {
                         // One that has ended gave its place up, which is as good.
-                        Ok(_) => return Ok(Found::Rested),
+                        Ok(_) => return Ok(Found::Freed),
                         Err(error) => failed = failed.or(Some(error)),
                     }
                 }
@@ -142,9 +142,9 @@ impl Drop for SlotRef {
 
 /// What was found among the live sessions.
 enum Found {
-    /// One that could rest, and does now.
-    Rested,
-    /// None, but one is just going to rest or waking up.
+    /// An idle one, which is hibernated now.
+    Freed,
+    /// None, but one is being hibernated or resumed.
     Moving,
     /// All are in use.
     InUse,

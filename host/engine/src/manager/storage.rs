@@ -21,7 +21,7 @@ pub(super) const POLL: Duration = Duration::from_millis(5);
 /// for lock files that were left.
 const MOMENT_MS: u64 = 50;
 /// How long to wait for another thread that is loading or creating this session.
-const WAKING_MS: u64 = 10_000;
+const RESUMING_MS: u64 = 10_000;
 
 /// Where sessions are stored, and what they run in.
 pub(super) struct Storage {
@@ -50,7 +50,7 @@ impl Storage {
         }
     }
 
-    /// The sandbox for a session that is kept: of its image, else of its runtime, else of its language. Where the image is
+    /// The sandbox for a stored session: of its image, else of its runtime, else of its language. Where the image is
     /// another, resuming says so.
     pub(super) fn sandbox_for(&self, record: &SessionRecord) -> Result<Sandbox, SessionsError> {
         let exact = self.find(|sandbox| sandbox.image_sha256() == Some(&record.image_sha256));
@@ -86,7 +86,7 @@ impl Storage {
         self.sandboxes.read().unwrap_or_else(PoisonError::into_inner).iter().find(|sandbox| fits(sandbox)).cloned()
     }
 
-    /// A sandbox that was made, and is kept for others.
+    /// A sandbox that was made, and is cached for others.
     fn make(&self, language: Language, runtime: Option<&str>) -> Result<Option<Sandbox>, SessionsError> {
         let Some(make) = &self.make_sandbox else { return Ok(None) };
         let sandbox = make(language, runtime)?;
@@ -101,9 +101,9 @@ impl Storage {
         }
     }
 
-    /// For how long to wait for a session that another thread is waking: as long as that may take.
-    pub(super) fn waking_ms(&self) -> u64 {
-        self.policy.lock_wait_ms.saturating_add(WAKING_MS)
+    /// For how long to wait for a session that another thread is resuming, which may take this long.
+    pub(super) fn resuming_ms(&self) -> u64 {
+        self.policy.lock_wait_ms.saturating_add(RESUMING_MS)
     }
 
     pub(super) fn is_cancelled(&self, cancel: Option<&CancelToken>) -> bool {

@@ -1,4 +1,4 @@
-//! Forking, exporting and importing kept sessions.
+//! Forking, exporting and importing stored sessions.
 
 use glovebox_core::hibernate::{self, reseal};
 
@@ -9,7 +9,7 @@ impl Sessions {
     /// Makes a second session of one: variables, functions and files as they are, and from then on neither sees what the other
     /// does. It is written to the store at once.
     pub fn fork(&self, id: &SessionId, fork: SessionId) -> Result<SessionGuard, SessionsError> {
-        let original = self.open(id)?.awake()?;
+        let original = self.open(id)?.activate()?;
         self.add(&fork, |_| {
             let forked = original.fork_with(SessionOptions::default().id(fork.as_str()))?;
             // It counts its forks, so that the next one has other random numbers, seeded too.
@@ -17,7 +17,7 @@ impl Sessions {
             Ok(forked)
         })?;
         events::session("session.created", &fork);
-        Ok(self.kept(&fork))
+        Ok(self.guard(&fork))
     }
 
     /// A session as bytes, as [`Session::hibernate`](crate::Session::hibernate) gives them with this key: as it is, where it is live here,
@@ -25,7 +25,7 @@ impl Sessions {
     pub fn export(&self, id: &SessionId) -> Result<Vec<u8>, SessionsError> {
         let live = self.0.slot(id).is_live();
         if live {
-            self.kept(id).awake()?.save()?;
+            self.guard(id).activate()?.save()?;
         }
         let stored = self.0.storage.store.get(id)?.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?;
         reseal(&stored.state, self.0.storage.key.as_ref(), id.as_str(), "").map_err(|source| unusable(id, source))
@@ -77,7 +77,7 @@ impl Sessions {
         slot.state().live = None;
         drop(live);
         events::session("session.created", &id);
-        Ok(self.kept(&id))
+        Ok(self.guard(&id))
     }
 }
 

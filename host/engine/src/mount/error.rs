@@ -168,7 +168,7 @@ pub enum MountError {
         /// The commit's private directory.
         staging: String,
     },
-    /// A journal that is damaged, or was not written here. Nothing of it is carried out.
+    /// A journal that is damaged, or was not written here. None of it is carried out.
     #[error("`{path}` holds a journal in `{staging}` that {reason}; look at the directory, then remove `{staging}`", path = escaped(.path), staging = escaped(.staging))]
     BadJournal {
         /// The directory, as named by the caller.
@@ -191,7 +191,7 @@ pub enum MountError {
         /// The commit's private directory, which holds the old and new files.
         staging: String,
     },
-    /// The guest's contents of a file could not be had: usually a host file that it had only
+    /// The guest's contents of a file are unavailable: usually a host file that it had only
     /// partly read is gone.
     #[error("could not read what the guest wrote to `{path}`; nothing was written, run again", path = escaped(.path))]
     Contents {
@@ -207,7 +207,7 @@ pub enum MountError {
         /// The step.
         step: String,
     },
-    /// The commit is done and lasts, but the guest's file system could not take note of it: its
+    /// The commit is done and durable, but the guest's file system could not record it: its
     /// next commit would be refused.
     #[error("the commit is done, but the guest's file system could not note it; go on with a new one")]
     NotNoted {

@@ -1,4 +1,4 @@
-//! One open directory of the host, and what may be done to a single name in it.
+//! One open directory of the host, and the operations on a single name in it.
 //!
 //! Every operation takes one name, never a path, and never follows a link in it. So there is
 //! nothing for a link or a race to redirect: whoever swaps a directory for a link while we walk
@@ -14,7 +14,7 @@ use glovebox_runtimes::guard::{self, DirectoryId, Lineage};
 use glovebox_vfs::{FileIdentity, FileKind, SourceStat};
 use serde::{Deserialize, Serialize};
 
-/// The kinds of things that guests see and commits write. All others are left alone.
+/// The kinds of entries that guests see and commits write. All others are left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kind {
     File,
@@ -22,14 +22,14 @@ pub(super) enum Kind {
     Link,
 }
 
-/// What tells one state of a host file from another.
+/// What distinguishes one state of a host file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ident {
     pub(super) kind: Kind,
-    /// Not kept in a journal: the same disk may have another number after a restart.
+    /// Not written to a journal: the same disk may have another number after a restart.
     #[serde(skip)]
     pub(super) device: u64,
-    /// User and group. Not kept in a journal either: only needed while contents are staged.
+    /// User and group. Not written to a journal either: only needed while contents are staged.
     #[serde(skip)]
     pub(super) owner: (u32, u32),
     pub(super) inode: u64,
@@ -40,7 +40,7 @@ pub(super) struct Ident {
     /// where somebody has restored the other time. `None`: not compared, since the commit itself changes it.
     #[serde(default)]
     pub(super) changed: Option<(i64, u32)>,
-    /// How many names it has. Not kept in a journal: only needed while contents are staged.
+    /// How many names it has. Not written to a journal: only needed while contents are staged.
     #[serde(skip)]
     pub(super) names: u64,
     /// Permission bits only: never set-user-ID, set-group-ID or sticky.
@@ -293,7 +293,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Fails if it is certain that this process may not look up and list entries, or change them
+    /// Fails if this process certainly may not look up and list entries, or change them
     /// if asked. Where the system cannot say, the operation itself will.
     pub(super) fn check_access(&self, writing: bool) -> io::Result<()> {
         use rustix::fs::{Access, AtFlags};

@@ -31,8 +31,8 @@ pub(super) const MAX_BYTES: u64 = 64 << 20;
 /// Magic, two numbers and a newline are 105 bytes at most.
 const MAX_HEADER_BYTES: usize = 128;
 
-/// One change to one name. New things wait in the commit's directory under [`new_slot`], what
-/// they replace is kept there under [`old_slot`] until the end.
+/// One change to one name. New entries wait in the commit's directory under [`new_slot`]. What
+/// they replace is held there under [`old_slot`] until the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) enum Step {
@@ -43,7 +43,7 @@ pub(super) enum Step {
         /// For a tree, the fingerprint of all that is in it.
         tree: Option<String>,
     },
-    /// Move a file or link over a file or link. The old one has been kept beforehand.
+    /// Move a file or link over a file or link. The old one has been saved beforehand.
     Replace { path: String, old: Ident, new: Ident },
     /// Move a file or link away.
     Remove { path: String, old: Ident },
@@ -95,10 +95,10 @@ pub(super) struct Journal {
 /// What is found where a journal would be.
 #[derive(Debug)]
 pub(super) enum Read {
-    /// None: the commit was cut short before it changed anything.
+    /// No journal: the commit was cut short before it changed anything.
     None,
     Complete(Journal),
-    /// Not to be believed, and why.
+    /// An invalid journal, and why.
     Bad(&'static str),
 }
 

@@ -10,7 +10,7 @@ use super::folder::Folder;
 /// How often a held lock is asked for again. Short beside the milliseconds that syncing takes.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Holds the directory's advisory lock until dropped; a process that dies lets go of it.
+/// Holds the directory's advisory lock until dropped; the system releases it when the process dies.
 ///
 /// It is taken on the directory itself, so that no lock file is left among the user's files.
 /// Readers do not take it.

@@ -26,10 +26,10 @@
 //!   A directory that is found to be one of them while walking is not entered.
 //! * *Synced*: new files, the journal, and every directory touched (`fsync`; for more than
 //!   32 of them one `syncfs` on Linux). So a commit that was reported survives a
-//!   power cut, as far as the disk keeps its word.
+//!   power cut, as far as the disk honours syncs.
 //! * *Modes*: new files are 0666, new directories 0777, less the process's umask; a file that is
 //!   replaced keeps its permission bits, never its set-user-ID or set-group-ID bit, and its owner
-//!   where the system lets us. Extended attributes are not kept, hard links are parted.
+//!   where the system lets us. Extended attributes are lost, hard links are parted.
 //! * *Times* are the host's: a guest under a fixed clock would otherwise give every version of a
 //!   file the same time, and tools that look at times would miss the change.
 //! * *Links* are written only when relative, with every `..` at the front and no more of them
@@ -67,7 +67,7 @@ pub use glovebox_runtimes::guard::{Guarded, Relation};
 pub use recover::Recovery;
 pub(crate) use stage::leaves as link_leaves;
 
-/// What the names of private directories begin with.
+/// The prefix of private directories' names.
 pub const RESERVED_PREFIX: &str = ".glovebox-commit-";
 
 /// Up to so many new files are synced one by one, which waits for nothing but them; beyond it one

@@ -9,7 +9,7 @@ use super::journal::{Journal, Read, UNDO_NAME};
 use super::site::Site;
 use super::sweep;
 
-/// What was found and settled.
+/// What recovery found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
@@ -23,14 +23,14 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Whether there was anything to do.
+    /// Whether recovery had anything to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Settles all that is left in the directory. The caller holds the lock.
+/// Settles everything left in the directory. The caller holds the lock.
 pub(super) fn run(root: &Folder, path: &Path) -> Result<Recovery, MountError> {
     let mut recovery = Recovery::default();
     for name in sweep::find(root)? {
@@ -78,7 +78,7 @@ pub(super) fn unfinished(root: &Folder) -> Result<Option<String>, MountError> {
     Ok(None)
 }
 
-/// Finishes the commit, or takes it back where it can no longer be finished; says which.
+/// Finishes the commit, or undoes it if it can no longer be finished. Returns which.
 fn settle(journal: &Journal, site: &mut Site<'_>) -> Result<bool, MountError> {
     let steps = &journal.steps;
     let undoing = site.staging.find(UNDO_NAME).map_err(MountError::io("look at", UNDO_NAME))?;

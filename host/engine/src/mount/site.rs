@@ -113,7 +113,7 @@ impl<'a> Site<'a> {
                 Step::Replace { old, .. } => differs(found, old),
                 Step::Remove { old, .. } => {
                     leaving.insert(path);
-                    // The host removed it as well: the wish is met.
+                    // The host removed it as well: nothing is left to do.
                     differs(found, old).filter(|collision| *collision != Collision::Vanished)
                 }
                 Step::RemoveFolder { old, .. } => {
@@ -131,14 +131,14 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// Keeps what will be replaced, and notes what it is from then on. A second link changes a file as the kernel counts, and on
+    /// Saves what will be replaced, and records its new identity. A second link changes a file's change time, and on
     /// some file systems its inode.
     ///
-    /// After [`check`](Self::check), so that a commit which is refused has not touched anything: else what it had kept would
+    /// After [`check`](Self::check), so that a commit which is refused has not touched anything: else what it had saved would
     /// seem changed to the next one.
     pub(super) fn keep(&mut self, steps: &mut [Step]) -> Result<(), MountError> {
         let staging = self.staging;
-        let mut kept = false;
+        let mut saved = false;
         for (index, step) in steps.iter_mut().enumerate() {
             let Step::Replace { path, old, .. } = step else { continue };
             let (parent, name) = self.parent(path)?;
@@ -152,7 +152,7 @@ impl<'a> Site<'a> {
             if old.names > if linked { 2 } else { 1 } {
                 *old = old.moved();
             }
-            kept = true;
+            saved = true;
         }
         for step in steps.iter_mut() {
             if let Step::Remove { old, .. } = step
@@ -161,7 +161,7 @@ impl<'a> Site<'a> {
                 *old = old.moved();
             }
         }
-        if kept { staging.sync().map_err(MountError::io("sync", self.staging_name)) } else { Ok(()) }
+        if saved { staging.sync().map_err(MountError::io("sync", self.staging_name)) } else { Ok(()) }
     }
 
     /// Whether the directory holds nothing but what is about to be removed.
@@ -178,7 +178,7 @@ impl<'a> Site<'a> {
         Ok(true)
     }
 
-    /// Does one step, unless it has been done.
+    /// Carries out one step, unless it has been done.
     pub(super) fn advance(&mut self, index: usize, step: &Step) -> Result<(), MountError> {
         if self.is_done(index, step)? {
             return Ok(());
@@ -228,7 +228,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Does all steps and syncs; or takes all of them back, and gives the reason.
+    /// Carries out all steps and syncs, or undoes all of them and returns the reason.
     ///
     /// When even that fails, the journal stays for the next opening, and that is the error.
     pub(super) fn carry_out(&mut self, steps: &[Step]) -> Result<Option<MountError>, MountError> {
@@ -294,7 +294,7 @@ pub(super) fn move_free(
     })
 }
 
-/// Keeps the file or link `name` as `slot` too, so that replacing it can be undone. Says whether that gave it another name.
+/// Saves the file or link `name` as `slot` too, so that replacing it can be undone. Returns whether that gave it a second name.
 fn keep(parent: &Folder, name: &str, staging: &Folder, slot: &str, kind: Kind) -> io::Result<bool> {
     if kind == Kind::Link {
         let target = parent.read_link(name)?;

@@ -17,7 +17,7 @@ use super::walk::{self, Walker};
 /// Contents are copied through a buffer of this size: one chunk of a mounted file.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Refuses what is never written, before anything is touched.
+/// Refuses entries that are never written, before anything is touched.
 pub(super) fn refuse(plan: &[CommitStep]) -> Result<(), MountError> {
     for step in plan {
         let path = path_of(step)?;
@@ -57,7 +57,7 @@ fn path_of(step: &CommitStep) -> Result<&str, MountError> {
     }
 }
 
-/// The file system has learnt a step that this does not know: better nothing than half of it.
+/// The file system has a step that this version does not know: better nothing than half of it.
 fn unknown_step(step: &CommitStep) -> MountError {
     MountError::UnknownStep { step: format!("{step:?}") }
 }

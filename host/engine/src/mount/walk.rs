@@ -5,7 +5,7 @@ use std::io;
 use super::error::MountError;
 use super::folder::{Folder, is_single_name};
 
-/// Handles are kept at every so many levels, so that coming back up a deep tree costs at most
+/// Handles stay open at every so many levels, so that coming back up a deep tree costs at most
 /// this many lookups and never more than [`MAX_DEPTH`] / `STRIDE` + 1 descriptors.
 const STRIDE: usize = 32;
 
@@ -43,39 +43,39 @@ pub(super) fn split_last(path: &str) -> Result<(Vec<&str>, &str), MountError> {
 pub(super) struct Walker<'a> {
     root: &'a Folder,
     /// Ancestors of `at` that are open, by depth; the last may be `at` itself.
-    kept: Vec<(usize, Folder)>,
+    open: Vec<(usize, Folder)>,
     at: Vec<String>,
 }
 
 impl<'a> Walker<'a> {
     pub(super) fn new(root: &'a Folder) -> Self {
-        Self { root, kept: Vec::new(), at: Vec::new() }
+        Self { root, open: Vec::new(), at: Vec::new() }
     }
 
     /// Opens the directory with these names, each beneath the one before.
     pub(super) fn enter(&mut self, names: &[&str]) -> io::Result<&Folder> {
         let common = self.at.iter().zip(names).take_while(|(have, want)| have == *want).count();
-        while self.kept.last().is_some_and(|(depth, _)| *depth > common) {
-            self.kept.pop();
+        while self.open.last().is_some_and(|(depth, _)| *depth > common) {
+            self.open.pop();
         }
         self.at.truncate(common);
-        let mut depth = self.kept.last().map_or(0, |(depth, _)| *depth);
+        let mut depth = self.open.last().map_or(0, |(depth, _)| *depth);
         self.at.truncate(depth);
         for name in names.iter().skip(depth) {
-            let next = self.kept.last().map_or(self.root, |(_, f)| f).child(name)?;
+            let next = self.open.last().map_or(self.root, |(_, f)| f).child(name)?;
             if !depth.is_multiple_of(STRIDE) {
-                self.kept.pop();
+                self.open.pop();
             }
             depth += 1;
-            self.kept.push((depth, next));
+            self.open.push((depth, next));
             self.at.push((*name).to_owned());
         }
-        Ok(self.kept.last().map_or(self.root, |(_, folder)| folder))
+        Ok(self.open.last().map_or(self.root, |(_, folder)| folder))
     }
 
     /// Forgets all handles but the root's: what they name may have been moved.
     pub(super) fn forget(&mut self) {
-        self.kept.clear();
+        self.open.clear();
         self.at.clear();
     }
 }

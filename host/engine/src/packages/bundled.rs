@@ -38,7 +38,7 @@ impl LibraryFiles for Files {
         }
         files.sort();
         files.dedup_by(|one, other| one.0 == other.0);
-        // Of two that are unpacked at once the second is dropped.
+        // If two threads unpack it at once, the second copy is dropped.
         Ok(self.unpacked.get_or_init(|| files))
     }
 }
@@ -61,7 +61,7 @@ impl LibraryFiles for ImageFiles {
         let shared = self.shared.0.files()?.iter();
         files.extend(shared.filter(|(path, _)| !own.contains(&top(path))).cloned());
         files.sort();
-        // Of two that are unpacked at once the second is dropped.
+        // If two threads unpack it at once, the second copy is dropped.
         Ok(self.unpacked.get_or_init(|| files))
     }
 }

@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use glovebox_core::{LIBRARY_PATH, MemoryLimit};
 
-use super::{Inner, Kept, Sandbox};
+use super::{Held, Inner, Sandbox};
 use crate::{
     BuildError, Engine, Language, Limits, Policy, PolicyError, RuntimeError, Tool,
     mount::{self, MountError},
@@ -26,7 +26,7 @@ pub struct SandboxBuilder {
     files: Vec<(String, Vec<u8>)>,
     tools: Vec<Tool>,
     toolbox: Option<Arc<Toolbox>>,
-    keeps: Option<Kept>,
+    keeps: Option<Held>,
 }
 
 impl fmt::Debug for SandboxBuilder {
@@ -48,7 +48,7 @@ impl SandboxBuilder {
         self
     }
 
-    /// What somebody wrote down: a language's name (`python`, `javascript`) chooses that language's default runtime, and everything else is
+    /// A user's choice: a language's name (`python`, `javascript`) chooses that language's default runtime, and everything else is
     /// the name or alias of a runtime.
     pub fn named(self, name: &str) -> Self {
         match Language::ALL.iter().find(|language| language.name() == name) {
@@ -101,21 +101,21 @@ impl SandboxBuilder {
         self
     }
 
-    /// Keeps something for as long as somebody has the sandbox.
-    pub(crate) fn keeping(mut self, it: Kept) -> Self {
+    /// Holds something for as long as the sandbox exists.
+    pub(crate) fn keeping(mut self, it: Held) -> Self {
         self.keeps = Some(it);
         self
     }
 
-    /// Checks the policy and the tools, opens its host directories, and fetches, prepares and loads the runtime where that has not been
-    /// done before: seconds the first time, milliseconds afterwards.
+    /// Checks the policy and the tools, opens its host directories, and fetches, prepares and loads the runtime unless that was
+    /// done before. This takes seconds the first time, and milliseconds afterwards.
     pub fn build(self) -> Result<Sandbox, BuildError> {
         self.policy.check()?;
         let toolbox = match self.toolbox {
             Some(toolbox) => toolbox,
             None => Arc::new(Toolbox::new(&self.tools)?),
         };
-        // Before a runtime is fetched and prepared for what cannot be.
+        // Before a runtime is fetched and prepared in vain.
         for host in self.policy.workspace.iter().chain(self.policy.mounts.iter().map(|mount| &mount.host)) {
             if let Err(error @ MountError::Guarded { .. }) = mount::check_directory(host) {
                 return Err(error.into());

@@ -37,15 +37,15 @@ impl Sandbox {
         })?
     }
 
-    /// Begins what [`run`](Self::run) does, on a thread of its own, for the caller to step through: see [`Started`].
+    /// Starts what [`run`](Self::run) does on a thread of its own, for the caller to step through: see [`Started`].
     ///
     /// # Errors
-    /// As [`run`](Self::run), for what is known before there is an instance.
+    /// Those of [`run`](Self::run) that are found before there is an instance.
     pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
         self.start_with(request, |_| ())
     }
 
-    /// The same; `finish` has the execution before the caller has it, and is dropped where there is none.
+    /// The same; `finish` gets the execution before the caller does, and is dropped if there is none.
     pub(crate) fn start_with(
         &self,
         request: Request<'_>,
@@ -59,7 +59,7 @@ impl Sandbox {
         })
     }
 
-    /// What the language's own parser says about `source`: nothing when it is well-formed. Nothing of it is executed.
+    /// The diagnostics of the language's own parser for `source`; empty if it is well-formed. Nothing is executed.
     pub fn validate(&self, source: &str) -> Result<Vec<Diagnostic>, ExecuteError> {
         self.validate_request(Request::new(source))
     }
@@ -83,7 +83,7 @@ impl Sandbox {
         })?
     }
 
-    /// Makes an instance as [`run`](Self::run) does, runs nothing in it, drops it, and says how long that took. For benchmarks.
+    /// Makes an instance as [`run`](Self::run) does, runs nothing in it, drops it, and returns how long that took. For benchmarks.
     #[doc(hidden)]
     pub fn instantiate(&self) -> Result<Duration, ExecuteError> {
         let mut request = PreparedRequest::new(self, Request::new(""))?;
@@ -95,7 +95,7 @@ impl Sandbox {
         })?
     }
 
-    /// Uses the instance of a guest for other scripts, where that is possible and worth it.
+    /// Recycles the instance of a guest, if that is possible and worth it.
     fn recycle(&self, guest: Guest, after: GuestState, took: Duration) {
         let Runtime { recycled, .. } = &*self.0.runtime;
         if let (GuestState::Alive, Some(recycled), Some(image)) = (after, recycled, self.0.runtime.image())
@@ -105,7 +105,7 @@ impl Sandbox {
         }
     }
 
-    /// How an instance that waits for its next script differs from a new one; how many wait where none does. For tests.
+    /// Compares the waiting instances with a new one: how one differs, or how many there are. For tests.
     #[doc(hidden)]
     pub fn compare_recycled(&self) -> Result<usize, String> {
         let said = |error: ExecuteError| error.to_string();
@@ -120,7 +120,7 @@ impl Sandbox {
         recycled.compare(&mut new, pristine.globals())
     }
 
-    /// A guest with its files, awake, as `make` makes it.
+    /// An instantiated guest with its files, as `make` makes it.
     pub(crate) fn guest(
         &self,
         request: &PreparedRequest<'_>,
@@ -139,7 +139,7 @@ impl Sandbox {
 
     pub(crate) fn wasi(&self, request: &PreparedRequest<'_>, files: &GuestFiles) -> Result<Wasi, ExecuteError> {
         let policy = &self.0.policy;
-        // An image's own libc holds environment and arguments since its boot; scripts get theirs from the driver.
+        // An image's libc has read environment and arguments at boot. Scripts get theirs from the driver.
         let (args, env) = match &self.0.runtime.drive {
             Drive::Image(_) => Default::default(),
             Drive::Command { flags } => (request.command_args(flags), policy.env.clone().into_iter().collect()),

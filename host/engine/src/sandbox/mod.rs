@@ -25,12 +25,12 @@ pub(crate) struct Inner {
     pub(crate) policy: Policy,
     pub(crate) workspace: Workspace,
     pub(crate) toolbox: Arc<Toolbox>,
-    /// What is counted somewhere for as long as somebody has the sandbox.
-    keeps: Option<Kept>,
+    /// A share of a quota that is counted for as long as the sandbox exists.
+    keeps: Option<Held>,
 }
 
-/// Something that is only kept.
-pub(crate) type Kept = Arc<dyn fmt::Debug + Send + Sync>;
+/// A value that is held and never used.
+pub(crate) type Held = Arc<dyn fmt::Debug + Send + Sync>;
 
 impl fmt::Debug for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! What a session is given by the engine: instances, pages, files that others may share, commits to host directories.
+//! What the engine provides for a session: instances, pages, files that others may share, commits to host directories.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::{
     workspace::Roots,
 };
 
-/// What the engine keeps for a session.
+/// The engine's part of a session.
 pub(super) struct EngineBackend {
     pub(super) sandbox: Sandbox,
     id: Arc<str>,
@@ -70,7 +70,7 @@ impl EngineBackend {
         runtime.image().ok_or_else(|| ExecuteError::NotPrepared { name: runtime.name.clone() })
     }
 
-    /// Takes up the files as others have left them. Called when the turn in the workspace begins.
+    /// Takes over the files as other sessions left them. Called when the turn in the workspace begins.
     pub(super) fn take_files(&mut self, guest: Option<&mut Guest>) {
         let Some(workspace) = &self.workspace else { return };
         let current = workspace.current();
@@ -82,7 +82,7 @@ impl EngineBackend {
         }
     }
 
-    /// Leaves the files to the others. Called when the turn ends.
+    /// Publishes the files for other sessions. Called when the turn ends.
     pub(super) fn give_files(&mut self, guest: Option<&Guest>) {
         if let (Some(workspace), Some(guest)) = (&self.workspace, guest) {
             workspace.publish(guest.wasi().vfs().clone());
@@ -95,12 +95,12 @@ impl EngineBackend {
         (&self.roots, self.workspace.is_none().then_some(&mut self.commits))
     }
 
-    /// Takes note that files were committed, all that was to be or not.
+    /// Records that files were committed, completely or not.
     pub(super) fn committed(&mut self, whole: bool, history: &History) {
         self.commits.ended(whole, history.oldest_commits());
     }
 
-    /// In a shared workspace: has the session go on with the files as they are now, should it be unwound.
+    /// In a shared workspace: a rollback continues with the files as they are now.
     pub(super) fn keep_files(&mut self, guest: &Guest) {
         if let Some(before) = &mut self.before {
             *before = guest.wasi().clone();
@@ -143,7 +143,7 @@ impl SessionBackend for EngineBackend {
 
     fn instantiate(&self, state: &Checkpoint, wasi: Wasi) -> Result<Guest, ExecuteError> {
         if state.globals != self.prepared_image()?.pristine()?.globals() {
-            return Err(self.failed(SessionFailure::Mismatch("its globals are not at rest")));
+            return Err(self.failed(SessionFailure::Mismatch("its globals are not those of an idle interpreter")));
         }
         let inner = &self.sandbox.0;
         let limits = &inner.policy.limits;
@@ -191,7 +191,7 @@ impl SessionBackend for EngineBackend {
             self.remounted(&saved.state)?
         };
         if let Some(mut before) = self.before.clone() {
-            // In this order: a deleted file that both have open must not be lost in between.
+            // In this order: a deleted file that both have open must not be lost.
             wasi.rebind(before.vfs().clone());
             *before.vfs_mut() = wasi.vfs().clone();
             *wasi.vfs_mut() = before.unbind();
@@ -232,7 +232,7 @@ impl SessionBackend for EngineBackend {
         }
     }
 
-    /// In a shared workspace: leaves the files as a guest has left them that is not entered again.
+    /// In a shared workspace: publishes the files of a guest that is not entered again.
     fn left(&mut self, guest: &Guest) {
         if let Some(workspace) = &self.workspace {
             workspace.publish(guest.wasi().clone().unbind());
@@ -272,7 +272,7 @@ impl SessionBackend for EngineBackend {
 }
 
 impl Drop for EngineBackend {
-    /// Others may be executing: what this session had open is given up when it is their turn to take the files.
+    /// Other sessions may be executing, so the files that this one had open are released at their next turn.
     fn drop(&mut self) {
         if let (Some(workspace), Some(before)) = (&self.workspace, self.before.take()) {
             workspace.depart(before);

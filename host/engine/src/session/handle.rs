@@ -26,18 +26,18 @@ use crate::{
     workspace::Roots,
 };
 
-/// An interpreter that is kept between executions: variables, functions, classes, imports and files live on. It holds
-/// memory and neither a thread nor a stack while it rests.
+/// An interpreter that persists between executions: variables, functions, classes, imports and files live on. It holds
+/// memory and neither a thread nor a stack while it is idle.
 ///
 /// A script that raises keeps what it did, as in a notebook. One that is unwound (stopped at a limit, cancelled, trapped)
 /// sets the session back to its last checkpoint, in a new instance, since an unwound interpreter is never entered
 /// again; [`Execution::rolled_back_to`] says so. Its variables and files are then what they were; what it wrote to its output and
-/// to host directories stays. Should there be no instance to be had just then, it goes back when it is next asked for anything;
-/// until one is to be had, that is [`ExecuteError::Instantiate`]. `os._exit` ends the session. The policy's [`session`](crate::SessionPolicy) says when
+/// to host directories stays. If no instance is available at that moment, the rollback happens at the next call;
+/// until one is available, calls fail with [`ExecuteError::Instantiate`]. `os._exit` ends the session. The policy's [`session`](crate::SessionPolicy) says when
 /// checkpoints are taken.
 ///
-/// This is a handle: clones are the same session, from any thread. What is asked of it at the same time is done one after
-/// the other, in order. The last handle to go frees what it holds, at once and without running exit handlers:
+/// This is a handle: clones are the same session, from any thread. Simultaneous calls are served one after
+/// the other, in order. Dropping the last handle frees what it holds at once, without running exit handlers:
 /// [`close`](Self::close) runs them.
 ///
 /// ```no_run
@@ -102,7 +102,7 @@ impl Held<'_> {
             let executed = executed?;
             if let Some(whole) = executed.committed.whole() {
                 backend.committed(whole, history);
-                // What is in the host's directories is there to stay, even if the guest is now lost.
+                // What reached host directories stays there, even if the guest is lost now.
                 backend.keep_files(guest);
             }
             let after = executed.after;
@@ -114,7 +114,7 @@ impl Held<'_> {
         executed.into_result()
     }
 
-    /// Lets the host change the files. What it changed is committed as after a successful execution.
+    /// Lets the host change the files. The change is committed as after a successful execution.
     fn with_files<R, E: From<ExecuteError>>(
         &mut self,
         work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
@@ -131,10 +131,10 @@ impl Held<'_> {
     }
 }
 
-/// Why the session was not to be had.
+/// Why the session's turn was not obtained.
 enum NotHeld {
     Busy(ExecuteError),
-    /// It was cancelled as it waited.
+    /// The request was cancelled while it waited.
     Cancelled,
 }
 
@@ -154,7 +154,7 @@ impl fmt::Debug for Session {
 }
 
 impl Sandbox {
-    /// Opens a session: an interpreter that is kept between executions.
+    /// Opens a session: an interpreter that persists between executions.
     pub fn session(&self) -> Result<Session, ExecuteError> {
         self.open_session(SessionOptions::default())
     }
@@ -234,31 +234,31 @@ impl Session {
         &self.0.sandbox
     }
 
-    /// Runs `source` in the kept interpreter.
+    /// Runs `source` in the session's interpreter.
     pub fn execute(&self, source: &str) -> Result<Execution, ExecuteError> {
         self.run(Request::new(source))
     }
 
-    /// Runs a request in the kept interpreter. Standard input is this request's; what an earlier one left unread is gone.
+    /// Runs a request in the session's interpreter. Standard input is this request's; what an earlier one left unread is gone.
     ///
     /// While the session is busy it waits, in order, for at most `limits.timeout_ms`; that is not on the script's time. Or it is
     /// refused at once: [`Request::if_busy`]. Either way [`ExecuteError::SessionBusy`] says that nothing was run, or
     /// [`ExecuteError::WorkspaceBusy`] where another session has the workspace that they share. A request that
-    /// is cancelled as it waits is an execution that was cancelled before it began.
+    /// is cancelled while it waits is an execution that was cancelled before it began.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
         self.run_when_held(request, || ())
     }
 
-    /// Begins what [`run`](Self::run) does, on a thread of its own, for the caller to step through: see [`Started`]. It waits for its
-    /// turn as `run` does, and has it when this returns: whoever asks the session for something else afterwards comes after it.
+    /// Starts what [`run`](Self::run) does on a thread of its own, for the caller to step through: see [`Started`]. It waits for its
+    /// turn as `run` does, and has it when this returns: later calls to the session come after it.
     ///
     /// # Errors
-    /// As [`run`](Self::run), for what is known before the guest is entered.
+    /// Those of [`run`](Self::run) that are found before the guest is entered.
     pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
         self.start_with(request, |_| ())
     }
 
-    /// The same; `finish` has the execution before the caller has it, and is dropped where there is none.
+    /// The same; `finish` gets the execution before the caller does, and is dropped if there is none.
     pub(crate) fn start_with(
         &self,
         request: Request<'_>,
@@ -272,7 +272,7 @@ impl Session {
         Started::begin(request, finish, move |request, begun| session.run_when_held(request, begun))
     }
 
-    /// Calls `has_turn` when it has, before the guest is entered.
+    /// Calls `has_turn` once it has the turn, before the guest is entered.
     fn run_when_held(&self, request: Request<'_>, has_turn: impl FnOnce()) -> Result<Execution, ExecuteError> {
         let shared = &*self.0;
         let if_busy = request.if_busy;
@@ -289,7 +289,7 @@ impl Session {
     }
 
     /// A global variable, as the language shows it and as JSON; none where there is no such variable. It is read by code of
-    /// the guest's, within the limits of one execution: should it have to be unwound, the session goes back.
+    /// the guest, within the limits of one execution. If that has to be unwound, the session is rolled back.
     pub fn get_variable(&self, name: &str) -> Result<Option<GuestValue>, ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.get_variable(name))?
@@ -300,7 +300,7 @@ impl Session {
         self.set_variable_json(name, &value.to_string())
     }
 
-    /// As [`set_variable`](Self::set_variable), to what text says.
+    /// Like [`set_variable`](Self::set_variable), from JSON text.
     pub fn set_variable_text(&self, name: &str, json: &JsonText) -> Result<(), ExecuteError> {
         self.set_variable_json(name, json.as_str())
     }
@@ -315,7 +315,7 @@ impl Session {
         self.0.sandbox.0.engine.0.on_stack(|| held.state.set_variable(name, json))?
     }
 
-    /// Saves the state, to come back to it with [`undo_to`](Self::undo_to). The policy says how many are kept.
+    /// Takes a checkpoint for [`undo_to`](Self::undo_to). The policy says how many are retained.
     pub fn checkpoint(&self) -> Result<CheckpointId, ExecuteError> {
         self.turn()?.state.checkpoint()
     }
@@ -381,13 +381,13 @@ impl Session {
         self.turn()?.with_files(work)
     }
 
-    /// What the session is and holds. It does not wait for one that is executing: this is what stood before.
+    /// What the session is and holds. It does not wait for a running execution: this is the state before it.
     #[must_use]
     pub fn info(&self) -> SessionInfo {
         self.0.status().info.clone()
     }
 
-    /// For how long nothing has been asked of it; none while it is busy.
+    /// How long the session has been idle; `None` while it is busy.
     #[must_use]
     pub fn idle_for(&self) -> Option<Duration> {
         self.0.status().idle_for()

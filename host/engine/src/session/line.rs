@@ -32,7 +32,7 @@ pub(crate) struct Turn<'a>(&'a Line);
 pub(crate) enum Left {
     /// It was not to wait, or not for longer.
     Busy,
-    /// It was cancelled as it waited.
+    /// The request was cancelled while it waited.
     Cancelled,
 }
 

@@ -1,4 +1,4 @@
-//! Sessions: interpreters that are kept between executions.
+//! Sessions: interpreters that persist between executions.
 //!
 //! * [`handle`]: the public [`Session`], and its turns ([`line`]).
 //! * [`backend`]: what the engine gives a session, its private [`pages`] compared with the [`pristine`] image among it.

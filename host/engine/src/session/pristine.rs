@@ -13,7 +13,7 @@ use crate::{ExecuteError, template::instantiate_memory};
 pub(crate) struct Pristine {
     store: Store<()>,
     memory: Memory,
-    /// What every mutable global holds while the interpreter rests, by its export name, in that order.
+    /// What every mutable global holds while the interpreter is idle, by its export name, in that order.
     globals: Vec<(String, u64)>,
 }
 
@@ -45,7 +45,7 @@ impl Pristine {
         self.memory.data_size(&self.store) as u64
     }
 
-    /// What every mutable global holds while the interpreter rests, by its export name, in that order.
+    /// What every mutable global holds while the interpreter is idle, by its export name, in that order.
     pub(crate) fn globals(&self) -> &[(String, u64)] {
         &self.globals
     }

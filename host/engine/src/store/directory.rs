@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{Limits, Timestamp};
 
-/// The ending of a kept session's file.
+/// The ending of a stored session's file.
 const ENDING: &str = ".session";
 /// How lock files begin. No session's id begins with a dot.
 const LOCK_PREFIX: &str = ".lock-";
@@ -51,7 +51,7 @@ impl DirectoryStore {
         Ok(Self { dir })
     }
 
-    /// The longest state that is kept: 8 GiB, a guest's whole memory with as much in files. A state is read as a whole, before
+    /// The longest state that is stored: 8 GiB, a guest's whole memory with as much in files. A state is read as a whole, before
     /// any policy's limits are asked.
     pub const MAX_STATE_BYTES: u64 = 2 * Limits::MAX_MEMORY_BYTES;
 

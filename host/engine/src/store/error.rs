@@ -15,7 +15,7 @@ pub enum StoreError {
     #[error(transparent)]
     Directory(#[from] CacheError),
     /// A session's file is not what was written.
-    #[error("the kept session `{id}` is damaged: {reason}; restore `{}` from a copy, or delete the session", escaped(path), reason = escaped_text(.reason))]
+    #[error("the stored session `{id}` is damaged: {reason}; restore `{}` from a copy, or delete the session", escaped(path), reason = escaped_text(.reason))]
     Damaged {
         /// The session.
         id: SessionId,
@@ -26,7 +26,7 @@ pub enum StoreError {
     },
     /// A session's state is longer than a store keeps.
     #[error(
-        "the kept session `{id}` takes {bytes} bytes, and no more than {most} are kept; delete it, or remove files in it first"
+        "the stored session `{id}` takes {bytes} bytes, and no more than {most} are stored; delete it, or remove files in it first"
     )]
     TooLarge {
         /// The session.

@@ -1,4 +1,4 @@
-//! The names of kept sessions.
+//! The names of stored sessions.
 
 use glovebox_vfs::escaped;
 use std::{fmt, str::FromStr};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::entropy;
 
-/// A kept session's name: 1 to 64 letters, digits, `.`, `_` and `-`, not beginning with `.`. It can therefore be a file's
+/// A stored session's name: 1 to 64 letters, digits, `.`, `_` and `-`, not beginning with `.`. It can therefore be a file's
 /// name and a part of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -1,4 +1,4 @@
-//! Where hibernated sessions are kept, each with a record of what it is.
+//! Where hibernated sessions are stored, each with a record of what it is.
 
 mod directory;
 mod error;

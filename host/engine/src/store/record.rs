@@ -41,7 +41,7 @@ pub struct SessionRecord {
     pub bytes: u64,
 }
 
-/// A session as it is kept.
+/// A session as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredSession {
@@ -93,7 +93,7 @@ impl StoredEntry {
     }
 }
 
-/// What a kept session's file begins with.
+/// What a stored session's file begins with.
 const MAGIC: &str = "glovebox-session";
 /// The version of the file's head. The state behind it has a version of its own.
 const VERSION: &str = "1";
@@ -115,17 +115,17 @@ pub(super) fn head(record: &SessionRecord) -> Vec<u8> {
 pub(super) fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(SessionRecord, usize), String> {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').map(|line| str::from_utf8(line).ok());
     let mut line = || lines.next().flatten().and_then(|line| line.strip_suffix('\n'));
-    let first = line().ok_or("it is no kept session")?;
+    let first = line().ok_or("it is not a stored session")?;
     let mut words = first.split(' ');
     if words.next() != Some(MAGIC) {
-        return Err("it is no kept session".into());
+        return Err("it is not a stored session".into());
     }
     match words.next() {
         Some(VERSION) => {}
         Some(other) if other.len() < 10 && other.bytes().all(|byte| byte.is_ascii_digit()) => {
             return Err(format!("its record has version {other}, and this program reads version {VERSION}"));
         }
-        _ => return Err("it is no kept session".into()),
+        _ => return Err("it is not a stored session".into()),
     }
     let json = line().ok_or("its record is cut off")?;
     if words.next() != Some(digest(json).as_str()) || words.next().is_some() {

@@ -20,7 +20,7 @@ const MAX_ABANDONED: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Toolbox {
     entries: BTreeMap<String, Arc<Entry>>,
-    /// What is kept while somebody has these tools.
+    /// What is held while somebody has these tools.
     _keeps: Option<Arc<dyn fmt::Debug + Send + Sync>>,
     abandoned: Arc<Abandoned>,
 }

@@ -53,7 +53,7 @@ impl Inner {
         Ok(self.runtimes.prepared().open(&self.tool_key(tool))?.is_some())
     }
 
-    /// What a tool's compiled code is kept under.
+    /// What a tool's compiled code is stored under.
     fn tool_key(&self, tool: &ToolEntry) -> ArtefactKey {
         ArtefactKey::new(KeyParts {
             label: format!("{}-{}", tool.name, tool.version),

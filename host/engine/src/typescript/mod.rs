@@ -147,8 +147,8 @@ mod tests {
 
     #[test]
     fn a_long_message_is_cut() {
-        for (chars, kept) in [(999, 999), (1000, 1000), (1001, 1000)] {
-            assert_eq!(Wrong::at(&"é".repeat(chars), None, 1).message.chars().count(), kept);
+        for (chars, held) in [(999, 999), (1000, 1000), (1001, 1000)] {
+            assert_eq!(Wrong::at(&"é".repeat(chars), None, 1).message.chars().count(), held);
         }
     }
 }

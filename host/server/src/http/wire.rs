@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::{
-    CheckpointInfo, Execution, FileEntry, JsonText, KeptInfo, Language, RuntimeInfo, SessionInfo, SessionRecord,
+    CheckpointInfo, Execution, FileEntry, JsonText, Language, ListedSession, RuntimeInfo, SessionInfo, SessionRecord,
     SourceKind,
 };
 use serde::{Deserialize, Deserializer, Serialize};
@@ -280,10 +280,10 @@ pub(crate) struct SessionsAnswer {
     damaged: Vec<String>,
 }
 
-impl From<Vec<KeptInfo>> for SessionsAnswer {
-    fn from(list: Vec<KeptInfo>) -> Self {
+impl From<Vec<ListedSession>> for SessionsAnswer {
+    fn from(list: Vec<ListedSession>) -> Self {
         let (mut sessions, mut damaged) = (Vec::new(), Vec::new());
-        for KeptInfo { stored, live, .. } in list {
+        for ListedSession { stored, live, .. } in list {
             match stored.record {
                 Some(record) => sessions.push(SessionAnswer { live, ..record.into() }),
                 None => damaged.push(stored.id.to_string()),

@@ -79,7 +79,7 @@ pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Resul
     let missing = |what: &str| ErrorData::resource_not_found(format!("`{}` {what}", glovebox::escaped(uri)), None);
     let (bytes, media_type) = match Address::parse(uri).ok_or_else(|| missing("is no resource of this server"))? {
         Address::Output(uri) => {
-            let kept = outputs.get(&uri).ok_or_else(|| missing("is not kept any longer; run the code again"))?;
+            let kept = outputs.get(&uri).ok_or_else(|| missing("is not held any longer; run the code again"))?;
             (kept.bytes.to_vec(), kept.media_type)
         }
         Address::File { session, path } => {

@@ -1,6 +1,6 @@
 //! The tools for sessions.
 
-use glovebox::{KeptInfo, SessionRecord};
+use glovebox::{ListedSession, SessionRecord};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -69,7 +69,7 @@ pub(super) async fn open(tenant: &Tenant, given: given::OpenSession) -> Result<S
 }
 
 pub(super) async fn list(tenant: &Tenant, given::Nothing {}: given::Nothing) -> Result<Said, ServiceError> {
-    let mut all: Vec<KeptInfo> = tenant.list().await?;
+    let mut all: Vec<ListedSession> = tenant.list().await?;
     // A model wants those it used last.
     all.sort_by_key(|info| std::cmp::Reverse(info.stored.updated_at()));
     let sessions: Vec<OneAnswer> =

@@ -15,7 +15,7 @@ pub struct TenantConfig {
     pub tools: Vec<Tool>,
     /// Where its sessions are kept. No other tenant may have the same.
     pub store: Arc<dyn SessionStore>,
-    /// When sessions are written and put to rest.
+    /// When sessions are saved and hibernated.
     pub store_policy: StorePolicy,
     /// Seals its sessions.
     pub key: Option<SessionKey>,

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use glovebox::{
-    AwakeSession, CheckpointId, CheckpointInfo, FilesError, GuestValue, IfExists, JsonText, KeptInfo, Language,
+    ActiveSession, CheckpointId, CheckpointInfo, FilesError, GuestValue, IfExists, JsonText, Language, ListedSession,
     NewSession, SessionFiles, SessionGuard, SessionId, SessionRecord, Sessions, SessionsError,
 };
 
@@ -57,7 +57,7 @@ impl Tenant {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn list(&self) -> Result<Vec<KeptInfo>, ServiceError> {
+    pub async fn list(&self) -> Result<Vec<ListedSession>, ServiceError> {
         self.work(None, |tenant| Ok(tenant.0.sessions.list()?)).await
     }
 
@@ -197,7 +197,7 @@ impl Tenant {
     async fn change<T: Send + 'static, E: 'static>(
         &self,
         id: &SessionId,
-        change: impl FnOnce(&AwakeSession) -> Result<T, E> + Send + 'static,
+        change: impl FnOnce(&ActiveSession) -> Result<T, E> + Send + 'static,
     ) -> Result<T, ServiceError>
     where
         ServiceError: From<E>,
@@ -213,12 +213,12 @@ impl Tenant {
     async fn with_session<T: Send + 'static>(
         &self,
         id: &SessionId,
-        work: impl FnOnce(&AwakeSession) -> Result<T, ServiceError> + Send + 'static,
+        work: impl FnOnce(&ActiveSession) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
         let session = id.clone();
         self.work(Some(id), move |tenant| {
             tenant.check(&session, None)?;
-            work(&tenant.0.sessions.open(&session)?.awake()?)
+            work(&tenant.0.sessions.open(&session)?.activate()?)
         })
         .await
     }

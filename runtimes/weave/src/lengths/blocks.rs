@@ -111,8 +111,8 @@ impl Reader<'_> {
         };
         self.values.jump(head, then);
         self.values.seal(then);
-        let kept = self.top(params.len());
-        self.enter(Kind::If { head, otherwise, params: kept }, next, given, params.len());
+        let params_held = self.top(params.len());
+        self.enter(Kind::If { head, otherwise, params: params_held }, next, given, params.len());
         self.at = then;
     }
 

@@ -46,7 +46,7 @@ fn one_more_than_is_granted_of_any_limit_names_it_and_the_maximum() {
 #[test]
 fn sessions_are_granted_no_more_either() {
     let mut puppet = puppet();
-    for (name, most) in [("checkpoint-auto-bytes", 4_194_304_u64), ("checkpoints-kept", 8)] {
+    for (name, most) in [("checkpoint-auto-bytes", 4_194_304_u64), ("checkpoints-retained", 8)] {
         let open = |puppet: &mut Puppet, asked: u64| {
             puppet.call("session.open", &json!(["javascript", { "session": { name: asked } }, {}])).unwrap()
         };
@@ -124,7 +124,7 @@ fn names_may_be_anything_and_are_repeated_in_part() {
 }
 
 #[test]
-fn policies_that_change_from_call_to_call_are_not_all_kept() {
+fn policies_that_change_from_call_to_call_are_not_all_cached() {
     let mut puppet = puppet();
     for seed in 0..200_u64 {
         let policy = json!({ "entropy": { "seeded": seed }, "args": ["x".repeat(100_000)] });

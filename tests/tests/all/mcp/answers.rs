@@ -74,8 +74,8 @@ fn long_output_is_its_head_and_tail_and_a_resource_has_the_whole() {
     // Listed, and read by nobody who only guesses.
     let listed = mcp.runtime.block_on(mcp.client().list_all_resources()).unwrap();
     assert!(listed.iter().any(|resource| resource.uri == *uri && resource.size == Some(9_001)), "{listed:?}");
-    assert!(mcp.read("glovebox://output/0/stdout").unwrap_err().contains("is not kept any longer"));
-    // Over the limit of what is kept at all.
+    assert!(mcp.read("glovebox://output/0/stdout").unwrap_err().contains("is not held any longer"));
+    // Over the limit of what is held at all.
     let much = mcp.python("print('y' * 3_000_000)");
     assert!(super::support::text(&much).contains("Of stdout only the first 2000000 of 3000001 bytes are there."));
     assert_eq!(structured(&much)["stdout_truncated"], true);

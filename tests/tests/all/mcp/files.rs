@@ -46,8 +46,8 @@ fn a_file_is_written_listed_and_read() {
     );
     // Replaced unless that is not wanted.
     mcp.ok("files_write", write("b.bin", json!({ "text": "new" })));
-    let kept = mcp.refused("files_write", write("b.bin", json!({ "text": "newer", "replace": false })));
-    assert!(kept.starts_with("exists: "), "{kept}");
+    let held = mcp.refused("files_write", write("b.bin", json!({ "text": "newer", "replace": false })));
+    assert!(held.starts_with("exists: "), "{held}");
     assert_eq!(text(&read(&mcp, &session, "b.bin")), "new");
 }
 

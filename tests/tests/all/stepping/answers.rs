@@ -37,9 +37,9 @@ for i in range(5):
         let execution = done(&started, answers);
         let expected: String = kinds.map(|(_, name)| format!("{name} because {name}\n")).concat();
         assert_eq!(text(&execution), expected);
-        let kept: Vec<_> = execution.tool_calls.iter().map(|record| record.outcome.clone()).collect();
+        let held: Vec<_> = execution.tool_calls.iter().map(|record| record.outcome.clone()).collect();
         let failed = |(kind, name)| ToolOutcome::Failed { kind, message: Some(format!("because {name}")) };
-        assert_eq!(kept, kinds.map(failed));
+        assert_eq!(held, kinds.map(failed));
     }
 }
 

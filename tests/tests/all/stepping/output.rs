@@ -32,7 +32,7 @@ print('two')",
 #[test]
 fn what_is_over_the_limit_is_never_there() {
     for language in BOTH {
-        for (most, kept) in [(9, 9), (10, 10), (11, 10)] {
+        for (most, held) in [(9, 9), (10, 10), (11, 10)] {
             let sandbox = stepped(language, &[], |policy| policy.limits.stdout_bytes = most);
             let source = of(
                 language,
@@ -41,9 +41,9 @@ fn what_is_over_the_limit_is_never_there() {
             );
             let started = start(&sandbox, source);
             let requests = needs(&started, Vec::new());
-            assert_eq!(started.read_output(Stream::Stdout, 0, 100).len(), kept);
+            assert_eq!(started.read_output(Stream::Stdout, 0, 100).len(), held);
             done(&started, vec![answer(&requests[0], 1)]);
-            assert_eq!(started.read_output(Stream::Stdout, 0, 100), &b"0123456789"[..kept]);
+            assert_eq!(started.read_output(Stream::Stdout, 0, 100), &b"0123456789"[..held]);
             assert!(started.read_output(Stream::Stdout, u64::MAX, u64::MAX).is_empty());
         }
     }

@@ -157,7 +157,7 @@ class Sandbox:
     def open(
         self, *, runtime: str | None = None, policy: types.Policy | None = None, context: object = None
     ) -> Session:
-        """Opens a session: an interpreter that is kept. Its scripts find `context`, if there is one, in a variable of that name."""
+        """Opens a session: an interpreter that persists. Its scripts find `context`, if there is one, in a variable of that name."""
         handle = self._ask(object, "[static]session.open", *self._terms(runtime, policy), self._options(context))
         return self._keep(handle)
 
@@ -239,7 +239,7 @@ class Sandbox:
 
 
 class Session:
-    """An interpreter that is kept between executions: variables, functions, imports and files live on."""
+    """An interpreter that persists between executions: variables, functions, imports and files live on."""
 
     def __init__(self, sandbox: Sandbox, instance: _Instance, handle: Any, name: str) -> None:
         """Use `Sandbox.open`."""
@@ -255,7 +255,7 @@ class Session:
         return info
 
     def execute(self, script: str | types.Request) -> types.Execution:
-        """Runs a script in the kept interpreter."""
+        """Runs a script in the session's interpreter."""
         execution: types.Execution = self._ask(types.Execution, "execute", _request(script))
         return execution
 

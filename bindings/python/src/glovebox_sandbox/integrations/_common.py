@@ -195,7 +195,7 @@ class Interpreter:
         return wanted
 
     def open(self) -> Session:
-        """The session, ready for a script: a new one unless it is kept."""
+        """The session, ready for a script: a new one unless there is one already."""
         with self._lock:
             if not self._keep:
                 session = self._new()
@@ -333,7 +333,7 @@ class CodeTool:
     ) -> None:
         language = _check.of("language", str, language)
         shown = {"python": "Python", "javascript": "JavaScript"}.get(language, language)
-        kept = "Variables, functions and files are kept between calls." if keep else "Every call begins anew."
+        kept = "Variables, functions and files stay between calls." if keep else "Every call begins anew."
         self.name = _check.optional("name", str, name) or f"run_{language if language.isidentifier() else 'code'}"
         """What models call it."""
         self.description = _check.optional("description", str, description) or (

@@ -68,7 +68,7 @@ macro_rules! contract_policy {
                     session: Some(types::SessionPolicy {
                         checkpoints: Some(session.checkpoints.into()),
                         checkpoint_auto_bytes: Some(session.checkpoint_auto_bytes),
-                        checkpoints_kept: Some(session.checkpoints_kept),
+                        checkpoints_retained: Some(session.checkpoints_retained),
                         on_unwind: Some(session.on_unwind.into()),
                     }),
                 }
@@ -110,7 +110,7 @@ macro_rules! contract_policy {
                 policy.inject_setup = inject_setup.unwrap_or(policy.inject_setup);
                 policy.auto_persist_globals = auto_persist_globals.unwrap_or(policy.auto_persist_globals);
                 if let Some(session) = session {
-                    let types::SessionPolicy { checkpoints, checkpoint_auto_bytes, checkpoints_kept, on_unwind } =
+                    let types::SessionPolicy { checkpoints, checkpoint_auto_bytes, checkpoints_retained, on_unwind } =
                         session;
                     let session = &mut policy.session;
                     session.checkpoints = checkpoints.map_or(session.checkpoints, Into::into);
@@ -120,11 +120,11 @@ macro_rules! contract_policy {
                         checkpoint_auto_bytes,
                         session.checkpoint_auto_bytes,
                     )?;
-                    session.checkpoints_kept = contract::ContractPolicy::limit(
+                    session.checkpoints_retained = contract::ContractPolicy::limit(
                         grant,
-                        "session.checkpoints_kept",
-                        checkpoints_kept,
-                        session.checkpoints_kept,
+                        "session.checkpoints_retained",
+                        checkpoints_retained,
+                        session.checkpoints_retained,
                     )?;
                     session.on_unwind = on_unwind.map_or(session.on_unwind, Into::into);
                 }

@@ -30,9 +30,9 @@ macro_rules! contract_results {
         impl From<$crate::Output> for types::Output {
             fn from(output: $crate::Output) -> Self {
                 let $crate::Output { mut bytes, total_bytes } = output;
-                let kept_bytes = bytes.len() as u64;
+                let retained_bytes = bytes.len() as u64;
                 bytes.truncate(contract::MAX_OUTPUT_BYTES);
-                Self { bytes, kept_bytes, total_bytes }
+                Self { bytes, retained_bytes, total_bytes }
             }
         }
 

@@ -10,7 +10,7 @@ use crate::terminal::{Align, CARE, bytes, table};
 
 /// What is compared with starting the installed interpreter: each gives one that is ready.
 const AGAINST_RIVAL: [&str; 5] = ["fresh", "live", "process", "fork", "resume"];
-/// What is compared with an execution in a kept session: each comes on top of one.
+/// What is compared with an execution in a session: each comes on top of one.
 const AGAINST_LIVE: [&str; 2] = ["checkpoint", "hibernate"];
 
 /// Everything `bench` found out.
@@ -20,7 +20,7 @@ pub(crate) struct Report {
     results: Vec<ResultLine>,
     ratios: Vec<Ratio>,
     differences: Vec<Difference>,
-    /// What kept sessions hold.
+    /// What live sessions hold.
     sessions: Vec<Held>,
     /// Executions a second of the parallel cases, for people; the JSON has their ratio.
     #[serde(skip)]
@@ -175,7 +175,7 @@ impl Report {
         let rows: Vec<[String; 2]> = std::iter::once(head).chain(rates).collect();
         text.push_str(&table([Align::Left, Align::Right], &rows));
         text.push('\n');
-        let head = ["KEPT SESSIONS", "MEMORY OF EACH"].map(str::to_owned);
+        let head = ["LIVE SESSIONS", "MEMORY OF EACH"].map(str::to_owned);
         let held =
             self.sessions.iter().map(|held| [format!("{} of {}", held.count, held.runtime), bytes(held.bytes_each)]);
         let rows: Vec<[String; 2]> = std::iter::once(head).chain(held).collect();

@@ -31,7 +31,7 @@ pub(super) fn undo(session: &Session, count: u64) -> anyhow::Result<String> {
             format!("{} cannot be undone", counted(count, "input")),
             match most {
                 0 => "there is nothing to undo".to_owned(),
-                most => format!("`:undo {most}` is the maximum; `checkpoints_kept` under `[session]` in a policy file sets how many checkpoints are kept"),
+                most => format!("`:undo {most}` is the maximum; `checkpoints_retained` under `[session]` in a policy file sets how many checkpoints are retained"),
             },
         )
         .into());

@@ -98,15 +98,15 @@ fn what_cannot_be_is_named_with_what_it_may_be() {
     assert!(
         refused(args(&"x".repeat(most))).contains("at most") || refused(args(&"x".repeat(most))).contains("most is")
     );
-    assert_eq!(refused(kept(|session| session.checkpoints = Some(Checkpoints::Every(0)))), {
+    assert_eq!(refused(with_session(|session| session.checkpoints = Some(Checkpoints::Every(0)))), {
         "`session.checkpoints.every` must be at least 1"
     });
-    assert_eq!(refused(kept(|session| session.checkpoints_kept = Some(0))), {
-        "`session.checkpoints-kept` must be at least 1"
+    assert_eq!(refused(with_session(|session| session.checkpoints_retained = Some(0))), {
+        "`session.checkpoints-retained` must be at least 1"
     });
-    let over = refused(kept(|session| session.checkpoints_kept = Some(9)));
-    assert_eq!(over, "`session.checkpoints-kept`: 9 is requested, and at most 8 is granted");
-    let over = refused(kept(|session| session.checkpoint_auto_bytes = Some((4 << 20) + 1)));
+    let over = refused(with_session(|session| session.checkpoints_retained = Some(9)));
+    assert_eq!(over, "`session.checkpoints-retained`: 9 is requested, and at most 8 is granted");
+    let over = refused(with_session(|session| session.checkpoint_auto_bytes = Some((4 << 20) + 1)));
     assert!(over.starts_with("`session.checkpoint-auto-bytes`: 4194305 is requested"), "{over}");
 }
 

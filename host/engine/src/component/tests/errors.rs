@@ -18,7 +18,7 @@ fn what_a_script_does_is_an_outcome() {
     };
     assert_eq!(resource, ResourceKind::Memory);
     let truncated = run("std.out.puts('x'.repeat(5_000_000))");
-    assert_eq!((truncated.stdout.kept_bytes, truncated.stdout.total_bytes), (2_000_000, 5_000_000));
+    assert_eq!((truncated.stdout.retained_bytes, truncated.stdout.total_bytes), (2_000_000, 5_000_000));
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn a_list_has_the_first_four_mebibytes_of_a_stream() {
     for (length, given) in [((4 << 20) - 1, (4 << 20) - 1), (4 << 20, 4 << 20), ((4 << 20) + 1, 4 << 20)] {
         let source = format!("std.out.puts('x'.repeat({length}))");
         let stdout = ctx.run(Runtime::Javascript, request(&source), no_policy()).unwrap().stdout;
-        assert_eq!((stdout.bytes.len(), stdout.kept_bytes, stdout.total_bytes), (given, length, length));
+        assert_eq!((stdout.bytes.len(), stdout.retained_bytes, stdout.total_bytes), (given, length, length));
     }
 }
 

@@ -116,9 +116,9 @@ fn limited(edit: impl FnOnce(&mut Limits)) -> Policy {
     Policy { limits: Some(limits), ..no_policy() }
 }
 
-fn kept(edit: impl FnOnce(&mut SessionPolicy)) -> Policy {
+fn with_session(edit: impl FnOnce(&mut SessionPolicy)) -> Policy {
     let mut session =
-        SessionPolicy { checkpoints: None, checkpoint_auto_bytes: None, checkpoints_kept: None, on_unwind: None };
+        SessionPolicy { checkpoints: None, checkpoint_auto_bytes: None, checkpoints_retained: None, on_unwind: None };
     edit(&mut session);
     Policy { session: Some(session), ..no_policy() }
 }

@@ -157,7 +157,7 @@ fn snapshots_and_hibernated_sessions_are_held_bytes_too() {
     // Of random bytes, so that they cannot be made few.
     said_in(&mut ctx, &session, "globalThis.a = Array.from({length: 1 << 20}, () => Math.random()); 0");
     assert!(over_quota(HostSession::hibernate(&mut ctx, same(&session))).starts_with("`held-bytes`: "));
-    assert_eq!(ctx.usage().held_bytes, 0, "what was written so far is not kept");
+    assert_eq!(ctx.usage().held_bytes, 0, "what was written so far is not held");
     said_in(&mut ctx, &session, "a.length");
 }
 
@@ -185,7 +185,7 @@ fn arguments_and_environments_are_held_bytes() {
     let held = ctx.usage().held_bytes;
     assert!(held >= 10 * 24, "{held}");
     HostSession::drop(&mut ctx, few).unwrap();
-    assert_eq!(ctx.usage().held_bytes, held, "a sandbox of few is kept for the next call");
+    assert_eq!(ctx.usage().held_bytes, held, "a sandbox of few is cached for the next call");
     let many = HostSession::open(&mut ctx, Runtime::Javascript, with_args(100_000), no_options()).unwrap();
     assert!(ctx.usage().held_bytes >= 3 * 100_000 * 24, "{:?}", ctx.usage());
     let fork = HostSession::fork(&mut ctx, same(&many)).unwrap();
@@ -198,7 +198,7 @@ fn arguments_and_environments_are_held_bytes() {
 }
 
 #[test]
-fn sandboxes_are_kept_for_the_policies_that_were_asked_for_last() {
+fn sandboxes_are_cached_for_the_policies_that_were_asked_for_last() {
     let mut ctx = ctx();
     let fuel = |fuel: u64| limited(|limits| limits.fuel = Some(fuel));
     let made = |ctx: &mut SandboxCtx, of: u64| ctx.sandbox_for(Runtime::Javascript, fuel(of)).unwrap();

@@ -107,8 +107,8 @@ fn globals_persist_from_the_files_of_one_execution_to_those_of_the_next() {
     };
     let (first, state) = run(&mut ctx, request("let count = 1"));
     assert_eq!((first.files_created, &*state), (vec![], br#"{"_state":{},"count":1}"#.as_slice()));
-    let kept = InputFile { path: ".globals_js.json".into(), bytes: state };
-    let (second, state) = run(&mut ctx, with_files("count += 1", &[kept]));
+    let stored = InputFile { path: ".globals_js.json".into(), bytes: state };
+    let (second, state) = run(&mut ctx, with_files("count += 1", &[stored]));
     assert_eq!((second.outcome, &*state), (Outcome::Completed, br#"{"_state":{},"count":2}"#.as_slice()));
 }
 

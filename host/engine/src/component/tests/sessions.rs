@@ -55,7 +55,7 @@ fn a_session_keeps_forks_goes_back_and_is_resumed() {
 fn a_rollback_is_reported_and_paid_for() {
     let mut ctx = ctx();
     let policy = Policy {
-        session: kept(|session| session.checkpoints = Some(Checkpoints::Always)).session,
+        session: with_session(|session| session.checkpoints = Some(Checkpoints::Always)).session,
         // Without a reserve: nothing would be unwound if the script ended at its soft limit.
         ..limited(|limits| (limits.fuel, limits.fuel_reserve) = (Some(50_000_000), Some(0)))
     };
@@ -145,9 +145,9 @@ fn bytes_that_are_no_session_are_not_resumed() {
 fn a_session_is_busy_until_its_started_execution_is_told_of_and_waited_for_until_it_is_gone() {
     let mut ctx = ctx();
     let session = open(&mut ctx);
-    let kept = ctx.get(&session).unwrap().clone();
-    let (stepping, running) = kept.step().unwrap();
-    assert!(matches!(kept.step().map_err(SandboxError::from), Err(SandboxError::SessionBusy(_))));
+    let resource = ctx.get(&session).unwrap().clone();
+    let (stepping, running) = resource.step().unwrap();
+    assert!(matches!(resource.step().map_err(SandboxError::from), Err(SandboxError::SessionBusy(_))));
     type Asked = fn(&mut SandboxCtx, Resource<SessionResource>) -> Result<(), Failure>;
     let asked: [(&str, Asked); 12] = [
         ("execute", |ctx, it| HostSession::execute(ctx, it, request("1")).map(drop)),

@@ -24,7 +24,7 @@ pub(super) enum Kind {
     HardLink,
 }
 
-/// What is told of one entry, by its own header and those before it.
+/// What its own header and those before it say of one entry.
 pub(super) struct Told {
     pub(super) kind: Kind,
     pub(super) path: String,
@@ -53,7 +53,7 @@ pub(super) fn refused(entry: &[u8], reason: &'static str) -> FilesError {
 }
 
 impl<'a, R: Read> Reader<'a, R> {
-    /// Gives up after so many headers: an archive may go on for ever without putting anything anywhere.
+    /// Gives up after this many headers: an archive may go on for ever without any entry.
     pub(super) fn new(archive: &'a mut Archive<R>, max_headers: u64) -> Result<Self, FilesError> {
         let entries = archive.entries().map_err(FilesError::io("read the archive"))?;
         Ok(Self { entries: entries.raw(true), headers_left: max_headers })
@@ -86,7 +86,7 @@ impl<'a, R: Read> Reader<'a, R> {
                     is_extended = true;
                     continue;
                 }
-                // Comments, such as a revision's name. What it would say of all entries is said by each header too.
+                // Comments, such as a revision's name. Each header repeats what a global one says.
                 EntryType::XGlobalHeader => {
                     Extension::default().read_pax(&mut entry, &name)?;
                     continue;

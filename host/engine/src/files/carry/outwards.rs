@@ -50,7 +50,7 @@ pub(in crate::files) fn out_of(
     if carried.is_err()
         && let Some(made) = made
     {
-        // Empty: the commit changed nothing. If it cannot be removed, it is in nobody's way.
+        // Empty: the commit changed nothing. If it cannot be removed, it does no harm.
         let _ = fs::remove_dir::<PathBuf>(made);
     }
     carried
@@ -91,7 +91,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What is expected to be on the host under a name: what is there if it may be replaced, else nothing. If the host
+    /// What the host is expected to have under a name: what is there if it may be replaced, else nothing. If the host
     /// changes it meanwhile, the commit is refused.
     fn base(&self, host: &HostDirectory, path: &str) -> Result<Option<SourceStat>, FilesError> {
         match host.stat(path) {

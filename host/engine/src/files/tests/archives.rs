@@ -75,13 +75,13 @@ fn an_archive_says_nothing_of_the_machine() {
 #[test]
 fn an_import_replaces_only_when_allowed_and_is_all_or_nothing() {
     let archive = Space::holding(&[("a", "new"), ("b", "new"), ("c/d", "new")]).export();
-    let mut space = Space::holding(&[("b", ""), ("c/kept", "kept")]);
+    let mut space = Space::holding(&[("b", ""), ("c/held", "held")]);
     let refused = space.import(&archive, IfExists::Fail);
     assert!(matches!(&refused, Err(FilesError::Exists { path }) if path == "b"), "{refused:?}");
-    assert_eq!(space.paths(), ["b", "c", "c/kept"]);
+    assert_eq!(space.paths(), ["b", "c", "c/held"]);
     space.import(&archive, IfExists::Replace).unwrap();
-    assert_eq!(space.paths(), ["a", "b", "c", "c/d", "c/kept"]);
-    assert_eq!((space.text("b"), space.text("c/kept")), ("new".into(), "kept".into()));
+    assert_eq!(space.paths(), ["a", "b", "c", "c/d", "c/held"]);
+    assert_eq!((space.text("b"), space.text("c/held")), ("new".into(), "held".into()));
 }
 
 #[test]

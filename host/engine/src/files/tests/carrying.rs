@@ -180,14 +180,14 @@ fn a_copy_out_replaces_only_when_allowed_and_then_whole_files() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("sub")).unwrap();
     fs::write(dir.path().join("sub/b.txt"), "").unwrap();
-    fs::write(dir.path().join("other"), "kept").unwrap();
+    fs::write(dir.path().join("other"), "held").unwrap();
     let files = results().files();
     let refused = files.copy_out("out", dir.path(), IfExists::Fail);
     assert!(matches!(&refused, Err(FilesError::Exists { path }) if path == "sub/b.txt"), "{refused:?}");
     assert_eq!(host(dir.path()).len(), 3);
 
     files.copy_out("out", dir.path(), IfExists::Replace).unwrap();
-    let all = [("a.txt", "A"), ("inside", "-> sub/b.txt"), ("other", "kept"), ("sub", "/"), ("sub/b.txt", "B")];
+    let all = [("a.txt", "A"), ("inside", "-> sub/b.txt"), ("other", "held"), ("sub", "/"), ("sub/b.txt", "B")];
     assert_eq!(host(dir.path()), pairs(&all));
 
     // Again, over its own results.
@@ -215,15 +215,15 @@ fn a_copy_out_goes_through_no_link_on_the_host() {
     let (target, elsewhere) = (dir.path().join("target"), dir.path().join("elsewhere"));
     fs::create_dir(&target).unwrap();
     fs::create_dir(&elsewhere).unwrap();
-    fs::write(elsewhere.join("a.txt"), "kept").unwrap();
+    fs::write(elsewhere.join("a.txt"), "held").unwrap();
     symlink("../elsewhere", target.join("sub")).unwrap();
     assert!(results().files().copy_out("out", &target, IfExists::Replace).is_err());
-    assert_eq!(host(&elsewhere), pairs(&[("a.txt", "kept")]));
+    assert_eq!(host(&elsewhere), pairs(&[("a.txt", "held")]));
     fs::remove_file(target.join("sub")).unwrap();
     symlink("../elsewhere/a.txt", target.join("a.txt")).unwrap();
     // The link itself is replaced.
     results().files().copy_out("out", &target, IfExists::Replace).unwrap();
-    assert_eq!(host(&elsewhere), pairs(&[("a.txt", "kept")]));
+    assert_eq!(host(&elsewhere), pairs(&[("a.txt", "held")]));
     assert_eq!(host(&target).get("a.txt").map(String::as_str), Some("A"));
 }
 

@@ -68,11 +68,11 @@ fn a_write_at_the_quota_fits_and_one_over_it_changes_nothing() {
 #[test]
 fn a_write_that_does_not_fit_leaves_what_was_there() {
     let mut space = Space::with(VfsLimits { bytes: 20_000, ..VfsLimits::default() });
-    space.put("kept", "old", IfExists::Fail).unwrap();
-    assert_eq!(refusal(space.put("kept", &"x".repeat(30_000), IfExists::Replace)), VfsError::NoSpace);
+    space.put("held", "old", IfExists::Fail).unwrap();
+    assert_eq!(refusal(space.put("held", &"x".repeat(30_000), IfExists::Replace)), VfsError::NoSpace);
     assert_eq!(refusal(space.put("new/dir/file", &"x".repeat(30_000), IfExists::Fail)), VfsError::NoSpace);
-    assert_eq!(space.text("kept"), "old");
-    assert_eq!(space.paths(), ["kept"]);
+    assert_eq!(space.text("held"), "old");
+    assert_eq!(space.paths(), ["held"]);
     space.put("small", "x", IfExists::Fail).unwrap();
 }
 
@@ -155,7 +155,7 @@ fn a_rename_replaces_only_when_allowed() {
 
 #[test]
 fn an_open_file_outlives_its_deletion() {
-    let mut space = Space::holding(&[("f", "kept")]);
+    let mut space = Space::holding(&[("f", "held")]);
     let inode = space.vfs.file_stat(space.root, "f").unwrap().inode;
     // As a guest's descriptor does.
     space.vfs.retain(inode).unwrap();
@@ -163,7 +163,7 @@ fn an_open_file_outlives_its_deletion() {
     space.put("f", "another", IfExists::Fail).unwrap();
     let mut bytes = [0; 4];
     assert_eq!(space.vfs.read_at(inode, 0, &mut bytes).unwrap(), 4);
-    assert_eq!(&bytes, b"kept");
+    assert_eq!(&bytes, b"held");
     space.vfs.release(inode);
     assert_eq!(space.vfs.stat(inode), Err(VfsError::BadInode));
 }

@@ -45,10 +45,10 @@ fn pax(records: &[(&str, &str)]) -> Vec<u8> {
 
 /// Imports into a workspace that holds one file and must hold just that afterwards.
 fn refused(archive: &[u8]) -> FilesError {
-    let mut space = Space::holding(&[("kept", "kept")]);
+    let mut space = Space::holding(&[("held", "held")]);
     let error = space.import(archive, IfExists::Replace).expect_err("a hostile archive");
-    assert_eq!(space.paths(), ["kept"], "{error}");
-    assert_eq!(space.text("kept"), "kept");
+    assert_eq!(space.paths(), ["held"], "{error}");
+    assert_eq!(space.text("held"), "held");
     error
 }
 
@@ -85,7 +85,7 @@ fn a_backslash_is_no_separator() {
 fn nothing_is_written_through_a_link() {
     let link = raw(EntryType::Symlink, b"d", b"..", b"");
     assert_eq!(refusal::<()>(Err(refused(&[link, file(b"d/x", b"1")].concat()))), VfsError::NotADirectory);
-    let archive = [raw(EntryType::Symlink, b"l", b"kept", b""), file(b"l", b"overwritten")].concat();
+    let archive = [raw(EntryType::Symlink, b"l", b"held", b""), file(b"l", b"overwritten")].concat();
     assert!(matches!(refused(&archive), FilesError::Exists { .. }));
     // Nor through one that the guest made.
     let mut space = Space::holding(&[("dir/f", "old")]);
@@ -112,7 +112,7 @@ fn a_symlink_that_points_out_leads_nowhere() {
 
 #[test]
 fn a_hard_link_names_only_what_the_archive_brought() {
-    for target in [&b"kept"[..], b"gone", b"l"] {
+    for target in [&b"held"[..], b"gone", b"l"] {
         assert_eq!(refusal::<()>(Err(refused(&raw(EntryType::Link, b"l", target, b"")))), VfsError::NotFound);
     }
     refused_with(&raw(EntryType::Link, b"l", b"../../etc/passwd", b""), "leads out");
@@ -259,7 +259,7 @@ fn a_reader_that_fails_changes_nothing() {
             Err(std::io::ErrorKind::ConnectionReset.into())
         }
     }
-    let mut space = Space::holding(&[("kept", "kept")]);
+    let mut space = Space::holding(&[("held", "held")]);
     let top = space.top();
     let good = file(b"x", &[7; 1_000]);
     for end in [0, 100, 512, 600] {
@@ -267,7 +267,7 @@ fn a_reader_that_fails_changes_nothing() {
         let imported = change::whole(&mut space.vfs, |vfs| archive::import(vfs, top, reader, IfExists::Fail));
         assert!(matches!(imported, Err(FilesError::Io { .. })), "{end}: {imported:?}");
     }
-    assert_eq!(space.paths(), ["kept"]);
+    assert_eq!(space.paths(), ["held"]);
 }
 
 /// Whatever the bytes: no panic, no endless loop, and a refusal changes nothing.

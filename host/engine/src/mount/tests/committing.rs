@@ -198,7 +198,7 @@ fn files_and_links_take_each_others_places() {
 }
 
 #[test]
-fn modes_are_kept_and_never_set_user_id() {
+fn modes_stay_and_never_set_user_id() {
     let dir = tempdir().unwrap();
     for (name, mode) in [("script", 0o755), ("private", 0o600), ("suid", 0o6755)] {
         fs::write(dir.path().join(name), "x").unwrap();

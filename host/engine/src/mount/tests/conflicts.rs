@@ -31,8 +31,8 @@ fn a_file_that_the_host_changed_is_not_overwritten() {
     refused("changed.txt", Collision::Changed, |dir| {
         fs::write(dir.join("changed.txt"), "longer than before").unwrap();
     });
-    refused("kept/changed.txt", Collision::Changed, |dir| {
-        fs::write(dir.join("kept/changed.txt"), "old TOO").unwrap();
+    refused("held/changed.txt", Collision::Changed, |dir| {
+        fs::write(dir.join("held/changed.txt"), "old TOO").unwrap();
     });
 }
 
@@ -60,10 +60,10 @@ fn change_keeping_time(path: &Path, data: &str) {
 #[test]
 fn a_file_changed_in_place_with_its_time_restored_is_neither_overwritten_nor_deleted() {
     refused("changed.txt", Collision::Changed, |dir| change_keeping_time(&dir.join("changed.txt"), "OLD"));
-    refused("kept/changed.txt", Collision::Changed, |dir| {
-        change_keeping_time(&dir.join("kept/changed.txt"), "OLD TOO")
+    refused("held/changed.txt", Collision::Changed, |dir| {
+        change_keeping_time(&dir.join("held/changed.txt"), "OLD TOO")
     });
-    refused("kept/gone.txt", Collision::Changed, |dir| change_keeping_time(&dir.join("kept/gone.txt"), "OLD GONE"));
+    refused("held/gone.txt", Collision::Changed, |dir| change_keeping_time(&dir.join("held/gone.txt"), "OLD GONE"));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_guest_that_goes_on_meets_only_what_others_changed() {
     let host = writable(dir.path());
     let mut guest = Guest::new();
     let mut known: BTreeMap<String, Option<SourceStat>> =
-        ["changed.txt", "second-name.txt", "kept/changed.txt", "new.txt"]
+        ["changed.txt", "second-name.txt", "held/changed.txt", "new.txt"]
             .map(|path| (path.to_owned(), shown(&host, path)))
             .into();
     // Both names of one file in a commit; then each is a file of its own.
@@ -123,8 +123,8 @@ fn a_guest_that_goes_on_meets_only_what_others_changed() {
 
 #[test]
 fn a_file_that_the_host_changed_is_not_deleted() {
-    refused("kept/gone.txt", Collision::Changed, |dir| {
-        fs::write(dir.join("kept/gone.txt"), "needed after all").unwrap();
+    refused("held/gone.txt", Collision::Changed, |dir| {
+        fs::write(dir.join("held/gone.txt"), "needed after all").unwrap();
     });
 }
 
@@ -133,8 +133,8 @@ fn a_file_that_the_host_removed_is_not_brought_back() {
     refused("changed.txt", Collision::Vanished, |dir| {
         fs::remove_file(dir.join("changed.txt")).unwrap();
     });
-    refused("kept/changed.txt", Collision::Vanished, |dir| {
-        fs::remove_dir_all(dir.join("kept")).unwrap();
+    refused("held/changed.txt", Collision::Vanished, |dir| {
+        fs::remove_dir_all(dir.join("held")).unwrap();
     });
 }
 
@@ -146,19 +146,19 @@ fn what_the_host_created_meanwhile_is_not_overwritten() {
     refused("new", Collision::Appeared, |dir| {
         fs::create_dir(dir.join("new")).unwrap();
     });
-    refused("kept/link", Collision::Appeared, |dir| {
-        fs::create_dir(dir.join("kept/link")).unwrap();
+    refused("held/link", Collision::Appeared, |dir| {
+        fs::create_dir(dir.join("held/link")).unwrap();
     });
 }
 
 #[test]
 fn a_directory_that_is_not_empty_on_the_host_is_not_removed() {
-    refused("kept/old/deep", Collision::NotEmpty, |dir| {
-        fs::write(dir.join("kept/old/deep/more.txt"), "host's").unwrap();
+    refused("held/old/deep", Collision::NotEmpty, |dir| {
+        fs::write(dir.join("held/old/deep/more.txt"), "host's").unwrap();
     });
     // What guests are not shown counts too.
-    refused("kept/old", Collision::NotEmpty, |dir| {
-        let made = std::process::Command::new("mkfifo").arg(dir.join("kept/old/pipe")).status();
+    refused("held/old", Collision::NotEmpty, |dir| {
+        let made = std::process::Command::new("mkfifo").arg(dir.join("held/old/pipe")).status();
         assert!(made.unwrap().success());
     });
 }
@@ -167,9 +167,9 @@ fn a_directory_that_is_not_empty_on_the_host_is_not_removed() {
 fn a_directory_that_became_a_link_is_not_written_through() {
     let outside = tempdir().unwrap();
     fs::write(outside.path().join("changed.txt"), "old too").unwrap();
-    refused("kept/gone.txt", Collision::Changed, |dir| {
-        fs::rename(dir.join("kept"), dir.join("kept2")).unwrap();
-        std::os::unix::fs::symlink(outside.path(), dir.join("kept")).unwrap();
+    refused("held/gone.txt", Collision::Changed, |dir| {
+        fs::rename(dir.join("held"), dir.join("held2")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), dir.join("held")).unwrap();
     });
     assert_eq!(state(outside.path()).len(), 1);
 }
@@ -182,17 +182,17 @@ fn a_subdirectory_that_may_not_be_written_stops_everything() {
     let host = writable(dir.path());
     let mut guest = Guest::new();
     let plan = sample_plan(&mut guest, &host);
-    let kept = dir.path().join("kept");
-    fs::set_permissions(&kept, fs::Permissions::from_mode(0o500)).unwrap();
-    if fs::write(kept.join("probe"), "").is_ok() {
+    let held = dir.path().join("held");
+    fs::set_permissions(&held, fs::Permissions::from_mode(0o500)).unwrap();
+    if fs::write(held.join("probe"), "").is_ok() {
         println!("skipped: nothing is forbidden to this user");
         return;
     }
     let before = state(dir.path());
     let error = guest.commit(&host, &plan).unwrap_err();
-    assert!(error.to_string().contains("`kept/"), "{error}");
+    assert!(error.to_string().contains("`held/"), "{error}");
     assert_eq!(state(dir.path()), before);
-    fs::set_permissions(&kept, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(&held, fs::Permissions::from_mode(0o700)).unwrap();
     guest.commit(&host, &plan).unwrap();
     assert_eq!(state(dir.path()), sample_result());
 }
@@ -205,7 +205,7 @@ fn what_both_sides_deleted_is_no_conflict() {
     let mut guest = Guest::new();
     let plan = sample_plan(&mut guest, &host);
     fs::remove_file(dir.path().join("gone-link")).unwrap();
-    fs::remove_dir_all(dir.path().join("kept/old")).unwrap();
+    fs::remove_dir_all(dir.path().join("held/old")).unwrap();
     guest.commit(&host, &plan).unwrap();
     assert_eq!(state(dir.path()), sample_result());
 }
@@ -224,12 +224,12 @@ fn a_change_that_slips_in_between_the_steps_takes_all_of_them_back() {
         for (index, step) in ready.journal.steps.iter().take(before_step).enumerate() {
             site.advance(index, step).unwrap();
         }
-        fs::write(dir.path().join("kept/link"), "host's").unwrap();
+        fs::write(dir.path().join("held/link"), "host's").unwrap();
         let reason = site.carry_out(&ready.journal.steps).unwrap();
         assert!(matches!(reason, Some(MountError::Conflict { .. })), "{before_step}");
         super::super::sweep::remove(root, &ready.name).unwrap();
         let mut expected = ready.before;
-        expected.insert("kept/link".into(), file(b"host's"));
+        expected.insert("held/link".into(), file(b"host's"));
         assert_eq!(state(dir.path()), expected, "{before_step}");
     }
 }

@@ -48,15 +48,15 @@ fn what_a_guest_did_arrives_and_the_next_commit_builds_on_it() {
     let top = vfs.root_dir(root).unwrap();
     vfs.write_file(root, "changed.txt", b"new contents").unwrap();
     vfs.write_file(root, "new/below/file.txt", b"created").unwrap();
-    vfs.unlink(top, b"kept/gone.txt").unwrap();
-    vfs.rename(top, b"kept/old", top, b"new/moved").unwrap();
+    vfs.unlink(top, b"held/gone.txt").unwrap();
+    vfs.rename(top, b"held/old", top, b"new/moved").unwrap();
     vfs.symlink(b"../untouched.txt", top, b"new/link").unwrap();
     let before = state(dir.path());
     assert_eq!(before.len(), 10);
     host.commit_root(&mut vfs, root).unwrap();
 
     let mut expected = before;
-    for gone in ["kept/gone.txt", "kept/old", "kept/old/deep", "kept/old/deep/gone.txt"] {
+    for gone in ["held/gone.txt", "held/old", "held/old/deep", "held/old/deep/gone.txt"] {
         expected.remove(gone).unwrap();
     }
     for (path, node) in [
@@ -94,7 +94,7 @@ fn the_host_sees_nothing_before_the_commit_and_nothing_of_a_dropped_run() {
     let before = state(dir.path());
     let (_host, mut vfs, root) = mounted(dir.path());
     vfs.write_file(root, "changed.txt", b"x").unwrap();
-    vfs.remove(root, "kept").unwrap();
+    vfs.remove(root, "held").unwrap();
     assert_eq!(state(dir.path()), before);
     drop(vfs);
     assert_eq!(state(dir.path()), before);
@@ -126,8 +126,8 @@ fn a_moved_file_whose_contents_the_host_removed_fails_the_commit() {
     sample(dir.path());
     let (host, mut vfs, root) = mounted(dir.path());
     let top = vfs.root_dir(root).unwrap();
-    vfs.rename(top, b"kept/gone.txt", top, b"moved.txt").unwrap();
-    fs::remove_file(dir.path().join("kept/gone.txt")).unwrap();
+    vfs.rename(top, b"held/gone.txt", top, b"moved.txt").unwrap();
+    fs::remove_file(dir.path().join("held/gone.txt")).unwrap();
     let before = state(dir.path());
     match host.commit_root(&mut vfs, root) {
         Err(MountError::Contents { path, .. }) => assert_eq!(path, "moved.txt"),

@@ -117,12 +117,12 @@ fn file(data: &[u8]) -> Node {
 
 /// A directory with one of each, and a plan that changes one of each.
 fn sample(path: &Path) {
-    std::fs::create_dir_all(path.join("kept/old/deep")).unwrap();
+    std::fs::create_dir_all(path.join("held/old/deep")).unwrap();
     std::fs::write(path.join("changed.txt"), "old").unwrap();
     std::fs::write(path.join("untouched.txt"), "same").unwrap();
-    std::fs::write(path.join("kept/changed.txt"), "old too").unwrap();
-    std::fs::write(path.join("kept/gone.txt"), "old gone").unwrap();
-    std::fs::write(path.join("kept/old/deep/gone.txt"), "deep gone").unwrap();
+    std::fs::write(path.join("held/changed.txt"), "old too").unwrap();
+    std::fs::write(path.join("held/gone.txt"), "old gone").unwrap();
+    std::fs::write(path.join("held/old/deep/gone.txt"), "deep gone").unwrap();
     std::fs::write(path.join("becomes-dir"), "was a file").unwrap();
     std::os::unix::fs::symlink("untouched.txt", path.join("gone-link")).unwrap();
 }
@@ -132,20 +132,20 @@ fn sample_plan(guest: &mut Guest, host: &HostDirectory) -> Vec<CommitStep> {
     vec![
         delete("becomes-dir", shown(host, "becomes-dir")),
         delete("gone-link", shown(host, "gone-link")),
-        delete("kept/gone.txt", shown(host, "kept/gone.txt")),
-        delete("kept/old/deep/gone.txt", shown(host, "kept/old/deep/gone.txt")),
-        remove_dir("kept/old/deep"),
-        remove_dir("kept/old"),
+        delete("held/gone.txt", shown(host, "held/gone.txt")),
+        delete("held/old/deep/gone.txt", shown(host, "held/old/deep/gone.txt")),
+        remove_dir("held/old/deep"),
+        remove_dir("held/old"),
         create_dir("becomes-dir"),
         create_dir("new"),
         create_dir("new/below"),
         guest.write("becomes-dir/inside.txt", b"inside", None),
         guest.write("changed.txt", b"new contents", shown(host, "changed.txt")),
         guest.write("created.txt", b"created", None),
-        guest.write("kept/changed.txt", b"new too", shown(host, "kept/changed.txt")),
-        guest.write("kept/old", b"was a directory", None),
+        guest.write("held/changed.txt", b"new too", shown(host, "held/changed.txt")),
+        guest.write("held/old", b"was a directory", None),
         guest.write("new/below/file.txt", b"in a new tree", None),
-        link("kept/link", "../untouched.txt"),
+        link("held/link", "../untouched.txt"),
         link("new/below/link", "../../changed.txt"),
     ]
 }
@@ -157,10 +157,10 @@ fn sample_result() -> BTreeMap<String, Node> {
         ("becomes-dir/inside.txt", file(b"inside")),
         ("changed.txt", file(b"new contents")),
         ("created.txt", file(b"created")),
-        ("kept", Node::Dir),
-        ("kept/changed.txt", file(b"new too")),
-        ("kept/link", Node::Link("../untouched.txt".into())),
-        ("kept/old", file(b"was a directory")),
+        ("held", Node::Dir),
+        ("held/changed.txt", file(b"new too")),
+        ("held/link", Node::Link("../untouched.txt".into())),
+        ("held/old", file(b"was a directory")),
         ("new", Node::Dir),
         ("new/below", Node::Dir),
         ("new/below/file.txt", file(b"in a new tree")),

@@ -34,14 +34,14 @@ fn store_loop_for_the_kill_test() {
         let mut record = record(name, generation, state.len());
         record.executions = generation;
         store.put(&lock, &record, &state).unwrap();
-        println!("kept {name} {generation}");
+        println!("stored {name} {generation}");
     }
 }
 
 const MIN_KILLS: u32 = 6;
 
 #[test]
-fn a_process_killed_at_any_moment_loses_nothing_that_was_kept() {
+fn a_process_killed_at_any_moment_loses_nothing_that_was_stored() {
     // On a disk most of the time is waiting for it; in memory it is writing.
     kill_repeatedly(&tempdir().unwrap(), Duration::from_secs(4), 30_000);
     if let Ok(in_memory) = tempfile::tempdir_in("/dev/shm") {
@@ -54,7 +54,7 @@ fn kill_repeatedly(dir: &TempDir, time: Duration, within_us: u64) {
     let seed = std::process::id();
     let mut random = u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let path = dir.path().join("sessions");
-    let mut kept = [0_u64; SESSIONS.len()];
+    let mut stored = [0_u64; SESSIONS.len()];
     let mut kills = 0;
     let begun = Instant::now();
     while begun.elapsed() < time || kills < MIN_KILLS {
@@ -70,14 +70,14 @@ fn kill_repeatedly(dir: &TempDir, time: Duration, within_us: u64) {
         let (send, receive) = std::sync::mpsc::channel();
         let reader = std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                let mut words = line.split(' ').skip_while(|word| *word != "kept").skip(1);
+                let mut words = line.split(' ').skip_while(|word| *word != "stored").skip(1);
                 if let (Some(name), Some(generation)) = (words.next(), words.next()) {
                     let index = SESSIONS.iter().position(|session| *session == name).unwrap();
                     let _ = send.send((index, generation.parse::<u64>().unwrap()));
                 }
             }
         });
-        let mut note = |(index, generation): (usize, u64)| kept[index] = generation;
+        let mut note = |(index, generation): (usize, u64)| stored[index] = generation;
         note(receive.recv().expect("the child died by itself"));
         random ^= random << 13;
         random ^= random >> 7;
@@ -88,16 +88,16 @@ fn kill_repeatedly(dir: &TempDir, time: Duration, within_us: u64) {
         reader.join().unwrap();
         receive.try_iter().for_each(note);
         kills += 1;
-        check(&path, &mut kept, &format!("seed {seed}, kill {kills}"));
+        check(&path, &mut stored, &format!("seed {seed}, kill {kills}"));
     }
-    println!("seed {seed}: {kills} kills, {kept:?}");
+    println!("seed {seed}: {kills} kills, {stored:?}");
 }
 
-/// Every session is whole, and the one that was kept last, or the one that was about to be.
-fn check(path: &Path, kept: &mut [u64], context: &str) {
+/// Every session is whole, and the one that was stored last, or the one that was about to be.
+fn check(path: &Path, stored: &mut [u64], context: &str) {
     let store = DirectoryStore::open(path).unwrap();
     for (index, name) in SESSIONS.iter().enumerate() {
-        assert!(kept[index] == 0 || store.record(&id(name)).unwrap().is_some(), "{context}: {name} is lost");
+        assert!(stored[index] == 0 || store.record(&id(name)).unwrap().is_some(), "{context}: {name} is lost");
     }
     for entry in store.list().unwrap() {
         assert_eq!(entry.damage, None, "{context}");
@@ -105,10 +105,10 @@ fn check(path: &Path, kept: &mut [u64], context: &str) {
         let generation = stored.record.executions;
         assert_eq!(stored.state, state(generation), "{context}");
         let index = SESSIONS.iter().position(|name| *name == entry.id.as_str()).unwrap();
-        let next = kept[index] + SESSIONS.len() as u64;
-        let is_one_of = generation == kept[index] || generation == next || kept[index] == 0;
-        assert!(is_one_of, "{context}: kept {}, found {generation}", kept[index]);
+        let next = stored[index] + SESSIONS.len() as u64;
+        let is_one_of = generation == stored[index] || generation == next || stored[index] == 0;
+        assert!(is_one_of, "{context}: stored {}, found {generation}", stored[index]);
         // Written, though it could not say so any more.
-        kept[index] = generation;
+        stored[index] = generation;
     }
 }

@@ -70,7 +70,7 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_session_is_kept_replaced_and_removed() {
+fn a_session_is_stored_replaced_and_removed() {
     let fixture = Fixture::new();
     let store: &dyn SessionStore = &fixture.store;
     assert_eq!(store.get(&id("a")).unwrap(), None);
@@ -232,9 +232,9 @@ fn ten_thousand_sessions_are_listed_in_a_second() {
     let fixture = Fixture::new();
     let state = vec![7; 2_000];
     for n in 0..10_000 {
-        let kept = record(&format!("session-{n:05}"), n, state.len());
-        let file = [record::head(&kept), state.clone()].concat();
-        fs::write(fixture.file(kept.id.as_str()), file).unwrap();
+        let stored = record(&format!("session-{n:05}"), n, state.len());
+        let file = [record::head(&stored), state.clone()].concat();
+        fs::write(fixture.file(stored.id.as_str()), file).unwrap();
     }
     let list = || {
         let begun = std::time::Instant::now();

@@ -124,15 +124,15 @@ fn checkpoints_without_end() -> Result<String, Box<dyn Error>> {
         session.execute(format!("var x = {number}"))?;
         session.checkpoint()?;
     }
-    let kept = session.checkpoints()?.len();
-    Ok(format!("kept few: {}, {}", kept < 100, kind(session.undo_to(u64::MAX))))
+    let retained = session.checkpoints()?.len();
+    Ok(format!("retained few: {}, {}", retained < 100, kind(session.undo_to(u64::MAX))))
 }
 
 /// Each byte of its beginning and some of all others changed, cut short at many places, and bytes that never were one.
 fn forged_states() -> Result<String, Box<dyn Error>> {
     let sandbox = sandbox(Limits::default());
     let session = sandbox.session()?;
-    session.execute("var kept = 'x'.repeat(100); [1, 2, 3].map(String).join()")?;
+    session.execute("var held = 'x'.repeat(100); [1, 2, 3].map(String).join()")?;
     let bytes = session.hibernate()?.to_vec();
     drop(session);
     let resume =

@@ -89,7 +89,7 @@ fn total(session: &Session) -> Result<String> {
     Ok(session.get_variable("total")?.and_then(|value| value.json).ok_or("there is no total")?)
 }
 
-/// A session keeps variables and files, and its states can be forked, undone, and kept as bytes.
+/// A session keeps variables and files, and its states can be forked, undone, and saved as bytes.
 fn keep(session: &Session) -> Result<()> {
     let copy = session.fork()?;
     copy.execute("total += 100")?;
@@ -133,19 +133,19 @@ fn outcomes() -> Result<()> {
 
 /// A script that calls a tool of this program's own.
 const NOTES: &str = "\
-kept = [tools.remember(fact=fact) for fact in ('tea costs 3', 'milk costs 2')]
+held = [tools.remember(fact=fact) for fact in ('tea costs 3', 'milk costs 2')]
 try:
     tools.remember(fact='one too many')
 except tools.ToolError as error:
     print('refused:', error)
-open('notes.txt', 'w').write(str(kept))
+open('notes.txt', 'w').write(str(held))
 ";
 
 /// A script that this program answers: it runs until it needs a tool, waits, and goes on with the answer.
 ///
 /// `started.finish_with(…)` is the whole loop, for a program that has nothing else to do meanwhile.
 fn step() -> Result<()> {
-    let tool = Tool::new("remember", "Keeps a fact, and says how many are kept.")
+    let tool = Tool::new("remember", "Keeps a fact, and says how many there are.")
         .schema(r#"{"type": "object", "properties": {"fact": {"type": "string"}}, "required": ["fact"]}"#);
     let started = Sandbox::python().start(NOTES, &[tool])?;
     let (mut notebook, mut answers) = (Vec::new(), Vec::new());

@@ -15,11 +15,11 @@ pub struct Case {
     pub runtime: String,
     /// What it may do.
     pub policy: CasePolicy,
-    /// Whether its steps run one after the other in one kept interpreter.
-    pub kept: bool,
+    /// Whether its steps run one after the other in one session.
+    pub in_session: bool,
     /// Whether a step in an interpreter of its own starts with the files that the step before it left.
     pub carry: bool,
-    /// The files that the first step starts with, if they are not kept; without `carry`, all steps.
+    /// The files that the first step starts with, if they do not persist; without `carry`, all steps.
     pub files: BTreeMap<String, Hex>,
     /// Whether executions are stepped through, also those that could be one call.
     pub stepped: bool,

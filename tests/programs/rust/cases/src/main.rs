@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn results(case: &Case) -> Vec<StepResult> {
     tools::begin(case);
     let sandbox = Sandbox::named(&case.runtime).policy(case.policy.to_policy());
-    if !case.kept {
+    if !case.in_session {
         let mut files = case.files.clone();
         return case.steps.iter().map(|step| fresh::step(&sandbox, case, step, &mut files)).collect();
     }

@@ -15,7 +15,7 @@ use crate::hex::Hex;
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepResult {
-    Ran { observed: Value, files: BTreeMap<String, Hex> },
+    Executed { observed: Value, files: BTreeMap<String, Hex> },
     Validated(Vec<Value>),
     Variable(Option<Value>),
     Listed(Vec<String>),
@@ -25,7 +25,7 @@ pub enum StepResult {
 
 impl StepResult {
     pub fn ran(execution: &Execution, files: BTreeMap<String, Hex>) -> Self {
-        Self::Ran { observed: observed(execution), files }
+        Self::Executed { observed: observed(execution), files }
     }
 
     pub fn validated(diagnostics: &[Diagnostic]) -> Self {

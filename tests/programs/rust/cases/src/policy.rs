@@ -38,7 +38,7 @@ enum CaseEntropy {
 struct CaseSessionPolicy {
     checkpoints: CaseCheckpoints,
     checkpoint_auto_bytes: u64,
-    checkpoints_kept: u32,
+    checkpoints_retained: u32,
     on_unwind: CaseOnUnwind,
 }
 
@@ -90,7 +90,7 @@ impl CasePolicy {
                 CaseCheckpoints::Never => Checkpoints::Never,
             }),
             checkpoint_auto_bytes: Some(self.session.checkpoint_auto_bytes),
-            checkpoints_kept: Some(self.session.checkpoints_kept),
+            checkpoints_retained: Some(self.session.checkpoints_retained),
             on_unwind: Some(match self.session.on_unwind {
                 CaseOnUnwind::RollBack => OnUnwind::RollBack,
                 CaseOnUnwind::End => OnUnwind::End,

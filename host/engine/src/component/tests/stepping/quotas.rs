@@ -12,7 +12,7 @@ fn output_limits(policy: &mut crate::Policy, bytes: [u64; 3]) {
 }
 
 #[test]
-fn files_over_the_quota_are_not_kept() {
+fn files_over_the_quota_are_not_held() {
     // Output is counted while it may come: 2,000 bytes; tools are counted too.
     let limits = |policy: &mut crate::Policy| output_limits(policy, [1_000, 1_000, 0]);
     let mut ctx = host(limits, |quotas| quotas.held_bytes = 100_000).ctx();
@@ -140,7 +140,7 @@ fn dropping_the_sandbox_ends_what_was_started() {
 }
 
 #[test]
-fn a_result_over_the_quota_is_not_kept() {
+fn a_result_over_the_quota_is_not_held() {
     let limits = |policy: &mut crate::Policy| output_limits(policy, [1_000, 1_000, 0]);
     let mut ctx = host(limits, |quotas| quotas.held_bytes = 100_000).ctx();
     let source = |files: usize| {

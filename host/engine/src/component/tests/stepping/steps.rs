@@ -31,11 +31,11 @@ fn a_failure_is_passed_on() {
     let source = "try { await tools.ask({q: 1}) } catch (error) { print(error.name, error.message) }";
     let started = start(&mut ctx, source);
     needs(&mut ctx, &started, vec![]);
-    let failure = CallFailure { kind: crate::component::wit::types::ToolError::Timeout, message: "asleep".into() };
+    let failure = CallFailure { kind: crate::component::wit::types::ToolError::Timeout, message: "too slow".into() };
     let execution = done(&mut ctx, &started, vec![ToolAnswer { id: 0, answer: Err(failure) }]);
-    assert_eq!(output(&execution), "ToolTimeout asleep\n");
+    assert_eq!(output(&execution), "ToolTimeout too slow\n");
     let ToolOutcome::Failed(failure) = &execution.tool_calls[0].outcome else { panic!() };
-    assert_eq!(failure.message.as_deref(), Some("asleep"));
+    assert_eq!(failure.message.as_deref(), Some("too slow"));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn all_of_a_large_output_can_be_read() {
     let mut ctx = host(|policy| policy.limits.stdout_bytes = 40 << 20, |_| {}).ctx();
     let started = start(&mut ctx, "for (let i = 0; i < 20; i++) std.out.puts('x'.repeat(1 << 20))");
     let execution = done(&mut ctx, &started, vec![]);
-    assert_eq!((execution.stdout.bytes.len(), execution.stdout.kept_bytes), (4 << 20, 20 << 20));
+    assert_eq!((execution.stdout.bytes.len(), execution.stdout.retained_bytes), (4 << 20, 20 << 20));
     let read = |ctx: &mut SandboxCtx, offset| {
         ctx.read_output(same(&started), OutputStream::Stdout, offset, u64::MAX).unwrap().len()
     };

@@ -73,7 +73,7 @@ fn whoever_waits_behind_another_thread_can_give_up() {
         in_use(waiting.delete(&id("a")).unwrap_err());
         let exported = waiting.export(&id("a")).unwrap();
         in_use(waiting.import(id("a"), &exported, IfExists::Replace).unwrap_err());
-        assert!(waiting.hibernate_all().rested.is_empty());
+        assert!(waiting.hibernate_all().hibernated.is_empty());
         assert!(!one.is_finished());
         holder.hibernate(&id("a")).unwrap();
         assert_eq!(one.join().unwrap().unwrap().stdout.text().trim_end(), "2");
@@ -82,7 +82,7 @@ fn whoever_waits_behind_another_thread_can_give_up() {
 }
 
 /// Set for the child process of the test below: the store's directory.
-const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_KEPT_LOOP";
+const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_STORED_LOOP";
 
 /// Run only as a child process of another test, until it is killed.
 #[test]
@@ -107,7 +107,7 @@ fn kill_repeatedly(dir: &TempDir, kills: u64) {
     let mut last = 0;
     for kill in 0..kills {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["kept::processes::count_loop_for_the_kill_test", "--exact", "--nocapture"])
+            .args(["stored::processes::count_loop_for_the_kill_test", "--exact", "--nocapture"])
             .env(CHILD_VARIABLE, dir.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

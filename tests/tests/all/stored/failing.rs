@@ -117,12 +117,12 @@ fn what_cannot_be_saved_is_not_lost() {
     }
     assert!(sessions.hibernate(&id("a")).is_err());
     let report = sessions.hibernate_idle(Instant::now());
-    assert_eq!((report.rested.len(), report.errors.len()), (0, 1));
+    assert_eq!((report.hibernated.len(), report.errors.len()), (0, 1));
     // Nor is it evicted for another.
     assert!(sessions.create(id("b"), NewSession::default()).is_err());
     assert!(is_live(&sessions, "a"));
     store.fails.store(false, Ordering::SeqCst);
-    assert_eq!(sessions.hibernate_all().rested, [id("a")]);
+    assert_eq!(sessions.hibernate_all().hibernated, [id("a")]);
     assert_eq!(run(&session, COUNT), "3");
 }
 
@@ -141,7 +141,7 @@ fn one_that_cannot_be_saved_holds_up_no_other() {
     run(&python(&sessions, "c"), COUNT);
     assert!(is_live(&sessions, "a") && !is_live(&sessions, "b") && is_live(&sessions, "c"));
     // If no other session can be evicted, the error says why.
-    let in_use = sessions.open(&id("c")).unwrap().awake().unwrap();
+    let in_use = sessions.open(&id("c")).unwrap().activate().unwrap();
     let error = other.execute(COUNT).unwrap_err();
     assert!(matches!(error, SessionsError::Store(StoreError::Other(_))), "{error}");
     drop(in_use);

@@ -29,7 +29,7 @@ fn a_session_outlives_its_process() {
         assert_eq!(run(&python(&sessions, "py"), COUNT), round.to_string());
         assert_eq!(run(&javascript(&sessions, "js"), COUNT_JS), round.to_string());
         let listed = sessions.list().unwrap();
-        let ids: Vec<&str> = listed.iter().map(|kept| kept.stored.id.as_str()).collect();
+        let ids: Vec<&str> = listed.iter().map(|entry| entry.stored.id.as_str()).collect();
         assert_eq!(ids, ["js", "py"]);
         let record = listed[1].stored.record.as_ref().unwrap();
         assert_eq!((record.language, record.executions, record.files), (Language::Python, round, Some(0)));
@@ -76,18 +76,18 @@ fn the_id_that_the_caller_gives_is_the_sessions() {
 
 #[test]
 fn saved_after_each_execution_or_when_it_rests() {
-    for (save, kept) in [(Save::AfterEach, 2), (Save::OnHibernate, 0)] {
+    for (save, held) in [(Save::AfterEach, 2), (Save::OnHibernate, 0)] {
         let dir = tempdir().unwrap();
         let sessions = open(dir.path(), |policy| policy.save = save);
         let session = python(&sessions, "a");
         run(&session, COUNT);
         run(&session, COUNT);
         let executions = || sessions.store().record(&id("a")).unwrap().unwrap().executions;
-        assert_eq!(executions(), kept, "{save:?}");
+        assert_eq!(executions(), held, "{save:?}");
         assert!(sessions.hibernate(&id("a")).unwrap());
         assert_eq!(executions(), 2, "{save:?}");
-        assert!(!sessions.hibernate(&id("a")).unwrap(), "it is at rest already");
-        assert_eq!(run(&session, COUNT), "3", "the handle wakes it");
+        assert!(!sessions.hibernate(&id("a")).unwrap(), "it is hibernated already");
+        assert_eq!(run(&session, COUNT), "3", "the handle resumes it");
     }
 }
 
@@ -103,16 +103,16 @@ fn what_did_not_change_is_not_written_again() {
 }
 
 #[test]
-fn what_is_done_by_hand_is_saved_when_asked_or_at_rest() {
+fn what_is_done_by_hand_is_saved_when_asked_or_when_hibernated() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |_| {});
     let session = python(&sessions, "a");
-    let awake = session.awake().unwrap();
-    awake.set_variable("x", &serde_json::json!([1, 2])).unwrap();
-    awake.save().unwrap();
+    let active = session.activate().unwrap();
+    active.set_variable("x", &serde_json::json!([1, 2])).unwrap();
+    active.save().unwrap();
     let exported = sessions.export(&id("a")).unwrap();
-    awake.set_variable("x", &serde_json::json!("later")).unwrap();
-    drop(awake);
+    active.set_variable("x", &serde_json::json!("later")).unwrap();
+    drop(active);
     sessions.hibernate(&id("a")).unwrap();
     assert_eq!(run(&session, "print(x)"), "later");
     let copy = sessions.import(id("copy"), &exported, IfExists::Fail).unwrap();
@@ -128,15 +128,15 @@ fn idle_sessions_go_to_rest_and_those_in_use_do_not() {
         run(session, COUNT);
     }
     let now = Instant::now();
-    assert!(sessions.hibernate_idle(now).rested.is_empty(), "under");
-    assert!(sessions.hibernate_idle(now + Duration::from_millis(59_000)).rested.is_empty(), "under");
-    let awake = used.awake().unwrap();
+    assert!(sessions.hibernate_idle(now).hibernated.is_empty(), "under");
+    assert!(sessions.hibernate_idle(now + Duration::from_millis(59_000)).hibernated.is_empty(), "under");
+    let active = used.activate().unwrap();
     let report = sessions.hibernate_idle(now + Duration::from_millis(61_000));
-    assert_eq!((report.rested, report.errors.len()), (vec![id("idle")], 0), "over");
+    assert_eq!((report.hibernated, report.errors.len()), (vec![id("idle")], 0), "over");
     assert!(matches!(sessions.hibernate(&id("used")), Err(SessionsError::InUse { .. })));
     assert!(!is_live(&sessions, "idle") && is_live(&sessions, "used"));
-    drop(awake);
-    assert_eq!(sessions.hibernate_all().rested, [id("used")]);
+    drop(active);
+    assert_eq!(sessions.hibernate_all().hibernated, [id("used")]);
     assert_eq!((run(&idle, COUNT), run(&used, COUNT)), ("2".into(), "2".into()));
 }
 
@@ -149,7 +149,7 @@ fn a_thread_puts_idle_sessions_to_rest_until_it_is_dropped() {
     let thread = sessions.hibernate_idle_in_background(Duration::from_millis(5)).unwrap();
     let begun = Instant::now();
     while is_live(&sessions, "a") {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it never rests");
+        assert!(begun.elapsed() < Duration::from_secs(20), "it is never hibernated");
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(thread);
@@ -157,7 +157,7 @@ fn a_thread_puts_idle_sessions_to_rest_until_it_is_dropped() {
     drop(sessions.hibernate_idle_in_background(Duration::MAX).unwrap());
     run(&session, COUNT);
     std::thread::sleep(Duration::from_millis(50));
-    assert!(is_live(&sessions, "a"), "nobody puts it to rest any more");
+    assert!(is_live(&sessions, "a"), "nobody hibernates it any more");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn no_more_are_live_than_may_be() {
     run(&all[1], COUNT);
     run(&all[0], COUNT);
     assert!(is_live(&sessions, "a") && is_live(&sessions, "b") && !is_live(&sessions, "c"));
-    let (one, two) = (all[0].awake().unwrap(), all[1].awake().unwrap());
+    let (one, two) = (all[0].activate().unwrap(), all[1].activate().unwrap());
     let error = all[2].execute(COUNT).unwrap_err();
     assert!(matches!(error, SessionsError::TooManyLive { most: 2 }), "{error}");
     drop(one);
@@ -191,7 +191,7 @@ fn one_may_always_be_live() {
         let (one, other) = (python(&sessions, "a"), python(&sessions, "b"));
         assert_eq!((run(&one, COUNT), run(&other, COUNT)), ("1".into(), "1".into()));
         assert!(!is_live(&sessions, "a") && is_live(&sessions, "b"));
-        let _used = other.awake().unwrap();
+        let _used = other.activate().unwrap();
         assert!(matches!(one.execute(COUNT), Err(SessionsError::TooManyLive { most: 1 })));
     }
 }
@@ -203,12 +203,12 @@ fn names_are_taken_once() {
     let missing = id("missing");
     assert!(sessions.get(&missing).unwrap().is_none());
     assert!(matches!(sessions.open(&missing), Err(SessionsError::NotFound { .. })));
-    assert!(matches!(sessions.kept_of(&missing), Err(SessionsError::NotFound { .. })));
+    assert!(matches!(sessions.guard_of(&missing), Err(SessionsError::NotFound { .. })));
     sessions.create(id("a"), NewSession::default().context(serde_json::json!({"k": 1}))).unwrap();
     let again = || sessions.create(id("a"), NewSession::default());
     assert!(matches!(again(), Err(SessionsError::Exists { .. })), "live");
     sessions.hibernate(&id("a")).unwrap();
-    assert!(matches!(again(), Err(SessionsError::Exists { .. })), "at rest");
+    assert!(matches!(again(), Err(SessionsError::Exists { .. })), "hibernated");
     assert_eq!(run(&python(&sessions, "a"), "print(context)"), "{'k': 1}");
     fs::write(dir.path().join("b.session"), "damaged").unwrap();
     assert!(matches!(sessions.create(id("b"), NewSession::default()), Err(SessionsError::Exists { .. })), "damaged");
@@ -218,12 +218,12 @@ fn names_are_taken_once() {
 }
 
 /// Opens a session whose handle's first use finds it missing.
-trait KeptOf {
-    fn kept_of(&self, id: &SessionId) -> Result<SessionGuard, SessionsError>;
+trait GuardOf {
+    fn guard_of(&self, id: &SessionId) -> Result<SessionGuard, SessionsError>;
 }
 
-impl KeptOf for Sessions {
-    fn kept_of(&self, id: &SessionId) -> Result<SessionGuard, SessionsError> {
+impl GuardOf for Sessions {
+    fn guard_of(&self, id: &SessionId) -> Result<SessionGuard, SessionsError> {
         let session = self.create(id.clone(), NewSession::default())?;
         assert!(self.delete(id)?);
         session.execute("1").map(|_| session)
@@ -270,8 +270,8 @@ fn a_session_moves_as_bytes() {
     let live = sessions.export(&id("a")).unwrap();
     assert_eq!(HibernatedInfo::read(&live).unwrap().executions, 1, "it was not saved yet");
     sessions.hibernate(&id("a")).unwrap();
-    let resting = sessions.export(&id("a")).unwrap();
-    assert!(resting == sessions.export(&id("a")).unwrap(), "at rest it stays the same");
+    let stored = sessions.export(&id("a")).unwrap();
+    assert!(stored == sessions.export(&id("a")).unwrap(), "hibernated it stays the same");
     assert!(matches!(sessions.export(&id("none")), Err(SessionsError::NotFound { .. })));
 
     // Neither needs an interpreter.
@@ -288,9 +288,9 @@ fn a_session_moves_as_bytes() {
     }
     bare.add_sandbox(sandbox(Language::Python, |_| {}));
     assert_eq!(run(&bare.open(&id("b")).unwrap(), COUNT), "42");
-    let awake = bare.open(&id("b")).unwrap().awake().unwrap();
+    let active = bare.open(&id("b")).unwrap().activate().unwrap();
     assert!(matches!(bare.import(id("b"), &live, IfExists::Replace), Err(SessionsError::InUse { .. })));
-    drop(awake);
+    drop(active);
     bare.import(id("b"), &live, IfExists::Replace).unwrap();
     assert_eq!(run(&bare.open(&id("b")).unwrap(), COUNT), "42", "what was live was replaced");
 }
@@ -339,17 +339,17 @@ fn deleted_and_closed_sessions_are_gone() {
     let sandbox = sandbox(Language::Python, |policy| policy.workspace = Some(host.path().to_owned()));
     let sessions = Sessions::builder(store).sandbox(sandbox).build();
     let at_exit = "import atexit; atexit.register(lambda: open('bye', 'w').write('x'))";
-    for (name, rests) in [("live", false), ("resting", true)] {
+    for (name, is_hibernated) in [("live", false), ("hibernated", true)] {
         for closes in [false, true] {
             let session = python(&sessions, name);
             run(&session, at_exit);
-            if rests {
+            if is_hibernated {
                 sessions.hibernate(&id(name)).unwrap();
             }
-            let awake = (!rests && !closes).then(|| session.awake().unwrap());
-            if let Some(awake) = awake {
+            let active = (!is_hibernated && !closes).then(|| session.activate().unwrap());
+            if let Some(active) = active {
                 assert!(matches!(sessions.delete(&id(name)), Err(SessionsError::InUse { .. })));
-                drop(awake);
+                drop(active);
             }
             if closes {
                 sessions.close(&id(name)).unwrap();
@@ -401,12 +401,12 @@ fn live_sessions_are_not_pruned() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |_| {});
     run(&python(&sessions, "live"), COUNT);
-    run(&python(&sessions, "resting"), COUNT);
-    sessions.hibernate(&id("resting")).unwrap();
+    run(&python(&sessions, "hibernated"), COUNT);
+    sessions.hibernate(&id("hibernated")).unwrap();
     let mut prune = Prune::default();
     prune.max_count = Some(0);
     let report = sessions.prune(&prune).unwrap();
-    assert_eq!(report.deleted.iter().map(|pruned| &pruned.id).collect::<Vec<_>>(), [&id("resting")]);
+    assert_eq!(report.deleted.iter().map(|pruned| &pruned.id).collect::<Vec<_>>(), [&id("hibernated")]);
     assert_eq!(report.skipped.len(), 1);
     assert_eq!((&report.skipped[0].id, report.skipped[0].reason), (&id("live"), SkipReason::InUse));
     assert_eq!(run(&python(&sessions, "live"), COUNT), "2");
@@ -420,7 +420,7 @@ fn many_threads_many_sessions_few_places() {
         policy.idle_ms = 0;
         policy.save = Save::OnHibernate;
     });
-    let resting = sessions.hibernate_idle_in_background(Duration::from_millis(1)).unwrap();
+    let idle_thread = sessions.hibernate_idle_in_background(Duration::from_millis(1)).unwrap();
     let names = ["a", "b", "c", "d", "e", "f"];
     const EACH: usize = 30;
     std::thread::scope(|scope| {
@@ -434,7 +434,7 @@ fn many_threads_many_sessions_few_places() {
             });
         }
     });
-    drop(resting);
+    drop(idle_thread);
     let counts = names.map(|name| run(&javascript(&sessions, name), COUNT_JS).parse::<usize>().unwrap() - 1);
     assert_eq!(counts.iter().sum::<usize>(), 4 * EACH, "{counts:?}");
     drop(sessions);

@@ -1,4 +1,4 @@
-//! Putting live sessions to rest.
+//! Hibernating live sessions: writing them to the store, and freeing their memory and locks.
 
 use std::{
     io,
@@ -10,38 +10,38 @@ use std::{
 use super::{Sessions, SessionsError, slots::Slots};
 use crate::{CancelToken, SessionId};
 
-/// What was put to rest.
+/// Which sessions were hibernated.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct RestReport {
+pub struct HibernateReport {
     /// Sessions that are in the store now and no longer live.
-    pub rested: Vec<SessionId>,
+    pub hibernated: Vec<SessionId>,
     /// Those that could not be written. They live on.
     pub errors: Vec<(SessionId, SessionsError)>,
 }
 
 impl Sessions {
-    /// Puts a session to rest: it is written to the store and gives up its memory and its lock. Whether it was live here.
+    /// Writes a session to the store and frees its memory and its lock. Returns whether it was live here.
     /// One that is in use is left alone: that is an error.
     pub fn hibernate(&self, id: &SessionId) -> Result<bool, SessionsError> {
         let slot = self.0.slot(id);
         let mut state = slot.settled_unused(&self.0.storage)?;
-        state.rest(&self.0.storage)
+        state.hibernate(&self.0.storage)
     }
 
-    /// Puts the sessions to rest that were left alone for the policy's `idle_ms` at `now`.
-    pub fn hibernate_idle(&self, now: Instant) -> RestReport {
+    /// Hibernates the sessions that at `now` have been unused for the policy's `idle_ms`.
+    pub fn hibernate_idle(&self, now: Instant) -> HibernateReport {
         let idle = Duration::from_millis(self.0.storage.policy.idle_ms);
-        self.rest_those(|used_at| now.saturating_duration_since(used_at) >= idle)
+        self.hibernate_those(|used_at| now.saturating_duration_since(used_at) >= idle)
     }
 
-    /// Puts every session to rest that is not in use: before the program ends, for those that are saved only then.
-    pub fn hibernate_all(&self) -> RestReport {
-        self.rest_those(|_| true)
+    /// Hibernates every session that is not in use. Call it before the program ends, for sessions that are saved only then.
+    pub fn hibernate_all(&self) -> HibernateReport {
+        self.hibernate_those(|_| true)
     }
 
-    /// Starts a thread that puts idle sessions to rest, looking for them at this interval. It ends when what is returned is
-    /// dropped, or the last handle of the sessions.
+    /// Starts a thread that hibernates idle sessions, looking for them at this interval. It ends when the returned value or the
+    /// last handle of the sessions is dropped.
     pub fn hibernate_idle_in_background(&self, every: Duration) -> io::Result<IdleThread> {
         let stop = CancelToken::new();
         let (stopped, slots) = (stop.clone(), Arc::downgrade(&self.0));
@@ -50,16 +50,16 @@ impl Sessions {
         Ok(IdleThread { stop, thread: Some(thread?) })
     }
 
-    fn rest_those(&self, is_due: impl Fn(Instant) -> bool) -> RestReport {
-        let mut report = RestReport::default();
+    fn hibernate_those(&self, is_due: impl Fn(Instant) -> bool) -> HibernateReport {
+        let mut report = HibernateReport::default();
         for slot in self.0.all() {
             // Whoever has it at this moment uses it.
             let Some(mut state) = slot.try_state() else { continue };
             if !state.is_idle() || !is_due(state.used_at) {
                 continue;
             }
-            match state.rest(&self.0.storage) {
-                Ok(true) => report.rested.push(slot.id.clone()),
+            match state.hibernate(&self.0.storage) {
+                Ok(true) => report.hibernated.push(slot.id.clone()),
                 Ok(false) => {}
                 Err(error) => report.errors.push((slot.id.clone(), error)),
             }
@@ -68,7 +68,7 @@ impl Sessions {
     }
 }
 
-/// The thread that puts idle sessions to rest; it ends with this.
+/// The thread that hibernates idle sessions. It ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "the thread ends when this is dropped"]
 pub struct IdleThread {

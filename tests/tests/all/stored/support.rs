@@ -42,5 +42,5 @@ pub(crate) const COUNT: &str = "n = globals().get('n', 0) + 1; print(n)";
 pub(crate) const COUNT_JS: &str = "globalThis.n = (globalThis.n ?? 0) + 1; console.log(n)";
 
 pub(crate) fn is_live(sessions: &Sessions, name: &str) -> bool {
-    sessions.list().unwrap().into_iter().any(|kept| kept.stored.id == id(name) && kept.live.is_some())
+    sessions.list().unwrap().into_iter().any(|entry| entry.stored.id == id(name) && entry.live.is_some())
 }
