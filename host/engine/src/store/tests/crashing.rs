@@ -94,10 +94,10 @@ fn kill_repeatedly(dir: &TempDir, time: Duration, within_us: u64) {
 }
 
 /// Every session is whole, and the one that was stored last, or the one that was about to be.
-fn check(path: &Path, stored: &mut [u64], context: &str) {
+fn check(path: &Path, noted: &mut [u64], context: &str) {
     let store = DirectoryStore::open(path).unwrap();
     for (index, name) in SESSIONS.iter().enumerate() {
-        assert!(stored[index] == 0 || store.record(&id(name)).unwrap().is_some(), "{context}: {name} is lost");
+        assert!(noted[index] == 0 || store.record(&id(name)).unwrap().is_some(), "{context}: {name} is lost");
     }
     for entry in store.list().unwrap() {
         assert_eq!(entry.damage, None, "{context}");
@@ -105,10 +105,10 @@ fn check(path: &Path, stored: &mut [u64], context: &str) {
         let generation = stored.record.executions;
         assert_eq!(stored.state, state(generation), "{context}");
         let index = SESSIONS.iter().position(|name| *name == entry.id.as_str()).unwrap();
-        let next = stored[index] + SESSIONS.len() as u64;
-        let is_one_of = generation == stored[index] || generation == next || stored[index] == 0;
-        assert!(is_one_of, "{context}: stored {}, found {generation}", stored[index]);
+        let next = noted[index] + SESSIONS.len() as u64;
+        let is_one_of = generation == noted[index] || generation == next || noted[index] == 0;
+        assert!(is_one_of, "{context}: stored {}, found {generation}", noted[index]);
         // Written, though it could not say so any more.
-        stored[index] = generation;
+        noted[index] = generation;
     }
 }
