@@ -25,8 +25,6 @@ mod description;
 pub mod entered;
 mod error;
 mod executed;
-#[cfg(test)]
-mod fake;
 mod files;
 mod guest;
 mod guests;

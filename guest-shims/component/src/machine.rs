@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use glovebox_core::{GuestHost, TrapKind, WORKSPACE, session::Pages};
+use glovebox_core::{GuestHost, TrapKind, session::Pages};
 use glovebox_interpreters::{Callee, Machine, MachineError, Value};
-use glovebox_wasi::{Errno, Fault, FileAt, Stop, Wasi};
+use glovebox_wasi::{Fault, Host, Stop, Wasi};
 
 use crate::{Called, ComponentPlatform, GuestMemory, Runtime, State, Unwound, entered, session::ResidentMemory};
 
@@ -121,16 +121,11 @@ impl Machine for GuestMachine {
         u32::try_from(bits & u64::from(u32::MAX)).map_err(|_| MachineError::Missing(name.to_owned()))
     }
 
-    fn fill_random(&mut self, into: &mut [u8]) {
-        self.state.with_wasi(&mut self.memory, |wasi, host| wasi.fill_random(host, into));
-    }
-
-    fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError> {
-        Ok(self.state.with_wasi(&mut self.memory, |wasi, host| wasi.file_at(host, WORKSPACE, name, max_bytes))?)
-    }
-
-    fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError> {
-        Ok(self.state.with_wasi(&mut self.memory, |wasi, host| wasi.replace_file(host, WORKSPACE, name, bytes))?)
+    fn with_wasi(
+        &mut self,
+        work: &mut dyn FnMut(&mut Wasi, &mut dyn Host) -> Result<(), Stop>,
+    ) -> Result<(), MachineError> {
+        Ok(self.state.with_wasi(&mut self.memory, |wasi, host| work(wasi, host))?)
     }
 
     fn wasi(&mut self) -> &mut Wasi {

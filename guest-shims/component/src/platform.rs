@@ -1,12 +1,11 @@
 //! What the component gives executions of time and of the outside.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 use glovebox_core::{
-    Limits, Moment, Platform, Watch,
+    Moment, Platform, Watch,
     tools::{
-        Answer, Checked, Failure, QueuedCall, ReadyCall, Start, ToolCalls, ToolError, ToolErrorKind, ToolRunner,
-        json_text, within,
+        Answer, Checked, Failure, QueuedCall, ReadyCall, Start, ToolError, ToolErrorKind, ToolRunner, json_text, within,
     },
 };
 
@@ -77,10 +76,10 @@ pub struct InlineRunner {
 pub enum Never {}
 
 impl InlineRunner {
-    /// The calls of an execution.
+    /// Runs these tools.
     #[must_use]
-    pub fn calls(toolbox: Rc<Toolbox>, world: &World, limits: &Limits, watch: Stopwatch) -> ToolCalls<Self> {
-        ToolCalls::new(Self { toolbox, host: world.tools.clone() }, Arc::default(), limits, watch)
+    pub fn new(toolbox: Rc<Toolbox>, world: &World) -> Self {
+        Self { toolbox, host: world.tools.clone() }
     }
 
     fn answer(&self, call: QueuedCall<Rc<Checked>>, max_bytes: u64) -> Answer {
@@ -103,12 +102,8 @@ impl ToolRunner for InlineRunner {
 
     const RUN_INLINE: bool = true;
 
-    fn tool(&self, name: &str) -> Option<Rc<Checked>> {
-        self.toolbox.get(name).cloned()
-    }
-
-    fn catalogue(&self) -> String {
-        self.toolbox.catalogue()
+    fn tools(&self) -> &Toolbox {
+        &self.toolbox
     }
 
     fn start(&mut self, ready: ReadyCall<Rc<Checked>>) -> Result<Start<Never>, Failure> {

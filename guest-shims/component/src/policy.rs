@@ -1,6 +1,6 @@
 //! What an execution may do: what was requested, with every default filled in.
 
-use std::{collections::BTreeMap, fmt::Display};
+use std::collections::BTreeMap;
 
 use glovebox_core::{
     Clock, Entropy, Limits, PolicyParts,
@@ -24,23 +24,6 @@ fn held(limits: Limits) -> Limits {
     held
 }
 
-impl Grant for World {
-    fn check_limit<T: Copy + PartialOrd + Display>(&self, _: &str, _: T, _: T) -> Result<(), PolicyRefusal> {
-        Ok(())
-    }
-
-    fn check_host_clock(&self) -> Result<(), PolicyRefusal> {
-        match &self.clocks {
-            Some(_) => Ok(()),
-            None => Err(PolicyRefusal::Unsupported("`clock`: this provider has no clock; request `fixed`".into())),
-        }
-    }
-
-    fn check_host_entropy(&self) -> Result<(), PolicyRefusal> {
-        Err(PolicyRefusal::Unsupported("`entropy`: this provider has no entropy source; request `seeded`".into()))
-    }
-}
-
 /// Whoever embeds a provider is its caller, so that nothing is granted beside: every valid policy may be requested.
 impl World {
     /// The policy of an empty request: the clock if there is one, and random numbers from a seed.
@@ -60,7 +43,14 @@ impl World {
 
     /// The requested policy, if it is valid.
     pub fn policy(&self, requested: types::Policy) -> Result<ContractPolicy, SandboxError> {
-        let mut policy = requested.from_wit(self, &self.default_policy())?;
+        let no_clock = || PolicyRefusal::Unsupported("`clock`: this provider has no clock; request `fixed`".into());
+        let no_entropy = "`entropy`: this provider has no entropy source; request `seeded`";
+        let mut policy = requested.from_wit(&Grant {
+            defaults: self.default_policy(),
+            is_ceiling: false,
+            host_clock_refusal: self.clocks.is_none().then(no_clock),
+            host_entropy_refusal: Some(PolicyRefusal::Unsupported(no_entropy.into())),
+        })?;
         policy.limits = held(policy.limits);
         let ContractPolicy { limits, session, args, env, .. } = &policy;
         PolicyParts { limits, session, args, env }.check()?;

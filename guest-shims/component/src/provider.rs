@@ -11,6 +11,7 @@ use crate::{
         types::{self, SandboxError},
     },
     started::no_tools,
+    toolbox::host_toolbox,
 };
 
 /// The provider: its runtimes, and what its host gives it.
@@ -98,7 +99,7 @@ impl Provider {
 
     /// The tools that the host has.
     fn toolbox(&self) -> Result<Rc<Toolbox>, SandboxError> {
-        let toolbox = self.toolbox.get_or_init(|| Toolbox::of(&self.world).map(Rc::new));
+        let toolbox = self.toolbox.get_or_init(|| host_toolbox(&self.world).map(Rc::new));
         let wrong = |reason: &String| SandboxError::Unavailable(format!("the host's tools cannot be used: {reason}"));
         toolbox.as_ref().map(Rc::clone).map_err(wrong)
     }

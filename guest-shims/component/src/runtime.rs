@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use glovebox_core::{ImageDriver, Language, Limits, MemoryLimit};
+use glovebox_core::{ImageDriver, Language};
 use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
 
 use crate::{GlobalDescription, GuestDescription, Guests, ImageRuns, memory::PAGE_BYTES, residence::Residence};
@@ -29,6 +29,8 @@ pub struct Runtime {
     pub image: ImageRuns,
     /// Its mutable globals, in the order of their numbers.
     pub globals: Vec<GlobalDescription>,
+    /// What they hold while it is idle, sorted by their names.
+    pub idle_globals: Vec<(String, u64)>,
     exports: Vec<String>,
     /// Which session has its guest in the memory.
     pub(crate) residence: Residence,
@@ -68,6 +70,8 @@ impl Runtime {
         } = guest;
         let image =
             ImageRuns::new(&image).ok_or_else(|| format!("the weaver's description of `{name}` has no image"))?;
+        let mut idle_globals: Vec<_> = globals.iter().map(|global| (global.export.clone(), global.value)).collect();
+        idle_globals.sort();
         Ok(Self {
             number,
             name,
@@ -79,6 +83,7 @@ impl Runtime {
             driver,
             anchors: Anchors(anchors),
             image,
+            idle_globals,
             globals,
             exports,
             residence: Residence::default(),
@@ -89,12 +94,6 @@ impl Runtime {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         u64::from(self.memory_pages) * PAGE_BYTES
-    }
-
-    /// How much memory a guest of it may have under these limits.
-    #[must_use]
-    pub fn memory_limit(&self, limits: &Limits) -> MemoryLimit {
-        MemoryLimit::of_image(limits.memory_bytes, self.memory_bytes())
     }
 
     /// How it is called.

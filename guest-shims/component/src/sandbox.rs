@@ -1,13 +1,13 @@
 //! A runtime with a policy, and what runs in it.
 
-use std::{rc::Rc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use glovebox_core::{
-    GuestWorld, LIBRARY_PATH, MemoryLimit, SoftStop, WORKSPACE, Written, check_request,
+    GuestWorld, LIBRARY_PATH, MemoryLimit, SoftStop, WORKSPACE, Written, changes, check_request,
     contract::{ContractPolicy, check_file_path, check_json, refused_file},
     files::Snapshot,
     guidance::{Facts, guidance},
-    hide_state_file,
+    tools::ToolCalls,
 };
 use glovebox_interpreters::{Diagnostic, Script, SourceKind};
 use glovebox_vfs::{Access, Vfs};
@@ -17,7 +17,7 @@ use crate::{
     ComponentPlatform, Executed, ExecutionCtx, Guest, InlineRunner, Runtime, Toolbox, World,
     bindings::types::{self, InputFile, SandboxError, TooLarge},
     error::refused_variable,
-    guest, library,
+    library,
 };
 
 /// The name that tracebacks show when a script has no file.
@@ -52,17 +52,10 @@ pub struct Task {
     /// What is in the workspace when it begins.
     files: Vec<InputFile>,
     cancel_after: Option<Duration>,
-    wants_value: bool,
     is_cancelled: bool,
 }
 
 impl Task {
-    /// The same, with the value of the script's last expression to be reported.
-    #[must_use]
-    pub fn wanting_value(self) -> Self {
-        Self { wants_value: true, ..self }
-    }
-
     /// The same, cancelled before it has begun.
     #[must_use]
     pub fn cancelled(self) -> Self {
@@ -108,7 +101,6 @@ impl Sandbox {
             context,
             files,
             cancel_after: deadline_ms.map(Duration::from_millis),
-            wants_value: false,
             is_cancelled: false,
         })
     }
@@ -126,8 +118,8 @@ impl Sandbox {
     #[must_use]
     pub fn start(&self, task: &Task) -> ExecutionCtx {
         let ctx = self.one_shot_ctx().cancelled_after(task.cancel_after);
-        let calls =
-            InlineRunner::calls(Rc::clone(&self.toolbox), &self.world, &self.policy.limits, ctx.watch().clone());
+        let runner = InlineRunner::new(Rc::clone(&self.toolbox), &self.world);
+        let calls = ToolCalls::new(runner, Arc::default(), &self.policy.limits, ctx.watch().clone());
         let ctx = ctx.with_tools(calls);
         if task.is_cancelled { ctx.cancelled() } else { ctx }
     }
@@ -140,7 +132,8 @@ impl Sandbox {
         ComponentPlatform::begin(&self.world, limits.timeout()).with_soft_stop(soft)
     }
 
-    /// What the driver is given. `last`: the guest is dropped afterwards.
+    /// The driver's input. `last`: the guest is dropped afterwards. A session's guest keeps its globals itself, and tells the value of
+    /// the script's last expression.
     fn script<'a>(&'a self, task: &'a Task, last: bool) -> Script<'a> {
         Script {
             source: &task.source,
@@ -150,15 +143,10 @@ impl Sandbox {
             env: &self.policy.env,
             has_stdin: !task.stdin.is_empty(),
             last,
-            wants_value: task.wants_value,
+            wants_value: !last,
             inject_setup: self.policy.inject_setup,
-            persisted_bytes: self.persisted_bytes(last),
+            persisted_bytes: (self.policy.auto_persist_globals && last).then_some(self.policy.limits.persisted_bytes),
         }
-    }
-
-    /// The most bytes of globals that are saved for the next execution. A session's guest keeps them itself.
-    fn persisted_bytes(&self, last: bool) -> Option<u64> {
-        (self.policy.auto_persist_globals && last).then_some(self.policy.limits.persisted_bytes)
     }
 
     /// The WASI state of a new guest, with these files in its workspace.
@@ -186,18 +174,16 @@ impl Sandbox {
         world.wasi().map_err(|error| wrong(error.to_string()))
     }
 
-    /// A new, instantiated guest with an empty workspace.
-    pub fn guest(&self, stdin: Vec<u8>, ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
-        self.guest_with_files(stdin, &[], ctx)
-    }
-
-    fn guest_with_files(&self, stdin: Vec<u8>, files: &[InputFile], ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
-        guest::fresh(&self.world, &self.runtime, self.wasi(stdin, files)?, &self.policy.limits, ctx)
+    /// A new guest with random numbers of its own, and with these files in its workspace.
+    pub fn guest(&self, stdin: Vec<u8>, files: &[InputFile], ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
+        let mut guest = self.instantiate(self.wasi(stdin, files)?, ctx)?;
+        guest.reseed(self.runtime.driver())?;
+        Ok(guest)
     }
 
     /// Runs a script in a guest of its own, which is gone afterwards.
     pub fn execute(&self, task: &Task) -> Result<Executed, SandboxError> {
-        let mut guest = self.guest_with_files(task.stdin.clone(), &task.files, self.start(task))?;
+        let mut guest = self.guest(task.stdin.clone(), &task.files, self.start(task))?;
         if let Some(json) = &task.context {
             let (set, _) = guest.set_variable(self.runtime.driver(), &self.policy.limits, CONTEXT, json);
             set.map_err(|refusal| refused_variable(CONTEXT, refusal))?;
@@ -207,14 +193,12 @@ impl Sandbox {
 
     /// Runs a script in `guest` and collects what it did. `last`: the guest is dropped afterwards.
     pub fn execute_in(&self, guest: &mut Guest, task: &Task, last: bool) -> Result<Executed, SandboxError> {
-        let ran = guest.run(Some(self.runtime.driver()), &self.policy.limits, &self.script(task, last))?;
+        let script = self.script(task, last);
+        let ran = guest.run(Some(self.runtime.driver()), &self.policy.limits, &script)?;
         let Written { output, tool_calls, duration } = guest.written(&ran.outcome, &self.policy.limits, None);
         let wasi = guest.wasi();
         let root = wasi.mount_root(WORKSPACE);
-        let mut changes = root.map(|root| wasi.vfs().changes(root)).unwrap_or_default();
-        if self.persisted_bytes(last).is_some() {
-            hide_state_file(&mut changes, self.runtime.language);
-        }
+        let changes = changes(wasi.vfs(), root, self.runtime.language, script.persisted_bytes.is_some());
         let files = Snapshot::new(wasi.vfs().clone(), root);
         let guidance = guidance(&Facts {
             language: self.runtime.language,
@@ -241,7 +225,7 @@ impl Sandbox {
 
     /// Parses a script in a guest of its own.
     pub fn validate(&self, task: &Task) -> Result<Vec<Diagnostic>, SandboxError> {
-        let mut guest = self.guest(task.stdin.clone(), self.start(task))?;
+        let mut guest = self.guest(task.stdin.clone(), &[], self.start(task))?;
         let (diagnostics, _) = guest.validate(self.runtime.driver(), &self.policy.limits, &self.script(task, true))?;
         Ok(diagnostics)
     }

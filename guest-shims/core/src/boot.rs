@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use glovebox_interpreters::WORKSPACE;
 use glovebox_vfs::{Access, MountSource, Vfs, VfsLimits};
 use glovebox_wasi::{Clock as WasiClock, Entropy as WasiEntropy, Mount, Wasi, WasiConfig, WasiError};
 
@@ -9,9 +10,6 @@ use crate::{
     Clock, Entropy, Limits,
     boot_time::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS},
 };
-
-/// The guest path of the workspace.
-pub const WORKSPACE: &str = "/app";
 
 /// A file system, and the WASI state over it in which an image boots and resumes. The workspace is empty, or has the files that are
 /// given, which the guest may change; the other sources are mounted at their paths, read-only.

@@ -1,17 +1,22 @@
 //! The files in which globals persist from one execution to the next.
 
 use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE};
-use glovebox_vfs::Changes;
+use glovebox_vfs::{Changes, RootId, Vfs};
 
 use crate::Language;
 
-/// Removes the file that the driver keeps globals in from what a script changed.
-pub fn hide_state_file(changes: &mut Changes, language: Language) {
-    let file = match language {
-        Language::Python => PYTHON_STATE_FILE,
-        Language::JavaScript => JAVASCRIPT_STATE_FILE,
-    };
-    for paths in [&mut changes.created, &mut changes.modified, &mut changes.deleted] {
-        paths.retain(|path| path != file);
+/// What a script changed in the workspace. `persists`: its globals were stored there, which is no change of the script's.
+#[must_use]
+pub fn changes(vfs: &Vfs, workspace: Option<RootId>, language: Language, persists: bool) -> Changes {
+    let mut changes = workspace.map(|root| vfs.changes(root)).unwrap_or_default();
+    if persists {
+        let file = match language {
+            Language::Python => PYTHON_STATE_FILE,
+            Language::JavaScript => JAVASCRIPT_STATE_FILE,
+        };
+        for paths in [&mut changes.created, &mut changes.modified, &mut changes.deleted] {
+            paths.retain(|path| path != file);
+        }
     }
+    changes
 }

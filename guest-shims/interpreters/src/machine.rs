@@ -1,7 +1,10 @@
 //! The driver's access to a guest.
 
 use glovebox_vfs::escaped;
-use glovebox_wasi::{Errno, FileAt, Stop, Wasi};
+use glovebox_wasi::{Errno, FileAt, Host, Stop, Wasi};
+
+/// The guest path of the workspace.
+pub const WORKSPACE: &str = "/app";
 
 /// A WebAssembly value of the two types that the interpreters' functions take and return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,16 +71,41 @@ pub trait Machine {
     /// The value of an exported `i32` global.
     fn global(&mut self, name: &str) -> Result<u32, MachineError>;
 
+    /// Runs `work` with the guest's WASI state and what that calls. The guest pays for what `work` charges.
+    fn with_wasi(
+        &mut self,
+        work: &mut dyn FnMut(&mut Wasi, &mut dyn Host) -> Result<(), Stop>,
+    ) -> Result<(), MachineError>;
+
     /// Fills `into` from the policy's entropy (the host's, or the seeded generator).
-    fn fill_random(&mut self, into: &mut [u8]);
+    fn fill_random(&mut self, into: &mut [u8]) -> Result<(), MachineError> {
+        self.with_wasi(&mut |wasi, host| {
+            wasi.fill_random(host, into);
+            Ok(())
+        })
+    }
 
     /// The entry at the top of the workspace under `name`, without following a link; at most `max_bytes` of a file. The
     /// guest pays.
-    fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError>;
+    fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError> {
+        let mut found = Ok(FileAt::Nothing);
+        self.with_wasi(&mut |wasi, host| {
+            found = wasi.file_at(host, WORKSPACE, name, max_bytes)?;
+            Ok(())
+        })?;
+        Ok(found)
+    }
 
     /// Writes a file at the top of the workspace, completely or not at all, at the guest's time and within its limits.
     /// The guest pays.
-    fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError>;
+    fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError> {
+        let mut replaced = Ok(());
+        self.with_wasi(&mut |wasi, host| {
+            replaced = wasi.replace_file(host, WORKSPACE, name, bytes)?;
+            Ok(())
+        })?;
+        Ok(replaced)
+    }
 
     /// The guest's WASI state: arguments, environment, standard input, clock.
     fn wasi(&mut self) -> &mut Wasi;

@@ -54,7 +54,7 @@ impl GuestPath {
 
 impl Wasi {
     /// Runs one operation of the file system within the memory limit and charges for it.
-    pub(crate) fn with_vfs<H: Host, T>(
+    pub(crate) fn with_vfs<H: Host + ?Sized, T>(
         &mut self,
         host: &mut H,
         operation: impl FnOnce(&mut Vfs) -> Result<T, VfsError>,
@@ -74,7 +74,7 @@ impl Wasi {
     }
 
     /// Like [`with_vfs`](Self::with_vfs), for an operation that changes something and so records the guest's time.
-    pub(crate) fn change_vfs<H: Host, T>(
+    pub(crate) fn change_vfs<H: Host + ?Sized, T>(
         &mut self,
         host: &mut H,
         operation: impl FnOnce(&mut Vfs) -> Result<T, VfsError>,

@@ -59,7 +59,7 @@ impl ClockState {
         Self { source, base_ns: 0, slept_ns: 0 }
     }
 
-    pub(crate) fn now<H: Host>(&self, host: &mut H, id: ClockId) -> u64 {
+    pub(crate) fn now<H: Host + ?Sized>(&self, host: &mut H, id: ClockId) -> u64 {
         match (self.source, id) {
             (Clock::Host, ClockId::Realtime) => host.realtime_ns(),
             (Clock::Host, ClockId::Monotonic) => self.base_ns.saturating_add(host.monotonic_ns()),

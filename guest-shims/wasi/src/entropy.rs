@@ -41,7 +41,7 @@ impl Generator {
         }
     }
 
-    pub(crate) fn fill<H: Host>(&mut self, host: &mut H, into: &mut [u8]) {
+    pub(crate) fn fill<H: Host + ?Sized>(&mut self, host: &mut H, into: &mut [u8]) {
         match self {
             Self::Host => host.fill_random(into),
             Self::Seeded(generator) => generator.fill_bytes(into),

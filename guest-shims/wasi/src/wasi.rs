@@ -160,12 +160,12 @@ impl Wasi {
     }
 
     /// The value of the guest's monotonic clock, in nanoseconds.
-    pub fn monotonic_ns<H: Host>(&self, host: &mut H) -> u64 {
+    pub fn monotonic_ns<H: Host + ?Sized>(&self, host: &mut H) -> u64 {
         self.clock.now(host, ClockId::Monotonic)
     }
 
     /// The value of the guest's real-time clock, in nanoseconds since 1970.
-    pub fn realtime_ns<H: Host>(&self, host: &mut H) -> u64 {
+    pub fn realtime_ns<H: Host + ?Sized>(&self, host: &mut H) -> u64 {
         self.clock.now(host, ClockId::Realtime)
     }
 
@@ -185,7 +185,7 @@ impl Wasi {
     }
 
     /// Random bytes from the guest's source, for the embedder's own use (reseeding an interpreter).
-    pub fn fill_random<H: Host>(&mut self, host: &mut H, into: &mut [u8]) {
+    pub fn fill_random<H: Host + ?Sized>(&mut self, host: &mut H, into: &mut [u8]) {
         self.entropy.fill(host, into);
     }
 

@@ -26,7 +26,7 @@ impl Wasi {
     ///
     /// # Errors
     /// The outer one when the guest cannot pay, the inner one when the file cannot be read.
-    pub fn file_at<H: Host>(
+    pub fn file_at<H: Host + ?Sized>(
         &mut self,
         host: &mut H,
         mount: &str,
@@ -59,7 +59,7 @@ impl Wasi {
     ///
     /// # Errors
     /// As [`file_at`](Self::file_at).
-    pub fn replace_file<H: Host>(
+    pub fn replace_file<H: Host + ?Sized>(
         &mut self,
         host: &mut H,
         mount: &str,

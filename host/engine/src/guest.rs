@@ -9,7 +9,7 @@ use crate::{
     engine::Inner,
     machine::GuestMachine,
     platform::ExecutionCtx,
-    runtime::{Image, Runtime},
+    runtime::Runtime,
     state::{State, fuel_left},
     template::Template,
     trap::{Ended, Unwound, classify},
@@ -128,7 +128,7 @@ pub(crate) fn instantiate_idle(
 }
 
 fn reseeded(runtime: &Runtime, mut guest: Guest) -> Result<Guest, ExecuteError> {
-    if let Some(image) = runtime.image().map(Image::driver) {
+    if let Some(image) = runtime.image().map(|image| image.driver()) {
         guest.reseed(image)?;
     }
     Ok(guest)

@@ -275,7 +275,7 @@ impl Inner {
         let (template, drive) = match plan.recipe.zip(code) {
             Some((recipe, code)) => {
                 let template = Template::Apart { code, memory: module.clone(), globals: prepare::values(&record) };
-                (template, Drive::Image(Image::new(driver(recipe, self.is_lean()), record, module)))
+                (template, Drive::Image(Arc::new(Image::new(driver(recipe, self.is_lean()), record, module))))
             }
             None if module.get_export("_start").is_some() => {
                 let pre = self.linker.instantiate_pre(&module).map_err(wrong)?;

@@ -1,11 +1,11 @@
 //! A guest instance as its driver sees it: [`Machine`] over Wasmtime.
 
 use glovebox_core::{
-    GuestHost, WORKSPACE,
+    GuestHost,
     session::{PAGE_BYTES, Page, Pages},
 };
 use glovebox_interpreters::{Callee, Machine, MachineError, Value};
-use glovebox_wasi::{Errno, FileAt, Stop, Wasi};
+use glovebox_wasi::{Host, Stop, Wasi};
 use wasmtime::{Func, Instance, Memory, Ref, Store, Table, Val};
 
 use crate::{
@@ -197,26 +197,13 @@ impl Machine for GuestMachine {
         }
     }
 
-    fn fill_random(&mut self, into: &mut [u8]) {
+    fn with_wasi(
+        &mut self,
+        work: &mut dyn FnMut(&mut Wasi, &mut dyn Host) -> Result<(), Stop>,
+    ) -> Result<(), MachineError> {
         self.private_pages.before_write();
-        // Fails only if Wasmtime is asked for fuel that it does not meter.
-        if let Err(error) = with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.fill_random(host, into)) {
-            tracing::error!(%error, "no random numbers for the guest");
-        }
-    }
-
-    fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError> {
-        self.private_pages.before_write();
-        let looked =
-            with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.file_at(host, WORKSPACE, name, max_bytes));
-        Ok(looked.map_err(unmetered)??)
-    }
-
-    fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError> {
-        self.private_pages.before_write();
-        let replaced =
-            with_wasi(&mut self.store, Some(self.memory), |wasi, host| wasi.replace_file(host, WORKSPACE, name, bytes));
-        Ok(replaced.map_err(unmetered)??)
+        let done = with_wasi(&mut self.store, Some(self.memory), |wasi, host| work(wasi, host));
+        Ok(done.map_err(unmetered)??)
     }
 
     fn wasi(&mut self) -> &mut Wasi {

@@ -15,16 +15,14 @@ use crate::{
     own_commits::OwnCommits,
     platform::{EnginePlatform, ExecutionCtx},
     request::{OnOutput, StdinSource},
-    runtime::Image,
     sandbox::Sandbox,
     stopwatch::Stopwatch,
     tools::{PendingCalls, ThreadRunner, Toolbox},
     workspace::{Committed, Roots},
 };
 use glovebox_core::{
-    CallResult, Displays, GuestMachine as _, GuestState, Refusal, SoftStop, Written, check_request,
+    CallResult, Displays, GuestMachine as _, GuestState, Refusal, SoftStop, Written, changes, check_request,
     guidance::{Facts, Guidance, guidance},
-    hide_state_file,
 };
 use glovebox_interpreters::Script;
 use glovebox_wasi::Captured;
@@ -51,7 +49,6 @@ pub(crate) struct PreparedRequest<'a> {
     pub(crate) budget: Budget,
     /// When it is cancelled by itself.
     pub(crate) cancel_at: Option<Instant>,
-    wants_value: bool,
     on_output: Option<OnOutput>,
     pending: Option<Arc<PendingCalls>>,
     pub(crate) sandbox: &'a Sandbox,
@@ -98,7 +95,6 @@ impl<'a> PreparedRequest<'a> {
             budget: request.budget,
             // A time that cannot be represented is as good as never.
             cancel_at: request.cancel_after.and_then(|after| Instant::now().checked_add(after)),
-            wants_value: false,
             on_output: request.on_output,
             pending: request.pending,
             sandbox,
@@ -121,11 +117,6 @@ impl<'a> PreparedRequest<'a> {
             _ => {}
         }
         Ok(check_request(&sandbox.0.policy.limits, source, name, stdin)?)
-    }
-
-    /// The same, with the value of the script's last expression to be reported.
-    pub(crate) fn wanting_value(self) -> Self {
-        Self { wants_value: true, ..self }
     }
 
     /// The same, with another source for the interpreter.
@@ -183,13 +174,8 @@ impl<'a> PreparedRequest<'a> {
         self.cancelled(ctx).with_soft_stop(soft).with_tools(tools)
     }
 
-    /// The maximum size of the globals stored for the next execution. In a session they persist by themselves.
-    fn persisted_bytes(&self, last: bool) -> Option<u64> {
-        let policy = &self.sandbox.0.policy;
-        (policy.auto_persist_globals && last).then_some(policy.limits.persisted_bytes)
-    }
-
-    /// The driver's input. `last`: the guest is dropped afterwards.
+    /// The driver's input. `last`: the guest is dropped afterwards. In a session globals persist by themselves, and the value of the
+    /// script's last expression is wanted.
     pub(crate) fn script(&self, last: bool) -> Script<'_> {
         let inner = &self.sandbox.0;
         let policy = &inner.policy;
@@ -201,9 +187,9 @@ impl<'a> PreparedRequest<'a> {
             env: &policy.env,
             has_stdin: self.has_stdin,
             last,
-            wants_value: self.wants_value,
+            wants_value: !last,
             inject_setup: inner.policy.inject_setup,
-            persisted_bytes: self.persisted_bytes(last),
+            persisted_bytes: (policy.auto_persist_globals && last).then_some(policy.limits.persisted_bytes),
         }
     }
 
@@ -287,6 +273,7 @@ impl<'a> PreparedRequest<'a> {
         let inner = &self.sandbox.0;
         let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);
         events::start(runtime.language, self.session_id.as_deref(), limits);
+        let script = self.script(last);
         let rejected = self.rejected(guest);
         // As the interpreter prints a syntax error.
         let printed = rejected.as_ref().and_then(|ran| ran.outcome.raised()).map(|raised| {
@@ -298,15 +285,13 @@ impl<'a> PreparedRequest<'a> {
         });
         let ran = match rejected {
             Some(ran) => ran,
-            None => guest.run(runtime.image().map(Image::driver), limits, &self.script(last))?,
+            None => guest.run(runtime.image().map(|image| image.driver()), limits, &script)?,
         };
         let Written { output, tool_calls, duration } = guest.written(&ran.outcome, limits, printed);
         let wasi = guest.wasi_mut();
         events::security(self.session_id.as_deref(), &ran, &wasi.take_events());
-        let mut changes = roots.workspace().map(|root| wasi.vfs().changes(root)).unwrap_or_default();
-        if self.persisted_bytes(last).is_some() {
-            hide_state_file(&mut changes, runtime.language);
-        }
+        let persists = script.persisted_bytes.is_some();
+        let changes = changes(wasi.vfs(), roots.workspace(), runtime.language, persists);
         let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own);
         let files = Files::of(wasi.vfs().clone(), roots.workspace());
         let mut execution = self.not_begun(ran.outcome);

@@ -34,7 +34,7 @@ pub(crate) struct Runtime {
 /// How a runtime's guests are run.
 pub(crate) enum Drive {
     /// A prepared image that is called into.
-    Image(Image),
+    Image(Arc<Image>),
     /// A plain command: `_start` with the script's path as argument.
     Command {
         /// Arguments before the path.
@@ -84,11 +84,16 @@ impl Image {
 }
 
 impl Runtime {
-    pub(crate) fn image(&self) -> Option<&Image> {
+    pub(crate) fn image(&self) -> Option<&Arc<Image>> {
         match &self.drive {
             Drive::Image(image) => Some(image),
             Drive::Command { .. } => None,
         }
+    }
+
+    /// The image of a runtime that can have sessions.
+    pub(crate) fn prepared(&self) -> Result<&Arc<Image>, ExecuteError> {
+        self.image().ok_or_else(|| ExecuteError::NotPrepared { name: self.name.clone() })
     }
 
     /// How much memory a guest of it may have under these limits.

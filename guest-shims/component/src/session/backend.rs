@@ -3,17 +3,17 @@
 use std::rc::Rc;
 
 use glovebox_core::{
-    Clock, ImageDriver, Refusal,
+    Clock, Refusal,
     files::{FileError, change},
-    session::{Checkpoint, Memory, Pages, Place, SessionBackend, SessionCall, SessionFailure, SessionSetup},
+    session::{
+        Checkpoint, Memory, Pages, Place, SessionBackend, SessionCall, SessionError, SessionFailure, SessionSetup,
+    },
 };
 use glovebox_vfs::{RootId, Vfs, VfsError};
 use glovebox_wasi::Wasi;
 
 use super::resident::{ResidentMemory, no_memory};
-use crate::{
-    ExecutionCtx, Guest, GuestMachine, Sandbox, bindings::types::SandboxError, error::refused_variable, guest,
-};
+use crate::{ExecutionCtx, Guest, GuestMachine, Sandbox, bindings::types::SandboxError, error::refused_variable};
 
 /// What the component keeps for a session.
 #[derive(Debug)]
@@ -34,14 +34,6 @@ impl ComponentBackend {
             (Clock::Host, clocks) => clocks.as_ref().map_or(0, |clocks| clocks.realtime_ns()),
         }
     }
-}
-
-/// What the mutable globals of a runtime hold while it is idle, by name.
-pub(super) fn globals(sandbox: &Sandbox) -> Vec<(String, u64)> {
-    let globals = sandbox.runtime.globals.iter();
-    let mut globals: Vec<_> = globals.map(|global| (global.export.clone(), global.value)).collect();
-    globals.sort();
-    globals
 }
 
 /// Lets the host change a session's files, all or nothing.
@@ -70,11 +62,13 @@ impl SessionBackend for ComponentBackend {
 
     fn setup(&self) -> SessionSetup<'_> {
         let Sandbox { runtime, policy, .. } = &self.sandbox;
-        SessionSetup { limits: &policy.limits, policy: &policy.session, image_bytes: runtime.memory_bytes() }
-    }
-
-    fn image(&self) -> Result<ImageDriver<'_>, SandboxError> {
-        Ok(self.sandbox.runtime.driver())
+        SessionSetup {
+            id: &self.id,
+            image: runtime.driver(),
+            limits: &policy.limits,
+            policy: &policy.session,
+            image_bytes: runtime.memory_bytes(),
+        }
     }
 
     fn one_shot_ctx(&self) -> ExecutionCtx {
@@ -82,12 +76,11 @@ impl SessionBackend for ComponentBackend {
     }
 
     fn instantiate(&self, _state: &Checkpoint, wasi: Wasi) -> Result<Guest, SandboxError> {
-        let Sandbox { world, runtime, policy, .. } = &self.sandbox;
-        guest::instantiate_idle(world, runtime, wasi, &policy.limits, self.one_shot_ctx())
+        self.sandbox.instantiate(wasi, self.one_shot_ctx())
     }
 
     fn memory_of(&mut self, guest: &mut Guest, _earlier: Option<Pages>) -> Result<Memory, SandboxError> {
-        Ok(Memory { pages: memory(guest)?.pages()?, globals: globals(&self.sandbox) })
+        Ok(Memory { pages: memory(guest)?.pages()?, globals: self.sandbox.runtime.idle_globals.clone() })
     }
 
     fn own_bytes(&self, guest: &Guest) -> u64 {
@@ -108,29 +101,30 @@ impl SessionBackend for ComponentBackend {
         }
     }
 
-    fn failed(&self, failure: SessionFailure<'_>) -> SandboxError {
-        let id = &self.id;
-        match failure {
-            SessionFailure::Ended(reason) => {
-                SandboxError::SessionEnded(format!("session `{id}` has ended: {reason}; open another one"))
-            }
-            SessionFailure::NoCheckpoint(wanted) => {
-                let wanted = wanted.map_or_else(String::new, |id| format!(" with the id {}", id.0));
-                SandboxError::NoCheckpoint(format!("session `{id}` has no checkpoint to go back to{wanted}"))
-            }
-            SessionFailure::Variable { name, reason } => refused_variable(name, Refusal::Guest(reason)),
-            SessionFailure::Mismatch(what) => {
-                SandboxError::Unavailable(format!("the saved session does not fit its image: {what}"))
-            }
-            SessionFailure::NoMemory(bytes) => no_memory(bytes),
-        }
-    }
-
     fn reason(error: &SandboxError) -> String {
         match error {
             SandboxError::Unavailable(text) => text.clone(),
             SandboxError::Variable(text) => format!("variable {text}"),
             error => error.to_string(),
+        }
+    }
+}
+
+impl From<SessionError<'_>> for SandboxError {
+    fn from(SessionError { id, failure }: SessionError<'_>) -> Self {
+        match failure {
+            SessionFailure::Ended(reason) => {
+                Self::SessionEnded(format!("session `{id}` has ended: {reason}; open another one"))
+            }
+            SessionFailure::NoCheckpoint(wanted) => {
+                let wanted = wanted.map_or_else(String::new, |id| format!(" with the id {}", id.0));
+                Self::NoCheckpoint(format!("session `{id}` has no checkpoint to go back to{wanted}"))
+            }
+            SessionFailure::Variable { name, reason } => refused_variable(name, Refusal::Guest(reason)),
+            SessionFailure::Mismatch(what) => {
+                Self::Unavailable(format!("the saved session does not fit its image: {what}"))
+            }
+            SessionFailure::NoMemory(bytes) => no_memory(bytes),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A guest's memory beside its image, page by page.
 
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 
-use glovebox_core::session::{GuestPages, PAGE_BYTES, Page};
+use glovebox_core::session::{GuestPages, PAGE_BYTES, Page, PageChange};
 
 use crate::{GuestMemory, ImageRun, Runtime};
 
@@ -35,7 +35,7 @@ impl Image {
         self.runtime.image.within(start, start + PAGE_BYTES as u64)
     }
 
-    /// A page of it; none beyond it. Not `page`, which is the trait's, of the guest: that one would be called where `self` is mutable.
+    /// A page of it; none beyond it.
     pub(super) fn original(&self, number: u32) -> Option<Page> {
         let start = u64::from(number) * PAGE_BYTES as u64;
         let mut page = [0; PAGE_BYTES];
@@ -64,6 +64,20 @@ impl Image {
         guests.memory_equals(self.runtime.number, at, part)
     }
 
+    /// Whether the guest has at this page's address what the image has there; beyond the image, zeros.
+    fn is_original(&mut self, at: u32) -> bool {
+        let start = u64::from(at);
+        let (end, runtime, mut at) = (start + PAGE_BYTES as u64, Rc::clone(&self.runtime), start);
+        for run in runtime.image.within(start, end) {
+            let (from, to) = (u64::from(run.start).max(start), run.end().min(end));
+            if !self.is_zero(at, from) || !self.is_same(run, from, to) {
+                return false;
+            }
+            at = to;
+        }
+        self.is_zero(at, end)
+    }
+
     /// How many pages the guest's memory has.
     pub(super) fn count(&self) -> u32 {
         u32::try_from(self.memory.bytes() / PAGE_BYTES as u64).unwrap_or(u32::MAX)
@@ -76,26 +90,15 @@ impl Image {
 }
 
 impl GuestPages for Image {
-    fn equals(&mut self, number: u32, page: &Page) -> bool {
-        self.address(number).is_some_and(|at| self.memory.guests().memory_equals(self.runtime.number, at, page))
-    }
-
-    fn is_pristine(&mut self, number: u32) -> bool {
-        let Some(start) = self.address(number).map(u64::from) else { return true };
-        let (end, runtime, mut at) = (start + PAGE_BYTES as u64, Rc::clone(&self.runtime), start);
-        for run in runtime.image.within(start, end) {
-            let (from, to) = (u64::from(run.start).max(start), run.end().min(end));
-            if !self.is_zero(at, from) || !self.is_same(run, from, to) {
-                return false;
-            }
-            at = to;
+    fn compare(&mut self, number: u32, saved: Option<&Page>) -> PageChange {
+        let Some(at) = self.address(number) else { return PageChange::Pristine };
+        if saved.is_some_and(|page| self.memory.guests().memory_equals(self.runtime.number, at, page)) {
+            return PageChange::Unchanged;
         }
-        self.is_zero(at, end)
-    }
-
-    fn page(&mut self, number: u32) -> Option<Page> {
         let mut page = [0; PAGE_BYTES];
-        self.memory.read(self.address(number)?, &mut page).ok()?;
-        Some(page)
+        if self.is_original(at) || self.memory.read(at, &mut page).is_err() {
+            return PageChange::Pristine;
+        }
+        PageChange::Changed(Arc::new(page))
     }
 }

@@ -20,6 +20,7 @@ use std::{
 };
 
 use glovebox_core::{
+    MemoryLimit,
     contract::{check_json, check_variable_name},
     files::{FileError, IfExists, change},
     hibernate::{self, Caps, ImageView},
@@ -29,7 +30,7 @@ use glovebox_vfs::{RootId, Vfs};
 
 pub(crate) use self::resident::ResidentMemory;
 use self::{
-    backend::{ComponentBackend, change_files, globals},
+    backend::{ComponentBackend, change_files},
     image::Image,
     zstandard::Zstandard,
 };
@@ -84,7 +85,7 @@ impl Session {
         check_options(options)?;
         let place = sessions.ledger.enter(&sandbox.policy.limits, 0)?;
         let id = sessions.name();
-        let mut guest = sandbox.guest(Vec::new(), sandbox.one_shot_ctx())?;
+        let mut guest = sandbox.guest(Vec::new(), &[], sandbox.one_shot_ctx())?;
         guest.machine.make_resident(Pages::default(), false);
         let key = sandbox.policy.entropy.key();
         let state = State::new(ComponentBackend::new(sandbox, &id), guest, key, place);
@@ -103,7 +104,8 @@ impl Session {
         let saved =
             with_image(&sandbox, |image| hibernate::decode(bytes, image, &Zstandard, &Caps::of(limits), None, ""))?;
         let wasi = sandbox.wasi(Vec::new(), &[])?;
-        let saved = saved.state(wasi, sandbox.runtime.memory_limit(limits), sandbox.policy.entropy)?;
+        let limit = MemoryLimit::of_image(limits.memory_bytes, sandbox.runtime.memory_bytes());
+        let saved = saved.state(wasi, limit, sandbox.policy.entropy)?;
         Self::from_checkpoint(sessions, sandbox, saved, RandomNumbers::Same)?.with_context(options)
     }
 
@@ -171,7 +173,7 @@ impl Session {
     pub fn execute(&self, request: types::Request) -> Result<Executed, SandboxError> {
         request.check_in_session()?;
         self.set(|state| {
-            let task = state.backend().sandbox.task(request)?.wanting_value();
+            let task = state.backend().sandbox.task(request)?;
             self.run(state, &task)
         })
     }
@@ -192,7 +194,7 @@ impl Session {
     /// Begins what `execute` does.
     pub fn start(&self, request: types::Request) -> Result<Started, SandboxError> {
         request.check_in_session()?;
-        let task = self.set(|state| Ok(state.backend().sandbox.task(request)?.wanting_value()))?;
+        let task = self.set(|state| state.backend().sandbox.task(request))?;
         let waits = Rc::new(());
         self.started.replace(Rc::downgrade(&waits));
         let session = self.clone();
@@ -304,7 +306,7 @@ fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> R
         language: runtime.language,
         memory_bytes: runtime.memory_bytes(),
         page: &|number| image.original(number),
-        globals: &globals(sandbox),
+        globals: &runtime.idle_globals,
     })
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     Guests, Runtime, World,
     bindings::types::{Outcome, Rollback},
-    fake::{Fake, IMAGE, IMAGE_AT, SEED_AT, closed_world, runtime},
+    tests::fake::{Fake, IMAGE, IMAGE_AT, SEED_AT, closed_world, runtime},
     tests::{execute, limits, no_policy, printed, request, sandbox_in},
 };
 

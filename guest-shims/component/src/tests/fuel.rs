@@ -1,6 +1,6 @@
+use super::fake::FakeClocks;
 use super::*;
 use crate::bindings::types::{Exhausted, Outcome, ResourceKind};
-use crate::fake::FakeClocks;
 
 fn exhausted(limit: u64) -> Outcome {
     Outcome::Exhausted(Exhausted { resource: ResourceKind::Fuel, limit, used: limit })

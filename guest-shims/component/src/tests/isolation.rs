@@ -1,13 +1,13 @@
+use super::fake::{IMAGE, IMAGE_AT, SEED_AT};
 use super::*;
 use crate::Guests;
 use crate::bindings::types::Outcome;
-use crate::fake::{IMAGE, IMAGE_AT, SEED_AT};
 
 #[test]
 fn nothing_of_one_guest_is_there_for_the_next() {
     let (fake, sandbox) = closed(no_policy());
     let seeded = {
-        sandbox.guest(Vec::new(), sandbox.one_shot_ctx()).unwrap();
+        sandbox.guest(Vec::new(), &[], sandbox.one_shot_ctx()).unwrap();
         fake.real_memory(0)
     };
     let mut expected = vec![0; 65_536];
@@ -18,7 +18,7 @@ fn nothing_of_one_guest_is_there_for_the_next() {
     execute(&sandbox, "grow 5\nfill 1024 115");
     fake.global_set(0, 0, 12);
     assert!(fake.memory_grow(0, 3));
-    sandbox.guest(Vec::new(), sandbox.one_shot_ctx()).unwrap();
+    sandbox.guest(Vec::new(), &[], sandbox.one_shot_ctx()).unwrap();
     expected.resize(9 * 65_536, 0);
     assert!(fake.real_memory(0) == expected, "all of it is the image again");
     assert_eq!((fake.virtual_size(0), fake.global_get(0, 0)), (1, 77));
@@ -40,7 +40,7 @@ fn seeded_numbers_are_the_same_each_time_and_differ_by_seed() {
     let numbers = |seed| {
         let policy = types::Policy { entropy: Some(types::Entropy::Seeded(seed)), ..no_policy() };
         let sandbox = sandbox_in(&world, policy).unwrap();
-        sandbox.guest(Vec::new(), sandbox.one_shot_ctx()).unwrap();
+        sandbox.guest(Vec::new(), &[], sandbox.one_shot_ctx()).unwrap();
         fake.real_memory(0)[SEED_AT as usize..][..8].to_vec()
     };
     assert_eq!(numbers(1), numbers(1));

@@ -61,7 +61,7 @@ fn memory_that_is_there_already_is_grown_into() {
 fn calls_reach_no_further_than_the_guest_is_told() {
     let (_, sandbox) = closed(no_policy());
     execute(&sandbox, "grow 9");
-    let mut guest = sandbox.guest(Vec::new(), sandbox.one_shot_ctx()).unwrap();
+    let mut guest = sandbox.guest(Vec::new(), &[], sandbox.one_shot_ctx()).unwrap();
     let memory = guest.machine.memory().clone();
     let mut bytes = [0; 2];
     for (at, fits) in [(65_533, true), (65_534, true), (65_535, false), (65_536, false), (u32::MAX, false)] {

@@ -1,5 +1,6 @@
 //! Executions in the fake's guests: what holds whatever interpreter it is.
 
+pub(crate) mod fake;
 mod fuel;
 mod isolation;
 mod memory;
@@ -14,8 +15,9 @@ use std::rc::Rc;
 use crate::{
     Sandbox, World,
     bindings::types::{self, SandboxError},
-    fake::{Fake, closed_world, runtime},
 };
+
+use self::fake::{Fake, closed_world, runtime};
 
 /// Nothing asked for.
 pub(crate) fn no_policy() -> types::Policy {
@@ -74,7 +76,7 @@ pub(crate) fn request(source: &str) -> types::Request {
 
 pub(crate) fn sandbox_in(world: &World, policy: types::Policy) -> Result<Sandbox, SandboxError> {
     let policy = world.policy(policy)?;
-    let toolbox = crate::Toolbox::of(world).unwrap();
+    let toolbox = crate::toolbox::host_toolbox(world).unwrap();
     Sandbox::new(world, runtime(0), policy, Rc::new(toolbox))
 }
 

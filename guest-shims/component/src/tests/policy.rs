@@ -1,6 +1,6 @@
+use super::fake::FakeClocks;
 use super::*;
 use crate::bindings::types::{Clock, Entropy, Policy, SandboxError};
-use crate::fake::FakeClocks;
 
 fn refusal(policy: Policy) -> SandboxError {
     sandbox_in(&closed_world().1, policy).unwrap_err()

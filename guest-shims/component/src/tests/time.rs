@@ -1,8 +1,8 @@
 use std::time::Duration;
 
+use super::fake::FakeClocks;
 use super::*;
 use crate::bindings::types::{Exhausted, Outcome, ResourceKind};
-use crate::fake::FakeClocks;
 
 fn open(step: Duration, policy: types::Policy) -> Sandbox {
     open_with(FakeClocks::new(step), policy)

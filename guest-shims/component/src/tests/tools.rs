@@ -1,10 +1,10 @@
 use std::{cell::RefCell, time::Duration};
 
-use super::*;
+use super::{fake::FakeClocks, *};
 use crate::{
-    ToolHost, Toolbox,
+    ToolHost,
     bindings::types::{CallFailure, Outcome, Tool, ToolError, ToolFailure, ToolOutcome},
-    fake::FakeClocks,
+    toolbox::checked,
 };
 
 /// Tools that say what they were called with, fail, talk nonsense, or take a while.
@@ -182,8 +182,8 @@ fn calls_are_held_within_the_memory_limit() {
 #[test]
 fn tools_that_cannot_be_are_told_of() {
     let many: Vec<_> = (0..=1024).map(|index| tool(&format!("t{index}"), None)).collect();
-    assert!(Toolbox::new(&many[..1024]).is_ok());
-    assert!(Toolbox::new(&many).unwrap_err().contains("1025"));
+    assert!(checked(&many[..1024]).is_ok());
+    assert!(checked(&many).unwrap_err().contains("1025"));
     for (tools, said) in [
         (vec![tool("a", None), tool("a", None)], "twice"),
         (vec![tool("a b", None)], "a name is"),
@@ -192,7 +192,7 @@ fn tools_that_cannot_be_are_told_of() {
         (vec![tool("a", Some(&format!("[{}0]", "{},".repeat(50_000))))], "would take"),
         (vec![Tool { description: "x".repeat(1 << 20), ..tool("a", None) }], "together"),
     ] {
-        let reason = Toolbox::new(&tools).unwrap_err();
+        let reason = checked(&tools).unwrap_err();
         assert!(reason.contains(said), "{reason}");
     }
 }

@@ -27,20 +27,33 @@ pub struct ContractPolicy {
 }
 
 /// What a backend grants of a requested policy.
-pub trait Grant {
-    /// Whether this value may be requested under `key`, where `granted` is the default.
-    fn check_limit<T: Copy + PartialOrd + Display>(
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The policy of an empty request.
+    pub defaults: ContractPolicy,
+    /// Whether no limit may be requested beyond the default.
+    pub is_ceiling: bool,
+    /// Why `clock.host` may not be requested, if it may not.
+    pub host_clock_refusal: Option<PolicyRefusal>,
+    /// Why `entropy.host` may not be requested, if it may not.
+    pub host_entropy_refusal: Option<PolicyRefusal>,
+}
+
+impl Grant {
+    /// The limit `key`: what is requested, or the default if nothing is.
+    pub fn limit<T: Copy + PartialOrd + Display>(
         &self,
         key: &str,
-        requested: T,
-        granted: T,
-    ) -> Result<(), PolicyRefusal>;
-
-    /// Whether `clock.host` may be requested.
-    fn check_host_clock(&self) -> Result<(), PolicyRefusal>;
-
-    /// Whether `entropy.host` may be requested.
-    fn check_host_entropy(&self) -> Result<(), PolicyRefusal>;
+        requested: Option<T>,
+        default: T,
+    ) -> Result<T, PolicyRefusal> {
+        match requested {
+            Some(requested) if self.is_ceiling && requested > default => {
+                Err(PolicyRefusal::beyond(key, &requested, &default))
+            }
+            requested => Ok(requested.unwrap_or(default)),
+        }
+    }
 }
 
 /// Why a policy is refused.
@@ -65,18 +78,6 @@ impl ContractPolicy {
     #[must_use]
     pub fn is_repeatable(&self) -> bool {
         self.clock.is_repeatable() && self.entropy.is_repeatable()
-    }
-
-    /// What is requested, or what is granted if nothing is.
-    pub fn limit<T: Copy + PartialOrd + Display>(
-        grant: &impl Grant,
-        key: &str,
-        requested: Option<T>,
-        granted: T,
-    ) -> Result<T, PolicyRefusal> {
-        let Some(requested) = requested else { return Ok(granted) };
-        grant.check_limit(key, requested, granted)?;
-        Ok(requested)
     }
 
     /// Environment variables, of which none is given twice.

@@ -12,6 +12,10 @@ pub type CtxOf<B> = ExecutionCtx<<<B as SessionBackend>::Machine as GuestMachine
 /// What a session runs in and is held to.
 #[derive(Clone, Copy)]
 pub struct SessionSetup<'a> {
+    /// The session's id.
+    pub id: &'a str,
+    /// How its image is called.
+    pub image: ImageDriver<'a>,
     /// The policy's limits.
     pub limits: &'a Limits,
     /// How the session keeps and loses its state.
@@ -40,18 +44,24 @@ pub enum SessionFailure<'a> {
     NoMemory(u64),
 }
 
+/// A session cannot do something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionError<'a> {
+    /// The session.
+    pub id: &'a str,
+    /// What it cannot do.
+    pub failure: SessionFailure<'a>,
+}
+
 /// The platform under one session, and what the platform keeps for that session.
 pub trait SessionBackend {
     /// What the caller is told of a failure.
-    type Error: From<TooMany> + From<DriverError>;
+    type Error: From<TooMany> + From<DriverError> + for<'a> From<SessionError<'a>>;
     /// An instance.
     type Machine: GuestMachine;
 
     /// What the session runs in and is held to.
     fn setup(&self) -> SessionSetup<'_>;
-
-    /// How the image is called.
-    fn image(&self) -> Result<ImageDriver<'_>, Self::Error>;
 
     /// What bounds a call into the guest that is no script's.
     fn one_shot_ctx(&self) -> CtxOf<Self>;
@@ -129,8 +139,10 @@ pub trait SessionBackend {
     /// The session has ended.
     fn ended(&mut self) {}
 
-    /// What the caller is told of what the session cannot do.
-    fn failed(&self, failure: SessionFailure<'_>) -> Self::Error;
+    /// The error for what the session cannot do.
+    fn failed(&self, failure: SessionFailure<'_>) -> Self::Error {
+        SessionError { id: self.setup().id, failure }.into()
+    }
 
     /// Whether what failed may work later: no instance is to be had now.
     fn is_temporary(_error: &Self::Error) -> bool {

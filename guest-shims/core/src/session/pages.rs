@@ -8,16 +8,21 @@ pub const PAGE_BYTES: usize = 4096;
 /// One page.
 pub type Page = [u8; PAGE_BYTES];
 
+/// How a page of a guest's memory differs from its image and from what was saved of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageChange {
+    /// As it was saved.
+    Unchanged,
+    /// As in the image; beyond the image, zero.
+    Pristine,
+    /// Neither: the page.
+    Changed(Arc<Page>),
+}
+
 /// A guest's memory, page by page.
 pub trait GuestPages {
-    /// Whether a page has these bytes; one beyond the memory has none.
-    fn equals(&mut self, number: u32, page: &Page) -> bool;
-
-    /// Whether a page is as in the image; beyond the image, whether it is zero. One beyond the memory is.
-    fn is_pristine(&mut self, number: u32) -> bool;
-
-    /// The page; none beyond the memory.
-    fn page(&mut self, number: u32) -> Option<Page>;
+    /// Compares a page with what was `saved` of it, and then with the image. Beyond the memory every page is pristine.
+    fn compare(&mut self, number: u32, saved: Option<&Page>) -> PageChange;
 }
 
 /// Pages by their number, ascending. What is in none of them is as in the image, and zero beyond it.
@@ -40,10 +45,11 @@ impl Pages {
         let mut earlier = earlier.0.into_iter().peekable();
         for number in candidates {
             while earlier.next_if(|(before, _)| *before < number).is_some() {}
-            match earlier.next_if(|(same, _)| *same == number) {
-                Some((_, held)) if memory.equals(number, &held) => found.push((number, held)),
-                _ if memory.is_pristine(number) => {}
-                _ => found.extend(memory.page(number).map(|page| (number, Arc::new(page)))),
+            let saved = earlier.next_if(|(same, _)| *same == number);
+            match (memory.compare(number, saved.as_ref().map(|(_, page)| &**page)), saved) {
+                (PageChange::Unchanged, saved) => found.extend(saved),
+                (PageChange::Pristine, _) => {}
+                (PageChange::Changed(page), _) => found.push((number, page)),
             }
         }
         Self(found)
@@ -116,17 +122,13 @@ mod tests {
     }
 
     impl GuestPages for Sample {
-        fn equals(&mut self, number: u32, page: &Page) -> bool {
-            self.page(number).as_ref() == Some(page)
-        }
-
-        fn is_pristine(&mut self, number: u32) -> bool {
+        fn compare(&mut self, number: u32, saved: Option<&Page>) -> PageChange {
             let original = self.image.get(number as usize).unwrap_or(&[0; PAGE_BYTES]);
-            self.memory.get(number as usize).is_none_or(|page| page == original)
-        }
-
-        fn page(&mut self, number: u32) -> Option<Page> {
-            self.memory.get(number as usize).copied()
+            match self.memory.get(number as usize) {
+                Some(page) if saved == Some(page) => PageChange::Unchanged,
+                Some(page) if page != original => PageChange::Changed(Arc::new(*page)),
+                _ => PageChange::Pristine,
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use glovebox_interpreters::Machine as _;
 use glovebox_wasi::Wasi;
 
-use super::{Checkpoint, SessionBackend, SessionFailure};
+use super::{Checkpoint, SessionBackend, SessionFailure, SessionSetup};
 use crate::{Guest, GuestMachine as _};
 
 /// Whose random numbers a new guest goes on with. Those of the host's generator are new ones in any case.
@@ -35,7 +35,7 @@ pub(super) fn restore<B: SessionBackend>(
     }
     let is_same = numbers == RandomNumbers::Same && state.entropy_key.is_some();
     if !is_same {
-        let (image, limits) = (backend.image()?, backend.setup().limits);
+        let SessionSetup { image, limits, .. } = backend.setup();
         guest.reseed_within(image, limits)?;
     }
     backend.restored(&mut guest, &state.pages, is_same);

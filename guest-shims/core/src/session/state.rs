@@ -6,7 +6,7 @@ use glovebox_interpreters::Machine as _;
 
 use super::{
     Checkpoint, CheckpointId, CheckpointInfo, History, Memory, Pages, Place, RandomNumbers, Rollback, Saved,
-    SessionBackend, SessionCall, SessionFailure, SessionInfo, TooMany, restore::restore,
+    SessionBackend, SessionCall, SessionFailure, SessionInfo, SessionSetup, TooMany, restore::restore,
 };
 use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Outcome, Refusal, WORKSPACE, files::Snapshot};
 
@@ -126,7 +126,7 @@ impl<B: SessionBackend> SessionState<B> {
         };
         let mut guest = self.reserve(guest)?;
         guest.ctx_mut().renew(self.backend.one_shot_ctx());
-        let (image, limits) = (self.backend.image()?, self.backend.setup().limits);
+        let SessionSetup { image, limits, .. } = self.backend.setup();
         let (result, after) = guest.get_variable(image, limits, name);
         let result = result.map_err(|refusal| self.refused(name, refusal));
         self.leave(guest, after, now, || why::<B, _>(&result));
@@ -137,7 +137,7 @@ impl<B: SessionBackend> SessionState<B> {
     pub fn set_variable(&mut self, name: &str, json: &str) -> Result<(), B::Error> {
         let mut guest = self.enter(&[])?;
         guest.ctx_mut().renew(self.backend.one_shot_ctx());
-        let (image, limits) = (self.backend.image()?, self.backend.setup().limits);
+        let SessionSetup { image, limits, .. } = self.backend.setup();
         let (result, after) = guest.set_variable(image, limits, name, json);
         let result = result.map_err(|refusal| self.refused(name, refusal));
         self.leave(guest, after, None, || why::<B, _>(&result));
@@ -232,7 +232,7 @@ impl<B: SessionBackend> SessionState<B> {
         let mut guest = self.reserve(guest)?;
         guest.ctx_mut().renew(self.backend.one_shot_ctx());
         guest.wasi_mut().begin_execution();
-        let (image, limits) = (self.backend.image()?, self.backend.setup().limits);
+        let SessionSetup { image, limits, .. } = self.backend.setup();
         let closed = guest.close(image, limits).map_err(B::Error::from);
         let closed = closed.and_then(|()| self.backend.closed(&mut guest));
         self.backend.left(&guest);

@@ -3,13 +3,13 @@
 //! Everything here happens while the guest writes to the device and while it reads. How a tool is run, on a thread of its own or to its
 //! end at once, is the platform's ([`ToolRunner`]).
 
-use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
+use std::{collections::VecDeque, fmt, ops::Deref, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
 use super::{
-    Account, Answer, Begun, Failure, Held, Message, NO_ROOM, Reply, Tally, ToolRecord, answered, hold_answer,
-    not_understood, timeout, weight,
+    Account, Answer, Begun, Checked, Failure, Held, Message, NO_ROOM, Reply, Tally, ToolRecord, Toolset, answered,
+    hold_answer, not_understood, timeout, weight,
 };
 use crate::{Limits, Watch};
 
@@ -22,7 +22,7 @@ pub trait ToolRunner {
     /// What counts the time.
     type Watch: Watch;
     /// A tool, ready to be called.
-    type Tool;
+    type Tool: Clone + Deref<Target: AsRef<Checked>>;
     /// A call that runs.
     type Running;
     /// Says for as long as it lives that the guest waits.
@@ -31,11 +31,8 @@ pub trait ToolRunner {
     /// Whether tools run to their end when they are started, and the guest's time with them.
     const RUN_INLINE: bool = false;
 
-    /// The tool of this name.
-    fn tool(&self, name: &str) -> Option<Self::Tool>;
-
-    /// What a guest learns about the tools, as JSON text.
-    fn catalogue(&self) -> String;
+    /// The tools that scripts may call.
+    fn tools(&self) -> &Toolset<Self::Tool>;
 
     /// Starts a call.
     fn start(&mut self, call: ReadyCall<Self::Tool>) -> Result<Start<Self::Running>, Failure>;
@@ -284,7 +281,7 @@ impl<R: ToolRunner> ToolCalls<R> {
             Err(failure) => return self.answer(id, Err(failure)),
         };
         self.runner.began(&name, index);
-        match self.tally.admit(&name, self.runner.tool(&name), &arguments, bytes) {
+        match self.tally.admit(&name, self.runner.tools().find(&name).cloned(), &arguments, bytes) {
             Ok(tool) => {
                 self.queued.push_back(QueuedCall { id, index, name, tool, arguments, held });
                 self.start();
@@ -348,7 +345,7 @@ impl<R: ToolRunner> ToolCalls<R> {
     }
 
     fn catalogue(&mut self) -> String {
-        let text = self.runner.catalogue();
+        let text = self.runner.tools().catalogue();
         self.taken = self.account.hold(text.len() as u64);
         if self.taken.is_some() {
             return text;

@@ -125,7 +125,18 @@ impl Definition<'_> {
     }
 }
 
+impl AsRef<Self> for Checked {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl Checked {
+    /// What a guest learns about it.
+    pub(super) fn description(&self) -> &Value {
+        &self.description
+    }
+
     /// Checks a call's arguments against the schema.
     pub fn check(&self, arguments: &Value) -> Result<(), Failure> {
         self.costs.check(arguments)?;
@@ -139,13 +150,6 @@ impl Checked {
 /// What is wrong, with the location unless it is the whole value.
 fn located(place: &str, message: &str) -> String {
     if place.is_empty() { message.to_owned() } else { format!("`{place}`: {message}") }
-}
-
-/// The guest's list of tools, as JSON text.
-#[must_use]
-pub fn catalogue<'a>(tools: impl Iterator<Item = &'a Checked>) -> String {
-    let tools: Vec<&Value> = tools.map(|tool| &tool.description).collect();
-    json!({ "tools": tools }).to_string()
 }
 
 fn is_name(name: &str) -> bool {

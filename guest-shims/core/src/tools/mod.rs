@@ -7,6 +7,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `definition` | a tool's definition, and its schema compiled for checking arguments |
+//! | `toolset` | tools by their names, and the catalogue that guests read |
 //! | `schema` | the cost of checking arguments against a schema |
 //! | `validator` | checking arguments against a schema |
 //! | `message` | what a guest writes, and what it costs to store |
@@ -27,11 +28,12 @@ mod record;
 mod reply;
 mod schema;
 mod tally;
+mod toolset;
 mod validator;
 
 pub use account::{Account, Held};
 pub use calls::{Done, QueuedCall, ReadyCall, Received, RunningCall, Start, ToolCalls, ToolRunner, Turn};
-pub use definition::{Checked, Definition, MAX_CATALOGUE_BYTES, MAX_FOREIGN_PATTERN_BYTES, catalogue};
+pub use definition::{Checked, Definition, MAX_CATALOGUE_BYTES, MAX_FOREIGN_PATTERN_BYTES};
 pub use error::{Failure, ToolDefinitionError, ToolError, ToolErrorKind};
 use message::Message;
 pub use message::weight;
@@ -40,4 +42,5 @@ pub use record::{ToolOutcome, ToolRecord};
 pub use reply::{Answer, hold_answer, json_text, within};
 use reply::{Reply, answered, not_understood, timeout};
 use tally::{Begun, NO_ROOM, Tally};
+pub use toolset::Toolset;
 pub use validator::{MAX_ENGINE_LEVELS, MAX_PROVIDER_LEVELS};

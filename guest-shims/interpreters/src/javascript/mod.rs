@@ -132,7 +132,7 @@ impl Driver for JavaScript {
     /// Gives `Math.random` its own state, directly in the context.
     fn reseed(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
         let mut seed = [0; 8];
-        machine.fill_random(&mut seed);
+        machine.fill_random(&mut seed)?;
         if seed == [0; 8] {
             // The one state that an xorshift generator never leaves.
             seed[0] = 1;

@@ -186,7 +186,7 @@ impl<'a> Interpreter<'a> {
     pub(super) fn reseed(&mut self) -> Result<(), DriverError> {
         let state = self.anchors.get("random")?;
         let mut words = [0; TWISTER_WORDS * 4];
-        self.machine.fill_random(&mut words);
+        self.machine.fill_random(&mut words)?;
         // The index precedes the words.
         self.write_twister(state, state.wrapping_sub(4), words)?;
         match self.anchors.get(NUMPY_RANDOM) {

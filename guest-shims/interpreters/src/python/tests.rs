@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use glovebox_vfs::{Vfs, VfsLimits};
-use glovebox_wasi::{Errno, FileAt, Wasi, WasiConfig};
+use glovebox_wasi::{Errno, FileAt, Host, Stop, Wasi, WasiConfig};
 
 use super::*;
 use crate::{Callee, MachineError, SourceKind, Value};
@@ -99,8 +99,16 @@ impl Machine for Liar {
         Ok(0)
     }
 
-    fn fill_random(&mut self, into: &mut [u8]) {
+    fn with_wasi(
+        &mut self,
+        _: &mut dyn FnMut(&mut Wasi, &mut dyn Host) -> Result<(), Stop>,
+    ) -> Result<(), MachineError> {
+        Ok(())
+    }
+
+    fn fill_random(&mut self, into: &mut [u8]) -> Result<(), MachineError> {
         into.fill(7);
+        Ok(())
     }
 
     fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError> {

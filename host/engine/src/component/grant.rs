@@ -1,7 +1,5 @@
 //! The policy that components are granted, and what one of them requests of it.
 
-use std::fmt::Display;
-
 use glovebox_core::contract::{self, ContractPolicy, PolicyRefusal};
 
 use super::wit::types;
@@ -10,31 +8,6 @@ use crate::{Clock, Entropy, Policy};
 /// The policy that components are granted: what they have where they request nothing, and the most that they may request.
 #[derive(Debug)]
 pub(super) struct Grant(pub(super) Policy);
-
-impl contract::Grant for Grant {
-    fn check_limit<T: Copy + PartialOrd + Display>(
-        &self,
-        key: &str,
-        requested: T,
-        granted: T,
-    ) -> Result<(), PolicyRefusal> {
-        if requested > granted { Err(PolicyRefusal::beyond(key, &requested, &granted)) } else { Ok(()) }
-    }
-
-    fn check_host_clock(&self) -> Result<(), PolicyRefusal> {
-        match self.0.clock {
-            Clock::Host => Ok(()),
-            Clock::Fixed(_) => Err(PolicyRefusal::beyond("clock", &"`host`", &"`fixed`")),
-        }
-    }
-
-    fn check_host_entropy(&self) -> Result<(), PolicyRefusal> {
-        match self.0.entropy {
-            Entropy::Host => Ok(()),
-            Entropy::Seeded(_) => Err(PolicyRefusal::beyond("entropy", &"`host`", &"`seeded`")),
-        }
-    }
-}
 
 /// About what the host holds for a policy's arguments and environment, where a few bytes of text may take many: as
 /// requested, as granted, and as given to guests.
@@ -50,9 +23,22 @@ impl Grant {
     /// The policy that a component requests.
     pub(super) fn policy(&self, requested: types::Policy) -> Result<Policy, PolicyRefusal> {
         let ContractPolicy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session } =
-            requested.from_wit(self, &self.granted())?;
+            requested.from_wit(&self.of_contract())?;
         let granted = self.0.clone();
         Ok(Policy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session, ..granted })
+    }
+
+    /// The same in the contract's terms: nothing may be requested beyond it.
+    fn of_contract(&self) -> contract::Grant {
+        let (clock, entropy) = (self.0.clock, self.0.entropy);
+        contract::Grant {
+            defaults: self.granted(),
+            is_ceiling: true,
+            host_clock_refusal: matches!(clock, Clock::Fixed(_))
+                .then(|| PolicyRefusal::beyond("clock", &"`host`", &"`fixed`")),
+            host_entropy_refusal: matches!(entropy, Entropy::Seeded(_))
+                .then(|| PolicyRefusal::beyond("entropy", &"`host`", &"`seeded`")),
+        }
     }
 
     /// The granted policy, as far as the contract can express it.

@@ -167,7 +167,7 @@ impl Sandbox {
 /// Shows a sandbox's image to `work`.
 fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> Result<R, ExecuteError> {
     let runtime = &*sandbox.0.runtime;
-    let image = runtime.image().ok_or_else(|| ExecuteError::NotPrepared { name: runtime.name.clone() })?;
+    let image = runtime.prepared()?;
     let pristine = image.pristine()?;
     Ok(work(&ImageView {
         identity: &image.identity,

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use glovebox_core::{
-    ImageDriver,
-    session::{Checkpoint, History, Memory, Pages, Saved, SessionBackend, SessionFailure, SessionSetup, TooMany},
+use glovebox_core::session::{
+    Checkpoint, History, Memory, Pages, Saved, SessionBackend, SessionError, SessionFailure, SessionSetup, TooMany,
 };
 use glovebox_vfs::Vfs;
 use glovebox_wasi::Wasi;
@@ -29,6 +28,7 @@ use crate::{
 /// The engine's part of a session.
 pub(super) struct EngineBackend {
     pub(super) sandbox: Sandbox,
+    image: Arc<Image>,
     id: Arc<str>,
     pub(super) roots: Roots,
     workspace: Option<SharedWorkspace>,
@@ -47,6 +47,7 @@ pub(super) struct EngineBackend {
 impl EngineBackend {
     pub(super) fn new(
         sandbox: &Sandbox,
+        image: &Arc<Image>,
         id: Arc<str>,
         roots: Roots,
         workspace: Option<SharedWorkspace>,
@@ -54,6 +55,7 @@ impl EngineBackend {
     ) -> Self {
         Self {
             sandbox: sandbox.clone(),
+            image: Arc::clone(image),
             id,
             roots,
             workspace,
@@ -63,11 +65,6 @@ impl EngineBackend {
             scope,
             own: OwnBytes::default(),
         }
-    }
-
-    fn prepared_image(&self) -> Result<&Image, ExecuteError> {
-        let runtime = &self.sandbox.0.runtime;
-        runtime.image().ok_or_else(|| ExecuteError::NotPrepared { name: runtime.name.clone() })
     }
 
     /// Takes over the files as other sessions left them. Called when the turn in the workspace begins.
@@ -127,14 +124,12 @@ impl SessionBackend for EngineBackend {
     fn setup(&self) -> SessionSetup<'_> {
         let inner = &self.sandbox.0;
         SessionSetup {
+            id: &self.id,
+            image: self.image.driver(),
             limits: &inner.policy.limits,
             policy: &inner.policy.session,
-            image_bytes: inner.runtime.image().map_or(0, |image| image.memory_bytes),
+            image_bytes: self.image.memory_bytes,
         }
-    }
-
-    fn image(&self) -> Result<ImageDriver<'_>, ExecuteError> {
-        self.prepared_image().map(Image::driver)
     }
 
     fn one_shot_ctx(&self) -> ExecutionCtx {
@@ -142,7 +137,7 @@ impl SessionBackend for EngineBackend {
     }
 
     fn instantiate(&self, state: &Checkpoint, wasi: Wasi) -> Result<Guest, ExecuteError> {
-        if state.globals != self.prepared_image()?.pristine()?.globals() {
+        if state.globals != self.image.pristine()?.globals() {
             return Err(self.failed(SessionFailure::Mismatch("its globals are not those of an idle interpreter")));
         }
         let inner = &self.sandbox.0;
@@ -152,7 +147,7 @@ impl SessionBackend for EngineBackend {
 
     fn memory_of(&mut self, guest: &mut Guest, earlier: Option<Pages>) -> Result<Memory, ExecuteError> {
         let earlier = earlier.unwrap_or_else(|| std::mem::take(&mut self.shareable));
-        let pristine = self.prepared_image()?.pristine()?;
+        let pristine = self.image.pristine()?;
         let globals = pristine.globals().to_vec();
         for (name, value) in &globals {
             if guest.machine.global_value(name).as_ref().and_then(pristine::bits) != Some(*value) {
@@ -247,21 +242,6 @@ impl SessionBackend for EngineBackend {
         self.shareable = Pages::default();
     }
 
-    fn failed(&self, failure: SessionFailure<'_>) -> ExecuteError {
-        let id = self.id.to_string();
-        match failure {
-            SessionFailure::Ended(reason) => ExecuteError::SessionEnded { id, reason: reason.to_owned() },
-            SessionFailure::NoCheckpoint(wanted) => ExecuteError::NoCheckpoint { id, wanted },
-            SessionFailure::Variable { name, reason } => ExecuteError::Variable { name: name.to_owned(), reason },
-            SessionFailure::Mismatch(what) => {
-                ExecuteError::Driver(format!("the saved session does not fit its image: {what}"))
-            }
-            SessionFailure::NoMemory(bytes) => ExecuteError::Instantiate {
-                reason: format!("the session's {bytes} bytes of memory are not to be had within `limits.memory_bytes`"),
-            },
-        }
-    }
-
     fn is_temporary(error: &ExecuteError) -> bool {
         matches!(error, ExecuteError::Instantiate { .. })
     }
@@ -276,6 +256,21 @@ impl Drop for EngineBackend {
     fn drop(&mut self) {
         if let (Some(workspace), Some(before)) = (&self.workspace, self.before.take()) {
             workspace.depart(before);
+        }
+    }
+}
+
+impl From<SessionError<'_>> for ExecuteError {
+    fn from(SessionError { id, failure }: SessionError<'_>) -> Self {
+        let id = id.to_owned();
+        match failure {
+            SessionFailure::Ended(reason) => Self::SessionEnded { id, reason: reason.to_owned() },
+            SessionFailure::NoCheckpoint(wanted) => Self::NoCheckpoint { id, wanted },
+            SessionFailure::Variable { name, reason } => Self::Variable { name: name.to_owned(), reason },
+            SessionFailure::Mismatch(what) => Self::Driver(format!("the saved session does not fit its image: {what}")),
+            SessionFailure::NoMemory(bytes) => Self::Instantiate {
+                reason: format!("the session's {bytes} bytes of memory are not to be had within `limits.memory_bytes`"),
+            },
         }
     }
 }

@@ -168,9 +168,7 @@ impl Sandbox {
 impl Session {
     fn open(sandbox: &Sandbox, options: SessionOptions) -> Result<Self, ExecuteError> {
         let inner = &sandbox.0;
-        if inner.runtime.image().is_none() {
-            return Err(ExecuteError::NotPrepared { name: inner.runtime.name.clone() });
-        }
+        let image = inner.runtime.prepared()?;
         let id = chosen_id(options.id)?;
         let (workspace, scope) = (options.workspace, options.scope);
         if let Some(workspace) = &workspace {
@@ -185,7 +183,7 @@ impl Session {
             };
             sandbox.guest(&request, guest::fresh, files, scope.one_shot_ctx(&inner.policy.limits))
         })??;
-        let backend = EngineBackend::new(sandbox, Arc::clone(&id), roots, workspace.clone(), scope);
+        let backend = EngineBackend::new(sandbox, image, Arc::clone(&id), roots, workspace.clone(), scope);
         let state = SessionState::new(backend, guest, inner.policy.entropy.key(), place);
         let session = Self::around(sandbox, id, workspace, state);
         if let Some(context) = &options.context {
@@ -205,7 +203,14 @@ impl Session {
         let inner = &sandbox.0;
         let id = chosen_id(id)?;
         let place = inner.engine.0.sessions.enter(&inner.policy.limits, saved.held_bytes())?;
-        let backend = EngineBackend::new(sandbox, Arc::clone(&id), Roots::of(&saved.wasi), None, scope);
+        let backend = EngineBackend::new(
+            sandbox,
+            inner.runtime.prepared()?,
+            Arc::clone(&id),
+            Roots::of(&saved.wasi),
+            None,
+            scope,
+        );
         let state = inner.engine.0.on_stack(|| SessionState::resume(backend, saved, numbers, place))??;
         Ok(Self::around(sandbox, id, None, state))
     }
@@ -276,7 +281,7 @@ impl Session {
     fn run_when_held(&self, request: Request<'_>, has_turn: impl FnOnce()) -> Result<Execution, ExecuteError> {
         let shared = &*self.0;
         let if_busy = request.if_busy;
-        let request = PreparedRequest::new(&shared.sandbox, request.session_id(&shared.id))?.wanting_value();
+        let request = PreparedRequest::new(&shared.sandbox, request.session_id(&shared.id))?;
         match self.hold(if_busy, &request.cancel, request.cancel_at) {
             Ok(mut held) => {
                 has_turn();

@@ -1,6 +1,8 @@
 //! The pages of a guest's memory that are its own: those that differ from its image's.
 
-use glovebox_core::session::{GuestPages, PAGE_BYTES, Page, Pages};
+use std::sync::Arc;
+
+use glovebox_core::session::{GuestPages, PAGE_BYTES, Page, PageChange, Pages};
 
 use crate::{machine::GuestMachine, session::pristine::Pristine};
 
@@ -27,16 +29,12 @@ impl<'a> Compared<'a> {
 }
 
 impl GuestPages for Compared<'_> {
-    fn equals(&mut self, number: u32, page: &Page) -> bool {
-        self.memory.get(number as usize) == Some(page)
-    }
-
-    fn is_pristine(&mut self, number: u32) -> bool {
-        self.memory.get(number as usize).is_none_or(|page| self.pristine.has(number, page))
-    }
-
-    fn page(&mut self, number: u32) -> Option<Page> {
-        self.memory.get(number as usize).copied()
+    fn compare(&mut self, number: u32, saved: Option<&Page>) -> PageChange {
+        match self.memory.get(number as usize) {
+            Some(page) if saved == Some(page) => PageChange::Unchanged,
+            Some(page) if !self.pristine.has(number, page) => PageChange::Changed(Arc::new(*page)),
+            _ => PageChange::Pristine,
+        }
     }
 }
 

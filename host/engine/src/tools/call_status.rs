@@ -98,7 +98,7 @@ mod tests {
     /// A call as it runs, and how many of its tool's are counted as given up.
     fn running() -> (Arc<CallStatus>, impl Fn() -> usize) {
         let toolbox = Toolbox::new(&[Tool::new("ask", "").stepped()]).unwrap();
-        let entry = Arc::clone(toolbox.get("ask").unwrap());
+        let entry = Arc::clone(toolbox.tools().find("ask").unwrap());
         let status = CallStatus::new(&entry, toolbox.abandoned(), None, 1);
         (status, move || entry.abandoned().load(Ordering::SeqCst))
     }

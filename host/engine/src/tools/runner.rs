@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use glovebox_core::tools::{
-    Done, Failure, QueuedCall, ReadyCall, RunningCall, Start, ToolCalls, ToolRecord, ToolRunner, Turn,
+    Done, Failure, QueuedCall, ReadyCall, RunningCall, Start, ToolCalls, ToolRecord, ToolRunner, Toolset, Turn,
 };
 
 use super::{
@@ -65,12 +65,8 @@ impl ToolRunner for ThreadRunner {
     type Running = ThreadCall;
     type Wait = Waiting;
 
-    fn tool(&self, name: &str) -> Option<Arc<Entry>> {
-        self.toolbox.get(name).cloned()
-    }
-
-    fn catalogue(&self) -> String {
-        self.toolbox.catalogue()
+    fn tools(&self) -> &Toolset<Arc<Entry>> {
+        self.toolbox.tools()
     }
 
     fn start(&mut self, ready: ReadyCall<Arc<Entry>>) -> Result<Start<ThreadCall>, Failure> {

@@ -1,7 +1,6 @@
 //! The tools of a sandbox.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{
         Arc,
@@ -9,7 +8,7 @@ use std::{
     },
 };
 
-use glovebox_core::tools::{Checked, Definition, Failure, MAX_CATALOGUE_BYTES, MAX_ENGINE_LEVELS, catalogue};
+use glovebox_core::tools::{Checked, Definition, Failure, MAX_ENGINE_LEVELS, Toolset};
 
 use super::{Tool, ToolDefinitionError, ToolErrorKind, abandoned::Abandoned, tool::Answerer};
 
@@ -19,7 +18,7 @@ const MAX_ABANDONED: usize = 64;
 /// The tools of a sandbox, by name, and their catalogue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Toolbox {
-    entries: BTreeMap<String, Arc<Entry>>,
+    tools: Toolset<Arc<Entry>>,
     /// What is held while somebody has these tools.
     _keeps: Option<Arc<dyn fmt::Debug + Send + Sync>>,
     abandoned: Arc<Abandoned>,
@@ -35,6 +34,12 @@ pub(crate) struct Entry {
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry").field("checked", &self.checked).finish_non_exhaustive()
+    }
+}
+
+impl AsRef<Checked> for Entry {
+    fn as_ref(&self) -> &Checked {
+        &self.checked
     }
 }
 
@@ -59,10 +64,7 @@ impl Toolbox {
         for tool in tools {
             toolbox.add(tool)?;
         }
-        let bytes = toolbox.catalogue().len();
-        if bytes > MAX_CATALOGUE_BYTES {
-            return Err(ToolDefinitionError::TooLarge { bytes, most: MAX_CATALOGUE_BYTES });
-        }
+        toolbox.tools.check()?;
         Ok(toolbox)
     }
 
@@ -76,27 +78,21 @@ impl Toolbox {
         let max_levels = MAX_ENGINE_LEVELS;
         let definition = Definition { name, description, schema, is_foreign: *is_foreign, max_levels };
         definition.check_name()?;
-        if self.entries.contains_key(name) {
+        if self.tools.find(name).is_some() {
             return Err(ToolDefinitionError::Duplicate(name.clone()));
         }
         let Some(answerer) = tool.answerer.clone() else { return Err(ToolDefinitionError::NoHandler(name.clone())) };
         let entry = Entry { answerer, checked: definition.check()?, abandoned: AtomicUsize::new(0) };
-        self.entries.insert(name.clone(), Arc::new(entry));
-        Ok(())
+        self.tools.add(name, Arc::new(entry))
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&Arc<Entry>> {
-        self.entries.get(name)
+    pub(super) fn tools(&self) -> &Toolset<Arc<Entry>> {
+        &self.tools
     }
 
     /// The calls that were given up and still run.
     pub(super) fn abandoned(&self) -> &Arc<Abandoned> {
         &self.abandoned
-    }
-
-    /// What a guest learns about the tools, as JSON text.
-    pub(super) fn catalogue(&self) -> String {
-        catalogue(self.entries.values().map(|entry| &entry.checked))
     }
 }
 

@@ -76,14 +76,13 @@ macro_rules! contract_policy {
         }
 
         impl types::Policy {
-            /// The requested policy, with the granted one for what is omitted.
+            /// The requested policy, with the defaults for what is omitted.
             pub(crate) fn from_wit(
                 self,
-                grant: &impl contract::Grant,
-                granted: &contract::ContractPolicy,
+                grant: &contract::Grant,
             ) -> Result<contract::ContractPolicy, contract::PolicyRefusal> {
                 let Self { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session } = self;
-                let mut policy = granted.clone();
+                let mut policy = grant.defaults.clone();
                 if let Some(limits) = limits {
                     $crate::with_limits!(limits_from_wit, limits, policy.limits, grant);
                 }
@@ -91,7 +90,7 @@ macro_rules! contract_policy {
                     None => {}
                     Some(types::Clock::Fixed(time_ns)) => policy.clock = $crate::Clock::Fixed(time_ns),
                     Some(types::Clock::Host) => {
-                        grant.check_host_clock()?;
+                        grant.host_clock_refusal.clone().map_or(Ok(()), Err)?;
                         policy.clock = $crate::Clock::Host;
                     }
                 }
@@ -99,7 +98,7 @@ macro_rules! contract_policy {
                     None => {}
                     Some(types::Entropy::Seeded(seed)) => policy.entropy = $crate::Entropy::Seeded(seed),
                     Some(types::Entropy::Host) => {
-                        grant.check_host_entropy()?;
+                        grant.host_entropy_refusal.clone().map_or(Ok(()), Err)?;
                         policy.entropy = $crate::Entropy::Host;
                     }
                 }
@@ -114,14 +113,12 @@ macro_rules! contract_policy {
                         session;
                     let session = &mut policy.session;
                     session.checkpoints = checkpoints.map_or(session.checkpoints, Into::into);
-                    session.checkpoint_auto_bytes = contract::ContractPolicy::limit(
-                        grant,
+                    session.checkpoint_auto_bytes = grant.limit(
                         "session.checkpoint_auto_bytes",
                         checkpoint_auto_bytes,
                         session.checkpoint_auto_bytes,
                     )?;
-                    session.checkpoints_retained = contract::ContractPolicy::limit(
-                        grant,
+                    session.checkpoints_retained = grant.limit(
                         "session.checkpoints_retained",
                         checkpoints_retained,
                         session.checkpoints_retained,
@@ -140,8 +137,7 @@ macro_rules! contract_policy {
 macro_rules! limits_from_wit {
     ($requested:expr, $limits:expr, $grant:expr, $($name:ident),*) => {{
         let types::Limits { $($name),* } = $requested;
-        $($limits.$name = $crate::contract::ContractPolicy::limit(
-            $grant,
+        $($limits.$name = $grant.limit(
             concat!("limits.", stringify!($name)),
             $name,
             $limits.$name,

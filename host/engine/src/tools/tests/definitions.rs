@@ -69,7 +69,7 @@ fn a_schema_is_checked_when_it_is_registered() {
 fn descriptions_and_schemas_have_a_bound_together() {
     let with = |length: usize| {
         let tool = Tool::new("a", "x".repeat(length)).handler(|_, _| Ok(json!(null)));
-        Toolbox::new(&[tool]).map(|toolbox| toolbox.catalogue().len())
+        Toolbox::new(&[tool]).map(|toolbox| toolbox.tools().catalogue().len())
     };
     let around = with(0).unwrap();
     let most = 1 << 20;

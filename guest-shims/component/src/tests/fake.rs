@@ -289,7 +289,7 @@ impl Driver for FakeDriver {
 
     fn reseed(&self, machine: &mut dyn Machine, _anchors: &Anchors) -> Result<(), DriverError> {
         let mut seed = [0; 8];
-        machine.fill_random(&mut seed);
+        machine.fill_random(&mut seed)?;
         Ok(machine.write(SEED_AT, &seed)?)
     }
 
