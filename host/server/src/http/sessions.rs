@@ -37,7 +37,7 @@ pub(crate) async fn list(Caller(tenant): Caller) -> Result<Json<SessionsAnswer>,
     Ok(Json(tenant.list().await?.into()))
 }
 
-/// Opens a session: an interpreter that is kept between executions, and saved after each.
+/// Opens a session: an interpreter that persists between executions, and is saved after each.
 #[utoipa::path(post, path = "/v1/sessions", tag = "sessions", security(("token" = [])), request_body = OpenBody,
     responses((status = 201, body = SessionAnswer), (status = 409, description = "There is one of this name.", body = Problem),
         (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
