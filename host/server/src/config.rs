@@ -60,6 +60,8 @@ pub struct ServerConfig {
     pub admission: AdmissionTable,
     /// Bounds of what clients may do.
     pub http: HttpTable,
+    /// The page at `/`.
+    pub page: PageTable,
     /// The audit log. Default: none.
     pub audit: Option<AuditTable>,
     /// Who may ask.
@@ -94,6 +96,21 @@ pub struct HttpTable {
     pub hosts: Vec<String>,
     /// Origins of pages that may ask.
     pub origins: Vec<String>,
+}
+
+/// The page at `/`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PageTable {
+    /// Whether there is one. Default: yes.
+    pub enabled: bool,
+}
+
+impl Default for PageTable {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
 }
 
 /// Where what was done is written down.
@@ -170,6 +187,7 @@ impl Default for ServerConfig {
             sessions: StorePolicy::default(),
             admission: AdmissionTable::default(),
             http: HttpTable::default(),
+            page: PageTable::default(),
             audit: None,
             tokens: Vec::new(),
         }
@@ -252,6 +270,7 @@ impl ServerConfig {
             bodies_bytes: bodies_bytes.unwrap_or(default.bodies_bytes),
             hosts,
             origins,
+            page: self.page.enabled,
             ..default
         }
     }
@@ -268,6 +287,8 @@ mod tests {
         let config = ServerConfig::from_toml("").unwrap();
         assert_eq!(config.listen.to_string(), "127.0.0.1:8700");
         assert_eq!(config.admission(), Admission::default());
+        assert!(config.http().page);
+        assert!(!ServerConfig::from_toml("[page]\nenabled = false").unwrap().http().page);
     }
 
     #[test]

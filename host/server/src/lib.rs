@@ -19,7 +19,7 @@ mod service;
 mod tenant;
 
 pub use audit::{Audit, AuditError};
-pub use config::{AdmissionTable, AuditTable, ConfigError, HttpTable, ServerConfig, TokenTable};
+pub use config::{AdmissionTable, AuditTable, ConfigError, HttpTable, PageTable, ServerConfig, TokenTable};
 pub use door::Door;
 pub use error::ServiceError;
 pub use grant::GrantError;

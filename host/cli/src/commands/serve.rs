@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::Read,
-    net::SocketAddr,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -87,6 +87,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with = "token_file")]
     no_token: bool,
 
+    /// Serve no page at `/`
+    #[arg(long)]
+    no_page: bool,
+
     /// A runtime to serve; repeatable. Of several for a language the first is the default [default: the default of each language]
     #[arg(long = "runtime", value_name = "NAME")]
     runtimes: Vec<String>,
@@ -113,6 +117,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     if !args.runtimes.is_empty() {
         config.runtimes.clone_from(&args.runtimes);
     }
+    config.page.enabled &= !args.no_page;
     config.store = args.store.store.clone().or(config.store);
     config.key_file = args.store.key_file.clone().or(config.key_file);
     let token = token(args, &config)?;
@@ -172,6 +177,9 @@ async fn serve(service: &Service, tenants: Tenants, config: &ServerConfig, token
     if let Token::Made(text) = token {
         note(&format!("the token, made for this run: {text}"));
     }
+    if config.page.enabled {
+        note(&format!("the page: {}", page_url(bound.address, token)));
+    }
     let cancel = interrupt::install_for_server()?;
     let drain = async {
         cancelled(&cancel).await;
@@ -190,6 +198,18 @@ async fn serve(service: &Service, tenants: Tenants, config: &ServerConfig, token
         note(&format!("session `{id}` could not be saved: {}", glovebox::with_causes(&error)));
     }
     Ok(0)
+}
+
+/// Where a browser of this machine finds the page. A token that is printed anyway goes along, behind the `#`: browsers send that nowhere.
+fn page_url(mut address: SocketAddr, token: &Token) -> String {
+    if address.ip().is_unspecified() {
+        let loopback = if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        address.set_ip(loopback);
+    }
+    match token {
+        Token::Made(text) => format!("http://{address}/#token={text}"),
+        _ => format!("http://{address}/"),
+    }
 }
 
 /// Returns once the token is cancelled.

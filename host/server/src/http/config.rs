@@ -22,6 +22,8 @@ pub struct HttpConfig {
     pub hosts: Vec<String>,
     /// Origins of pages that may ask (`Origin`), such as `https://app.example.com`. Default: the server's own.
     pub origins: Vec<String>,
+    /// Whether there is a page at `/`. Default: yes.
+    pub page: bool,
     /// Answers that are kept for requests of one token with an `Idempotency-Key`. Default 10,000, for ten minutes.
     pub idempotency_keys: usize,
     /// Bytes of these answers, for each token. Default 64 MiB.
@@ -39,6 +41,7 @@ impl Default for HttpConfig {
             body_time: Duration::from_secs(30),
             hosts: Vec::new(),
             origins: Vec::new(),
+            page: true,
             idempotency_keys: 10_000,
             idempotency_bytes: 64 << 20,
         }

@@ -24,6 +24,7 @@ mod json_bytes;
 mod names;
 mod openapi;
 mod output;
+mod page;
 mod problem;
 mod read_body;
 mod routes;

@@ -12,7 +12,7 @@ use axum::{
 use super::{
     Answered, BodyBudget, HttpConfig, Problem, Tenants, execute, guard,
     names::Names,
-    openapi, sessions,
+    openapi, page, sessions,
     shared::{Shared, State},
     status,
 };
@@ -39,7 +39,9 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
         .route("/variables/{name}", get(sessions::get_variable).put(sessions::set_variable))
         .route("/files", get(sessions::list_files))
         .route("/files/{*path}", get(sessions::read_file).put(sessions::write_file).delete(sessions::delete_file));
+    let page = if config.page { page::routes() } else { Router::new() };
     Router::new()
+        .merge(page)
         .route("/metrics", get(status::metrics))
         .route("/v1/info", get(status::info))
         .route("/v1/openapi.json", get(openapi::answer))

@@ -1,0 +1,188 @@
+// The provider component in a worker of this page: the same without a server.
+import type { Sandbox, SandboxOptions, Session } from 'glovebox-sandbox';
+import type { Allowed, Backend, Checkpoint, Done, FileInfo, Info, Piece, RuntimeLanguage, Script, SessionInfo } from './backend.ts';
+import { Problem } from './problem.ts';
+
+/** The module of the npm package. */
+export interface Package {
+  createSandbox(options: SandboxOptions): Promise<Sandbox>;
+}
+
+/** The contract's own are for servers: a page has the processor of whoever looks at it. */
+const LIMITS: Allowed = { fuel: 400_000_000_000, timeoutMs: 10_000, memoryBytes: 128 << 20 };
+/** How much of a run's files the page takes over. */
+const MAX_FILES_BYTES = 32 << 20;
+
+interface Open {
+  session: Session;
+  language: RuntimeLanguage;
+  executions: number;
+}
+
+/** The component. */
+export class ComponentBackend implements Backend {
+  readonly #package: Package;
+  readonly #sandboxes = new Map<string, Promise<Sandbox>>();
+  /** What has limits of its own, which one may change between two runs. */
+  #narrow: { key: string; sandbox: Promise<Sandbox> } | undefined;
+  readonly #open = new Map<string, Open>();
+
+  constructor(of: Package) {
+    this.#package = of;
+  }
+
+  async info(): Promise<Info> {
+    return {
+      where: 'Runs in this browser',
+      runtimes: [
+        { language: 'python', name: 'python-3.12', version: '3.12' },
+        { language: 'javascript', name: 'javascript', version: 'QuickJS' },
+      ],
+      languages: ['python', 'javascript'],
+      limits: LIMITS,
+      streams: false,
+      packages: false,
+    };
+  }
+
+  async run(script: Script, onPiece: (piece: Piece) => void, signal: AbortSignal): Promise<Done> {
+    const { source, stdin } = script;
+    const options = {
+      ...(stdin !== '' && { stdin }),
+      onStdout: (text: string) => onPiece({ stream: 'stdout', text }),
+      onStderr: (text: string) => onPiece({ stream: 'stderr', text }),
+    };
+    if (script.session !== undefined) {
+      const open = this.#session(script.session);
+      const run = await this.#cancellable(await this.#sandbox(open.language), signal, () => open.session.execute(source, options));
+      open.executions = (await open.session.info()).executions;
+      return { execution: run.toJSON() as Done['execution'], filesLeftOut: 0 };
+    }
+    const sandbox = await this.#sandbox(script.language === 'python' ? 'python' : 'javascript', script.limits);
+    // A session of its own: it can be given files without another sandbox, which would load the interpreter again.
+    const session = await sandbox.session();
+    try {
+      for (const [path, bytes] of script.files) await session.files.write(path, bytes);
+      const run = await this.#cancellable(sandbox, signal, () => session.execute(source, options));
+      return { execution: { ...(run.toJSON() as Done['execution']), value: null }, ...(await filesOf(session)) };
+    } finally {
+      await session.close().catch(() => undefined);
+    }
+  }
+
+  async sessions(): Promise<SessionInfo[]> {
+    // What is gone with a worker that had to be terminated is gone.
+    for (const [id, { session }] of this.#open) if (session.ended !== undefined) this.#open.delete(id);
+    return [...this.#open.keys()].sort().map((id) => this.#described(id));
+  }
+
+  async open(id: string, language: RuntimeLanguage): Promise<SessionInfo> {
+    this.#mustBeFree(id);
+    const session = await (await this.#sandbox(language)).session();
+    this.#open.set(id, { session, language, executions: 0 });
+    return this.#described(id);
+  }
+
+  async fork(id: string, as: string): Promise<SessionInfo> {
+    this.#mustBeFree(as);
+    const { session, language, executions } = this.#session(id);
+    this.#open.set(as, { session: await session.fork(), language, executions });
+    return this.#described(as);
+  }
+
+  async close(id: string): Promise<void> {
+    const { session } = this.#session(id);
+    this.#open.delete(id);
+    await session.close();
+  }
+
+  async checkpoint(id: string): Promise<void> {
+    await this.#session(id).session.checkpoint();
+  }
+
+  async checkpoints(id: string): Promise<Checkpoint[]> {
+    return this.#session(id).session.checkpoints();
+  }
+
+  async undo(id: string, checkpoint: number | undefined): Promise<void> {
+    const open = this.#session(id);
+    await open.session.undo(checkpoint);
+    open.executions = (await open.session.info()).executions;
+  }
+
+  async files(id: string): Promise<FileInfo[]> {
+    const entries = await this.#session(id).session.files.list();
+    return entries.filter(({ kind }) => kind === 'file').map(({ path, sizeBytes }) => ({ path, sizeBytes }));
+  }
+
+  readFile(id: string, path: string): Promise<Uint8Array> {
+    return this.#session(id).session.files.read(path);
+  }
+
+  writeFile(id: string, path: string, contents: Uint8Array): Promise<void> {
+    return this.#session(id).session.files.write(path, contents);
+  }
+
+  deleteFile(id: string, path: string): Promise<void> {
+    return this.#session(id).session.files.delete(path);
+  }
+
+  /** The sandbox of a language; with other limits than the page's, one of its own. */
+  #sandbox(language: RuntimeLanguage, limits: Partial<Allowed> = {}): Promise<Sandbox> {
+    const asked = Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
+    if (Object.keys(asked).length === 0) {
+      const known = this.#sandboxes.get(language);
+      if (known) return known;
+      const made = this.#package.createSandbox({ language, backend: 'component' });
+      this.#sandboxes.set(language, made);
+      made.catch(() => this.#sandboxes.delete(language));
+      return made;
+    }
+    const key = JSON.stringify([language, asked]);
+    if (this.#narrow?.key !== key) {
+      void this.#narrow?.sandbox.then((old) => old.close()).catch(() => undefined);
+      this.#narrow = { key, sandbox: this.#package.createSandbox({ language, backend: 'component', limits: asked }) };
+      this.#narrow.sandbox.catch(() => (this.#narrow = undefined));
+    }
+    return this.#narrow.sandbox;
+  }
+
+  async #cancellable<Result>(sandbox: Sandbox, signal: AbortSignal, work: () => Promise<Result>): Promise<Result> {
+    const cancel = (): void => sandbox.cancel();
+    signal.addEventListener('abort', cancel);
+    try {
+      signal.throwIfAborted();
+      return await work();
+    } finally {
+      signal.removeEventListener('abort', cancel);
+    }
+  }
+
+  #session(id: string): Open {
+    const open = this.#open.get(id);
+    if (!open) throw new Problem('refused', 'No such session', `There is no session \`${id}\` in this page any more.`);
+    return open;
+  }
+
+  #mustBeFree(id: string): void {
+    if (this.#open.has(id)) throw new Problem('conflict', 'Conflict', `There is a session \`${id}\` already.`);
+  }
+
+  #described(id: string): SessionInfo {
+    const { language, executions } = this.#session(id);
+    return { id, language, executions };
+  }
+}
+
+async function filesOf(session: Session): Promise<{ files: Map<string, Uint8Array>; filesLeftOut: number }> {
+  const files = new Map<string, Uint8Array>();
+  let [bytes, filesLeftOut] = [0, 0];
+  if (session.ended !== undefined) return { files, filesLeftOut };
+  for (const { path, kind, sizeBytes } of await session.files.list()) {
+    if (kind !== 'file') continue;
+    bytes += sizeBytes;
+    if (bytes > MAX_FILES_BYTES) filesLeftOut += 1;
+    else files.set(path, await session.files.read(path));
+  }
+  return { files, filesLeftOut };
+}

@@ -1,0 +1,64 @@
+// What scripts show. All of it is a stranger's: pictures are pictures, in which no script runs; HTML is in a frame that may do nothing.
+import { fromBase64 } from '../backend/base64.ts';
+import { h } from './dom.ts';
+
+const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp', 'image/svg+xml'];
+const MAX_TEXT_CHARS = 100_000;
+
+/** The form of a display that is shown best. `made` is told of every URL that is to be revoked. */
+export function displayOf(data: Record<string, string>, made: (url: string) => void): HTMLElement {
+  const text = typeof data['text/plain'] === 'string' ? data['text/plain'] : '';
+  const picture = PICTURES.find((type) => typeof data[type] === 'string');
+  if (picture !== undefined) return figure(pictureOf(picture, data[picture] ?? '', text, made), picture);
+  if (typeof data['text/html'] === 'string') return figure(frameOf(data['text/html']), 'text/html');
+  const type = ['text/markdown', 'application/json', 'text/plain'].find((each) => typeof data[each] === 'string') ?? Object.keys(data)[0] ?? '';
+  const shown = data[type] ?? '';
+  const isText = type.startsWith('text/') || type.endsWith('json');
+  return figure(h('pre', {}, isText ? shown.slice(0, MAX_TEXT_CHARS) : `(${type})`), type);
+}
+
+function figure(content: HTMLElement, type: string): HTMLElement {
+  return h('figure', { class: 'display', 'data-type': type }, content);
+}
+
+function pictureOf(type: string, data: string, text: string, made: (url: string) => void): HTMLElement {
+  const alt = text === '' ? 'A picture that the script shows' : text.slice(0, 300);
+  let bytes: Uint8Array<ArrayBuffer> | string = data;
+  try {
+    if (type !== 'image/svg+xml') bytes = fromBase64(data);
+  } catch {
+    return h('p', { class: 'note' }, `The script shows ${type}, but it is damaged.`);
+  }
+  const url = URL.createObjectURL(new Blob([bytes], { type }));
+  made(url);
+  const image = h('img', { alt, src: url, decoding: 'async' });
+  image.addEventListener('error', () => image.replaceWith(h('p', { class: 'note' }, `The script shows ${type}, but it is damaged.`)));
+  return image;
+}
+
+/**
+ * HTML within two frames. The outer one is a page of ours with nothing in it but a policy of its own: styles may stand in the HTML, which this page
+ * does not allow, and nothing may be loaded. The inner one takes over that policy, and has an origin of its own and no right at all: no script, no
+ * form, no window, no way to the page around it.
+ */
+function frameOf(html: string): HTMLElement {
+  const outer = h('iframe', { class: 'html', src: new URL('frame.html', import.meta.url).href, title: 'HTML that the script shows' });
+  outer.dataset['lines'] = String(linesOf(html));
+  outer.addEventListener('load', () => {
+    const inside = outer.contentDocument;
+    if (!inside || inside.querySelector('iframe')) return;
+    const inner = inside.createElement('iframe');
+    inner.setAttribute('sandbox', '');
+    inner.title = outer.title;
+    inner.srcdoc = html;
+    inside.body.append(inner);
+  });
+  // A frame without rights cannot say how high it is.
+  outer.style.height = `${Math.min(480, Math.max(96, 40 + 27 * linesOf(html)))}px`;
+  return outer;
+}
+
+/** About how many lines HTML has: what begins one. */
+function linesOf(html: string): number {
+  return html.slice(0, 200_000).match(/<(tr|p|div|li|h[1-6]|br)\b/gi)?.length ?? 1;
+}

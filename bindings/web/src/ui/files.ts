@@ -1,0 +1,113 @@
+// The files of a workspace: of the session that is chosen, or of the page itself, which gives them to every new interpreter.
+import type { Backend, FileInfo } from '../backend/backend.ts';
+import { byId, download, h } from './dom.ts';
+import { bytes } from './format.ts';
+
+/** How many files are listed. */
+const MAX_LISTED = 500;
+
+/** The panel. */
+export class Files {
+  readonly #backend: Backend;
+  readonly #list = byId('file-list');
+  readonly #failed: (error: unknown) => void;
+  #session: string | undefined;
+  #shown = 0;
+  /** What new interpreters get. */
+  readonly own = new Map<string, Uint8Array>();
+
+  constructor(backend: Backend, failed: (error: unknown) => void) {
+    this.#backend = backend;
+    this.#failed = failed;
+    const input = byId<HTMLInputElement>('upload');
+    byId('upload-button').addEventListener('click', () => input.click());
+    input.addEventListener('change', () => {
+      void this.#upload([...(input.files ?? [])]);
+      // The same file again is a change, too.
+      input.value = '';
+    });
+    const panel = byId('files');
+    panel.addEventListener('dragover', (event) => {
+      event.preventDefault();
+      panel.dataset['over'] = '';
+    });
+    panel.addEventListener('dragleave', () => delete panel.dataset['over']);
+    panel.addEventListener('drop', (event) => {
+      event.preventDefault();
+      delete panel.dataset['over'];
+      void this.#upload([...(event.dataTransfer?.files ?? [])]);
+    });
+  }
+
+  /** Takes over the files that a run left. */
+  take(files: ReadonlyMap<string, Uint8Array>): void {
+    this.own.clear();
+    for (const [path, contents] of files) this.own.set(path, contents);
+  }
+
+  /** Shows those of a session, or the page's own. */
+  async show(session: string | undefined): Promise<void> {
+    this.#session = session;
+    this.#shown += 1;
+    const asked = this.#shown;
+    const files = session === undefined ? this.#ownList() : await this.#backend.files(session);
+    // Another was chosen meanwhile.
+    if (asked === this.#shown) this.#draw(files);
+  }
+
+  #ownList(): FileInfo[] {
+    return [...this.own].map(([path, { length }]) => ({ path, sizeBytes: length }));
+  }
+
+  #draw(files: FileInfo[]): void {
+    const sorted = [...files].sort((a, b) => (a.path < b.path ? -1 : 1));
+    const rows = sorted.slice(0, MAX_LISTED).map((file) => this.#row(file));
+    if (files.length > MAX_LISTED) rows.push(h('li', { class: 'note' }, `and ${(files.length - MAX_LISTED).toLocaleString('en')} more`));
+    const empty = h('li', { class: 'placeholder' }, 'No files. Upload some, or drop them here.');
+    this.#list.replaceChildren(...(rows.length > 0 ? rows : [empty]));
+  }
+
+  #row({ path, sizeBytes }: FileInfo): HTMLElement {
+    // Bytes that turn a name around, or hide its ending, are shown as what they are.
+    const name = path.replace(/[\p{Cc}\p{Cf}]/gu, (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
+    const save = (): Promise<void> => this.#guarded(async () => download(path.split('/').at(-1) ?? 'file', Uint8Array.from(await this.#read(path))));
+    const remove = (): Promise<void> =>
+      this.#guarded(async () => {
+        if (this.#session === undefined) this.own.delete(path);
+        else await this.#backend.deleteFile(this.#session, path);
+        await this.show(this.#session);
+        byId('upload-button').focus();
+      });
+    return h(
+      'li',
+      {},
+      h('button', { type: 'button', class: 'file', title: `Download ${name}`, on: { click: save } }, h('span', { class: 'path' }, name), h('span', { class: 'detail' }, bytes(sizeBytes))),
+      h('button', { type: 'button', class: 'icon', 'aria-label': `Delete ${name}`, title: 'Delete', on: { click: remove } }, '×'),
+    );
+  }
+
+  async #read(path: string): Promise<Uint8Array> {
+    if (this.#session !== undefined) return this.#backend.readFile(this.#session, path);
+    return this.own.get(path) ?? new Uint8Array();
+  }
+
+  async #upload(files: File[]): Promise<void> {
+    const session = this.#session;
+    await this.#guarded(async () => {
+      for (const file of files) {
+        const contents = new Uint8Array(await file.arrayBuffer());
+        if (session === undefined) this.own.set(file.name, contents);
+        else await this.#backend.writeFile(session, file.name, contents);
+      }
+      await this.show(session);
+    });
+  }
+
+  async #guarded(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      this.#failed(error);
+    }
+  }
+}

@@ -1,0 +1,162 @@
+// Sessions: a tree of forks, and within each the states that it can be set back to.
+import type { Backend, Checkpoint, RuntimeLanguage, SessionInfo } from '../backend/backend.ts';
+import { problemOf } from '../backend/problem.ts';
+import { type Branch, branches, forkName, newName } from '../lineage.ts';
+import { byId } from './dom.ts';
+import { plural } from './format.ts';
+import { type Node, Tree } from './tree.ts';
+
+/** The place that is not a session. */
+const FRESH = '';
+const ACTIONS = { n: 'session-new', f: 'session-fork', u: 'session-undo', s: 'session-save', Delete: 'session-close' } as const;
+
+/** What the panel tells the page. */
+export interface SessionEvents {
+  /** Another place was chosen, or the chosen one has another state. */
+  changed(): void;
+  failed(error: unknown): void;
+  /** In which language a new session is to be. */
+  language(): RuntimeLanguage;
+}
+
+/** The panel. */
+export class Sessions {
+  readonly #backend: Backend;
+  readonly #events: SessionEvents;
+  readonly #tree: Tree;
+  #known: SessionInfo[] = [];
+  #states: Checkpoint[] = [];
+  #chosen = FRESH;
+  #isBusy = false;
+
+  constructor(backend: Backend, events: SessionEvents) {
+    this.#backend = backend;
+    this.#events = events;
+    this.#tree = new Tree(
+      byId('session-tree'),
+      (node) => void this.#choose(node),
+      (key) => this.#pressed(key),
+    );
+    byId('session-new').addEventListener('click', () => void this.#do(() => this.#open()));
+    byId('session-fork').addEventListener('click', () => void this.#do(() => this.#fork()));
+    byId('session-undo').addEventListener('click', () => void this.#do(() => this.#undo(undefined)));
+    byId('session-save').addEventListener('click', () => void this.#do(() => this.#backend.checkpoint(this.#chosen)));
+    byId('session-close').addEventListener('click', () => void this.#do(() => this.#close()));
+    this.#draw();
+  }
+
+  /** The session that scripts run in, if it is not a new interpreter. */
+  get current(): SessionInfo | undefined {
+    return this.#known.find(({ id }) => id === this.#chosen);
+  }
+
+  /** Looks what there is. */
+  async refresh(): Promise<void> {
+    this.#known = await this.#backend.sessions();
+    if (!this.current) this.#chosen = FRESH;
+    this.#states = this.#chosen === FRESH ? [] : await this.#backend.checkpoints(this.#chosen);
+    this.#draw();
+    this.#events.changed();
+  }
+
+  /** Whether a script is running: then nothing is done with sessions. */
+  set isBusy(isBusy: boolean) {
+    this.#isBusy = isBusy;
+    this.#enable();
+  }
+
+  focus(): void {
+    this.#tree.focus();
+  }
+
+  #draw(): void {
+    const fresh: Node = { key: FRESH, label: 'New interpreter', detail: 'each run', kind: 'fresh', isSelected: this.#chosen === FRESH, children: [] };
+    this.#tree.show([fresh, ...branches(this.#known).map((branch) => this.#node(branch))]);
+    this.#enable();
+  }
+
+  #node({ session: { id, executions }, forks }: Branch): Node {
+    const isSelected = id === this.#chosen;
+    const states = isSelected ? this.#states.map((state) => stateNode(id, state)) : [];
+    return { key: id, label: id, detail: plural(executions, 'run'), kind: 'session', isSelected, children: [...states, ...forks.map((fork) => this.#node(fork))] };
+  }
+
+  #enable(): void {
+    const isSession = this.#chosen !== FRESH;
+    for (const id of Object.values(ACTIONS)) byId<HTMLButtonElement>(id).disabled = this.#isBusy || (id !== 'session-new' && !isSession);
+  }
+
+  #pressed(key: string): boolean {
+    const id = ACTIONS[(key.length === 1 ? key.toLowerCase() : key) as keyof typeof ACTIONS];
+    if (id === undefined) return false;
+    byId<HTMLButtonElement>(id).click();
+    return true;
+  }
+
+  async #choose(node: Node): Promise<void> {
+    if (this.#isBusy) return;
+    if (node.kind === 'state') {
+      const [id = '', checkpoint] = node.key.split('#');
+      if (id === this.#chosen) await this.#do(() => this.#undo(Number(checkpoint)));
+      return;
+    }
+    this.#chosen = node.key;
+    await this.#do(async () => undefined);
+  }
+
+  /** Does something with sessions, and shows what has become of them. */
+  async #do(work: () => Promise<void>): Promise<void> {
+    if (this.#isBusy) return;
+    this.isBusy = true;
+    try {
+      await work();
+    } catch (error) {
+      this.#events.failed(error);
+    }
+    try {
+      await this.refresh();
+    } catch (error) {
+      this.#events.failed(error);
+    } finally {
+      this.isBusy = false;
+    }
+  }
+
+  async #open(): Promise<void> {
+    const language = this.#events.language();
+    this.#chosen = await this.#named((taken) => newName(language, taken), (name) => this.#backend.open(name, language));
+  }
+
+  async #fork(): Promise<void> {
+    const from = this.#chosen;
+    this.#chosen = await this.#named((taken) => forkName(from, taken), (name) => this.#backend.fork(from, name));
+  }
+
+  /** Makes a session under a name that is free: another page may take the same one at the same time. */
+  async #named(propose: (taken: Set<string>) => string, make: (name: string) => Promise<SessionInfo>): Promise<string> {
+    const taken = new Set((await this.#backend.sessions()).map(({ id }) => id));
+    for (let attempts = 1; ; attempts += 1) {
+      const name = propose(taken);
+      try {
+        return (await make(name)).id;
+      } catch (error) {
+        if (problemOf(error).kind !== 'conflict' || attempts === 5) throw error;
+        taken.add(name);
+      }
+    }
+  }
+
+  async #undo(checkpoint: number | undefined): Promise<void> {
+    await this.#backend.undo(this.#chosen, checkpoint);
+  }
+
+  async #close(): Promise<void> {
+    await this.#backend.close(this.#chosen);
+    this.#chosen = FRESH;
+  }
+}
+
+function stateNode(session: string, { id, automatic, executions }: Checkpoint): Node {
+  const label = executions === 0 ? 'before the first run' : `after run ${executions}`;
+  return { key: `${session}#${id}`, label, detail: automatic ? 'undo to' : 'saved', kind: 'state', isSelected: false, children: [] };
+}

@@ -1,0 +1,49 @@
+// The token: in the address that `glovebox serve` prints, behind the `#`, which no browser sends anywhere; or typed in. It is stored for this tab
+// alone.
+import { byId } from './dom.ts';
+
+const NAME = 'glovebox-token';
+
+/** The token of this tab. */
+export class Token {
+  /** Takes it out of the address, where it would be seen, and stay in the history. */
+  constructor() {
+    const given = new URLSearchParams(location.hash.slice(1)).get('token');
+    if (given === null) return;
+    this.#set(given);
+    history.replaceState(null, '', location.pathname + location.search);
+  }
+
+  get(): string | undefined {
+    return sessionStorage.getItem(NAME) ?? undefined;
+  }
+
+  #set(token: string): void {
+    sessionStorage.setItem(NAME, token);
+  }
+
+  /** Asks for one. */
+  ask(reason: string): Promise<void> {
+    const dialog = byId<HTMLDialogElement>('token-dialog');
+    const input = byId<HTMLInputElement>('token-input');
+    byId('token-reason').textContent = reason;
+    if (!dialog.open) dialog.showModal();
+    input.value = '';
+    input.focus();
+    return new Promise((resolve) => {
+      byId<HTMLFormElement>('token-form').onsubmit = (event) => {
+        event.preventDefault();
+        // What is no header's value would fail as if there were no server.
+        const token = input.value.trim();
+        if (!/^[\x21-\x7e]+$/.test(token)) {
+          byId('token-reason').textContent = 'A token has letters, digits and signs, and no spaces.';
+          return;
+        }
+        this.#set(token);
+        input.value = '';
+        dialog.close();
+        resolve();
+      };
+    });
+  }
+}
