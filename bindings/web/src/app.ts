@@ -1,6 +1,6 @@
 // The page: what its parts have to do with each other.
 import type { Allowed, Backend, Info, Language, RuntimeLanguage } from './backend/backend.ts';
-import { type Problem, problemOf } from './backend/problem.ts';
+import { type Problem, problemOf, sentence } from './backend/problem.ts';
 import { EXAMPLES } from './examples.ts';
 import { byId, h } from './ui/dom.ts';
 import { Editor } from './ui/editor.ts';
@@ -25,7 +25,7 @@ const RETRY_MS = 3_000;
 export interface Form {
   backend: Backend;
   /** Lets whoever looks at the page in, where they are not: asks for a token. */
-  letIn?: (reason: string) => Promise<void>;
+  letIn?: (problem: Problem) => Promise<void>;
 }
 
 /** The page. */
@@ -41,6 +41,7 @@ export class App {
   readonly #files: Files;
   readonly #sessions: Sessions;
   #info: Info | undefined;
+  #place: string | undefined;
   #running: AbortController | undefined;
 
   constructor(form: Form) {
@@ -187,7 +188,9 @@ export class App {
     byId('limit-note').hidden = session === undefined;
     byId('place').textContent = session ? `in ${session.id}` : 'in a new interpreter';
     byId('files-of').textContent = session ? session.id : 'for each new interpreter';
-    this.#showAllowed();
+    // What the last run used is shown until scripts run elsewhere.
+    if (this.#place !== session?.id) this.#showAllowed();
+    this.#place = session?.id;
     this.#files.show(session?.id).catch((error: unknown) => this.#failed(error));
   }
 
@@ -255,8 +258,7 @@ export class App {
     const problem = problemOf(error);
     this.#noticed(problem);
     if (problem.kind === 'unauthorized' || problem.kind === 'lost') return;
-    const again = problem.retryAfter === undefined ? '' : ` Try again in ${problem.retryAfter} s.`;
-    this.#notice(problem.title, problem.message + again);
+    this.#notice(problem.title, sentence(problem));
   }
 
   /** What a problem means for the page as a whole. */
@@ -267,7 +269,7 @@ export class App {
 
   async #letIn(problem: Problem): Promise<void> {
     this.#connect('lost', 'No token');
-    await this.#form.letIn?.(problem.message);
+    await this.#form.letIn?.(problem);
   }
 
   async #reconnect(problem: Problem): Promise<void> {

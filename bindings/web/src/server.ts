@@ -6,4 +6,4 @@ import { Token } from './ui/token.ts';
 const token = new Token();
 // Where the page is served below another path, the API is below it as well.
 const backend = new HttpBackend(new URL('./', location.href), token);
-await new App({ backend, letIn: (reason) => token.ask(reason) }).start();
+await new App({ backend, letIn: (problem) => token.ask(problem) }).start();

@@ -22,9 +22,10 @@ interface Open {
 /** The component. */
 export class ComponentBackend implements Backend {
   readonly #package: Package;
-  readonly #sandboxes = new Map<string, Promise<Sandbox>>();
-  /** What has limits of its own, which one may change between two runs. */
-  #narrow: { key: string; sandbox: Promise<Sandbox> } | undefined;
+  /** Those of sessions, which end with their worker. */
+  readonly #sandboxes = new Map<RuntimeLanguage, Promise<Sandbox>>();
+  /** Those of new interpreters, each with the limits that it was made for: whoever stops a script may have to terminate its worker. */
+  readonly #fresh = new Map<RuntimeLanguage, { key: string; sandbox: Promise<Sandbox> }>();
   readonly #open = new Map<string, Open>();
 
   constructor(of: Package) {
@@ -58,7 +59,7 @@ export class ComponentBackend implements Backend {
       open.executions = (await open.session.info()).executions;
       return { execution: run.toJSON() as Done['execution'], filesLeftOut: 0 };
     }
-    const sandbox = await this.#sandbox(script.language === 'python' ? 'python' : 'javascript', script.limits);
+    const sandbox = await this.#freshSandbox(script.language === 'python' ? 'python' : 'javascript', script.limits);
     // A session of its own: it can be given files without another sandbox, which would load the interpreter again.
     const session = await sandbox.session();
     try {
@@ -127,24 +128,27 @@ export class ComponentBackend implements Backend {
     return this.#session(id).session.files.delete(path);
   }
 
-  /** The sandbox of a language; with other limits than the page's, one of its own. */
-  #sandbox(language: RuntimeLanguage, limits: Partial<Allowed> = {}): Promise<Sandbox> {
-    const asked = Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
-    if (Object.keys(asked).length === 0) {
-      const known = this.#sandboxes.get(language);
-      if (known) return known;
-      const made = this.#package.createSandbox({ language, backend: 'component' });
-      this.#sandboxes.set(language, made);
-      made.catch(() => this.#sandboxes.delete(language));
-      return made;
-    }
-    const key = JSON.stringify([language, asked]);
-    if (this.#narrow?.key !== key) {
-      void this.#narrow?.sandbox.then((old) => old.close()).catch(() => undefined);
-      this.#narrow = { key, sandbox: this.#package.createSandbox({ language, backend: 'component', limits: asked }) };
-      this.#narrow.sandbox.catch(() => (this.#narrow = undefined));
-    }
-    return this.#narrow.sandbox;
+  /** The sandbox of a language's sessions. */
+  #sandbox(language: RuntimeLanguage): Promise<Sandbox> {
+    const known = this.#sandboxes.get(language);
+    if (known) return known;
+    const made = this.#package.createSandbox({ language, backend: 'component' });
+    this.#sandboxes.set(language, made);
+    // Whoever asks again has it loaded again.
+    made.catch(() => this.#sandboxes.delete(language));
+    return made;
+  }
+
+  /** The sandbox of a language's new interpreters, with these limits. */
+  #freshSandbox(language: RuntimeLanguage, limits: Partial<Allowed>): Promise<Sandbox> {
+    const key = JSON.stringify(limits);
+    const known = this.#fresh.get(language);
+    if (known?.key === key) return known.sandbox;
+    void known?.sandbox.then((old) => old.close()).catch(() => undefined);
+    const sandbox = this.#package.createSandbox({ language, backend: 'component', limits });
+    this.#fresh.set(language, { key, sandbox });
+    sandbox.catch(() => this.#fresh.delete(language));
+    return sandbox;
   }
 
   async #cancellable<Result>(sandbox: Sandbox, signal: AbortSignal, work: () => Promise<Result>): Promise<Result> {
@@ -153,6 +157,10 @@ export class ComponentBackend implements Backend {
     try {
       signal.throwIfAborted();
       return await work();
+    } catch (error) {
+      // Its worker may have had to be terminated: then nothing is known of what it did.
+      if (signal.aborted) throw new Problem('cancelled', 'Stopped', 'The script was stopped.');
+      throw error;
     } finally {
       signal.removeEventListener('abort', cancel);
     }

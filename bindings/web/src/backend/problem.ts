@@ -20,6 +20,13 @@ export class Problem extends Error {
   }
 }
 
+/** What a problem says, as a sentence: the API's messages begin in lower case and have no stop at their end. */
+export function sentence({ message, retryAfter }: Problem): string {
+  const text = message.charAt(0).toUpperCase() + message.slice(1);
+  const again = retryAfter === undefined || /try again in/i.test(text) ? '' : ` Try again in ${retryAfter} s.`;
+  return `${text}${/[.!?]$/.test(text) ? '' : '.'}${again}`;
+}
+
 /** Anything that was thrown, as a problem. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof Problem) return error;

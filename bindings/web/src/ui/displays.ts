@@ -5,6 +5,11 @@ import { h } from './dom.ts';
 const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp', 'image/svg+xml'];
 const MAX_TEXT_CHARS = 100_000;
 
+/** How HTML looks that says nothing of it. What it says itself comes later, and wins. */
+const STYLE =
+  '<style>body{font:14px/1.5 system-ui,sans-serif;margin:10px 12px;color:#22252a;background:#fff}' +
+  'table{border-collapse:collapse}th,td{padding:3px 10px;text-align:right}thead th{border-bottom:1px solid #c9c3b6}</style>';
+
 /** The form of a display that is shown best. `made` is told of every URL that is to be revoked. */
 export function displayOf(data: Record<string, string>, made: (url: string) => void): HTMLElement {
   const text = typeof data['text/plain'] === 'string' ? data['text/plain'] : '';
@@ -50,7 +55,7 @@ function frameOf(html: string): HTMLElement {
     const inner = inside.createElement('iframe');
     inner.setAttribute('sandbox', '');
     inner.title = outer.title;
-    inner.srcdoc = html;
+    inner.srcdoc = `<!doctype html>${STYLE}${html}`;
     inside.body.append(inner);
   });
   // A frame without rights cannot say how high it is.

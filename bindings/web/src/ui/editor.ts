@@ -56,6 +56,17 @@ function languageOf(language: Language): Extension {
   return [LANGUAGES[language], indentUnit.of(language === 'python' ? '    ' : '  ')];
 }
 
+/**
+ * Typing over a selection, which browsers do with styles within the text, for CodeMirror to take out again. The page's policy allows none: it would
+ * have no effect but a complaint each time.
+ */
+function typeOver(event: InputEvent, view: EditorView): boolean {
+  if (event.inputType !== 'insertText' || event.data === null || view.composing || view.state.selection.main.empty) return false;
+  view.dispatch(view.state.replaceSelection(event.data), { userEvent: 'input.type', scrollIntoView: true });
+  event.preventDefault();
+  return true;
+}
+
 /** The editor. */
 export class Editor {
   readonly #view: EditorView;
@@ -86,7 +97,8 @@ export class Editor {
           // Before the default, which opens a line with the same keys. Escape and then Tab leaves the editor.
           keymap.of([run, indentWithTab, ...defaultKeymap, ...historyKeymap]),
           this.#language.of(languageOf('python')),
-          EditorView.contentAttributes.of({ 'aria-label': 'Script', 'aria-describedby': 'hint', spellcheck: 'false' }),
+          EditorView.contentAttributes.of({ 'aria-label': 'Script', 'aria-describedby': 'hint', spellcheck: 'false', tabindex: '0' }),
+          EditorView.domEventHandlers({ beforeinput: typeOver }),
           EditorView.updateListener.of(({ docChanged }) => docChanged && onChange()),
         ],
       }),

@@ -4,7 +4,7 @@ import { Ansi } from './ansi.ts';
 import { displayOf } from './displays.ts';
 import { download, h } from './dom.ts';
 import { bytes, duration, plural } from './format.ts';
-import type { Problem } from '../backend/problem.ts';
+import { type Problem, sentence } from '../backend/problem.ts';
 
 /** How much text is shown: a browser that lays out more than this becomes slow. The whole can be downloaded. */
 const MAX_CHARS = 300_000;
@@ -100,8 +100,7 @@ export class Output {
     this.#flush();
     const isStop = problem.kind === 'cancelled';
     if (!isStop) {
-      const again = problem.retryAfter === undefined ? '' : ` Try again in ${plural(problem.retryAfter, 'second')}.`;
-      this.#root.append(h('div', { class: 'problem', role: 'alert' }, h('strong', {}, problem.title), h('p', {}, cut(problem.message) + again)));
+      this.#root.append(h('div', { class: 'problem', role: 'alert' }, h('strong', {}, problem.title), h('p', {}, cut(sentence(problem)))));
     }
     this.#say(isStop ? 'stopped' : 'failure', isStop ? 'Stopped' : problem.title);
   }

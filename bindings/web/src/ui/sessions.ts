@@ -1,6 +1,6 @@
 // Sessions: a tree of forks, and within each the states that it can be set back to.
 import type { Backend, Checkpoint, RuntimeLanguage, SessionInfo } from '../backend/backend.ts';
-import { problemOf } from '../backend/problem.ts';
+import { Problem, problemOf } from '../backend/problem.ts';
 import { type Branch, branches, forkName, newName } from '../lineage.ts';
 import { byId } from './dom.ts';
 import { plural } from './format.ts';
@@ -53,7 +53,11 @@ export class Sessions {
   /** Looks what there is. */
   async refresh(): Promise<void> {
     this.#known = await this.#backend.sessions();
-    if (!this.current) this.#chosen = FRESH;
+    if (this.#chosen !== FRESH && !this.current) {
+      const why = 'It was closed elsewhere, or ended with a script that had to be stopped.';
+      this.#events.failed(new Problem('refused', 'A session less', `The session \`${this.#chosen}\` is lost. ${why}`));
+      this.#chosen = FRESH;
+    }
     this.#states = this.#chosen === FRESH ? [] : await this.#backend.checkpoints(this.#chosen);
     this.#draw();
     this.#events.changed();

@@ -1,5 +1,6 @@
 // The token: in the address that `glovebox serve` prints, behind the `#`, which no browser sends anywhere; or typed in. It is stored for this tab
 // alone.
+import { type Problem, sentence } from '../backend/problem.ts';
 import { byId } from './dom.ts';
 
 const NAME = 'glovebox-token';
@@ -22,8 +23,10 @@ export class Token {
     sessionStorage.setItem(NAME, token);
   }
 
-  /** Asks for one. */
-  ask(reason: string): Promise<void> {
+  /** Asks for one, since there is none or the server does not take it. */
+  ask(problem: Problem): Promise<void> {
+    const printed = 'This server needs a token: the one that `glovebox serve` has printed, or that you were given.';
+    const reason = this.get() === undefined ? printed : sentence(problem);
     const dialog = byId<HTMLDialogElement>('token-dialog');
     const input = byId<HTMLInputElement>('token-input');
     byId('token-reason').textContent = reason;

@@ -162,6 +162,11 @@ var Problem = class extends Error {
     this.retryAfter = retryAfter;
   }
 };
+function sentence({ message, retryAfter }) {
+  const text = message.charAt(0).toUpperCase() + message.slice(1);
+  const again = retryAfter === void 0 || /try again in/i.test(text) ? "" : ` Try again in ${retryAfter} s.`;
+  return `${text}${/[.!?]$/.test(text) ? "" : "."}${again}`;
+}
 function problemOf(error) {
   if (error instanceof Problem) return error;
   if (error instanceof DOMException && error.name === "AbortError") return new Problem("cancelled", "Stopped", "The script was stopped.");
@@ -243,6 +248,12 @@ var LANGUAGES = { python: pythonLanguage, javascript: javascriptLanguage, typesc
 function languageOf(language) {
   return [LANGUAGES[language], indentUnit.of(language === "python" ? "    " : "  ")];
 }
+function typeOver(event, view) {
+  if (event.inputType !== "insertText" || event.data === null || view.composing || view.state.selection.main.empty) return false;
+  view.dispatch(view.state.replaceSelection(event.data), { userEvent: "input.type", scrollIntoView: true });
+  event.preventDefault();
+  return true;
+}
 var Editor = class {
   #view;
   #language = new Compartment();
@@ -271,7 +282,8 @@ var Editor = class {
           // Before the default, which opens a line with the same keys. Escape and then Tab leaves the editor.
           keymap.of([run, indentWithTab, ...defaultKeymap, ...historyKeymap]),
           this.#language.of(languageOf("python")),
-          EditorView.contentAttributes.of({ "aria-label": "Script", "aria-describedby": "hint", spellcheck: "false" }),
+          EditorView.contentAttributes.of({ "aria-label": "Script", "aria-describedby": "hint", spellcheck: "false", tabindex: "0" }),
+          EditorView.domEventHandlers({ beforeinput: typeOver }),
           EditorView.updateListener.of(({ docChanged }) => docChanged && onChange())
         ]
       })
@@ -494,6 +506,7 @@ function fromBase64(text) {
 // src/ui/displays.ts
 var PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"];
 var MAX_TEXT_CHARS = 1e5;
+var STYLE = "<style>body{font:14px/1.5 system-ui,sans-serif;margin:10px 12px;color:#22252a;background:#fff}table{border-collapse:collapse}th,td{padding:3px 10px;text-align:right}thead th{border-bottom:1px solid #c9c3b6}</style>";
 function displayOf(data, made) {
   const text = typeof data["text/plain"] === "string" ? data["text/plain"] : "";
   const picture = PICTURES.find((type2) => typeof data[type2] === "string");
@@ -530,7 +543,7 @@ function frameOf(html) {
     const inner = inside.createElement("iframe");
     inner.setAttribute("sandbox", "");
     inner.title = outer.title;
-    inner.srcdoc = html;
+    inner.srcdoc = `<!doctype html>${STYLE}${html}`;
     inside.body.append(inner);
   });
   outer.style.height = `${Math.min(480, Math.max(96, 40 + 27 * linesOf(html)))}px`;
@@ -625,8 +638,7 @@ var Output = class {
     this.#flush();
     const isStop = problem.kind === "cancelled";
     if (!isStop) {
-      const again = problem.retryAfter === void 0 ? "" : ` Try again in ${plural(problem.retryAfter, "second")}.`;
-      this.#root.append(h("div", { class: "problem", role: "alert" }, h("strong", {}, problem.title), h("p", {}, cut(problem.message) + again)));
+      this.#root.append(h("div", { class: "problem", role: "alert" }, h("strong", {}, problem.title), h("p", {}, cut(sentence(problem)))));
     }
     this.#say(isStop ? "stopped" : "failure", isStop ? "Stopped" : problem.title);
   }
@@ -897,7 +909,11 @@ var Sessions = class {
   /** Looks what there is. */
   async refresh() {
     this.#known = await this.#backend.sessions();
-    if (!this.current) this.#chosen = FRESH;
+    if (this.#chosen !== FRESH && !this.current) {
+      const why = "It was closed elsewhere, or ended with a script that had to be stopped.";
+      this.#events.failed(new Problem("refused", "A session less", `The session \`${this.#chosen}\` is lost. ${why}`));
+      this.#chosen = FRESH;
+    }
     this.#states = this.#chosen === FRESH ? [] : await this.#backend.checkpoints(this.#chosen);
     this.#draw();
     this.#events.changed();
@@ -1064,6 +1080,7 @@ var App = class {
   #files;
   #sessions;
   #info;
+  #place;
   #running;
   constructor(form) {
     this.#form = form;
@@ -1199,7 +1216,8 @@ var App = class {
     byId("limit-note").hidden = session === void 0;
     byId("place").textContent = session ? `in ${session.id}` : "in a new interpreter";
     byId("files-of").textContent = session ? session.id : "for each new interpreter";
-    this.#showAllowed();
+    if (this.#place !== session?.id) this.#showAllowed();
+    this.#place = session?.id;
     this.#files.show(session?.id).catch((error) => this.#failed(error));
   }
   #languageChanged() {
@@ -1260,8 +1278,7 @@ var App = class {
     const problem = problemOf(error);
     this.#noticed(problem);
     if (problem.kind === "unauthorized" || problem.kind === "lost") return;
-    const again = problem.retryAfter === void 0 ? "" : ` Try again in ${problem.retryAfter} s.`;
-    this.#notice(problem.title, problem.message + again);
+    this.#notice(problem.title, sentence(problem));
   }
   /** What a problem means for the page as a whole. */
   #noticed(problem) {
@@ -1270,7 +1287,7 @@ var App = class {
   }
   async #letIn(problem) {
     this.#connect("lost", "No token");
-    await this.#form.letIn?.(problem.message);
+    await this.#form.letIn?.(problem);
   }
   async #reconnect(problem) {
     if (this.#connection.dataset["state"] === "lost") return;
@@ -1468,8 +1485,10 @@ var Token = class {
   #set(token2) {
     sessionStorage.setItem(NAME, token2);
   }
-  /** Asks for one. */
-  ask(reason) {
+  /** Asks for one, since there is none or the server does not take it. */
+  ask(problem) {
+    const printed = "This server needs a token: the one that `glovebox serve` has printed, or that you were given.";
+    const reason = this.get() === void 0 ? printed : sentence(problem);
     const dialog = byId("token-dialog");
     const input = byId("token-input");
     byId("token-reason").textContent = reason;
@@ -1496,4 +1515,4 @@ var Token = class {
 // src/server.ts
 var token = new Token();
 var backend = new HttpBackend(new URL("./", location.href), token);
-await new App({ backend, letIn: (reason) => token.ask(reason) }).start();
+await new App({ backend, letIn: (problem) => token.ask(problem) }).start();

@@ -4,6 +4,7 @@ mod bounds;
 mod document;
 mod executing;
 mod hostile_requests;
+mod page;
 mod sessions;
 mod support;
 mod tokens;

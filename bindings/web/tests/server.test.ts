@@ -1,0 +1,155 @@
+// The page of `glovebox serve`.
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { commonTests } from './common.ts';
+import { Server, TOKEN, choose, ended, launch, open, output, picture, ready, run, write } from './support.ts';
+
+const server = await Server.start();
+const browser = await launch();
+after(async () => {
+  await browser.close();
+  await server.close();
+});
+
+commonTests({ name: 'server', site: () => server, browser: () => browser });
+
+test('output comes while the script runs', async () => {
+  const { page, done } = await open(browser, server.url);
+  await ready(page);
+  await write(page, "import time\nprint('first')\ntime.sleep(1.5)\nprint('second')");
+  await page.keyboard.press('ControlOrMeta+Enter');
+  await page.locator('#output', { hasText: 'first' }).waitFor();
+  assert.equal(await page.locator('#outcome').getAttribute('data-state'), 'running');
+  assert.equal(await output(page), 'first');
+  await ended(page);
+  assert.equal(await output(page), 'first\nsecond');
+  await done();
+});
+
+test('TypeScript runs, and examples bring their files along', async () => {
+  const { page, done } = await open(browser, server.url);
+  await ready(page);
+  await choose(page, 'typescript');
+  await run(page, 'const n: number = 6; console.log(n * 7 as number)');
+  assert.equal(await output(page), '42');
+  const titles = await page.locator('#examples option').allInnerTexts();
+  assert.ok(titles.length >= 14, titles.join());
+  for (const title of titles.slice(1)) {
+    if (title.startsWith('An endless')) continue;
+    await page.locator('#examples').selectOption({ label: title });
+    await page.locator('#editor .cm-content').waitFor();
+    await page.locator('#run').click();
+    // Of two scripts the second reads what the first has written.
+    if (title !== 'Both languages on one workspace: chart.js · JavaScript') assert.equal(await ended(page), 'Completed', `${title}: ${await output(page)}`);
+    else await ended(page);
+  }
+  await done();
+});
+
+test('the address that the server prints lets in; the token is in this tab alone, and no longer in the address', async () => {
+  const own = await Server.start([], null);
+  const printed = own.said.map((line) => /the page: (\S+)/.exec(line)?.[1]).find(Boolean);
+  assert.match(String(printed), /^http:\/\/127\.0\.0\.1:\d+\/#token=gb_/);
+  const { page, done } = await open(browser, String(printed));
+  await ready(page);
+  const { hash, inSession, inLocal, cookies } = await page.evaluate(() => ({
+    hash: location.href,
+    inSession: Object.values(sessionStorage).filter((value) => value.startsWith('gb_')).length,
+    inLocal: JSON.stringify(localStorage).includes('gb_'),
+    cookies: document.cookie,
+  }));
+  assert.deepEqual([new URL(hash).hash, inSession, inLocal, cookies], ['', 1, false, '']);
+  await page.reload();
+  await ready(page);
+  assert.equal(await run(page, 'print(1)'), 'Completed');
+  await done();
+  await own.close();
+});
+
+test('without a token, and with a wrong one, the page asks for it', async () => {
+  const { page, done } = await open(browser, `http://${server.address}/`);
+  await page.locator('#token-dialog').waitFor();
+  await picture(page, 'server-token');
+  await page.keyboard.type('wrong');
+  await page.keyboard.press('Enter');
+  await page.locator('#token-dialog').waitFor({ state: 'hidden' });
+  await page.locator('#token-dialog').waitFor();
+  await page.keyboard.type(TOKEN);
+  await page.keyboard.press('Enter');
+  await ready(page);
+  assert.equal(await run(page, 'print(1)'), 'Completed');
+  await done();
+});
+
+test('refusals are shown as what they say: too many, unknown, too large', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'glovebox-config-'));
+  const config = join(directory, 'server.toml');
+  const sha256 = createHash('sha256').update('few-executions').digest('hex');
+  await writeFile(config, `[[tokens]]\nname = "few"\nsha256 = "${sha256}"\nexecutions_per_minute = 2\nsessions = 1\n[http]\nbody_bytes = 20000\n`);
+  const few = await Server.start(['--config', config], null);
+  const { page, done } = await open(browser, `http://${few.address}/#token=few-executions`);
+  await ready(page);
+  assert.equal(await run(page, `print(1) # ${'x'.repeat(30_000)}`), 'Payload Too Large');
+  let said = '';
+  for (let count = 0; count < 4 && said !== 'Too Many Requests'; count += 1) said = await run(page, 'print(1)');
+  assert.equal(said, 'Too Many Requests');
+  assert.match(await output(page), /[Tt]ry again in \d+ s\.$/);
+  await picture(page, 'server-refused');
+  await page.locator('#session-new').click();
+  await page.locator('[aria-selected=true][data-kind=session]').waitFor();
+  await page.locator('#session-new:not([disabled])').click();
+  await page.locator('#notice').waitFor();
+  assert.match(await page.locator('#notice').innerText(), /session/);
+  await page.locator('#notice-close').click();
+  assert.equal(await page.locator('#notice').isVisible(), false);
+  await done();
+  await few.close();
+  await rm(directory, { recursive: true });
+});
+
+test('a server that goes away is waited for', async () => {
+  const own = await Server.start();
+  const { page, done } = await open(browser, own.url);
+  await ready(page);
+  assert.equal(await run(page, 'print(1)'), 'Completed');
+  const { address } = own;
+  await own.end();
+  assert.equal(await run(page, 'print(2)'), 'No answer');
+  assert.equal(await page.locator('#connection').getAttribute('data-state'), 'lost');
+  await picture(page, 'server-lost');
+  await own.begin(address);
+  await page.locator('#connection[data-state=connected]').waitFor();
+  assert.equal(await run(page, 'print(3)'), 'Completed');
+  await done();
+  await own.close();
+});
+
+test('a script that its reader leaves is stopped', async () => {
+  const { page, done } = await open(browser, server.url);
+  await ready(page);
+  await page.locator('#session-new').click();
+  await page.locator('[aria-selected=true][data-kind=session]').waitFor();
+  await page.locator('#session-undo:not([disabled])').waitFor();
+  await run(page, 'x = 1');
+  await write(page, 'x = 2\nwhile True: pass');
+  await page.keyboard.press('ControlOrMeta+Enter');
+  await page.waitForTimeout(300);
+  await page.locator('#stop').click();
+  assert.equal(await ended(page), 'Stopped');
+  assert.equal(await run(page, 'x'), 'Completed');
+  await page.locator('#session-close:not([disabled])').click();
+  await page.locator('[aria-selected=true][data-kind=fresh]').waitFor();
+  await done();
+});
+
+test('no other page has it in a frame', async () => {
+  const { page } = await open(browser, `http://${server.address}/page/licences.txt`);
+  const blocked = page.waitForEvent('console', (message) => message.text().includes('frame-ancestors'));
+  await page.evaluate((url) => document.body.append(Object.assign(document.createElement('iframe'), { src: url })), server.url);
+  await blocked;
+  await page.context().close();
+});

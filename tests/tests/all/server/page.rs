@@ -1,0 +1,170 @@
+//! The page at `/`: who gets it, under which policy, and that its files are what they are made of.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use glovebox_server::http::HttpConfig;
+use sha2::{Digest as _, Sha256};
+
+use super::support::{Answer, Server, Setup};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/server/assets");
+const MADE: [&str; 7] = [
+    "index.html",
+    "page/app.css",
+    "page/app.js",
+    "page/codemirror.js",
+    "page/frame.html",
+    "page/icon.svg",
+    "page/licences.txt",
+];
+
+fn path_of(name: &str) -> String {
+    if name == "index.html" { "/".into() } else { format!("/{name}") }
+}
+
+/// A request without a token.
+fn ask(server: &Server, path: &str, headers: &str) -> Answer {
+    let host =
+        if headers.to_lowercase().contains("host:") { String::new() } else { format!("host: {}\r\n", server.address) };
+    let request = format!("GET {path} HTTP/1.1\r\nconnection: close\r\n{host}{headers}\r\n");
+    Answer::read(server.send(request.as_bytes()))
+}
+
+fn asset(name: &str) -> String {
+    fs::read_to_string(Path::new(ASSETS).join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[test]
+fn everybody_gets_the_page_and_nobody_without_a_token_gets_more() {
+    let server = Server::start(Setup::default());
+    for name in MADE {
+        let answer = ask(&server, &path_of(name), "");
+        assert_eq!((answer.status, answer.text()), (200, asset(name)), "{name}");
+        for (header, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cache-control", "no-cache"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            assert_eq!(answer.header(header), Some(value), "{name}: {header}");
+        }
+        let tag = answer.header("etag").unwrap().to_owned();
+        let again = ask(&server, &path_of(name), &format!("if-none-match: \"other\", W/{tag}\r\n"));
+        assert_eq!((again.status, again.body.len(), again.header("etag")), (304, 0, Some(&*tag)), "{name}");
+        assert_eq!(ask(&server, &path_of(name), "if-none-match: \"other\"\r\n").status, 200, "{name}");
+    }
+    assert_eq!(ask(&server, "/v1/info", "").problem().0, 401);
+    assert_eq!(server.ask("POST", "/", &[], b"").problem(), (405, "no-method".into()));
+    for path in [
+        "/page/",
+        "/page/manifest.txt",
+        "/manifest.txt",
+        "/page/../page/app.js",
+        "/page/%2e%2e/manifest.txt",
+        "/index.html",
+    ] {
+        assert_eq!(ask(&server, path, "").problem(), (404, "no-route".into()), "{path}");
+    }
+    assert_eq!(ask(&server, "/", "host: evil.example\r\n").problem(), (421, "host".into()));
+    assert_eq!(ask(&server, "/", "origin: https://evil.example\r\n").problem(), (403, "origin".into()));
+}
+
+#[test]
+fn a_server_can_do_without() {
+    let server = Server::start(Setup { http: HttpConfig { page: false, ..HttpConfig::default() }, ..Setup::default() });
+    for name in MADE {
+        assert_eq!(ask(&server, &path_of(name), "").problem(), (404, "no-route".into()), "{name}");
+    }
+    server.get("/v1/info").ok();
+}
+
+/// The policy that a file of the page names itself.
+fn own_policy(html: &str) -> &str {
+    let (_, rest) = html.split_once("http-equiv=\"Content-Security-Policy\" content=\"").expect("it names a policy");
+    rest.split_once('"').expect("it ends").0
+}
+
+#[test]
+fn the_page_may_load_its_own_files_and_ask_its_own_server_and_nothing_else() {
+    let server = Server::start(Setup::default());
+    let header = |path: &str| ask(&server, path, "").header("content-security-policy").unwrap().to_owned();
+    let policy = header("/");
+    assert_eq!(policy, format!("{}; frame-ancestors 'none'", own_policy(&asset("index.html"))));
+    let rules: BTreeSet<&str> = policy.split("; ").collect();
+    for rule in [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    ] {
+        assert!(rules.contains(rule), "{rule}: {policy}");
+    }
+    for bad in ["unsafe", "http:", "https:", "*", "data:"] {
+        assert!(!policy.contains(bad), "{bad}: {policy}");
+    }
+    // Around HTML of scripts: it may look like something, and load nothing.
+    let frame = header("/page/frame.html");
+    assert_eq!(frame, format!("{}; frame-ancestors 'self'", own_policy(&asset("page/frame.html"))));
+    for bad in ["script-src", "'self' ", "http:", "https:", "*", "connect-src"] {
+        assert!(!frame.contains(bad), "{bad}: {frame}");
+    }
+    for name in MADE.into_iter().filter(|name| !matches!(*name, "index.html" | "page/frame.html")) {
+        assert_eq!(header(&path_of(name)), policy, "{name}");
+    }
+    let (html, ours) = (asset("index.html"), asset("page/app.js"));
+    for inline in ["<style", " style=", " onclick", "javascript:", "<script>", "//"] {
+        assert!(!html.contains(inline), "{inline} in index.html");
+    }
+    for sink in [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+        "localStorage.setItem(NAME",
+    ] {
+        assert!(!ours.contains(sink), "{sink} in app.js");
+    }
+    assert_eq!(ours.matches("srcdoc").count(), 1, "HTML goes into one frame, which has no rights");
+}
+
+#[test]
+fn the_files_are_what_they_are_made_of() {
+    const REMEDY: &str = "run bindings/web/build, which needs npm";
+    let manifest = asset("manifest.txt");
+    let mut named = BTreeSet::new();
+    for line in manifest.lines().filter(|line| !line.starts_with('#')) {
+        let (hash, name) = line.split_once("  ").expect("a hash and a name");
+        // Those with a stroke in front are sources.
+        let path = match name.strip_prefix('/') {
+            Some(source) => Path::new(ROOT).join(source),
+            None => Path::new(ASSETS).join(name),
+        };
+        let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{name}: {error}; {REMEDY}"));
+        let found: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(found, hash, "{name} is not what the page was made of; {REMEDY}");
+        named.insert(name.to_owned());
+    }
+    assert!(MADE.iter().all(|name| named.contains(*name)), "{named:?}");
+    // A source that is new is in none of the files yet.
+    for directory in [
+        "bindings/web/src",
+        "bindings/web/src/ui",
+        "bindings/web/src/backend",
+        "bindings/web/static",
+        "bindings/web/examples",
+    ] {
+        for entry in fs::read_dir(Path::new(ROOT).join(directory)).unwrap() {
+            let entry = entry.unwrap();
+            let name = format!("/{directory}/{}", entry.file_name().to_str().unwrap());
+            assert!(entry.file_type().unwrap().is_dir() || named.contains(&name), "{name} is new; {REMEDY}");
+        }
+    }
+}
