@@ -170,10 +170,11 @@ def binary(kind: str, entry: dict[str, Any]) -> Part:
     )  # fmt: skip
 
 
-def npm(lock: Path) -> list[Part]:
-    """The packages of npm's lock: those that only make the package are not inside."""
+def npm(lock: Path, licences: Path | None = None) -> list[Part]:
+    """The packages of npm's lock. Those are inside that `licences` names, which what was bundled came with; others only make it."""
     if not lock.is_file():
         return []
+    text = licences.read_text() if licences else ""
     found = []
     for path, entry in sorted(json.loads(lock.read_text())["packages"].items()):
         name = path.rpartition("node_modules/")[2]
@@ -181,15 +182,19 @@ def npm(lock: Path) -> list[Part]:
         if name and not entry.get("optional") and not entry.get("link"):
             purl = f"pkg:npm/{quote(name, safe='/')}@{entry['version']}"
             licence = entry.get("license", "NOASSERTION")
-            is_inside = not entry.get("dev")
-            if is_inside:
+            is_inside = f"\n{name} {entry['version']} (" in text
+            if not (is_inside or licences or entry.get("dev")):
                 raise ReleaseError(f"the npm package {name} goes into ours: {os.fspath(lock)} must have its licence's text in the notices")
-            found.append(Part("npm", name, entry["version"], licence, purl, is_inside=is_inside))
+            found.append(Part("npm", name, entry["version"], licence, purl, is_inside=is_inside, texts=(text,) if is_inside else ()))
     return found
 
 
 def everything(triple: str, bundle: Path) -> list[Part]:
     """All parts of a release, sorted."""
     targets = (triple, "wasm32-unknown-unknown")
-    found = [*crates(targets), *bundled(bundle), *npm(ROOT / "bindings" / "js" / "package-lock.json")]
+    page = npm(ROOT / "bindings" / "web" / "package-lock.json", ROOT / "host" / "server" / "assets" / "page" / "licences.txt")
+    package = npm(ROOT / "bindings" / "js" / "package-lock.json")
+    # What makes both is named once.
+    tools = {part.purl: part for part in (*package, *page)}
+    found = [*crates(targets), *bundled(bundle), *tools.values()]
     return sorted(found, key=lambda part: (part.kind, part.name, part.version))

@@ -88,6 +88,19 @@ class Bundle(unittest.TestCase):
             inventory.bundled(self.bundle(["other.wasm"]))
 
 
+class Npm(unittest.TestCase):
+    def test_what_the_page_has_inside_comes_with_its_licence(self) -> None:
+        web = ROOT / "bindings" / "web" / "package-lock.json"
+        found = {each.name: each for each in inventory.npm(web, ROOT / "host" / "server" / "assets" / "page" / "licences.txt")}
+        self.assertTrue(found["@codemirror/view"].is_inside)
+        self.assertIn("Permission is hereby granted", found["@codemirror/view"].texts[0])
+        self.assertFalse(found["esbuild"].is_inside)
+
+    def test_what_is_inside_without_a_licence_is_an_error(self) -> None:
+        with self.assertRaisesRegex(ReleaseError, "goes into ours"):
+            inventory.npm(ROOT / "bindings" / "web" / "package-lock.json")
+
+
 class Notices(unittest.TestCase):
     def test_each_text_stands_once_with_those_that_it_is_of(self) -> None:
         parts = [part("a"), part("b", texts=("text\r\n",)), part("ours", is_ours=True), part("c", texts=("other",))]
