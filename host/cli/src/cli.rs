@@ -9,7 +9,8 @@ use clap::{
 
 use crate::args::GlobalArgs;
 use crate::commands::{
-    bench, doctor, image, mcp, packages, policy, repl, run, run_component, runtimes, serve, session, validate, weave,
+    bench, daemon, doctor, image, mcp, packages, policy, repl, run, run_component, runtimes, serve, session, validate,
+    weave,
 };
 use crate::source::STDIN;
 
@@ -28,6 +29,7 @@ Examples:
   glovebox serve                             answer requests over HTTP
   glovebox repl                              type code and see its result
   glovebox mcp install claude-code           let a model run code, over the Model Context Protocol
+  glovebox daemon                            serve the programs of this machine over a socket
   glovebox session list                      list the stored sessions
   glovebox validate *.py *.js                check the syntax, run nothing
   glovebox doctor                            check that everything works here
@@ -104,6 +106,7 @@ pub(crate) enum Command {
     Packages(packages::PackagesArgs),
     Image(image::ImageArgs),
     Mcp(Box<mcp::McpArgs>),
+    Daemon(Box<daemon::DaemonArgs>),
     Weave(weave::WeaveArgs),
     Policy(policy::PolicyCommandArgs),
     Doctor(doctor::DoctorArgs),

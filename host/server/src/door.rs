@@ -7,6 +7,8 @@ pub enum Door {
     Http,
     /// The Model Context Protocol.
     Mcp,
+    /// JSON-RPC over a socket of the user's own.
+    Daemon,
 }
 
 impl Door {
@@ -16,6 +18,7 @@ impl Door {
         match self {
             Self::Http => "http",
             Self::Mcp => "mcp",
+            Self::Daemon => "daemon",
         }
     }
 }

@@ -4,19 +4,24 @@
 //! * [`Tenant`]: one who may use it, with a policy, sessions and quotas of its own. Everything that a door does, it does through a tenant.
 //! * [`http`]: the contract as HTTP and JSON.
 //! * [`mcp`]: the Model Context Protocol.
+//! * [`daemon`]: JSON-RPC over a socket of the user's own, or over standard input and output.
 //!
 //! No logic of the sandbox is in this crate: it turns requests into calls of [`glovebox`], and results into answers.
 
 mod audit;
+mod cancelled;
 mod config;
+pub mod daemon;
 mod door;
 mod error;
 mod grant;
 pub mod http;
+mod json_bytes;
 pub mod mcp;
 mod metrics;
 mod service;
 mod tenant;
+mod utf8_pieces;
 
 pub use audit::{Audit, AuditError};
 pub use config::{AdmissionTable, AuditTable, ConfigError, HttpTable, PageTable, ServerConfig, TokenTable};
@@ -24,4 +29,6 @@ pub use door::Door;
 pub use error::ServiceError;
 pub use grant::GrantError;
 pub use service::{Admission, Service, ServiceConfig};
-pub use tenant::{Fresh, OnOutput, Script, Tenant, TenantConfig, Watch, generation};
+pub use tenant::{
+    Fresh, NewSandbox, NoStore, OnOutput, OwnSandbox, OwnSession, Script, Tenant, TenantConfig, Watch, generation,
+};

@@ -1,6 +1,7 @@
 //! One file per subcommand. Each takes its arguments and returns the process's exit code.
 
 pub(crate) mod bench;
+pub(crate) mod daemon;
 pub(crate) mod doctor;
 pub(crate) mod image;
 pub(crate) mod mcp;
@@ -34,6 +35,7 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
         Command::Mcp(args) => mcp::run(&cli.global, args),
         Command::Weave(args) => weave::run(&cli.global, args),
         Command::Policy(args) => policy::run(args),
+        Command::Daemon(args) => daemon::run(&cli.global, args),
         Command::Doctor(args) => doctor::run(&cli.global, args),
         Command::Bench(args) => bench::run(&cli.global, args),
         Command::CompileComponent => Ok(glovebox_component_runner::compile_stdin()),

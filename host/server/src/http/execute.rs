@@ -155,7 +155,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Respons
         )),
         (Form::Events | Form::Lines, None) => Ok(Pieces::answer(form, move |pieces| async move {
             let _held = held;
-            let watch = Watch { on_output: Some(pieces.on_output()) };
+            let watch = Watch { on_output: Some(pieces.on_output()), ..Watch::default() };
             let framing = pieces.clone();
             let end =
                 carry_out(&tenant, what, watch, move |execution| result_piece(&framing, execution, &patterns)).await;

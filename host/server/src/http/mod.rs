@@ -20,7 +20,6 @@ mod execute;
 mod guard;
 mod idempotency;
 mod in_path;
-mod json_bytes;
 mod names;
 mod openapi;
 mod output;

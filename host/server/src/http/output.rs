@@ -17,7 +17,7 @@ use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{BodyBudget, Problem, budget::in_pieces};
-use crate::{OnOutput, ServiceError};
+use crate::{OnOutput, ServiceError, utf8_pieces::Utf8Pieces};
 
 /// How many pieces wait for a client. A guest that writes faster than its client reads waits.
 const PIECES: usize = 64;
@@ -111,7 +111,7 @@ impl Pieces {
     /// Passes on what the guest writes. It waits while the client does not read.
     pub(crate) fn on_output(&self) -> OnOutput {
         let pieces = self.clone();
-        let (mut stdout, mut stderr) = (Text::default(), Text::default());
+        let (mut stdout, mut stderr) = (Utf8Pieces::default(), Utf8Pieces::default());
         let (clock, mut patience) = (tokio::runtime::Handle::current(), PATIENCE);
         Box::new(move |stream, bytes| {
             let piece = match stream {
@@ -144,54 +144,9 @@ impl Pieces {
     }
 }
 
-/// Text that comes in pieces of bytes: a character may be in two of them.
-#[derive(Default)]
-struct Text(Vec<u8>);
-
-impl Text {
-    fn next(&mut self, bytes: &[u8]) -> String {
-        self.0.extend_from_slice(bytes);
-        let whole = match std::str::from_utf8(&self.0) {
-            Ok(_) => self.0.len(),
-            // What may become a character is left for the next piece: three bytes at most.
-            Err(_) => self.0.len() - incomplete(&self.0),
-        };
-        let rest = self.0.split_off(whole);
-        String::from_utf8_lossy(&std::mem::replace(&mut self.0, rest)).into_owned()
-    }
-}
-
-/// How many bytes at the end are the beginning of a character.
-fn incomplete(bytes: &[u8]) -> usize {
-    let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
-    let needed = match last.first() {
-        Some(0xc2..=0xdf) => 2,
-        Some(0xe0..=0xef) => 3,
-        Some(0xf0..=0xf4) => 4,
-        _ => 0,
-    };
-    if bytes.ends_with(last) && last.len() < needed { last.len() } else { 0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_character_in_two_pieces_is_one() {
-        for text in ["aé€😀b", "😀", "é", "plain", ""] {
-            for at in 0..=text.len() {
-                let (before, after) = text.as_bytes().split_at(at);
-                let mut pieces = Text::default();
-                assert_eq!(pieces.next(before) + &pieces.next(after), text, "{at}");
-            }
-        }
-        let mut pieces = Text::default();
-        assert_eq!(pieces.next(b"a\xff\xf0\x9f"), "a\u{fffd}");
-        assert_eq!(pieces.next(b"x"), "\u{fffd}x");
-        assert!(pieces.next(&[0x80; 100]).chars().all(|c| c == '\u{fffd}'), "nothing piles up");
-        assert!(pieces.0.is_empty());
-    }
 
     #[test]
     fn the_form_is_what_the_client_accepts_first() {

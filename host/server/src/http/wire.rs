@@ -11,11 +11,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 use utoipa::ToSchema;
 
-use super::{
-    Problem,
+use super::Problem;
+use crate::{
+    Fresh, Script, ServiceError, generation,
     json_bytes::{Bytes, at_most, entries_at_most},
 };
-use crate::{Fresh, Script, ServiceError, generation};
 
 /// How much of a request may be a policy, or tools: as JSON values they take many times the memory of their text.
 const MAX_VALUE_BYTES: usize = 256 << 10;

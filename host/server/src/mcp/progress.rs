@@ -39,6 +39,7 @@ impl LastLine {
                 let beyond = tail.len().saturating_sub(TAIL_BYTES);
                 tail.drain(..beyond);
             })),
+            ..Watch::default()
         }
     }
 

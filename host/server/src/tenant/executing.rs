@@ -102,7 +102,7 @@ impl Tenant {
     }
 
     /// Runs a script, counts it and writes it down.
-    async fn run<T: Send + 'static>(
+    pub(super) async fn run<T: Send + 'static>(
         &self,
         door: Door,
         session: Option<&SessionId>,
@@ -126,6 +126,8 @@ impl Tenant {
         let (tenant, session) = (self.clone(), session.cloned());
         let token = self.0.service.token();
         let _cancel = CancelOnDrop(token.clone());
+        let cancelled = token.clone();
+        let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || cancelled.cancel()));
         Service::blocking(move || {
             let _held = held;
             let mut request = script.request().cancel(&token);
@@ -152,7 +154,7 @@ impl Tenant {
     }
 
     /// A sandbox for a new interpreter. Called on a thread that may block.
-    fn sandbox(
+    pub(super) fn sandbox(
         &self,
         language: Option<Language>,
         runtime: Option<&str>,

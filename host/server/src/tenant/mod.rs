@@ -1,12 +1,14 @@
 //! One who may use the service, and what is done for them.
 //!
 //! * [`one`]: the tenant itself.
-//! * [`executing`], [`sessions`]: what it is asked.
+//! * [`executing`], [`sessions`], [`own`]: what it is asked.
 //! * [`quotas`], [`turns`]: what holds it back.
 
 mod config;
 mod executing;
+mod no_store;
 mod one;
+mod own;
 mod quotas;
 mod script;
 mod sessions;
@@ -14,6 +16,8 @@ mod stored;
 mod turns;
 
 pub use config::TenantConfig;
+pub use no_store::NoStore;
 pub use one::Tenant;
+pub use own::{NewSandbox, OwnSandbox, OwnSession};
 pub use script::{Fresh, OnOutput, Script, Watch};
 pub use stored::generation;

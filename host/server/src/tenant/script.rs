@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use glovebox::{JsonText, Language, Request, SourceKind, Stream};
+use glovebox::{CancelToken, JsonText, Language, Request, SourceKind, Stream};
 use serde_json::{Map, Value};
 
 /// A script, and what goes with it this once.
@@ -63,10 +63,12 @@ pub type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 pub struct Watch {
     /// Called with what the guest writes, as it writes it.
     pub on_output: Option<OnOutput>,
+    /// Cancels it: its outcome says so, and has what it did until then.
+    pub cancel: Option<CancelToken>,
 }
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("on_output", &self.on_output.is_some()).finish()
+        f.debug_struct("Watch").field("on_output", &self.on_output.is_some()).field("cancel", &self.cancel).finish()
     }
 }

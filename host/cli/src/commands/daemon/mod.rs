@@ -1,0 +1,82 @@
+//! `glovebox daemon`: sessions for the programs of this machine, over a socket of the user's own.
+
+mod ask;
+mod serve;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::{args::GlobalArgs, terminal::Hinted};
+
+const AFTER_HELP: &str = "\
+Examples:
+  glovebox daemon                            listen at ~/.rlm/daemon.sock until Ctrl-C or `glovebox daemon stop`
+  glovebox daemon --timeout-ms 60000 &       let scripts take a minute each
+  glovebox daemon status                     say whether it answers, and what it holds
+  glovebox daemon stop                       end it, once what runs has ended
+  glovebox daemon --stdio                    serve one client over standard input and output
+
+  printf '%s\\n' '{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"initialize\", \"params\": {\"context\": [1, 2, 3]}}' \\
+    '{\"jsonrpc\": \"2.0\", \"id\": 2, \"method\": \"execute\", \"params\": {\"code\": \"print(sum(context))\"}}' | glovebox daemon --stdio
+
+A client sends JSON-RPC 2.0, one message a line: initialize opens a session, execute runs code in it, getVariable reads its
+variables, cancel stops what runs, destroy ends it. llm_query(…), rlm_query(…) and the tools of a script are requests to the client.
+The packages for Python and JavaScript are such clients: Sandbox(backend=\"daemon\"), createSandbox({ backend: 'daemon' }).
+
+Only your own programs can connect. Sessions are in memory: they end with the connection that opened them. All clients share the
+policy that the flags say; a client may ask for less. docs/daemon.md describes the protocol.";
+
+/// Serve programs of this machine over a socket
+///
+/// Interpreters that are ready before they are asked for, for any number of programs: JSON-RPC 2.0 over a Unix socket that only you
+/// can connect to.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
+pub(crate) struct DaemonArgs {
+    #[command(subcommand)]
+    command: Option<DaemonCommand>,
+
+    #[command(flatten)]
+    server: serve::ServerArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum DaemonCommand {
+    /// Say whether a daemon answers, and what it holds; exit code 1 if none does
+    Status(PlaceArgs),
+    /// Have a daemon end, once what runs has ended
+    Stop(PlaceArgs),
+}
+
+/// Where a daemon is.
+#[derive(Args, Debug)]
+struct PlaceArgs {
+    /// The socket [default: ~/.rlm/daemon.sock]
+    #[arg(long, value_name = "PATH", env = "GLOVEBOX_DAEMON_SOCKET")]
+    socket: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    fn path(&self) -> anyhow::Result<PathBuf> {
+        match &self.socket {
+            Some(path) => Ok(path.clone()),
+            None => default_socket(),
+        }
+    }
+}
+
+/// Where clients look for a daemon.
+fn default_socket() -> anyhow::Result<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let home = home.ok_or_else(|| Hinted::new("HOME names no directory", "name the socket with --socket"))?;
+    Ok(home.join(".rlm").join("daemon.sock"))
+}
+
+pub(crate) fn run(global: &GlobalArgs, args: &DaemonArgs) -> anyhow::Result<i32> {
+    match &args.command {
+        Some(DaemonCommand::Status(place)) => ask::status(&place.path()?),
+        Some(DaemonCommand::Stop(place)) => ask::stop(&place.path()?),
+        None => serve::run(global, &args.server),
+    }
+}

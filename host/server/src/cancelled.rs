@@ -1,0 +1,14 @@
+//! Cancellation, for asynchronous code.
+
+use std::sync::Arc;
+
+use glovebox::CancelToken;
+use tokio::sync::Notify;
+
+/// Returns once the token is cancelled.
+pub(crate) async fn cancelled(token: &CancelToken) {
+    let told = Arc::new(Notify::new());
+    let tell = Arc::clone(&told);
+    let _hook = token.on_cancel(move || tell.notify_one());
+    told.notified().await;
+}

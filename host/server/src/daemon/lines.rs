@@ -1,0 +1,152 @@
+//! Messages as they come: lines of a bounded length, in a bounded time.
+
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, BufReader},
+    time::Instant,
+};
+
+use super::{
+    budget::{ByteBudget, Held},
+    config::DaemonConfig,
+};
+
+/// Reads lines. Whoever drops a read that is under way loses nothing.
+#[derive(Debug)]
+pub(super) struct Lines<R> {
+    input: BufReader<R>,
+    line: Vec<u8>,
+    held: Held,
+    /// When the line that has begun must have ended.
+    due: Option<Instant>,
+    budget: ByteBudget,
+    config: DaemonConfig,
+}
+
+/// A message that has come, and what it counts.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) bytes: Vec<u8>,
+    pub(super) held: Held,
+}
+
+/// Why no further line is read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LineError {
+    #[error("a message is longer than {0} bytes, which is the most; send several")]
+    TooLong(usize),
+    #[error("a message did not come to its end within {0} s; end each with a line feed")]
+    TooSlow(u64),
+    #[error("the daemon has as many messages in memory as it may; connect again in a moment")]
+    NoRoom,
+    #[error("the connection broke off")]
+    Broken,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    pub(super) fn new(input: R, budget: ByteBudget, config: DaemonConfig) -> Self {
+        Self { input: BufReader::new(input), line: Vec::new(), held: Held::default(), due: None, budget, config }
+    }
+
+    /// The next line that is not empty; none at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Line>, LineError> {
+        loop {
+            let has_ended = match self.due {
+                Some(due) => tokio::time::timeout_at(due, self.more())
+                    .await
+                    .unwrap_or_else(|_| Err(LineError::TooSlow(self.config.message_time.as_secs())))?,
+                None => self.more().await?,
+            };
+            match has_ended {
+                Read::Part => {}
+                Read::Line | Read::End if !self.line.trim_ascii().is_empty() => {
+                    self.due = None;
+                    let (bytes, held) = (std::mem::take(&mut self.line), std::mem::take(&mut self.held));
+                    return Ok(Some(Line { bytes, held }));
+                }
+                Read::Line => self.forget(),
+                Read::End => return Ok(None),
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        self.line.clear();
+        self.held = Held::default();
+        self.due = None;
+    }
+
+    /// Takes what has come.
+    async fn more(&mut self) -> Result<Read, LineError> {
+        let max_bytes = self.config.message_bytes;
+        let available = self.input.fill_buf().await.map_err(|_| LineError::Broken)?;
+        if available.is_empty() {
+            return Ok(Read::End);
+        }
+        let end = available.iter().position(|byte| *byte == b'\n');
+        let len = end.unwrap_or(available.len());
+        if self.line.len() + len > max_bytes {
+            return Err(LineError::TooLong(max_bytes));
+        }
+        self.due.get_or_insert_with(|| Instant::now() + self.config.message_time);
+        // Room for what the vector takes, which grows to twice what it has.
+        let wanted = (self.line.len() + len).next_power_of_two().min(max_bytes);
+        self.budget.grow(&mut self.held, wanted).await.map_err(|_| LineError::NoRoom)?;
+        self.line.extend_from_slice(available.get(..len).unwrap_or_default());
+        self.input.consume(len + usize::from(end.is_some()));
+        Ok(if end.is_some() { Read::Line } else { Read::Part })
+    }
+}
+
+/// How far a line has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    Part,
+    Line,
+    End,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    fn config() -> DaemonConfig {
+        DaemonConfig { message_bytes: 5, message_time: Duration::from_millis(30), ..DaemonConfig::default() }
+    }
+
+    fn lines<R: AsyncRead + Unpin>(input: R) -> Lines<R> {
+        Lines::new(input, ByteBudget::new(1 << 20, Duration::from_millis(30)), config())
+    }
+
+    async fn all(input: &[u8]) -> (Vec<String>, Option<String>) {
+        let (mut lines, mut read) = (lines(input), Vec::new());
+        loop {
+            match lines.next().await {
+                Ok(Some(line)) => read.push(String::from_utf8(line.bytes).unwrap()),
+                Ok(None) => return (read, None),
+                Err(error) => return (read, Some(error.to_string())),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_is_read_at_the_limit_and_not_over_it() {
+        assert_eq!(all(b"12345\n\n \r\n123\r\n1").await, (vec!["12345".into(), "123\r".into(), "1".into()], None));
+        let (read, error) = all(b"1\n123456\n2\n").await;
+        assert_eq!(read, ["1"]);
+        assert!(error.unwrap().contains("longer than 5 bytes"));
+    }
+
+    #[tokio::test]
+    async fn a_line_that_does_not_end_is_given_up_and_an_idle_client_is_not() {
+        let (mut client, server) = tokio::io::duplex(64);
+        let mut lines = lines(server);
+        let idle = tokio::time::timeout(Duration::from_millis(100), lines.next()).await;
+        assert!(idle.is_err(), "nothing has begun");
+        client.write_all(b"12").await.unwrap();
+        assert!(lines.next().await.unwrap_err().to_string().contains("did not come to its end"));
+    }
+}

@@ -1,0 +1,181 @@
+//! What a line says.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::value::RawValue;
+
+use super::rpc::{INVALID_REQUEST, PARSE_ERROR, RpcError, RpcId};
+use crate::json_bytes::at_most;
+
+/// How many messages one batch may have.
+pub(super) const MAX_BATCH: usize = 64;
+
+/// What a line says.
+#[derive(Debug)]
+pub(super) enum Message<'a> {
+    One(Incoming<'a>),
+    Batch(Vec<Incoming<'a>>),
+}
+
+/// One message of a client.
+#[derive(Debug)]
+pub(super) enum Incoming<'a> {
+    /// A request; without an id a notification.
+    Request { id: Option<RpcId>, method: Cow<'a, str>, params: Option<&'a RawValue> },
+    /// The answer to one of the server's.
+    Response { id: RpcId, answer: Result<&'a RawValue, String> },
+    /// Neither.
+    Invalid { id: RpcId, error: RpcError },
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<Failure<'a>>,
+}
+
+/// What a client says of a request that it does not carry out.
+#[derive(Deserialize)]
+struct Failure<'a> {
+    #[serde(borrow, default)]
+    message: Option<Cow<'a, str>>,
+}
+
+/// `null` is a value too.
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Batch<'a>(#[serde(borrow, deserialize_with = "few")] Vec<&'a RawValue>);
+
+fn few<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'a RawValue>, D::Error> {
+    let batch = at_most::<D, &'de RawValue, MAX_BATCH>(deserializer)?;
+    if batch.is_empty() { Err(D::Error::custom("a batch has at least one message")) } else { Ok(batch) }
+}
+
+/// Reads a line.
+pub(super) fn parse(line: &[u8]) -> Result<Message<'_>, RpcError> {
+    let text = std::str::from_utf8(line).map_err(|_| RpcError::new(PARSE_ERROR, "the message is not UTF-8"))?;
+    if text.trim_start().starts_with('[') {
+        let Batch(batch) = serde_json::from_str(text).map_err(|error| wrong(&error))?;
+        return Ok(Message::Batch(batch.into_iter().map(|one| incoming(one.get())).collect()));
+    }
+    match serde_json::from_str::<&RawValue>(text) {
+        Ok(one) => Ok(Message::One(incoming(one.get()))),
+        Err(error) => Err(wrong(&error)),
+    }
+}
+
+fn wrong(error: &serde_json::Error) -> RpcError {
+    match error.classify() {
+        serde_json::error::Category::Data => RpcError::new(INVALID_REQUEST, error.to_string()),
+        _ => RpcError::new(PARSE_ERROR, format!("the message is not JSON: {error}")),
+    }
+}
+
+fn incoming(text: &str) -> Incoming<'_> {
+    let invalid = |id, message: String| Incoming::Invalid { id, error: RpcError::new(INVALID_REQUEST, message) };
+    if !text.starts_with('{') {
+        return invalid(RpcId::null(), "a message is an object".to_owned());
+    }
+    let Envelope { jsonrpc, id, method, params, result, error } = match serde_json::from_str(text) {
+        Ok(envelope) => envelope,
+        Err(error) => return invalid(RpcId::null(), format!("the message is not of JSON-RPC: {error}")),
+    };
+    let id = match id.map(|id| RpcId::read(id).ok_or(id)) {
+        None => None,
+        Some(Ok(id)) => Some(id),
+        Some(Err(_)) => {
+            return invalid(RpcId::null(), "`id` is a short string, a number or null".to_owned());
+        }
+    };
+    let named = || id.clone().unwrap_or_else(RpcId::null);
+    if jsonrpc.as_deref() != Some("2.0") {
+        return invalid(named(), "`jsonrpc` must be \"2.0\"".to_owned());
+    }
+    match (method, result, error) {
+        (Some(method), None, None) => Incoming::Request { id, method, params },
+        (None, Some(result), None) => Incoming::Response { id: named(), answer: Ok(result) },
+        (None, None, Some(Failure { message })) => {
+            let message = message.map_or_else(|| "the client refused".to_owned(), Cow::into_owned);
+            Incoming::Response { id: named(), answer: Err(message) }
+        }
+        _ => invalid(named(), "a message has one of `method`, `result` and `error`".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(line: &str) -> String {
+        let one = |incoming: &Incoming<'_>| match incoming {
+            Incoming::Request { id, method, params } => {
+                let (id, params) = (id.as_ref().map_or("-", RpcId::text), params.map_or("-", RawValue::get));
+                format!("{method} {id} {params}")
+            }
+            Incoming::Response { id, answer } => format!("{} {:?}", id.text(), answer.as_ref().map(|raw| raw.get())),
+            Incoming::Invalid { id, error } => format!("{} {}", id.text(), error.code),
+        };
+        match parse(line.as_bytes()) {
+            Ok(Message::One(incoming)) => one(&incoming),
+            Ok(Message::Batch(batch)) => format!("[{}]", batch.iter().map(one).collect::<Vec<_>>().join(", ")),
+            Err(error) => error.code.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_line_is_what_the_specification_says() {
+        for (line, expected) in [
+            (r#"{"jsonrpc":"2.0","method":"a","id":1}"#, "a 1 -"),
+            (r#"{"jsonrpc":"2.0","method":"a\u0062","params":[1]}"#, "ab - [1]"),
+            (r#"{"jsonrpc":"2.0","method":"a","id":null,"params":null}"#, "a null null"),
+            (r#"{"jsonrpc":"2.0","method":"a","id":"x","more":{}}"#, r#"a "x" -"#),
+            (r#"{"jsonrpc":"2.0","method":"a","id":18446744073709551616.50}"#, "a 18446744073709551616.50 -"),
+            (r#"{"jsonrpc":"2.0","method":"a","id":true}"#, "null -32600"),
+            (r#"{"jsonrpc":"2.0","method":"a","id":{}}"#, "null -32600"),
+            (r#"{"jsonrpc":"2.0","method":1,"id":1}"#, "null -32600"),
+            (r#"{"jsonrpc":"1.0","method":"a","id":1}"#, "1 -32600"),
+            (r#"{"method":"a","id":1}"#, "1 -32600"),
+            (r#"{"jsonrpc":"2.0","id":1}"#, "1 -32600"),
+            (r#"{"jsonrpc":"2.0","id":1,"result":null}"#, r#"1 Ok("null")"#),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"}}"#, r#"1 Err("no")"#),
+            (r#"{"jsonrpc":"2.0","id":1,"result":1,"method":"a"}"#, "1 -32600"),
+            ("1", "null -32600"),
+            ("[]", "-32600"),
+            ("[1, {\"jsonrpc\":\"2.0\",\"method\":\"a\"}]", "[null -32600, a - -]"),
+            ("{", "-32700"),
+            ("nothing", "-32700"),
+            ("{\"jsonrpc\":\"2.0\",\"method\":\"a\",\"id\":1} {}", "-32700"),
+        ] {
+            assert_eq!(said(line), expected, "{line}");
+        }
+        assert_eq!(parse(b"\"\xff\"").unwrap_err().code, PARSE_ERROR);
+    }
+
+    #[test]
+    fn a_batch_and_an_id_are_no_longer_than_they_may_be() {
+        for (count, fits) in [(MAX_BATCH, true), (MAX_BATCH + 1, false)] {
+            assert_eq!(parse(format!("[{}1]", "1,".repeat(count - 1)).as_bytes()).is_ok(), fits, "{count}");
+        }
+        for (len, expected) in [(254, "a"), (255, "null -32600")] {
+            let line = format!(r#"{{"jsonrpc":"2.0","method":"a","id":"{}"}}"#, "x".repeat(len));
+            assert!(said(&line).starts_with(expected), "{len}");
+        }
+        let deep = "[".repeat(100_000);
+        assert_eq!(said(&deep), "-32700", "what nests deep is no stack overflow");
+    }
+}

@@ -1,0 +1,87 @@
+//! What is asked.
+//!
+//! * [`Method`]: what a session is asked. [`call`](Method::call) does it, with the session's turn.
+//! * [`execute`], [`files`], [`session`]: each its own.
+
+mod execute;
+mod files;
+mod session;
+
+use serde_json::value::RawValue;
+
+use super::{
+    outbox::Outbox,
+    rpc::{Answer, RpcId},
+    slot::Turn,
+};
+use glovebox::CancelToken;
+
+/// What a session is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    Execute,
+    Validate,
+    GetVariable,
+    SetVariable,
+    ListFiles,
+    ReadFile,
+    WriteFile,
+    DeleteFile,
+    Checkpoint,
+    Checkpoints,
+    Undo,
+    Hibernate,
+    Info,
+    Destroy,
+}
+
+/// What goes along with a request.
+pub(super) struct Context {
+    /// What it is called in notifications.
+    pub(super) id: Option<RpcId>,
+    pub(super) cancel: CancelToken,
+    pub(super) outbox: Outbox,
+}
+
+impl Method {
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "execute" => Self::Execute,
+            "validate" => Self::Validate,
+            "getVariable" => Self::GetVariable,
+            "setVariable" => Self::SetVariable,
+            "listFiles" => Self::ListFiles,
+            "readFile" => Self::ReadFile,
+            "writeFile" => Self::WriteFile,
+            "deleteFile" => Self::DeleteFile,
+            "checkpoint" => Self::Checkpoint,
+            "checkpoints" => Self::Checkpoints,
+            "undo" => Self::Undo,
+            "hibernate" => Self::Hibernate,
+            "info" => Self::Info,
+            "destroy" => Self::Destroy,
+            _ => return None,
+        })
+    }
+
+    /// Does it. The turn is given back with the last that needs it.
+    pub(super) async fn call(self, turn: Turn, params: Option<Box<RawValue>>, context: Context) -> Answer {
+        let params = params.as_deref();
+        match self {
+            Self::Execute => execute::execute(turn, params, context).await,
+            Self::Validate => execute::validate(turn, params).await,
+            Self::GetVariable => session::get_variable(turn, params).await,
+            Self::SetVariable => session::set_variable(turn, params).await,
+            Self::ListFiles => files::list(turn, params).await,
+            Self::ReadFile => files::read(turn, params).await,
+            Self::WriteFile => files::write(turn, params).await,
+            Self::DeleteFile => files::delete(turn, params).await,
+            Self::Checkpoint => session::checkpoint(turn, params).await,
+            Self::Checkpoints => session::checkpoints(turn, params).await,
+            Self::Undo => session::undo(turn, params).await,
+            Self::Hibernate => session::hibernate(turn, params).await,
+            Self::Info => session::info(turn, params).await,
+            Self::Destroy => session::destroy(turn, params).await,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Variables, checkpoints and the rest of a session.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use glovebox::CheckpointId;
+use serde_json::{json, value::RawValue};
+
+use super::Turn;
+use crate::daemon::{
+    params::{self, GetVariable, Only, SetVariable, Undo},
+    rpc::{self, Answer},
+    slot::State,
+};
+
+pub(super) async fn get_variable(mut turn: Turn, params: Option<&RawValue>) -> Answer {
+    let GetVariable { name, .. } = params::read(params)?;
+    let session = turn.worker()?.open().await?;
+    let Some(value) = session.ask(move |session| Ok(session.get_variable(&name)?)).await? else {
+        return rpc::result(&json!({ "found": false }));
+    };
+    let json = value.json.map(|json| format!(",\"value\":{json}")).unwrap_or_default();
+    Ok(format!("{{\"found\":true,\"repr\":{}{json}}}", json!(value.repr)))
+}
+
+pub(super) async fn set_variable(mut turn: Turn, params: Option<&RawValue>) -> Answer {
+    let SetVariable { name, value, .. } = params::read(params)?;
+    let value = params::json_text(value)?;
+    let session = turn.worker()?.open().await?;
+    session.ask(move |session| Ok(session.set_variable_text(&name, &value)?)).await?;
+    rpc::result(&json!({}))
+}
+
+pub(super) async fn checkpoint(mut turn: Turn, params: Option<&RawValue>) -> Answer {
+    let Only { .. } = params::read(params)?;
+    let session = turn.worker()?.open().await?;
+    let CheckpointId(checkpoint) = session.ask(|session| Ok(session.checkpoint()?)).await?;
+    rpc::result(&json!({ "checkpoint": checkpoint }))
+}
+
+pub(super) async fn checkpoints(mut turn: Turn, params: Option<&RawValue>) -> Answer {
+    let Only { .. } = params::read(params)?;
+    let session = turn.worker()?.open().await?;
+    rpc::result(&json!({ "checkpoints": session.ask(|session| Ok(session.checkpoints()?)).await? }))
+}
+
+pub(super) async fn undo(mut turn: Turn, params: Option<&RawValue>) -> Answer {
+    let Undo { checkpoint, .. } = params::read(params)?;
+    let session = turn.worker()?.open().await?;
+    let undone = session.ask(move |session| match checkpoint.map(CheckpointId) {
+        Some(checkpoint) => Ok(session.undo_to(checkpoint).map(|()| checkpoint)?),
+        None => Ok(session.undo()?),
+    });
+    let CheckpointId(checkpoint) = undone.await?;
+    rpc::result(&json!({ "checkpoint": checkpoint }))
+}
+
+pub(super) async fn hibernate(mut turn: Turn, params: Option<&RawValue>) -> Answer {
+    let Only { .. } = params::read(params)?;
+    let state = turn.worker()?.open().await?.hibernate().await?;
+    rpc::result(&json!({ "state": { "base64": BASE64_STANDARD.encode(state) } }))
+}
+
+pub(super) async fn info(mut turn: Turn, params: Option<&RawValue>) -> Answer {
+    let Only { .. } = params::read(params)?;
+    let session = turn.worker()?.open().await?;
+    rpc::result(&session.ask(|session| Ok(session.info())).await?)
+}
+
+/// Ends the session: its exit handlers run.
+pub(super) async fn destroy(mut turn: Turn, params: Option<&RawValue>) -> Answer {
+    let Only { .. } = params::read(params)?;
+    let session = turn.worker()?.session.take();
+    *turn = State::Ended("it was destroyed".to_owned());
+    if let Some(session) = session {
+        // One that has ended by itself is gone all the same.
+        let _ = session.ask(|session| Ok(session.close()?)).await;
+    }
+    rpc::result(&json!({}))
+}

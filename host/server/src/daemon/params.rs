@@ -1,0 +1,278 @@
+//! Parameters of requests.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use glovebox::{JsonText, Language, SourceKind};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::{Map, Value, value::RawValue};
+
+use super::rpc::RpcError;
+use crate::{
+    Script,
+    json_bytes::{Bytes, at_most, entries_at_most},
+};
+
+/// How many files and tools a session may begin with.
+const MAX_FILES: usize = 10_000;
+const MAX_TOOLS: usize = 256;
+/// How much of a request may be a policy, or the schemas of tools: as JSON values they take many times the memory of their text.
+const MAX_VALUE_BYTES: usize = 256 << 10;
+
+/// Reads parameters. What is wrong with them is named.
+pub(super) fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
+    let text = params.map_or("{}", RawValue::get);
+    if !text.starts_with('{') {
+        return Err(RpcError::params("`params` is an object: parameters have names"));
+    }
+    serde_json::from_str(text).map_err(|error| {
+        RpcError::params(format!("the parameters are wrong: {}", glovebox::escaped_text(&error.to_string())))
+    })
+}
+
+/// The session that parameters name, whatever else they have.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Target {
+    #[serde(default)]
+    pub(super) session: Option<String>,
+}
+
+/// `initialize`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Initialize {
+    pub(super) language: Option<Language>,
+    pub(super) runtime: Option<String>,
+    context: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "files")]
+    files: Option<BTreeMap<String, Bytes>>,
+    policy: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "tools")]
+    pub(super) tools: Option<Vec<ToolParams>>,
+    /// Which of `llm_query` and `rlm_query` scripts may call. Default: both.
+    #[serde(default, deserialize_with = "queries")]
+    pub(super) queries: Option<Vec<Query>>,
+    /// Whether an interpreter is made at once.
+    pub(super) open: Option<bool>,
+    /// What `hibernate` gave.
+    pub(super) state: Option<Bytes>,
+}
+
+/// A function of the client that scripts may call.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ToolParams {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) description: String,
+    schema: Option<Box<RawValue>>,
+}
+
+/// One of the two functions that ask models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub(super) enum Query {
+    #[serde(rename = "llm_query")]
+    Llm,
+    #[serde(rename = "rlm_query")]
+    Rlm,
+}
+
+fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
+    entries_at_most::<D, MAX_FILES>(deserializer).map(Some)
+}
+
+fn tools<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<ToolParams>>, D::Error> {
+    at_most::<D, ToolParams, MAX_TOOLS>(deserializer).map(Some)
+}
+
+fn queries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Query>>, D::Error> {
+    at_most::<D, Query, 2>(deserializer).map(Some)
+}
+
+impl Initialize {
+    /// Whether it asks for what an interpreter that is ready has.
+    pub(super) fn is_usual(&self) -> bool {
+        let Self { language, runtime, context: _, files, policy, tools, queries, open, state } = self;
+        language.is_none_or(|language| language == Language::Python)
+            && runtime.is_none()
+            && files.is_none()
+            && policy.is_none()
+            && tools.is_none()
+            && queries.is_none()
+            && open != &Some(false)
+            && state.is_none()
+    }
+
+    pub(super) fn files(&mut self) -> Vec<(String, Vec<u8>)> {
+        self.files.take().unwrap_or_default().into_iter().map(|(path, bytes)| (path, bytes.0)).collect()
+    }
+
+    pub(super) fn policy(&self) -> Result<Map<String, Value>, RpcError> {
+        self.policy.as_ref().map(|raw| small("policy", raw)).transpose().map(Option::unwrap_or_default)
+    }
+
+    pub(super) fn context(&mut self) -> Result<Option<JsonText>, RpcError> {
+        self.context.take().map(json_text).transpose()
+    }
+}
+
+impl ToolParams {
+    pub(super) fn schema(&self) -> Result<Option<Value>, RpcError> {
+        self.schema.as_ref().map(|raw| small("tools", raw)).transpose()
+    }
+}
+
+/// A small value.
+fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, RpcError> {
+    let bytes = raw.get().len();
+    if bytes > MAX_VALUE_BYTES {
+        let message = format!("`{name}` is {bytes} bytes of JSON; at most {MAX_VALUE_BYTES} are taken");
+        return Err(RpcError::params(message));
+    }
+    serde_json::from_str(raw.get()).map_err(|error| RpcError::params(format!("`{name}`: {error}")))
+}
+
+/// JSON that a script is to see.
+pub(super) fn json_text(raw: Box<RawValue>) -> Result<JsonText, RpcError> {
+    JsonText::new(Box::<str>::from(raw)).map_err(|error| RpcError::params(error.to_string()))
+}
+
+/// How JavaScript is parsed.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    #[default]
+    Detect,
+    Script,
+    Module,
+}
+
+impl From<Kind> for SourceKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Detect => Self::Detect,
+            Kind::Script => Self::Script,
+            Kind::Module => Self::Module,
+        }
+    }
+}
+
+/// `execute` and `validate`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Execute {
+    #[serde(rename = "session")]
+    _session: Option<String>,
+    code: String,
+    name: Option<String>,
+    kind: Option<Kind>,
+    stdin: Option<Bytes>,
+    context: Option<Box<RawValue>>,
+    timeout_ms: Option<u64>,
+    /// Whether what it writes is told as it writes it.
+    #[serde(default)]
+    pub(super) stream: bool,
+    /// Whether it runs in a new interpreter, and not in the session's.
+    #[serde(default)]
+    pub(super) fresh: bool,
+    /// Whether the files come with the answer.
+    #[serde(default)]
+    pub(super) return_files: bool,
+}
+
+impl Execute {
+    pub(super) fn script(self) -> Result<Script, RpcError> {
+        Ok(Script {
+            source: self.code,
+            name: self.name,
+            kind: self.kind.unwrap_or_default().into(),
+            stdin: self.stdin.map(|stdin| stdin.0).unwrap_or_default(),
+            context: self.context.map(json_text).transpose()?,
+            cancel_after: self.timeout_ms.map(Duration::from_millis),
+        })
+    }
+}
+
+/// `cancel`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cancel {
+    /// The request. Default: all of them.
+    pub(super) id: Option<Box<RawValue>>,
+    /// Those of one session alone.
+    pub(super) session: Option<String>,
+}
+
+/// What needs nothing but a session.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Only {
+    #[serde(rename = "session")]
+    _session: Option<String>,
+}
+
+/// `getVariable`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GetVariable {
+    #[serde(rename = "session")]
+    _session: Option<String>,
+    pub(super) name: String,
+}
+
+/// `setVariable`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SetVariable {
+    #[serde(rename = "session")]
+    _session: Option<String>,
+    pub(super) name: String,
+    pub(super) value: Box<RawValue>,
+}
+
+/// `listFiles`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListFiles {
+    #[serde(rename = "session")]
+    _session: Option<String>,
+    pub(super) pattern: Option<String>,
+}
+
+/// `readFile` and `deleteFile`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OneFile {
+    #[serde(rename = "session")]
+    _session: Option<String>,
+    pub(super) path: String,
+    #[serde(default)]
+    pub(super) recursive: bool,
+}
+
+/// `writeFile`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WriteFile {
+    #[serde(rename = "session")]
+    _session: Option<String>,
+    pub(super) path: String,
+    pub(super) contents: Bytes,
+}
+
+/// `fork`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fork {
+    #[serde(rename = "session")]
+    _session: Option<String>,
+    pub(super) context: Option<Box<RawValue>>,
+}
+
+/// `undo`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Undo {
+    #[serde(rename = "session")]
+    _session: Option<String>,
+    pub(super) checkpoint: Option<u64>,
+}

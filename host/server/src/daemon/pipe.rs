@@ -1,0 +1,66 @@
+//! The named pipe that stands for the socket on Windows. It is compiled there and not tested: see `docs/daemon.md`.
+
+use std::{io, sync::Arc};
+
+use tokio::net::windows::named_pipe::{NamedPipeServer, PipeMode, ServerOptions};
+use tokio_util::task::TaskTracker;
+
+use super::{
+    Daemon,
+    serve::{refuse, serve_client},
+};
+
+/// A named pipe that clients of this machine connect to. The system's default lets its owner and administrators in.
+#[derive(Debug)]
+pub struct Listener {
+    name: String,
+    next: NamedPipeServer,
+}
+
+impl Listener {
+    /// Listens at a name such as `\\.\pipe\rlm-daemon`.
+    ///
+    /// # Errors
+    /// When a daemon listens there already.
+    pub fn bind(name: impl Into<String>) -> io::Result<Self> {
+        let name = name.into();
+        let next = options().first_pipe_instance(true).create(&name)?;
+        Ok(Self { name, next })
+    }
+
+    async fn accept(&mut self) -> io::Result<NamedPipeServer> {
+        self.next.connect().await?;
+        let next = options().create(&self.name)?;
+        Ok(std::mem::replace(&mut self.next, next))
+    }
+}
+
+fn options() -> ServerOptions {
+    let mut options = ServerOptions::new();
+    options.reject_remote_clients(true).pipe_mode(PipeMode::Byte);
+    options
+}
+
+/// Serves whoever connects, until the daemon stops and what was begun has ended.
+pub async fn serve(daemon: &Daemon, mut listener: Listener) {
+    let clients = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = daemon.stopped() => break,
+        };
+        let Ok(stream) = accepted else { continue };
+        let daemon = daemon.clone();
+        clients.spawn(async move {
+            let Ok(_place) = Arc::clone(&daemon.0.connections).try_acquire_owned() else {
+                let _ = refuse(stream, "quota-exceeded", "no more connections may be open; close one first").await;
+                return;
+            };
+            let (input, output) = tokio::io::split(stream);
+            serve_client(&daemon, input, output, std::future::pending()).await;
+        });
+    }
+    drop(listener);
+    clients.close();
+    clients.wait().await;
+}

@@ -1,0 +1,217 @@
+//! Where clients come from: a socket, or standard input and output.
+
+use std::{
+    io,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{
+    Daemon,
+    connection::Connection,
+    lines::Lines,
+    outbox::{self, Outbox},
+    rpc::{self, INVALID_REQUEST, RpcError, RpcId},
+};
+
+/// How often it is looked for what nobody uses.
+const IDLE_LOOK: Duration = Duration::from_secs(5);
+/// How long the last answers may take to be sent.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// One that is connected, while this lives.
+struct Connected<'a>(&'a AtomicUsize);
+
+impl Drop for Connected<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Serves one client until it is gone, or the daemon stops and what was begun has ended. `hung_up` returns when the client can read nothing
+/// more, where that can be known; it is asked once the client has said all that it will.
+pub(super) async fn serve_client<R, W, H>(daemon: &Daemon, input: R, output: W, hung_up: H)
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin + Send + 'static,
+    H: Future<Output = ()>,
+{
+    let shared = &daemon.0;
+    shared.connected.fetch_add(1, Ordering::SeqCst);
+    let _connected = Connected(&shared.connected);
+    let (outbox, messages) = Outbox::new(shared.outgoing.clone());
+    let connection = Connection::new(daemon, outbox);
+    let writer = {
+        let (gone, time) = (connection.gone.clone(), shared.config.write_time);
+        tokio::spawn(async move {
+            let written = outbox::write_all(output, messages, time).await;
+            if written.is_err() {
+                gone.cancel();
+            }
+        })
+    };
+    talk(&connection, Lines::new(input, shared.incoming.clone(), shared.config), hung_up).await;
+    connection.end();
+    connection.tasks.close();
+    connection.tasks.wait().await;
+    // Nobody sends any more: the writer ends with what there is.
+    drop(connection);
+    let _ = tokio::time::timeout(LAST_ANSWERS, writer).await;
+}
+
+async fn talk<R: AsyncRead + Unpin>(
+    connection: &std::sync::Arc<Connection>,
+    mut lines: Lines<R>,
+    hung_up: impl Future<Output = ()>,
+) {
+    let daemon = connection.daemon.clone();
+    let (mut has_ended, mut is_ending) = (false, false);
+    tokio::pin!(hung_up);
+    let mut look = tokio::time::interval(IDLE_LOOK.min(daemon.0.config.idle));
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut unused = 0_u32;
+    loop {
+        tokio::select! {
+            biased;
+            () = connection.gone.cancelled() => return,
+            () = connection.tasks.wait(), if is_ending => return,
+            () = daemon.stopped(), if !is_ending => {
+                is_ending = true;
+                connection.tasks.close();
+            }
+            () = &mut hung_up, if has_ended => return,
+            line = lines.next(), if !has_ended => match line {
+                Ok(Some(line)) => {
+                    unused = 0;
+                    if connection.take(&line.bytes, line.held).await.is_err() {
+                        return;
+                    }
+                }
+                Ok(None) => {
+                    // It may still read. Nobody answers its scripts.
+                    (has_ended, is_ending) = (true, true);
+                    connection.tasks.close();
+                    connection.peer.close();
+                }
+                Err(error) => {
+                    let error = RpcError::new(INVALID_REQUEST, error.to_string());
+                    let _ = connection.outbox.send_short(rpc::response(&RpcId::null(), &Err(error))).await;
+                    return;
+                }
+            },
+            _ = look.tick() => {
+                unused = if connection.is_idle() { unused + 1 } else { 0 };
+                if look.period().saturating_mul(unused) > daemon.0.config.idle {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Serves one client at standard input and output, until it has no more to say and has its answers, or the daemon stops. Nothing else may be
+/// written to standard output.
+pub async fn serve_stdio(daemon: &Daemon) {
+    serve_client(daemon, tokio::io::stdin(), tokio::io::stdout(), std::future::pending()).await;
+}
+
+/// Tells a client why it is not served.
+pub(super) async fn refuse<W: AsyncWrite + Unpin>(mut output: W, code: &str, message: &str) -> io::Result<()> {
+    use tokio::io::AsyncWriteExt as _;
+    let error = RpcError::named(rpc::REFUSED, code, message);
+    let text = rpc::response(&RpcId::null(), &Err(error)) + "\n";
+    let written = tokio::time::timeout(Duration::from_secs(1), output.write_all(text.as_bytes()));
+    written.await.map_err(|_| io::ErrorKind::TimedOut)?
+}
+
+#[cfg(unix)]
+pub use unix::{serve, serve_stream};
+
+#[cfg(unix)]
+mod unix {
+    use std::{sync::Arc, time::Duration};
+
+    use tokio::{
+        io::Interest,
+        net::{UnixStream, unix::UCred},
+    };
+    use tokio_util::task::TaskTracker;
+
+    use super::{Daemon, refuse, serve_client};
+    use crate::daemon::Listener;
+
+    /// How long to wait after the system had no descriptor for a connection.
+    const PAUSE: Duration = Duration::from_millis(50);
+    /// How often it is looked whether a client that says no more still reads.
+    const HANG_UP_LOOK: Duration = Duration::from_millis(50);
+
+    /// Serves whoever connects, until the daemon stops and what was begun has ended.
+    pub async fn serve(daemon: &Daemon, listener: Listener) {
+        let clients = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = daemon.stopped() => break,
+            };
+            match accepted {
+                Ok(stream) => {
+                    let daemon = daemon.clone();
+                    clients.spawn(async move { serve_stream(&daemon, stream).await });
+                }
+                Err(error) => {
+                    tracing::warn!(target: "glovebox", %error, "a connection could not be accepted");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        clients.close();
+        clients.wait().await;
+    }
+
+    /// Serves one client, if it is this user.
+    pub async fn serve_stream(daemon: &Daemon, stream: UnixStream) {
+        if !stream.peer_cred().as_ref().is_ok_and(is_this_user) {
+            let _ = refuse(stream, "forbidden", "this is another user's daemon; start one of your own").await;
+            return;
+        }
+        let Ok(_place) = Arc::clone(&daemon.0.connections).try_acquire_owned() else {
+            let most = daemon.0.config.connections;
+            let message = format!("{most} connections are open, and no more may be; close one first");
+            let _ = refuse(stream, "quota-exceeded", &message).await;
+            return;
+        };
+        // A second descriptor of the same socket: the first is given away in two halves.
+        let Ok((stream, watched)) = twice(stream) else { return };
+        let hung_up = async move {
+            while watched.ready(Interest::WRITABLE).await.is_ok_and(|ready| !ready.is_write_closed()) {
+                tokio::time::sleep(HANG_UP_LOOK).await;
+            }
+        };
+        let (input, output) = stream.into_split();
+        serve_client(daemon, input, output, hung_up).await;
+    }
+
+    fn is_this_user(peer: &UCred) -> bool {
+        peer.uid() == rustix::process::geteuid().as_raw()
+    }
+
+    fn twice(stream: UnixStream) -> std::io::Result<(UnixStream, UnixStream)> {
+        let stream = stream.into_std()?;
+        let watched = stream.try_clone()?;
+        Ok((UnixStream::from_std(stream)?, UnixStream::from_std(watched)?))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[tokio::test]
+        async fn a_peer_of_this_process_is_this_user() {
+            let (one, _other) = UnixStream::pair().unwrap();
+            assert!(is_this_user(&one.peer_cred().unwrap()));
+        }
+    }
+}

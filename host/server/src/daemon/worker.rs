@@ -1,0 +1,123 @@
+//! Interpreters that are ready before anybody asks for them.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use glovebox::{JsonText, Language, SessionOptions};
+
+use super::{
+    params::{Initialize, Query},
+    router::Router,
+    rpc::RpcError,
+};
+use crate::{NewSandbox, OwnSandbox, OwnSession, Tenant};
+
+/// What a client's session is: a sandbox, and an interpreter once something needs one.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) sandbox: OwnSandbox,
+    pub(super) session: Option<OwnSession>,
+    pub(super) router: Arc<Router>,
+    pub(super) context: Option<JsonText>,
+}
+
+/// The interpreters that are ready.
+#[derive(Debug)]
+pub(super) struct Workers {
+    tenant: Tenant,
+    wanted: usize,
+    ready: Mutex<Vec<Worker>>,
+    is_filling: AtomicBool,
+}
+
+/// Gives up being the one that fills.
+struct Filling<'a>(&'a AtomicBool);
+
+impl Drop for Filling<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Workers {
+    pub(super) fn new(tenant: Tenant, wanted: usize) -> Arc<Self> {
+        Arc::new(Self { tenant, wanted, ready: Mutex::default(), is_filling: AtomicBool::new(false) })
+    }
+
+    /// How many are ready.
+    pub(super) fn ready(&self) -> usize {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Makes as many ready as there are to be, one after the other, beside what else is done.
+    pub(super) fn fill(self: &Arc<Self>) {
+        if self.ready() >= self.wanted || self.is_filling.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let workers = Arc::clone(self);
+        tokio::spawn(async move {
+            let _filling = Filling(&workers.is_filling);
+            while workers.ready() < workers.wanted && !workers.tenant.service().is_draining() {
+                // Whoever needs one learns why there is none.
+                let Ok(worker) = workers.make(Initialize::default()).await else { return };
+                workers.ready.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+            }
+        });
+    }
+
+    /// What is asked for: one that is ready, where that will do.
+    pub(super) async fn get(self: &Arc<Self>, mut asked: Initialize) -> Result<Worker, RpcError> {
+        if !asked.is_usual() {
+            return self.make(asked).await;
+        }
+        let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        self.fill();
+        let Some(mut worker) = ready else { return self.make(asked).await };
+        if let (Some(context), Some(session)) = (asked.context()?, &worker.session) {
+            session.set_context(context.clone()).await?;
+            worker.context = Some(context);
+        }
+        Ok(worker)
+    }
+
+    async fn make(&self, mut asked: Initialize) -> Result<Worker, RpcError> {
+        let router = Arc::new(Router::default());
+        let (context, policy, files) = (asked.context()?, asked.policy()?, asked.files());
+        let queries = asked.queries.as_deref().unwrap_or(&[Query::Llm, Query::Rlm]);
+        let tools = router.tools(queries, asked.tools.as_deref().unwrap_or_default())?;
+        let language = match (asked.language, &asked.runtime) {
+            (None, None) => Some(Language::Python),
+            (language, _) => language,
+        };
+        let runtime = asked.runtime.take();
+        let sandbox = self.tenant.own_sandbox(NewSandbox { language, runtime, files, policy, tools }).await?;
+        let mut worker = Worker { sandbox, session: None, router, context };
+        match asked.state.take() {
+            Some(state) => {
+                let session = worker.sandbox.resume(state.0).await?;
+                worker.router.name(session.id());
+                worker.session = Some(session);
+            }
+            None if asked.open != Some(false) => drop(worker.open().await?),
+            None => {}
+        }
+        Ok(worker)
+    }
+}
+
+impl Worker {
+    /// The interpreter, which is made if there is none yet.
+    pub(super) async fn open(&mut self) -> Result<OwnSession, RpcError> {
+        if let Some(session) = &self.session {
+            return Ok(session.clone());
+        }
+        let mut options = SessionOptions::default();
+        options.context.clone_from(&self.context);
+        let session = self.sandbox.open(options).await?;
+        self.router.name(session.id());
+        self.session = Some(session.clone());
+        Ok(session)
+    }
+}
