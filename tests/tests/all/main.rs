@@ -19,6 +19,7 @@ mod cancel;
 mod capabilities;
 mod checkpoints;
 mod component;
+mod daemon;
 mod events;
 mod fuel;
 mod fuzz_smoke;

@@ -58,7 +58,7 @@ def open_backend(name: str, policy: Policy, wait: tools.Await, progress: Callabl
     ]
     engine = _engine(policy.packages is not False)
     backend: Backend = _native.Sandbox(
-        engine, name, json.dumps(_policy(policy)), list(policy.files.items()), answered, progress
+        engine, name, json.dumps(policy_record(policy)), list(policy.files.items()), answered, progress
     )
     return backend
 
@@ -68,7 +68,7 @@ def token() -> Any:
     return _native.CancelToken()
 
 
-def _policy(policy: Policy) -> dict[str, Any]:
+def policy_record(policy: Policy) -> dict[str, Any]:
     """As the engine's policy files have it."""
     limits = {key: value for key, value in dataclasses.asdict(policy.limits).items() if value is not None}
     session: dict[str, Any] = {}

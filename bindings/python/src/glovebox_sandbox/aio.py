@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from . import _native_backend
+from . import _native_backend, _rpc
 from ._backend import Backend, Policy
 from .run import Diagnostic, Run
 from .sandbox import Sandbox, Session, _input
@@ -29,6 +29,8 @@ class _Threads:
 
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="glovebox")
+        self.token: Callable[[], Any] = lambda: _native_backend.token() if _native_backend.is_here() else None
+        """Makes what cancels an execution."""
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Calls a function on one of them."""
@@ -42,7 +44,7 @@ class _Threads:
 
     async def run_cancellable(self, call: Callable[[Any], T]) -> T:
         """The same with a token: when the task is cancelled so is the execution, and it is over before this raises."""
-        token = _native_backend.token() if _native_backend.is_here() else None
+        token = self.token()
         future = self._submit(functools.partial(call, token))
         try:
             return await asyncio.shield(future)
@@ -109,8 +111,9 @@ class AsyncSandbox:
         async with self._lock:
             if not self._is_open:
                 loop = asyncio.get_running_loop()
-                is_native = self._sandbox._described[1] != "component" and _native_backend.is_here()
-                if not is_native:
+                asked = self._sandbox._described[1]
+                is_here = asked == "native" or (asked in ("auto", "wasm") and _native_backend.is_here())
+                if not is_here and asked not in ("daemon", "unsafe-native"):
                     self._threads.limit()
 
                 def wait(coroutine: Coroutine[Any, Any, Any], token: Token) -> Any:
@@ -125,6 +128,8 @@ class AsyncSandbox:
                                 future.cancel()
 
                 await self._threads.run(self._sandbox.open, wait)
+                if self._sandbox.backend in ("daemon", "unsafe-native"):
+                    self._threads.token = _rpc.Token
                 self._is_open = True
         return self._sandbox
 

@@ -11,14 +11,33 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
-from . import _check, _native_backend
+from . import _check, _daemon_backend, _native_backend
 from ._backend import Backend, BackendSession, Commit, Input, Mount, Policy
-from .errors import SessionError, UnavailableError
+from .errors import GloveboxError, SessionError, UnavailableError
 from .run import Diagnostic, Run, entries, value_of
 from .tools import Await, Tool, await_here, tool_of
 from .types import CheckpointInfo, FileEntry, Limits, SessionInfo, SourceKind
 
 T = TypeVar("T")
+
+Kind = Literal["native", "component", "daemon", "unsafe-native"]
+"""What a backend is."""
+
+_BACKENDS = (None, "auto", "wasm", "native", "component", "daemon")
+
+
+def choose(backend: str | None, unsafe_native: bool) -> str:
+    """Which backend is meant. Only its name and the flag together mean one without a sandbox."""
+    if backend not in _BACKENDS:
+        raise TypeError(f"backend must be one of {', '.join(map(repr, _BACKENDS[1:]))}, not {backend!r}")
+    if not unsafe_native:
+        return backend or "wasm"
+    if backend != "native":
+        raise TypeError(
+            'unsafe_native=True goes with backend="native" and nothing else: it runs scripts in an ordinary Python, without a sandbox, where '
+            "they can read and write your files, use the network and start programs, and nothing may choose that by itself"
+        )
+    return "unsafe-native"
 
 
 def _say(text: str) -> None:
@@ -39,7 +58,8 @@ class Sandbox:
         self,
         language: str = "python",
         *,
-        backend: Literal["native", "component"] | None = None,
+        backend: Literal["auto", "wasm", "native", "component", "daemon"] | None = None,
+        unsafe_native: bool = False,
         limits: Limits | None = None,
         workspace: str | os.PathLike[str] | None = None,
         commit: Commit = "always",
@@ -63,7 +83,11 @@ class Sandbox:
         `language` is `python`, `javascript`, or a runtime's name, such as `python-3.15`, or that of an image of your own (`glovebox image`).
 
         `backend`: `native` is the engine in this process; `component` runs a provider component with `wasmtime`, on any platform that has
-        that. By default the engine, where this package has it. `provider` is the component's file.
+        that; `wasm` is the first of them that is here, and the default. `daemon` has `glovebox daemon` run the scripts, and `auto` takes
+        one that answers and can do what is asked, else `wasm`. `provider` is the component's file.
+
+        `unsafe_native=True` with `backend="native"` runs scripts in an ordinary Python in another process, WITHOUT a sandbox: they can
+        read and write your files, use the network and start programs. Nothing chooses it by itself.
 
         `workspace` is the directory of the host behind `/app`; without one the workspace is in memory and begins with `files`. `commit`
         says when what a script wrote reaches the host: `always`, `on-success` or `never`. `mounts` are further directories, by their paths
@@ -97,6 +121,7 @@ class Sandbox:
             packages=packages,
         )
         path = None if provider is None else _check.path("provider", provider)
+        backend = choose(backend, _check.of("unsafe_native", bool, unsafe_native))
         self._open(name, backend, policy, path, _check.callback("progress", progress), await_here)
 
     def _open(
@@ -108,22 +133,34 @@ class Sandbox:
         progress: Callable[[str], None] | None,
         wait: Await,
     ) -> None:
-        if backend not in (None, "native", "component"):
-            raise TypeError(f'backend must be "native" or "component", not {backend!r}')
-        is_native = _native_backend.is_here() if backend is None else backend == "native"
-        opened: Backend
-        if is_native:
+        kind: Kind = "component"
+        opened: Backend | None = None
+        if backend == "auto":
+            try:
+                kind, opened = "daemon", _daemon_backend.open_backend(name, policy, wait)
+            except GloveboxError:
+                # There is none, or it cannot do what is asked: this process can, or says why not.
+                backend = "wasm"
+        if backend == "wasm":
+            backend = "native" if _native_backend.is_here() else "component"
+        if backend == "daemon":
+            kind, opened = "daemon", _daemon_backend.open_backend(name, policy, wait)
+        elif backend == "unsafe-native":
+            from . import _unsafe_native
+
+            kind, opened = "unsafe-native", _unsafe_native.open_backend(name, policy, wait)
+        elif backend == "native":
             if not _native_backend.is_here():
                 raise UnavailableError(
                     'this package has no native module for this platform; use backend="component", or a platform that has a wheel'
                 )
-            opened = _native_backend.open_backend(name, policy, wait, progress)
-        else:
+            kind, opened = "native", _native_backend.open_backend(name, policy, wait, progress)
+        elif opened is None:
             from . import _component_backend
 
             opened = _component_backend.open_backend(name, policy, wait, provider)
         self._opened: Backend | None = opened
-        self.backend: Literal["native", "component"] = "native" if is_native else "component"
+        self.backend: Kind = kind
         """Which backend it is."""
 
     @property

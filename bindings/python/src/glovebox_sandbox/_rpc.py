@@ -1,0 +1,201 @@
+"""JSON-RPC 2.0 with a peer that asks as well: one message a line, over a socket or a process's standard streams."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import queue
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from .errors import UnavailableError
+
+Answer = Callable[[str, dict[str, Any], "Token"], "tuple[bool, str]"]
+"""Answers a request of the peer's, by its method and parameters: JSON text, or why there is none."""
+
+OnOutput = Callable[[str, str], None]
+"""Told what a script writes: the stream's name, and text."""
+
+_LOOK_S = 0.05
+"""How often a wait looks whether it was cancelled."""
+
+
+class Token:
+    """Says whether somebody still waits."""
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """Nobody does any longer."""
+        self.is_cancelled = True
+
+
+class RpcError(Exception):
+    """The peer refused."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(str(error.get("message")))
+        self.code = int(error.get("code") or 0)
+        data = error.get("data")
+        self.name = str(data.get("code")) if isinstance(data, dict) else ""
+
+
+class _Link:
+    """What the thread that reads has. It does not keep the connection."""
+
+    def __init__(self, reader: BinaryIO, writer: BinaryIO, answer: Answer) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.answer = answer
+        self.lock = threading.Lock()
+        self.waiting: dict[int, queue.SimpleQueue[tuple[str, Any]]] = {}
+        self.asked: dict[Any, Token] = {}
+        self.is_over = False
+
+    def send(self, message: dict[str, Any], result: str | None = None) -> None:
+        text = json.dumps({"jsonrpc": "2.0", **message})
+        if result is not None:
+            text = f'{text[:-1]}, "result": {result}}}'
+        try:
+            with self.lock:
+                self.writer.write(text.encode() + b"\n")
+                self.writer.flush()
+        except (OSError, ValueError):
+            self.end()
+
+    def end(self) -> None:
+        """The peer is gone: nobody is answered any more."""
+        with self.lock:
+            self.is_over = True
+            waiting = list(self.waiting.values())
+            asked = list(self.asked.values())
+        for token in asked:
+            token.cancel()
+        for one in waiting:
+            one.put(("over", None))
+
+    def read(self) -> None:
+        try:
+            for line in self.reader:
+                message = json.loads(line)
+                if isinstance(message, dict):
+                    self.take(message)
+        except (OSError, ValueError):
+            pass
+        finally:
+            self.end()
+
+    def take(self, message: dict[str, Any]) -> None:
+        method, id = message.get("method"), message.get("id")
+        params = message.get("params") or {}
+        if method is None:
+            waiting = self.waiting.get(id) if isinstance(id, int) else None
+            if waiting is not None:
+                waiting.put(("end", message))
+        elif method == "output":
+            waiting = self.waiting.get(params.get("request"))
+            if waiting is not None:
+                waiting.put(("output", params))
+        elif method == "cancel":
+            token = self.asked.get(params.get("id"))
+            if token is not None:
+                token.cancel()
+        elif id is not None:
+            token = self.asked[id] = Token()
+            threading.Thread(target=self.reply, args=(id, method, params, token), daemon=True).start()
+
+    def reply(self, id: Any, method: str, params: dict[str, Any], token: Token) -> None:
+        is_ok, text = self.answer(method, params, token)
+        self.asked.pop(id, None)
+        if is_ok:
+            self.send({"id": id}, text)
+        else:
+            self.send({"id": id, "error": {"code": -32000, "message": text}})
+
+
+class Connection:
+    """A peer that is connected until nobody has this any longer."""
+
+    def __init__(self, reader: BinaryIO, writer: BinaryIO, answer: Answer, close: Callable[[], object]) -> None:
+        """`close` has a read that is under way end."""
+        self._link = _Link(reader, writer, answer)
+        self._process = os.getpid()
+        self._ids = itertools.count(1)
+        self.close = weakref.finalize(self, close)
+        """Ends it."""
+        threading.Thread(target=self._link.read, name="glovebox-rpc", daemon=True).start()
+
+    def call(
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        token: Any = None,
+        on_output: OnOutput | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Asks the peer, and waits for its answer. Where the token is cancelled, or the listener raises, the request is."""
+        if self._process != os.getpid():
+            raise UnavailableError("this process was forked after it had connected; make another sandbox in it")
+        link, id = self._link, next(self._ids)
+        events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        with link.lock:
+            if link.is_over:
+                raise _gone()
+            link.waiting[id] = events
+        try:
+            link.send({"id": id, "method": method, "params": params})
+            try:
+                return self._wait(id, events, token, on_output, timeout_s)
+            except (RpcError, UnavailableError):
+                raise
+            except BaseException:
+                # An interrupt, or what a listener raised: it is over before this is.
+                link.send({"method": "cancel", "params": {"id": id}})
+                try:
+                    self._wait(id, events, None, None, 30)
+                except (RpcError, UnavailableError):
+                    pass
+                raise
+        finally:
+            with link.lock:
+                link.waiting.pop(id, None)
+
+    def _wait(
+        self,
+        id: int,
+        events: queue.SimpleQueue[tuple[str, Any]],
+        token: Any,
+        on_output: OnOutput | None,
+        timeout_s: float | None,
+    ) -> Any:
+        waited = 0.0
+        is_cancelled = False
+        while True:
+            try:
+                kind, event = events.get(timeout=_LOOK_S)
+            except queue.Empty:
+                waited += _LOOK_S
+                if timeout_s is not None and waited > timeout_s:
+                    raise UnavailableError("it does not answer") from None
+                if token is not None and token.is_cancelled and not is_cancelled:
+                    is_cancelled = True
+                    self._link.send({"method": "cancel", "params": {"id": id}})
+                continue
+            if kind == "output":
+                if on_output is not None:
+                    on_output(str(event.get("stream")), str(event.get("text")))
+            elif kind == "over":
+                raise _gone()
+            elif "error" in event:
+                raise RpcError(event["error"])
+            else:
+                return event.get("result")
+
+
+def _gone() -> UnavailableError:
+    return UnavailableError("the process that runs the scripts is gone; make another sandbox")

@@ -1,0 +1,74 @@
+"""An ordinary Python as a backend, without a sandbox: scripts have every right of whoever starts it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, cast
+
+from . import _daemon_backend, tools
+from ._backend import Policy
+from ._rpc import Connection
+from .errors import UnavailableError, UnsupportedError
+
+REPL = Path(__file__).with_name("_unsafe_repl.py")
+"""What runs in the other process."""
+
+WHY = (
+    'backend="native" with unsafe_native=True runs scripts in an ordinary Python: they can read and write your files, use the network and '
+    "start programs"
+)
+
+_OLDEST = (3, 8)
+_VERSION_S = 10
+
+
+def python() -> str:
+    """A Python that is recent enough."""
+    for path in (sys.executable, "python3", "python"):
+        if path and (version := _version(path)) is not None and version >= _OLDEST:
+            return path
+    raise UnavailableError("unsafe_native: there is no Python 3.8 or later; install one, or leave unsafe_native out")
+
+
+@functools.cache
+def _version(path: str) -> tuple[int, int] | None:
+    """What `python --version` says."""
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.match(r"Python (\d+)\.(\d+)", said.stdout or said.stderr)
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
+def open_backend(name: str, policy: Policy, wait: tools.Await) -> _daemon_backend.Remote:
+    """A process of its own, in a directory of its own, which is all that keeps it apart."""
+    _daemon_backend.refuse(policy)
+    if name != "python":
+        raise UnsupportedError(f"unsafe_native: an ordinary Python runs Python, and not `{name}`")
+    if policy.files:
+        raise UnsupportedError("files: an ordinary Python has the directory that it is started in; leave it out")
+    directory = tempfile.TemporaryDirectory(prefix="glovebox-native-")
+    process = subprocess.Popen(
+        [python(), "-u", str(REPL)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=directory.name,
+        env={**os.environ, **policy.env},
+        start_new_session=os.name == "posix",
+    )
+
+    def close() -> None:
+        process.kill()
+        process.wait()
+        directory.cleanup()
+
+    reader, writer = cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stdin)
+    connection = Connection(reader, writer, _daemon_backend.answering(policy, wait), close)  # type: ignore[arg-type]
+    return _daemon_backend.Remote(connection, name, policy)

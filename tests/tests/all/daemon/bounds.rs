@@ -1,0 +1,130 @@
+//! Everything that a client could have the daemon hold without end has a limit: under, at and over it.
+
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::support::{Running, config, refusal, until};
+
+#[test]
+fn a_message_is_at_most_so_long() {
+    let daemon = Running::with(config(|config| config.message_bytes = 10_000));
+    let message = |bytes: usize| {
+        let frame = r#"{"jsonrpc":"2.0","id":1,"method":"validate","params":{"code":""}}"#;
+        frame.replace("\"code\":\"", &format!("\"code\":\"{}", "#".repeat(bytes - frame.len())))
+    };
+    let mut client = daemon.opened();
+    for bytes in [9_999, 10_000] {
+        assert!(client.answer(&message(bytes))["result"].is_object(), "{bytes}");
+    }
+    let answer = client.answer(&message(10_001));
+    assert_eq!((answer["error"]["code"].as_i64(), &answer["id"]), (Some(-32_600), &Value::Null));
+    assert!(client.receive().is_none(), "it is closed: where the next message begins is not known");
+    assert_eq!(daemon.opened().prints("print(1)"), "1\n");
+}
+
+#[test]
+fn a_message_that_does_not_end_is_given_up() {
+    let daemon = Running::with(config(|config| config.message_time = Duration::from_millis(200)));
+    let mut client = daemon.client();
+    std::thread::sleep(Duration::from_millis(400));
+    client.ok("ping", json!({}));
+    client.stream.write_all(b"{\"jsonrpc\"").unwrap();
+    assert_eq!(client.receive().unwrap()["error"]["code"], -32_600);
+    assert!(client.receive().is_none());
+}
+
+#[test]
+fn all_messages_together_are_at_most_so_long() {
+    let daemon = Running::with(config(|config| {
+        (config.message_bytes, config.messages_bytes) = (1 << 20, 1 << 20);
+        config.message_time = Duration::from_millis(500);
+    }));
+    let mut holder = daemon.client();
+    holder.stream.write_all(&vec![b' '; 900 << 10]).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let mut client = daemon.client();
+    // It waits for room, and has it once the other one is cut off.
+    let source = "#".repeat(600 << 10);
+    client.ok("initialize", json!({ "open": false }));
+    client.ok("validate", json!({ "code": source }));
+    assert_eq!(holder.receive().unwrap()["error"]["code"], -32_600);
+}
+
+#[test]
+fn so_many_requests_have_no_answer_yet() {
+    let daemon = Running::with(config(|config| config.outstanding = 3));
+    let mut client = daemon.opened();
+    let ids: Vec<u64> = (0..3).map(|_| client.begin("execute", json!({ "code": "import time; time.sleep(0.3)" }))).collect();
+    let (code, name, _) = client.refused("execute", json!({ "code": "1" }));
+    assert_eq!((code, name.as_str()), (-32_000, "quota-exceeded"));
+    client.ok("ping", json!({}));
+    for id in ids {
+        assert!(client.end(id)["result"].is_object());
+    }
+    assert_eq!(client.prints("print(1)"), "1\n", "usable after");
+}
+
+#[test]
+fn so_many_sessions_are_open() {
+    let daemon = Running::with(config(|config| (config.connection_sessions, config.sessions) = (2, 3)));
+    let (mut one, mut two) = (daemon.opened(), daemon.opened());
+    one.ok("initialize", json!({}));
+    let (_, name, message) = one.refused("initialize", json!({}));
+    assert!(name == "quota-exceeded" && message.contains("2 sessions of this connection"), "{message}");
+    let (_, name, message) = two.refused("initialize", json!({}));
+    assert!(name == "quota-exceeded" && message.contains("3 sessions of this daemon"), "{message}");
+    assert_eq!(two.prints("print(1)"), "1\n", "what there is goes on");
+    one.ok("destroy", json!({}));
+    two.ok("initialize", json!({}));
+    drop(two);
+    until("a client that is gone has none", || one.call("initialize", json!({}))["result"].is_object());
+}
+
+#[test]
+fn so_many_connections_are_open() {
+    let daemon = Running::with(config(|config| config.connections = 2));
+    let (mut one, two) = (daemon.client(), daemon.client());
+    one.ok("ping", json!({}));
+    let mut three = daemon.client();
+    assert_eq!(refusal(&three.receive().unwrap()).1, "quota-exceeded");
+    assert!(three.receive().is_none());
+    drop(two);
+    until("a place is free", || {
+        let mut client = daemon.client();
+        client.stream.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").is_ok()
+            && client.receive().is_some_and(|answer| answer["result"]["pong"] == true)
+    });
+}
+
+#[test]
+fn what_nobody_uses_is_ended() {
+    let daemon = Running::with(config(|config| config.idle = Duration::from_millis(300)));
+    let mut client = daemon.opened();
+    client.prints("x = 1");
+    let begun = Instant::now();
+    // A connection without sessions follows.
+    assert!(client.receive().is_none());
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    let mut other = daemon.client();
+    assert_eq!(other.ok("ping", json!({}))["sessions"], 0);
+    other.ok("initialize", json!({}));
+    let code = "import time\nfor _ in range(8): time.sleep(0.1)\nprint('busy')";
+    assert_eq!(other.prints(code), "busy\n", "what runs is used");
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut_off_and_its_scripts_end() {
+    let daemon = Running::with(config(|config| config.write_time = Duration::from_millis(300)));
+    let mut client = daemon.opened();
+    for _ in 0..20 {
+        client.begin("execute", json!({ "code": "print('x' * 1_000_000)", "stream": true }));
+    }
+    client.begin("execute", json!({ "code": "while True: pass" }));
+    let mut other = daemon.client();
+    until("it is gone", || other.ok("ping", json!({}))["connections"] == 1);
+    until("nothing runs", || daemon.executing() == 0);
+}

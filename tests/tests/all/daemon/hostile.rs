@@ -1,0 +1,147 @@
+//! A hostile client gets typed errors, costs bounded memory, and disturbs nobody.
+
+use std::{
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    time::Duration,
+};
+
+use glovebox_tests::process::{anonymous_bytes, in_child};
+use serde_json::json;
+
+use super::support::{Running, config};
+
+#[test]
+fn what_hostile_clients_hold_is_bounded() {
+    if !in_child("daemon::hostile::what_hostile_clients_hold_is_bounded", Duration::from_secs(200)) {
+        return;
+    }
+    const ROOM: usize = 16 << 20;
+    let daemon = Running::with(config(|config| {
+        (config.message_bytes, config.messages_bytes) = (8 << 20, ROOM);
+        (config.message_time, config.write_time) = (Duration::from_secs(1), Duration::from_secs(1));
+        config.connections = 32;
+    }));
+    let mut honest = daemon.opened();
+    honest.prints("print('x' * 1_000_000)");
+    let before = anonymous_bytes();
+    let clients: Vec<_> = (0..24)
+        .map(|number| {
+            let socket = daemon.socket.clone();
+            std::thread::spawn(move || {
+                for _ in 0..3 {
+                    let Ok(mut stream) = UnixStream::connect(&socket) else { continue };
+                    let _ = stream.set_write_timeout(Some(Duration::from_secs(3)));
+                    let _ = stream.set_read_timeout(Some(Duration::from_secs(3)));
+                    hostile(number, &mut stream);
+                }
+            })
+        })
+        .collect();
+    let mut most = 0_u64;
+    while clients.iter().any(|client| !client.is_finished()) {
+        most = most.max(anonymous_bytes());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    let grown = most.saturating_sub(before);
+    // Both directions' budgets, twice: a message is parsed into values of its own. The rest is sessions and the allocator's.
+    assert!(grown < 4 * ROOM as u64 + (96 << 20), "{} MiB", grown >> 20);
+    assert_eq!(honest.prints("print(2)"), "2\n");
+    assert_eq!(daemon.opened().prints("print(3)"), "3\n");
+}
+
+/// What a client does that means no good.
+fn hostile(kind: usize, stream: &mut UnixStream) {
+    let mut send = |bytes: &[u8]| stream.write_all(bytes).is_ok();
+    match kind % 8 {
+        // A line without an end.
+        0 => while send(&[b'x'; 1 << 16]) {},
+        // Half a line, and silence.
+        1 => {
+            send(&vec![b' '; 7 << 20]);
+            std::thread::sleep(Duration::from_secs(2));
+        }
+        // Values that take many times the memory of their text.
+        2 => {
+            let list = format!("[{}0]", "0,".repeat(3 << 20));
+            send(format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{{\"policy\":{list}}}}}\n").as_bytes());
+            send(format!("{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"initialize\",\"params\":{{\"tools\":{list}}}}}\n").as_bytes());
+            send(format!("{list}\n").as_bytes());
+        }
+        // What nests.
+        3 => {
+            send(format!("{}\n", "[".repeat(7 << 20)).as_bytes());
+            send(format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"params\":{}\n", "{\"a\":".repeat(1 << 20)).as_bytes());
+        }
+        // A flood that is never read.
+        4 => {
+            let ping = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n".repeat(1_000);
+            for _ in 0..100 {
+                if !send(ping.as_bytes()) {
+                    break;
+                }
+            }
+        }
+        // Large answers that are never read.
+        5 => {
+            send(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\"}\n");
+            for id in 1..40 {
+                let code = "{\"code\":\"print('x' * 2_000_000)\"}";
+                send(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"execute\",\"params\":{code}}}\n").as_bytes());
+            }
+            std::thread::sleep(Duration::from_secs(2));
+        }
+        // Sessions, as many as there are.
+        6 => {
+            for id in 0..200 {
+                send(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\"}}\n").as_bytes());
+            }
+        }
+        // Noise.
+        _ => {
+            let mut state = 88_172_645_463_325_252_u64 + kind as u64;
+            let noise: Vec<u8> = (0..1 << 20)
+                .map(|_| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    (state >> 32) as u8
+                })
+                .collect();
+            send(&noise);
+        }
+    }
+    let mut some = [0; 1 << 12];
+    let _ = stream.read(&mut some);
+}
+
+#[test]
+fn whatever_a_session_is_asked_it_answers() {
+    let daemon = Running::new();
+    let mut client = daemon.opened();
+    let values = [json!(null), json!(true), json!(-1), json!(1e300), json!(""), json!("x"), json!([]), json!({}), json!({ "base64": "?" }), json!([[1], {}])];
+    let names = ["session", "code", "name", "value", "path", "contents", "pattern", "checkpoint", "context", "stdin", "kind", "timeout_ms", "policy", "tools", "files", "id"];
+    let methods = ["initialize", "execute", "validate", "cancel", "getVariable", "setVariable", "listFiles", "readFile", "writeFile", "deleteFile", "checkpoint", "checkpoints", "undo", "hibernate", "info", "fork", "ping"];
+    let mut state = 7_usize;
+    let mut below = |most: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % most
+    };
+    for _ in 0..600 {
+        let mut params = serde_json::Map::new();
+        for _ in 0..below(4) {
+            params.insert(names[below(names.len())].to_owned(), values[below(values.len())].clone());
+        }
+        let method = methods[below(methods.len())];
+        let answer = client.call(method, params.clone().into());
+        let code = answer["error"]["code"].as_i64();
+        assert!(answer.get("result").is_some() || code.is_some_and(|code| (-32_800..=-32_000).contains(&code)), "{method} {params:?}: {answer}");
+        assert_ne!(code, Some(-32_603), "{method} {params:?}: {answer}");
+        if answer["error"]["data"]["code"] == "quota-exceeded" {
+            client.ok("destroy", json!({}));
+        }
+    }
+    client.ok("initialize", json!({ "context": 1 }));
+    assert_eq!(client.prints("print(context)"), "1\n");
+}

@@ -1,0 +1,9 @@
+//! The daemon, from outside: through sockets of its own.
+
+mod bounds;
+mod hostile;
+mod place;
+mod protocol;
+mod running;
+mod sessions;
+mod support;

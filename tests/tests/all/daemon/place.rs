@@ -1,0 +1,107 @@
+//! Where the socket is, and who may connect to it.
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, net::UnixListener, process::CommandExt},
+    path::Path,
+    process::Command,
+};
+
+use glovebox_server::daemon::{Listener, SocketError};
+use serde_json::json;
+
+use super::support::{Client, Running, until};
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// What binding to a path makes.
+fn bind(path: &Path) -> Result<(), SocketError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { Listener::bind(path).map(drop) })
+}
+
+// scenario: repl-sandbox: IPC connection
+// scenario: repl-sandbox: Daemon availability check
+#[test]
+fn only_its_user_may_connect() {
+    let daemon = Running::new();
+    assert_eq!(mode(&daemon.socket), 0o600);
+    assert_eq!(daemon.client().ok("ping", json!({}))["pong"], true);
+    if !rustix_is_root() {
+        return;
+    }
+    // Another user, who can reach the socket all the same.
+    fs::set_permissions(daemon.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&daemon.socket, fs::Permissions::from_mode(0o666)).unwrap();
+    let script = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
+        try: s.sendall(b'{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\\n')\nexcept OSError: pass\n\
+        print(s.makefile().read())";
+    let output = Command::new("python3").args(["-c", script]).arg(&daemon.socket).uid(65_534).gid(65_534).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("\"forbidden\"") && !said.contains("pong"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    fs::set_permissions(&daemon.socket, fs::Permissions::from_mode(0o600)).unwrap();
+    let output = Command::new("python3").args(["-c", script]).arg(&daemon.socket).uid(65_534).gid(65_534).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("PermissionError"));
+}
+
+/// Whether this test may become another user.
+fn rustix_is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|this| std::os::unix::fs::MetadataExt::uid(&this) == 0)
+}
+
+#[test]
+fn the_directory_is_made_for_its_user_alone_and_one_that_others_write_to_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a").join(".rlm").join("daemon.sock");
+    bind(&path).unwrap();
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+    assert!(!path.exists(), "it is gone with the daemon");
+    let open = dir.path().join("open");
+    fs::create_dir(&open).unwrap();
+    for (mode, fits) in [(0o755, true), (0o775, false), (0o757, false), (0o1777, false)] {
+        fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
+        match bind(&open.join("d.sock")) {
+            Ok(()) => assert!(fits, "{mode:o}"),
+            Err(error) => assert!(!fits && error.to_string().contains("can be written to by others"), "{mode:o}: {error}"),
+        }
+    }
+    assert!(matches!(bind(&dir.path().join("x".repeat(120))), Err(SocketError::TooLong(_))));
+}
+
+#[test]
+fn a_live_daemon_is_not_replaced_and_what_a_dead_one_left_is() {
+    let daemon = Running::new();
+    let error = bind(&daemon.socket).unwrap_err().to_string();
+    assert!(error.contains("a daemon listens at") && error.contains("glovebox daemon stop"), "{error}");
+    assert_eq!(daemon.client().ok("ping", json!({}))["pong"], true);
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("d.sock");
+    let other = UnixListener::bind(&path).unwrap();
+    assert!(matches!(bind(&path), Err(SocketError::InUse(_))), "nor another program that listens there");
+    drop(other);
+    assert!(path.exists());
+    bind(&path).unwrap();
+    assert!(!path.exists());
+
+    fs::write(&path, "precious").unwrap();
+    assert!(matches!(bind(&path), Err(SocketError::NotASocket(_))));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+    assert!(matches!(bind(&path), Err(SocketError::NotASocket(_))), "a link is not followed");
+}
+
+#[test]
+fn a_socket_that_another_has_taken_the_place_of_is_left_alone() {
+    let mut daemon = Running::new();
+    fs::remove_file(&daemon.socket).unwrap();
+    let other = UnixListener::bind(&daemon.socket).unwrap();
+    daemon.daemon.stop();
+    assert!(daemon.has_stopped());
+    until("it is there", || daemon.socket.exists());
+    drop(Client::connect(&daemon.socket));
+    drop(other);
+}
