@@ -3,6 +3,7 @@
 // * `contract/`: the types of `wit/`, with what is written about them.
 // * `providers/NAME/`: each provider as JavaScript modules, instantiated as often as wanted, which import nothing by themselves.
 // * `src/integrity.ts`: what the files of the providers hash to.
+// * `src/daemon/repl.ts`: what runs in an ordinary Python, from the package for Python.
 // * `dist/`: `src/` compiled.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -61,6 +62,9 @@ const text = `// Made by build.mjs: what the files of the providers hash to.
 export const INTEGRITY: Record<string, Record<string, string>> = ${JSON.stringify(integrity, null, 2)};
 `;
 await writeFile(join(root, 'src/integrity.ts'), text);
+
+const repl = await readFile(join(root, '../python/src/glovebox_sandbox/_unsafe_repl.py'), 'utf8');
+await writeFile(join(root, 'src/daemon/repl.ts'), `// Made by build.mjs: what runs in an ordinary Python.\nexport const REPL = ${JSON.stringify(repl)};\n`);
 
 await rm(join(root, 'dist'), { recursive: true, force: true });
 const tsc = fileURLToPath(import.meta.resolve('typescript/lib/tsc.js'));

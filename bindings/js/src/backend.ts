@@ -1,6 +1,9 @@
 // What a backend is: what `Sandbox` and `Session` are made of. Values cross as text, bytes and JSON.
 import type { Answer } from './tools.ts';
 
+/** What a backend is. */
+export type BackendKind = 'native' | 'component' | 'daemon' | 'unsafe-native';
+
 /** A directory of the host that scripts see. */
 export interface Mount {
   /** The directory. */

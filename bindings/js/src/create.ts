@@ -13,6 +13,10 @@ import { answer, answerNow } from './tools.ts';
 export interface Platform {
   /** The engine, or why there is none. */
   openNative?: (language: string, policy: Policy, host: Host) => Promise<Backend> | Error;
+  /** A sandbox at the daemon. */
+  openDaemon?: (language: string, policy: Policy, host: Host) => Promise<Backend>;
+  /** An ordinary Python, without a sandbox. */
+  openUnsafe?: (language: string, policy: Policy, host: Host) => Promise<Backend>;
   /** The directory of the package's own provider of this name. */
   providerUrl(name: string): string;
   /** What the files of the package's providers hash to, by the providers' names. */
@@ -37,6 +41,16 @@ export async function createWith(platform: Platform, options: SandboxOptions): P
     },
     progress: (text) => progress?.(text),
   };
+  if (backend === 'unsafe-native' || backend === 'daemon') {
+    const open = backend === 'daemon' ? platform.openDaemon : platform.openUnsafe;
+    if (!open) throw errorOf('UnsupportedError', `backend: there are no other processes here; use backend: "wasm"`);
+    return new Sandbox(backend, await open(language, policy, host));
+  }
+  if (backend === 'auto') {
+    // Where there is none, or it cannot do what is asked, this process can, or says why not.
+    const daemon = await platform.openDaemon?.(language, policy, host).catch(() => undefined);
+    if (daemon) return new Sandbox('daemon', daemon);
+  }
   if (backend !== 'component') {
     const native = platform.openNative?.(language, policy, host) ?? new Error('there is none for this platform');
     if (!(native instanceof Error)) return new Sandbox('native', await native);

@@ -4,7 +4,7 @@ import type { Shown } from './backend.ts';
 const TEXTS = ['application/json', 'application/javascript', 'application/xml'];
 
 /** Whether data of a media type is text. */
-function isText(type: string): boolean {
+export function isText(type: string): boolean {
   return type.startsWith('text/') || type.endsWith('+json') || type.endsWith('+xml') || TEXTS.includes(type);
 }
 

@@ -7,6 +7,8 @@ import { readFile } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
 import { type Platform, createWith } from './create.ts';
 import type { Said, StartWorker } from './component/messages.ts';
+import { openDaemon } from './daemon/connect.ts';
+import { openUnsafe } from './daemon/unsafe.ts';
 import { openNative } from './native/backend.ts';
 import { findNative } from './native/find.ts';
 import type { SandboxOptions } from './options.ts';
@@ -35,6 +37,8 @@ const platform: Platform = {
     const native = findNative();
     return native instanceof Error ? native : openNative(native, language, policy, host);
   },
+  openDaemon,
+  openUnsafe,
   providerUrl: (name) => new URL(`../providers/${name}/`, import.meta.url).href,
   integrity: async () => (await import('./integrity.ts')).INTEGRITY,
   async read(url) {

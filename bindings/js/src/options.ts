@@ -1,5 +1,5 @@
 // How a sandbox is made, and what is checked of that.
-import type { Input, Mount, Policy } from './backend.ts';
+import type { BackendKind, Input, Mount, Policy } from './backend.ts';
 import * as check from './check.ts';
 import type { Limits as ContractLimits } from './component/contract.ts';
 import { type NamedTool, type Tools, toolsOf } from './tools.ts';
@@ -11,8 +11,16 @@ export type Limits = { [Name in keyof ContractLimits]?: number | bigint };
 export interface SandboxOptions {
   /** `python`, `javascript`, or a runtime's name, such as that of an image of your own (`glovebox image`). Default: `python`. */
   language?: string;
-  /** `native` is the engine in this process; `component` is a WebAssembly component, anywhere. Default, `auto`: the engine where there is one. */
-  backend?: 'native' | 'component' | 'auto';
+  /**
+   * `native` is the engine in this process; `component` is a WebAssembly component, anywhere; `wasm`, the default, is the first of them that is
+   * here. `daemon` has `glovebox daemon` run the scripts, and `auto` takes one that answers and can do what is asked, else `wasm`.
+   */
+  backend?: 'auto' | 'wasm' | 'native' | 'component' | 'daemon';
+  /**
+   * With `backend: 'native'`: runs scripts in an ordinary Python in another process, WITHOUT a sandbox. They can read and write your files, use
+   * the network and start programs. Nothing chooses it by itself. Default: false.
+   */
+  unsafeNative?: boolean;
   /** How much an execution may use. */
   limits?: Limits;
   /** Milliseconds that an execution may take: the same as `limits.timeoutMs`. */
@@ -98,10 +106,13 @@ export interface ComponentOptions {
   integrity: Record<string, string> | false | undefined;
 }
 
+/** Which backend is meant. */
+export type BackendChoice = 'auto' | 'wasm' | BackendKind;
+
 /** The options, checked. */
 export interface Checked {
   language: string;
-  backend: 'native' | 'component' | 'auto';
+  backend: BackendChoice;
   policy: Policy;
   tools: NamedTool[];
   progress: ((text: string) => void) | undefined;
@@ -109,7 +120,7 @@ export interface Checked {
 }
 
 const OPTIONS = [
-  'language', 'backend', 'limits', 'timeout', 'workspace', 'commit', 'mounts', 'tools', 'files', 'env', 'args', 'seed', 'clockNs',
+  'language', 'backend', 'unsafeNative', 'limits', 'timeout', 'workspace', 'commit', 'mounts', 'tools', 'files', 'env', 'args', 'seed', 'clockNs',
   'checkpoints', 'onUnwind', 'autoPersistGlobals', 'metering', 'packages', 'progress', 'worker', 'terminateAfterMs', 'indexURL',
   'componentUrls', 'integrity',
 ] as const satisfies (keyof SandboxOptions)[];
@@ -154,7 +165,7 @@ export function checked(options: SandboxOptions): Checked {
   };
   return {
     language: text('language', given.language ?? 'python'),
-    backend: check.oneOf('backend', ['native', 'component', 'auto'], given.backend ?? 'auto'),
+    backend: choose(given.backend, check.optional('unsafeNative', 'boolean', given.unsafeNative) ?? false),
     policy,
     tools,
     progress: check.optional('progress', 'function', given.progress) as Checked['progress'],
@@ -165,6 +176,19 @@ export function checked(options: SandboxOptions): Checked {
       integrity: given.integrity === false ? false : given.integrity && Object.fromEntries(check.entries('integrity', given.integrity, text)),
     },
   };
+}
+
+/** Which backend is meant. Only its name and the flag together mean one without a sandbox. */
+function choose(given: unknown, unsafeNative: boolean): BackendChoice {
+  const backend = check.oneOf('backend', ['auto', 'wasm', 'native', 'component', 'daemon'], given ?? 'wasm');
+  if (!unsafeNative) return backend;
+  if (backend !== 'native') {
+    throw new TypeError(
+      'unsafeNative goes with backend: "native" and nothing else: it runs scripts in an ordinary Python, without a sandbox, where they can read ' +
+        'and write your files, use the network and start programs, and nothing may choose that by itself',
+    );
+  }
+  return 'unsafe-native';
 }
 
 function limitsOf(limits: Limits = {}, timeout: number | undefined): Record<string, bigint> {

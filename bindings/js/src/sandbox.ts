@@ -1,6 +1,6 @@
 // Sandboxes.
 import { attended } from './attended.ts';
-import type { Backend, Diagnostic } from './backend.ts';
+import type { Backend, BackendKind, Diagnostic } from './backend.ts';
 import * as check from './check.ts';
 import { SessionError } from './errors.ts';
 import { type ExecuteOptions, type SessionOptions, inputOf, sessionOptions } from './options.ts';
@@ -12,10 +12,10 @@ export class Sandbox implements AsyncDisposable {
   #backend: Backend | undefined;
   readonly #cancels = new Set<AbortController>();
   /** Which backend it is. */
-  readonly backend: 'native' | 'component';
+  readonly backend: BackendKind;
 
   /** See {@link createSandbox}. */
-  constructor(kind: 'native' | 'component', backend: Backend) {
+  constructor(kind: BackendKind, backend: Backend) {
     this.backend = kind;
     this.#backend = backend;
   }
@@ -84,7 +84,7 @@ export class Sandbox implements AsyncDisposable {
     }
   }
 
-  /** Gives back what it holds. With a component in a worker, its sessions are lost; with the engine they go on. */
+  /** Gives back what it holds. With a component in a worker, with a daemon and with a process its sessions are lost; with the engine they go on. */
   async close(): Promise<void> {
     const backend = this.#backend;
     this.#backend = undefined;

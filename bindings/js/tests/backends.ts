@@ -1,4 +1,9 @@
 // The backends that the tests of the API are passed on.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after } from 'node:test';
 import { type Sandbox, type SandboxOptions, createSandbox } from '../src/node.ts';
 
@@ -10,20 +15,56 @@ export const WAYS = {
   native: { backend: 'native' },
   worker: { backend: 'component' },
   direct: { backend: 'component', worker: false },
+  daemon: { backend: 'daemon' },
 } as const satisfies Record<string, SandboxOptions>;
 
 export type Way = keyof typeof WAYS;
 
+/** The command, where it has been built. */
+const command = process.env['GLOVEBOX_COMMAND'] ?? join(import.meta.dirname, '../../../target/debug/glovebox');
+/** Whether there is a daemon to be had. */
+export const HAS_DAEMON = process.env['CI'] !== undefined || existsSync(command);
+
 /** Those that this engine can. */
-export const ways = (Object.keys(WAYS) as Way[]).filter((way) => RUNS_COMPONENTS || way === 'native');
+export const ways = (Object.keys(WAYS) as Way[]).filter((way) =>
+  way === 'daemon' ? HAS_DAEMON : RUNS_COMPONENTS || way === 'native',
+);
+
+/** A daemon of its own, whose socket the package looks for from now on. */
+export async function startDaemon(...flags: string[]): Promise<{ child: ChildProcess; stop(): Promise<void> }> {
+  const directory = await mkdtemp(join(tmpdir(), 'glovebox-daemon-'));
+  const socket = join(directory, 'd.sock');
+  const most = ['--fuel', '2_000_000_000_000', '--timeout-ms', '120000', '--default-runtime', 'python-3.12'];
+  const child = spawn(command, ['daemon', '--socket', socket, ...most, ...flags], { stdio: ['ignore', 'ignore', 'pipe'] });
+  let said = '';
+  await new Promise<void>((resolve, reject) => {
+    child.once('error', reject);
+    child.once('exit', () => reject(new Error(said)));
+    child.stderr.on('data', (text) => {
+      said += text;
+      if (said.includes('listening')) resolve();
+    });
+  });
+  process.env['GLOVEBOX_DAEMON_SOCKET'] = socket;
+  const stop = async (): Promise<void> => {
+    const exited = new Promise((resolve) => child.once('exit', resolve));
+    if (child.exitCode === null && child.kill()) await exited;
+    await rm(directory, { recursive: true, force: true });
+  };
+  return { child, stop };
+}
+
+let daemon: ReturnType<typeof startDaemon> | undefined;
 
 const open = new Set<Sandbox>();
 after(async () => {
   for (const box of open) await box.close();
+  await (await daemon)?.stop();
 });
 
 /** A sandbox of a way, which is closed after all tests. */
 export async function sandbox(way: Way, options: SandboxOptions = {}): Promise<Sandbox> {
+  if (way === 'daemon') await (daemon ??= startDaemon());
   const box = await createSandbox({ language: 'javascript', ...options, ...WAYS[way] });
   open.add(box);
   return box;

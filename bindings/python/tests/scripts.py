@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import subprocess
+import tempfile
+import time
+import unittest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,10 +79,49 @@ SCRIPTS: dict[str, dict[str, str]] = {
 }
 
 
+COMMAND = Path(os.environ.get("GLOVEBOX_COMMAND", Path(__file__).parents[3] / "target/debug/glovebox"))
+
+
+class Daemon:
+    """A daemon of its own, whose socket the package looks for from now on."""
+
+    shared: Daemon | None = None
+
+    def __init__(self) -> None:
+        self.directory = tempfile.TemporaryDirectory()
+        self.socket = Path(self.directory.name, "d.sock")
+        most = ["--fuel", "2_000_000_000_000", "--timeout-ms", "120000", "--default-runtime", "python-3.12"]
+        self.process = subprocess.Popen([COMMAND, "daemon", "--socket", self.socket, *most], stderr=subprocess.PIPE)
+        begun = time.monotonic()
+        while not self.socket.exists():
+            if self.process.poll() is not None or time.monotonic() - begun > 300:
+                raise RuntimeError("the daemon does not listen")
+            time.sleep(0.01)
+        self.use()
+
+    def use(self) -> None:
+        os.environ["GLOVEBOX_DAEMON_SOCKET"] = str(self.socket)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.communicate()
+        self.directory.cleanup()
+
+
+def use_daemon() -> None:
+    """Has tests use the one daemon that there is for all of them, where the command has been built."""
+    if not COMMAND.exists() and not os.environ.get("CI"):
+        raise unittest.SkipTest(f"there is no `{COMMAND}`; build it with: cargo build")
+    if Daemon.shared is None:
+        Daemon.shared = Daemon()
+        atexit.register(Daemon.shared.stop)
+    Daemon.shared.use()
+
+
 class Where:
     """A backend and a language."""
 
-    backend: Literal["native", "component"] = "native"
+    backend: Literal["native", "component", "daemon"] = "native"
     language = "python"
 
     def script(self, name: str) -> str:
@@ -87,6 +131,8 @@ class Where:
         """For a sandbox here."""
         if self.backend == "component":
             options["provider"] = PROVIDERS / f"glovebox-{self.language}.wasm"
+        if self.backend == "daemon":
+            use_daemon()
         return {"backend": self.backend, **options}
 
     def sandbox(self, **options: Any) -> Sandbox:

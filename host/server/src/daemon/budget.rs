@@ -6,11 +6,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How much is taken at once.
 const STEP_BYTES: usize = 16 << 10;
+/// How many messages that are there already wait for room at once.
+const LATE: usize = 16;
 
 /// What all messages of one direction may hold together.
 #[derive(Clone, Debug)]
 pub(super) struct ByteBudget {
     steps: Arc<Semaphore>,
+    late: Arc<Semaphore>,
     max_steps: usize,
     time: Duration,
 }
@@ -42,7 +45,8 @@ impl ByteBudget {
     /// `time`: how long one waits for room.
     pub(super) fn new(max_bytes: usize, time: Duration) -> Self {
         let max_steps = (max_bytes / STEP_BYTES).clamp(1, Semaphore::MAX_PERMITS);
-        Self { steps: Arc::new(Semaphore::new(max_steps)), max_steps, time }
+        let late = Arc::new(Semaphore::new(LATE));
+        Self { steps: Arc::new(Semaphore::new(max_steps)), late, max_steps, time }
     }
 
     /// Has `held` hold room for so many bytes. Whoever drops the future has what it had before.
@@ -64,8 +68,14 @@ impl ByteBudget {
         Ok(())
     }
 
-    /// Room for so many bytes.
+    /// Room for so many bytes that are there already: not many of them may wait.
     pub(super) async fn room(&self, bytes: usize) -> Result<Held, NoRoom> {
+        let steps = bytes.div_ceil(STEP_BYTES).min(self.max_steps);
+        let count = u32::try_from(steps).unwrap_or(u32::MAX);
+        if let Ok(permit) = Arc::clone(&self.steps).try_acquire_many_owned(count) {
+            return Ok(Held { permit: Some(permit), steps });
+        }
+        let _late = self.late.try_acquire().map_err(|_| NoRoom)?;
         let mut held = Held::default();
         self.grow(&mut held, bytes).await?;
         Ok(held)
@@ -88,6 +98,12 @@ mod tests {
         drop(two);
         budget.grow(&mut one, 4 * STEP_BYTES).await.unwrap();
         drop(one);
-        budget.room(100 * STEP_BYTES).await.unwrap();
+        let all = budget.room(100 * STEP_BYTES).await.unwrap();
+        let late: Vec<_> = (0..LATE).map(|_| Arc::clone(&budget.late).try_acquire_owned().unwrap()).collect();
+        let begun = std::time::Instant::now();
+        assert_eq!(budget.room(1).await.map(drop), Err(NoRoom));
+        assert!(begun.elapsed() < Duration::from_millis(20), "too many wait");
+        drop((all, late));
+        budget.room(1).await.unwrap();
     }
 }

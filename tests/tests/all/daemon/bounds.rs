@@ -58,7 +58,8 @@ fn all_messages_together_are_at_most_so_long() {
 fn so_many_requests_have_no_answer_yet() {
     let daemon = Running::with(config(|config| config.outstanding = 3));
     let mut client = daemon.opened();
-    let ids: Vec<u64> = (0..3).map(|_| client.begin("execute", json!({ "code": "import time; time.sleep(0.3)" }))).collect();
+    let ids: Vec<u64> =
+        (0..3).map(|_| client.begin("execute", json!({ "code": "import time; time.sleep(0.3)" }))).collect();
     let (code, name, _) = client.refused("execute", json!({ "code": "1" }));
     assert_eq!((code, name.as_str()), (-32_000, "quota-exceeded"));
     client.ok("ping", json!({}));

@@ -20,7 +20,7 @@ fn what_hostile_clients_hold_is_bounded() {
     let daemon = Running::with(config(|config| {
         (config.message_bytes, config.messages_bytes) = (8 << 20, ROOM);
         (config.message_time, config.write_time) = (Duration::from_secs(1), Duration::from_secs(1));
-        config.connections = 32;
+        (config.connections, config.connection_sessions) = (32, 8);
     }));
     let mut honest = daemon.opened();
     honest.prints("print('x' * 1_000_000)");
@@ -65,8 +65,16 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
         // Values that take many times the memory of their text.
         2 => {
             let list = format!("[{}0]", "0,".repeat(3 << 20));
-            send(format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{{\"policy\":{list}}}}}\n").as_bytes());
-            send(format!("{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"initialize\",\"params\":{{\"tools\":{list}}}}}\n").as_bytes());
+            send(
+                format!(
+                    "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{{\"policy\":{list}}}}}\n"
+                )
+                .as_bytes(),
+            );
+            send(
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"initialize\",\"params\":{{\"tools\":{list}}}}}\n")
+                    .as_bytes(),
+            );
             send(format!("{list}\n").as_bytes());
         }
         // What nests.
@@ -88,7 +96,10 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
             send(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\"}\n");
             for id in 1..40 {
                 let code = "{\"code\":\"print('x' * 2_000_000)\"}";
-                send(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"execute\",\"params\":{code}}}\n").as_bytes());
+                send(
+                    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"execute\",\"params\":{code}}}\n")
+                        .as_bytes(),
+                );
             }
             std::thread::sleep(Duration::from_secs(2));
         }
@@ -120,9 +131,55 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
 fn whatever_a_session_is_asked_it_answers() {
     let daemon = Running::new();
     let mut client = daemon.opened();
-    let values = [json!(null), json!(true), json!(-1), json!(1e300), json!(""), json!("x"), json!([]), json!({}), json!({ "base64": "?" }), json!([[1], {}])];
-    let names = ["session", "code", "name", "value", "path", "contents", "pattern", "checkpoint", "context", "stdin", "kind", "timeout_ms", "policy", "tools", "files", "id"];
-    let methods = ["initialize", "execute", "validate", "cancel", "getVariable", "setVariable", "listFiles", "readFile", "writeFile", "deleteFile", "checkpoint", "checkpoints", "undo", "hibernate", "info", "fork", "ping"];
+    let values = [
+        json!(null),
+        json!(true),
+        json!(-1),
+        json!(1e300),
+        json!(""),
+        json!("x"),
+        json!([]),
+        json!({}),
+        json!({ "base64": "?" }),
+        json!([[1], {}]),
+    ];
+    let names = [
+        "session",
+        "code",
+        "name",
+        "value",
+        "path",
+        "contents",
+        "pattern",
+        "checkpoint",
+        "context",
+        "stdin",
+        "kind",
+        "timeout_ms",
+        "policy",
+        "tools",
+        "files",
+        "id",
+    ];
+    let methods = [
+        "initialize",
+        "execute",
+        "validate",
+        "cancel",
+        "getVariable",
+        "setVariable",
+        "listFiles",
+        "readFile",
+        "writeFile",
+        "deleteFile",
+        "checkpoint",
+        "checkpoints",
+        "undo",
+        "hibernate",
+        "info",
+        "fork",
+        "ping",
+    ];
     let mut state = 7_usize;
     let mut below = |most: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -136,7 +193,10 @@ fn whatever_a_session_is_asked_it_answers() {
         let method = methods[below(methods.len())];
         let answer = client.call(method, params.clone().into());
         let code = answer["error"]["code"].as_i64();
-        assert!(answer.get("result").is_some() || code.is_some_and(|code| (-32_800..=-32_000).contains(&code)), "{method} {params:?}: {answer}");
+        assert!(
+            answer.get("result").is_some() || code.is_some_and(|code| (-32_800..=-32_000).contains(&code)),
+            "{method} {params:?}: {answer}"
+        );
         assert_ne!(code, Some(-32_603), "{method} {params:?}: {answer}");
         if answer["error"]["data"]["code"] == "quota-exceeded" {
             client.ok("destroy", json!({}));

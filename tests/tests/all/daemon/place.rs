@@ -38,11 +38,17 @@ fn only_its_user_may_connect() {
     let script = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
         try: s.sendall(b'{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\\n')\nexcept OSError: pass\n\
         print(s.makefile().read())";
-    let output = Command::new("python3").args(["-c", script]).arg(&daemon.socket).uid(65_534).gid(65_534).output().unwrap();
+    let output =
+        Command::new("python3").args(["-c", script]).arg(&daemon.socket).uid(65_534).gid(65_534).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("\"forbidden\"") && !said.contains("pong"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        said.contains("\"forbidden\"") && !said.contains("pong"),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     fs::set_permissions(&daemon.socket, fs::Permissions::from_mode(0o600)).unwrap();
-    let output = Command::new("python3").args(["-c", script]).arg(&daemon.socket).uid(65_534).gid(65_534).output().unwrap();
+    let output =
+        Command::new("python3").args(["-c", script]).arg(&daemon.socket).uid(65_534).gid(65_534).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("PermissionError"));
 }
 
@@ -64,7 +70,9 @@ fn the_directory_is_made_for_its_user_alone_and_one_that_others_write_to_is_refu
         fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
         match bind(&open.join("d.sock")) {
             Ok(()) => assert!(fits, "{mode:o}"),
-            Err(error) => assert!(!fits && error.to_string().contains("can be written to by others"), "{mode:o}: {error}"),
+            Err(error) => {
+                assert!(!fits && error.to_string().contains("can be written to by others"), "{mode:o}: {error}")
+            }
         }
     }
     assert!(matches!(bind(&dir.path().join("x".repeat(120))), Err(SocketError::TooLong(_))));

@@ -22,8 +22,16 @@ fn what_is_no_request_has_the_code_of_the_specification() {
         ("{\"jsonrpc\": \"2.0\", \"method\": \"ping\", \"id\": [1]}", -32_600, Value::Null),
         ("{\"jsonrpc\": \"2.0\", \"method\": \"cancel\", \"id\": 1, \"params\": [1]}", -32_602, json!(1)),
         ("{\"jsonrpc\": \"2.0\", \"method\": \"cancel\", \"id\": 1, \"params\": {\"nothing\": 1}}", -32_602, json!(1)),
-        ("{\"jsonrpc\": \"2.0\", \"method\": \"initialize\", \"id\": 1, \"params\": {\"language\": \"cobol\"}}", -32_602, json!(1)),
-        ("{\"jsonrpc\": \"2.0\", \"method\": \"execute\", \"id\": 1, \"params\": {\"code\": \"1\"}}", -32_002, json!(1)),
+        (
+            "{\"jsonrpc\": \"2.0\", \"method\": \"initialize\", \"id\": 1, \"params\": {\"language\": \"cobol\"}}",
+            -32_602,
+            json!(1),
+        ),
+        (
+            "{\"jsonrpc\": \"2.0\", \"method\": \"execute\", \"id\": 1, \"params\": {\"code\": \"1\"}}",
+            -32_002,
+            json!(1),
+        ),
     ] {
         let answer = client.answer(line);
         assert_eq!((answer["error"]["code"].as_i64(), &answer["id"]), (Some(code), &id), "{line}: {answer}");
@@ -96,7 +104,9 @@ fn a_batch_is_answered_together() {
 fn an_id_that_is_in_use_is_refused() {
     let daemon = Running::new();
     let mut client = daemon.opened();
-    let request = |code: &str| json!({ "jsonrpc": "2.0", "id": "x", "method": "execute", "params": { "code": code } }).to_string();
+    let request = |code: &str| {
+        json!({ "jsonrpc": "2.0", "id": "x", "method": "execute", "params": { "code": code } }).to_string()
+    };
     client.send(&request("import time; time.sleep(0.5)"));
     assert_eq!(refusal(&client.answer(&request("1"))).0, -32_600);
     assert!(client.receive().unwrap()["result"].is_object());
@@ -108,7 +118,8 @@ fn a_client_that_says_no_more_still_has_its_answers() {
     let daemon = Running::new();
     let mut client = daemon.client();
     client.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize" }).to_string());
-    let code = "import time\ntime.sleep(0.3)\nprint('late')\ntry:\n  llm_query('who')\nexcept Exception as e:\n  print(e)";
+    let code =
+        "import time\ntime.sleep(0.3)\nprint('late')\ntry:\n  llm_query('who')\nexcept Exception as e:\n  print(e)";
     // Without a line feed at the end, too.
     let request = json!({ "jsonrpc": "2.0", "id": 2, "method": "execute", "params": { "code": code } }).to_string();
     client.stream.write_all(request.as_bytes()).unwrap();

@@ -1,6 +1,9 @@
 //! What happens while a script runs: questions to the client, cancelling, output, clients that go away.
 
-use std::{net::Shutdown, time::{Duration, Instant}};
+use std::{
+    net::Shutdown,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
@@ -19,14 +22,22 @@ fn scripts_ask_the_client() {
     let code = "print(llm_query('why?'))\nprint(rlm_query('sum up'))\nprint(rlm_query('other', {'a': 1}))";
     let id = client.begin("execute", json!({ "code": code }));
     let asked = client.asked();
-    assert_eq!((&asked["method"], &asked["params"]), (&json!("llm_query"), &json!({ "session": session, "prompt": "why?" })));
+    assert_eq!(
+        (&asked["method"], &asked["params"]),
+        (&json!("llm_query"), &json!({ "session": session, "prompt": "why?" }))
+    );
     reply(&mut client, &asked, json!("because"));
     let asked = client.asked();
-    assert_eq!((&asked["method"], &asked["params"]["task"], &asked["params"]["ctx"]), (&json!("rlm_query"), &json!("sum up"), &json!(["the", "context"])));
+    assert_eq!(
+        (&asked["method"], &asked["params"]["task"], &asked["params"]["ctx"]),
+        (&json!("rlm_query"), &json!("sum up"), &json!(["the", "context"]))
+    );
     reply(&mut client, &asked, json!({ "n": [1] }));
     let asked = client.asked();
     assert_eq!(asked["params"]["ctx"], json!({ "a": 1 }));
-    client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": 1, "message": "no budget" } }).to_string());
+    client.send(
+        &json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": 1, "message": "no budget" } }).to_string(),
+    );
     let result = client.end(id)["result"].take();
     assert_eq!(result["stdout"], "because\n{'n': [1]}\n");
     assert!(result["error"].as_str().unwrap().contains("no budget"), "{result}");
@@ -38,7 +49,10 @@ fn a_clients_own_tools_have_its_schema_and_several_are_asked_at_once() {
     let daemon = Running::new();
     let mut client = daemon.client();
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
-    client.ok("initialize", json!({ "queries": [], "tools": [{ "name": "double", "description": "Doubles.", "schema": schema }] }));
+    client.ok(
+        "initialize",
+        json!({ "queries": [], "tools": [{ "name": "double", "description": "Doubles.", "schema": schema }] }),
+    );
     let code = "import asyncio\nasync def main():\n  return await asyncio.gather(*[tools.double.aio(n=n) for n in range(3)])\nprint(asyncio.run(main()))\ntry:\n  tools.double(n='x')\nexcept Exception as e:\n  print(type(e).__name__)\ntry:\n  llm_query('x')\nexcept Exception as e:\n  print('none')";
     let id = client.begin("execute", json!({ "code": code }));
     let asked: Vec<Value> = (0..3).map(|_| client.asked()).collect();
@@ -63,7 +77,11 @@ fn a_client_that_never_answers_holds_up_a_script_for_so_long() {
     assert_eq!(client.end(id)["result"]["stdout"], "ToolTimeout\n");
     assert!(begun.elapsed() > Duration::from_millis(300));
     let told = client.asked();
-    assert_eq!((&told["method"], &told["params"]["id"]), (&json!("cancel"), &asked["id"]), "it is told that nobody waits");
+    assert_eq!(
+        (&told["method"], &told["params"]["id"]),
+        (&json!("cancel"), &asked["id"]),
+        "it is told that nobody waits"
+    );
     reply(&mut client, &asked, json!("too late"));
     assert_eq!(client.prints("print(1)"), "1\n", "the session goes on");
 }
@@ -130,6 +148,7 @@ fn a_client_that_is_gone_takes_what_it_runs_along() {
     for half_first in [false, true] {
         let mut client = daemon.opened();
         client.begin("execute", json!({ "code": "while True: pass" }));
+        client.ok("initialize", json!({ "open": false }));
         client.begin("execute", json!({ "code": "while True: pass", "fresh": true }));
         client.begin("execute", json!({ "code": "print('queued')" }));
         until("both run", || daemon.executing() == 2);

@@ -11,7 +11,8 @@ fn a_session_has_its_context_and_keeps_its_variables() {
     let mut client = daemon.client();
     let opened = client.ok("initialize", json!({ "context": { "title": "Moby Dick" } }));
     assert_eq!((&opened["language"], &opened["protocol"]), (&json!("python"), &json!(1)));
-    let result = client.ok("execute", json!({ "code": "import sys\nprint(context['title'])\nprint('bad', file=sys.stderr)\nx = 20" }));
+    let result = client
+        .ok("execute", json!({ "code": "import sys\nprint(context['title'])\nprint('bad', file=sys.stderr)\nx = 20" }));
     assert_eq!((&result["stdout"], &result["stderr"]), (&json!("Moby Dick\n"), &json!("bad\n")));
     assert_eq!((&result["error"], &result["success"]), (&Value::Null, &json!(true)));
     assert!(result["duration_ms"].as_f64().unwrap() > 0.0);
@@ -48,7 +49,8 @@ fn a_session_has_its_own_limits_and_no_more_than_the_daemons() {
     client.ok("initialize", json!({ "policy": { "limits": { "timeout_ms": 300 } } }));
     let result = client.ok("execute", json!({ "code": "while True: pass" }));
     assert_eq!((&result["error"], &result["outcome"]["resource"]), (&json!("timeout: over 300 ms"), &json!("time")));
-    let (code, name, message) = client.refused("initialize", json!({ "policy": { "limits": { "timeout_ms": 999_999_999 } } }));
+    let (code, name, message) =
+        client.refused("initialize", json!({ "policy": { "limits": { "timeout_ms": 999_999_999 } } }));
     assert_eq!((code, name.as_str()), (-32_602, "invalid-policy"), "{message}");
     let (code, _, message) = client.refused("initialize", json!({ "policy": { "workspace": "/etc" } }));
     assert!(code == -32_602 && message.contains("`policy.workspace` cannot be set"), "{message}");
@@ -124,7 +126,11 @@ fn interpreters_are_ready_before_they_are_asked_for() {
     let mut sessions = Vec::new();
     for round in 0..5 {
         sessions.push(client.ok("initialize", json!({ "context": round }))["session"].to_string());
-        assert_eq!(client.prints("print(context, 'x' in globals()); x = 1"), format!("{round} False\n"), "it is nobody else's");
+        assert_eq!(
+            client.prints("print(context, 'x' in globals()); x = 1"),
+            format!("{round} False\n"),
+            "it is nobody else's"
+        );
     }
     sessions.dedup();
     assert_eq!(sessions.len(), 5);

@@ -1,0 +1,55 @@
+/// <reference types="node" />
+// The daemon of this user.
+import { stat } from 'node:fs/promises';
+import { connect as connectSocket } from 'node:net';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import type { Backend, Host, Policy } from '../backend.ts';
+import { errorOf } from '../errors.ts';
+import { answersOf, openRemote, refuseRemote } from './backend.ts';
+import { Connection } from './rpc.ts';
+
+/** How long a daemon may take to answer before it counts as none. */
+const CONNECT_MS = 500;
+const HINT = '`glovebox daemon` starts one, and GLOVEBOX_DAEMON_SOCKET says where it listens';
+
+/** Where a daemon is looked for. */
+export function place(): string {
+  const given = process.env['GLOVEBOX_DAEMON_SOCKET'];
+  if (given) return given;
+  return process.platform === 'win32' ? '\\\\.\\pipe\\rlm-daemon' : join(homedir(), '.rlm', 'daemon.sock');
+}
+
+/** Opens a sandbox at the daemon, if there is one that answers and can do what is asked. */
+export async function openDaemon(language: string, policy: Policy, host: Host): Promise<Backend> {
+  refuseRemote(policy);
+  const path = place();
+  try {
+    // A socket that somebody else has put there is not asked.
+    if (process.geteuid && (await stat(path)).uid !== process.geteuid()) throw new Error('it is another user\'s');
+    const socket = await new Promise<ReturnType<typeof connectSocket>>((resolve, reject) => {
+      const made = connectSocket(path);
+      const late = setTimeout(() => made.destroy(new Error('it does not answer')), CONNECT_MS);
+      made.once('error', reject);
+      made.once('connect', () => {
+        clearTimeout(late);
+        made.off('error', reject);
+        resolve(made);
+      });
+    });
+    const hold = (isHeld: boolean): void => void (isHeld ? socket.ref() : socket.unref());
+    const streams = { input: socket, output: socket, hold, close: () => void socket.destroy() };
+    const connection = new Connection(streams, answersOf(policy, host));
+    try {
+      const pong = await connection.call('ping', {}, { timeoutMs: CONNECT_MS });
+      if (pong?.protocol !== 1) throw new Error('it is no daemon of this version');
+    } catch (error) {
+      connection.close(error as Error);
+      throw error;
+    }
+    return await openRemote(connection, language, policy);
+  } catch (error) {
+    if (['PolicyError', 'UnsupportedError', 'SessionError'].includes((error as Error).name)) throw error;
+    throw errorOf('UnavailableError', `no daemon answers at \`${path}\` (${(error as Error).message}); ${HINT}`, error);
+  }
+}

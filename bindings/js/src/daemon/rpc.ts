@@ -1,0 +1,151 @@
+/// <reference types="node" />
+// JSON-RPC 2.0 with a peer that asks as well: one message a line, over a socket or a process's standard streams.
+import type { Readable, Writable } from 'node:stream';
+import { StringDecoder } from 'node:string_decoder';
+import { errorOf } from '../errors.ts';
+import type { Answer } from '../tools.ts';
+
+/** Answers a request of the peer's. */
+export type Answers = (method: string, parameters: any, signal: AbortSignal) => Promise<Answer>;
+
+/** Told what a script writes. */
+export type OnOutput = (stream: string, text: string) => void;
+
+/** How a request is made. */
+export interface Asking {
+  signal?: AbortSignal;
+  onOutput?: OnOutput | undefined;
+  timeoutMs?: number;
+}
+
+/** The peer refused. */
+export class RpcError extends Error {
+  readonly code: number;
+  /** The reason's name. */
+  readonly reason: string;
+
+  constructor({ code, message, data }: { code?: number; message?: string; data?: { code?: string } }) {
+    super(String(message));
+    this.code = Number(code);
+    this.reason = String(data?.code ?? '');
+  }
+}
+
+/** What a connection is made of. */
+export interface Streams {
+  input: Readable;
+  output: Writable;
+  /** Whether it keeps the process from ending. */
+  hold(isHeld: boolean): void;
+  close(): void;
+}
+
+interface Pending {
+  resolve(result: any): void;
+  reject(error: Error): void;
+  onOutput: OnOutput | undefined;
+}
+
+/** A peer that is connected. */
+export class Connection {
+  readonly #streams: Streams;
+  readonly #answers: Answers;
+  readonly #pending = new Map<number, Pending>();
+  readonly #asked = new Map<unknown, AbortController>();
+  readonly #decoder = new StringDecoder('utf8');
+  #pieces: string[] = [];
+  #count = 0;
+  #gone: Error | undefined;
+
+  constructor(streams: Streams, answers: Answers) {
+    this.#streams = streams;
+    this.#answers = answers;
+    const { input, output } = streams;
+    const over = (): void => this.#end(errorOf('UnavailableError', 'the process that runs the scripts is gone; make another sandbox'));
+    input.on('data', (bytes: Buffer) => this.#heard(this.#decoder.write(bytes)));
+    input.on('close', over).on('end', over).on('error', over);
+    output.on('error', over);
+    streams.hold(false);
+  }
+
+  /** Asks the peer. Where the signal is aborted, the request is cancelled, and answered all the same. */
+  async call(method: string, params: object, { signal, onOutput, timeoutMs }: Asking = {}): Promise<any> {
+    if (this.#gone) throw this.#gone;
+    const id = (this.#count += 1);
+    const cancel = (): void => this.#send({ method: 'cancel', params: { id } });
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    try {
+      return await new Promise((resolve, reject) => {
+        this.#pending.set(id, { resolve, reject, onOutput });
+        this.#streams.hold(true);
+        if (timeoutMs !== undefined) timer = setTimeout(() => reject(errorOf('UnavailableError', 'it does not answer')), timeoutMs);
+        this.#send({ id, method, params });
+        if (signal?.aborted) cancel();
+        signal?.addEventListener('abort', cancel);
+      });
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', cancel);
+      this.#pending.delete(id);
+      this.#release();
+    }
+  }
+
+  /** Ends it. */
+  close(why: Error): void {
+    this.#end(why);
+    this.#streams.close();
+  }
+
+  #release(): void {
+    if (this.#pending.size === 0) this.#streams.hold(false);
+  }
+
+  #send(message: object, result?: string): void {
+    if (this.#gone) return;
+    const text = JSON.stringify({ jsonrpc: '2.0', ...message });
+    this.#streams.output.write(`${result === undefined ? text : `${text.slice(0, -1)},"result":${result}}`}\n`);
+  }
+
+  #end(why: Error): void {
+    if (this.#gone) return;
+    this.#gone = why;
+    for (const call of this.#asked.values()) call.abort();
+    for (const { reject } of this.#pending.values()) reject(why);
+  }
+
+  #heard(text: string): void {
+    const lines = text.split('\n');
+    const rest = lines.pop() as string;
+    for (const line of lines) {
+      const whole = [...this.#pieces, line].join('');
+      this.#pieces = [];
+      try {
+        this.#take(JSON.parse(whole));
+      } catch {
+        this.close(errorOf('UnavailableError', 'the process that runs the scripts said what is no message'));
+      }
+    }
+    if (rest) this.#pieces.push(rest);
+  }
+
+  #take({ id, method, params, result, error }: any): void {
+    if (method === undefined) {
+      const pending = this.#pending.get(id);
+      if (error) pending?.reject(new RpcError(error));
+      else pending?.resolve(result);
+    } else if (method === 'output') {
+      this.#pending.get(params?.request)?.onOutput?.(params.stream, params.text);
+    } else if (method === 'cancel') {
+      this.#asked.get(params?.id)?.abort();
+    } else if (id !== undefined) {
+      const call = new AbortController();
+      this.#asked.set(id, call);
+      void this.#answers(method, params ?? {}, call.signal).then(([isOk, text]) => {
+        this.#asked.delete(id);
+        if (isOk) this.#send({ id }, text);
+        else this.#send({ id, error: { code: -32000, message: text } });
+      });
+    }
+  }
+}

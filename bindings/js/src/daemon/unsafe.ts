@@ -1,0 +1,47 @@
+/// <reference types="node" />
+// An ordinary Python as a backend, without a sandbox: scripts have every right of whoever starts it.
+import { execFile, spawn } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import type { Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import type { Backend, Host, Policy } from '../backend.ts';
+import { errorOf } from '../errors.ts';
+import { answersOf, openRemote, refuseRemote } from './backend.ts';
+import { Connection } from './rpc.ts';
+
+/** A Python that is recent enough: 3.8 or later. */
+async function python(): Promise<string> {
+  for (const path of ['python3', 'python']) {
+    const said = await promisify(execFile)(path, ['--version'], { timeout: 10_000 }).catch(() => undefined);
+    const [, major, minor] = /^Python (\d+)\.(\d+)/.exec(said?.stdout || said?.stderr || '') ?? [];
+    if (Number(major) > 3 || (Number(major) === 3 && Number(minor) >= 8)) return path;
+  }
+  throw errorOf('UnavailableError', 'unsafeNative: there is no Python 3.8 or later; install one, or leave unsafeNative out');
+}
+
+/** A process of its own, in a directory of its own, which is all that keeps it apart. */
+export async function openUnsafe(language: string, policy: Policy, host: Host): Promise<Backend> {
+  refuseRemote(policy);
+  if (language !== 'python') throw errorOf('UnsupportedError', `unsafeNative: an ordinary Python runs Python, and not \`${language}\``);
+  if (policy.files.length > 0) {
+    throw errorOf('UnsupportedError', 'files: an ordinary Python has the directory that it is started in; leave it out');
+  }
+  const path = await python();
+  const { REPL } = await import('./repl.ts');
+  const directory = await mkdtemp(join(tmpdir(), 'glovebox-native-'));
+  const child = spawn(path, ['-u', '-c', REPL], {
+    cwd: directory,
+    stdio: ['pipe', 'pipe', 'inherit'],
+    env: { ...process.env, ...Object.fromEntries(policy.env) },
+  });
+  const remove = (): void => void rm(directory, { recursive: true, force: true }).catch(() => undefined);
+  child.once('exit', remove).once('error', remove);
+  const pipes = [child.stdin, child.stdout] as unknown as Socket[];
+  const hold = (isHeld: boolean): void => {
+    for (const one of [child, ...pipes]) isHeld ? one.ref() : one.unref();
+  };
+  const streams = { input: child.stdout, output: child.stdin, hold, close: () => void child.kill('SIGKILL') };
+  return openRemote(new Connection(streams, answersOf(policy, host)), language, policy);
+}
