@@ -68,9 +68,10 @@ test('cancelling, closing and what a daemon cannot do are as elsewhere', { skip 
 // scenario: repl-sandbox: Shared interface
 test('llm_query and rlm_query ask the program, through the daemon', { skip }, async () => {
   at(somewhere);
+  const schema = (...required: string[]) => ({ type: 'object', properties: { prompt: {}, task: {}, ctx: {} }, required });
   const tools = {
-    llm_query: ({ prompt }: { prompt: string }) => prompt.toUpperCase(),
-    rlm_query: async ({ task, ctx }: { task: string; ctx: unknown }) => [task, ctx],
+    llm_query: { schema: schema('prompt'), execute: ({ prompt }: { prompt: string }) => prompt.toUpperCase() },
+    rlm_query: { schema: schema('task'), execute: async ({ task, ctx }: { task: string; ctx: unknown }) => [task, ctx] },
   };
   await using box = await createSandbox({ backend: 'daemon', tools });
   await using session = await box.session({ context: { title: 'here' } });

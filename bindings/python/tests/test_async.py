@@ -120,6 +120,22 @@ class NativePython(Suite, unittest.IsolatedAsyncioTestCase):
             await asyncio.wait_for(ended.wait(), 10)
 
 
+class DaemonJavaScript(Suite, unittest.IsolatedAsyncioTestCase):
+    backend = "daemon"
+    language = "javascript"
+
+    async def test_a_cancelled_task_cancels_its_execution(self) -> None:
+        async with self.asynchronous(limits=Limits(timeout_ms=60_000)) as box:
+            begun = time.monotonic()
+            task = asyncio.create_task(box.execute(self.script("endless")))
+            await asyncio.sleep(0.3)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertLess(time.monotonic() - begun, 10)
+            self.assertEqual((await box.execute(self.script("answer"))).stdout, "42\n")
+
+
 class ComponentJavaScript(Suite, unittest.IsolatedAsyncioTestCase):
     backend = "component"
     language = "javascript"

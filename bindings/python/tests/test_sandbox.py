@@ -316,7 +316,7 @@ class Suite(Where, Case):
             mounted.mkdir()
             (workspace / "in.csv").write_text("host")
             (mounted / "a.txt").write_text("there")
-            if self.backend == "component":
+            if self.backend != "native":
                 for option in ({"workspace": workspace}, {"mounts": {"/in": mounted}}, {"commit": "never"}):
                     with self.assertRaisesRegex(UnsupportedError, f'{next(iter(option))}: .* backend="native"'):
                         self.sandbox(**option)
@@ -355,6 +355,15 @@ class NativeJavaScript(Suite, unittest.TestCase):
     def test_types_are_taken_out_of_typescript(self) -> None:
         run = self.sandbox().execute("const x: number = 42; console.log(x)", name="a.ts")
         self.assertEqual(run.stdout, "42\n")
+
+
+class DaemonPython(Suite, unittest.TestCase):
+    backend = "daemon"
+
+
+class DaemonJavaScript(Suite, unittest.TestCase):
+    backend = "daemon"
+    language = "javascript"
 
 
 class ComponentJavaScript(Suite, unittest.TestCase):

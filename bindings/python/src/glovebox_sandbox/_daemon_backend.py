@@ -57,24 +57,32 @@ def connect(answer: Any) -> Connection:
         if path.stat().st_uid != os.geteuid():
             raise UnavailableError(f"the socket `{path}` is another user's; {hint}")
         link = socket.socket(socket.AF_UNIX)
-        link.settimeout(CONNECT_S)
-        link.connect(str(path))
+        try:
+            link.settimeout(CONNECT_S)
+            link.connect(str(path))
+        except OSError:
+            link.close()
+            raise
     except OSError as error:
         raise UnavailableError(f"no daemon listens at `{path}` ({error}); {hint}") from error
     if sys.platform == "linux":
         _, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
         if user != os.geteuid():
+            link.close()
             raise UnavailableError(f"another user listens at `{path}`; {hint}")
     link.settimeout(None)
 
+    reader, writer = link.makefile("rb"), link.makefile("wb")
+
     def close() -> None:
+        # The thread that reads closes what it reads from.
         try:
             link.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
         link.close()
 
-    connection = Connection(link.makefile("rb"), link.makefile("wb"), answer, close)
+    connection = Connection(reader, writer, answer, close)
     try:
         pong = connection.call("ping", {}, timeout_s=CONNECT_S)
     except (RpcError, UnavailableError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -88,6 +89,9 @@ class _Link:
             pass
         finally:
             self.end()
+            for stream in (self.reader, self.writer):
+                with contextlib.suppress(OSError, ValueError):
+                    stream.close()
 
     def take(self, message: dict[str, Any]) -> None:
         method, id = message.get("method"), message.get("id")

@@ -45,60 +45,53 @@ fn what_hostile_clients_hold_is_bounded() {
     }
     clients.into_iter().for_each(|client| client.join().unwrap());
     let grown = most.saturating_sub(before);
-    // Both directions' budgets, twice: a message is parsed into values of its own. The rest is sessions and the allocator's.
+    // Both directions' budgets, twice: a message is parsed into values of its own. The rest is scripts that run, sessions and the allocator's.
     assert!(grown < 4 * ROOM as u64 + (96 << 20), "{} MiB", grown >> 20);
     assert_eq!(honest.prints("print(2)"), "2\n");
     assert_eq!(daemon.opened().prints("print(3)"), "3\n");
 }
 
-/// What a client does that means no good.
+/// What a client does that means no good. It holds little itself, since its memory is measured too.
 fn hostile(kind: usize, stream: &mut UnixStream) {
-    let mut send = |bytes: &[u8]| stream.write_all(bytes).is_ok();
+    let mut send = |before: &str, piece: &[u8], bytes: usize, after: &str| {
+        let many = piece.repeat((1 << 16) / piece.len());
+        stream.write_all(before.as_bytes()).is_ok()
+            && (0..bytes.div_ceil(many.len())).all(|_| stream.write_all(&many).is_ok())
+            && stream.write_all(after.as_bytes()).is_ok()
+    };
     match kind % 8 {
         // A line without an end.
-        0 => while send(&[b'x'; 1 << 16]) {},
+        0 => drop(send("", b"x", 1 << 30, "")),
         // Half a line, and silence.
         1 => {
-            send(&vec![b' '; 7 << 20]);
+            send("", b" ", 7 << 20, "");
             std::thread::sleep(Duration::from_secs(2));
         }
         // Values that take many times the memory of their text.
         2 => {
-            let list = format!("[{}0]", "0,".repeat(3 << 20));
-            send(
-                format!(
-                    "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{{\"policy\":{list}}}}}\n"
-                )
-                .as_bytes(),
-            );
-            send(
-                format!("{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"initialize\",\"params\":{{\"tools\":{list}}}}}\n")
-                    .as_bytes(),
-            );
-            send(format!("{list}\n").as_bytes());
+            let request = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":";
+            send(&format!("{request}{{\"policy\":["), b"0,", 6 << 20, "0]}}\n");
+            send(&format!("{request}{{\"tools\":["), b"0,", 6 << 20, "0]}}\n");
+            send(&format!("{request}{{\"context\":["), b"[],", 6 << 20, "0]}}\n");
+            send("[", b"0,", 6 << 20, "0]\n");
         }
         // What nests.
         3 => {
-            send(format!("{}\n", "[".repeat(7 << 20)).as_bytes());
-            send(format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"params\":{}\n", "{\"a\":".repeat(1 << 20)).as_bytes());
+            send("", b"[", 7 << 20, "\n");
+            send("{\"jsonrpc\":\"2.0\",\"id\":1,\"params\":", b"{\"a\":", 6 << 20, "\n");
         }
         // A flood that is never read.
-        4 => {
-            let ping = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n".repeat(1_000);
-            for _ in 0..100 {
-                if !send(ping.as_bytes()) {
-                    break;
-                }
-            }
-        }
+        4 => drop(send("", b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n", 4 << 20, "")),
         // Large answers that are never read.
         5 => {
-            send(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\"}\n");
+            send("{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\"}\n", b"x", 0, "");
             for id in 1..40 {
                 let code = "{\"code\":\"print('x' * 2_000_000)\"}";
                 send(
-                    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"execute\",\"params\":{code}}}\n")
-                        .as_bytes(),
+                    &format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"execute\",\"params\":{code}}}\n"),
+                    b"x",
+                    0,
+                    "",
                 );
             }
             std::thread::sleep(Duration::from_secs(2));
@@ -106,7 +99,7 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
         // Sessions, as many as there are.
         6 => {
             for id in 0..200 {
-                send(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\"}}\n").as_bytes());
+                send(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\"}}\n"), b"x", 0, "");
             }
         }
         // Noise.
@@ -120,7 +113,7 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
                     (state >> 32) as u8
                 })
                 .collect();
-            send(&noise);
+            send("", &noise[..1 << 16], 1 << 20, "\n");
         }
     }
     let mut some = [0; 1 << 12];

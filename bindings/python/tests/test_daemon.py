@@ -1,0 +1,207 @@
+"""The daemon and how it is chosen; and an ordinary Python, which is never chosen."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+from glovebox_sandbox import (
+    AsyncSandbox,
+    Limits,
+    PolicyError,
+    Sandbox,
+    SessionError,
+    UnavailableError,
+    UnsupportedError,
+    _unsafe_native,
+)
+from glovebox_sandbox._daemon_backend import connect
+from scripts import Daemon, use_daemon
+
+
+def nowhere(test: unittest.TestCase) -> Path:
+    """Has tests find no daemon."""
+    directory = tempfile.TemporaryDirectory()
+    test.addCleanup(directory.cleanup)
+    path = Path(directory.name, "d.sock")
+    os.environ["GLOVEBOX_DAEMON_SOCKET"] = str(path)
+    return path
+
+
+class Choosing(unittest.TestCase):
+    # scenario: repl-sandbox: Auto-select daemon when running
+    # scenario: repl-sandbox: Daemon availability check
+    def test_auto_takes_a_daemon_that_answers_and_else_this_process(self) -> None:
+        use_daemon()
+        with Sandbox("javascript", backend="auto") as box:
+            self.assertEqual((box.backend, box.execute("console.log(6 * 7)").stdout), ("daemon", "42\n"))
+        with tempfile.TemporaryDirectory() as directory, Sandbox(backend="auto", workspace=directory) as box:
+            self.assertEqual(box.backend, "native", "what it cannot do is done here")
+        with Sandbox("javascript") as box:
+            self.assertEqual(box.backend, "native", "nobody asked for a daemon")
+        path = nowhere(self)
+        with Sandbox("javascript", backend="auto") as box:
+            self.assertEqual(box.backend, "native")
+        with self.assertRaisesRegex(UnavailableError, "glovebox daemon"):
+            Sandbox(backend="daemon")
+        path.write_text("no socket")
+        with Sandbox("javascript", backend="auto") as box:
+            self.assertEqual(box.backend, "native")
+
+    def test_one_that_does_not_answer_counts_as_none(self) -> None:
+        import socket
+
+        path = nowhere(self)
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.bind(str(path))
+            silent.listen()
+            with Sandbox("javascript", backend="auto") as box:
+                self.assertEqual(box.backend, "native")
+
+    def test_what_a_daemon_cannot_do_is_named_with_what_to_do(self) -> None:
+        use_daemon()
+        with self.assertRaisesRegex(UnsupportedError, 'workspace: .* backend="native"'):
+            Sandbox(backend="daemon", workspace=".")
+        with self.assertRaisesRegex(UnsupportedError, 'id: .* backend="native"'):
+            Sandbox(backend="daemon").session(id="mine")
+        with self.assertRaisesRegex(PolicyError, "timeout_ms"):
+            Sandbox(backend="daemon", limits=Limits(timeout_ms=10_000_000))
+        with self.assertRaisesRegex(PolicyError, "cobol"):
+            Sandbox("cobol", backend="daemon")
+
+
+class Running(unittest.TestCase):
+    # scenario: repl-sandbox: Shared interface
+    def test_scripts_ask_the_program_through_the_daemon(self) -> None:
+        use_daemon()
+
+        def llm_query(prompt: str) -> str:
+            return prompt.upper()
+
+        def rlm_query(task: str, ctx: object = None) -> object:
+            return [task, ctx]
+
+        with Sandbox(backend="daemon", tools=[llm_query, rlm_query]) as box, box.session(context={"a": 1}) as session:
+            run = session.execute("print(llm_query('why'))\nprint(rlm_query('sum up'))\nn = 7")
+            self.assertEqual(run.raise_for_outcome().stdout, "WHY\n['sum up', {'a': 1}]\n")
+            self.assertEqual((session.variables["n"], session.variables.get("absent")), (7, None))
+
+    def test_threads_share_a_sandbox(self) -> None:
+        use_daemon()
+        together = threading.Barrier(4, timeout=20)
+
+        def meet() -> None:
+            together.wait()
+
+        with Sandbox("javascript", backend="daemon", tools=[meet]) as box:
+            runs: list[str] = []
+            threads = [
+                threading.Thread(target=lambda: runs.append(box.execute("await tools.meet({})").outcome.kind))
+                for _ in range(4)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(runs, ["completed"] * 4)
+
+    def test_what_is_forgotten_is_disconnected_and_its_sessions_end(self) -> None:
+        use_daemon()
+        watch = connect(lambda *_: (False, ""))
+        before = watch.call("ping", {})["connections"]
+        box = Sandbox("javascript", backend="daemon")
+        session = box.session()
+        self.assertEqual(watch.call("ping", {})["connections"], before + 1)
+        box.close()
+        del box
+        gc.collect()
+        self.assertEqual(session.execute("1 + 1").value, 2, "a session goes on without its sandbox")
+        del session
+        gc.collect()
+        for _ in range(100):
+            if watch.call("ping", {})["connections"] == before:
+                return
+            threading.Event().wait(0.05)
+        self.fail("it is still connected")
+
+    def test_a_daemon_that_is_killed_is_an_error(self) -> None:
+        use_daemon()
+        other = Daemon()
+        box = Sandbox("javascript", backend="daemon")
+        killer = threading.Timer(0.3, other.process.kill)
+        killer.start()
+        with self.assertRaises(UnavailableError):
+            box.execute("for (;;);")
+        with self.assertRaises(UnavailableError):
+            box.execute("1")
+        other.stop()
+        use_daemon()
+
+
+class Unsafe(unittest.TestCase):
+    # scenario: repl-sandbox: Explicit backend selection
+    def test_an_ordinary_python_is_taken_only_by_name_and_flag(self) -> None:
+        nowhere(self)
+        for backend in ("auto", "wasm", "component", "daemon", None):
+            with self.subTest(backend), self.assertRaisesRegex(TypeError, "without a sandbox"):
+                Sandbox(backend=backend, unsafe_native=True)  # type: ignore[arg-type]
+        self.assertEqual(Sandbox(backend="native").backend, "native", "the name alone is the engine")
+        with self.assertRaisesRegex(TypeError, "backend must be one of"):
+            Sandbox(backend="unsafe-native")  # type: ignore[arg-type]
+        with self.assertRaises(UnsupportedError):
+            Sandbox("javascript", backend="native", unsafe_native=True)
+
+    # scenario: repl-sandbox: Python availability check
+    def test_it_is_looked_whether_there_is_a_python(self) -> None:
+        path = _unsafe_native.python()
+        version = _unsafe_native._version(path)
+        assert version is not None
+        self.assertGreaterEqual(version, (3, 8))
+        self.assertIsNone(_unsafe_native._version("/absent/python"))
+
+    # scenario: repl-sandbox: Execute code
+    # scenario: repl-sandbox: Context injection
+    def test_it_runs_scripts_and_has_no_walls(self) -> None:
+        def llm_query(prompt: str) -> str:
+            return f"{prompt}!"
+
+        box = Sandbox(backend="native", unsafe_native=True, tools=[llm_query], limits=Limits(timeout_ms=1_000))
+        self.assertEqual(box.backend, "unsafe-native")
+        with box.session(context=["a", "b"]) as session:
+            run = session.execute(
+                "import sys\nprint(len(context), llm_query('hi'), input())\nprint('e', file=sys.stderr)\ncontext[1]", stdin="in"
+            )
+            self.assertEqual((run.stdout, run.stderr, run.value, run.ok), ("2 hi! in\n", "e\n", "b", True))
+            self.assertGreater(run.duration_ms, 0)
+            failed = session.execute("raise ValueError('test')").outcome
+            self.assertEqual((failed.type, failed.message, failed.line), ("ValueError", "test", 1))
+            self.assertEqual(session.execute("while True: pass", timeout_ms=200).outcome.kind, "cancelled")
+            self.assertEqual(session.execute("while True: pass").outcome.resource, "time")
+            self.assertEqual(session.execute("1 + 1").value, 2)
+            with self.assertRaises(UnsupportedError):
+                session.fork()
+        with self.assertRaises(SessionError):
+            session.execute("1")
+        with tempfile.TemporaryDirectory() as directory:
+            marker = Path(directory, "written")
+            box.execute(f"open({str(marker)!r}, 'w').close()").raise_for_outcome()
+            self.assertTrue(marker.exists(), "it is no sandbox")
+
+
+class Asynchronous(unittest.IsolatedAsyncioTestCase):
+    async def test_a_tool_of_the_loop_answers_a_daemon(self) -> None:
+        use_daemon()
+
+        async def slow(text: str) -> str:
+            return text.upper()
+
+        async with AsyncSandbox("javascript", backend="daemon", tools=[slow]) as box:
+            self.assertEqual((await box.execute("console.log(await tools.slow({ text: 'a' }))")).stdout, "A\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
