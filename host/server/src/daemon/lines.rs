@@ -53,7 +53,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             let has_ended = match self.due {
                 Some(due) => tokio::time::timeout_at(due, self.more())
                     .await
-                    .unwrap_or_else(|_| Err(LineError::TooSlow(self.config.message_time.as_secs())))?,
+                    .unwrap_or(Err(LineError::TooSlow(self.config.message_time.as_secs())))?,
                 None => self.more().await?,
             };
             match has_ended {
