@@ -1,4 +1,4 @@
-//! What `wit/` says, as Rust: made by `wit-bindgen`.
+//! The types and traits that `wit-bindgen` generates from `wit/`.
 
 #![allow(
     missing_docs,
@@ -14,7 +14,7 @@
     reason = "generated: the canonical ABI is raw memory, and the generator's names are WIT's"
 )]
 
-/// With tools: their types are those of an import.
+/// With tools: the types are those of the import.
 #[cfg(feature = "tools")]
 mod world {
     wit_bindgen::generate!({
@@ -27,7 +27,7 @@ mod world {
     pub use glovebox::sandbox::types;
 }
 
-/// Without tools nothing is imported, and so the types are exported.
+/// Without tools nothing is imported, so the types are exported.
 #[cfg(not(feature = "tools"))]
 mod world {
     wit_bindgen::generate!({
@@ -40,7 +40,7 @@ mod world {
     pub use exports::glovebox::sandbox::types;
 }
 
-/// The clocks, a world of their own: what is imported is the sum of both.
+/// The clocks, in a world of their own: the component imports the sum of both worlds.
 #[cfg(feature = "clock")]
 pub mod clocks {
     wit_bindgen::generate!({

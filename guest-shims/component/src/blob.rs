@@ -19,7 +19,7 @@ impl Blob {
         &self.0
     }
 
-    /// Adds bytes at the end; false where there is no memory for them.
+    /// Adds bytes at the end; false if there is no memory for them.
     pub fn append(&mut self, bytes: &[u8]) -> bool {
         let has_room = self.0.try_reserve(bytes.len()).is_ok();
         if has_room {

@@ -1,16 +1,16 @@
-//! What the weaver says of the guests it has put beside the shim.
+//! The weaver's description of the guests beside the shim.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// All that the shim knows of the guests.
+/// Everything that the shim knows of the guests.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
     /// The guests, by their number.
     pub guests: Vec<GuestDescription>,
-    /// How they were woven in.
+    /// How they were woven.
     pub weave: Weave,
 }
 
@@ -32,13 +32,13 @@ pub struct GuestDescription {
     pub image_sha256: String,
     /// The size of the prepared memory in 64 KiB pages.
     pub memory_pages: u32,
-    /// Addresses that the driver knows the image by.
+    /// Addresses in the image that the driver needs.
     pub anchors: BTreeMap<String, u32>,
-    /// Functions that the driver calls; a call names its place in this list.
+    /// Functions that the driver calls, by their index in this list.
     pub exports: Vec<String>,
     /// Mutable globals, in the order of their numbers.
     pub globals: Vec<GlobalDescription>,
-    /// What the pristine image consists of, as lengths by turns: of zeros, of bytes that are in its data segment. Behind it is nothing
+    /// The pristine image, as alternating lengths: of zeros, and of bytes from its data segment. After it there is nothing
     /// but zeros.
     pub image: Vec<u32>,
 }
@@ -55,7 +55,7 @@ pub struct GlobalDescription {
     pub value: u64,
 }
 
-/// How the guests were woven in.
+/// How the guests were woven.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Weave {

@@ -1,4 +1,4 @@
-//! What the component exports: the interface on the one [`Provider`] of this instance.
+//! The component's exports: the interface, on the one [`Provider`] of this instance.
 
 #![allow(
     unsafe_code,

@@ -1,4 +1,4 @@
-//! An execution, and what it left behind.
+//! An execution, and the state that it left.
 
 use std::{rc::Rc, time::Duration};
 
@@ -20,7 +20,7 @@ pub struct Executed {
     pub output: Output,
     /// The tools it called.
     pub tool_calls: Vec<ToolRecord>,
-    /// What became of files.
+    /// Which files it created, modified and deleted.
     pub changes: Changes,
     /// How long it took.
     pub duration: Duration,
@@ -28,7 +28,7 @@ pub struct Executed {
     pub files: Snapshot,
     /// What it ran in.
     pub runtime: Rc<Runtime>,
-    /// The session, where there is one.
+    /// The session, if there is one.
     pub session_id: Option<String>,
     /// The checkpoint that the session was rolled back to for it.
     pub rolled_back_to: Option<Rollback>,

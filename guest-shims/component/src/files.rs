@@ -7,7 +7,7 @@ use glovebox_core::{
 
 use crate::bindings::types::{self, SandboxError};
 
-/// Files that nothing changes any more.
+/// A snapshot of files.
 #[derive(Clone, Debug)]
 pub struct Files(Snapshot);
 

@@ -1,4 +1,4 @@
-//! Making guests. How they are called is `glovebox-core`'s.
+//! Making guests. `glovebox-core` calls them.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use glovebox_wasi::Wasi;
 
 use crate::{ExecutionCtx, GuestMachine, GuestMemory, Sandbox, State, bindings::types::SandboxError};
 
-/// A guest. While one is called, the memory of its runtime is its own: there is one in it at a time.
+/// A guest. A runtime's memory holds one guest at a time.
 pub type Guest = glovebox_core::Guest<GuestMachine>;
 
 /// Fuel for what is not on the script's bill: new random numbers.

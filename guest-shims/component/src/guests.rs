@@ -1,21 +1,21 @@
-//! What the woven module gives the shim.
+//! What the woven module provides to the shim.
 
 /// The guests beside the shim, by their number: their memories, the pristine image, their mutable globals, their functions, and the
 /// counter of fuel that they share.
 ///
-/// Nothing here checks an address against anything: an access outside a memory ends the whole instance. Whoever calls checks first
+/// Nothing here checks an address: an access outside a memory ends the whole instance. Callers check first
 /// ([`GuestMemory`](crate::GuestMemory) does).
 pub trait Guests {
-    /// What the weaver says of the guests: the JSON text of a [`Description`](crate::Description).
+    /// The weaver's description of the guests: the JSON text of a [`Description`](crate::Description).
     fn describe(&self) -> Vec<u8>;
 
-    /// The real size of a guest's memory in pages. It never shrinks, and is not what the guest is told.
+    /// The real size of a guest's memory in pages. It never shrinks, and differs from the size that the guest sees.
     fn memory_size(&self, guest: u32) -> u32;
 
     /// Grows the real memory by zero pages.
     fn memory_grow(&self, guest: u32, pages: u32) -> bool;
 
-    /// The size of the memory in pages that the guest is told.
+    /// The size of the memory in pages that the guest sees.
     fn virtual_size(&self, guest: u32) -> u32;
 
     /// Sets it.
@@ -57,11 +57,11 @@ pub trait Guests {
     /// Calls one of a guest's functions that its description lists.
     fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> Called;
 
-    /// Calls what is in a slot of a guest's table, by its own type.
+    /// Calls the function in a slot of a guest's table, by its own type.
     fn call_table(&self, guest: u32, slot: u32, args: &[u64]) -> Called;
 }
 
-/// How a call into a guest came back.
+/// How a call into a guest ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Called {
     /// It returned nothing.
@@ -81,7 +81,7 @@ pub enum Called {
 pub enum Unwound {
     /// The shim asked for it; [`State`](crate::State) says why.
     Asked,
-    /// It came to `unreachable`: the interpreter aborted.
+    /// It reached `unreachable`: the interpreter aborted.
     Unreachable,
     /// Its calls are too deep.
     CallDepth,

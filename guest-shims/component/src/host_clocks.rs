@@ -9,9 +9,9 @@ use crate::{
     bindings::clocks::wasi::clocks::{monotonic_clock, wall_clock},
 };
 
-/// Set in the time of a host that cancels. No clock comes to it by itself in 292 years.
+/// A host that cancels sets this bit of the time. No clock reaches it in 292 years.
 ///
-/// While a guest runs a component can be told of nothing, but it asks for the time twice in a millisecond.
+/// While a guest runs nothing can call the component, but it reads the clock twice in a millisecond.
 const CANCELLED: u64 = 1 << 63;
 
 /// The clocks that the component imports.

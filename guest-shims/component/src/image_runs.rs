@@ -7,12 +7,12 @@ pub struct ImageRun {
     pub start: u32,
     /// Its length in bytes.
     pub length: u32,
-    /// Where it begins in the image's data segment, which has run behind run.
+    /// Its offset in the image's data segment, which holds the runs one after the other.
     pub offset: u32,
 }
 
 impl ImageRun {
-    /// The address behind it.
+    /// The address after it.
     #[must_use]
     pub fn end(&self) -> u64 {
         u64::from(self.start) + u64::from(self.length)
@@ -24,8 +24,8 @@ impl ImageRun {
 pub struct ImageRuns(Vec<ImageRun>);
 
 impl ImageRuns {
-    /// Reads lengths by turns: of zeros, of bytes that are in the data segment. `None`: they leave the 32 bits of an address, or
-    /// there is none for the last bytes.
+    /// Reads alternating lengths: of zeros, and of bytes in the data segment. `None` if they exceed the 32 bits of an address, or
+    /// the last one is missing.
     #[must_use]
     pub fn new(lengths: &[u32]) -> Option<Self> {
         let (pairs, rest) = lengths.as_chunks();

@@ -1,4 +1,4 @@
-//! What the weaver resolves: the shim's imports from `glovebox:machine`, and its exports for the guests' code.
+//! The shim's imports from `glovebox:machine` and its exports for the guests' code, which the weaver resolves.
 
 #![allow(
     unsafe_code,
@@ -42,7 +42,7 @@ mod machine {
 fn called(status: u32, result: u64) -> Called {
     match status {
         0 => Called::Nothing,
-        // Of the 64 bits that were written an `i32` is the lower half.
+        // An `i32` is the lower half of the 64 bits that were written.
         1 => Called::I32(u32::try_from(result & u64::from(u32::MAX)).unwrap_or(u32::MAX)),
         2 => Called::I64(result),
         3 => Called::Unwound(match machine::unwound() {
@@ -152,7 +152,7 @@ extern "C" fn grow(pages: u32) -> i32 {
     entered::grow(pages)
 }
 
-/// Exports all of WASI preview 1. Each answers with the errno, or less than 0 where the guest is to be unwound.
+/// Exports all of WASI preview 1. Each function returns the errno, or a negative number if the guest is to be unwound.
 macro_rules! export_preview1 {
     ($( $(#[$meta:meta])* fn $name:ident( $($arg:ident: $ty:ty),* ) -> $ret:ty; )*) => {
         $(

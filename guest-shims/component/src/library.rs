@@ -9,7 +9,7 @@ use glovebox_core::{Library, LibraryFiles};
 use glovebox_vfs::{MountSource, SourceError};
 use ruzstd::decoding::StreamingDecoder;
 
-/// All files in one frame, each as its path, a zero, its text, a zero: text takes a third of its room so.
+/// All files in one frame, each as its path, a zero, its text, a zero: this takes a third of the text's size.
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/library.zst"));
 
 /// Unpacked when a guest first looks into it.

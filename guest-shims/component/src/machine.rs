@@ -8,7 +8,7 @@ use glovebox_wasi::{Fault, Host, Stop, Wasi};
 
 use crate::{Called, ComponentPlatform, GuestMemory, Runtime, State, Unwound, entered, session::ResidentMemory};
 
-/// The most arguments of a function that drivers call.
+/// The maximum number of arguments of a function that drivers call.
 const MAX_ARGS: usize = 8;
 
 /// A guest, and how its last call ended.
@@ -18,7 +18,7 @@ pub struct GuestMachine {
     memory: GuestMemory,
     /// What the sandbox holds beside the memory.
     pub state: Box<State>,
-    /// Where it is a session's: its memory while others are in that of their runtime.
+    /// A session's guest: its memory, which may be evicted.
     pub(crate) resident: Option<ResidentMemory>,
 }
 
@@ -35,7 +35,7 @@ impl GuestMachine {
         &self.memory
     }
 
-    /// Keeps it for a session. `pages`: what its pages may be shared with; `is_known`: they are these.
+    /// Makes it a session's guest. `pages`: what its pages may be shared with; `is_known`: they are exactly these.
     pub(crate) fn make_resident(&mut self, pages: Pages, is_known: bool) {
         self.resident = Some(ResidentMemory::new(&self.memory, &self.runtime, pages, is_known));
     }
@@ -117,7 +117,7 @@ impl Machine for GuestMachine {
     fn global(&mut self, name: &str) -> Result<u32, MachineError> {
         let global = self.global_number(name)?;
         let bits = self.memory.guests().global_get(self.memory.number(), global);
-        // Of an `i32` the lower half.
+        // An `i32` is the lower half.
         u32::try_from(bits & u64::from(u32::MAX)).map_err(|_| MachineError::Missing(name.to_owned()))
     }
 

@@ -10,10 +10,10 @@ use crate::{Guests, ImageRuns};
 /// A WebAssembly page.
 pub(crate) const PAGE_BYTES: u64 = 1 << 16;
 
-/// The most pages that 32-bit addresses reach.
+/// The number of pages that 32-bit addresses reach.
 pub(crate) const MAX_PAGES: u32 = 1 << 16;
 
-/// A guest's memory, of the size that the guest is told.
+/// A guest's memory, with the size that the guest sees.
 #[derive(Clone)]
 pub struct GuestMemory {
     guests: Rc<dyn Guests>,
@@ -36,7 +36,7 @@ impl GuestMemory {
         Self { guests, number }
     }
 
-    /// The woven module, for what concerns this guest.
+    /// The woven module.
     #[must_use]
     pub fn guests(&self) -> &dyn Guests {
         &*self.guests
@@ -48,13 +48,13 @@ impl GuestMemory {
         self.number
     }
 
-    /// Its size in pages, as the guest is told.
+    /// The size in pages that the guest sees.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.guests.virtual_size(self.number)
     }
 
-    /// Its size in bytes, as the guest is told.
+    /// The size in bytes that the guest sees.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.pages()) * PAGE_BYTES
@@ -80,8 +80,8 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Makes the memory larger: the real one where that is too small. The bytes that come in are zero, or what this guest itself
-    /// wrote there, past its end.
+    /// Grows the memory, and the real one if that is too small. The new bytes are zero, or what this guest itself
+    /// wrote there beyond its end.
     #[must_use]
     pub fn grow(&self, pages: u32) -> bool {
         let Some(wanted) = self.pages().checked_add(pages).filter(|wanted| *wanted <= MAX_PAGES) else {
@@ -95,7 +95,7 @@ impl GuestMemory {
         true
     }
 
-    /// Fills the memory with zeros from `at` to its real end: code of a guest reaches all of it, whatever the guest is told.
+    /// Fills the memory with zeros from `at` to its real end, all of which a guest's code can reach.
     pub fn clear_from(&self, at: u64) {
         let end = u64::from(self.guests.memory_size(self.number)) * PAGE_BYTES;
         self.clear(at, end);
@@ -105,7 +105,7 @@ impl GuestMemory {
     fn clear(&self, from: u64, to: u64) {
         let mut at = from;
         while at < to {
-            // A length is 32 bits, and a whole memory has one byte more.
+            // A length has 32 bits, and a whole memory has one byte more.
             let len = (to - at).min(1 << 30);
             if let (Ok(at), Ok(len)) = (u32::try_from(at), u32::try_from(len)) {
                 self.guests.memory_fill(self.number, at, 0, len);
@@ -114,7 +114,7 @@ impl GuestMemory {
         }
     }
 
-    /// Makes the memory what it is in the image: of this size, with these runs in it and zeros everywhere else, up to its real end.
+    /// Resets the memory to its image: this size, these runs, and zeros everywhere else up to its real end.
     pub fn reset(&self, pages: u32, image: &ImageRuns) {
         let mut at = 0;
         for run in image.all() {

@@ -1,4 +1,4 @@
-//! What the component gives executions of time and of the outside.
+//! Time and tools, as the component provides them to executions.
 
 use std::{rc::Rc, time::Duration};
 
@@ -11,14 +11,14 @@ use glovebox_core::{
 
 use crate::{Stopwatch, ToolHost, Toolbox, World, bindings::types};
 
-/// The current execution of a guest of the component's. By default there is no clock, and nothing stops it.
+/// The current execution of a guest. By default there is no clock, and nothing stops it.
 pub type ExecutionCtx = glovebox_core::ExecutionCtx<ComponentPlatform>;
 
-/// How much fuel a guest is handed at a time where somebody looks at the clock: half a millisecond of work, for a look that takes
+/// How much fuel a guest gets at a time if there is a clock to check: half a millisecond of work, for a check that takes
 /// less than a microsecond.
 const SLICE_FUEL: u64 = 2_000_000;
 
-/// What one execution has of the component's host.
+/// What the component's host provides for one execution.
 #[derive(Debug, Default)]
 pub struct ComponentPlatform {
     watch: Stopwatch,
@@ -52,18 +52,18 @@ impl Platform for ComponentPlatform {
     }
 }
 
-/// How much of the fuel that is left a guest is handed before somebody looks again.
+/// How much of the remaining fuel a guest gets before the next check.
 #[must_use]
 pub(crate) fn slice(ctx: &ExecutionCtx, left: u64) -> u64 {
     let most = if ctx.watch().has_clock() { SLICE_FUEL } else { u64::MAX };
-    // Not beyond the point where it is asked to stop.
+    // Not beyond the point where it is asked to stop softly.
     let before_reserve = left.checked_sub(ctx.fuel_reserve()).map_or(left, |before| before.max(1));
     most.min(before_reserve).min(left).min(i64::MAX.unsigned_abs())
 }
 
 /// Runs tools while the guest writes or reads.
 ///
-/// There is one thread, and a call of a tool is a call of the component's host, which returns when the tool has answered. So a call
+/// There is one thread, and calling a tool is a call to the component's host, which returns when the tool has answered. So a call
 /// runs when its turn comes, and nothing ever runs beside the guest. A guest that does not read its replies runs out of turns, as it
 /// would in the engine.
 pub struct InlineRunner {
@@ -71,7 +71,7 @@ pub struct InlineRunner {
     host: Option<Rc<dyn ToolHost>>,
 }
 
-/// A call never runs beside the guest.
+/// A running call, which cannot exist beside the guest.
 #[derive(Debug)]
 pub enum Never {}
 

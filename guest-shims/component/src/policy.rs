@@ -13,18 +13,18 @@ use crate::{
     bindings::types::{self, SandboxError},
 };
 
-/// The most that all sessions together may hold, whatever is requested: it all lies in the shim's own memory, which has 4 GiB and
-/// ends the instance where it is full.
+/// The maximum that all sessions together may hold, whatever is requested: it is in the shim's own memory, which has 4 GiB and
+/// ends the instance when it is full.
 const MAX_SESSION_TOTAL_BYTES: u64 = 2 << 30;
 
-/// The limits, as far as a provider can keep what they allow.
+/// The limits, reduced to what a provider can hold.
 fn held(limits: Limits) -> Limits {
     let mut held = limits;
     held.session_total_bytes = held.session_total_bytes.min(MAX_SESSION_TOTAL_BYTES);
     held
 }
 
-/// Whoever embeds a provider is its caller, so that nothing is granted beside: every valid policy may be requested.
+/// The embedder of a provider is its caller, so there is no separate grant: every valid policy may be requested.
 impl World {
     /// The policy of an empty request: the clock if there is one, and random numbers from a seed.
     #[must_use]

@@ -1,4 +1,4 @@
-//! What the component exports.
+//! The provider behind the component's exports.
 
 use std::{cell::OnceCell, rc::Rc};
 
@@ -14,20 +14,20 @@ use crate::{
     toolbox::host_toolbox,
 };
 
-/// The provider: its runtimes, and what its host gives it.
+/// The provider: its runtimes, sessions and tools.
 #[derive(Debug)]
 pub struct Provider {
     world: World,
     runtimes: Vec<Rc<Runtime>>,
     sessions: Rc<Sessions>,
-    /// The tools that the host has, once somebody needs them: asking again gives the same.
+    /// The host's tools, once they are needed. The host always lists the same ones.
     toolbox: OnceCell<Result<Rc<Toolbox>, String>>,
-    /// Why there are no runtimes, if that is so.
+    /// Why there are no runtimes, if there are none.
     broken: Option<String>,
 }
 
 impl Provider {
-    /// Reads what the weaver says of the guests. What is wrong with that every call will say.
+    /// Reads the weaver's description of the guests. If it is wrong, every call returns that error.
     #[must_use]
     pub fn new(world: World) -> Self {
         match runtimes(&world) {
@@ -40,7 +40,7 @@ impl Provider {
         Self { world, runtimes, sessions: Rc::default(), toolbox: OnceCell::new(), broken }
     }
 
-    /// What there is beside guests.
+    /// The guests, and what the host provides.
     #[must_use]
     pub fn world(&self) -> &World {
         &self.world
@@ -66,13 +66,13 @@ impl Provider {
         }
     }
 
-    /// What holds where nothing is asked for.
+    /// The policy of an empty request.
     #[must_use]
     pub fn default_policy(&self) -> types::Policy {
         self.world.default_policy().into()
     }
 
-    /// The runtime that is asked for.
+    /// The requested runtime.
     fn runtime(&self, asked: &types::Runtime) -> Result<&Rc<Runtime>, SandboxError> {
         if let Some(reason) = &self.broken {
             return Err(SandboxError::Unavailable(reason.clone()));
@@ -90,7 +90,7 @@ impl Provider {
         }
     }
 
-    /// The runtime that is asked for, with the policy that is asked for.
+    /// The requested runtime with the requested policy.
     pub fn sandbox(&self, runtime: &types::Runtime, policy: types::Policy) -> Result<Sandbox, SandboxError> {
         let runtime = self.runtime(runtime)?;
         let policy = self.world.policy(policy)?;
@@ -116,7 +116,7 @@ impl Provider {
         Ok(sandbox.execute(&task)?.to_wit())
     }
 
-    /// What the language's own parser says about a source.
+    /// The diagnostics of the language's own parser for a source.
     pub fn validate(
         &self,
         runtime: &types::Runtime,
@@ -128,7 +128,7 @@ impl Provider {
         Ok(sandbox.validate(&task)?.into_iter().map(Into::into).collect())
     }
 
-    /// Begins what `execute` does.
+    /// Starts what `execute` does.
     pub fn start(
         &self,
         runtime: &types::Runtime,
@@ -156,7 +156,7 @@ impl Provider {
         Session::open(&self.sessions, self.sandbox(runtime, policy)?, options)
     }
 
-    /// Makes a session of what another's `hibernate` gave.
+    /// Makes a session from the bytes of `hibernate`.
     pub fn resume(
         &self,
         runtime: &types::Runtime,

@@ -1,4 +1,4 @@
-//! Who is in a runtime's memory.
+//! Which session's guest is in a runtime's memory.
 
 use std::{
     cell::RefCell,
@@ -8,13 +8,13 @@ use std::{
 
 use crate::bindings::types::SandboxError;
 
-/// A session's guest as the memory that it may be in sees it.
+/// A session's guest that can be evicted from its runtime's memory.
 pub(crate) trait Resident {
-    /// Copies out what must not be lost, so that another guest can have the memory.
+    /// Copies out its pages, so that another guest can use the memory.
     fn evict(&mut self) -> Result<(), SandboxError>;
 }
 
-/// Who is in a runtime's memory, if it is a session's guest.
+/// The session's guest in a runtime's memory, if there is one.
 #[derive(Default)]
 pub(crate) struct Residence(RefCell<Option<Weak<RefCell<dyn Resident>>>>);
 
@@ -27,7 +27,7 @@ impl fmt::Debug for Residence {
 }
 
 impl Residence {
-    /// Has whoever is in the memory evicted.
+    /// Evicts the guest in the memory.
     pub(crate) fn vacate(&self) -> Result<(), SandboxError> {
         let Some(resident) = self.0.take().and_then(|resident| resident.upgrade()) else { return Ok(()) };
         let evicted = resident.try_borrow_mut().map_err(|_| busy()).and_then(|mut resident| resident.evict());
@@ -37,14 +37,14 @@ impl Residence {
         evicted
     }
 
-    /// From now on this one is in the memory.
+    /// Records the guest that is in the memory now.
     pub(crate) fn enter<R: Resident + 'static>(&self, resident: &Rc<RefCell<R>>) {
         let resident: Weak<RefCell<R>> = Rc::downgrade(resident);
         self.0.replace(Some(resident));
     }
 }
 
-/// The error where a guest is wanted that is just being called.
+/// The error for a guest that is being called.
 pub(crate) fn busy() -> SandboxError {
     SandboxError::Unavailable("a guest of this runtime is running".into())
 }

@@ -1,4 +1,4 @@
-//! A runtime that was woven in.
+//! A woven runtime.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
 
 use crate::{GlobalDescription, GuestDescription, Guests, ImageRuns, memory::PAGE_BYTES, residence::Residence};
 
-/// A runtime: what the weaver says of it, and how it is driven.
+/// A runtime: the weaver's description of it, and its driver.
 pub struct Runtime {
     /// The guest's number.
     pub number: u32,
@@ -43,7 +43,7 @@ impl fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    /// Reads a description; what is wrong with it, if something is.
+    /// Reads a description. The error says what is wrong with it.
     pub fn new(number: u32, guest: GuestDescription) -> Result<Self, String> {
         let unknown = |what: &str, name: &str| {
             format!("the weaver's description of `{}` has an unknown {what} `{name}`", guest.name)
@@ -102,7 +102,7 @@ impl Runtime {
         ImageDriver { driver: &*self.driver, anchors: &self.anchors }
     }
 
-    /// Gives its globals the values that they have in the image, and between two calls into a guest.
+    /// Resets its globals to the values that they have in the image and between two calls.
     pub(crate) fn reset_globals(&self, guests: &dyn Guests) {
         for (number, global) in (0..).zip(&self.globals) {
             guests.global_set(self.number, number, global.value);

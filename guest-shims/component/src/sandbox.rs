@@ -29,7 +29,7 @@ const CONTEXT: &str = "context";
 /// A runtime and what its executions may do.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
-    /// What there is beside guests.
+    /// The guests, and what the host provides.
     pub world: World,
     /// What runs.
     pub runtime: Rc<Runtime>,
@@ -49,7 +49,7 @@ pub struct Task {
     pub stdin: Vec<u8>,
     /// JSON text of the variable `context`.
     context: Option<String>,
-    /// What is in the workspace when it begins.
+    /// The files of the workspace at its start.
     files: Vec<InputFile>,
     cancel_after: Option<Duration>,
     is_cancelled: bool,
@@ -124,7 +124,7 @@ impl Sandbox {
         if task.is_cancelled { ctx.cancelled() } else { ctx }
     }
 
-    /// The same for what is no script's: access to variables, exit handlers.
+    /// The same for calls that run no script: access to variables, exit handlers.
     #[must_use]
     pub fn one_shot_ctx(&self) -> ExecutionCtx {
         let limits = &self.policy.limits;

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Runs what was started; `true` where it was cancelled before.
+/// Runs what was started; `true` if it was cancelled before.
 type Begin = Box<dyn FnOnce(bool) -> Result<Executed, SandboxError>>;
 
 /// A started execution.
@@ -47,13 +47,13 @@ impl Started {
         Self { is_in_session: true, ..self }
     }
 
-    /// Whether it has ended, and its caller was told.
+    /// Whether it has ended and its caller has seen that.
     #[must_use]
     pub fn is_over(&self) -> bool {
         !matches!(self.stage, Stage::Waiting(_))
     }
 
-    /// Runs it, the first time, and says what it did.
+    /// Runs it, the first time, and returns what it did.
     pub fn go_on(&mut self, answers: &[ToolAnswer]) -> Result<Step, SandboxError> {
         self.check(answers)?;
         if matches!(self.stage, Stage::Waiting(_)) {
@@ -73,7 +73,7 @@ impl Started {
         }
     }
 
-    /// Nobody but the provider answers here, so that an answer comes too late, if it is to a call that there was.
+    /// Only the provider itself answers calls, so an answer to an existing call comes too late, and any other is an error.
     fn check(&self, answers: &[ToolAnswer]) -> Result<(), SandboxError> {
         let calls = match &self.stage {
             Stage::Done(executed) => executed.tool_calls.len() as u64,
@@ -125,7 +125,7 @@ impl Started {
     }
 }
 
-/// Tools that the caller answers would need the guest to be suspended.
+/// Refuses tools that the caller answers, since a guest cannot be suspended here.
 pub(crate) fn no_tools(tools: &[types::Tool]) -> Result<(), SandboxError> {
     if tools.is_empty() {
         return Ok(());

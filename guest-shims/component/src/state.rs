@@ -9,19 +9,19 @@ use crate::{
     platform::slice,
 };
 
-/// Everything of a guest that is not in its memory and its globals.
+/// Everything of a guest that is not in its memory or its globals.
 #[derive(Debug)]
 pub struct State {
     /// What the sandbox holds for any guest.
     pub host: GuestHost<ComponentPlatform>,
-    /// The fuel that is left beside what the guest's code is handed in its counter.
+    /// The remaining fuel beyond the slice in the guest's counter.
     reserve_fuel: u64,
     /// Why the guest is being unwound.
     pub stop: Option<Stop>,
 }
 
 impl Default for State {
-    /// Of no guest: what stands in for that of a guest while it is elsewhere.
+    /// Of no guest: a placeholder while a guest's state is moved away.
     fn default() -> Self {
         Self::new(Wasi::default(), MemoryLimit::default(), ExecutionCtx::default())
     }
@@ -37,17 +37,17 @@ impl State {
     /// The fuel that is left.
     #[must_use]
     pub fn fuel(&self, memory: &GuestMemory) -> u64 {
-        // What was charged beyond the counter's end is on the reserve.
+        // A counter below zero is charged to the reserve.
         self.reserve_fuel.saturating_add_signed(memory.guests().fuel())
     }
 
-    /// Sets the fuel that is left. The guest is handed a slice of it.
+    /// Sets the remaining fuel. The guest gets a slice of it.
     pub fn set_fuel(&mut self, memory: &GuestMemory, left: u64) {
         self.hand_out(memory, slice(&self.host.ctx, left), left);
     }
 
-    /// Takes what a call cost from the slice that the guest has in hand. It is handed no new one: who makes a call now and then would
-    /// never come to the end of any, where somebody looks at the clock.
+    /// Takes the cost of a call from the guest's current slice. The guest gets no new one: with occasional calls it would
+    /// never reach the end of a slice, where the clock is checked.
     fn charge(&mut self, memory: &GuestMemory, fuel: u64) {
         let left = self.fuel(memory).saturating_sub(fuel);
         let in_hand = u64::try_from(memory.guests().fuel()).unwrap_or(0);
@@ -59,10 +59,10 @@ impl State {
         memory.guests().set_fuel(i64::try_from(slice).unwrap_or(i64::MAX));
     }
 
-    /// The counter is at its end: hands out the next slice.
+    /// The counter is empty: hands out the next slice.
     pub fn refuel(&mut self, memory: &mut GuestMemory) -> Result<(), Stop> {
         let left = self.fuel(memory);
-        // As Wasmtime's own rule has it: the fuel is out when what was charged reaches the budget.
+        // Wasmtime's rule: fuel is exhausted when the charges reach the budget.
         if left == 0 {
             return Err(Stop::OutOfFuel);
         }
@@ -71,7 +71,7 @@ impl State {
         Ok(())
     }
 
-    /// Grows the guest's memory by so many pages, if that is within the limits; its old size in pages.
+    /// Grows the guest's memory by this many pages, if that is within the limits. Returns the old size in pages.
     pub fn grow(&mut self, memory: &GuestMemory, pages: u32) -> Option<u32> {
         let old = memory.pages();
         if pages == 0 {
@@ -82,7 +82,7 @@ impl State {
         (self.host.limiter.grow(memory.bytes(), desired_bytes, Some(max_bytes)) && memory.grow(pages)).then_some(old)
     }
 
-    /// Does something with the WASI state, the guest's memory and the world; what that charges is taken from the fuel.
+    /// Runs `work` with the WASI state, the guest's memory and the world. What it charges is taken from the fuel.
     pub fn with_wasi<R>(
         &mut self,
         memory: &mut GuestMemory,

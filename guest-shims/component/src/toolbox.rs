@@ -12,24 +12,24 @@ use {
 
 use crate::World;
 
-/// The most tools that there may be (`wit/tools.wit`).
+/// The maximum number of tools (`wit/tools.wit`).
 #[cfg(any(feature = "tools", test))]
 const MAX_TOOLS: usize = 1_024;
 
-/// The most that all their schemas may take as values, in bytes.
+/// The maximum memory of all their schemas as values, in bytes.
 #[cfg(any(feature = "tools", test))]
 const MAX_SCHEMAS_WEIGHT: u64 = 32 << 20;
 
 /// The tools, ready to be called.
 pub type Toolbox = Toolset<Rc<Checked>>;
 
-/// The tools that the host has; what is wrong with them, if something is.
+/// The host's tools. The error says what is wrong with them.
 #[cfg(any(feature = "tools", test))]
 pub(crate) fn host_toolbox(world: &World) -> Result<Toolbox, String> {
     world.tools.as_ref().map_or_else(|| Ok(Toolbox::default()), |tools| checked(&tools.list()))
 }
 
-/// None: what compiles schemas is three times as large as all the rest, and left out of a component that imports no tools.
+/// None: the compiler for schemas is three times as large as everything else, and a component without tools leaves it out.
 #[cfg(not(any(feature = "tools", test)))]
 pub(crate) fn host_toolbox(_world: &World) -> Result<Toolbox, String> {
     Ok(Toolbox::default())

@@ -6,7 +6,7 @@ use glovebox_core::{Moment, Watch};
 
 use crate::{Clocks, Reading};
 
-/// Counts the time from a moment on. Without a clock none passes.
+/// Counts the time from a moment on. Without a clock no time passes.
 #[derive(Clone, Default)]
 pub struct Stopwatch {
     clocks: Option<Rc<dyn Clocks>>,
@@ -33,7 +33,7 @@ impl Stopwatch {
         self.clocks.as_deref()
     }
 
-    /// What one reading of the clock says of an execution that has begun then. Without a clock nobody cancels it.
+    /// The state of an execution that began at that moment, from one reading of the clock. Without a clock nobody cancels it.
     #[must_use]
     pub fn moment(&self) -> Moment {
         let read = |clocks: &dyn Clocks| {

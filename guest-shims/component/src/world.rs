@@ -1,4 +1,4 @@
-//! What the component's host gives it.
+//! What the component's host provides.
 
 use std::{fmt, rc::Rc, time::Duration};
 
@@ -6,7 +6,7 @@ use crate::{Guests, bindings::types};
 
 /// The clocks of the host.
 pub trait Clocks {
-    /// Looks at the clock: once for both things that it says, since who works is looked at twice in a millisecond.
+    /// Reads the clock, once for both values, since it is read twice in a millisecond.
     fn read(&self) -> Reading;
 
     /// Nanoseconds since 1970.
@@ -16,30 +16,30 @@ pub trait Clocks {
     fn sleep(&self, duration: Duration);
 }
 
-/// What a look at the clock says.
+/// A reading of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The time since some moment, which never goes back.
+    /// The time since some moment. It never decreases.
     pub now: Duration,
-    /// Whether the host wants the execution cancelled that is under way.
+    /// Whether the host wants to cancel the running execution.
     pub is_cancelled: bool,
 }
 
 /// Answers the calls of scripts: the interface `tools` that the component imports.
 pub trait ToolHost {
-    /// The tools that there are. Asking again gives the same.
+    /// The tools, always the same ones.
     fn list(&self) -> Vec<types::Tool>;
 
     /// Calls a tool.
     fn call(&self, name: &str, arguments: &str) -> Result<String, types::CallFailure>;
 }
 
-/// All that there is beside a guest.
+/// The guests, and what the host provides.
 #[derive(Clone)]
 pub struct World {
     /// The guests of the woven module.
     pub guests: Rc<dyn Guests>,
-    /// The clocks; without them there are no limits on time.
+    /// The clocks. Without them there are no limits on time.
     pub clocks: Option<Rc<dyn Clocks>>,
     /// Who answers the tools of scripts.
     pub tools: Option<Rc<dyn ToolHost>>,

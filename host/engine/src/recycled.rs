@@ -2,8 +2,9 @@
 //!
 //! Dropping an instance and making another costs more than most scripts: the kernel takes pages away and, fault by fault, gives them
 //! back, and threads of one process interrupt each other for it. An instance that ended well is restored instead. The pages that it may
-//! have written to are known ([`private_pages`](crate::private_pages)); they are copied from the image, as are the globals. Its tables and segments cannot differ: the
-//! image's code has no instruction that changes one ([`rewrite::changes_only_memory_and_globals`]). Its store gets a new [`State`].
+//! have written to are known ([`private_pages`](crate::private_pages)); they are copied from the image, as are the globals. Its tables and
+//! segments cannot differ: the image's code has no instruction that changes one
+//! ([`rewrite::changes_only_memory_and_globals`]). Its store gets a new [`State`].
 //!
 //! An instance is dropped when it was unwound, left by itself, grew its memory, or has so many pages of its own that restoring it would be
 //! much beside what its script took; where the system has no page map, always. Programs that run one script have no pool, and none is made for them.

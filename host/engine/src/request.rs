@@ -178,8 +178,9 @@ impl<'a> Request<'a> {
     }
 
     /// Calls `listener` with what the guest writes, as it writes it, up to the stream's limit, and at the end with the
-    /// line by which standard error names the limit that ended the script. It runs on the thread of the execution and holds the guest up while it runs. It is given bytes, not lines: a guest's stream is
-    /// flushed at line ends, but a long line may come in pieces.
+    /// line by which standard error names the limit that ended the script. The listener runs on the thread of the execution, and
+    /// the guest waits for it. It gets bytes, not lines: a guest's stream is flushed at line ends, but a long line may come in
+    /// pieces.
     #[must_use]
     pub fn on_output(mut self, listener: impl FnMut(Stream, &[u8]) + Send + 'static) -> Self {
         self.on_output = Some(Box::new(listener));

@@ -27,7 +27,7 @@ impl EncodeLabelValue for Word {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ran {
+struct RunLabels {
     door: Word,
     language: Word,
     outcome: Word,
@@ -43,7 +43,7 @@ struct Refused {
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    seconds: Family<Ran, Histogram, fn() -> Histogram>,
+    seconds: Family<RunLabels, Histogram, fn() -> Histogram>,
     fuel: Counter,
     refused: Family<Refused, Counter>,
     running: Gauge<i64, AtomicI64>,
@@ -82,7 +82,7 @@ impl Metrics {
     }
 
     pub(crate) fn executed(&self, door: Door, execution: &Execution) {
-        let labels = Ran {
+        let labels = RunLabels {
             door: Word(door.name()),
             language: Word(execution.metadata.runtime.name()),
             outcome: Word(outcome(&execution.outcome)),

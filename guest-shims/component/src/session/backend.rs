@@ -1,4 +1,4 @@
-//! What a session is given by the component: guests in one memory, one after the other.
+//! What the component provides for a session: guests that share one memory, one after the other.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use glovebox_wasi::Wasi;
 use super::resident::{ResidentMemory, no_memory};
 use crate::{ExecutionCtx, Guest, GuestMachine, Sandbox, bindings::types::SandboxError, error::refused_variable};
 
-/// What the component keeps for a session.
+/// The component's part of a session.
 #[derive(Debug)]
 pub(super) struct ComponentBackend {
     pub(super) sandbox: Sandbox,

@@ -11,7 +11,7 @@ use crate::{GuestMemory, ImageRun, Runtime};
 pub(super) struct Image {
     memory: GuestMemory,
     runtime: Rc<Runtime>,
-    /// Where a part of it is put to be compared: one page, and always the same, so that it is in the processor's nearest cache.
+    /// A buffer of one page for comparing, always the same one, so that it stays in the processor's cache.
     part: Box<Page>,
 }
 
@@ -25,7 +25,7 @@ impl Image {
         &self.memory
     }
 
-    /// Whose image it is.
+    /// The runtime of the image.
     pub(super) fn runtime(&self) -> &Rc<Runtime> {
         &self.runtime
     }

@@ -1,9 +1,9 @@
 //! `resource session`: interpreters that persist between executions.
 //!
 //! * [`Session`]: what the caller has.
-//! * `backend`: what the component gives the session state machine of `glovebox-core`.
+//! * `backend`: the component's part of the session state machine of `glovebox-core`.
 //! * `resident`: its guest's memory, in that of its runtime or evicted; `image`: that memory beside its image.
-//! * `zstandard`: what packs hibernated sessions.
+//! * `zstandard`: compression of hibernated sessions.
 
 mod backend;
 mod image;
@@ -69,7 +69,7 @@ pub struct Session {
     id: Rc<str>,
     runtime: Rc<Runtime>,
     state: Rc<RefCell<State>>,
-    /// Is there while an execution that was started has not run.
+    /// Alive while a started execution has not run.
     started: Rc<RefCell<Weak<()>>>,
 }
 
@@ -92,7 +92,7 @@ impl Session {
         Self::around(sessions, id, state).with_context(options)
     }
 
-    /// Makes a session of what [`hibernate`](Self::hibernate) gave, here or elsewhere.
+    /// Makes a session from the bytes of [`hibernate`](Self::hibernate), made here or elsewhere.
     pub fn resume(
         sessions: &Rc<Sessions>,
         sandbox: Sandbox,
@@ -136,7 +136,7 @@ impl Session {
         Ok(self)
     }
 
-    /// Does something with the session, unless it has ended or an execution of it has not.
+    /// Runs `work` on the session, unless it has ended or has a started execution.
     fn set<R>(&self, work: impl FnOnce(&mut State) -> Result<R, SandboxError>) -> Result<R, SandboxError> {
         let mut state = self.idle()?;
         state.check_alive()?;
@@ -191,7 +191,7 @@ impl Session {
         Ok(executed)
     }
 
-    /// Begins what `execute` does.
+    /// Starts what `execute` does.
     pub fn start(&self, request: types::Request) -> Result<Started, SandboxError> {
         request.check_in_session()?;
         let task = self.set(|state| state.backend().sandbox.task(request))?;
@@ -220,7 +220,7 @@ impl Session {
         })
     }
 
-    /// Lets the host change the files; what is refused is about `path`.
+    /// Lets the host change the files. An error names `path`.
     fn change(
         &self,
         path: &str,
@@ -246,7 +246,7 @@ impl Session {
         self.change(from, |vfs, root| change::rename(vfs, root, from, to, if_exists))
     }
 
-    /// Removes a file, a link or an empty directory; with `recursive`, all that is below a directory as well.
+    /// Removes a file, a link or an empty directory; with `recursive`, also everything below a directory.
     pub fn delete_file(&self, path: &str, recursive: bool) -> Result<(), SandboxError> {
         let delete = if recursive { change::delete_all } else { change::delete };
         self.change(path, |vfs, root| delete(vfs, root, path))
@@ -258,7 +258,7 @@ impl Session {
         Self::from_checkpoint(&self.sessions, sandbox, saved, RandomNumbers::Fork)
     }
 
-    /// Saves the state, to come back to it.
+    /// Takes a checkpoint.
     pub fn checkpoint(&self) -> Result<u64, SandboxError> {
         Ok(self.set(State::checkpoint)?.0)
     }

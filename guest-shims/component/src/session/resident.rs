@@ -1,9 +1,9 @@
 //! The memory of a session's guest: in the memory of its runtime, or evicted and stored as pages.
 //!
-//! A runtime has one memory for all its guests. A session's guest stays in it for as long as nobody else needs it, so that one who
-//! goes on with the same session copies nothing. Whoever needs it has the session evicted first: what of the memory differs
-//! from the image is copied out. Coming back the memory is made the image again, all of it up to its real end, and the
-//! pages are copied in: nothing of one session is ever there for another.
+//! A runtime has one memory for all its guests. A session's guest stays in it for as long as no other guest needs it, so that a
+//! caller that continues with the same session copies nothing. Another guest evicts the session first: the pages that differ
+//! from the image are copied out. When the session returns, the memory is reset to the image up to its real end, and the
+//! pages are copied in. So one session never sees bytes of another.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -23,18 +23,18 @@ pub(crate) struct ResidentMemory(Rc<RefCell<SessionMemory>>);
 #[derive(Debug)]
 struct SessionMemory {
     image: Image,
-    /// Its pages as they were when somebody last looked.
+    /// Its pages as of the last comparison.
     pages: Pages,
-    /// Whether they are so still.
+    /// Whether they are still the same.
     is_known: bool,
-    /// Where it is evicted, the size of its memory in pages of WebAssembly.
+    /// While it is evicted: the size of its memory in pages of WebAssembly.
     evicted: Option<u32>,
-    /// For what its pages take once it is evicted.
+    /// Pays for its pages once it is evicted.
     reservation: Option<Reservation>,
 }
 
 impl ResidentMemory {
-    /// Of a guest that is in its memory. `pages`: what its pages may be shared with; `is_known`: they are these.
+    /// Of a guest that is in its memory. `pages`: what its pages may be shared with; `is_known`: they are exactly these.
     pub(crate) fn new(memory: &GuestMemory, runtime: &Rc<Runtime>, pages: Pages, is_known: bool) -> Self {
         let image = Image::new(memory.clone(), runtime);
         let resident = SessionMemory { image, pages, is_known, evicted: None, reservation: None };
@@ -43,7 +43,7 @@ impl ResidentMemory {
         Self(resident)
     }
 
-    /// Its size in bytes; none while somebody uses it.
+    /// Its size in bytes; 0 while it is borrowed.
     pub(crate) fn bytes(&self) -> u64 {
         self.0.try_borrow().map_or(0, |resident| resident.bytes())
     }
@@ -58,15 +58,15 @@ impl ResidentMemory {
         self.0.try_borrow().map_or(0, |resident| resident.pages.unshared_bytes())
     }
 
-    /// Its session has been measured. What evicting it takes comes on top.
+    /// Stores the reservation that evicting adds to.
     pub(super) fn reserve_from(&self, reservation: Reservation) {
         if let Ok(mut resident) = self.0.try_borrow_mut() {
             resident.reservation = Some(reservation);
         }
     }
 
-    /// Brings it into its runtime's memory, for a call that may change it. `keep_pages`: what its pages were is worth keeping, because
-    /// a checkpoint has them as well.
+    /// Brings it into its runtime's memory, for a call that may change it. `keep_pages`: its pages are worth holding, because
+    /// a checkpoint shares them.
     pub(super) fn enter(&self, keep_pages: bool) -> Result<(), SandboxError> {
         let (runtime, is_evicted) = {
             let resident = self.0.try_borrow().map_err(|_| busy())?;

@@ -15,7 +15,7 @@ pub(super) struct Zstandard;
 impl Codec for Zstandard {
     fn pack(&self, body: &mut dyn Read, into: &mut dyn Write) -> io::Result<()> {
         let mut packed = Vec::new();
-        // Neither reading pages nor writing to memory fails, which the compressor would not have.
+        // Neither reading pages nor writing to memory fails, which the compressor would not handle.
         compress(body, &mut packed, CompressionLevel::Fastest);
         into.write_all(&packed)
     }
@@ -26,7 +26,7 @@ impl Codec for Zstandard {
     }
 }
 
-/// Refuses a frame that is none, needs a dictionary, or makes its reader hold more than it must (RFC 8878, section 3.1.1).
+/// Refuses a frame that is malformed, needs a dictionary, or makes its reader hold too much (RFC 8878, section 3.1.1).
 fn check_header(packed: &[u8]) -> io::Result<()> {
     let wrong = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
     let (magic, rest) = packed.split_first_chunk().ok_or_else(|| wrong("it ends too early"))?;

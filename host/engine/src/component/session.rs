@@ -19,7 +19,7 @@ use super::{
     },
 };
 use crate::{
-    CheckpointId, ExecuteError, HibernateOptions, ResumeOptions, Sandbox, Session, SessionFiles, budget::Budget,
+    CheckpointId, HibernateOptions, ResumeOptions, Sandbox, Session, SessionFiles, budget::Budget,
     session_scope::SessionScope,
 };
 
@@ -48,6 +48,26 @@ impl SandboxCtx {
         let session = make(self, &keeper)?;
         drop(bill);
         self.put(handle, SessionResource::new(session, keeper, share))
+    }
+
+    /// Makes a session as it is requested: of this runtime, with this policy, with the tools and the `context` of the options.
+    fn make_with(
+        &mut self,
+        runtime: Runtime,
+        policy: Policy,
+        SessionOptions { context, tools }: SessionOptions,
+        make: impl FnOnce(&Self, &Sandbox, &SessionScope) -> Result<Session, Failure>,
+    ) -> Result<Resource<SessionResource>, Failure> {
+        context.iter().try_for_each(|json| check_json("context", json))?;
+        let sandbox = self.sandbox_for(runtime, policy)?;
+        self.make(&sandbox, |ctx, keeper| {
+            let sandbox = ctx.with_tools(sandbox.clone(), &tools.unwrap_or_default())?;
+            let session = make(ctx, &sandbox, keeper)?;
+            if let Some(json) = &context {
+                session.set_variable_json("context", json)?;
+            }
+            Ok::<_, Failure>(session)
+        })
     }
 
     /// Performs a call that runs code in a session.
@@ -94,14 +114,6 @@ pub(super) fn fuel_of_a_call(sandbox: &Sandbox) -> u64 {
     sandbox.policy().limits.fuel.saturating_mul(SHARES_OF_A_CALL)
 }
 
-/// A session with its `context`, if one is given.
-fn with_context(session: Session, context: Option<&String>) -> Result<Session, ExecuteError> {
-    if let Some(json) = context {
-        session.set_variable_json("context", json)?;
-    }
-    Ok(session)
-}
-
 impl HostSession for SandboxCtx {
     fn open(
         &mut self,
@@ -109,13 +121,8 @@ impl HostSession for SandboxCtx {
         policy: Policy,
         options: SessionOptions,
     ) -> Result<Resource<SessionResource>, Failure> {
-        let SessionOptions { context, tools } = options;
-        context.iter().try_for_each(|json| check_json("context", json))?;
-        let sandbox = self.sandbox_for(runtime, policy)?;
-        self.make(&sandbox, |ctx, keeper| {
-            let sandbox = ctx.with_tools(sandbox.clone(), &tools.unwrap_or_default())?;
-            let session = sandbox.open_session(crate::SessionOptions::default().scope(keeper))?;
-            Ok::<_, Failure>(with_context(session, context.as_ref())?)
+        self.make_with(runtime, policy, options, |_, sandbox, keeper| {
+            Ok(sandbox.open_session(crate::SessionOptions::default().scope(keeper))?)
         })
     }
 
@@ -126,14 +133,8 @@ impl HostSession for SandboxCtx {
         policy: Policy,
         options: SessionOptions,
     ) -> Result<Resource<SessionResource>, Failure> {
-        let SessionOptions { context, tools } = options;
-        context.iter().try_for_each(|json| check_json("context", json))?;
-        let sandbox = self.sandbox_for(runtime, policy)?;
-        self.make(&sandbox, |ctx, keeper| {
-            let sandbox = ctx.with_tools(sandbox.clone(), &tools.unwrap_or_default())?;
-            let state = ctx.get(&state)?.as_slice();
-            let session = sandbox.resume(state, ResumeOptions::default().scope(keeper))?;
-            Ok::<_, Failure>(with_context(session, context.as_ref())?)
+        self.make_with(runtime, policy, options, |ctx, sandbox, keeper| {
+            Ok(sandbox.resume(ctx.get(&state)?.as_slice(), ResumeOptions::default().scope(keeper))?)
         })
     }
 

@@ -37,7 +37,7 @@ pub(crate) struct BodyBudget {
 
 /// What counts against the budget until it is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Held(#[expect(dead_code, reason = "it is only kept")] Vec<OwnedSemaphorePermit>);
+pub(crate) struct Held(#[expect(dead_code, reason = "it is only held")] Vec<OwnedSemaphorePermit>);
 
 /// A request's body.
 pub(crate) struct ReadBody {

@@ -24,7 +24,7 @@ pub struct HttpConfig {
     pub origins: Vec<String>,
     /// Whether there is a page at `/`. Default: yes.
     pub page: bool,
-    /// Answers that are kept for requests of one token with an `Idempotency-Key`. Default 10,000, for ten minutes.
+    /// Answers that are held for requests of one token with an `Idempotency-Key`. Default 10,000, for ten minutes.
     pub idempotency_keys: usize,
     /// Bytes of these answers, for each token. Default 64 MiB.
     pub idempotency_bytes: usize,

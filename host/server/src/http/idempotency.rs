@@ -1,7 +1,7 @@
 //! Requests that may come twice: the header `Idempotency-Key`.
 //!
 //! A client that got no answer asks again with the same key, and has the first one's answer. What it asked for goes on meanwhile, even if
-//! its connection is gone. Keys belong to a token, and are kept in memory, for ten minutes: not over a restart.
+//! its connection is gone. Keys belong to a token, and are held in memory, for ten minutes: not over a restart.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,8 +17,8 @@ use sha2::{Digest, Sha256};
 
 use super::Problem;
 
-/// For how long an answer is kept.
-const KEPT: Duration = Duration::from_secs(600);
+/// For how long an answer is held.
+const HELD_FOR: Duration = Duration::from_secs(600);
 /// The longest key.
 const MAX_KEY_BYTES: usize = 255;
 
@@ -42,10 +42,10 @@ enum Entry {
 
 /// The answers of requests that had a key.
 #[derive(Clone, Debug)]
-pub(crate) struct Answered(Arc<Kept>);
+pub(crate) struct Answered(Arc<Answers>);
 
 #[derive(Debug)]
-struct Kept {
+struct Answers {
     /// By the token's name: one token's answers take no room from another's.
     entries: Mutex<HashMap<String, Entries>>,
     max_keys: usize,
@@ -72,7 +72,7 @@ pub(crate) enum Begun {
 
 /// The place for an answer. Where none is given, the key is free again.
 pub(crate) struct Slot {
-    kept: Arc<Kept>,
+    held: Arc<Answers>,
     tenant: String,
     key: Option<String>,
     request: Request,
@@ -80,7 +80,7 @@ pub(crate) struct Slot {
 
 impl Answered {
     pub(crate) fn new(max_keys: usize, max_bytes: usize) -> Self {
-        Self(Arc::new(Kept { entries: Mutex::default(), max_keys, max_bytes }))
+        Self(Arc::new(Answers { entries: Mutex::default(), max_keys, max_bytes }))
     }
 
     /// Looks whether this was asked before. `asked`: what makes requests the same.
@@ -115,7 +115,7 @@ impl Answered {
             Some(Entry::Done(_, answer)) => Ok(Begun::Again(answer.clone())),
             Some(Entry::Forgotten(_)) => {
                 let detail =
-                    "the request with this `Idempotency-Key` was carried out; its answer was too large to be kept";
+                    "the request with this `Idempotency-Key` was carried out; its answer was too large to be held";
                 Err(Problem::new(StatusCode::CONFLICT, "idempotency-key", detail))
             }
             None => {
@@ -129,7 +129,7 @@ impl Answered {
                 }
                 entries.by_key.insert(key.to_owned(), Entry::Running(request));
                 Ok(Begun::First(Slot {
-                    kept: Arc::clone(&self.0),
+                    held: Arc::clone(&self.0),
                     tenant: tenant.to_owned(),
                     key: Some(key.to_owned()),
                     request,
@@ -139,7 +139,7 @@ impl Answered {
     }
 }
 
-impl Kept {
+impl Answers {
     fn entries(&self) -> MutexGuard<'_, HashMap<String, Entries>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,7 +155,7 @@ impl Entries {
     }
 
     fn forget_old(&mut self, now: Instant) {
-        while self.order.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > KEPT) {
+        while self.order.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > HELD_FOR) {
             self.forget_oldest();
         }
     }
@@ -164,7 +164,7 @@ impl Entries {
 impl Slot {
     /// Keeps the answer.
     pub(crate) fn done(self, answer: Answer) {
-        let fits = answer.body.len() <= self.kept.max_bytes;
+        let fits = answer.body.len() <= self.held.max_bytes;
         let entry = if fits { Entry::Done(self.request, answer) } else { Entry::Forgotten(self.request) };
         self.keep(entry);
     }
@@ -177,12 +177,12 @@ impl Slot {
 
     fn keep(mut self, entry: Entry) {
         let Some(key) = self.key.take() else { return };
-        let kept = Arc::clone(&self.kept);
-        let mut all = kept.entries();
+        let held = Arc::clone(&self.held);
+        let mut all = held.entries();
         let entries = all.entry(self.tenant.clone()).or_default();
         if let Entry::Done(_, answer) = &entry {
             let bytes = answer.body.len();
-            while entries.bytes.saturating_add(bytes) > kept.max_bytes && !entries.order.is_empty() {
+            while entries.bytes.saturating_add(bytes) > held.max_bytes && !entries.order.is_empty() {
                 entries.forget_oldest();
             }
             entries.bytes += bytes;
@@ -195,7 +195,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(key) = &self.key
-            && let Some(entries) = self.kept.entries().get_mut(&self.tenant)
+            && let Some(entries) = self.held.entries().get_mut(&self.tenant)
         {
             entries.by_key.remove(key);
         }
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!((status(&answered, "a", "a", b"x"), status(&answered, "a", "b", b"x")), (200, 200), "just full");
         first(&answered, "c").done(answer(1));
         assert_eq!((status(&answered, "a", "a", b"x"), status(&answered, "a", "b", b"x")), (201, 200), "one byte over");
-        // An answer that could never be kept is not carried out twice for that.
+        // An answer that could never be held is not carried out twice for that.
         first(&answered, "large").done(answer(101));
         assert_eq!(status(&answered, "a", "large", b"x"), 409);
         let running: Vec<_> = ["r1", "r2", "r3"].map(|key| first(&answered, key)).into();

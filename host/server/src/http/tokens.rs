@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 use super::Problem;
 use crate::Tenant;
 
-/// The SHA-256 of a token: what is kept of it. A token is random and long, so that nothing slower is needed.
+/// The SHA-256 of a token: what is stored of it. A token is random and long, so that nothing slower is needed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenHash([u8; 32]);
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    outputs::{Kept, OutputId, Outputs},
+    outputs::{OutputId, Outputs, StoredOutput},
     shorten::shortened,
 };
 
@@ -79,7 +79,7 @@ struct Hint {
 /// Makes the answer of an execution.
 pub(super) struct Answering<'a> {
     pub(super) outputs: &'a Outputs,
-    /// Under which its outputs are kept.
+    /// The id of its stored outputs.
     pub(super) id: OutputId,
     /// After how many milliseconds the caller had it cancelled.
     pub(super) cancelled_after_ms: Option<u64>,
@@ -178,10 +178,14 @@ impl Answering<'_> {
 
     /// Keeps something, and links to it.
     pub(super) fn keep(&self, name: &str, media_type: &str, bytes: &[u8]) -> Option<ContentBlock> {
-        let kept =
-            Kept { uri: self.id.uri(name), name: name.into(), media_type: media_type.into(), bytes: bytes.into() };
-        let link = ContentBlock::resource_link(kept.resource());
-        self.outputs.keep(kept).then_some(link)
+        let held = StoredOutput {
+            uri: self.id.uri(name),
+            name: name.into(),
+            media_type: media_type.into(),
+            bytes: bytes.into(),
+        };
+        let link = ContentBlock::resource_link(held.resource());
+        self.outputs.keep(held).then_some(link)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What was too long to show a model, kept for a while.
+//! Outputs that were too long to show a model, stored for a while.
 
 use std::{
     collections::VecDeque,
@@ -9,15 +9,15 @@ use rmcp::model::Resource;
 
 use crate::ServiceError;
 
-/// How many outputs are kept. A model looks at the last few; the oldest goes for a new one.
+/// How many outputs are stored. A model looks at the last few; the oldest goes for a new one.
 const MAX_COUNT: usize = 64;
 
 /// How many bytes they may take together: the default limits let one execution write 3 MB and show 8 MiB.
 const MAX_BYTES: usize = 16 << 20;
 
-/// What was kept of an execution.
+/// What was stored of an execution.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredOutput {
     /// Its address.
     pub(super) uri: String,
     /// What it is, such as `stdout`.
@@ -26,7 +26,7 @@ pub(super) struct Kept {
     pub(super) bytes: Arc<[u8]>,
 }
 
-impl Kept {
+impl StoredOutput {
     /// As it is listed and linked to.
     pub(super) fn resource(&self) -> Resource {
         Resource::new(&self.uri, &self.name)
@@ -41,7 +41,7 @@ pub(super) struct Outputs(Mutex<Ring>);
 
 #[derive(Debug, Default)]
 struct Ring {
-    kept: VecDeque<Kept>,
+    held: VecDeque<StoredOutput>,
     bytes: usize,
 }
 
@@ -63,30 +63,30 @@ impl OutputId {
 }
 
 impl Outputs {
-    /// Keeps something, and says whether it could: not where it alone is more than may be kept.
-    pub(super) fn keep(&self, kept: Kept) -> bool {
-        let size = kept.bytes.len();
+    /// Stores an output. False if it alone is larger than all that may be stored.
+    pub(super) fn keep(&self, held: StoredOutput) -> bool {
+        let size = held.bytes.len();
         if size > MAX_BYTES {
             return false;
         }
         let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while ring.kept.len() >= MAX_COUNT || ring.bytes + size > MAX_BYTES {
-            let Some(oldest) = ring.kept.pop_front() else { break };
+        while ring.held.len() >= MAX_COUNT || ring.bytes + size > MAX_BYTES {
+            let Some(oldest) = ring.held.pop_front() else { break };
             ring.bytes -= oldest.bytes.len();
         }
         ring.bytes += size;
-        ring.kept.push_back(kept);
+        ring.held.push_back(held);
         true
     }
 
-    /// What has this address, where it is still kept.
-    pub(super) fn get(&self, uri: &str) -> Option<Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).kept.iter().find(|kept| kept.uri == uri).cloned()
+    /// The output with this address, if it is still stored.
+    pub(super) fn get(&self, uri: &str) -> Option<StoredOutput> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).held.iter().find(|held| held.uri == uri).cloned()
     }
 
     /// All of them, the oldest first.
     pub(super) fn list(&self) -> Vec<Resource> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).kept.iter().map(Kept::resource).collect()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).held.iter().map(StoredOutput::resource).collect()
     }
 }
 
@@ -94,8 +94,13 @@ impl Outputs {
 mod tests {
     use super::*;
 
-    fn kept(name: &str, size: usize) -> Kept {
-        Kept { uri: name.into(), name: name.into(), media_type: "text/plain".into(), bytes: vec![b'x'; size].into() }
+    fn held(name: &str, size: usize) -> StoredOutput {
+        StoredOutput {
+            uri: name.into(),
+            name: name.into(),
+            media_type: "text/plain".into(),
+            bytes: vec![b'x'; size].into(),
+        }
     }
 
     fn names(outputs: &Outputs) -> Vec<String> {
@@ -106,10 +111,10 @@ mod tests {
     fn the_oldest_goes_when_there_are_too_many() {
         let outputs = Outputs::default();
         for index in 0..MAX_COUNT {
-            assert!(outputs.keep(kept(&index.to_string(), 1)));
+            assert!(outputs.keep(held(&index.to_string(), 1)));
         }
         assert!(outputs.get("0").is_some(), "at the limit all of them are there");
-        assert!(outputs.keep(kept("one more", 1)));
+        assert!(outputs.keep(held("one more", 1)));
         assert!(outputs.get("0").is_none() && outputs.get("1").is_some() && outputs.get("one more").is_some());
         assert_eq!(names(&outputs).len(), MAX_COUNT);
     }
@@ -117,15 +122,15 @@ mod tests {
     #[test]
     fn the_oldest_go_when_they_take_too_much() {
         let outputs = Outputs::default();
-        assert!(outputs.keep(kept("a", MAX_BYTES / 2)) && outputs.keep(kept("b", MAX_BYTES / 2)));
+        assert!(outputs.keep(held("a", MAX_BYTES / 2)) && outputs.keep(held("b", MAX_BYTES / 2)));
         assert_eq!(names(&outputs), ["a", "b"], "at the limit");
-        assert!(outputs.keep(kept("c", 1)));
+        assert!(outputs.keep(held("c", 1)));
         assert_eq!(names(&outputs), ["b", "c"]);
-        assert!(outputs.keep(kept("d", MAX_BYTES)));
+        assert!(outputs.keep(held("d", MAX_BYTES)));
         assert_eq!(names(&outputs), ["d"]);
-        assert!(!outputs.keep(kept("e", MAX_BYTES + 1)), "it would never fit");
+        assert!(!outputs.keep(held("e", MAX_BYTES + 1)), "it would never fit");
         assert_eq!(names(&outputs), ["d"], "and takes the place of nothing");
-        assert!(outputs.keep(kept("f", 1)));
+        assert!(outputs.keep(held("f", 1)));
         assert_eq!(names(&outputs), ["f"]);
     }
 }

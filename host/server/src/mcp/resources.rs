@@ -1,4 +1,4 @@
-//! Resources: outputs that were kept, and files of sessions.
+//! Resources: stored outputs, and files of sessions.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 /// The address of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Address {
-    /// What was kept of an execution's output.
+    /// What was stored of an execution's output.
     Output(String),
     /// A file of a session.
     File { session: SessionId, path: String },
@@ -70,7 +70,7 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
             .with_description("A file in the working directory of a session, by its path from there."),
         ResourceTemplate::new("glovebox://output/{id}/{name}", "output")
             .with_title("An output")
-            .with_description("What was too long or too large to show of an execution. The last ones are kept."),
+            .with_description("What was too long or too large to show of an execution. The last ones are stored."),
     ]
 }
 
@@ -79,8 +79,8 @@ pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Resul
     let missing = |what: &str| ErrorData::resource_not_found(format!("`{}` {what}", glovebox::escaped(uri)), None);
     let (bytes, media_type) = match Address::parse(uri).ok_or_else(|| missing("is no resource of this server"))? {
         Address::Output(uri) => {
-            let kept = outputs.get(&uri).ok_or_else(|| missing("is not held any longer; run the code again"))?;
-            (kept.bytes.to_vec(), kept.media_type)
+            let held = outputs.get(&uri).ok_or_else(|| missing("is not held any longer; run the code again"))?;
+            (held.bytes.to_vec(), held.media_type)
         }
         Address::File { session, path } => {
             let asked = path.clone();

@@ -29,7 +29,7 @@ use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch};
 const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox without network. Use run_code to compute, to work \
      with data and files, and to draw. Open a session with session_open where later calls build on earlier ones.";
 
-/// Tools and resources for the clients of one tenant. Cheap to clone: all clones share what was kept of long outputs.
+/// Tools and resources for the clients of one tenant. Cheap to clone: all clones share the stored outputs.
 #[derive(Clone)]
 pub struct McpServer(Arc<Inner>);
 

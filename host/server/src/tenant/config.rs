@@ -13,7 +13,7 @@ pub struct TenantConfig {
     pub policy: Policy,
     /// Tools that its scripts may call.
     pub tools: Vec<Tool>,
-    /// Where its sessions are kept. No other tenant may have the same.
+    /// Where its sessions are stored. No other tenant may have the same.
     pub store: Arc<dyn SessionStore>,
     /// When sessions are saved and hibernated.
     pub store_policy: StorePolicy,

@@ -225,17 +225,17 @@ impl Drop for Group {
 /// The end of a stream, which is read for as long as there is one.
 fn tail_of(mut stream: impl AsyncRead + Unpin + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
     let tail = Arc::<Mutex<Vec<u8>>>::default();
-    let kept = Arc::clone(&tail);
+    let held = Arc::clone(&tail);
     tokio::spawn(async move {
         let mut chunk = vec![0; 8 << 10];
         while let Ok(count @ 1..) = stream.read(&mut chunk).await {
             let new = chunk.get(..count).unwrap_or_default();
             let text = String::from_utf8_lossy(new);
             tracing::debug!(target: "glovebox", text = %glovebox::escaped_text(&*text), "an MCP server wrote");
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.extend_from_slice(new);
-            let beyond = kept.len().saturating_sub(STDERR_BYTES);
-            kept.drain(..beyond);
+            let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+            held.extend_from_slice(new);
+            let beyond = held.len().saturating_sub(STDERR_BYTES);
+            held.drain(..beyond);
         }
     });
     tail
