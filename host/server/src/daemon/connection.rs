@@ -283,7 +283,7 @@ impl Connection {
         let (connection, params) = (Arc::clone(self), params.map(ToOwned::to_owned));
         let context = Context { id: id.clone(), cancel: cancel.clone(), outbox: self.outbox.clone() };
         Ok(Box::pin(async move {
-            let _kept = (place, registered);
+            let _held = (place, registered);
             let work = async {
                 let turn = match waiting {
                     Some(waiting) => Some(tokio::select! {
