@@ -2,10 +2,11 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { PolicyError, SessionError, UnavailableError, UnsupportedError, createSandbox } from '../src/node.ts';
+import { place } from '../src/daemon/connect.ts';
 import { HAS_DAEMON, startDaemon } from './backends.ts';
 
 const skip = !HAS_DAEMON;
@@ -42,6 +43,16 @@ test('auto takes a daemon that answers, and else this process', { skip }, async 
   await writeFile(nowhere, '');
   await using still = await createSandbox({ language: 'javascript', backend: 'auto' });
   assert.equal(still.backend, 'native', 'what is no socket is no daemon');
+});
+
+// scenario: repl-sandbox: Socket path
+// scenario: repl-sandbox: Named pipe path
+test('it is looked for in one place', () => {
+  delete process.env['GLOVEBOX_DAEMON_SOCKET'];
+  assert.equal(place(), join(homedir(), '.rlm', 'daemon.sock'));
+  assert.equal(place('win32'), '\\\\.\\pipe\\rlm-daemon');
+  at(nowhere);
+  assert.equal(place(), nowhere);
 });
 
 test('cancelling, closing and what a daemon cannot do are as elsewhere', { skip }, async () => {
@@ -92,6 +103,8 @@ test('a daemon that is killed is an error, and auto goes on without it', { skip 
   await other.stop();
 });
 
+// scenario: repl-sandbox: Context injection
+// scenario: repl-sandbox: Execute code
 // scenario: repl-sandbox: Explicit backend selection
 // scenario: repl-sandbox: Python availability check
 test('an ordinary Python is taken only by name and flag, and has no walls', async () => {

@@ -33,8 +33,6 @@ def nowhere(test: unittest.TestCase) -> Path:
 
 
 class Choosing(unittest.TestCase):
-    # scenario: repl-sandbox: Auto-select daemon when running
-    # scenario: repl-sandbox: Daemon availability check
     def test_auto_takes_a_daemon_that_answers_and_else_this_process(self) -> None:
         use_daemon()
         with Sandbox("javascript", backend="auto") as box:
@@ -75,7 +73,6 @@ class Choosing(unittest.TestCase):
 
 
 class Running(unittest.TestCase):
-    # scenario: repl-sandbox: Shared interface
     def test_scripts_ask_the_program_through_the_daemon(self) -> None:
         use_daemon()
 
@@ -143,19 +140,17 @@ class Running(unittest.TestCase):
 
 
 class Unsafe(unittest.TestCase):
-    # scenario: repl-sandbox: Explicit backend selection
     def test_an_ordinary_python_is_taken_only_by_name_and_flag(self) -> None:
         nowhere(self)
         for backend in ("auto", "wasm", "component", "daemon", None):
             with self.subTest(backend), self.assertRaisesRegex(TypeError, "without a sandbox"):
-                Sandbox(backend=backend, unsafe_native=True)  # type: ignore[arg-type]
+                Sandbox(backend=backend, unsafe_native=True)
         self.assertEqual(Sandbox(backend="native").backend, "native", "the name alone is the engine")
         with self.assertRaisesRegex(TypeError, "backend must be one of"):
             Sandbox(backend="unsafe-native")  # type: ignore[arg-type]
         with self.assertRaises(UnsupportedError):
             Sandbox("javascript", backend="native", unsafe_native=True)
 
-    # scenario: repl-sandbox: Python availability check
     def test_it_is_looked_whether_there_is_a_python(self) -> None:
         path = _unsafe_native.python()
         version = _unsafe_native._version(path)
@@ -163,8 +158,6 @@ class Unsafe(unittest.TestCase):
         self.assertGreaterEqual(version, (3, 8))
         self.assertIsNone(_unsafe_native._version("/absent/python"))
 
-    # scenario: repl-sandbox: Execute code
-    # scenario: repl-sandbox: Context injection
     def test_it_runs_scripts_and_has_no_walls(self) -> None:
         def llm_query(prompt: str) -> str:
             return f"{prompt}!"

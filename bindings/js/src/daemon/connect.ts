@@ -14,10 +14,10 @@ const CONNECT_MS = 500;
 const HINT = '`glovebox daemon` starts one, and GLOVEBOX_DAEMON_SOCKET says where it listens';
 
 /** Where a daemon is looked for. */
-export function place(): string {
+export function place(platform: string = process.platform): string {
   const given = process.env['GLOVEBOX_DAEMON_SOCKET'];
   if (given) return given;
-  return process.platform === 'win32' ? '\\\\.\\pipe\\rlm-daemon' : join(homedir(), '.rlm', 'daemon.sock');
+  return platform === 'win32' ? '\\\\.\\pipe\\rlm-daemon' : join(homedir(), '.rlm', 'daemon.sock');
 }
 
 /** Opens a sandbox at the daemon, if there is one that answers and can do what is asked. */

@@ -314,7 +314,7 @@ class RemoteSession:
         return json.dumps(self._ask("checkpoints")["checkpoints"])
 
     def undo(self, checkpoint: int | None) -> int:
-        more = {} if checkpoint is None else {"checkpoint": checkpoint}
+        more: dict[str, Any] = {} if checkpoint is None else {"checkpoint": checkpoint}
         return int(self._ask("undo", **more)["checkpoint"])
 
     def hibernate(self) -> bytes:

@@ -101,7 +101,7 @@ class _Link:
             if waiting is not None:
                 waiting.put(("end", message))
         elif method == "output":
-            waiting = self.waiting.get(params.get("request"))
+            waiting = self.waiting.get(int(params.get("request") or 0))
             if waiting is not None:
                 waiting.put(("output", params))
         elif method == "cancel":

@@ -121,8 +121,8 @@ class Sandbox:
             packages=packages,
         )
         path = None if provider is None else _check.path("provider", provider)
-        backend = choose(backend, _check.of("unsafe_native", bool, unsafe_native))
-        self._open(name, backend, policy, path, _check.callback("progress", progress), await_here)
+        chosen = choose(backend, _check.of("unsafe_native", bool, unsafe_native))
+        self._open(name, chosen, policy, path, _check.callback("progress", progress), await_here)
 
     def _open(
         self,

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// How much is taken at once.
 const STEP_BYTES: usize = 16 << 10;
 /// How many messages that are there already wait for room at once.
-const LATE: usize = 16;
+const LATE: usize = 8;
 
 /// What all messages of one direction may hold together.
 #[derive(Clone, Debug)]

@@ -205,7 +205,10 @@ impl Connection {
     ) -> Option<Outgoing> {
         let answer = work.await;
         let id = id?;
-        match self.outbox.outgoing(rpc::response(&id, &answer)).await {
+        let text = rpc::response(&id, &answer);
+        // It may be long, and there may be no room for a while.
+        drop(answer);
+        match self.outbox.outgoing(text).await {
             Ok(message) => Some(message),
             Err(_) => {
                 let message = "it was done, but the daemon has as many answers in memory as it may; read yours faster";

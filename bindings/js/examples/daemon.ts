@@ -1,0 +1,12 @@
+// Scripts run by a daemon, if there is one.
+import { createSandbox } from 'glovebox-sandbox';
+
+// The daemon, if one answers; else this process.
+await using box = await createSandbox({
+  language: 'javascript',
+  backend: 'auto',
+  tools: { shout: ({ text }: { text: string }) => text.toUpperCase() },
+});
+await using session = await box.session({ context: ['one', 'two'] });
+const run = await session.execute("var answers = await Promise.all(context.map((text) => tools.shout({ text }))); console.log(answers.join())");
+console.log(run.stdout.trim(), (await session.variables.get('answers') as string[])[1]);

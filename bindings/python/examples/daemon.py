@@ -1,0 +1,14 @@
+"""Scripts run by a daemon, if there is one."""
+
+from glovebox_sandbox import Sandbox
+
+
+def llm_query(prompt: str) -> str:
+    """Asks a model: here, one that shouts."""
+    return prompt.upper()
+
+
+# The daemon, if one answers; else this process.
+with Sandbox("python", backend="auto", tools=[llm_query]) as box, box.session(context=["one", "two"]) as session:
+    run = session.execute("answers = [llm_query(part) for part in context]\nprint(answers)")
+    print(run.stdout.strip(), session.variables["answers"][1])
