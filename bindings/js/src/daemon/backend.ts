@@ -242,7 +242,15 @@ class RemoteSession implements BackendSession {
   }
 
   async readFile(path: string): Promise<Uint8Array> {
-    return decoded((await this.#ask('readFile', { path }, true)).contents.base64);
+    const pieces: Uint8Array[] = [];
+    for (let offset = 0; ; ) {
+      // A large one comes in pieces.
+      const { contents, size_bytes: size } = await this.#ask('readFile', { path, offset }, true);
+      const piece = decoded(contents.base64);
+      pieces.push(piece);
+      offset += piece.length;
+      if (piece.length === 0 || offset >= size) return new Uint8Array(Buffer.concat(pieces));
+    }
   }
 
   async writeFile(path: string, contents: Uint8Array): Promise<void> {

@@ -294,7 +294,13 @@ class RemoteSession:
         return _entries(self._ask("listFiles", pattern=pattern, of_files=True)["files"])
 
     def read_file(self, path: str) -> bytes:
-        return base64.b64decode(self._ask("readFile", path=path, of_files=True)["contents"]["base64"])
+        pieces: list[bytes] = []
+        while True:
+            # A large one comes in pieces.
+            read = self._ask("readFile", path=path, offset=sum(map(len, pieces)), of_files=True)
+            pieces.append(base64.b64decode(read["contents"]["base64"]))
+            if not pieces[-1] or sum(map(len, pieces)) >= read["size_bytes"]:
+                return b"".join(pieces)
 
     def write_file(self, path: str, contents: bytes) -> None:
         self._ask("writeFile", path=path, contents=_bytes(contents), of_files=True)

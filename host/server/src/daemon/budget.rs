@@ -68,6 +68,14 @@ impl ByteBudget {
         Ok(())
     }
 
+    /// Room for so many bytes, if there is any now.
+    pub(super) fn try_room(&self, bytes: usize) -> Result<Held, NoRoom> {
+        let steps = bytes.div_ceil(STEP_BYTES);
+        let count = u32::try_from(steps).map_err(|_| NoRoom)?;
+        let permit = Arc::clone(&self.steps).try_acquire_many_owned(count).map_err(|_| NoRoom)?;
+        Ok(Held { permit: Some(permit), steps })
+    }
+
     /// Room for so many bytes that are there already: not many of them may wait.
     pub(super) async fn room(&self, bytes: usize) -> Result<Held, NoRoom> {
         let steps = bytes.div_ceil(STEP_BYTES).min(self.max_steps);
@@ -92,8 +100,9 @@ mod tests {
         let mut one = budget.room(STEP_BYTES).await.unwrap();
         budget.grow(&mut one, 3 * STEP_BYTES).await.unwrap();
         budget.grow(&mut one, STEP_BYTES).await.unwrap();
-        let two = budget.room(1).await.unwrap();
+        let two = budget.try_room(1).unwrap();
         assert_eq!(budget.room(1).await.map(drop), Err(NoRoom));
+        assert_eq!(budget.try_room(1).map(drop), Err(NoRoom));
         assert_eq!(budget.grow(&mut one, 4 * STEP_BYTES).await, Err(NoRoom));
         drop(two);
         budget.grow(&mut one, 4 * STEP_BYTES).await.unwrap();

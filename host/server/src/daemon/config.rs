@@ -18,6 +18,8 @@ pub struct DaemonConfig {
     pub message_bytes: usize,
     /// Bytes of the messages of all connections that are in memory; and again as many of answers. Default 256 MiB.
     pub messages_bytes: usize,
+    /// Bytes of the files and contexts that all sessions began with. Default 256 MiB.
+    pub initial_bytes: usize,
     /// How long a message may take from its first byte to its last, and how long it may wait for room. Default 30 s.
     pub message_time: Duration,
     /// How long a client may read nothing of what it is sent. Default 30 s.
@@ -37,6 +39,7 @@ impl Default for DaemonConfig {
             outstanding: 64,
             message_bytes: 32 << 20,
             messages_bytes: 256 << 20,
+            initial_bytes: 256 << 20,
             message_time: Duration::from_secs(30),
             write_time: Duration::from_secs(30),
             idle: Duration::from_secs(30 * 60),

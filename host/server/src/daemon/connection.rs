@@ -115,7 +115,7 @@ impl Connection {
 
     /// Takes a message: what it asks for goes on beside the next ones, and its answer goes out by itself.
     pub(super) async fn take(self: &Arc<Self>, line: &[u8], held: Held) -> Result<(), Gone> {
-        let messages = match parse(line) {
+        let messages = match params::aside(line.len(), || parse(line)) {
             Ok(messages) => messages,
             Err(error) => return self.outbox.send_short(rpc::response(&RpcId::null(), &Err(error))).await,
         };
@@ -372,8 +372,9 @@ impl Connection {
             session.set_context(context.clone()).await?;
         }
         let context = context.or_else(|| original.context.clone());
-        let (sandbox, router) = (original.sandbox.clone(), Arc::clone(&original.router));
-        self.opened(slot, new, Worker { sandbox, session: Some(session), router, context })
+        let (sandbox, router, held) =
+            (original.sandbox.clone(), Arc::clone(&original.router), Arc::clone(&original.held));
+        self.opened(slot, new, Worker { sandbox, session: Some(session), router, context, held })
     }
 
     /// A session can be used from now on.

@@ -15,12 +15,23 @@ use crate::{
 /// How many files and tools a session may begin with.
 const MAX_FILES: usize = 10_000;
 const MAX_TOOLS: usize = 256;
+/// How much is read without further ado: a fraction of a millisecond.
+const ASIDE_BYTES: usize = 64 << 10;
 /// How much of a request may be a policy, or the schemas of tools: as JSON values they take many times the memory of their text.
 const MAX_VALUE_BYTES: usize = 256 << 10;
 
 /// Reads parameters. What is wrong with them is named.
 pub(super) fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
     let text = params.map_or("{}", RawValue::get);
+    aside(text.len(), || read_text(text))
+}
+
+/// Does what takes a while for so many bytes where that holds nobody up. Called on a runtime of several threads.
+pub(super) fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    if bytes > ASIDE_BYTES { tokio::task::block_in_place(work) } else { work() }
+}
+
+fn read_text<T: DeserializeOwned>(text: &str) -> Result<T, RpcError> {
     if !text.starts_with('{') {
         return Err(RpcError::params("`params` is an object: parameters have names"));
     }
@@ -108,6 +119,17 @@ impl Initialize {
 
     pub(super) fn policy(&self) -> Result<Map<String, Value>, RpcError> {
         self.policy.as_ref().map(|raw| small("policy", raw)).transpose().map(Option::unwrap_or_default)
+    }
+
+    /// Refuses schemas that are too long together.
+    pub(super) fn check_schemas(&self) -> Result<(), RpcError> {
+        let schemas = self.tools.iter().flatten().filter_map(|tool| tool.schema.as_ref());
+        let bytes: usize = schemas.map(|schema| schema.get().len()).sum();
+        if bytes <= MAX_VALUE_BYTES {
+            return Ok(());
+        }
+        let message = format!("the schemas of `tools` are {bytes} bytes of JSON; at most {MAX_VALUE_BYTES} are taken");
+        Err(RpcError::params(message))
     }
 
     pub(super) fn context(&mut self) -> Result<Option<JsonText>, RpcError> {
@@ -238,7 +260,18 @@ pub(super) struct ListFiles {
     pub(super) pattern: Option<String>,
 }
 
-/// `readFile` and `deleteFile`.
+/// `readFile`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadFile {
+    #[serde(rename = "session")]
+    _session: Option<String>,
+    pub(super) path: String,
+    #[serde(default)]
+    pub(super) offset: u64,
+}
+
+/// `deleteFile`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OneFile {

@@ -44,7 +44,7 @@ impl Daemon {
         let daemon = Self(Arc::new(Shared {
             service: tenant.service().clone(),
             config,
-            workers: Workers::new(tenant.clone(), config.ready),
+            workers: Workers::new(tenant.clone(), &config),
             incoming: budget(),
             outgoing: budget(),
             connections: permits(config.connections),

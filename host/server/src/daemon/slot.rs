@@ -72,11 +72,11 @@ impl Slot {
         Waiting(turn, ready)
     }
 
-    /// Ends it if nobody has used it for so long. Whether it has ended, and can be forgotten.
+    /// Ends its interpreter if nobody has used it for so long; what has none holds little. Whether it has ended, and can be forgotten.
     pub(super) fn end_if_idle(&self, idle: Duration) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
         let alone = self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
-        if alone >= idle && matches!(*state, State::Open(_)) {
+        if alone >= idle && matches!(&*state, State::Open(Worker { session: Some(_), .. })) {
             *state = State::Ended(format!("nobody used it for {} s", idle.as_secs()));
             return true;
         }

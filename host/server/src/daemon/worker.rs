@@ -7,10 +7,14 @@ use std::sync::{
 
 use glovebox::{JsonText, Language, SessionOptions};
 
+use tokio::sync::Semaphore;
+
 use super::{
+    budget::{ByteBudget, Held},
+    config::DaemonConfig,
     params::{Initialize, Query},
     router::Router,
-    rpc::RpcError,
+    rpc::{REFUSED, RpcError},
 };
 use crate::{NewSandbox, OwnSandbox, OwnSession, Tenant};
 
@@ -21,7 +25,12 @@ pub(super) struct Worker {
     pub(super) session: Option<OwnSession>,
     pub(super) router: Arc<Router>,
     pub(super) context: Option<JsonText>,
+    /// What it began with, and holds as long as it is.
+    pub(super) held: Arc<Held>,
 }
+
+/// How many policies and tools are read at once: as values they take many times the memory of their text.
+const READ_AT_ONCE: usize = 4;
 
 /// The interpreters that are ready.
 #[derive(Debug)]
@@ -30,6 +39,8 @@ pub(super) struct Workers {
     wanted: usize,
     ready: Mutex<Vec<Worker>>,
     is_filling: AtomicBool,
+    initial: ByteBudget,
+    reading: Semaphore,
 }
 
 /// Gives up being the one that fills.
@@ -42,8 +53,15 @@ impl Drop for Filling<'_> {
 }
 
 impl Workers {
-    pub(super) fn new(tenant: Tenant, wanted: usize) -> Arc<Self> {
-        Arc::new(Self { tenant, wanted, ready: Mutex::default(), is_filling: AtomicBool::new(false) })
+    pub(super) fn new(tenant: Tenant, config: &DaemonConfig) -> Arc<Self> {
+        Arc::new(Self {
+            tenant,
+            wanted: config.ready,
+            ready: Mutex::default(),
+            is_filling: AtomicBool::new(false),
+            initial: ByteBudget::new(config.initial_bytes, config.message_time),
+            reading: Semaphore::new(READ_AT_ONCE),
+        })
     }
 
     /// How many are ready.
@@ -76,15 +94,29 @@ impl Workers {
         self.fill();
         let Some(mut worker) = ready else { return self.make(asked).await };
         if let (Some(context), Some(session)) = (asked.context()?, &worker.session) {
+            worker.held = self.hold(context.as_str().len())?;
             session.set_context(context.clone()).await?;
             worker.context = Some(context);
         }
         Ok(worker)
     }
 
+    fn hold(&self, bytes: usize) -> Result<Arc<Held>, RpcError> {
+        let held = self.initial.try_room(bytes).map(Arc::new);
+        held.map_err(|_| {
+            let message = "the daemon holds as many files and contexts of sessions as it may; destroy a session first";
+            RpcError::named(REFUSED, "quota-exceeded", message)
+        })
+    }
+
     async fn make(&self, mut asked: Initialize) -> Result<Worker, RpcError> {
         let router = Arc::new(Router::default());
-        let (context, policy, files) = (asked.context()?, asked.policy()?, asked.files());
+        let (context, files) = (asked.context()?, asked.files());
+        let bytes = files.iter().map(|(path, bytes)| path.len() + bytes.len()).sum::<usize>();
+        let held = self.hold(bytes + context.as_ref().map_or(0, |context| context.as_str().len()))?;
+        asked.check_schemas()?;
+        let reading = self.reading.acquire().await;
+        let policy = asked.policy()?;
         let queries = asked.queries.as_deref().unwrap_or(&[Query::Llm, Query::Rlm]);
         let tools = router.tools(queries, asked.tools.as_deref().unwrap_or_default())?;
         let language = match (asked.language, &asked.runtime) {
@@ -93,7 +125,8 @@ impl Workers {
         };
         let runtime = asked.runtime.take();
         let sandbox = self.tenant.own_sandbox(NewSandbox { language, runtime, files, policy, tools }).await?;
-        let mut worker = Worker { sandbox, session: None, router, context };
+        drop(reading);
+        let mut worker = Worker { sandbox, session: None, router, context, held };
         match asked.state.take() {
             Some(state) => {
                 let session = worker.sandbox.resume(state.0).await?;

@@ -86,6 +86,26 @@ fn so_many_sessions_are_open() {
 }
 
 #[test]
+fn what_sessions_begin_with_is_at_most_so_much() {
+    let daemon = Running::with(config(|config| config.initial_bytes = 1 << 20));
+    let mut client = daemon.client();
+    let files = |kib: usize| json!({ "open": false, "files": { "a": "x".repeat((kib << 10) - 1) } });
+    client.ok("initialize", files(512));
+    client.ok("initialize", files(512));
+    for asked in [files(16), json!({ "context": "x".repeat(1 << 14) })] {
+        assert_eq!(client.refused("initialize", asked).1, "quota-exceeded");
+    }
+    client.ok("destroy", json!({}));
+    client.ok("initialize", json!({ "context": "x".repeat(100_000) }));
+    assert_eq!(client.prints("print(len(context))"), "100000\n");
+    let schema = |bytes: usize| json!({ "type": "object", "description": "x".repeat(bytes) });
+    let tools = |bytes: usize| json!({ "open": false, "tools": [{ "name": "a", "schema": schema(bytes) }, { "name": "b", "schema": schema(bytes) }] });
+    client.ok("initialize", tools(130_000));
+    let (code, _, message) = client.refused("initialize", tools(140_000));
+    assert!(code == -32_602 && message.contains("at most 262144"), "{message}");
+}
+
+#[test]
 fn so_many_connections_are_open() {
     let daemon = Running::with(config(|config| config.connections = 2));
     let (mut one, two) = (daemon.client(), daemon.client());
@@ -112,7 +132,10 @@ fn what_nobody_uses_is_ended() {
     assert!(begun.elapsed() >= Duration::from_millis(300));
     let mut other = daemon.client();
     assert_eq!(other.ok("ping", json!({}))["sessions"], 0);
-    other.ok("initialize", json!({}));
+    other.ok("initialize", json!({ "open": false }));
+    std::thread::sleep(Duration::from_millis(900));
+    let fresh = other.ok("execute", json!({ "code": "print(1)", "fresh": true }));
+    assert_eq!(fresh["stdout"], "1\n", "what has no interpreter stays");
     let code = "import time\nfor _ in range(8): time.sleep(0.1)\nprint('busy')";
     assert_eq!(other.prints(code), "busy\n", "what runs is used");
 }

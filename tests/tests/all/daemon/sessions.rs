@@ -99,6 +99,14 @@ fn files_checkpoints_forks_and_bytes_are_those_of_a_session() {
     assert_eq!(client.ok("readFile", json!({ "path": "d/a.txt" }))["contents"]["base64"], "dGV4dA==");
     client.ok("deleteFile", json!({ "path": "d", "recursive": true }));
     assert_eq!(client.refused("readFile", json!({ "path": "d/a.txt" })).1, "file");
+    client.prints("open('big', 'wb').write(b'x' * (9 << 20)); print()");
+    let piece = |client: &mut super::support::Client, offset: usize| {
+        let read = client.ok("readFile", json!({ "path": "big", "offset": offset }));
+        assert_eq!(read["size_bytes"], 9 << 20);
+        read["contents"]["base64"].as_str().unwrap().len() / 4 * 3
+    };
+    assert_eq!(piece(&mut client, 0), (8 << 20) + 1, "with its padding");
+    assert_eq!((piece(&mut client, 8 << 20), piece(&mut client, 9 << 20)), ((1 << 20) + 2, 0));
     client.prints("x = 1");
     let checkpoint = client.ok("checkpoint", json!({}))["checkpoint"].clone();
     client.prints("x = 2");

@@ -5,16 +5,13 @@ use glovebox::IfExists;
 use serde_json::{json, value::RawValue};
 
 use super::Turn;
-use crate::{
-    ServiceError,
-    daemon::{
-        params::{self, ListFiles, OneFile, WriteFile},
-        rpc::{self, Answer},
-    },
+use crate::daemon::{
+    params::{self, ListFiles, OneFile, ReadFile, WriteFile},
+    rpc::{self, Answer},
 };
 
-/// The largest file that is given at once.
-const MAX_FILE_BYTES: u64 = 32 << 20;
+/// How much of a file is given at once.
+const PIECE_BYTES: u64 = 8 << 20;
 
 pub(super) async fn list(mut turn: Turn, params: Option<&RawValue>) -> Answer {
     let ListFiles { pattern, .. } = params::read(params)?;
@@ -24,19 +21,15 @@ pub(super) async fn list(mut turn: Turn, params: Option<&RawValue>) -> Answer {
 }
 
 pub(super) async fn read(mut turn: Turn, params: Option<&RawValue>) -> Answer {
-    let OneFile { path, .. } = params::read(params)?;
+    let ReadFile { path, offset, .. } = params::read(params)?;
     let session = turn.worker()?.open().await?;
-    let bytes = session.ask(move |session| {
+    let read = session.ask(move |session| {
         let files = session.files().snapshot()?;
-        let bytes = files.stat(&path)?.size_bytes;
-        if bytes > MAX_FILE_BYTES {
-            return Err(ServiceError::Invalid(format!(
-                "the file has {bytes} bytes; at most {MAX_FILE_BYTES} are given at once; have a script split it"
-            )));
-        }
-        Ok(files.read(&path)?)
+        let size_bytes = files.stat(&path)?.size_bytes;
+        Ok((size_bytes, files.read_at(&path, offset, PIECE_BYTES)?))
     });
-    rpc::result(&json!({ "contents": { "base64": BASE64_STANDARD.encode(bytes.await?) } }))
+    let (size_bytes, bytes) = read.await?;
+    rpc::result(&json!({ "contents": { "base64": BASE64_STANDARD.encode(bytes) }, "size_bytes": size_bytes }))
 }
 
 pub(super) async fn write(mut turn: Turn, params: Option<&RawValue>) -> Answer {

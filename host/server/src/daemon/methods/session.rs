@@ -7,9 +7,12 @@ use serde_json::{json, value::RawValue};
 use super::Turn;
 use crate::daemon::{
     params::{self, GetVariable, Only, SetVariable, Undo},
-    rpc::{self, Answer},
+    rpc::{self, Answer, RpcError},
     slot::State,
 };
+
+/// The largest state that is given: one that a message could not bring back is of no use.
+const MAX_STATE_BYTES: usize = 23 << 20;
 
 pub(super) async fn get_variable(mut turn: Turn, params: Option<&RawValue>) -> Answer {
     let GetVariable { name, .. } = params::read(params)?;
@@ -56,6 +59,10 @@ pub(super) async fn undo(mut turn: Turn, params: Option<&RawValue>) -> Answer {
 pub(super) async fn hibernate(mut turn: Turn, params: Option<&RawValue>) -> Answer {
     let Only { .. } = params::read(params)?;
     let state = turn.worker()?.open().await?.hibernate().await?;
+    if state.len() > MAX_STATE_BYTES {
+        let message = format!("the session takes {} bytes; at most {MAX_STATE_BYTES} are given", state.len());
+        return Err(RpcError::named(rpc::REFUSED, "too-large", message));
+    }
     rpc::result(&json!({ "state": { "base64": BASE64_STANDARD.encode(state) } }))
 }
 
