@@ -1,13 +1,13 @@
 //! `glovebox daemon`: sessions for the programs of this machine, over a socket of the user's own.
 
 mod ask;
+mod place;
 mod serve;
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
+use place::PlaceArgs;
 
-use crate::{args::GlobalArgs, terminal::Hinted};
+use crate::args::GlobalArgs;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -47,30 +47,6 @@ enum DaemonCommand {
     Status(PlaceArgs),
     /// Have a daemon end, once what runs has ended
     Stop(PlaceArgs),
-}
-
-/// Where a daemon is.
-#[derive(Args, Debug)]
-struct PlaceArgs {
-    /// The socket [default: ~/.rlm/daemon.sock]
-    #[arg(long, value_name = "PATH", env = "GLOVEBOX_DAEMON_SOCKET")]
-    socket: Option<PathBuf>,
-}
-
-impl PlaceArgs {
-    fn path(&self) -> anyhow::Result<PathBuf> {
-        match &self.socket {
-            Some(path) => Ok(path.clone()),
-            None => default_socket(),
-        }
-    }
-}
-
-/// Where clients look for a daemon.
-fn default_socket() -> anyhow::Result<PathBuf> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let home = home.ok_or_else(|| Hinted::new("HOME names no directory", "name the socket with --socket"))?;
-    Ok(home.join(".rlm").join("daemon.sock"))
 }
 
 pub(crate) fn run(global: &GlobalArgs, args: &DaemonArgs) -> anyhow::Result<i32> {

@@ -14,7 +14,7 @@ use glovebox_server::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::PlaceArgs;
+use super::place::PlaceArgs;
 use crate::{
     args::{GlobalArgs, PolicyArgs, ProgramArgs},
     engine::{Host, Pooling},

@@ -11,12 +11,13 @@ use serde::Serialize;
 use serde_json::{json, value::RawValue};
 use tokio::runtime::Handle;
 
-use super::{Context, Turn};
+use super::context::Context;
 use crate::{
     Door, OnOutput, ServiceError, Watch,
     daemon::{
         params::{self, Execute},
         rpc::{self, Answer, RpcError},
+        slot::Turn,
     },
     utf8_pieces::Utf8Pieces,
 };

@@ -4,10 +4,10 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::IfExists;
 use serde_json::{json, value::RawValue};
 
-use super::Turn;
 use crate::daemon::{
     params::{self, ListFiles, OneFile, ReadFile, WriteFile},
     rpc::{self, Answer},
+    slot::Turn,
 };
 
 /// How much of a file is given at once.

@@ -3,18 +3,16 @@
 //! * [`Method`]: what a session is asked. [`call`](Method::call) does it, with the session's turn.
 //! * [`execute`], [`files`], [`session`]: each its own.
 
+mod context;
 mod execute;
 mod files;
 mod session;
 
 use serde_json::value::RawValue;
 
-use super::{
-    outbox::Outbox,
-    rpc::{Answer, RpcId},
-    slot::Turn,
-};
-use glovebox::CancelToken;
+use super::{rpc::Answer, slot::Turn};
+
+pub(super) use context::Context;
 
 /// What a session is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +31,6 @@ pub(super) enum Method {
     Hibernate,
     Info,
     Destroy,
-}
-
-/// What goes along with a request.
-pub(super) struct Context {
-    /// What it is called in notifications.
-    pub(super) id: Option<RpcId>,
-    pub(super) cancel: CancelToken,
-    pub(super) outbox: Outbox,
 }
 
 impl Method {

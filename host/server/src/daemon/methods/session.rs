@@ -4,11 +4,10 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::CheckpointId;
 use serde_json::{json, value::RawValue};
 
-use super::Turn;
 use crate::daemon::{
     params::{self, GetVariable, Only, SetVariable, Undo},
     rpc::{self, Answer, RpcError},
-    slot::State,
+    slot::{State, Turn},
 };
 
 /// The largest state that is given: one that a message could not bring back is of no use.
