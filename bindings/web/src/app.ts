@@ -89,7 +89,7 @@ export class App {
       }
     }
     const { where, runtimes, languages, limits } = this.#info;
-    const versions = runtimes.map(({ language, version }) => `${NAMES[language]} ${version}`).join(', ');
+    const versions = runtimes.map(({ language, version }) => [NAMES[language], version].filter(Boolean).join(' ')).join(', ');
     this.#connect('connected', `${where} · ${versions}`);
     for (const option of this.#language.options) option.hidden = option.disabled = !languages.includes(option.value as Language);
     if (this.#language.selectedOptions[0]?.disabled) this.#language.value = languages[0] ?? 'python';
@@ -146,7 +146,7 @@ export class App {
   #busy(isBusy: boolean): void {
     const [run, stop] = [byId<HTMLButtonElement>('run'), byId<HTMLButtonElement>('stop')];
     const hadFocus = document.activeElement === run || document.activeElement === stop;
-    this.#sessions.isBusy = isBusy;
+    this.#sessions.busy(isBusy);
     run.hidden = isBusy;
     stop.hidden = !isBusy;
     if (hadFocus) (isBusy ? stop : run).focus();

@@ -11,7 +11,7 @@ export interface Info {
   /** Who runs the scripts, in a few words. */
   where: string;
   /** The interpreters. */
-  runtimes: { language: RuntimeLanguage; name: string; version: string }[];
+  runtimes: { language: RuntimeLanguage; version?: string }[];
   languages: readonly Language[];
   /** What one execution may use at most, where it asks for nothing else. */
   limits: Allowed;

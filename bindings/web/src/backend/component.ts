@@ -8,7 +8,7 @@ export interface Package {
   createSandbox(options: SandboxOptions): Promise<Sandbox>;
 }
 
-/** The contract's own are for servers: a page has the processor of whoever looks at it. */
+/** What every script may use, unless less is asked for. */
 const LIMITS: Allowed = { fuel: 400_000_000_000, timeoutMs: 10_000, memoryBytes: 128 << 20 };
 /** How much of a run's files the page takes over. */
 const MAX_FILES_BYTES = 32 << 20;
@@ -36,8 +36,9 @@ export class ComponentBackend implements Backend {
     return {
       where: 'Runs in this browser',
       runtimes: [
-        { language: 'python', name: 'python-3.12', version: '3.12' },
-        { language: 'javascript', name: 'javascript', version: 'QuickJS' },
+        // Which versions they are is known once they are loaded.
+        { language: 'python' },
+        { language: 'javascript' },
       ],
       languages: ['python', 'javascript'],
       limits: LIMITS,
@@ -132,7 +133,7 @@ export class ComponentBackend implements Backend {
   #sandbox(language: RuntimeLanguage): Promise<Sandbox> {
     const known = this.#sandboxes.get(language);
     if (known) return known;
-    const made = this.#package.createSandbox({ language, backend: 'component' });
+    const made = this.#package.createSandbox({ language, backend: 'component', limits: LIMITS });
     this.#sandboxes.set(language, made);
     // Whoever asks again has it loaded again.
     made.catch(() => this.#sandboxes.delete(language));
@@ -145,7 +146,7 @@ export class ComponentBackend implements Backend {
     const known = this.#fresh.get(language);
     if (known?.key === key) return known.sandbox;
     void known?.sandbox.then((old) => old.close()).catch(() => undefined);
-    const sandbox = this.#package.createSandbox({ language, backend: 'component', limits });
+    const sandbox = this.#package.createSandbox({ language, backend: 'component', limits: { ...LIMITS, ...limits } });
     this.#fresh.set(language, { key, sandbox });
     sandbox.catch(() => this.#fresh.delete(language));
     return sandbox;

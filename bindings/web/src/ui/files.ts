@@ -6,6 +6,9 @@ import { bytes } from './format.ts';
 /** How many files are listed. */
 const MAX_LISTED = 500;
 
+/** Characters that have no look, or change that of others. */
+const HIDDEN = /[\p{Cc}\p{Cf}]/gu;
+
 /** The panel. */
 export class Files {
   readonly #backend: Backend;
@@ -69,8 +72,9 @@ export class Files {
 
   #row({ path, sizeBytes }: FileInfo): HTMLElement {
     // Bytes that turn a name around, or hide its ending, are shown as what they are.
-    const name = path.replace(/[\p{Cc}\p{Cf}]/gu, (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
-    const save = (): Promise<void> => this.#guarded(async () => download(path.split('/').at(-1) ?? 'file', Uint8Array.from(await this.#read(path))));
+    const name = path.replace(HIDDEN, (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
+    const last = (path.split('/').at(-1) ?? '').replace(HIDDEN, '_');
+    const save = (): Promise<void> => this.#guarded(async () => download(last, Uint8Array.from(await this.#read(path))));
     const remove = (): Promise<void> =>
       this.#guarded(async () => {
         if (this.#session === undefined) this.own.delete(path);

@@ -4,7 +4,7 @@ import { Problem, problemOf } from '../backend/problem.ts';
 import { type Branch, branches, forkName, newName } from '../lineage.ts';
 import { byId } from './dom.ts';
 import { plural } from './format.ts';
-import { type Node, Tree } from './tree.ts';
+import { Tree, type TreeNode } from './tree.ts';
 
 /** The place that is not a session. */
 const FRESH = '';
@@ -27,7 +27,8 @@ export class Sessions {
   #known: SessionInfo[] = [];
   #states: Checkpoint[] = [];
   #chosen = FRESH;
-  #isBusy = false;
+  /** How many are at something that nobody should interfere with: what is done here, and a script that runs. */
+  #busyCount = 0;
 
   constructor(backend: Backend, events: SessionEvents) {
     this.#backend = backend;
@@ -63,9 +64,9 @@ export class Sessions {
     this.#events.changed();
   }
 
-  /** Whether a script is running: then nothing is done with sessions. */
-  set isBusy(isBusy: boolean) {
-    this.#isBusy = isBusy;
+  /** Told when a script begins to run, and when it has ended: meanwhile nothing is done with sessions. */
+  busy(isBusy: boolean): void {
+    this.#busyCount += isBusy ? 1 : -1;
     this.#enable();
   }
 
@@ -74,12 +75,12 @@ export class Sessions {
   }
 
   #draw(): void {
-    const fresh: Node = { key: FRESH, label: 'New interpreter', detail: 'each run', kind: 'fresh', isSelected: this.#chosen === FRESH, children: [] };
+    const fresh: TreeNode = { key: FRESH, label: 'New interpreter', detail: 'each run', kind: 'fresh', isSelected: this.#chosen === FRESH, children: [] };
     this.#tree.show([fresh, ...branches(this.#known).map((branch) => this.#node(branch))]);
     this.#enable();
   }
 
-  #node({ session: { id, executions }, forks }: Branch): Node {
+  #node({ session: { id, executions }, forks }: Branch): TreeNode {
     const isSelected = id === this.#chosen;
     const states = isSelected ? this.#states.map((state) => stateNode(id, state)) : [];
     return { key: id, label: id, detail: plural(executions, 'run'), kind: 'session', isSelected, children: [...states, ...forks.map((fork) => this.#node(fork))] };
@@ -87,7 +88,7 @@ export class Sessions {
 
   #enable(): void {
     const isSession = this.#chosen !== FRESH;
-    for (const id of Object.values(ACTIONS)) byId<HTMLButtonElement>(id).disabled = this.#isBusy || (id !== 'session-new' && !isSession);
+    for (const id of Object.values(ACTIONS)) byId<HTMLButtonElement>(id).disabled = this.#busyCount > 0 || (id !== 'session-new' && !isSession);
   }
 
   #pressed(key: string): boolean {
@@ -97,8 +98,8 @@ export class Sessions {
     return true;
   }
 
-  async #choose(node: Node): Promise<void> {
-    if (this.#isBusy) return;
+  async #choose(node: TreeNode): Promise<void> {
+    if (this.#busyCount > 0) return;
     if (node.kind === 'state') {
       const [id = '', checkpoint] = node.key.split('#');
       if (id === this.#chosen) await this.#do(() => this.#undo(Number(checkpoint)));
@@ -110,8 +111,8 @@ export class Sessions {
 
   /** Does something with sessions, and shows what has become of them. */
   async #do(work: () => Promise<void>): Promise<void> {
-    if (this.#isBusy) return;
-    this.isBusy = true;
+    if (this.#busyCount > 0) return;
+    this.busy(true);
     try {
       await work();
     } catch (error) {
@@ -122,7 +123,7 @@ export class Sessions {
     } catch (error) {
       this.#events.failed(error);
     } finally {
-      this.isBusy = false;
+      this.busy(false);
     }
   }
 
@@ -160,7 +161,7 @@ export class Sessions {
   }
 }
 
-function stateNode(session: string, { id, automatic, executions }: Checkpoint): Node {
+function stateNode(session: string, { id, automatic, executions }: Checkpoint): TreeNode {
   const label = executions === 0 ? 'before the first run' : `after run ${executions}`;
   return { key: `${session}#${id}`, label, detail: automatic ? 'undo to' : 'saved', kind: 'state', isSelected: false, children: [] };
 }

@@ -2,7 +2,7 @@
 import { h } from './dom.ts';
 
 /** A node of a tree. */
-export interface Node {
+export interface TreeNode {
   key: string;
   /** What is shown, and the smaller text behind it. */
   label: string;
@@ -10,21 +10,21 @@ export interface Node {
   /** Which look it has. */
   kind: 'fresh' | 'session' | 'state';
   isSelected: boolean;
-  children: Node[];
+  children: TreeNode[];
 }
 
 /** The tree. */
 export class Tree {
   readonly #root: HTMLElement;
-  readonly #choose: (node: Node) => void;
-  readonly #keys: (key: string, node: Node) => boolean;
+  readonly #choose: (node: TreeNode) => void;
+  readonly #keys: (key: string, node: TreeNode) => boolean;
   readonly #collapsed = new Set<string>();
-  #nodes: Node[] = [];
+  #nodes: TreeNode[] = [];
   #current = '';
-  #row = new Map<string, { element: HTMLElement; node: Node; parent: string | undefined }>();
+  #row = new Map<string, { element: HTMLElement; node: TreeNode; parent: string | undefined }>();
 
   /** `keys` is asked about keys that the tree itself has no use for, and says whether it had. */
-  constructor(root: HTMLElement, choose: (node: Node) => void, keys: (key: string, node: Node) => boolean) {
+  constructor(root: HTMLElement, choose: (node: TreeNode) => void, keys: (key: string, node: TreeNode) => boolean) {
     this.#root = root;
     this.#choose = choose;
     this.#keys = keys;
@@ -33,7 +33,7 @@ export class Tree {
   }
 
   /** Shows these. */
-  show(nodes: Node[]): void {
+  show(nodes: TreeNode[]): void {
     this.#nodes = nodes;
     this.#draw();
   }
@@ -52,7 +52,7 @@ export class Tree {
     if (had) this.focus();
   }
 
-  #item(node: Node, level: number, parent: string | undefined): HTMLElement {
+  #item(node: TreeNode, level: number, parent: string | undefined): HTMLElement {
     const isExpanded = !this.#collapsed.has(node.key);
     const element = h(
       'li',

@@ -331,6 +331,7 @@ function plural(number, noun) {
 
 // src/ui/files.ts
 var MAX_LISTED = 500;
+var HIDDEN = /[\p{Cc}\p{Cf}]/gu;
 var Files = class {
   #backend;
   #list = byId("file-list");
@@ -384,8 +385,9 @@ var Files = class {
     this.#list.replaceChildren(...rows.length > 0 ? rows : [empty]);
   }
   #row({ path, sizeBytes }) {
-    const name = path.replace(/[\p{Cc}\p{Cf}]/gu, (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
-    const save = () => this.#guarded(async () => download(path.split("/").at(-1) ?? "file", Uint8Array.from(await this.#read(path))));
+    const name = path.replace(HIDDEN, (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
+    const last = (path.split("/").at(-1) ?? "").replace(HIDDEN, "_");
+    const save = () => this.#guarded(async () => download(last, Uint8Array.from(await this.#read(path))));
     const remove = () => this.#guarded(async () => {
       if (this.#session === void 0) this.own.delete(path);
       else await this.#backend.deleteFile(this.#session, path);
@@ -886,7 +888,8 @@ var Sessions = class {
   #known = [];
   #states = [];
   #chosen = FRESH;
-  #isBusy = false;
+  /** How many are at something that nobody should interfere with: what is done here, and a script that runs. */
+  #busyCount = 0;
   constructor(backend2, events) {
     this.#backend = backend2;
     this.#events = events;
@@ -918,9 +921,9 @@ var Sessions = class {
     this.#draw();
     this.#events.changed();
   }
-  /** Whether a script is running: then nothing is done with sessions. */
-  set isBusy(isBusy) {
-    this.#isBusy = isBusy;
+  /** Told when a script begins to run, and when it has ended: meanwhile nothing is done with sessions. */
+  busy(isBusy) {
+    this.#busyCount += isBusy ? 1 : -1;
     this.#enable();
   }
   focus() {
@@ -938,7 +941,7 @@ var Sessions = class {
   }
   #enable() {
     const isSession = this.#chosen !== FRESH;
-    for (const id of Object.values(ACTIONS)) byId(id).disabled = this.#isBusy || id !== "session-new" && !isSession;
+    for (const id of Object.values(ACTIONS)) byId(id).disabled = this.#busyCount > 0 || id !== "session-new" && !isSession;
   }
   #pressed(key) {
     const id = ACTIONS[key.length === 1 ? key.toLowerCase() : key];
@@ -947,7 +950,7 @@ var Sessions = class {
     return true;
   }
   async #choose(node) {
-    if (this.#isBusy) return;
+    if (this.#busyCount > 0) return;
     if (node.kind === "state") {
       const [id = "", checkpoint] = node.key.split("#");
       if (id === this.#chosen) await this.#do(() => this.#undo(Number(checkpoint)));
@@ -958,8 +961,8 @@ var Sessions = class {
   }
   /** Does something with sessions, and shows what has become of them. */
   async #do(work) {
-    if (this.#isBusy) return;
-    this.isBusy = true;
+    if (this.#busyCount > 0) return;
+    this.busy(true);
     try {
       await work();
     } catch (error) {
@@ -970,7 +973,7 @@ var Sessions = class {
     } catch (error) {
       this.#events.failed(error);
     } finally {
-      this.isBusy = false;
+      this.busy(false);
     }
   }
   async #open() {
@@ -1126,7 +1129,7 @@ var App = class {
       }
     }
     const { where, runtimes, languages, limits } = this.#info;
-    const versions = runtimes.map(({ language, version }) => `${NAMES2[language]} ${version}`).join(", ");
+    const versions = runtimes.map(({ language, version }) => [NAMES2[language], version].filter(Boolean).join(" ")).join(", ");
     this.#connect("connected", `${where} · ${versions}`);
     for (const option of this.#language.options) option.hidden = option.disabled = !languages.includes(option.value);
     if (this.#language.selectedOptions[0]?.disabled) this.#language.value = languages[0] ?? "python";
@@ -1178,7 +1181,7 @@ var App = class {
   #busy(isBusy) {
     const [run, stop] = [byId("run"), byId("stop")];
     const hadFocus = document.activeElement === run || document.activeElement === stop;
-    this.#sessions.isBusy = isBusy;
+    this.#sessions.busy(isBusy);
     run.hidden = isBusy;
     stop.hidden = !isBusy;
     if (hadFocus) (isBusy ? stop : run).focus();
