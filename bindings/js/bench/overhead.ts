@@ -1,7 +1,8 @@
 // What JavaScript's part of an execution costs: `Sandbox.execute` against the engine's `execute` in a loop in Rust, in the same process and in
 // turns, so that whatever else the machine does falls upon both.
 //
-// usage: node bench/overhead.ts      prints JSON, in microseconds
+// usage: node bench/overhead.ts [--most-us N]      prints JSON, in microseconds; fails where the difference is more than N
+import { parseArgs } from 'node:util';
 import { openNative } from '../src/native/backend.ts';
 import { findNative } from '../src/native/find.ts';
 import type { NativeSandbox } from '../src/native/module.ts';
@@ -54,4 +55,12 @@ async function measure(language: 'python' | 'javascript'): Promise<Record<string
   };
 }
 
-console.log(JSON.stringify({ python: await measure('python'), javascript: await measure('javascript') }, null, 2));
+const { values } = parseArgs({ options: { 'most-us': { type: 'string' } } });
+const most = Number(values['most-us'] ?? Infinity);
+const measured = { python: await measure('python'), javascript: await measure('javascript') };
+console.log(JSON.stringify(measured, null, 2));
+const over = Object.entries(measured).filter(([, { overhead_us }]) => !((overhead_us ?? NaN) <= most));
+if (over.length > 0) {
+  console.error(`more than ${most} µs: ${over.map(([language, { overhead_us }]) => `${language} ${overhead_us}`).join(', ')}`);
+  process.exitCode = 1;
+}

@@ -1,41 +1,48 @@
-// An execution with its listeners and its signals.
+// An execution with its listeners and its signal.
 import type { Attendant } from './backend.ts';
+import type { Cancel } from './cancel.ts';
 import type { ExecuteOptions } from './options.ts';
 import type { Run } from './run.ts';
 
-/** Runs an execution with its listeners and its signal. */
-export async function attended(
-  cancelled: AbortSignal,
-  options: ExecuteOptions,
-  execute: (attendant: Attendant) => Promise<Run>,
-): Promise<Run> {
+/** Runs an execution with its listeners and its signal. What is not asked for costs nothing: this is on the way of every execution. */
+export async function attended(cancel: Cancel, options: ExecuteOptions, execute: (attendant: Attendant) => Promise<Run>): Promise<Run> {
   const { signal, onStdout, onStderr } = options;
   signal?.throwIfAborted();
-  const stop = new AbortController();
-  let thrown: { error: unknown } | undefined;
-  const abort = (): void => stop.abort();
-  // Each stream is decoded for itself: a character may come in two pieces.
-  const streams = [onStdout, onStderr].map((listener) => ({ listener, decoder: new TextDecoder() }));
-  const hear = (isStderr: boolean, bytes: Uint8Array): void => {
-    const { listener, decoder } = streams[Number(isStderr)] ?? {};
-    if (!listener || !decoder || thrown) return;
+  const abort = (): void => cancel.cancel();
+  const listeners = onStdout || onStderr ? new Listeners([onStdout, onStderr], abort) : undefined;
+  signal?.addEventListener('abort', abort);
+  try {
+    const run = await execute({ cancel, output: listeners && ((isStderr, bytes) => listeners.hear(isStderr, bytes)) });
+    if (listeners?.thrown) throw listeners.thrown.error;
+    // It may have ended by itself just before.
+    if (signal?.aborted && (run.outcome.kind === 'cancelled' || run.interrupted)) throw signal.reason;
+    return run;
+  } finally {
+    signal?.removeEventListener('abort', abort);
+  }
+}
+
+class Listeners {
+  readonly #streams: { listener: ((text: string) => void) | undefined; decoder: TextDecoder }[];
+  readonly #abort: () => void;
+  /** What a listener threw: that ends the execution, and nobody is told anything any longer. */
+  thrown: { error: unknown } | undefined;
+
+  constructor(listeners: (((text: string) => void) | undefined)[], abort: () => void) {
+    // Each stream is decoded for itself: a character may come in two pieces.
+    this.#streams = listeners.map((listener) => ({ listener, decoder: new TextDecoder() }));
+    this.#abort = abort;
+  }
+
+  hear(isStderr: boolean, bytes: Uint8Array): void {
+    const { listener, decoder } = this.#streams[Number(isStderr)] ?? {};
+    if (!listener || !decoder || this.thrown) return;
     try {
       const text = decoder.decode(bytes, { stream: true });
       if (text) listener(text);
     } catch (error) {
-      thrown = { error };
-      abort();
+      this.thrown = { error };
+      this.#abort();
     }
-  };
-  for (const each of [signal, cancelled]) each?.addEventListener('abort', abort);
-  if (cancelled.aborted) abort();
-  try {
-    const run = await execute({ signal: stop.signal, output: onStdout || onStderr ? hear : undefined });
-    if (thrown) throw thrown.error;
-    // It may have ended by itself just before.
-    if (run.outcome.kind === 'cancelled' || run.interrupted) signal?.throwIfAborted();
-    return run;
-  } finally {
-    for (const each of [signal, cancelled]) each?.removeEventListener('abort', abort);
   }
 }

@@ -1,4 +1,5 @@
 // What a backend is: what `Sandbox` and `Session` are made of. Values cross as text, bytes and JSON.
+import type { Cancel } from './cancel.ts';
 import type { Answer } from './tools.ts';
 
 /** What a backend is. */
@@ -62,7 +63,7 @@ export interface Input {
 /** What goes along with an execution. */
 export interface Attendant {
   /** Cancels it: the script is asked to stop, then stopped. */
-  signal: AbortSignal;
+  cancel: Cancel;
   /** Called with what the script writes. */
   output: ((isStderr: boolean, bytes: Uint8Array) => void) | undefined;
 }

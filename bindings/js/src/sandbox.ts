@@ -1,6 +1,7 @@
 // Sandboxes.
 import { attended } from './attended.ts';
 import type { Backend, BackendKind, Diagnostic } from './backend.ts';
+import { Cancel } from './cancel.ts';
 import * as check from './check.ts';
 import { SessionError } from './errors.ts';
 import { type ExecuteOptions, type SessionOptions, inputOf, sessionOptions } from './options.ts';
@@ -10,7 +11,7 @@ import { Session } from './session.ts';
 /** A language and what its scripts may do. Every `execute` is a new interpreter with new files. */
 export class Sandbox implements AsyncDisposable {
   #backend: Backend | undefined;
-  readonly #cancels = new Set<AbortController>();
+  readonly #cancels = new Set<Cancel>();
   /** Which backend it is. */
   readonly backend: BackendKind;
 
@@ -44,7 +45,7 @@ export class Sandbox implements AsyncDisposable {
   async execute(source: string, options: ExecuteOptions = {}): Promise<Run> {
     const backend = this.#open;
     const input = inputOf(source, options);
-    return this.#cancellable((cancelled) => attended(cancelled, options, async (to) => new Run(await backend.execute(input, to))));
+    return this.#cancellable((cancel) => attended(cancel, options, async (to) => new Run(await backend.execute(input, to))));
   }
 
   /** What the language's own parser says of a source: nothing where it is well-formed. Nothing of it is executed. */
@@ -71,16 +72,16 @@ export class Sandbox implements AsyncDisposable {
 
   /** Cancels what is being executed, in sessions too: those runs' outcome is `cancelled`. */
   cancel(): void {
-    for (const controller of this.#cancels) controller.abort();
+    for (const each of this.#cancels) each.cancel();
   }
 
-  async #cancellable(run: (cancelled: AbortSignal) => Promise<Run>): Promise<Run> {
-    const controller = new AbortController();
-    this.#cancels.add(controller);
+  async #cancellable(run: (cancel: Cancel) => Promise<Run>): Promise<Run> {
+    const cancel = new Cancel();
+    this.#cancels.add(cancel);
     try {
-      return await run(controller.signal);
+      return await run(cancel);
     } finally {
-      this.#cancels.delete(controller);
+      this.#cancels.delete(cancel);
     }
   }
 

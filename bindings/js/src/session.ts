@@ -1,6 +1,7 @@
 // Sessions.
 import { attended } from './attended.ts';
 import type { BackendSession } from './backend.ts';
+import type { Cancel } from './cancel.ts';
 import * as check from './check.ts';
 import { type ExecuteOptions, type SessionOptions, inputOf, sessionOptions } from './options.ts';
 import { type FileEntry, Run, fileEntries, valueOf } from './run.ts';
@@ -43,7 +44,7 @@ export interface SessionInfo {
   ended?: string;
 }
 
-type Cancellable = (run: (cancelled: AbortSignal) => Promise<Run>) => Promise<Run>;
+type Cancellable = (run: (cancel: Cancel) => Promise<Run>) => Promise<Run>;
 
 /** What is done with a session is done in the order in which it was asked for, and holds no thread while it waits. */
 type Turn = <Result>(ask: () => Promise<Result>) => Promise<Result>;
@@ -98,8 +99,8 @@ export class Session implements AsyncDisposable {
   /** Runs a script in the session's interpreter, as `Sandbox.execute` does in a new one. `Run.value` is that of its last expression. */
   async execute(source: string, options: ExecuteOptions = {}): Promise<Run> {
     const input = inputOf(source, options);
-    return this.#cancellable((cancelled) =>
-      this.#turn(() => attended(cancelled, options, async (to) => new Run(await this.#session.execute(input, to)))),
+    return this.#cancellable((cancel) =>
+      this.#turn(() => attended(cancel, options, async (to) => new Run(await this.#session.execute(input, to)))),
     );
   }
 

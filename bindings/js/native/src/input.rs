@@ -6,7 +6,7 @@ use glovebox::{CancelToken, ExecuteError, Execution, JsonText, Request, SourceKi
 use napi::bindgen_prelude::Buffer;
 use napi_derive::napi;
 
-use crate::{error::Failure, execution::NativeExecution, job::Teller};
+use crate::{error::Failure, execution::NativeExecution, port::Heard};
 
 /// One execution's input.
 #[napi(object, object_to_js = false)]
@@ -76,13 +76,13 @@ impl Input {
     /// Has it executed, and tells of its output where somebody listens.
     pub(crate) fn execute(
         &self,
-        teller: &Teller<NativeExecution>,
+        heard: &Heard,
         run: impl FnOnce(Request<'_>) -> Result<Execution, ExecuteError>,
     ) -> Result<NativeExecution, Failure> {
         let mut request = self.request()?;
         if self.is_heard {
-            let teller = teller.clone();
-            request = request.on_output(move |stream, bytes| teller.output(stream, bytes));
+            let heard = heard.clone();
+            request = request.on_output(move |stream, bytes| heard.output(stream, bytes));
         }
         Ok(run(request)?.into())
     }

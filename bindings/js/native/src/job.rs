@@ -6,10 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use glovebox::{CancelToken, Stream};
+use glovebox::CancelToken;
 use napi::{
     Status,
-    bindgen_prelude::{Buffer, Either4, FnArgs, Function, ToNapiValue},
+    bindgen_prelude::{Either3, FnArgs, Function, ToNapiValue},
     threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode},
 };
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// What the callback is given beside the number of an event.
-type Payload<T> = Either4<T, Buffer, String, NativeFailure>;
+type Payload<T> = Either3<T, String, NativeFailure>;
 type Args<T> = FnArgs<(u32, Payload<T>)>;
 
 /// JavaScript's function for what becomes of some work.
@@ -29,18 +29,15 @@ pub(crate) type Callback<'a, T> = Function<'a, Args<T>, ()>;
 enum Event<T> {
     Done(T),
     Failed(Failure),
-    Output(Stream, Vec<u8>),
     Progress(String),
 }
 
 impl<T: ToNapiValue> Event<T> {
     fn args(self) -> Args<T> {
         let (number, payload) = match self {
-            Self::Done(value) => (0, Either4::A(value)),
-            Self::Failed(failure) => (1, Either4::D(failure.into())),
-            Self::Output(Stream::Stdout, bytes) => (2, Either4::B(bytes.into())),
-            Self::Output(Stream::Stderr, bytes) => (3, Either4::B(bytes.into())),
-            Self::Progress(text) => (4, Either4::C(text)),
+            Self::Done(value) => (0, Either3::A(value)),
+            Self::Failed(failure) => (1, Either3::C(failure.into())),
+            Self::Progress(text) => (4, Either3::B(text)),
         };
         (number, payload).into()
     }
@@ -59,11 +56,6 @@ impl<T: ToNapiValue> Teller<T> {
     fn tell(&self, event: Event<T>) {
         // Nobody is there any longer where the environment is being taken down.
         let _ = self.0.call(event, ThreadsafeFunctionCallMode::NonBlocking);
-    }
-
-    /// The guest wrote something.
-    pub(crate) fn output(&self, stream: Stream, bytes: &[u8]) {
-        self.tell(Event::Output(stream, bytes.to_vec()));
     }
 }
 

@@ -7,6 +7,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `job` | work on another thread, and what JavaScript is told of it |
+//! | `port` | the same for executions, which are many and short |
 //! | `threads` | the threads for that |
 //! | `engine`, `sandbox`, `session`, `execution`, `token` | the classes |
 //! | `left_files` | the files that an execution left |
@@ -19,6 +20,7 @@ mod execution;
 mod input;
 mod job;
 mod left_files;
+mod port;
 mod sandbox;
 mod session;
 mod threads;

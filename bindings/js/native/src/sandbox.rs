@@ -8,9 +8,9 @@ use napi_derive::napi;
 
 use crate::{
     engine::NativeEngine,
-    execution::NativeExecution,
     input::{Input, NativeInput},
     job::{Callback, start, start_long},
+    port::NativePort,
     session::{NativeSession, options},
     token::NativeToken,
     tool::{Answer, Calls, NativeTool},
@@ -114,10 +114,11 @@ impl NativeSandbox {
         &self,
         input: NativeInput,
         token: &NativeToken,
-        callback: Callback<'_, NativeExecution>,
-    ) -> napi::Result<()> {
+        port: &NativePort,
+        execution: u32,
+    ) {
         let (sandbox, input) = (self.sandbox.clone(), Input::new(input, token.token()));
-        start(&callback, move |teller| input.execute(teller, |request| sandbox.run(request)))
+        port.start(execution, move |heard| input.execute(heard, |request| sandbox.run(request)));
     }
 
     /// What the language's parser says of a source.

@@ -8,9 +8,10 @@ use napi_derive::napi;
 
 use crate::{
     error::Failure,
-    execution::{NativeEntry, NativeExecution},
+    execution::NativeEntry,
     input::{Input, NativeInput},
     job::{Callback, start},
+    port::NativePort,
     token::NativeToken,
 };
 
@@ -65,10 +66,11 @@ impl NativeSession {
         &self,
         input: NativeInput,
         token: &NativeToken,
-        callback: Callback<'_, NativeExecution>,
-    ) -> napi::Result<()> {
+        port: &NativePort,
+        execution: u32,
+    ) {
         let (session, input) = (Arc::clone(&self.0), Input::new(input, token.token()));
-        start(&callback, move |teller| input.execute(teller, |request| session.run(request)))
+        port.start(execution, move |heard| input.execute(heard, |request| session.run(request)));
     }
 
     /// A global variable.

@@ -3,31 +3,49 @@
 //! Node.js's own pool has four threads, for files and names of all the process: a guest that waits for a tool must not hold one. Here there
 //! are as many as there is work, up to a limit. A guest that waits for JavaScript's answer is not counted, so that what the answer takes, such
 //! as a script in another sandbox, always finds a thread.
+//!
+//! To wake a thread takes as long as a short script. So a thread that has done its work looks for more for a moment, before it sleeps.
 
 use std::{
     collections::VecDeque,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    hint,
+    sync::{
+        Condvar, LazyLock, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How many guests run at once that do not wait for JavaScript. Further work waits in its order.
 const MAX_RUNNING: usize = 64;
 /// How long a thread waits for more work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
+/// How long one thread looks for more work before it sleeps: JavaScript that executes one script after the other comes back within that.
+const LOOKING: Duration = Duration::from_micros(50);
+/// How often it looks between two readings of the clock.
+const LOOKS: u32 = 32;
 
 type Work = Box<dyn FnOnce() + Send>;
 
 struct State {
     queue: VecDeque<Work>,
     threads: usize,
+    /// Threads that sleep until there is work.
     idle: usize,
+    /// Whether a thread looks for work. One does at a time.
+    is_looking: bool,
     /// Guests that wait for JavaScript.
     waiting: usize,
 }
 
-static STATE: Mutex<State> = Mutex::new(State { queue: VecDeque::new(), threads: 0, idle: 0, waiting: 0 });
+static STATE: Mutex<State> =
+    Mutex::new(State { queue: VecDeque::new(), threads: 0, idle: 0, is_looking: false, waiting: 0 });
 static QUEUED: Condvar = Condvar::new();
+/// Whether there is work, for the thread that looks for it.
+static HAS_WORK: AtomicBool = AtomicBool::new(false);
+/// With one processor, whoever looks for work keeps it from coming.
+static MAY_LOOK: LazyLock<bool> = LazyLock::new(|| thread::available_parallelism().is_ok_and(|count| count.get() > 1));
 
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -37,6 +55,7 @@ fn state() -> MutexGuard<'static, State> {
 pub(crate) fn run(work: Work) {
     let mut state = state();
     state.queue.push_back(work);
+    HAS_WORK.store(true, Ordering::Release);
     attend(&mut state);
 }
 
@@ -60,7 +79,11 @@ impl Drop for Waiting {
 
 /// Sees to it that somebody takes what is queued.
 fn attend(state: &mut State) {
-    if state.queue.len() <= state.idle {
+    let taken = usize::from(state.is_looking);
+    if state.queue.len() <= taken {
+        return;
+    }
+    if state.queue.len() <= taken + state.idle {
         QUEUED.notify_one();
     } else if state.threads < MAX_RUNNING + state.waiting {
         // Where the system has no thread to give, those that there are go on: the next work that is queued tries again.
@@ -72,16 +95,25 @@ fn attend(state: &mut State) {
 
 fn serve() {
     let mut held = state();
+    let mut may_look = true;
     loop {
         if let Some(work) = held.queue.pop_front() {
             drop(held);
             work();
             held = state();
+        } else if may_look && !held.is_looking && *MAY_LOOK {
+            held.is_looking = true;
+            HAS_WORK.store(false, Ordering::Release);
+            drop(held);
+            may_look = look();
+            held = state();
+            held.is_looking = false;
         } else {
             held.idle += 1;
             let waited = QUEUED.wait_timeout(held, IDLE).unwrap_or_else(PoisonError::into_inner);
             held = waited.0;
             held.idle -= 1;
+            may_look = true;
             if waited.1.timed_out() && held.queue.is_empty() {
                 break;
             }
@@ -93,4 +125,18 @@ fn serve() {
     held.threads -= 1;
     // A notification may have come to this one.
     attend(&mut held);
+}
+
+/// Looks for work for a moment. Says whether there is some.
+fn look() -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < LOOKING {
+        for _ in 0..LOOKS {
+            if HAS_WORK.load(Ordering::Acquire) {
+                return true;
+            }
+            hint::spin_loop();
+        }
+    }
+    false
 }

@@ -182,7 +182,7 @@ class WorkerBackend implements Backend {
   }
 
   /** Has a script executed, and stops it where it is cancelled or takes longer than it may. */
-  async watched(link: Link, session: number | undefined, input: Input, { signal }: Attendant, ended?: (why: string | undefined) => void): Promise<Facts> {
+  async watched(link: Link, session: number | undefined, input: Input, { cancel: asked }: Attendant, ended?: (why: string | undefined) => void): Promise<Facts> {
     const { policy, terminateAfterMs } = this.#options;
     const timers: ReturnType<typeof setTimeout>[] = [];
     const terminate = (): void => {
@@ -199,13 +199,13 @@ class WorkerBackend implements Backend {
     // The component looks at its own clock: this is for one that has none. A longer time than a timer has is no time.
     if (most < 0x7fff_ffff - 2 * terminateAfterMs) timers.push(setTimeout(cancel, most + terminateAfterMs));
     link.cancelled = 0;
-    const isCancelled = signal.aborted;
-    if (isCancelled && link.shared) cancel();
-    signal.addEventListener('abort', cancel);
+    const { isCancelled } = asked;
+    // Without shared memory what is cancelled already is not begun: the worker need not be terminated.
+    if (!isCancelled || link.shared) asked.onCancel(cancel);
     try {
       return (await link.ask((id) => ({ id, session, method: 'execute', values: [input], isCancelled }), ended)) as Facts;
     } finally {
-      signal.removeEventListener('abort', cancel);
+      asked.onCancel(undefined);
       timers.forEach(clearTimeout);
       link.cancelled = 0;
     }

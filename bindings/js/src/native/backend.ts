@@ -25,13 +25,13 @@ import {
   type NativeFailure,
   type NativeInput,
   type NativeModule,
+  type NativePort,
   type NativeSandbox,
   type NativeSession,
   type NativeToken,
   PROGRESS,
-  STDERR,
-  STDOUT,
 } from './module.ts';
+import { Port } from './port.ts';
 
 /** What is asked, as a promise. */
 function asked<Result>(ask: (callback: Callback) => void, tell?: (event: number, payload: any) => void): Promise<Result> {
@@ -165,23 +165,24 @@ function nativeInput(input: Input, isHeard: boolean): NativeInput {
 }
 
 interface Executes {
-  execute(input: NativeInput, token: NativeToken, callback: Callback): void;
+  execute(input: NativeInput, token: NativeToken, port: NativePort, execution: number): void;
 }
 
-async function executed(module: NativeModule, what: Executes, input: Input, attendant: Attendant): Promise<Executed> {
-  const { signal, output } = attendant;
+/** This thread's. */
+let port: Port | undefined;
+
+async function executed(module: NativeModule, what: Executes, input: Input, { cancel, output }: Attendant): Promise<Executed> {
+  port ??= new Port(module);
   const token = new module.NativeToken();
-  const cancel = (): void => token.cancel();
-  if (signal.aborted) cancel();
-  signal.addEventListener('abort', cancel);
+  cancel.onCancel(() => token.cancel());
   try {
-    const execution = await asked<NativeExecution>(
-      (callback) => what.execute(nativeInput(input, output !== undefined), token, callback),
-      (event, bytes) => (event === STDOUT || event === STDERR) && output?.(event === STDERR, bytes),
-    );
-    return new NativeExecuted(execution);
+    const given = nativeInput(input, output !== undefined);
+    return new NativeExecuted(await port.execute((port, execution) => what.execute(given, token, port, execution), output));
+  } catch (error) {
+    // What is thrown here is an error already.
+    throw error instanceof Error ? error : failureOf(error as NativeFailure);
   } finally {
-    signal.removeEventListener('abort', cancel);
+    cancel.onCancel(undefined);
   }
 }
 

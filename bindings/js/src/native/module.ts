@@ -1,7 +1,7 @@
 // The native module, `bindings/js/native`, as TypeScript sees it. Private to the package.
 import type { Input, Shown, ToolDescription } from '../backend.ts';
 
-/** What becomes of some work; the numbers are those of `native/src/job.rs`. */
+/** What becomes of some work; the numbers are those of `native/src/job.rs` and `port.rs`. */
 export const DONE = 0;
 export const FAILED = 1;
 export const STDOUT = 2;
@@ -10,6 +10,14 @@ export const PROGRESS = 4;
 
 /** Called with a number and what belongs to it; the last time with `DONE` or `FAILED`. */
 export type Callback = (event: number, payload: any) => void;
+
+/** Called with an execution's number, the number of an event and what belongs to it. */
+export type PortCallback = (execution: number, event: number, payload: any) => void;
+
+/** Where executions tell what becomes of them. */
+export interface NativePort {
+  readonly kind?: 'port';
+}
 
 export interface NativeToken {
   cancel(): void;
@@ -43,7 +51,7 @@ export interface NativeInput extends Input {
 export interface NativeSession {
   readonly id: string;
   readonly ended: string | null;
-  execute(input: NativeInput, token: NativeToken, callback: Callback): void;
+  execute(input: NativeInput, token: NativeToken, port: NativePort, execution: number): void;
   getVariable(name: string, callback: Callback): void;
   setVariable(name: string, json: string, callback: Callback): void;
   listFiles(pattern: string, callback: Callback): void;
@@ -63,7 +71,7 @@ export interface NativeSandbox {
   readonly language: 'python' | 'javascript';
   readonly runtimeName: string;
   readonly version: string | null;
-  execute(input: NativeInput, token: NativeToken, callback: Callback): void;
+  execute(input: NativeInput, token: NativeToken, port: NativePort, execution: number): void;
   validate(input: NativeInput, token: NativeToken, callback: Callback): void;
   /** How many microseconds each of so many executions took in Rust. */
   time(source: string, count: number): number[];
@@ -77,6 +85,7 @@ export interface NativeEngine {
 }
 
 export interface NativeModule {
+  NativePort: new (callback: PortCallback) => NativePort;
   NativeToken: new () => NativeToken;
   NativeEngine: {
     open(

@@ -1,0 +1,69 @@
+/// <reference types="node" />
+// Where the executions of this thread come to their end: one callback of the native module for all of them.
+import { DONE, FAILED, type NativeExecution, type NativeFailure, type NativeModule, type NativePort, STDERR } from './module.ts';
+
+/**
+ * How long Node.js looks for the end of an execution before it sleeps, in milliseconds. To be woken takes it as long as a short script
+ * takes. Meanwhile timers and whatever else there is have their turns.
+ */
+const LOOKING_MS = 0.5;
+/** How many executions are numbered until it begins again. */
+const NUMBERS = 2 ** 32;
+
+interface Pending {
+  resolve(execution: NativeExecution): void;
+  reject(failure: NativeFailure): void;
+  output: ((isStderr: boolean, bytes: Uint8Array) => void) | undefined;
+}
+
+/** The port of this thread. */
+export class Port {
+  readonly #native: NativePort;
+  readonly #pending = new Map<number, Pending>();
+  #count = 0;
+  #isLooking = false;
+  #until = 0;
+  /** Node.js goes on as long as something is executed. */
+  readonly #hold: NodeJS.Timeout = setInterval(() => undefined, 2 ** 31 - 1).unref();
+
+  constructor(module: NativeModule) {
+    this.#native = new module.NativePort((execution, event, payload) => this.#heard(execution, event, payload));
+  }
+
+  /** Has something executed. Whatever is wrong with it is a `NativeFailure`. */
+  execute(begin: (port: NativePort, execution: number) => void, output: Pending['output']): Promise<NativeExecution> {
+    return new Promise((resolve, reject) => {
+      const execution = this.#count;
+      begin(this.#native, execution);
+      this.#count = (execution + 1) % NUMBERS;
+      if (this.#pending.size === 0) this.#hold.ref();
+      this.#pending.set(execution, { resolve, reject, output });
+      this.#look();
+    });
+  }
+
+  #heard(execution: number, event: number, payload: any): void {
+    const pending = this.#pending.get(execution);
+    if (!pending) return;
+    if (event !== DONE && event !== FAILED) {
+      pending.output?.(event === STDERR, payload);
+      return;
+    }
+    this.#pending.delete(execution);
+    if (this.#pending.size === 0) this.#hold.unref();
+    if (event === DONE) pending.resolve(payload);
+    else pending.reject(payload);
+  }
+
+  /** As long as there is something for the next turn, Node.js does not sleep in this one. */
+  #look(): void {
+    this.#until = performance.now() + LOOKING_MS;
+    if (this.#isLooking) return;
+    this.#isLooking = true;
+    const turn = (): void => {
+      if (this.#pending.size > 0 && performance.now() < this.#until) setImmediate(turn);
+      else this.#isLooking = false;
+    };
+    setImmediate(turn);
+  }
+}
