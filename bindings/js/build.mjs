@@ -1,8 +1,9 @@
 // Builds the package: `npm run build [PROVIDER.wasm…]`, by default of all that `guest-shims/component/build` has made.
 //
 // * `contract/`: the types of `wit/`, with what is written about them.
-// * `providers/NAME/`: each provider as JavaScript modules, instantiated as often as wanted, which import nothing by themselves.
-// * `src/integrity.ts`: what the files of the providers hash to.
+// * `providers/NAME/`: each provider as JavaScript modules, instantiated as often as wanted, which import nothing by themselves. `modules.js`
+//   imports the WebAssembly too, for places that compile it ahead.
+// * `src/own.ts`: what the files of the providers hash to, and where those of the published ones are.
 // * `src/daemon/repl.ts`: what runs in an ordinary Python, from the package for Python.
 // * `dist/`: `src/` compiled.
 import { execFileSync } from 'node:child_process';
@@ -14,6 +15,8 @@ import { generateHostTypes, transpileBytes } from '@bytecodealliance/jco-transpi
 
 const root = import.meta.dirname;
 const made = join(root, '../../target/providers');
+/** What the package is published with. */
+const { providers: published } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
 
 async function write(directory, files) {
   await rm(directory, { recursive: true, force: true });
@@ -50,18 +53,44 @@ for (const provider of await providers()) {
     noTypescript: true,
     outDir: directory,
   });
+  for (const path of Object.keys(files)) if (basename(path) === 'component.js') files[path] = Buffer.from(withoutLoader(Buffer.from(files[path]).toString()));
   await write(directory, files);
   integrity[name] = {};
   for (const [path, bytes] of Object.entries(files)) {
     if (!path.endsWith('.ts')) integrity[name][basename(path)] = `sha256-${createHash('sha256').update(bytes).digest('base64')}`;
   }
+  await writeModules(directory, Object.keys(integrity[name]).filter((file) => file.endsWith('.wasm')));
   console.log(`${basename(provider)}: ${Object.values(files).reduce((sum, bytes) => sum + bytes.length, 0)} bytes`);
 }
 
-const text = `// Made by build.mjs: what the files of the providers hash to.
+/** Without jco's own way to load WebAssembly, which imports a module of Node.js: bundlers would follow it, and ours is always given. */
+function withoutLoader(text) {
+  const bare = text.replace(/^( *)const isNode = [^]*?^\1async function fetchCompile [^]*?^\1}\n/m, '').replace(/^ *if \(!getCoreModule\) getCoreModule = .*\n/m, '');
+  if (/fetchCompile|import\(|import\.meta/.test(bare)) throw new Error('jco wrote something else than was expected; see `withoutLoader`');
+  return bare;
+}
+
+/** A provider and its WebAssembly as imports. */
+async function writeModules(directory, names) {
+  const lines = names.map((name, index) => `import core${index} from './${name}';`);
+  const compiled = names.map((name, index) => `'${name}': core${index}`).join(', ');
+  const text = ["import * as component from './component.js';", ...lines, `export default { component, compiled: { ${compiled} } };`];
+  await writeFile(join(directory, 'modules.js'), `${text.join('\n')}\n`);
+  const types = "import type { ProviderModules } from 'glovebox-sandbox';\ndeclare const provider: ProviderModules;\nexport default provider;\n";
+  await writeFile(join(directory, 'modules.d.ts'), types);
+}
+
+/** Bundlers look for exactly such URLs. */
+function urlsOf(name) {
+  const url = (file) => `() => new URL('../providers/${name}/${file}', import.meta.url).href`;
+  return Object.keys(integrity[name] ?? {}).map((file) => `    '${file}': ${url(file)},\n`).join('');
+}
+const text = `// Made by build.mjs: what the files of the providers hash to, and where those of the package's own are.
 export const INTEGRITY: Record<string, Record<string, string>> = ${JSON.stringify(integrity, null, 2)};
+export const FILES: Record<string, Record<string, () => string>> = {
+${published.map((name) => `  '${name}': {\n${urlsOf(name)}  },\n`).join('')}};
 `;
-await writeFile(join(root, 'src/integrity.ts'), text);
+await writeFile(join(root, 'src/own.ts'), text);
 
 const repl = await readFile(join(root, '../python/src/glovebox_sandbox/_unsafe_repl.py'), 'utf8');
 await writeFile(join(root, 'src/daemon/repl.ts'), `// Made by build.mjs: what runs in an ordinary Python.\nexport const REPL = ${JSON.stringify(repl)};\n`);
@@ -69,3 +98,10 @@ await writeFile(join(root, 'src/daemon/repl.ts'), `// Made by build.mjs: what ru
 await rm(join(root, 'dist'), { recursive: true, force: true });
 const tsc = fileURLToPath(import.meta.resolve('typescript/lib/tsc.js'));
 execFileSync(process.execPath, [tsc, '-p', root], { stdio: 'inherit' });
+
+// TypeScript wraps an `import()` of what it does not know. Bundlers cannot read what is said to them within that, and webpack breaks it.
+const loading = join(root, 'dist/component/load.js');
+const wrapped = await readFile(loading, 'utf8');
+const bare = wrapped.replace(/^var __rewriteRelativeImportExtension = [^]*?^};\n/m, '').replace(/__rewriteRelativeImportExtension\((.*?module)\)/, '$1');
+if (!/import\(\/\* webpackIgnore/.test(bare)) throw new Error('dist/component/load.js is not as it was expected; see above');
+await writeFile(loading, bare);

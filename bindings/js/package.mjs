@@ -8,15 +8,14 @@ import { platformPackage } from './dist/native/find.js';
 
 /** The platforms that a release has a package for. */
 const PLATFORMS = ['linux-x64-gnu', 'linux-arm64-gnu', 'darwin-x64', 'darwin-arm64'];
-/** The providers in the main package: the others are for programs that speak the contract. */
-const PROVIDERS = ['glovebox-python', 'glovebox-javascript'];
 
 const [out, module, profile] = process.argv.slice(2);
 const root = import.meta.dirname;
 const name = platformPackage();
 const platform = name.split('/')[1];
 const [os, cpu, libc] = platform.split('-');
-const { private: _, scripts, devDependencies, ...common } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+// The providers in the main package: the others are for programs that speak the contract.
+const { private: _, scripts, devDependencies, providers, ...common } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
 
 async function stage(directory, files, description) {
   await rm(directory, { recursive: true, force: true });
@@ -56,7 +55,7 @@ const mainTarball = await stage(
   join(out, 'main'),
   [
     ...['dist', 'contract', 'README.md'].map((each) => [join(root, each), each]),
-    ...PROVIDERS.map((provider) => [join(root, 'providers', provider), `providers/${provider}`]),
+    ...providers.map((provider) => [join(root, 'providers', provider), `providers/${provider}`]),
     license,
     ...notices,
   ],

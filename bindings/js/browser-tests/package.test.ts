@@ -1,7 +1,8 @@
 // The package in pages of a real browser. What `run` is given is executed in the page.
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { Browser, serve } from './page.ts';
+import { Browser } from './browser.ts';
+import { serve } from './page.ts';
 
 const server = await serve();
 const browser = await Browser.start();

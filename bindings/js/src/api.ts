@@ -1,5 +1,6 @@
 // What every platform's entry gives.
 export type { Diagnostic, Mount } from './backend.ts';
+export type { ProviderModules } from './component/provider.ts';
 export { Display } from './displays.ts';
 export {
   CommitError,

@@ -58,14 +58,12 @@ export function contents(name: string, value: unknown): Uint8Array {
 /** An object's entries. */
 export function entries<Each>(name: string, value: unknown, each: (name: string, value: unknown) => Each): [string, Each][] {
   if (value === undefined) return [];
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw wrong(name, 'an object', value);
-  return Object.entries(value).map(([key, one]) => [key, each(`${name}[${JSON.stringify(key)}]`, one)]);
+  return Object.entries(object(name, 'an object', value)).map(([key, one]) => [key, each(`${name}[${JSON.stringify(key)}]`, one)]);
 }
 
 /** An object, of which only these keys are known: a misspelt option would otherwise have no effect. */
 export function known(name: string, value: unknown, keys: readonly string[]): void {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw wrong(name, 'an object', value);
-  const unknown = Object.keys(value).find((key) => !keys.includes(key));
+  const unknown = Object.keys(object(name, 'an object', value)).find((key) => !keys.includes(key));
   if (unknown !== undefined) throw new TypeError(`${name} has no \`${unknown}\`; there are ${keys.join(', ')}`);
 }
 
@@ -74,6 +72,12 @@ export function list<Each>(name: string, value: unknown, each: (name: string, va
   if (value === undefined) return [];
   if (!Array.isArray(value)) throw wrong(name, 'an array', value);
   return value.map((one, index) => each(`${name}[${index}]`, one));
+}
+
+/** An object, and no array. */
+export function object(name: string, wanted: string, value: unknown): object {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw wrong(name, wanted, value);
+  return value;
 }
 
 /** A value as JSON text. */

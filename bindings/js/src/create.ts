@@ -2,7 +2,7 @@
 import type { Backend, Host, Policy } from './backend.ts';
 import { openComponent, direct, refuse } from './component/backend.ts';
 import { openInWorker } from './component/client.ts';
-import { loadParts, providerOfParts } from './component/load.ts';
+import { type Place, compiledProvider, loadParts, providerOfParts } from './component/load.ts';
 import type { StartWorker } from './component/messages.ts';
 import { errorOf } from './errors.ts';
 import { type ComponentOptions, type SandboxOptions, checked } from './options.ts';
@@ -17,14 +17,20 @@ export interface Platform {
   openDaemon?: (language: string, policy: Policy, host: Host) => Promise<Backend>;
   /** An ordinary Python, without a sandbox. */
   openUnsafe?: (language: string, policy: Policy, host: Host) => Promise<Backend>;
-  /** The directory of the package's own provider of this name. */
-  providerUrl(name: string): string;
-  /** What the files of the package's providers hash to, by the providers' names. */
-  integrity(): Promise<Record<string, Record<string, string>>>;
+  /** What is known of the package's own providers, by their names. */
+  own(): Promise<Own>;
   /** Reads a file. */
   read(url: string): Promise<Uint8Array>;
   /** Starts a worker, where there are any. */
   startWorker: StartWorker | undefined;
+}
+
+/** What `build.mjs` knows of the files of providers. */
+interface Own {
+  /** What they hash to. */
+  INTEGRITY: Record<string, Record<string, string>>;
+  /** Where those are that come with the package. */
+  FILES: Record<string, Record<string, () => string>>;
 }
 
 /** Makes a sandbox. */
@@ -46,12 +52,12 @@ export async function createWith(platform: Platform, options: SandboxOptions): P
     if (!open) throw errorOf('UnsupportedError', `backend: there are no other processes here; use backend: "wasm"`);
     return new Sandbox(backend, await open(language, policy, host));
   }
-  if (backend === 'auto') {
+  if (backend === 'auto' && !component.provider) {
     // Where there is none, or it cannot do what is asked, this process can, or says why not.
     const daemon = await platform.openDaemon?.(language, policy, host).catch(() => undefined);
     if (daemon) return new Sandbox('daemon', daemon);
   }
-  if (backend !== 'component') {
+  if (backend !== 'component' && !component.provider) {
     const native = platform.openNative?.(language, policy, host) ?? new Error('there is none for this platform');
     if (!(native instanceof Error)) return new Sandbox('native', await native);
     if (backend === 'native') {
@@ -63,16 +69,25 @@ export async function createWith(platform: Platform, options: SandboxOptions): P
 }
 
 async function openPlatform(platform: Platform, language: string, policy: Policy, host: Host, options: ComponentOptions): Promise<Backend> {
+  const answerTool = (tool: number, parameters: string) => host.answerNow(tool, parameters);
+  if (options.provider) {
+    const { component, compiled } = options.provider;
+    const provider = compiledProvider(component, (name) => compiled[name]);
+    return direct(await openComponent({ provider, language, policy, answer: answerTool }));
+  }
   const name = `glovebox-${language}`;
+  const { INTEGRITY, FILES } = await platform.own();
   const isOwn = options.urls.length === 0;
-  const urls = isOwn ? [platform.providerUrl(name)] : options.urls;
-  const own = await platform.integrity();
-  if (isOwn && !own[name]) {
-    const names = Object.keys(own).join(', ');
+  const files = FILES[name];
+  if (isOwn && !files) {
+    const names = Object.keys(FILES).join(', ');
     throw errorOf('PolicyError', `language: the package has no component \`${name}\`; it has ${names}; another is named by its indexURL`);
   }
-  const integrity = options.integrity ?? (isOwn ? undefined : own[name]);
-  const parts = await loadParts({ name, urls, isOwn, integrity: integrity || undefined, read: platform.read });
+  const places: Place[] = isOwn
+    ? [{ name: 'the package', url: (file) => fileUrl(files ?? {}, file) }]
+    : options.urls.map((url) => ({ name: url, url: (file) => new URL(file, url).href }));
+  const integrity = options.integrity ?? (isOwn ? undefined : INTEGRITY[name]);
+  const parts = await loadParts({ name, places, isOwn, integrity: integrity || undefined, read: platform.read });
   const start = platform.startWorker;
   // A component waits for a tool's answer, and a worker can wait for nothing but shared memory.
   const canWait = policy.tools.length === 0 || typeof SharedArrayBuffer !== 'undefined';
@@ -84,6 +99,11 @@ async function openPlatform(platform: Platform, language: string, policy: Policy
   if (start && canWait && options.worker !== false) {
     return openInWorker({ parts, language, policy, host, start, terminateAfterMs: options.terminateAfterMs });
   }
-  const answerTool = (tool: number, parameters: string) => host.answerNow(tool, parameters);
   return direct(await openComponent({ provider: await providerOfParts(parts), language, policy, answer: answerTool }));
+}
+
+function fileUrl(files: Record<string, () => string>, file: string): string {
+  const url = files[file];
+  if (!url) throw new Error(`there is no \`${file}\``);
+  return url();
 }

@@ -18,8 +18,7 @@ const startWorker: StartWorker = (heard, broken) => {
 };
 
 const platform: Platform = {
-  providerUrl: (name) => new URL(`../providers/${name}/`, import.meta.url).href,
-  integrity: async () => (await import('./integrity.ts')).INTEGRITY,
+  own: () => import('./own.ts'),
   async read(url) {
     const response = await fetch(url);
     if (!response.ok) throw new Error(`HTTP status ${response.status}`);

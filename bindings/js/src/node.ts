@@ -21,7 +21,7 @@ const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
 
 const startWorker: StartWorker = (heard, broken) => {
   // Flags of this process, such as `--input-type`, are not the worker's.
-  const worker = new Worker(new URL(`./component/worker.${extension}`, import.meta.url), { execArgv: [] });
+  const worker = new Worker(new URL(`./component/node-worker.${extension}`, import.meta.url), { execArgv: [] });
   worker.on('message', (data: Said) => heard(data));
   worker.on('error', broken);
   worker.unref();
@@ -39,8 +39,7 @@ const platform: Platform = {
   },
   openDaemon,
   openUnsafe,
-  providerUrl: (name) => new URL(`../providers/${name}/`, import.meta.url).href,
-  integrity: async () => (await import('./integrity.ts')).INTEGRITY,
+  own: () => import('./own.ts'),
   async read(url) {
     if (url.startsWith('file:')) return readFile(new URL(url));
     const response = await fetch(url);

@@ -2,6 +2,7 @@
 import type { BackendKind, Input, Mount, Policy } from './backend.ts';
 import * as check from './check.ts';
 import type { Limits as ContractLimits } from './component/contract.ts';
+import type { ProviderModules } from './component/provider.ts';
 import { type NamedTool, type Tools, toolsOf } from './tools.ts';
 
 /** How much an execution may use, as numbers or bigints; what is left out has its default. */
@@ -68,6 +69,11 @@ export interface SandboxOptions {
    * package's build; `false` takes whatever comes.
    */
   integrity?: Record<string, string> | false;
+  /**
+   * Component: one whose WebAssembly is compiled already, the default export of `glovebox-sandbox/providers/NAME/modules.js`, for places that
+   * compile none. It runs on the caller's own thread, as with `worker: false`.
+   */
+  provider?: ProviderModules;
 }
 
 /** How a script is run. */
@@ -104,6 +110,7 @@ export interface ComponentOptions {
   terminateAfterMs: number;
   urls: string[];
   integrity: Record<string, string> | false | undefined;
+  provider: ProviderModules | undefined;
 }
 
 /** Which backend is meant. */
@@ -122,7 +129,7 @@ export interface Checked {
 const OPTIONS = [
   'language', 'backend', 'unsafeNative', 'limits', 'timeout', 'workspace', 'commit', 'mounts', 'tools', 'files', 'env', 'args', 'seed', 'clockNs',
   'checkpoints', 'onUnwind', 'autoPersistGlobals', 'metering', 'packages', 'progress', 'worker', 'terminateAfterMs', 'indexURL',
-  'componentUrls', 'integrity',
+  'componentUrls', 'integrity', 'provider',
 ] as const satisfies (keyof SandboxOptions)[];
 
 const LIMITS = [
@@ -174,6 +181,7 @@ export function checked(options: SandboxOptions): Checked {
       terminateAfterMs: Number(check.whole('terminateAfterMs', given.terminateAfterMs ?? 1000)),
       urls: urlsOf(given.indexURL === undefined ? 'componentUrls' : 'indexURL', given.indexURL ?? given.componentUrls),
       integrity: given.integrity === false ? false : given.integrity && Object.fromEntries(check.entries('integrity', given.integrity, text)),
+      provider: modulesOf(given),
     },
   };
 }
@@ -189,6 +197,17 @@ function choose(given: unknown, unsafeNative: boolean): BackendChoice {
     );
   }
   return 'unsafe-native';
+}
+
+function modulesOf({ provider, backend, worker, indexURL, componentUrls }: SandboxOptions): ProviderModules | undefined {
+  if (provider === undefined) return undefined;
+  check.known('provider', provider, ['component', 'compiled']);
+  check.of('provider.component.instantiate', 'function', provider.component?.instantiate);
+  check.entries('provider.compiled', provider.compiled, (name, value) => check.object(name, 'a WebAssembly.Module', value));
+  if (backend === 'native' || backend === 'daemon') throw new TypeError(`provider is of a component; leave out backend: "${backend}"`);
+  if (worker) throw new TypeError("provider runs on the caller's own thread; leave out worker: true");
+  if (indexURL !== undefined || componentUrls !== undefined) throw new TypeError('provider and indexURL both name a component: give one');
+  return provider;
 }
 
 function limitsOf(limits: Limits = {}, timeout: number | undefined): Record<string, bigint> {

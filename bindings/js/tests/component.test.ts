@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import { readFile } from 'node:fs/promises';
 import { after, test } from 'node:test';
 import type { AddressInfo } from 'node:net';
-import { INTEGRITY } from '../src/integrity.ts';
+import { INTEGRITY } from '../src/own.ts';
 import {
   type SandboxOptions,
   SessionLostError,
@@ -134,4 +134,26 @@ test('the entry for browsers runs in direct mode where there is no worker', { sk
   await assert.rejects(create({ ...options, backend: 'native' }), /there is no native engine here: there is none for this platform/);
   const box = await create({ ...options, indexURL: `${base}/glovebox-javascript` });
   assert.deepEqual([box.backend, (await box.execute('console.log(1)')).stdout], ['component', '1\n']);
+});
+
+test('a component that is compiled already is taken as it is, and held to its form', { skip }, async () => {
+  const component = await import(new URL('glovebox-javascript/component.js', providers).href);
+  const names = Object.keys(INTEGRITY['glovebox-javascript'] ?? {}).filter((name) => name.endsWith('.wasm'));
+  const bytes = async (name: string) => WebAssembly.compile(await readFile(new URL(`glovebox-javascript/${name}`, providers)));
+  const compiled = Object.fromEntries(await Promise.all(names.map(async (name) => [name, await bytes(name)] as const)));
+  const provider = { component, compiled };
+  // It is of a component, whatever engine there is.
+  const box = await createSandbox({ language: 'javascript', provider });
+  assert.deepEqual([box.backend, (await box.execute('console.log(1)')).stdout], ['component', '1\n']);
+  await assert.rejects(createSandbox({ language: 'javascript', provider: { component, compiled: {} } }), /component\.core.*was not loaded/);
+  for (const [given, what] of [
+    [{ provider: 1 }, /^provider must be an object, not number/],
+    [{ provider: { component: {}, compiled } }, /^provider\.component\.instantiate must be a function, not undefined/],
+    [{ provider: { component, compiled: { 'a.wasm': 1 } } }, /^provider\.compiled\["a\.wasm"\] must be a WebAssembly\.Module, not number/],
+    [{ provider, backend: 'native' }, /^provider is of a component/],
+    [{ provider, worker: true }, /^provider runs on the caller's own thread/],
+    [{ provider, indexURL: base }, /^provider and indexURL/],
+  ] as const) {
+    await assert.rejects(createSandbox(given as unknown as SandboxOptions), (error) => error instanceof TypeError && what.test(error.message));
+  }
 });

@@ -14,8 +14,8 @@ export interface Parts {
 export interface Source {
   /** The name of the provider. */
   name: string;
-  /** Directories that are tried in their order. */
-  urls: readonly string[];
+  /** Where they may be: tried in their order. */
+  places: readonly Place[];
   /** What the files must hash to, by their names; `undefined` holds them to nothing. */
   integrity: Readonly<Record<string, string>> | undefined;
   /** Whether the module is imported from where it lies: it is the package's own. */
@@ -24,12 +24,20 @@ export interface Source {
   read: (url: string) => Promise<Uint8Array>;
 }
 
+/** Where a provider's files are. */
+export interface Place {
+  /** What messages call it. */
+  name: string;
+  /** The URL of one of them. */
+  url(file: string): string;
+}
+
 const MODULE = 'component.js';
 const loaded = new Map<string, Promise<Parts>>();
 
 /** Loads it. Loading the same again gives the same. */
 export function loadParts(source: Source): Promise<Parts> {
-  const key = JSON.stringify([source.name, source.urls, source.integrity, source.isOwn]);
+  const key = JSON.stringify([source.name, source.places.map(({ name }) => name), source.integrity, source.isOwn]);
   const known = loaded.get(key);
   if (known) return known;
   const made = load(source);
@@ -44,11 +52,11 @@ async function load(source: Source): Promise<Parts> {
     throw errorOf('UnavailableError', `components need WebAssembly's exceptions with references, which this engine lacks; ${who}`);
   }
   const failures: string[] = [];
-  for (const url of source.urls) {
+  for (const place of source.places) {
     try {
-      return await loadFrom(url, source);
+      return await loadFrom(place, source);
     } catch (error) {
-      failures.push(`${url}: ${error instanceof Error ? error.message : error}`);
+      failures.push(`${place.name}: ${error instanceof Error ? error.message : error}`);
     }
   }
   throw errorOf('UnavailableError', `the component \`${source.name}\` cannot be loaded from ${failures.join('; nor from ')}`);
@@ -60,9 +68,9 @@ const EXCEPTIONS = Uint8Array.of(
   ...[0x0a, 0x0f, 1, 0x0d, 0, 2, 0x69, 0x1f, 0x40, 1, 3, 0, 0x0b, 0, 0x0b, 0x1a, 0x0b],
 );
 
-async function loadFrom(base: string, source: Source): Promise<Parts> {
+async function loadFrom(place: Place, source: Source): Promise<Parts> {
   const file = async (name: string): Promise<Uint8Array<ArrayBuffer>> => {
-    const bytes = Uint8Array.from(await source.read(new URL(name, base).href));
+    const bytes = Uint8Array.from(await source.read(place.url(name)));
     await verify(name, bytes, source.integrity);
     return bytes;
   };
@@ -71,7 +79,7 @@ async function loadFrom(base: string, source: Source): Promise<Parts> {
   const names = [...new Set(text.match(/component\.core\d*\.wasm/g))];
   const compiled = await Promise.all(names.map(async (name) => [name, await WebAssembly.compile(await file(name))] as const));
   // What was verified is run, and not what another request might get.
-  const module = source.isOwn ? new URL(MODULE, base).href : `data:text/javascript;base64,${base64(bytes)}`;
+  const module = source.isOwn ? place.url(MODULE) : `data:text/javascript;base64,${base64(bytes)}`;
   return { module, compiled: new Map(compiled) };
 }
 
@@ -95,8 +103,14 @@ function base64(bytes: Uint8Array): string {
 
 /** The provider of its parts. */
 export async function providerOfParts({ module, compiled }: Parts): Promise<Provider> {
-  return providerOf((await import(module)) as ProviderModule, async (path) => {
-    const found = compiled.get(path.split('/').at(-1) ?? path);
+  // It is not known before: bundlers leave it as it is.
+  return compiledProvider((await import(/* webpackIgnore: true */ /* @vite-ignore */ module)) as ProviderModule, (name) => compiled.get(name));
+}
+
+/** The provider of a module whose WebAssembly is compiled already. */
+export function compiledProvider(module: ProviderModule, compiled: (name: string) => WebAssembly.Module | undefined): Provider {
+  return providerOf(module, async (path) => {
+    const found = compiled(path.split('/').at(-1) ?? path);
     if (!found) throw new Error(`the component asks for \`${path}\`, which was not loaded`);
     return found;
   });

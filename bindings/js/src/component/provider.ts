@@ -40,3 +40,14 @@ export function providerOf(module: ProviderModule, compile: (path: string) => Pr
     },
   };
 }
+
+/**
+ * A provider whose WebAssembly is compiled ahead, as places have it that compile none at run time (workerd, Edge Functions): the default
+ * export of `glovebox-sandbox/providers/NAME/modules.js`.
+ */
+export interface ProviderModules {
+  /** The module that jco made. */
+  component: ProviderModule;
+  /** The WebAssembly, by the names that the module has for it. */
+  compiled: Record<string, WebAssembly.Module>;
+}

@@ -126,9 +126,9 @@ function paramsOf({ source, name, kind, stdin, context, timeoutMs }: Input): obj
   };
 }
 
-async function execute(connection: Connection, params: object, { signal, output }: Attendant): Promise<any> {
+async function execute(connection: Connection, params: object, { cancel, output }: Attendant): Promise<any> {
   const asking: Asking = {
-    signal,
+    cancel,
     onOutput: output && ((stream, text) => output(stream === 'stderr', new TextEncoder().encode(text))),
   };
   try {

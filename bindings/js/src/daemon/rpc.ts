@@ -2,6 +2,7 @@
 // JSON-RPC 2.0 with a peer that asks as well: one message a line, over a socket or a process's standard streams.
 import type { Readable, Writable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
+import type { Cancel } from '../cancel.ts';
 import { errorOf } from '../errors.ts';
 import type { Answer } from '../tools.ts';
 
@@ -13,7 +14,7 @@ export type OnOutput = (stream: string, text: string) => void;
 
 /** How a request is made. */
 export interface Asking {
-  signal?: AbortSignal;
+  cancel?: Cancel;
   onOutput?: OnOutput | undefined;
   timeoutMs?: number;
 }
@@ -68,11 +69,10 @@ export class Connection {
     streams.hold(false);
   }
 
-  /** Asks the peer. Where the signal is aborted, the request is cancelled, and answered all the same. */
-  async call(method: string, params: object, { signal, onOutput, timeoutMs }: Asking = {}): Promise<any> {
+  /** Asks the peer. Where it is cancelled, it is answered all the same. */
+  async call(method: string, params: object, { cancel, onOutput, timeoutMs }: Asking = {}): Promise<any> {
     if (this.#gone) throw this.#gone;
     const id = (this.#count += 1);
-    const cancel = (): void => this.#send({ method: 'cancel', params: { id } });
     let timer: ReturnType<typeof setTimeout> | undefined;
     try {
       return await new Promise((resolve, reject) => {
@@ -80,12 +80,11 @@ export class Connection {
         this.#streams.hold(true);
         if (timeoutMs !== undefined) timer = setTimeout(() => reject(errorOf('UnavailableError', 'it does not answer')), timeoutMs);
         this.#send({ id, method, params });
-        if (signal?.aborted) cancel();
-        signal?.addEventListener('abort', cancel);
+        cancel?.onCancel(() => this.#send({ method: 'cancel', params: { id } }));
       });
     } finally {
       clearTimeout(timer);
-      signal?.removeEventListener('abort', cancel);
+      cancel?.onCancel(undefined);
       this.#pending.delete(id);
       this.#release();
     }

@@ -1,0 +1,104 @@
+// A real browser, by its DevTools protocol.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+
+/** How long starting the browser and any one answer of it may take on a slow machine, in milliseconds. */
+const PATIENCE_MS = 120_000;
+
+/** A browser. */
+export class Browser {
+  readonly #process: ChildProcess;
+  readonly #profile: string;
+  readonly #socket: WebSocket;
+  readonly #asked = new Map<number, (answer: any) => void>();
+  #count = 0;
+
+  private constructor(child: ChildProcess, profile: string, socket: WebSocket) {
+    this.#process = child;
+    this.#profile = profile;
+    this.#socket = socket;
+    socket.onmessage = ({ data }) => {
+      const answer = JSON.parse(data);
+      this.#asked.get(answer.id)?.(answer);
+      this.#asked.delete(answer.id);
+    };
+  }
+
+  static async start(): Promise<Browser> {
+    const profile = await mkdtemp(join(tmpdir(), 'glovebox-browser-'));
+    // Root has no sandbox of the browser's own; what runs here is ours. Timers of pages that nobody looks at are to go on as they should.
+    const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--no-first-run'];
+    flags.push('--disable-background-timer-throttling', '--disable-renderer-backgrounding', '--remote-debugging-port=0');
+    const child = spawn(process.env['CHROMIUM'] ?? 'chromium', [...flags, `--user-data-dir=${profile}`, 'about:blank'], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    const url = await new Promise<string>((resolve, reject) => {
+      const said: string[] = [];
+      const late = setTimeout(() => reject(new Error(`the browser did not start: ${said.join('\n')}`)), PATIENCE_MS);
+      child.on('error', reject);
+      child.on('exit', () => reject(new Error(`the browser ended: ${said.join('\n')}`)));
+      createInterface({ input: child.stderr }).on('line', (line) => {
+        said.push(line);
+        const [, found] = /^DevTools listening on (.*)$/.exec(line) ?? [];
+        if (found === undefined) return;
+        clearTimeout(late);
+        resolve(found);
+      });
+    });
+    const socket = new WebSocket(url);
+    await new Promise((resolve, reject) => Object.assign(socket, { onopen: resolve, onerror: reject }));
+    return new Browser(child, profile, socket);
+  }
+
+  async ask(method: string, params: object = {}, sessionId?: string): Promise<any> {
+    const id = (this.#count += 1);
+    const answer = await new Promise<any>((resolve, reject) => {
+      const late = setTimeout(() => reject(new Error(`the browser did not answer to ${method}`)), PATIENCE_MS);
+      this.#asked.set(id, (answer) => {
+        clearTimeout(late);
+        resolve(answer);
+      });
+      this.#socket.send(JSON.stringify({ id, method, params, sessionId }));
+    });
+    if (answer.error) throw new Error(`${method}: ${answer.error.message}`);
+    return answer.result;
+  }
+
+  /** Opens a page. */
+  async open(url: string): Promise<Page> {
+    const { targetId } = await this.ask('Target.createTarget', { url });
+    const { sessionId } = await this.ask('Target.attachToTarget', { targetId, flatten: true });
+    const page = new Page(this, sessionId);
+    await page.run(() => new Promise<void>((resolve) => (document.readyState === 'complete' ? resolve() : addEventListener('load', () => resolve()))));
+    return page;
+  }
+
+  async close(): Promise<void> {
+    const ended = new Promise((resolve) => this.#process.once('exit', resolve));
+    await this.ask('Browser.close').catch(() => this.#process.kill());
+    await ended;
+    await rm(this.#profile, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+/** A page of the browser. */
+export class Page {
+  readonly #browser: Browser;
+  readonly #session: string;
+
+  constructor(browser: Browser, session: string) {
+    this.#browser = browser;
+    this.#session = session;
+  }
+
+  /** Runs a function in the page, of which it knows the text alone, and gives what it returns, as JSON has it. */
+  async run<Result>(work: () => Promise<Result>): Promise<Result> {
+    const params = { expression: `(${work})()`, awaitPromise: true, returnByValue: true };
+    const { result, exceptionDetails } = await this.#browser.ask('Runtime.evaluate', params, this.#session);
+    if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
+    return result.value;
+  }
+}

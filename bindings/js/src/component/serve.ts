@@ -1,0 +1,102 @@
+// A component in a worker. Everything comes and goes as messages, one at a time.
+import { type FailureClass, GloveboxError, SessionError } from '../errors.ts';
+import type { Answer } from '../tools.ts';
+import { ComponentBackend, GuestSession, openComponent } from './backend.ts';
+import { providerOfParts } from './load.ts';
+import type { Ask, Begin, Named, Said, Shared } from './messages.ts';
+
+/** What messages come and go by. */
+export interface Port {
+  postMessage(message: unknown): void;
+  onmessage: ((event: { data: unknown }) => void) | null;
+}
+
+let port: Port;
+
+const say = (said: Said): void => port.postMessage(said);
+const sessions = new Map<number, GuestSession>();
+let count = 0;
+let backend: Promise<ComponentBackend> | undefined;
+/** Not 0 cancels what is executed: the caller's, where that is shared. */
+let cancelWord: Int32Array = new Int32Array(1);
+let isShared = false;
+
+/** Begins to listen. */
+export function listen(to: Port): void {
+  port = to;
+  port.onmessage = ({ data }) => hear(data);
+}
+
+function hear(data: unknown): void {
+  if (!backend) {
+    backend = begin(data as Begin);
+    backend.then(
+      ({ language, runtimeName, version }) => say({ kind: 'done', id: 0, value: { language, runtimeName, version }, ended: undefined }),
+      (error) => fail(0, error, undefined),
+    );
+    return;
+  }
+  void serve(data as Ask);
+}
+
+async function begin({ parts, language, policy, shared, toolTimeoutMs }: Begin): Promise<ComponentBackend> {
+  const provider = await providerOfParts(parts);
+  if (shared) [cancelWord, isShared] = [shared.words.subarray(0, 1), true];
+  const answer = (tool: number, parameters: string): Answer =>
+    shared ? ask(shared, toolTimeoutMs, tool, parameters) : [false, 'tools in a worker need shared memory'];
+  return openComponent({ provider, language, policy, answer, cancelWord });
+}
+
+/** Asks the caller's thread for a tool's answer, and waits for it: a component cannot do anything else meanwhile. */
+function ask({ words, reply }: Shared, timeoutMs: number, tool: number, parameters: string): Answer {
+  Atomics.store(words, 1, 0);
+  say({ kind: 'call', tool, parameters });
+  const pieces: Uint8Array[] = [];
+  const end = performance.now() + timeoutMs;
+  for (;;) {
+    // Whoever cancels wakes it, too.
+    while (Atomics.load(words, 1) === 0) {
+      const left = end - performance.now();
+      if (left <= 0 || Atomics.load(words, 0) !== 0) {
+        say({ kind: 'dropped' });
+        return [false, left <= 0 ? `the tool took more than ${timeoutMs} ms` : 'the execution was cancelled'];
+      }
+      Atomics.wait(words, 1, 0, Math.min(left, 100));
+    }
+    const length = Math.abs(Atomics.load(words, 1)) - 1;
+    // Negative: there is more to come.
+    const isLast = Atomics.load(words, 1) > 0;
+    pieces.push(reply.slice(0, length));
+    if (isLast) break;
+    Atomics.store(words, 1, 0);
+    say({ kind: 'more' });
+  }
+  const decoder = new TextDecoder();
+  const text = pieces.map((piece) => decoder.decode(piece, { stream: true })).join('') + decoder.decode();
+  return [text.startsWith('+'), text.slice(1)];
+}
+
+async function serve({ id, session: number, method, values, isCancelled }: Ask): Promise<void> {
+  if (!isShared) cancelWord[0] = Number(isCancelled ?? false);
+  const session = number === undefined ? undefined : sessions.get(number);
+  try {
+    if (number !== undefined && !session) throw new SessionError('the session was closed');
+    const target = (session ?? (await backend)) as unknown as Record<string, (...values: unknown[]) => Promise<unknown>>;
+    const value = await target[method]?.(...values);
+    if (session && method === 'close') sessions.delete(number ?? 0);
+    say({ kind: 'done', id, value: value instanceof GuestSession ? named(value) : value, ended: session?.ended });
+  } catch (error) {
+    fail(id, error, session?.ended);
+  }
+}
+
+function named(session: GuestSession): Named {
+  count += 1;
+  sessions.set(count, session);
+  return { session: count, id: session.id };
+}
+
+function fail(id: number, error: unknown, ended: string | undefined): void {
+  const name = error instanceof GloveboxError ? (error.name as FailureClass) : undefined;
+  say({ kind: 'failed', id, class: name, message: error instanceof Error ? error.message : String(error), ended });
+}
