@@ -294,6 +294,9 @@ pub enum ExecuteError {
         /// Why not.
         source: Box<RuntimeError>,
     },
+    /// One of the request's tools cannot be one.
+    #[error(transparent)]
+    Tool(#[from] ToolDefinitionError),
     /// Sessions and validation call into a prepared interpreter.
     #[error("`{name}` is not prepared, so it can only execute; use a runtime that `glovebox runtimes list` names", name = escaped(.name))]
     NotPrepared {

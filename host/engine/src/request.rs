@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use crate::{CancelToken, JsonText, SourceKind, Stream, budget::Budget, tools::PendingCalls};
+use crate::{CancelToken, JsonText, SourceKind, Stream, Tool, budget::Budget, tools::PendingCalls};
 
 /// The name that tracebacks show when a script has no file.
 pub const SANDBOX_NAME: &str = "<sandbox>";
@@ -45,6 +45,8 @@ pub struct Request<'a> {
     pub(crate) cancel_after: Option<Duration>,
     pub(crate) on_output: Option<OnOutput>,
     pub(crate) if_busy: IfBusy,
+    /// Beside those of the sandbox.
+    pub(crate) tools: Vec<Tool>,
     /// Where the caller answers its tools' calls, in a started execution.
     pub(crate) pending: Option<Arc<PendingCalls>>,
     pub(crate) budget: Budget,
@@ -66,6 +68,7 @@ impl<'a> Request<'a> {
             cancel_after: None,
             on_output: None,
             if_busy: IfBusy::default(),
+            tools: Vec::new(),
             pending: None,
             budget: Budget::default(),
         }
@@ -85,6 +88,7 @@ impl<'a> Request<'a> {
             cancel_after: self.cancel_after,
             on_output: self.on_output,
             if_busy: self.if_busy,
+            tools: self.tools,
             pending: self.pending,
             budget: self.budget,
         }
@@ -138,6 +142,14 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn context_text(mut self, json: JsonText) -> Self {
         self.context = Some(String::from(json).into());
+        self
+    }
+
+    /// Tools that the script may call besides those of the sandbox, this once. One that has the name of another is an error
+    /// ([`ExecuteError::Tool`](crate::ExecuteError::Tool)). Default: none.
+    #[must_use]
+    pub fn tools(mut self, tools: Vec<Tool>) -> Self {
+        self.tools = tools;
         self
     }
 

@@ -82,6 +82,10 @@ impl<'a> PreparedRequest<'a> {
     /// Checks a request against the limits. Nothing has run yet when this fails.
     pub(crate) fn new(sandbox: &'a Sandbox, request: Request<'a>) -> Result<Self, ExecuteError> {
         Self::check(sandbox, &request)?;
+        let toolbox = match request.tools.as_slice() {
+            [] => Arc::clone(&sandbox.0.toolbox),
+            tools => Arc::new(sandbox.0.toolbox.with(tools)?),
+        };
         Ok(Self {
             source: request.source,
             name: request.name,
@@ -98,7 +102,7 @@ impl<'a> PreparedRequest<'a> {
             on_output: request.on_output,
             pending: request.pending,
             sandbox,
-            toolbox: Arc::clone(&sandbox.0.toolbox),
+            toolbox,
             translation: None,
         })
     }

@@ -37,6 +37,21 @@ pub fn write(vfs: &mut Vfs, root: RootId, path: &str, bytes: &[u8], if_exists: I
     vfs.write_file(root, &path, bytes).map_err(|error| FileError::refused("write", &path)(error.reason))
 }
 
+/// Makes a directory, and those above it.
+pub fn make_dir(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
+    let path = path::below(path)?;
+    let top = top(vfs, root)?;
+    check_free(vfs, top, &path, IfExists::Fail)?;
+    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    for above in ends.filter_map(|end| path.get(..end)) {
+        match vfs.create_dir(top, above.as_bytes()) {
+            Ok(_) | Err(VfsError::AlreadyExists) => {}
+            Err(error) => return Err(FileError::refused("make", above)(error)),
+        }
+    }
+    Ok(())
+}
+
 /// Removes a file, a link or an empty directory.
 pub fn delete(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
     let path = path::below(path)?;

@@ -95,7 +95,7 @@ impl From<&ExecuteError> for SandboxError {
             ExecuteError::StdinTooLarge { bytes, most } | ExecuteError::ValueTooLarge { bytes, most, .. } => {
                 Self::StdinTooLarge(TooLarge { bytes: *bytes, limit: *most })
             }
-            ExecuteError::Name(_) => Self::InvalidArgument(text),
+            ExecuteError::Name(_) | ExecuteError::Tool(_) => Self::InvalidArgument(text),
             ExecuteError::SessionEnded { .. } => Self::SessionEnded(text),
             ExecuteError::SessionBusy { .. } => Self::SessionBusy(text),
             ExecuteError::NoCheckpoint { .. } => Self::NoCheckpoint(text),

@@ -120,6 +120,16 @@ impl SessionFiles {
         self.change(|vfs, root, _| Ok(change::write(vfs, root, path, bytes.as_ref(), if_exists)?))
     }
 
+    /// Makes a directory, and those above it.
+    ///
+    /// # Errors
+    /// [`FilesError::Path`]; [`FilesError::Exists`] where there is something of this name; [`FilesError::Refused`] at a quota, or below what
+    /// is no directory; [`FilesError::Session`].
+    pub fn make_dir(&self, path: &str) -> Result<(), FilesError> {
+        self.told("make", path);
+        self.change(|vfs, root, _| Ok(change::make_dir(vfs, root, path)?))
+    }
+
     /// Removes a file, a link or an empty directory. What the guest has open it can go on using.
     ///
     /// # Errors

@@ -40,23 +40,7 @@ impl SessionGuard {
     pub fn run(&self, request: Request<'_>) -> Result<Execution, SessionsError> {
         let active = self.activate_unless(request.cancel.as_ref())?;
         let executed = active.run(request);
-        let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
-        if !has_run || self.slots.storage.policy.save != Save::AfterEach || active.ended().is_some() {
-            return Ok(executed?);
-        }
-        match (active.save(), executed) {
-            (Ok(()), executed) => Ok(executed?),
-            (Err(source), Ok(execution)) => {
-                let (id, execution, source) = (self.id.clone(), Box::new(execution), Box::new(source));
-                Err(SessionsError::Unsaved { id, execution, source })
-            }
-            (Err(error), Err(source)) => {
-                // Of two errors the one that has the execution in it.
-                let id = self.id.as_str();
-                tracing::warn!(target: "glovebox", session_id = id, %error, "a session could not be saved");
-                Err(source.into())
-            }
-        }
+        active.save_after(executed)
     }
 
     /// The live session, resumed from the store if it is not live yet. It stays live while this is held. Changes reach the
@@ -113,6 +97,35 @@ pub struct ActiveSession {
 }
 
 impl ActiveSession {
+    /// What an execution in the session came to, once the session is written to the store, where the policy says so. For executions that
+    /// were started ([`Session::start`]); [`SessionGuard::run`] does it by itself.
+    ///
+    /// # Errors
+    /// That of the execution, and [`SessionsError::Unsaved`], which has the execution in it.
+    pub fn save_after(&self, executed: Result<Execution, ExecuteError>) -> Result<Execution, SessionsError> {
+        let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
+        let saves = self.slot.slots.storage.policy.save == Save::AfterEach;
+        if !has_run || !saves || self.session.ended().is_some() {
+            return Ok(executed?);
+        }
+        let id = &self.slot.id;
+        // Whoever started it may have begun before others saved.
+        self.is_touched.store(true, Ordering::SeqCst);
+        match (self.save(), executed) {
+            (Ok(()), executed) => Ok(executed?),
+            (Err(source), Ok(execution)) => {
+                let (id, execution, source) = (id.clone(), Box::new(execution), Box::new(source));
+                Err(SessionsError::Unsaved { id, execution, source })
+            }
+            (Err(error), Err(source)) => {
+                // Of two errors the one that has the execution in it.
+                let id = id.as_str();
+                tracing::warn!(target: "glovebox", session_id = id, %error, "a session could not be saved");
+                Err(source.into())
+            }
+        }
+    }
+
     /// Writes the session to the store as it is now. It lasts when this returns.
     pub fn save(&self) -> Result<(), SessionsError> {
         let live = self.live.upgrade().ok_or_else(|| SessionsError::NotFound { id: self.slot.id.clone() })?;

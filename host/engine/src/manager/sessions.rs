@@ -74,6 +74,13 @@ impl SessionsBuilder {
         self
     }
 
+    /// Stops, when cancelled, what sessions run outside of any request: exit handlers, and code of theirs that variables call. What is stopped
+    /// so is as after an execution that was cancelled.
+    pub fn stop(mut self, token: &CancelToken) -> Self {
+        self.0.stop = token.clone();
+        self
+    }
+
     /// Ready to open sessions.
     pub fn build(self) -> Sessions {
         Sessions(Arc::new(Slots::new(self.0)))
@@ -134,6 +141,7 @@ impl Sessions {
             policy: StorePolicy::default(),
             key: None,
             cancel: CancelToken::new(),
+            stop: CancelToken::new(),
             sandboxes: RwLock::default(),
             make_sandbox: None,
         })
@@ -170,7 +178,7 @@ impl Sessions {
             let sandbox = storage.sandbox_of(&id, new.language, new.runtime.as_deref())?;
             let options =
                 SessionOptions { id: Some(id.to_string()), context: new.context, ..SessionOptions::default() };
-            Ok(sandbox.open_session(options)?)
+            Ok(sandbox.open_session(options.scope(&storage.scope()))?)
         })?;
         events::session("session.created", &id);
         Ok(self.guard(&id))

@@ -210,6 +210,7 @@ impl Live {
             id: Some(id.to_string()),
             key: storage.key.clone(),
             bound_to: Some(id.to_string()),
+            scope: storage.scope(),
             ..ResumeOptions::default()
         };
         let sandbox = storage.sandbox_for(&stored.record)?;

@@ -9,7 +9,7 @@ use std::{
 use super::{SessionsError, StorePolicy};
 use crate::{
     BuildError, CancelToken, Language, Sandbox, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore,
-    StoreError,
+    StoreError, session_scope::SessionScope,
 };
 
 /// Makes a sandbox for the runtime of this name, or for the language where none is named.
@@ -29,6 +29,8 @@ pub(super) struct Storage {
     pub(super) policy: StorePolicy,
     pub(super) key: Option<SessionKey>,
     pub(super) cancel: CancelToken,
+    /// Stops what sessions run by themselves.
+    pub(super) stop: CancelToken,
     pub(super) sandboxes: RwLock<Vec<Sandbox>>,
     /// Makes those that sessions turn out to need.
     pub(super) make_sandbox: Option<MakeSandbox>,
@@ -104,6 +106,11 @@ impl Storage {
     /// For how long to wait for a session that another thread is resuming, which may take this long.
     pub(super) fn resuming_ms(&self) -> u64 {
         self.policy.lock_wait_ms.saturating_add(RESUMING_MS)
+    }
+
+    /// What holds for all that runs in a session.
+    pub(super) fn scope(&self) -> SessionScope {
+        SessionScope { cancel: self.stop.clone(), ..SessionScope::default() }
     }
 
     pub(super) fn is_cancelled(&self, cancel: Option<&CancelToken>) -> bool {

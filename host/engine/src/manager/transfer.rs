@@ -10,8 +10,9 @@ impl Sessions {
     /// does. It is written to the store at once.
     pub fn fork(&self, id: &SessionId, fork: SessionId) -> Result<SessionGuard, SessionsError> {
         let original = self.open(id)?.activate()?;
-        self.add(&fork, |_| {
-            let forked = original.fork_with(SessionOptions::default().id(fork.as_str()))?;
+        self.add(&fork, |storage| {
+            let options = SessionOptions::default().id(fork.as_str()).scope(&storage.scope());
+            let forked = original.fork_with(options)?;
             // It counts its forks, so that the next one has other random numbers, seeded too.
             original.save()?;
             Ok(forked)

@@ -140,6 +140,12 @@ impl Started {
             .unwrap_or_default()
     }
 
+    /// Whether it has ended, with an execution or an error: [`advance`](Self::advance) says which.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.shared.end.get().is_some()
+    }
+
     /// The execution, once it has ended: what [`Step::Done`] has.
     #[must_use]
     pub fn execution(&self) -> Option<Arc<Execution>> {
