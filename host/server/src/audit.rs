@@ -13,6 +13,9 @@ use sha2::{Digest, Sha256};
 
 use crate::{Door, ServiceError, metrics::outcome};
 
+/// How much of a name or path is written down.
+const MAX_OF_CHARS: usize = 256;
+
 /// The audit log cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("the audit log `{}` cannot be opened for appending; name another file", glovebox::escaped(.path))]
@@ -22,7 +25,7 @@ pub struct AuditError {
     source: io::Error,
 }
 
-/// The audit log: a line of JSON for each execution, written before its answer is given, and for each one that was refused. It has who
+/// The audit log: a line of JSON for each execution, and for whatever else is done with a session, written before its answer is given. It has who
 /// asked, through which door, the SHA-256 of the source, the outcome and the fuel; the source itself only where that is asked for.
 pub struct Audit {
     out: Mutex<Box<dyn Write + Send>>,
@@ -35,12 +38,44 @@ impl fmt::Debug for Audit {
     }
 }
 
-/// What a line says.
+/// What is done with a session besides executing in it.
+#[derive(Debug)]
+pub(crate) struct Act {
+    name: &'static str,
+    of: Option<String>,
+}
+
+impl Act {
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self { name, of: None }
+    }
+
+    /// With the variable, file or session that it is about.
+    pub(crate) fn of(self, of: &str) -> Self {
+        Self { of: Some(of.chars().take(MAX_OF_CHARS).collect()), ..self }
+    }
+}
+
+/// What a line says of an act.
+#[derive(Serialize)]
+struct ActLine<'a> {
+    time: Timestamp,
+    tenant: &'a str,
+    door: &'static str,
+    action: &'static str,
+    session: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of: Option<&'a str>,
+    outcome: &'static str,
+}
+
+/// What a line says of an execution.
 #[derive(Serialize)]
 struct Line<'a> {
     time: Timestamp,
     tenant: &'a str,
     door: &'static str,
+    action: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<&'a str>,
     source_sha256: String,
@@ -89,6 +124,7 @@ impl Audit {
             time: Timestamp::now(),
             tenant,
             door: door.name(),
+            action: "execute",
             session,
             source_sha256,
             source: self.with_source.then_some(source),
@@ -97,7 +133,24 @@ impl Audit {
             fuel: executed.map_or(0, |execution| execution.fuel_consumed),
             duration_ms: executed.map_or(0.0, |execution| execution.duration.as_secs_f64() * 1e3),
         };
-        let written = serde_json::to_string(&line).map_err(io::Error::from).and_then(|text| {
+        self.append(&line);
+    }
+
+    /// Writes down what was done with a session, or why it was not.
+    pub(crate) fn act(&self, door: Door, tenant: &str, session: &str, act: &Act, error: Option<&ServiceError>) {
+        self.append(&ActLine {
+            time: Timestamp::now(),
+            tenant,
+            door: door.name(),
+            action: act.name,
+            session,
+            of: act.of.as_deref(),
+            outcome: error.map_or("done", ServiceError::code),
+        });
+    }
+
+    fn append(&self, line: &impl Serialize) {
+        let written = serde_json::to_string(line).map_err(io::Error::from).and_then(|text| {
             let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
             // In one piece: other processes may append to the same file.
             out.write_all(format!("{text}\n").as_bytes())?;

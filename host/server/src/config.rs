@@ -6,8 +6,9 @@ use glovebox::{Policy, PolicyError, Save, SessionId, StorePolicy, escaped};
 use serde::Deserialize;
 
 use crate::{
-    Admission,
+    Admission, Suspension,
     http::{HttpConfig, TokenHash},
+    tools::AllowedUrls,
 };
 
 /// Everything about a server, as its file says it. All of it has a default.
@@ -64,8 +65,36 @@ pub struct ServerConfig {
     pub page: PageTable,
     /// The audit log. Default: none.
     pub audit: Option<AuditTable>,
+    /// Tools that requests bring along.
+    pub tools: ToolsTable,
+    /// The routes that clients of E2B ask.
+    pub e2b: E2bTable,
     /// Who may ask.
     pub tokens: Vec<TokenTable>,
+}
+
+/// Tools that requests bring along.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ToolsTable {
+    /// The addresses that may be called back, of every token that has no list of its own. Default: none.
+    pub callbacks: Vec<String>,
+    /// A file with the secret that signs these calls: `whsec_` and base64 of 24 to 64 bytes.
+    pub secret_file: Option<PathBuf>,
+    /// How many executions may wait for answers at once, of all tokens.
+    pub suspended: Option<usize>,
+    /// For how many milliseconds one waits.
+    pub suspended_ms: Option<u64>,
+}
+
+/// The routes that clients of E2B ask.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct E2bTable {
+    /// Whether they are there. Default: no.
+    pub enabled: bool,
 }
 
 /// As [`Admission`].
@@ -142,6 +171,13 @@ pub struct TokenTable {
     pub executions_at_once: Option<usize>,
     /// How many executions it may ask for in a minute. Default: any number.
     pub executions_per_minute: Option<NonZeroU32>,
+    /// The addresses that may be called back for it, in place of those of `[tools]`.
+    pub callbacks: Option<Vec<String>>,
+    /// How many of its executions may wait for answers at once. Default 16.
+    pub suspended: Option<usize>,
+    /// Whether `/metrics` has what all tokens have used together, or what this one has. Default: this one.
+    #[serde(default)]
+    pub metrics: bool,
 }
 
 /// A configuration cannot be.
@@ -170,6 +206,12 @@ pub enum ConfigError {
     /// Sessions would be saved later than their executions are acknowledged.
     #[error("`sessions.save` is `on-hibernate`; a server saves a session before it answers, so leave it out")]
     Save,
+    /// An address of callbacks cannot be one.
+    #[error("`callbacks`: {0}")]
+    Callbacks(#[from] crate::tools::UrlPatternError),
+    /// Calls would not be signed.
+    #[error("`callbacks` are allowed, and `tools.secret_file` does not say with what they are signed")]
+    NoSecret,
     /// A number cannot be 0.
     #[error("`{0}` is 0; leave it out, or give a number")]
     Zero(&'static str),
@@ -189,6 +231,8 @@ impl Default for ServerConfig {
             http: HttpTable::default(),
             page: PageTable::default(),
             audit: None,
+            tools: ToolsTable::default(),
+            e2b: E2bTable::default(),
             tokens: Vec::new(),
         }
     }
@@ -225,6 +269,12 @@ impl ServerConfig {
         if self.sessions.save != Save::AfterEach {
             return Err(ConfigError::Save);
         }
+        let of_tokens = self.tokens.iter().filter_map(|token| token.callbacks.as_ref());
+        for callbacks in of_tokens.chain([&self.tools.callbacks]) {
+            if !AllowedUrls::new(callbacks)?.is_empty() && self.tools.secret_file.is_none() {
+                return Err(ConfigError::NoSecret);
+            }
+        }
         let (mut names, mut hashes) = (BTreeSet::new(), BTreeSet::new());
         for token in &self.tokens {
             let wrong = |reason| ConfigError::Token { name: token.name.clone(), reason };
@@ -256,6 +306,16 @@ impl ServerConfig {
             running: running.unwrap_or(default.running),
             waiting: waiting.unwrap_or(default.waiting),
             wait: wait_ms.map_or(default.wait, Duration::from_millis),
+        }
+    }
+
+    /// How many executions may wait for answers.
+    #[must_use]
+    pub fn suspension(&self) -> Suspension {
+        let default = Suspension::default();
+        Suspension {
+            count: self.tools.suspended.unwrap_or(default.count),
+            time: self.tools.suspended_ms.map_or(default.time, Duration::from_millis),
         }
     }
 
@@ -307,6 +367,9 @@ mod tests {
             (&(token("a", HASH) + &token("a", &HASH.replace('2', "3"))), "token `a`: another token has this name"),
             (&(token("a", HASH) + &token("b", &HASH.to_uppercase())), "token `b`: another entry has this `sha256`"),
             (&(token("a", HASH) + "executions_per_minute = 0"), "executions_per_minute"),
+            ("[tools]\ncallbacks = [\"https://a.example\"]", "`callbacks`: `https://a.example` cannot be a pattern"),
+            ("[tools]\ncallbacks = [\"https://a.example/*\"]", "`tools.secret_file` does not say"),
+            (&(token("a", HASH) + "callbacks = [\"https://a.example/*\"]"), "`tools.secret_file` does not say"),
         ] {
             let error = ServerConfig::from_toml(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");

@@ -9,6 +9,8 @@ pub enum Door {
     Mcp,
     /// JSON-RPC over a socket of the user's own.
     Daemon,
+    /// The routes of E2B's clients.
+    E2b,
 }
 
 impl Door {
@@ -19,6 +21,7 @@ impl Door {
             Self::Http => "http",
             Self::Mcp => "mcp",
             Self::Daemon => "daemon",
+            Self::E2b => "e2b",
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use glovebox::{
-    BuildError, ExecuteError, FilesError, RuntimeError, SessionIdError, SessionsError, ToolDefinitionError, escaped,
-    with_causes,
+    AdvanceError, BuildError, ExecuteError, FilesError, RuntimeError, SessionIdError, SessionsError,
+    ToolDefinitionError, escaped, with_causes,
 };
 
 use crate::GrantError;
@@ -86,6 +86,30 @@ pub enum ServiceError {
         /// What it is.
         has: String,
     },
+    /// An execution could not be gone on with.
+    #[error(transparent)]
+    Advance(#[from] AdvanceError),
+    /// There is no execution of this name that waits for answers.
+    #[error(
+        "no execution `{execution}` waits for answers here: it was answered, cancelled, or waited for too long; begin again",
+        execution = escaped(.execution)
+    )]
+    NoExecution {
+        /// What was asked for.
+        execution: String,
+    },
+    /// Somebody is just answering this execution.
+    #[error("execution `{execution}` is just being answered; wait for that", execution = escaped(.execution))]
+    ExecutionBusy {
+        /// Which one.
+        execution: String,
+    },
+    /// As many executions wait for answers as may.
+    #[error("{most} executions wait for answers, and no more may; try again in a moment")]
+    TooManySuspended {
+        /// How many may.
+        most: usize,
+    },
     /// The service is shutting down.
     #[error("the service is shutting down; ask another one, or try again in a moment")]
     Draining,
@@ -104,6 +128,7 @@ const UNSUPPORTED: Code = ("unsupported", 422);
 const NOT_FOUND: Code = ("not-found", 404);
 const EXISTS: Code = ("exists", 409);
 const BUSY: Code = ("session-busy", 409);
+const BUSY_EXECUTION: Code = ("execution-busy", 409);
 const ENDED: Code = ("session-ended", 410);
 const NO_CHECKPOINT: Code = ("no-checkpoint", 409);
 const NOT_RESUMABLE: Code = ("not-resumable", 409);
@@ -135,7 +160,7 @@ impl ServiceError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::QueueFull { retry_after, .. } | Self::Rate { retry_after, .. } => Some(*retry_after),
-            Self::NoTurn { .. } | Self::Draining => Some(Duration::from_secs(1)),
+            Self::NoTurn { .. } | Self::TooManySuspended { .. } | Self::Draining => Some(Duration::from_secs(1)),
             _ => None,
         }
     }
@@ -154,12 +179,21 @@ impl ServiceError {
     /// What a stranger is told: everything about what they asked, and nothing of the host, which goes to the log.
     #[must_use]
     pub fn public(&self) -> String {
-        if self.kind() == UNAVAILABLE && !matches!(self, Self::QueueFull { .. } | Self::NoTurn { .. } | Self::Draining)
-        {
+        let is_ours = matches!(
+            self,
+            Self::QueueFull { .. } | Self::NoTurn { .. } | Self::TooManySuspended { .. } | Self::Draining
+        );
+        if self.kind() == UNAVAILABLE && !is_ours {
             tracing::error!(target: "glovebox", error = with_causes(self), "the service could not do what it was asked");
             return "this cannot be done now; the service's log says why".to_owned();
         }
         with_causes(self)
+    }
+
+    /// Whether it is about an answer, none of which was taken: the execution goes on.
+    #[must_use]
+    pub(crate) fn is_about_an_answer(&self) -> bool {
+        matches!(self, Self::Advance(AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. }))
     }
 
     fn kind(&self) -> Code {
@@ -174,7 +208,12 @@ impl ServiceError {
             Self::Generation { .. } => GENERATION,
             Self::Rate { .. } => RATE,
             Self::TooMany { .. } => TOO_MANY,
-            Self::QueueFull { .. } | Self::NoTurn { .. } | Self::Draining => UNAVAILABLE,
+            Self::QueueFull { .. } | Self::NoTurn { .. } | Self::TooManySuspended { .. } | Self::Draining => {
+                UNAVAILABLE
+            }
+            Self::Advance(error) => of_advance(error),
+            Self::NoExecution { .. } => NOT_FOUND,
+            Self::ExecutionBusy { .. } => BUSY_EXECUTION,
             Self::Panicked => INTERNAL,
         }
     }
@@ -194,7 +233,7 @@ fn of_execute(error: &ExecuteError) -> Code {
         ExecuteError::SourceTooLarge { .. }
         | ExecuteError::StdinTooLarge { .. }
         | ExecuteError::ValueTooLarge { .. } => TOO_LARGE,
-        ExecuteError::Name(_) | ExecuteError::SessionId { .. } => INVALID,
+        ExecuteError::Name(_) | ExecuteError::Tool(_) | ExecuteError::SessionId { .. } => INVALID,
         ExecuteError::SessionEnded { .. } => ENDED,
         ExecuteError::SessionBusy { .. } | ExecuteError::WorkspaceBusy => BUSY,
         ExecuteError::NoCheckpoint { .. } => NO_CHECKPOINT,
@@ -202,6 +241,14 @@ fn of_execute(error: &ExecuteError) -> Code {
         ExecuteError::TooManySessions { .. } => TOO_MANY,
         ExecuteError::NotPrepared { .. } => UNSUPPORTED,
         _ => UNAVAILABLE,
+    }
+}
+
+fn of_advance(error: &AdvanceError) -> Code {
+    match error {
+        AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. } => INVALID,
+        AdvanceError::Execute(error) => of_execute(error),
+        _ => INTERNAL,
     }
 }
 

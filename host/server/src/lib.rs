@@ -19,16 +19,21 @@ pub mod http;
 mod json_bytes;
 pub mod mcp;
 mod metrics;
+mod places;
 mod service;
 mod tenant;
+pub mod tools;
 mod utf8_pieces;
 
 pub use audit::{Audit, AuditError};
-pub use config::{AdmissionTable, AuditTable, ConfigError, HttpTable, PageTable, ServerConfig, TokenTable};
+pub use config::{
+    AdmissionTable, AuditTable, ConfigError, E2bTable, HttpTable, PageTable, ServerConfig, TokenTable, ToolsTable,
+};
 pub use door::Door;
 pub use error::ServiceError;
 pub use grant::GrantError;
-pub use service::{Admission, Service, ServiceConfig};
+pub use service::{Admission, Service, ServiceConfig, Suspension};
 pub use tenant::{
-    Fresh, NewSandbox, NoStore, OnOutput, OwnSandbox, OwnSession, Script, Tenant, TenantConfig, Watch, generation,
+    Changed, Ended, Fresh, NeedsTools, NewSandbox, NoStore, OnOutput, OwnSandbox, OwnSession, Script, Stepped, Target,
+    Tenant, TenantConfig, Watch, Work, generation,
 };

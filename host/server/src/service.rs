@@ -13,7 +13,14 @@ use glovebox::{BuildError, CancelToken, Engine, Language, Policy, RuntimeInfo, S
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Audit, ServiceError, metrics::Metrics};
+use crate::{
+    Audit, ServiceError,
+    metrics::Metrics,
+    places::{Permit, Places},
+};
+
+/// How long what was cancelled may take to end.
+const END_TIME: Duration = Duration::from_secs(5);
 
 /// How many executions there are at once, and what becomes of those that come besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +41,21 @@ impl Default for Admission {
     }
 }
 
+/// How many executions may wait for answers of whoever asked for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspension {
+    /// How many there are at once. Default 64. One more is refused ([`ServiceError::TooManySuspended`]).
+    pub count: usize,
+    /// For how long one waits for its next answer. Default 60 s. Then it is cancelled. Its own limits hold besides.
+    pub time: Duration,
+}
+
+impl Default for Suspension {
+    fn default() -> Self {
+        Self { count: 64, time: Duration::from_secs(60) }
+    }
+}
+
 /// How a service is set up. Make one with `default()` and change what differs.
 #[derive(Debug, Default)]
 pub struct ServiceConfig {
@@ -42,6 +64,8 @@ pub struct ServiceConfig {
     pub runtimes: Vec<String>,
     /// How many executions there are at once.
     pub admission: Admission,
+    /// How many executions may wait for answers.
+    pub suspension: Suspension,
     /// Whether a runtime is prepared when it is first needed, and not when the service is made. Default: no.
     pub prepare_later: bool,
     /// Where what was done is written down. Default: nowhere.
@@ -66,7 +90,9 @@ pub(crate) struct Inner {
     pub(crate) metrics: Metrics,
     pub(crate) audit: Option<Audit>,
     admission: Admission,
-    places: Arc<Semaphore>,
+    places: Places,
+    suspension: Suspension,
+    suspended: Arc<Semaphore>,
     waiting: AtomicUsize,
     draining: CancellationToken,
     ended: CancellationToken,
@@ -111,7 +137,9 @@ impl Service {
             runtimes,
             metrics: Metrics::new(),
             audit: config.audit,
-            places: Arc::new(Semaphore::new(config.admission.running.clamp(1, Semaphore::MAX_PERMITS))),
+            places: Places::new(config.admission.running.max(1)),
+            suspension: config.suspension,
+            suspended: Arc::new(Semaphore::new(config.suspension.count.min(Semaphore::MAX_PERMITS))),
             admission: config.admission,
             waiting: AtomicUsize::new(0),
             draining: CancellationToken::new(),
@@ -125,7 +153,7 @@ impl Service {
         self.0.runtimes.iter()
     }
 
-    /// What was counted, in the text format of OpenMetrics.
+    /// What all tenants have used together, in the text format of OpenMetrics.
     #[must_use]
     pub fn metrics_text(&self) -> String {
         let usage = self.0.engine.session_usage();
@@ -153,13 +181,15 @@ impl Service {
     pub async fn drain(&self, wait: Duration) {
         let _ended = self.0.ended.clone().drop_guard();
         self.0.draining.cancel();
-        let all = u32::try_from(self.0.admission.running.max(1)).unwrap_or(u32::MAX);
-        let ended = self.0.places.acquire_many(all);
+        let ended = self.0.places.idle();
         if tokio::time::timeout(wait, ended).await.is_err() {
             self.0.executions.cancel();
             // A cancelled script has its reserve to clean up; then it is unwound.
-            let _ = tokio::time::timeout(Duration::from_secs(5), self.0.places.acquire_many(all)).await;
+            let _ = tokio::time::timeout(END_TIME, self.0.places.idle()).await;
         }
+        // Those that wait for answers have been told, too.
+        let all = u32::try_from(self.0.suspension.count.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+        let _ = tokio::time::timeout(END_TIME, self.0.suspended.acquire_many(all)).await;
     }
 
     /// The runtime that is meant.
@@ -179,29 +209,38 @@ impl Service {
         self.0.executions.child()
     }
 
-    /// A place among the executions that run, once there is one. Whoever drops the future no longer waits.
-    pub(crate) async fn admit(&self) -> Result<Place, ServiceError> {
+    /// How many executions may wait for answers.
+    pub(crate) fn suspension(&self) -> Suspension {
+        self.0.suspension
+    }
+
+    /// A place among those that may wait for answers.
+    pub(crate) fn suspension_place(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
+        let most = self.0.suspension.count;
+        Arc::clone(&self.0.suspended).try_acquire_owned().map_err(|_| ServiceError::TooManySuspended { most })
+    }
+
+    /// A place among the executions that run, once there is one, and it is this tenant's turn. Whoever drops the future no longer waits.
+    pub(crate) async fn admit(&self, tenant: &str) -> Result<Place, ServiceError> {
         if self.is_draining() {
             return Err(ServiceError::Draining);
         }
-        let places = Arc::clone(&self.0.places);
-        if let Ok(permit) = Arc::clone(&places).try_acquire_owned() {
+        if let Some(permit) = self.0.places.try_take(tenant) {
             return Ok(self.place(permit));
         }
         let waiting = Waiting::enter(&self.0)?;
         let permit = tokio::select! {
-            permit = tokio::time::timeout(self.0.admission.wait, places.acquire_owned()) => permit,
+            permit = tokio::time::timeout(self.0.admission.wait, self.0.places.take(tenant)) => permit,
             () = self.draining() => return Err(ServiceError::Draining),
         };
         drop(waiting);
         match permit {
-            Ok(Ok(permit)) => Ok(self.place(permit)),
-            Ok(Err(_)) => Err(ServiceError::Draining),
+            Ok(permit) => Ok(self.place(permit)),
             Err(_) => Err(ServiceError::NoTurn { waited: self.0.admission.wait }),
         }
     }
 
-    fn place(&self, permit: OwnedSemaphorePermit) -> Place {
+    fn place(&self, permit: Permit) -> Place {
         self.0.metrics.running(1);
         Place { service: self.clone(), _permit: permit }
     }
@@ -217,7 +256,7 @@ impl Service {
 /// A place among the executions that run, given back when dropped.
 pub(crate) struct Place {
     service: Service,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
 }
 
 impl Drop for Place {

@@ -15,6 +15,7 @@ use glovebox::{DirectoryStore, Engine, SessionKey, escaped};
 use glovebox_server::{
     Audit, ServerConfig, Service, ServiceConfig, Tenant, TenantConfig, TokenTable,
     http::{self, Bound, Tenants, TokenHash},
+    tools::{AllowedUrls, Callbacks, CallbacksConfig},
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -51,6 +52,8 @@ const SESSIONS: &str = "server";
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
 /// The longest token, and the shortest that is not easily guessed.
 const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=1024;
+/// The longest secret of callbacks.
+const MAX_SECRET_BYTES: u64 = 1_024;
 /// Open files that are left for sessions and all else.
 const OWN_FILES: usize = 256;
 /// How often idle sessions are looked for.
@@ -91,6 +94,10 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     no_page: bool,
 
+    /// Answer clients of E2B, too: docs/e2b.md says how they find the server
+    #[arg(long)]
+    e2b: bool,
+
     /// A runtime to serve; repeatable. Of several for a language the first is the default [default: the default of each language]
     #[arg(long = "runtime", value_name = "NAME")]
     runtimes: Vec<String>,
@@ -118,6 +125,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
         config.runtimes.clone_from(&args.runtimes);
     }
     config.page.enabled &= !args.no_page;
+    config.e2b.enabled |= args.e2b;
     config.store = args.store.store.clone().or(config.store);
     config.key_file = args.store.key_file.clone().or(config.key_file);
     let token = token(args, &config)?;
@@ -129,7 +137,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     let host = Host::open(global, Pooling::Pooled)?;
     let runtimes = config.runtimes.clone();
     let audit = config.audit.as_ref().map(|audit| Audit::file(audit.file.clone(), audit.source)).transpose()?;
-    let service_config = ServiceConfig { runtimes, admission: config.admission(), audit, ..ServiceConfig::default() };
+    let (admission, suspension) = (config.admission(), config.suspension());
+    let service_config = ServiceConfig { runtimes, admission, suspension, audit, ..ServiceConfig::default() };
     let service = host.with_progress(|engine: &Engine| Service::new(engine.clone(), service_config))?;
     let tenants = tenants(&service, &config, &token)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -187,6 +196,7 @@ async fn serve(service: &Service, tenants: Tenants, config: &ServerConfig, token
         service.drain(Duration::from_millis(config.drain_ms)).await;
     };
     let mut http = config.http();
+    http.e2b = config.e2b.enabled;
     http.connections = allowed_connections(http.connections, config.admission().running);
     let routes = http::router(service, tenants, &http, bound.address);
     tokio::join!(http::serve(bound, service, routes, &http), drain);
@@ -290,6 +300,7 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token) -> anyhow::R
         None => state::create()?.join(SESSIONS),
     };
     let key = config.key_file.as_deref().map(read_key).transpose()?;
+    let secret = config.tools.secret_file.as_deref().map(read_secret).transpose()?;
     let tenant = |table: Option<&TokenTable>| {
         let name = table.map_or(ONLY, |table| &table.name);
         let dir = root.join(name);
@@ -297,7 +308,9 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token) -> anyhow::R
         let store = DirectoryStore::open(&dir).map_err(|error| {
             Hinted::new(format!("cannot store sessions in `{}`", escaped(&dir)), NOT_OURS_REMEDY).because(error)
         })?;
-        Ok::<_, anyhow::Error>(Tenant::new(service, tenant_config(config, table, name, store, key.clone())))
+        let mut tenant = tenant_config(config, table, name, store, key.clone());
+        tenant.callbacks = callbacks(config, table, secret.as_deref())?;
+        Ok::<_, anyhow::Error>(Tenant::new(service, tenant))
     };
     let is_given = !matches!(token, Token::Configured);
     if is_given && config.tokens.iter().any(|table| table.name.eq_ignore_ascii_case(ONLY)) {
@@ -338,8 +351,31 @@ fn tenant_config(
         tenant.sessions = table.sessions.unwrap_or(tenant.sessions);
         tenant.executions_at_once = table.executions_at_once.unwrap_or(tenant.executions_at_once);
         tenant.executions_per_minute = table.executions_per_minute;
+        tenant.suspended = table.suspended.unwrap_or(tenant.suspended);
+        tenant.sees_all_metrics = table.metrics;
     }
     tenant
+}
+
+/// The services that may be called back for a token.
+fn callbacks(
+    config: &ServerConfig,
+    table: Option<&TokenTable>,
+    secret: Option<&str>,
+) -> anyhow::Result<Option<Callbacks>> {
+    let patterns = table.and_then(|table| table.callbacks.as_ref()).unwrap_or(&config.tools.callbacks);
+    let Some(secret) = secret.filter(|_| !patterns.is_empty()) else { return Ok(None) };
+    let config = CallbacksConfig { allowed: AllowedUrls::new(patterns)?, secret: secret.to_owned() };
+    Ok(Some(Callbacks::new(&config).context("callbacks cannot be made")?))
+}
+
+fn read_secret(path: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    File::open(path).and_then(|file| file.take(MAX_SECRET_BYTES).read_to_string(&mut text)).map_err(|error| {
+        Hinted::new(format!("cannot read the secret of callbacks `{}`", escaped(path)), "`tools.secret_file` names it")
+            .because(error)
+    })?;
+    Ok(text.trim_end().to_owned())
 }
 
 fn make_private(dir: &Path) -> anyhow::Result<()> {

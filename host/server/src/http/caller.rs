@@ -12,6 +12,9 @@ impl FromRequestParts<Shared> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
-        shared.tenants.asking(&parts.headers).cloned().map(Self)
+        let tenant = shared.tenants.asking(&parts.headers)?.clone();
+        // Whose share of the memory the body counts against.
+        parts.extensions.insert(tenant.clone());
+        Ok(Self(tenant))
     }
 }

@@ -24,6 +24,8 @@ pub struct HttpConfig {
     pub origins: Vec<String>,
     /// Whether there is a page at `/`. Default: yes.
     pub page: bool,
+    /// Whether the routes are there that clients of E2B ask. Default: no.
+    pub e2b: bool,
     /// Answers that are held for requests of one token with an `Idempotency-Key`. Default 10,000, for ten minutes.
     pub idempotency_keys: usize,
     /// Bytes of these answers, for each token. Default 64 MiB.
@@ -42,6 +44,7 @@ impl Default for HttpConfig {
             hosts: Vec::new(),
             origins: Vec::new(),
             page: true,
+            e2b: false,
             idempotency_keys: 10_000,
             idempotency_bytes: 64 << 20,
         }

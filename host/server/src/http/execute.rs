@@ -5,32 +5,33 @@ use axum::{
     body::Bytes,
     extract::State,
     http::{HeaderMap, header},
-    response::{IntoResponse as _, Response},
+    response::Response,
 };
-use glovebox::{Execution, SessionId};
+use glovebox::Execution;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
     budget::Held,
     idempotency::{Answer, Begun},
+    if_match::{IfMatch, with_etag},
     output::{Form, Pieces},
+    stepping::{Asking, step},
+    tools::{NeedsToolsAnswer, Offered},
     wire::{ExecuteBody, ExecutionAnswer, ValidateAnswer},
 };
-use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch};
-
-/// What is executed, and where.
-enum What {
-    Fresh(Box<Fresh>),
-    InSession { id: SessionId, script: Box<Script>, expected: Option<String> },
-}
+use crate::{Door, ServiceError, Tenant, Watch, Work};
 
 /// Runs a script in a new interpreter with new files.
 ///
 /// The script's output comes as it is written where `Accept` is `text/event-stream` or `application/x-ndjson`: pieces of `type` `stdout` and
 /// `stderr` with `text`, then one of `type` `result` with the answer in `result`, or of `type` `error` with a `problem`.
+///
+/// `tools` are functions that the script may call besides the server's. One with a `callback` is answered by the service at that address. Where a script
+/// calls others, the answer is status 202, or in pieces one of `type` `needs-tools`: `POST /v1/executions/{id}/continue` goes on with it.
 #[utoipa::path(post, path = "/v1/execute", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same key and request again get the same answer, for ten minutes.")),
     responses((status = 200, description = "What the script did, whatever that was.", body = ExecutionAnswer),
+        (status = 202, description = "It waits for answers of its tools.", body = NeedsToolsAnswer),
         (status = "4XX", description = "The request cannot be carried out.", body = Problem),
         (status = "5XX", description = "It cannot be carried out now.", body = Problem)))]
 pub(crate) async fn fresh(
@@ -39,12 +40,15 @@ pub(crate) async fn fresh(
     headers: HeaderMap,
     read: ReadBody,
 ) -> Result<Response, Problem> {
-    let (known, name) = (shared.clone(), tenant.name().to_owned());
+    let (known, asking) = (shared.clone(), tenant.clone());
     let asked = read.aside(move |read| {
-        let begun = known.answered.begin(&name, &headers, &[b"execute", &read.bytes])?;
+        let begun = known.answered.begin(asking.name(), &headers, &[b"execute", &read.bytes])?;
         let (mut body, held): (ExecuteBody, Held) = read.json()?;
-        let patterns = body.returned()?;
-        Ok(Asked { begun, patterns, what: What::Fresh(Box::new(body.fresh()?)), form: Form::of(&headers), held })
+        let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, &asking)?);
+        let mut fresh = body.fresh()?;
+        fresh.script.tools = tools.tools;
+        let work = Work::Fresh(Box::new(fresh));
+        Ok(Asked { begun, patterns, work, is_stepped: tools.is_stepped, form: Form::of(&headers), held })
     });
     execute(shared, tenant, asked.await?).await
 }
@@ -54,6 +58,7 @@ pub(crate) async fn fresh(
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header),
         ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
     responses((status = 200, description = "What the script did. The session is saved.", body = ExecutionAnswer),
+        (status = 202, description = "It waits for answers of its tools, and has the session's turn.", body = NeedsToolsAnswer),
         (status = 412, description = "The session has another generation. Nothing was run.", body = Problem),
         (status = "4XX", description = "The request cannot be carried out.", body = Problem),
         (status = "5XX", description = "It cannot be carried out now.", body = Problem)))]
@@ -64,22 +69,17 @@ pub(crate) async fn in_session(
     headers: HeaderMap,
     read: ReadBody,
 ) -> Result<Response, Problem> {
-    let (known, name) = (shared.clone(), tenant.name().to_owned());
+    let (known, asking) = (shared.clone(), tenant.clone());
     let asked = read.aside(move |read| {
-        let begun = known.answered.begin(&name, &headers, &[b"session", id.as_bytes(), &read.bytes])?;
+        let begun = known.answered.begin(asking.name(), &headers, &[b"session", id.as_bytes(), &read.bytes])?;
         let (mut body, held): (ExecuteBody, Held) = read.json()?;
-        let patterns = body.returned()?;
-        let script = Box::new(body.in_session()?);
-        let what = What::InSession { id: session_id(id)?, script, expected: expected(&headers) };
-        Ok(Asked { begun, patterns, what, form: Form::of(&headers), held })
+        let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, &asking)?);
+        let mut script = body.in_session()?;
+        script.tools = tools.tools;
+        let work = Work::InSession(IfMatch::of(&headers).target(id)?, Box::new(script));
+        Ok(Asked { begun, patterns, work, is_stepped: tools.is_stepped, form: Form::of(&headers), held })
     });
     execute(shared, tenant, asked.await?).await
-}
-
-/// The generation that a session must have, if one is named.
-fn expected(headers: &HeaderMap) -> Option<String> {
-    let text = headers.get(header::IF_MATCH)?.to_str().unwrap_or_default().trim();
-    (text != "*").then(|| text.trim_matches('"').to_owned())
 }
 
 /// What the language's own parser says about a source. Nothing of it is executed.
@@ -96,15 +96,12 @@ pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<J
     Ok(Json(ValidateAnswer { diagnostics: tenant.validate(fresh).await? }))
 }
 
-/// A session's name, from a path.
-pub(crate) fn session_id(id: String) -> Result<SessionId, Problem> {
-    SessionId::new(id).map_err(|error| ServiceError::from(error).into())
-}
-
 /// A request that was read.
 struct Asked {
     begun: Begun,
-    what: What,
+    work: Work,
+    /// Whether it may have to be gone on with.
+    is_stepped: bool,
     patterns: Vec<String>,
     form: Form,
     held: Held,
@@ -112,24 +109,32 @@ struct Asked {
 
 /// Carries it out, in the form that the client wants.
 async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Response, Problem> {
-    let Asked { begun, what, patterns, form, held } = asked;
+    let Asked { begun, work, is_stepped, patterns, form, held } = asked;
     let slot = match begun {
-        Begun::Again(answer) => return whole(&shared, answer.body, answer.etag).await,
+        Begun::Again(answer) => return whole(&shared, tenant.name(), answer.body, answer.etag).await,
         Begun::Unkeyed => None,
         Begun::First(slot) => Some(slot),
     };
+    if is_stepped {
+        let detail = "an execution whose tools you answer ends in steps, which cannot be given twice; leave `Idempotency-Key` out";
+        return match slot {
+            Some(_) => Err(Problem::invalid(detail)),
+            None => step(shared, tenant, Asking::Start { work, patterns }, form, held).await,
+        };
+    }
     match (form, slot) {
         (Form::Whole, None) => {
-            let done = carry_out(&tenant, what, Watch::default(), move |execution| bytes(execution, &patterns)).await?;
+            let done = carry_out(&tenant, work, Watch::default(), move |execution| bytes(execution, &patterns)).await?;
             drop(held);
-            whole(&shared, done.0, done.1).await
+            whole(&shared, tenant.name(), done.0, done.1).await
         }
         (Form::Whole, Some(slot)) => {
+            let name = tenant.name().to_owned();
             // It goes on even if the client has gone: whoever asks again is to find the answer.
             let task = tokio::spawn(async move {
                 let _held = held;
                 let made = move |execution| Ok(bytes(execution, &patterns));
-                match carry_out(&tenant, what, Watch::default(), made).await {
+                match carry_out(&tenant, work, Watch::default(), made).await {
                     Ok((Ok(body), etag)) => {
                         slot.done(Answer { body: body.clone(), etag: etag.clone() });
                         Ok((body, etag))
@@ -148,7 +153,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Respons
                 }
             });
             let (bytes, etag) = task.await.map_err(|_| ServiceError::Panicked)??;
-            whole(&shared, bytes, etag).await
+            whole(&shared, &name, bytes, etag).await
         }
         (Form::Events | Form::Lines, Some(_)) => Err(Problem::invalid(
             "an answer in pieces cannot be given twice; leave `Idempotency-Key` out, or accept `application/json`",
@@ -158,35 +163,35 @@ async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Respons
             let watch = Watch { on_output: Some(pieces.on_output()), ..Watch::default() };
             let framing = pieces.clone();
             let end =
-                carry_out(&tenant, what, watch, move |execution| result_piece(&framing, execution, &patterns)).await;
-            pieces.end(&shared.bodies, end.map(|(piece, _)| piece)).await;
+                carry_out(&tenant, work, watch, move |execution| result_piece(&framing, execution, &patterns)).await;
+            pieces.end(&shared.bodies, tenant.name(), end.map(|(piece, _)| piece)).await;
         })),
     }
 }
 
 async fn carry_out<T: Send + 'static>(
     tenant: &Tenant,
-    what: What,
+    work: Work,
     watch: Watch,
     then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
 ) -> Result<(T, Option<String>), ServiceError> {
-    match what {
-        What::Fresh(fresh) => Ok((tenant.execute_then(Door::Http, *fresh, watch, then).await?, None)),
-        What::InSession { id, script, expected } => {
+    match work {
+        Work::Fresh(fresh) => Ok((tenant.execute_then(Door::Http, *fresh, watch, then).await?, None)),
+        Work::InSession(target, script) => {
             let then = move |execution, generation| Ok((then(execution)?, generation));
-            tenant.execute_in_then(Door::Http, &id, *script, expected.as_deref(), watch, then).await
+            tenant.execute_in_then(Door::Http, target, *script, watch, then).await
         }
     }
 }
 
 /// The answer, as JSON.
-fn bytes(execution: Execution, patterns: &[String]) -> Result<Bytes, ServiceError> {
+pub(super) fn bytes(execution: Execution, patterns: &[String]) -> Result<Bytes, ServiceError> {
     let answer = ExecutionAnswer::new(execution, patterns)?;
     serde_json::to_vec(&answer).map(Bytes::from).map_err(|error| ServiceError::Invalid(error.to_string()))
 }
 
 /// The same, as the last of several pieces.
-fn result_piece(pieces: &Pieces, execution: Execution, patterns: &[String]) -> Result<Bytes, ServiceError> {
+pub(super) fn result_piece(pieces: &Pieces, execution: Execution, patterns: &[String]) -> Result<Bytes, ServiceError> {
     let answer = bytes(execution, patterns)?;
     let mut json = Vec::with_capacity(answer.len() + 32);
     json.extend_from_slice(br#"{"type":"result","result":"#);
@@ -195,11 +200,12 @@ fn result_piece(pieces: &Pieces, execution: Execution, patterns: &[String]) -> R
     Ok(pieces.framed("result", &json))
 }
 
-async fn whole(shared: &Shared, bytes: Bytes, etag: Option<String>) -> Result<Response, Problem> {
-    let body = shared.bodies.answer(bytes).await?;
-    let mut response = ([(header::CONTENT_TYPE, "application/json")], body).into_response();
-    if let Some(etag) = etag.and_then(|etag| format!("\"{etag}\"").parse().ok()) {
-        response.headers_mut().insert(header::ETAG, etag);
-    }
-    Ok(response)
+pub(super) async fn whole(
+    shared: &Shared,
+    tenant: &str,
+    bytes: Bytes,
+    etag: Option<String>,
+) -> Result<Response, Problem> {
+    let body = shared.bodies.answer(tenant, bytes).await?;
+    Ok(with_etag(etag, ([(header::CONTENT_TYPE, "application/json")], body)))
 }

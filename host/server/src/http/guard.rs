@@ -17,12 +17,16 @@ pub(crate) async fn guard(State(shared): State<Shared>, request: Request, next: 
     }
 }
 
-/// Refuses `If-Match` where it would not be looked at: a change that was to be made only in one state must not be made in another.
+/// Refuses `If-Match` where it would not be looked at: a change that was to be made only in one state must not be made in another. It is looked
+/// at by whatever changes a session that there is: `PUT /v1/sessions/{id}` makes one.
 fn check_precondition(request: &Request) -> Result<(), Problem> {
     let (method, path) = (request.method(), request.uri().path());
-    let is_execution = method == Method::POST && path.starts_with("/v1/sessions/") && path.ends_with("/execute");
-    if is_execution || method.is_safe() || !request.headers().contains_key(header::IF_MATCH) {
+    if method.is_safe() || !request.headers().contains_key(header::IF_MATCH) {
         return Ok(());
     }
-    Err(Problem::invalid("`If-Match` is looked at where a session executes, and nowhere else yet; leave it out here"))
+    let below = path.strip_prefix("/v1/sessions/").map(|rest| rest.trim_end_matches('/'));
+    if below.is_some_and(|below| below.contains('/') || (!below.is_empty() && method == Method::DELETE)) {
+        return Ok(());
+    }
+    Err(Problem::invalid("`If-Match` is looked at by what changes a session, and nowhere else; leave it out here"))
 }

@@ -4,9 +4,11 @@ use axum::{
     extract::{FromRequestParts, Path},
     http::request::Parts,
 };
+use glovebox::SessionId;
 use serde::de::DeserializeOwned;
 
 use super::{Problem, Shared};
+use crate::ServiceError;
 
 /// As [`Path`]; what cannot be in one is a problem as any other.
 pub(crate) struct InPath<T>(pub(crate) T);
@@ -20,4 +22,9 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Shared> for InPath<T> {
             Err(rejection) => Err(Problem::invalid(rejection.body_text())),
         }
     }
+}
+
+/// A session's name, from a path.
+pub(crate) fn session_id(id: String) -> Result<SessionId, Problem> {
+    SessionId::new(id).map_err(|error| ServiceError::from(error).into())
 }

@@ -6,6 +6,7 @@
 //! | `GET`, `POST /v1/sessions`; `PUT /v1/sessions/{id}` | lists, opens, resumes from bytes |
 //! | `GET`, `DELETE /v1/sessions/{id}` | describes, ends |
 //! | `POST /v1/sessions/{id}/execute`, `fork`, `undo`, `checkpoint`, `hibernate` | |
+//! | `POST /v1/executions/{id}/continue`, `DELETE /v1/executions/{id}` | answers calls of tools, cancels |
 //! | `GET /v1/sessions/{id}/checkpoints`, `state` | what it can be set back to; its bytes |
 //! | `GET`, `PUT /v1/sessions/{id}/variables/{name}` | a global variable |
 //! | `GET /v1/sessions/{id}/files`; `GET`, `PUT`, `DELETE /v1/sessions/{id}/files/{path}` | its files |
@@ -16,9 +17,11 @@
 mod budget;
 mod caller;
 mod config;
+mod e2b;
 mod execute;
 mod guard;
 mod idempotency;
+mod if_match;
 mod in_path;
 mod names;
 mod openapi;
@@ -31,14 +34,16 @@ mod serve;
 mod sessions;
 mod shared;
 mod status;
+mod stepping;
 mod tokens;
+mod tools;
 mod wire;
 
 pub(crate) use budget::{BodyBudget, ReadBody};
 pub(crate) use caller::Caller;
 pub use config::HttpConfig;
 pub(crate) use idempotency::Answered;
-pub(crate) use in_path::InPath;
+pub(crate) use in_path::{InPath, session_id};
 pub use openapi::document;
 pub use problem::Problem;
 pub use routes::router;

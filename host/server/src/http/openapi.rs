@@ -8,14 +8,14 @@ use utoipa::{
     openapi::security::{Http, HttpAuthScheme, SecurityScheme},
 };
 
-use super::{Problem, execute, sessions, status};
+use super::{Problem, execute, sessions, status, stepping};
 
 /// The document.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Glovebox", description = "Runs untrusted Python and JavaScript. The contract `glovebox:sandbox` as HTTP and JSON."),
     paths(
-        execute::fresh, execute::validate, execute::in_session, sessions::list, sessions::open, sessions::describe, sessions::resume,
+        execute::fresh, execute::validate, execute::in_session, stepping::go_on, stepping::cancel, sessions::list, sessions::open, sessions::describe, sessions::resume,
         sessions::close, sessions::state, sessions::fork, sessions::undo, sessions::checkpoint, sessions::checkpoints, sessions::hibernate,
         sessions::get_variable, sessions::set_variable, sessions::list_files, sessions::read_file, sessions::write_file,
         sessions::delete_file, status::info, status::health, status::ready, status::metrics, answer

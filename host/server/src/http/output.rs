@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use glovebox::Stream;
-use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tokio_util::task::AbortOnDropHandle;
@@ -51,15 +51,6 @@ impl Form {
         }
         Self::Whole
     }
-}
-
-/// A piece of an answer. `stdout` and `stderr` have text, as it was written; bytes that are not UTF-8 are replaced.
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "lowercase")]
-enum Piece<'a> {
-    Stdout { text: &'a str },
-    Stderr { text: &'a str },
-    Error { problem: &'a Problem },
 }
 
 /// Where pieces go.
@@ -104,20 +95,22 @@ impl Pieces {
         framed.into()
     }
 
-    fn piece(&self, name: &str, piece: &Piece<'_>) -> Bytes {
-        self.framed(name, &serde_json::to_vec(piece).unwrap_or_default())
-    }
-
     /// Passes on what the guest writes. It waits while the client does not read.
     pub(crate) fn on_output(&self) -> OnOutput {
+        self.on_output_with(|name, text| json!({ "type": name, "text": text }))
+    }
+
+    /// The same, for pieces of another form, by the stream's name and the text.
+    pub(crate) fn on_output_with(&self, piece: impl Fn(&str, &str) -> Value + Send + 'static) -> OnOutput {
         let pieces = self.clone();
         let (mut stdout, mut stderr) = (Utf8Pieces::default(), Utf8Pieces::default());
         let (clock, mut patience) = (tokio::runtime::Handle::current(), PATIENCE);
         Box::new(move |stream, bytes| {
-            let piece = match stream {
-                Stream::Stdout => pieces.piece("stdout", &Piece::Stdout { text: &stdout.next(bytes) }),
-                Stream::Stderr => pieces.piece("stderr", &Piece::Stderr { text: &stderr.next(bytes) }),
+            let (name, text) = match stream {
+                Stream::Stdout => ("stdout", stdout.next(bytes)),
+                Stream::Stderr => ("stderr", stderr.next(bytes)),
             };
+            let piece = pieces.framed(name, piece(name, &text).to_string().as_bytes());
             // A client that has gone away cancels the execution by dropping it.
             let Err(TrySendError::Full(piece)) = pieces.sender.try_send(piece) else { return };
             if patience > Duration::ZERO {
@@ -129,10 +122,12 @@ impl Pieces {
     }
 
     /// The last piece.
-    pub(crate) async fn end(&self, budget: &BodyBudget, end: Result<Bytes, ServiceError>) {
-        let error = |problem| self.piece("error", &Piece::Error { problem: &problem });
+    pub(crate) async fn end(&self, budget: &BodyBudget, tenant: &str, end: Result<Bytes, ServiceError>) {
+        let error = |problem: Problem| {
+            self.framed("error", json!({ "type": "error", "problem": problem }).to_string().as_bytes())
+        };
         let piece = end.unwrap_or_else(|failure| error(failure.into()));
-        let (_room, piece) = match budget.room(piece.len()).await {
+        let (_room, piece) = match budget.room(tenant, piece.len()).await {
             Ok(room) => (Some(room), piece),
             Err(problem) => (None, error(problem)),
         };

@@ -7,14 +7,15 @@ use super::{
     Problem, Shared,
     budget::{Held, PIECE_BYTES, ReadBody},
 };
-use crate::Service;
+use crate::{Service, Tenant};
 
 impl FromRequest<Shared> for ReadBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, shared: &Shared) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        shared.bodies.read(&parts.headers, body).await
+        let tenant = parts.extensions.get::<Tenant>().map(Tenant::name);
+        shared.bodies.read(tenant, &parts.headers, body).await
     }
 }
 

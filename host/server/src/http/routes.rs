@@ -6,24 +6,24 @@ use axum::{
     Router,
     http::StatusCode,
     middleware,
-    routing::{get, post},
+    routing::{delete, get, post},
 };
 
 use super::{
-    Answered, BodyBudget, HttpConfig, Problem, Tenants, execute, guard,
+    Answered, BodyBudget, HttpConfig, Problem, Tenants, e2b, execute, guard,
     names::Names,
     openapi, page, sessions,
     shared::{Shared, State},
-    status,
+    status, stepping,
 };
-use crate::Service;
+use crate::{Service, Tenant};
 
 /// The routes, for whoever has a server of their own. `bound` is the address that it listens on.
 pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: SocketAddr) -> Router {
     let shared = Shared(Arc::new(State {
         service: service.clone(),
+        bodies: BodyBudget::new(config, tenants.all().map(Tenant::name)),
         tenants,
-        bodies: BodyBudget::new(config.body_bytes, config.bodies_bytes, config.body_time),
         answered: Answered::new(config.idempotency_keys, config.idempotency_bytes),
         names: Names::new(config, bound),
     }));
@@ -40,13 +40,17 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
         .route("/files", get(sessions::list_files))
         .route("/files/{*path}", get(sessions::read_file).put(sessions::write_file).delete(sessions::delete_file));
     let page = if config.page { page::routes() } else { Router::new() };
+    let e2b = if config.e2b { e2b::router() } else { Router::new() };
     Router::new()
         .merge(page)
+        .merge(e2b)
         .route("/metrics", get(status::metrics))
         .route("/v1/info", get(status::info))
         .route("/v1/openapi.json", get(openapi::answer))
         .route("/v1/execute", post(execute::fresh))
         .route("/v1/validate", post(execute::validate))
+        .route("/v1/executions/{id}", delete(stepping::cancel))
+        .route("/v1/executions/{id}/continue", post(stepping::go_on))
         .route("/v1/sessions", get(sessions::list).post(sessions::open))
         .nest("/v1/sessions/{id}", session)
         .fallback(no_route)

@@ -12,22 +12,18 @@ use serde_json::value::RawValue;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
-    execute::session_id,
+    if_match::{IfMatch, done, with_etag},
+    session_id,
     wire::{
         CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_RETURNED_BYTES, OpenBody,
         SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
     },
 };
-use crate::generation;
+use crate::{Changed, generation};
 
 /// A session with its generation as `ETag`.
 fn described(status: StatusCode, record: SessionRecord) -> Response {
-    let etag = format!("\"{}\"", generation(&record));
-    let mut response = (status, Json(SessionAnswer::from(record))).into_response();
-    if let Ok(etag) = HeaderValue::from_str(&etag) {
-        response.headers_mut().insert(header::ETAG, etag);
-    }
-    response
+    with_etag(Some(generation(&record)), (status, Json(SessionAnswer::from(record))))
 }
 
 /// Every session of this token.
@@ -63,10 +59,14 @@ pub(crate) async fn describe(Caller(tenant): Caller, InPath(id): InPath<String>)
 }
 
 /// Ends a session and removes it. Exit handlers run, within the limits of one execution.
-#[utoipa::path(delete, path = "/v1/sessions/{id}", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/v1/sessions/{id}", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
     responses((status = 204, description = "It is gone."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
-pub(crate) async fn close(Caller(tenant): Caller, InPath(id): InPath<String>) -> Result<StatusCode, Problem> {
-    tenant.close(&session_id(id)?).await?;
+pub(crate) async fn close(
+    Caller(tenant): Caller,
+    InPath(id): InPath<String>,
+    expected: IfMatch,
+) -> Result<StatusCode, Problem> {
+    tenant.close(expected.target(id)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -94,45 +94,49 @@ pub(crate) async fn state(
     InPath(id): InPath<String>,
 ) -> Result<Response, Problem> {
     let bytes = tenant.export(&session_id(id)?).await?;
-    octets(&shared, bytes).await
+    octets(&shared, tenant.name(), bytes).await
 }
 
 /// Makes a second session of one: variables, functions and files as they are.
-#[utoipa::path(post, path = "/v1/sessions/{id}/fork", tag = "sessions", security(("token" = [])), params(("id" = String, Path)), request_body = ForkBody,
+#[utoipa::path(post, path = "/v1/sessions/{id}/fork", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")), request_body = ForkBody,
     responses((status = 201, body = SessionAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn fork(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
+    expected: IfMatch,
     read: ReadBody,
 ) -> Result<Response, Problem> {
     let (body, _held) = read.json_or_default::<ForkBody>()?;
     let fork = body.id.map(session_id).transpose()?;
-    Ok(described(StatusCode::CREATED, tenant.fork(&session_id(id)?, fork).await?))
+    Ok(described(StatusCode::CREATED, tenant.fork(expected.target(id)?, fork).await?))
 }
 
 /// Sets a session back: to a checkpoint, or to what it was before its last change. Later checkpoints are forgotten.
-#[utoipa::path(post, path = "/v1/sessions/{id}/undo", tag = "sessions", security(("token" = [])), params(("id" = String, Path)), request_body = UndoBody,
+#[utoipa::path(post, path = "/v1/sessions/{id}/undo", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")), request_body = UndoBody,
     responses((status = 200, description = "The checkpoint whose state it has now.", body = CheckpointAnswer),
         (status = 409, description = "There is no such state.", body = Problem), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn undo(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
+    expected: IfMatch,
     read: ReadBody,
-) -> Result<Json<CheckpointAnswer>, Problem> {
+) -> Result<Response, Problem> {
     let (body, _held) = read.json_or_default::<UndoBody>()?;
-    let CheckpointId(checkpoint) = tenant.undo(&session_id(id)?, body.checkpoint.map(CheckpointId)).await?;
-    Ok(Json(CheckpointAnswer { checkpoint }))
+    let undone = tenant.undo(expected.target(id)?, body.checkpoint.map(CheckpointId)).await?;
+    let Changed { value: CheckpointId(checkpoint), generation } = undone;
+    Ok(with_etag(generation, Json(CheckpointAnswer { checkpoint })))
 }
 
 /// Saves the state of a session, to come back to it. Checkpoints are in memory: hibernating a session drops them.
-#[utoipa::path(post, path = "/v1/sessions/{id}/checkpoint", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/sessions/{id}/checkpoint", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
     responses((status = 200, body = CheckpointAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn checkpoint(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
-) -> Result<Json<CheckpointAnswer>, Problem> {
-    let CheckpointId(checkpoint) = tenant.checkpoint(&session_id(id)?).await?;
-    Ok(Json(CheckpointAnswer { checkpoint }))
+    expected: IfMatch,
+) -> Result<Response, Problem> {
+    let Changed { value: CheckpointId(checkpoint), generation } = tenant.checkpoint(expected.target(id)?).await?;
+    Ok(with_etag(generation, Json(CheckpointAnswer { checkpoint })))
 }
 
 /// The states that a session can be set back to.
@@ -146,13 +150,15 @@ pub(crate) async fn checkpoints(
 }
 
 /// Writes a session to the store and gives up its memory. The next request resumes it.
-#[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
     responses((status = 200, body = HibernateAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn hibernate(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
-) -> Result<Json<HibernateAnswer>, Problem> {
-    Ok(Json(HibernateAnswer { was_live: tenant.hibernate(&session_id(id)?).await? }))
+    expected: IfMatch,
+) -> Result<Response, Problem> {
+    let Changed { value: was_live, generation } = tenant.hibernate(expected.target(id)?).await?;
+    Ok(with_etag(generation, Json(HibernateAnswer { was_live })))
 }
 
 /// A global variable.
@@ -174,13 +180,14 @@ pub(crate) async fn get_variable(
 
 /// Sets a global variable to the JSON in the body.
 #[utoipa::path(put, path = "/v1/sessions/{id}/variables/{name}", tag = "sessions", security(("token" = [])), request_body = serde_json::Value,
-    params(("id" = String, Path), ("name" = String, Path)),
+    params(("id" = String, Path), ("name" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
     responses((status = 204, description = "It is set."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn set_variable(
     Caller(tenant): Caller,
     InPath((id, name)): InPath<(String, String)>,
+    expected: IfMatch,
     read: ReadBody,
-) -> Result<StatusCode, Problem> {
+) -> Result<Response, Problem> {
     let json = read
         .aside(|read| {
             let text =
@@ -188,8 +195,7 @@ pub(crate) async fn set_variable(
             JsonText::new(text).map_err(|error| Problem::invalid(format!("the request's body: {error}")))
         })
         .await?;
-    tenant.set_variable(&session_id(id)?, name, json).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(done(tenant.set_variable(expected.target(id)?, name, json).await?.generation))
 }
 
 /// Which files.
@@ -210,7 +216,8 @@ pub(crate) async fn list_files(
 ) -> Result<Json<FilesAnswer>, Problem> {
     let Query(query) = query.map_err(|error| Problem::invalid(error.body_text()))?;
     let pattern = query.pattern.unwrap_or_else(|| "**".to_owned());
-    let files = tenant.files(&session_id(id)?, move |files| files.list(&pattern)).await?;
+    let of = pattern.clone();
+    let files = tenant.files(&session_id(id)?, &of, move |files| files.list(&pattern)).await?;
     Ok(Json(FilesAnswer { files }))
 }
 
@@ -224,7 +231,8 @@ pub(crate) async fn read_file(
     InPath((id, path)): InPath<(String, String)>,
 ) -> Result<Response, Problem> {
     let id = session_id(id)?;
-    let read = tenant.files(&id, move |files| {
+    let of = path.clone();
+    let read = tenant.files(&id, &of, move |files| {
         let snapshot = files.snapshot()?;
         let entry = snapshot.stat(&path)?;
         if entry.kind == FileKind::File && entry.size_bytes > MAX_RETURNED_BYTES {
@@ -233,7 +241,7 @@ pub(crate) async fn read_file(
         snapshot.read(&path).map(Ok)
     });
     match read.await? {
-        Ok(bytes) => octets(&shared, bytes).await,
+        Ok(bytes) => octets(&shared, tenant.name(), bytes).await,
         Err(bytes) => {
             let detail = format!(
                 "the file has {bytes} bytes; at most {MAX_RETURNED_BYTES} are given at once; have a script split it"
@@ -245,16 +253,17 @@ pub(crate) async fn read_file(
 
 /// Writes a file of a session, in the place of what was there.
 #[utoipa::path(put, path = "/v1/sessions/{id}/files/{path}", tag = "files", security(("token" = [])),
-    request_body(content_type = "application/octet-stream", content = Vec<u8>), params(("id" = String, Path), ("path" = String, Path)),
+    request_body(content_type = "application/octet-stream", content = Vec<u8>), params(("id" = String, Path), ("path" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
     responses((status = 204, description = "It is written, and the session saved."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn write_file(
     Caller(tenant): Caller,
     InPath((id, path)): InPath<(String, String)>,
+    expected: IfMatch,
     read: ReadBody,
-) -> Result<StatusCode, Problem> {
+) -> Result<Response, Problem> {
+    let of = path.clone();
     let write = move |files: &glovebox::SessionFiles| files.write(&path, &read.bytes, IfExists::Replace);
-    tenant.change_files(&session_id(id)?, write).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(done(tenant.change_files(expected.target(id)?, &of, write).await?.generation))
 }
 
 /// How a file is removed.
@@ -269,23 +278,24 @@ pub(crate) struct DeleteQuery {
 /// Removes a file of a session, or an empty directory.
 #[utoipa::path(delete, path = "/v1/sessions/{id}/files/{path}", tag = "files", security(("token" = [])),
     params(("id" = String, Path), ("path" = String, Path),
-        ("recursive" = Option<bool>, Query, description = "Whether a directory goes with all that is below it. Default: no.")),
+        ("recursive" = Option<bool>, Query, description = "Whether a directory goes with all that is below it. Default: no."), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
     responses((status = 204, description = "It is gone, and the session saved."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
 pub(crate) async fn delete_file(
     Caller(tenant): Caller,
     InPath((id, path)): InPath<(String, String)>,
+    expected: IfMatch,
     query: Result<Query<DeleteQuery>, axum::extract::rejection::QueryRejection>,
-) -> Result<StatusCode, Problem> {
+) -> Result<Response, Problem> {
     let Query(DeleteQuery { recursive }) = query.map_err(|error| Problem::invalid(error.body_text()))?;
+    let of = path.clone();
     let delete = move |files: &glovebox::SessionFiles| {
         if recursive { files.delete_all(&path) } else { files.delete(&path) }
     };
-    tenant.change_files(&session_id(id)?, delete).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(done(tenant.change_files(expected.target(id)?, &of, delete).await?.generation))
 }
 
-async fn octets(shared: &Shared, bytes: Vec<u8>) -> Result<Response, Problem> {
-    let body = shared.bodies.answer(bytes.into()).await?;
+pub(crate) async fn octets(shared: &Shared, tenant: &str, bytes: Vec<u8>) -> Result<Response, Problem> {
+    let body = shared.bodies.answer(tenant, bytes.into()).await?;
     let mut response = ([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response();
     // A guest's bytes are never a page of this server's.
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

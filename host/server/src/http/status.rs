@@ -31,12 +31,12 @@ pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static
     }
 }
 
-/// What was counted, for Prometheus.
+/// What was counted, for Prometheus: of all tokens together, or of this one where it may not see that.
 #[utoipa::path(get, path = "/metrics", tag = "server", security(("token" = [])),
     responses((status = 200, description = "In the text format of OpenMetrics.", body = String)))]
-pub(crate) async fn metrics(State(shared): State<Shared>, _: Caller) -> impl IntoResponse {
+pub(crate) async fn metrics(Caller(tenant): Caller) -> impl IntoResponse {
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, content_type)], shared.service.metrics_text())
+    ([(header::CONTENT_TYPE, content_type)], tenant.metrics_text())
 }
 
 /// What is served: versions, runtimes, tools, and the policy that the token is granted.

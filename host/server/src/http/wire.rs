@@ -7,11 +7,14 @@ use glovebox::{
     CheckpointInfo, Execution, FileEntry, JsonText, Language, ListedSession, RuntimeInfo, SessionInfo, SessionRecord,
     SourceKind,
 };
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value, value::RawValue};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
+use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
-use super::Problem;
+use super::{
+    Problem,
+    tools::{ToolBodies, ToolBody},
+};
 use crate::{
     Fresh, Script, ServiceError, generation,
     json_bytes::{Bytes, at_most, entries_at_most},
@@ -84,6 +87,9 @@ pub(crate) struct ExecuteBody {
     /// `env`, `inject_setup`, `auto_persist_globals`, `session`, `metering`. Not in a session, which has the token's own.
     #[schema(value_type = Option<BTreeMap<String, Value>>)]
     policy: Option<Box<RawValue>>,
+    /// Functions that the script may call besides the server's: at most 64. Those without a `callback` are answered by whoever asked.
+    #[schema(value_type = Option<Vec<ToolBody>>)]
+    tools: Option<Box<RawValue>>,
     /// Patterns of files to give back, such as `*.png` or `out/**`. Default: none. The names of those that changed are in the answer in any
     /// case.
     #[serde(default, deserialize_with = "patterns")]
@@ -114,6 +120,11 @@ impl ExecuteBody {
         Ok(patterns)
     }
 
+    /// The functions that it brings along.
+    pub(super) fn tools(&mut self) -> Result<ToolBodies, Problem> {
+        self.tools.take().map(|tools| small("tools", &tools)).transpose().map(Option::unwrap_or_default)
+    }
+
     fn script(self) -> Result<Script, Problem> {
         let source = self.source.ok_or_else(|| Problem::invalid("the request's body has no `source`"))?;
         Ok(Script {
@@ -123,6 +134,7 @@ impl ExecuteBody {
             stdin: self.stdin.map(|stdin| stdin.0).unwrap_or_default(),
             context: self.context.map(json_text).transpose()?,
             cancel_after: self.deadline_ms.map(Duration::from_millis),
+            tools: Vec::new(),
         })
     }
 
@@ -137,7 +149,7 @@ impl ExecuteBody {
         }
         let files = files.into_iter().map(|(path, bytes)| (path, bytes.0)).collect();
         let (language, runtime) = (self.language, self.runtime.take());
-        let policy = self.policy.take().map(|policy| object("policy", &policy)).transpose()?.unwrap_or_default();
+        let policy = self.policy.take().map(|policy| small("policy", &policy)).transpose()?.unwrap_or_default();
         Ok(Fresh { script: self.script()?, language, runtime, files, policy })
     }
 
@@ -163,8 +175,8 @@ pub(crate) fn json_text(raw: Box<RawValue>) -> Result<JsonText, Problem> {
     JsonText::new(Box::<str>::from(raw)).map_err(|error| Problem::invalid(format!("`context`: {error}")))
 }
 
-/// A small object, as values.
-fn object(name: &str, raw: &RawValue) -> Result<Map<String, Value>, Problem> {
+/// Something small, as values.
+fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, Problem> {
     let bytes = raw.get().len();
     if bytes > MAX_VALUE_BYTES {
         return Err(Problem::invalid(format!(

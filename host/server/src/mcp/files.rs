@@ -82,8 +82,8 @@ impl Entry {
 
 pub(super) async fn list(tenant: &Tenant, given: given::ListFiles) -> Result<Said, ServiceError> {
     let id = given::session_id(&given.session)?;
-    let pattern = given.pattern;
-    let mut all = tenant.files(&id, move |files| files.list(&pattern)).await?;
+    let (pattern, of) = (given.pattern.clone(), given.pattern);
+    let mut all = tenant.files(&id, &of, move |files| files.list(&pattern)).await?;
     let more = all.len().saturating_sub(MAX_LISTED);
     all.truncate(MAX_LISTED);
     let files: Vec<Entry> = all.into_iter().map(Entry::of).collect();
@@ -106,7 +106,7 @@ pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Said
     let address = Address::File { session: id.clone(), path: path.clone() };
     let asked = path.clone();
     let (size_bytes, part, whole) = tenant
-        .files(&id, move |files| {
+        .files(&id, &path, move |files| {
             let files = files.snapshot()?;
             let size_bytes = files.stat(&asked)?.size_bytes;
             let part = files.read_at(&asked, offset, wanted)?;
@@ -173,7 +173,7 @@ pub(super) async fn write(tenant: &Tenant, given: given::WriteFile) -> Result<Sa
     let size_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     let if_exists = if replace { IfExists::Replace } else { IfExists::Fail };
     let to = path.clone();
-    tenant.change_files(&id, move |files| files.write(&to, bytes, if_exists)).await?;
+    tenant.change_files(&id, &path, move |files| files.write(&to, bytes, if_exists)).await?;
     let about = format!("Wrote {size_bytes} bytes to `{}`.", glovebox::escaped(&path));
     Said::new(about, &WriteAnswer { path, size_bytes })
 }

@@ -57,14 +57,14 @@ pub fn router(
         hosts.push(bound.ip().to_string());
     }
     let endpoint = Endpoint {
-        tenants,
         listing: listing.to_owned(),
         hosts,
         origins: config.origins.clone(),
-        bodies: BodyBudget::new(config.body_bytes, config.bodies_bytes, config.body_time),
+        bodies: BodyBudget::new(config, tenants.all().map(Tenant::name)),
         body_bytes: config.body_bytes,
         stop,
         clients: Mutex::default(),
+        tenants,
     };
     Router::new().route("/mcp", any(handle)).with_state(Arc::new(endpoint))
 }
@@ -129,14 +129,15 @@ async fn handle(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Resp
 }
 
 async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Problem> {
-    let clients = endpoint.clients(endpoint.tenants.asking(request.headers())?);
+    let tenant = endpoint.tenants.asking(request.headers())?.clone();
+    let clients = endpoint.clients(&tenant);
     if connects(request.method(), request.headers()) && clients.connected.sessions.read().await.len() >= MAX_CLIENTS {
         let detail = format!("{MAX_CLIENTS} clients are connected, and no more may be; try again later");
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
         return Err(Problem { retry_after: Some(60), ..problem });
     }
     let (parts, body) = request.into_parts();
-    let (bytes, _held) = endpoint.bodies.read(&parts.headers, body).await?.into_parts();
+    let (bytes, _held) = endpoint.bodies.read(Some(tenant.name()), &parts.headers, body).await?.into_parts();
     Ok(clients.service.handle(Request::from_parts(parts, Body::from(bytes))).await.map(Body::new))
 }
 

@@ -84,7 +84,7 @@ pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Resul
         }
         Address::File { session, path } => {
             let asked = path.clone();
-            let read = tenant.files(&session, move |files| {
+            let read = tenant.files(&session, &path, move |files| {
                 let files = files.snapshot()?;
                 let size = files.stat(&asked)?.size_bytes;
                 // Not read where it is too large.

@@ -55,6 +55,7 @@ impl McpServer {
     /// [`Upstreams::listing`](super::Upstreams) does; it may be empty.
     #[must_use]
     pub fn new(tenant: Tenant, listing: &str) -> Self {
+        let tenant = tenant.through(Door::Mcp);
         let tools = Name::ALL.iter().map(|name| name.tool(&tenant, listing)).collect();
         Self(Arc::new(Inner { tenant, outputs: Outputs::default(), tools }))
     }
@@ -159,10 +160,10 @@ impl McpServer {
             let write = move |to: &glovebox::SessionFiles| {
                 files.iter().try_for_each(|(path, bytes)| to.write(path, bytes, IfExists::Replace))
             };
-            tenant.change_files(&id, write).await?;
+            tenant.change_files(&id, "files", write).await?;
         }
         script.cancel_after = timeout_ms.map(Duration::from_millis);
-        tenant.execute_in(Door::Mcp, &id, script, None, watch).await
+        tenant.execute_in(Door::Mcp, (&id).into(), script, watch).await
     }
 }
 

@@ -4,6 +4,8 @@ use std::{num::NonZeroU32, sync::Arc};
 
 use glovebox::{Policy, SessionKey, SessionStore, StorePolicy, Tool};
 
+use crate::tools::Callbacks;
+
 /// How a tenant is set up.
 #[derive(Debug)]
 pub struct TenantConfig {
@@ -13,9 +15,11 @@ pub struct TenantConfig {
     pub policy: Policy,
     /// Tools that its scripts may call.
     pub tools: Vec<Tool>,
+    /// Services that its requests may name to answer tools. Default: none.
+    pub callbacks: Option<Callbacks>,
     /// Where its sessions are stored. No other tenant may have the same.
     pub store: Arc<dyn SessionStore>,
-    /// When sessions are saved and hibernated.
+    /// When sessions are hibernated. They are always saved after each execution, before it is answered, whatever this says.
     pub store_policy: StorePolicy,
     /// Seals its sessions.
     pub key: Option<SessionKey>,
@@ -25,6 +29,10 @@ pub struct TenantConfig {
     pub executions_at_once: usize,
     /// How many executions it may ask for in a minute. Default: any number.
     pub executions_per_minute: Option<NonZeroU32>,
+    /// How many of its executions may be of those whose tools it answers itself. Default 16.
+    pub suspended: usize,
+    /// Whether it sees what all tenants have used together, or what it has. Default: all.
+    pub sees_all_metrics: bool,
 }
 
 impl TenantConfig {
@@ -34,12 +42,15 @@ impl TenantConfig {
             name: name.into(),
             policy: Policy::default(),
             tools: Vec::new(),
+            callbacks: None,
             store,
             store_policy: StorePolicy::default(),
             key: None,
             sessions: 1_000,
             executions_at_once: 64,
             executions_per_minute: None,
+            suspended: 16,
+            sees_all_metrics: true,
         }
     }
 }

@@ -8,11 +8,20 @@ use std::{
 use glovebox::{CancelToken, Diagnostic, Execution, Language, Policy, Request, Sandbox, SessionId};
 use serde_json::{Map, Value};
 
-use super::{Fresh, Script, Tenant, Watch, generation};
+use super::{Fresh, Script, Target, Tenant, Watch, generation};
 use crate::{Door, Service, ServiceError, grant::narrowed};
 
 /// Cancels what nobody waits for any more.
-struct CancelOnDrop(CancelToken);
+pub(super) struct CancelOnDrop(pub(super) CancelToken);
+
+impl CancelOnDrop {
+    /// Leaves it alone, where it goes on.
+    pub(super) fn disarm_if(mut self, goes_on: bool) {
+        if goes_on {
+            self.0 = CancelToken::new();
+        }
+    }
+}
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
@@ -63,19 +72,18 @@ impl Tenant {
         .await
     }
 
-    /// Runs a script in a session. `expected` is what the session's [`generation`] must be; none: any.
+    /// Runs a script in a session.
     ///
     /// # Errors
     /// When it could not be carried out, or the session is another than was expected. What the script does is never an error.
     pub async fn execute_in(
         &self,
         door: Door,
-        id: &SessionId,
+        target: Target,
         script: Script,
-        expected: Option<&str>,
         watch: Watch,
     ) -> Result<Execution, ServiceError> {
-        self.execute_in_then(door, id, script, expected, watch, |execution, _| Ok(execution)).await
+        self.execute_in_then(door, target, script, watch, |execution, _| Ok(execution)).await
     }
 
     /// The same, and makes something of it, and of the session's generation then, on the execution's thread, where that holds nobody up.
@@ -85,20 +93,19 @@ impl Tenant {
     pub async fn execute_in_then<T: Send + 'static>(
         &self,
         door: Door,
-        id: &SessionId,
+        target: Target,
         script: Script,
-        expected: Option<&str>,
         watch: Watch,
         then: impl FnOnce(Execution, Option<String>) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        let (tenant, session, expected) = (self.clone(), id.clone(), expected.map(str::to_owned));
+        let (tenant, id) = (self.clone(), target.id.clone());
         let run = move |request: Request<'_>| {
-            tenant.check(&session, expected.as_deref())?;
-            Ok(tenant.0.sessions.open(&session)?.run(request)?)
+            tenant.check(&target)?;
+            Ok(tenant.0.sessions.open(&target.id)?.run(request)?)
         };
         let (tenant, session) = (self.clone(), id.clone());
         let then = move |execution| then(execution, tenant.record(&session).ok().as_ref().map(generation));
-        self.run(door, Some(id), script, watch, run, then).await
+        self.run(door, Some(&id), script, watch, run, then).await
     }
 
     /// Runs a script, counts it and writes it down.
@@ -118,8 +125,7 @@ impl Tenant {
         let held = match admitted {
             Ok(held) => held,
             Err(error) => {
-                // Counted, and not written down: whoever is refused can ask as often as they like.
-                self.0.service.0.metrics.refused(door, &error);
+                self.refused(door, &error);
                 return Err(error);
             }
         };
@@ -141,12 +147,27 @@ impl Tenant {
         .await?
     }
 
+    /// Counts what was refused before its turn. It is not written down: whoever is refused can ask as often as they like.
+    pub(super) fn refused(&self, door: Door, error: &ServiceError) {
+        for metrics in [&self.0.service.0.metrics, &self.0.metrics] {
+            metrics.refused(door, error);
+        }
+    }
+
     /// Counts an execution and writes it down.
-    fn note(&self, door: Door, session: Option<&SessionId>, source: &str, result: Result<&Execution, &ServiceError>) {
+    pub(super) fn note(
+        &self,
+        door: Door,
+        session: Option<&SessionId>,
+        source: &str,
+        result: Result<&Execution, &ServiceError>,
+    ) {
         let service = &self.0.service.0;
-        match result {
-            Ok(execution) => service.metrics.executed(door, execution),
-            Err(error) => service.metrics.refused(door, error),
+        for metrics in [&service.metrics, &self.0.metrics] {
+            match result {
+                Ok(execution) => metrics.executed(door, execution),
+                Err(error) => metrics.refused(door, error),
+            }
         }
         if let Some(audit) = &service.audit {
             audit.write(door, &self.0.name, session.map(SessionId::as_str), source, result);

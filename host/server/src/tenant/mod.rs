@@ -1,7 +1,8 @@
 //! One who may use the service, and what is done for them.
 //!
 //! * [`one`]: the tenant itself.
-//! * [`executing`], [`sessions`], [`own`]: what it is asked.
+//! * [`executing`], [`stepping`], [`sessions`], [`own`]: what it is asked.
+//! * [`suspended`]: executions that wait for answers.
 //! * [`quotas`], [`turns`]: what holds it back.
 
 mod config;
@@ -12,12 +13,15 @@ mod own;
 mod quotas;
 mod script;
 mod sessions;
+mod stepping;
 mod stored;
+mod suspended;
 mod turns;
 
 pub use config::TenantConfig;
 pub use no_store::NoStore;
 pub use one::Tenant;
 pub use own::{NewSandbox, OwnSandbox, OwnSession};
-pub use script::{Fresh, OnOutput, Script, Watch};
+pub use script::{Changed, Fresh, OnOutput, Script, Target, Watch, Work};
+pub use stepping::{Ended, NeedsTools, Stepped};
 pub use stored::generation;

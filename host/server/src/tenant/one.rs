@@ -7,22 +7,23 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use glovebox::{Policy, Sandbox, Sessions, Tool};
+use glovebox::{Policy, Sandbox, Save, Sessions, Tool};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::sync::Semaphore;
 
-use super::{TenantConfig, turns::Turns};
-use crate::Service;
+use super::{TenantConfig, suspended::SuspendedExecutions, turns::Turns};
+use crate::{Door, Service, metrics::Metrics, tools::Callbacks};
 
 /// One who may use the service: a policy, sessions that no other tenant sees, and quotas. Cheap to clone.
 #[derive(Clone)]
-pub struct Tenant(pub(super) Arc<Inner>);
+pub struct Tenant(pub(super) Arc<Inner>, pub(super) Door);
 
 pub(super) struct Inner {
     pub(super) service: Service,
     pub(super) name: String,
     pub(super) policy: Policy,
     pub(super) tools: Vec<Tool>,
+    pub(super) callbacks: Option<Callbacks>,
     /// By the runtime's name, with the tenant's own policy.
     pub(super) sandboxes: Mutex<HashMap<String, Sandbox>>,
     pub(super) sessions: Sessions,
@@ -33,6 +34,11 @@ pub(super) struct Inner {
     pub(super) max_executions: usize,
     pub(super) executions: Arc<Semaphore>,
     pub(super) rate: Option<(NonZeroU32, DefaultDirectRateLimiter)>,
+    pub(super) suspended: SuspendedExecutions,
+    pub(super) max_suspended: usize,
+    pub(super) suspensions: Arc<Semaphore>,
+    pub(super) metrics: Metrics,
+    pub(super) sees_all_metrics: bool,
 }
 
 impl fmt::Debug for Tenant {
@@ -45,9 +51,14 @@ impl Tenant {
     /// A tenant of this service.
     #[must_use]
     pub fn new(service: &Service, config: TenantConfig) -> Self {
-        let TenantConfig { name, policy, tools, store, store_policy, key, sessions: max_sessions, .. } = config;
+        let TenantConfig {
+            name, policy, tools, callbacks, store, mut store_policy, key, sessions: max_sessions, ..
+        } = config;
+        // What was answered is in the store, and has another generation.
+        store_policy.save = Save::AfterEach;
         let (made, granted, offered) = (service.clone(), policy.clone(), tools.clone());
-        let mut sessions = Sessions::builder(store).policy(store_policy).make_sandbox(move |language, runtime| {
+        let builder = Sessions::builder(store).policy(store_policy).stop(&service.token());
+        let mut sessions = builder.make_sandbox(move |language, runtime| {
             // A session of a runtime that is not served is refused before.
             let runtime = made.runtime(Some(language), runtime).map(|info| info.name.clone());
             let mut builder = Sandbox::builder(&made.0.engine).language(language).policy(granted.clone());
@@ -60,11 +71,12 @@ impl Tenant {
             sessions = sessions.key(key);
         }
         let rate = config.executions_per_minute.map(|most| (most, RateLimiter::direct(Quota::per_minute(most))));
-        Self(Arc::new(Inner {
+        let inner = Inner {
             service: service.clone(),
             name,
             policy,
             tools,
+            callbacks,
             sandboxes: Mutex::default(),
             sessions: sessions.build(),
             max_sessions,
@@ -73,7 +85,31 @@ impl Tenant {
             max_executions: config.executions_at_once,
             executions: Arc::new(Semaphore::new(config.executions_at_once.clamp(1, Semaphore::MAX_PERMITS))),
             rate,
-        }))
+            suspended: SuspendedExecutions::default(),
+            max_suspended: config.suspended,
+            suspensions: Arc::new(Semaphore::new(config.suspended.min(Semaphore::MAX_PERMITS))),
+            metrics: Metrics::new(),
+            sees_all_metrics: config.sees_all_metrics,
+        };
+        Self(Arc::new(inner), Door::Http)
+    }
+
+    /// The same tenant, as it comes through another door: that is what the audit log says of what is done with sessions.
+    #[must_use]
+    pub fn through(&self, door: Door) -> Self {
+        Self(Arc::clone(&self.0), door)
+    }
+
+    /// Services that its requests may name to answer tools.
+    #[must_use]
+    pub fn callbacks(&self) -> Option<&Callbacks> {
+        self.0.callbacks.as_ref()
+    }
+
+    /// What was counted, in the text format of OpenMetrics: of all tenants together, or where it may not see that, of its own executions.
+    #[must_use]
+    pub fn metrics_text(&self) -> String {
+        if self.0.sees_all_metrics { self.0.service.metrics_text() } else { self.0.metrics.text() }
     }
 
     /// Its name.

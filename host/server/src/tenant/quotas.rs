@@ -12,9 +12,15 @@ use crate::{Service, ServiceError, service::Place};
 /// What is held while something is done for a tenant. It goes with the work, and not with whoever asked: a client that leaves has not ended
 /// what it asked for.
 pub(super) struct Held {
-    _own: OwnedSemaphorePermit,
-    _turn: Option<OwnedMutexGuard<()>>,
-    _place: Place,
+    own: OwnedSemaphorePermit,
+    turn: Option<OwnedMutexGuard<()>>,
+    place: Place,
+}
+
+impl Held {
+    pub(super) fn into_parts(self) -> (OwnedSemaphorePermit, Option<OwnedMutexGuard<()>>, Place) {
+        (self.own, self.turn, self.place)
+    }
 }
 
 impl Tenant {
@@ -39,7 +45,20 @@ impl Tenant {
             Some(id) => Some(self.turn(id).await?),
             None => None,
         };
-        Ok(Held { _own: own, _turn: turn, _place: self.0.service.admit().await? })
+        Ok(Held { own, turn, place: self.0.service.admit(&self.0.name).await? })
+    }
+
+    /// The same for an execution that may have to wait for answers: so many may be suspended.
+    pub(super) async fn admit_stepped(
+        &self,
+        id: Option<&SessionId>,
+    ) -> Result<([OwnedSemaphorePermit; 2], Held), ServiceError> {
+        let most = self.0.max_suspended;
+        let own = Arc::clone(&self.0.suspensions)
+            .try_acquire_owned()
+            .map_err(|_| ServiceError::TooMany { what: "executions with tools to answer", most })?;
+        let all = self.0.service.suspension_place()?;
+        Ok(([own, all], self.admit(id).await?))
     }
 
     /// One of the executions that the tenant may have at once.

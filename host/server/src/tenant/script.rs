@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use glovebox::{CancelToken, JsonText, Language, Request, SourceKind, Stream};
+use glovebox::{CancelToken, JsonText, Language, Request, SessionId, SourceKind, Stream, Tool};
 use serde_json::{Map, Value};
 
 /// A script, and what goes with it this once.
@@ -20,13 +20,15 @@ pub struct Script {
     pub context: Option<JsonText>,
     /// Cancels it after this time.
     pub cancel_after: Option<Duration>,
+    /// Tools that it may call besides the tenant's.
+    pub tools: Vec<Tool>,
 }
 
 impl Script {
     /// The request that it is. It takes the context along, which may be long.
     pub(super) fn request(&mut self) -> Request<'_> {
-        let context = self.context.take();
-        let mut request = Request::new(&self.source).kind(self.kind).stdin(&self.stdin);
+        let (context, tools) = (self.context.take(), std::mem::take(&mut self.tools));
+        let mut request = Request::new(&self.source).kind(self.kind).stdin(&self.stdin).tools(tools);
         if let Some(name) = &self.name {
             request = request.name(name);
         }
@@ -53,6 +55,55 @@ pub struct Fresh {
     pub files: Vec<(String, Vec<u8>)>,
     /// What it asks for of the tenant's policy, by the policy's own names.
     pub policy: Map<String, Value>,
+}
+
+/// What is executed, and where.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// In a new interpreter.
+    Fresh(Box<Fresh>),
+    /// In a session.
+    InSession(Target, Box<Script>),
+}
+
+impl Work {
+    pub(super) fn script(&mut self) -> &mut Script {
+        match self {
+            Self::Fresh(fresh) => &mut fresh.script,
+            Self::InSession(_, script) => script,
+        }
+    }
+
+    pub(super) fn session(&self) -> Option<&SessionId> {
+        match self {
+            Self::Fresh(_) => None,
+            Self::InSession(target, _) => Some(&target.id),
+        }
+    }
+}
+
+/// A session, and the state that it must be in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The session.
+    pub id: SessionId,
+    /// Its [`generation`](super::generation); none: any.
+    pub expected: Option<String>,
+}
+
+impl From<&SessionId> for Target {
+    fn from(id: &SessionId) -> Self {
+        Self { id: id.clone(), expected: None }
+    }
+}
+
+/// What became of a change of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed<T> {
+    /// What the change gave.
+    pub value: T,
+    /// The session's generation now.
+    pub generation: Option<String>,
 }
 
 /// Called with what a guest writes.

@@ -7,8 +7,8 @@ use glovebox::{
     NewSession, SessionFiles, SessionGuard, SessionId, SessionRecord, Sessions, SessionsError,
 };
 
-use super::Tenant;
-use crate::ServiceError;
+use super::{Changed, Target, Tenant, generation};
+use crate::{ServiceError, audit::Act};
 
 impl Tenant {
     /// Opens a session; without an id it has one of 128 random bits. `None` as language and runtime means the first that is served.
@@ -26,16 +26,31 @@ impl Tenant {
         let mut new = NewSession::default().language(runtime.language).runtime(&runtime.name);
         new.context = context;
         let id = id.unwrap_or_else(SessionId::random);
-        self.work(None, move |tenant| tenant.make(&id, |sessions, id| sessions.create(id, new))).await
+        self.work(None, move |tenant| {
+            let made = tenant.make(&id, |sessions, id| sessions.create(id, new));
+            tenant.told(&id, Act::new("open"), made)
+        })
+        .await
     }
 
     /// A second session of one.
     ///
     /// # Errors
     /// As [`open`](Self::open), and when there is no such session.
-    pub async fn fork(&self, id: &SessionId, fork: Option<SessionId>) -> Result<SessionRecord, ServiceError> {
-        let (original, fork) = (id.clone(), fork.unwrap_or_else(SessionId::random));
-        self.work(Some(id), move |tenant| tenant.make(&fork, |sessions, fork| sessions.fork(&original, fork))).await
+    pub async fn fork(
+        &self,
+        target: impl Into<Target>,
+        fork: Option<SessionId>,
+    ) -> Result<SessionRecord, ServiceError> {
+        let (target, fork) = (target.into(), fork.unwrap_or_else(SessionId::random));
+        let id = target.id.clone();
+        self.work(Some(&id), move |tenant| {
+            let made = tenant
+                .check_generation(&target)
+                .and_then(|_| tenant.make(&fork, |sessions, fork| sessions.fork(&target.id, fork)));
+            tenant.told(&target.id, Act::new("fork").of(fork.as_str()), made)
+        })
+        .await
     }
 
     /// Makes a session where one more may be. Called on a thread that may block.
@@ -74,16 +89,20 @@ impl Tenant {
     ///
     /// # Errors
     /// When there is no such session, or no room.
-    pub async fn checkpoint(&self, id: &SessionId) -> Result<CheckpointId, ServiceError> {
-        self.change(id, |session| session.checkpoint()).await
+    pub async fn checkpoint(&self, target: impl Into<Target>) -> Result<Changed<CheckpointId>, ServiceError> {
+        self.change(target.into(), Act::new("checkpoint"), |session| session.checkpoint()).await
     }
 
     /// Sets a session back: to a checkpoint, or to before its last execution.
     ///
     /// # Errors
     /// When there is no such session or state.
-    pub async fn undo(&self, id: &SessionId, to: Option<CheckpointId>) -> Result<CheckpointId, ServiceError> {
-        self.change(id, move |session| match to {
+    pub async fn undo(
+        &self,
+        target: impl Into<Target>,
+        to: Option<CheckpointId>,
+    ) -> Result<Changed<CheckpointId>, ServiceError> {
+        self.change(target.into(), Act::new("undo"), move |session| match to {
             Some(checkpoint) => session.undo_to(checkpoint).map(|()| checkpoint),
             None => session.undo(),
         })
@@ -94,11 +113,15 @@ impl Tenant {
     ///
     /// # Errors
     /// When there is no such session, or it cannot be written.
-    pub async fn hibernate(&self, id: &SessionId) -> Result<bool, ServiceError> {
-        let session = id.clone();
-        self.work(Some(id), move |tenant| {
-            tenant.record(&session)?;
-            Ok(tenant.0.sessions.hibernate(&session)?)
+    pub async fn hibernate(&self, target: impl Into<Target>) -> Result<Changed<bool>, ServiceError> {
+        let target = target.into();
+        let id = target.id.clone();
+        self.work(Some(&id), move |tenant| {
+            let hibernated = tenant
+                .check_generation(&target)
+                .and_then(|_| tenant.0.sessions.hibernate(&target.id).map_err(ServiceError::from));
+            let value = tenant.told(&target.id, Act::new("hibernate"), hibernated)?;
+            Ok(Changed { value, generation: tenant.generation(&target.id) })
         })
         .await
     }
@@ -107,14 +130,31 @@ impl Tenant {
     ///
     /// # Errors
     /// When there is no such session.
-    pub async fn close(&self, id: &SessionId) -> Result<(), ServiceError> {
+    pub async fn close(&self, target: impl Into<Target>) -> Result<(), ServiceError> {
         self.check_rate()?;
+        let target = target.into();
+        let id = target.id.clone();
+        self.work(Some(&id), move |tenant| {
+            let closed = tenant.check_generation(&target).and_then(|_| match tenant.0.sessions.close(&target.id) {
+                Ok(()) => Ok(()),
+                Err(error @ (SessionsError::NotFound { .. } | SessionsError::InUse { .. })) => Err(error.into()),
+                // One that cannot be resumed can still be removed.
+                Err(_) => Ok(tenant.0.sessions.delete(&target.id).map(drop)?),
+            });
+            tenant.told(&target.id, Act::new("close"), closed)
+        })
+        .await
+    }
+
+    /// Removes a session without having its exit handlers run. Whether there was one.
+    ///
+    /// # Errors
+    /// When it is in use.
+    pub async fn remove(&self, id: &SessionId) -> Result<bool, ServiceError> {
         let session = id.clone();
-        self.work(Some(id), move |tenant| match tenant.0.sessions.close(&session) {
-            Ok(()) => Ok(()),
-            Err(error @ (SessionsError::NotFound { .. } | SessionsError::InUse { .. })) => Err(error.into()),
-            // One that cannot be resumed can still be removed.
-            Err(_) => Ok(tenant.0.sessions.delete(&session).map(drop)?),
+        self.work(Some(id), move |tenant| {
+            let removed = tenant.0.sessions.delete(&session).map_err(ServiceError::from);
+            tenant.told(&session, Act::new("remove"), removed)
         })
         .await
     }
@@ -124,7 +164,7 @@ impl Tenant {
     /// # Errors
     /// When there is no such session.
     pub async fn checkpoints(&self, id: &SessionId) -> Result<Vec<CheckpointInfo>, ServiceError> {
-        self.with_session(id, |session| Ok(session.checkpoints()?)).await
+        self.with_session(id.into(), None, |session| Ok(session.checkpoints()?)).await
     }
 
     /// A global variable of a session.
@@ -133,40 +173,52 @@ impl Tenant {
     /// When there is no such session, or the value cannot be had.
     pub async fn get_variable(&self, id: &SessionId, name: String) -> Result<Option<GuestValue>, ServiceError> {
         self.check_rate()?;
-        self.with_session(id, move |session| Ok(session.get_variable(&name)?)).await
+        // Code of the guest's may run for it.
+        let act = Act::new("get-variable").of(&name);
+        self.with_session(id.into(), Some(act), move |session| Ok(session.get_variable(&name)?)).await
     }
 
     /// Sets a global variable of a session, and saves it.
     ///
     /// # Errors
     /// When there is no such session, or the guest refuses the value.
-    pub async fn set_variable(&self, id: &SessionId, name: String, json: JsonText) -> Result<(), ServiceError> {
+    pub async fn set_variable(
+        &self,
+        target: impl Into<Target>,
+        name: String,
+        json: JsonText,
+    ) -> Result<Changed<()>, ServiceError> {
         self.check_rate()?;
-        self.change(id, move |session| session.set_variable_text(&name, &json)).await
+        let act = Act::new("set-variable").of(&name);
+        self.change(target.into(), act, move |session| session.set_variable_text(&name, &json)).await
     }
 
-    /// Looks at the files of a session.
+    /// Looks at the files of a session. `path`: what is looked at, for the audit log.
     ///
     /// # Errors
     /// When there is no such session, or what was asked was refused.
     pub async fn files<T: Send + 'static>(
         &self,
         id: &SessionId,
+        path: &str,
         ask: impl FnOnce(&SessionFiles) -> Result<T, FilesError> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        self.with_session(id, move |session| Ok(ask(&session.files())?)).await
+        let act = Act::new("read-files").of(path);
+        self.with_session(id.into(), Some(act), move |session| Ok(ask(&session.files())?)).await
     }
 
-    /// Changes the files of a session, and saves it.
+    /// Changes the files of a session, and saves it. `path`: what is changed, for the audit log.
     ///
     /// # Errors
     /// When there is no such session, or what was asked was refused.
     pub async fn change_files<T: Send + 'static>(
         &self,
-        id: &SessionId,
+        target: impl Into<Target>,
+        path: &str,
         change: impl FnOnce(&SessionFiles) -> Result<T, FilesError> + Send + 'static,
-    ) -> Result<T, ServiceError> {
-        self.change(id, move |session| change(&session.files())).await
+    ) -> Result<Changed<T>, ServiceError> {
+        let act = Act::new("change-files").of(path);
+        self.change(target.into(), act, move |session| change(&session.files())).await
     }
 
     /// A session as bytes.
@@ -175,7 +227,11 @@ impl Tenant {
     /// When there is no such session.
     pub async fn export(&self, id: &SessionId) -> Result<Vec<u8>, ServiceError> {
         let session = id.clone();
-        self.work(Some(id), move |tenant| Ok(tenant.0.sessions.export(&session)?)).await
+        self.work(Some(id), move |tenant| {
+            let exported = tenant.0.sessions.export(&session).map_err(ServiceError::from);
+            tenant.told(&session, Act::new("export"), exported)
+        })
+        .await
     }
 
     /// A session of bytes that [`export`](Self::export) gave.
@@ -188,7 +244,8 @@ impl Tenant {
         bytes: impl AsRef<[u8]> + Send + 'static,
     ) -> Result<SessionRecord, ServiceError> {
         self.work(Some(&id.clone()), move |tenant| {
-            tenant.make(&id, |sessions, id| sessions.import(id, bytes.as_ref(), IfExists::Fail))
+            let made = tenant.make(&id, |sessions, id| sessions.import(id, bytes.as_ref(), IfExists::Fail));
+            tenant.told(&id, Act::new("import"), made)
         })
         .await
     }
@@ -196,30 +253,53 @@ impl Tenant {
     /// Changes a session outside of any script, and saves it.
     async fn change<T: Send + 'static, E: 'static>(
         &self,
-        id: &SessionId,
+        target: Target,
+        act: Act,
         change: impl FnOnce(&ActiveSession) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, ServiceError>
+    ) -> Result<Changed<T>, ServiceError>
     where
         ServiceError: From<E>,
     {
-        self.with_session(id, move |session| {
-            let changed = change(session)?;
+        let id = target.id.clone();
+        let tenant = self.clone();
+        self.with_session(target, Some(act), move |session| {
+            let value = change(session)?;
             session.save()?;
-            Ok(changed)
+            Ok(Changed { value, generation: tenant.generation(&id) })
         })
         .await
     }
 
     async fn with_session<T: Send + 'static>(
         &self,
-        id: &SessionId,
+        target: Target,
+        act: Option<Act>,
         work: impl FnOnce(&ActiveSession) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        let session = id.clone();
-        self.work(Some(id), move |tenant| {
-            tenant.check(&session, None)?;
-            work(&tenant.0.sessions.open(&session)?.activate()?)
+        let id = target.id.clone();
+        self.work(Some(&id), move |tenant| {
+            let done = || {
+                tenant.check(&target)?;
+                work(&tenant.0.sessions.open(&target.id)?.activate()?)
+            };
+            match act {
+                Some(act) => tenant.told(&target.id, act, done()),
+                None => done(),
+            }
         })
         .await
+    }
+
+    /// The session's generation now. Called on a thread that may block.
+    fn generation(&self, id: &SessionId) -> Option<String> {
+        self.record(id).ok().as_ref().map(generation)
+    }
+
+    /// Writes down what was done with a session.
+    fn told<T>(&self, id: &SessionId, act: Act, result: Result<T, ServiceError>) -> Result<T, ServiceError> {
+        if let Some(audit) = &self.0.service.0.audit {
+            audit.act(self.1, &self.0.name, id.as_str(), &act, result.as_ref().err());
+        }
+        result
     }
 }

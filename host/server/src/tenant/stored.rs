@@ -2,7 +2,7 @@
 
 use glovebox::{SessionId, SessionRecord, SessionsError};
 
-use super::Tenant;
+use super::{Target, Tenant};
 use crate::ServiceError;
 
 impl Tenant {
@@ -14,15 +14,21 @@ impl Tenant {
 
     /// Refuses a session of another generation than is expected, and one whose runtime is not served. Called on a thread that may block, in the
     /// session's turn.
-    pub(super) fn check(&self, id: &SessionId, expected: Option<&str>) -> Result<(), ServiceError> {
+    pub(super) fn check(&self, target: &Target) -> Result<(), ServiceError> {
+        let record = self.check_generation(target)?;
+        self.0.service.runtime(Some(record.language), Some(&record.runtime)).map(drop)
+    }
+
+    /// The first half of [`check`](Self::check), for what needs no runtime.
+    pub(super) fn check_generation(&self, Target { id, expected }: &Target) -> Result<SessionRecord, ServiceError> {
         let record = self.record(id)?;
         if let Some(expected) = expected {
             let has = generation(&record);
-            if has != expected {
-                return Err(ServiceError::Generation { expected: expected.to_owned(), has });
+            if has != *expected {
+                return Err(ServiceError::Generation { expected: expected.clone(), has });
             }
         }
-        self.0.service.runtime(Some(record.language), Some(&record.runtime)).map(drop)
+        Ok(record)
     }
 }
 

@@ -1,0 +1,57 @@
+//! Which sandbox is asked.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::FromRequestParts,
+    http::{HeaderMap, StatusCode, request::Parts},
+};
+
+use super::{
+    super::{Caller, Shared},
+    failure::Failure,
+    sandboxes::{Sandbox, Sandboxes},
+};
+use crate::{Door, Tenant};
+
+/// The tenant who asks for sandboxes, by the header `X-API-Key`.
+pub(super) struct By(pub(super) Tenant);
+
+impl FromRequestParts<Shared> for By {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Failure> {
+        let Caller(tenant) = Caller::from_request_parts(parts, shared).await?;
+        Ok(Self(tenant.through(Door::E2b)))
+    }
+}
+
+/// The sandbox that is asked, by the headers `E2b-Sandbox-Id` and `X-Access-Token` or `E2B-Traffic-Access-Token`. It runs.
+pub(super) struct Asked(pub(super) Arc<Sandbox>);
+
+impl FromRequestParts<Shared> for Asked {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Failure> {
+        let extension = Extension::<Sandboxes>::from_request_parts(parts, shared).await;
+        let Extension(sandboxes) = extension.map_err(|_| Failure::unsupported("this"))?;
+        let id = text(&parts.headers, "e2b-sandbox-id").unwrap_or_default();
+        let sandbox = sandboxes.get(id).ok_or_else(|| Failure::not_running(id))?;
+        let given = ["x-access-token", "e2b-traffic-access-token"].iter().find_map(|name| text(&parts.headers, name));
+        if !given.is_some_and(|given| sandbox.is_secret(given)) {
+            let detail = "the access token of this sandbox is another; connect to it once more";
+            return Err(Failure::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
+        }
+        if sandbox.is_paused() {
+            return Err(Failure::not_running(id));
+        }
+        // Whose share of the memory the body counts against.
+        parts.extensions.insert(sandbox.tenant.clone());
+        Ok(Self(sandbox))
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}

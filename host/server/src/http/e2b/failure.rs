@@ -1,0 +1,87 @@
+//! Errors, as clients of E2B read them.
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+
+use super::super::Problem;
+use crate::ServiceError;
+
+/// A problem document that has what clients of E2B look for, too: `code` and `message`.
+pub(super) struct Failure(pub(super) Problem);
+
+impl Failure {
+    pub(super) fn new(status: StatusCode, kind: &str, detail: impl Into<String>) -> Self {
+        Self(Problem::new(status, kind, detail))
+    }
+
+    pub(super) fn invalid(detail: impl Into<String>) -> Self {
+        Self(Problem::invalid(detail))
+    }
+
+    /// There is no sandbox of this name. Clients know the words.
+    pub(super) fn no_sandbox(id: &str) -> Self {
+        let detail = format!("the sandbox `{}` was not found", glovebox::escaped(id));
+        Self::new(StatusCode::NOT_FOUND, "not-found", detail)
+    }
+
+    /// There is no sandbox of this name that runs: what a proxy of theirs would say.
+    pub(super) fn not_running(id: &str) -> Self {
+        let detail = format!("the sandbox `{}` was not found: it does not run", glovebox::escaped(id));
+        Self::new(StatusCode::BAD_GATEWAY, "not-running", detail)
+    }
+
+    pub(super) fn unsupported(what: &str) -> Self {
+        let detail = format!("{what} is not supported here; docs/e2b.md says what is");
+        Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", detail)
+    }
+
+    /// For a call of a procedure: the protocol has codes that are words.
+    pub(super) fn of_call(self) -> Response {
+        let code = match self.0.status {
+            400 | 413 | 422 => "invalid_argument",
+            401 => "unauthenticated",
+            404 => "not_found",
+            409 => "already_exists",
+            429 => "resource_exhausted",
+            501 => "unimplemented",
+            500 => "internal",
+            _ => "unavailable",
+        };
+        let Problem { kind, status, title, detail, retry_after } = &self.0;
+        let body = json!({ "code": code, "message": detail, "type": kind, "status": status, "title": title, "detail": detail, "retry_after": retry_after });
+        let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, Json(body)).into_response()
+    }
+}
+
+impl From<ServiceError> for Failure {
+    fn from(error: ServiceError) -> Self {
+        Self(error.into())
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut body = serde_json::to_value(&self.0).unwrap_or_default();
+        if let Some(object) = body.as_object_mut() {
+            object.insert("code".to_owned(), self.0.status.into());
+            object.insert("message".to_owned(), self.0.detail.clone().into());
+        }
+        let mut response = self.0.into_response();
+        *response.body_mut() = body.to_string().into();
+        // An answer of theirs that may be tried again says so.
+        response.headers_mut().insert("should-retry", HeaderValue::from_static("false"));
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        response
+    }
+}

@@ -1,0 +1,143 @@
+//! Files of a sandbox as calls of procedures: the protocol Connect, with JSON.
+
+use axum::{
+    Json,
+    response::{IntoResponse as _, Response},
+};
+use glovebox::{FileEntry, FileKind, FilesError, IfExists, SessionFiles};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    super::{InPath, Problem, ReadBody, budget::Held},
+    caller::Asked,
+    failure::Failure,
+    files::failed,
+    place::{absolute, name, relative},
+    sandboxes::Sandbox,
+};
+
+/// How many entries are listed at most.
+const MAX_LISTED: usize = 10_000;
+
+/// What is asked.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Question {
+    path: String,
+    depth: u32,
+    source: String,
+    destination: String,
+}
+
+/// A file or directory.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    name: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    path: String,
+    /// A number as a text: so the protocol has those of 64 bits.
+    size: String,
+    mode: u32,
+    permissions: &'static str,
+    owner: &'static str,
+    group: &'static str,
+    modified_time: String,
+    is_symlink: bool,
+}
+
+impl From<FileEntry> for Entry {
+    fn from(entry: FileEntry) -> Self {
+        let (kind, mode, permissions) = match entry.kind {
+            FileKind::Directory => ("FILE_TYPE_DIRECTORY", 0o755, "drwxr-xr-x"),
+            FileKind::File => ("FILE_TYPE_FILE", 0o644, "-rw-r--r--"),
+            FileKind::Symlink => ("FILE_TYPE_SYMLINK", 0o777, "lrwxrwxrwx"),
+        };
+        Self {
+            name: if entry.path.is_empty() { "app".to_owned() } else { name(&entry.path).to_owned() },
+            kind,
+            path: absolute(&entry.path),
+            size: entry.size_bytes.to_string(),
+            mode,
+            permissions,
+            owner: "user",
+            group: "user",
+            modified_time: glovebox::Timestamp::from_unix_ms(entry.modified_ns / 1_000_000).to_string(),
+            is_symlink: entry.kind == FileKind::Symlink,
+        }
+    }
+}
+
+/// Calls a procedure.
+pub(super) async fn call(
+    Asked(sandbox): Asked,
+    method: Result<InPath<String>, Problem>,
+    read: Result<ReadBody, Problem>,
+) -> Response {
+    match answer(&sandbox, method, read).await {
+        Ok(answer) => Json(answer).into_response(),
+        Err(failure) => failure.of_call(),
+    }
+}
+
+async fn answer(
+    sandbox: &Sandbox,
+    method: Result<InPath<String>, Problem>,
+    read: Result<ReadBody, Problem>,
+) -> Result<Value, Failure> {
+    let InPath(method) = method?;
+    let known = ["ListDir", "Stat", "Remove", "Move", "MakeDir"];
+    if !known.contains(&method.as_str()) {
+        return Err(Failure::unsupported(&format!("`{}`", glovebox::escaped(&method))));
+    }
+    let (asked, _held): (Question, Held) = read?.json_or_default()?;
+    let _turn = sandbox.turn.lock().await;
+    let path = relative(if method == "Move" { &asked.source } else { &asked.path })?;
+    let of = path.clone();
+    let done = match method.as_str() {
+        "ListDir" => {
+            let depth = usize::try_from(asked.depth).unwrap_or(usize::MAX);
+            sandbox.with_files(&of, false, move |files| list(files, &path, depth)).await
+        }
+        "Stat" => sandbox.with_files(&of, false, move |files| Ok(one(files.stat(&path)?))).await,
+        "Remove" => sandbox.with_files(&of, true, move |files| files.delete_all(&path).map(|()| json!({}))).await,
+        "Move" => {
+            let to = relative(&asked.destination)?;
+            let rename = move |files: &SessionFiles| {
+                files.rename(&path, &to, IfExists::Replace)?;
+                Ok(one(files.stat(&to)?))
+            };
+            sandbox.with_files(&of, true, rename).await
+        }
+        _ => {
+            let make = move |files: &SessionFiles| {
+                files.make_dir(&path)?;
+                Ok(one(files.stat(&path)?))
+            };
+            sandbox.with_files(&of, true, make).await
+        }
+    };
+    done.map_err(failed)
+}
+
+fn one(entry: FileEntry) -> Value {
+    json!({ "entry": Entry::from(entry) })
+}
+
+/// What is in a directory, and so many levels below it: one where there is no number.
+fn list(files: &SessionFiles, path: &str, depth: usize) -> Result<Value, FilesError> {
+    let snapshot = files.snapshot()?;
+    snapshot.stat(path)?;
+    let levels = depth.max(1);
+    let is_below = |entry: &FileEntry| {
+        let rest = match path {
+            "" => Some(entry.path.as_str()),
+            path => entry.path.strip_prefix(path).and_then(|rest| rest.strip_prefix('/')),
+        };
+        rest.is_some_and(|rest| !rest.is_empty() && rest.split('/').count() <= levels)
+    };
+    let entries = snapshot.list("**")?.into_iter().filter(is_below).take(MAX_LISTED).map(Entry::from);
+    Ok(json!({ "entries": entries.collect::<Vec<_>>() }))
+}

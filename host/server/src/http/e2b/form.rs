@@ -1,0 +1,170 @@
+//! What is asked of the service, and answered, as JSON.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    code::is_env_name,
+    failure::Failure,
+    sandboxes::{Description, Sandbox},
+};
+
+/// What clients look at to know what can be asked: uploads as they are, and nothing later.
+const ENVD_VERSION: &str = "0.5.7";
+/// How long a sandbox runs where nobody says, and at most.
+const DEFAULT_TIME_S: u64 = 300;
+const MAX_TIME_S: u64 = 86_400;
+/// How many entries there may be of metadata, or of the environment, and their bytes.
+const MAX_ENTRIES: usize = 256;
+const MAX_ENTRY_BYTES: usize = 64 << 10;
+
+/// A new sandbox. What is not named here changes nothing: a sandbox has no network in any case.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct NewSandbox {
+    #[serde(rename = "templateID")]
+    template_id: String,
+    timeout: Option<u64>,
+    auto_pause: bool,
+    metadata: BTreeMap<String, String>,
+    env_vars: BTreeMap<String, String>,
+    mcp: Option<serde::de::IgnoredAny>,
+    volume_mounts: Option<Vec<serde::de::IgnoredAny>>,
+}
+
+impl NewSandbox {
+    pub(super) fn parts(self) -> Result<(Description, Duration), Failure> {
+        if self.mcp.is_some() {
+            return Err(Failure::unsupported("`mcp`"));
+        }
+        if self.volume_mounts.is_some_and(|mounts| !mounts.is_empty()) {
+            return Err(Failure::unsupported("`volumeMounts`"));
+        }
+        check_entries("metadata", &self.metadata)?;
+        check_entries("envVars", &self.env_vars)?;
+        if let Some(name) = self.env_vars.keys().find(|name| !is_env_name(name)) {
+            return Err(Failure::invalid(format!("`envVars` has `{}`, which is no name", glovebox::escaped(name))));
+        }
+        let mut template = self.template_id;
+        template.truncate(template.floor_char_boundary(256));
+        let (metadata, env, pauses) = (self.metadata, self.env_vars, self.auto_pause);
+        Ok((Description { template, metadata, env, pauses }, time(self.timeout)?))
+    }
+}
+
+pub(super) fn check_entries(name: &str, entries: &BTreeMap<String, String>) -> Result<(), Failure> {
+    let bytes: usize = entries.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if entries.len() > MAX_ENTRIES || bytes > MAX_ENTRY_BYTES {
+        return Err(Failure::invalid(format!(
+            "`{name}` has {} entries and {bytes} bytes; at most {MAX_ENTRIES} and {MAX_ENTRY_BYTES} are taken",
+            entries.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Until when a sandbox is to run.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Timeout {
+    pub(super) timeout: Option<u64>,
+}
+
+/// For how long a sandbox runs, of seconds.
+pub(super) fn time(seconds: Option<u64>) -> Result<Duration, Failure> {
+    match seconds.unwrap_or(DEFAULT_TIME_S) {
+        seconds if seconds <= MAX_TIME_S => Ok(Duration::from_secs(seconds)),
+        seconds => Err(Failure::invalid(format!("`timeout` is {seconds} s; at most {MAX_TIME_S} are taken"))),
+    }
+}
+
+/// A sandbox, as whoever made it or connects to it is told.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SandboxAnswer {
+    #[serde(rename = "templateID")]
+    template_id: String,
+    #[serde(rename = "sandboxID")]
+    sandbox_id: String,
+    #[serde(rename = "clientID")]
+    client_id: &'static str,
+    envd_version: &'static str,
+    envd_access_token: String,
+    traffic_access_token: String,
+    domain: Option<String>,
+}
+
+impl From<&Arc<Sandbox>> for SandboxAnswer {
+    fn from(sandbox: &Arc<Sandbox>) -> Self {
+        Self {
+            template_id: sandbox.description.template.clone(),
+            sandbox_id: sandbox.id.clone(),
+            client_id: "glovebox",
+            envd_version: ENVD_VERSION,
+            envd_access_token: sandbox.secret.clone(),
+            traffic_access_token: sandbox.secret.clone(),
+            domain: None,
+        }
+    }
+}
+
+/// A sandbox, as it is described.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DetailAnswer {
+    #[serde(rename = "templateID")]
+    template_id: String,
+    #[serde(rename = "sandboxID")]
+    pub(super) sandbox_id: String,
+    #[serde(rename = "clientID")]
+    client_id: &'static str,
+    pub(super) started_at: String,
+    end_at: String,
+    envd_version: &'static str,
+    /// A share of the machine's: nothing is set aside.
+    cpu_count: u32,
+    #[serde(rename = "memoryMB")]
+    memory_mb: u64,
+    #[serde(rename = "diskSizeMB")]
+    disk_size_mb: u64,
+    pub(super) state: &'static str,
+    pub(super) metadata: BTreeMap<String, String>,
+}
+
+impl DetailAnswer {
+    pub(super) fn new(sandbox: &Sandbox) -> Self {
+        let limits = &sandbox.tenant.policy().limits;
+        Self {
+            template_id: sandbox.description.template.clone(),
+            sandbox_id: sandbox.id.clone(),
+            client_id: "glovebox",
+            started_at: sandbox.started_at.to_string(),
+            end_at: sandbox.ends_at().to_string(),
+            envd_version: ENVD_VERSION,
+            cpu_count: 1,
+            memory_mb: limits.memory_bytes >> 20,
+            disk_size_mb: limits.workspace_bytes >> 20,
+            state: if sandbox.is_paused() { "paused" } else { "running" },
+            metadata: sandbox.description.metadata.clone(),
+        }
+    }
+
+    /// One that an earlier run of the server has left.
+    pub(super) fn left(tenant: &crate::Tenant, sandbox_id: &str, since: String) -> Self {
+        let limits = &tenant.policy().limits;
+        Self {
+            template_id: String::new(),
+            sandbox_id: sandbox_id.to_owned(),
+            client_id: "glovebox",
+            started_at: since.clone(),
+            end_at: since,
+            envd_version: ENVD_VERSION,
+            cpu_count: 1,
+            memory_mb: limits.memory_bytes >> 20,
+            disk_size_mb: limits.workspace_bytes >> 20,
+            state: "paused",
+            metadata: BTreeMap::new(),
+        }
+    }
+}

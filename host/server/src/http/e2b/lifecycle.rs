@@ -1,0 +1,202 @@
+//! Making, pausing, resuming and ending sandboxes.
+
+use std::{sync::Arc, time::Duration};
+
+use glovebox::{Language, SessionId, SessionRecord, SessionsError};
+
+use super::{
+    code,
+    sandboxes::{Description, Sandbox, Sandboxes},
+};
+use crate::{Door, Script, ServiceError, Tenant, Watch};
+
+/// The name of a language's own context.
+pub(super) fn context_name(language: Language) -> &'static str {
+    language.name()
+}
+
+impl Sandboxes {
+    /// Makes a sandbox with the first language that is served.
+    pub(super) async fn make(
+        &self,
+        tenant: &Tenant,
+        description: Description,
+        time: Duration,
+    ) -> Result<Arc<Sandbox>, ServiceError> {
+        let languages = [Language::Python, Language::JavaScript];
+        let served = |language: &Language| tenant.service().runtimes().any(|info| info.language == *language);
+        let language = languages.into_iter().find(served).unwrap_or(Language::Python);
+        let sandbox = self.add(Self::new_name(), tenant, description, time)?;
+        match sandbox.open(context_name(language), language).await {
+            Ok(_) => {
+                self.watch(&sandbox);
+                Ok(sandbox)
+            }
+            Err(error) => {
+                self.remove(&sandbox.id);
+                Err(error)
+            }
+        }
+    }
+
+    /// Has a sandbox run for so long: one that runs, one that is paused, or one that another run of the server has left. Whether it did not
+    /// run; none: there is none.
+    pub(super) async fn resume(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        time: Duration,
+    ) -> Result<Option<(Arc<Sandbox>, bool)>, ServiceError> {
+        if let Some(sandbox) = self.of(tenant, id) {
+            let was_paused = sandbox.extend(time, false);
+            if was_paused {
+                self.watch(&sandbox);
+            }
+            return Ok(Some((sandbox, was_paused)));
+        }
+        if stored(tenant, id).await?.is_empty() || self.get(id).is_some() {
+            return Ok(None);
+        }
+        let sandbox = self.add(id.to_owned(), tenant, Description::default(), time)?;
+        self.watch(&sandbox);
+        Ok(Some((sandbox, true)))
+    }
+
+    /// Writes a sandbox to the store and gives up its memory. Whether it ran; none: there is none.
+    pub(super) async fn pause(&self, tenant: &Tenant, id: &str) -> Result<Option<bool>, ServiceError> {
+        let Some(sandbox) = self.of(tenant, id) else {
+            return Ok((!stored(tenant, id).await?.is_empty()).then_some(false));
+        };
+        let _turn = sandbox.turn.lock().await;
+        for session in stored(tenant, id).await? {
+            tenant.hibernate(&session).await?;
+        }
+        Ok(Some(sandbox.pause()))
+    }
+
+    /// Ends a sandbox at once: no exit handlers run. Whether there was one.
+    pub(super) async fn kill(&self, tenant: &Tenant, id: &str) -> Result<bool, ServiceError> {
+        let sandbox = self.of(tenant, id);
+        let sessions = stored(tenant, id).await?;
+        if sandbox.is_none() && sessions.is_empty() {
+            return Ok(false);
+        }
+        // First: nobody asks it any more.
+        self.remove(id);
+        for session in sessions {
+            tenant.remove(&session).await?;
+        }
+        Ok(true)
+    }
+
+    /// Sees to its end.
+    fn watch(&self, sandbox: &Arc<Sandbox>) {
+        let (sandboxes, sandbox) = (self.clone(), Arc::clone(sandbox));
+        let (begun, _) = sandbox.round();
+        tokio::spawn(async move {
+            loop {
+                let (round, left) = sandbox.round();
+                if round != begun || sandboxes.get(&sandbox.id).is_none() {
+                    return;
+                }
+                if !left.is_zero() {
+                    // Its time may be set to less meanwhile.
+                    tokio::time::sleep(left.min(Duration::from_millis(500))).await;
+                    continue;
+                }
+                let (tenant, id) = (&sandbox.tenant, &sandbox.id);
+                let ended = match sandbox.description.pauses {
+                    true => sandboxes.pause(tenant, id).await.map(|_| true),
+                    false => sandboxes.kill(tenant, id).await,
+                };
+                match ended {
+                    Ok(_) => return,
+                    Err(error) => {
+                        tracing::warn!(target: "glovebox", sandbox = %id, %error, "a sandbox could not be ended; it is tried again");
+                        tokio::time::sleep(Duration::from_secs(5)).await;
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// What is put aside for a moment cannot be.
+fn aside(source: std::io::Error) -> glovebox::FilesError {
+    glovebox::FilesError::Io { action: "put aside", source }
+}
+
+/// The sessions of a sandbox that are in the store.
+pub(super) async fn stored(tenant: &Tenant, id: &str) -> Result<Vec<SessionId>, ServiceError> {
+    if !Sandboxes::is_name(id) {
+        return Ok(Vec::new());
+    }
+    let all = tenant.list().await?.into_iter().map(|info| info.stored.id);
+    Ok(all.filter(|session| Sandboxes::of_session(session).is_some_and(|(of, _)| of == id)).collect())
+}
+
+impl Sandbox {
+    /// Opens a context, and sets it up.
+    pub(super) async fn open(&self, context: &str, language: Language) -> Result<SessionRecord, ServiceError> {
+        let id = self.session(context)?;
+        let record = self.tenant.open(Some(id), Some(language), None, None).await?;
+        if let Some(source) = code::set_env(language, &self.description.env) {
+            self.run(context, source).await?;
+        }
+        Ok(record)
+    }
+
+    /// The context of this name, opened if it is the language's own and is not there yet.
+    pub(super) async fn context(&self, name: &str, language: Option<Language>) -> Result<SessionRecord, ServiceError> {
+        let id = self.session(name)?;
+        match (self.tenant.session(&id).await, language) {
+            (Err(ServiceError::Sessions(SessionsError::NotFound { .. })), Some(language)) => {
+                self.open(name, language).await
+            }
+            (found, _) => found,
+        }
+    }
+
+    /// Runs code of ours in a context.
+    pub(super) async fn run(&self, context: &str, source: String) -> Result<(), ServiceError> {
+        let script = Script { source, ..Script::default() };
+        let id = self.session(context)?;
+        let execution = self.tenant.execute_in(Door::E2b, (&id).into(), script, Watch::default()).await?;
+        match execution.is_success() {
+            true => Ok(()),
+            false => {
+                Err(ServiceError::Invalid(format!("the context cannot be set up: {}", execution.outcome.describe())))
+            }
+        }
+    }
+
+    /// Brings the sandbox's files to a context, from the one that has them. Held: the turn.
+    pub(super) async fn bring_files(&self, context: &str) -> Result<(), ServiceError> {
+        let last = self.last();
+        if let Some(last) = last.filter(|last| last != context) {
+            let (from, to) = (self.session(&last)?, self.session(context)?);
+            let archive = self.tenant.files(&from, "**", |files| {
+                let mut archive = tempfile::tempfile().map_err(aside)?;
+                files.export_tar(&mut archive)?;
+                std::io::Seek::rewind(&mut archive).map_err(aside)?;
+                Ok(archive)
+            });
+            match archive.await {
+                Ok(archive) => {
+                    let replace = move |files: &glovebox::SessionFiles| {
+                        for entry in files.list("*")? {
+                            files.delete_all(&entry.path)?;
+                        }
+                        files.import_tar(archive, glovebox::IfExists::Replace).map(drop)
+                    };
+                    self.tenant.change_files(&to, "**", replace).await?;
+                }
+                // A context that is gone has taken its files along.
+                Err(ServiceError::Sessions(SessionsError::NotFound { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.set_last(Some(context));
+        Ok(())
+    }
+}

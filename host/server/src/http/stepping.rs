@@ -1,0 +1,111 @@
+//! Executions that end in steps, because whoever asked answers their tools.
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, Response},
+};
+use glovebox::ToolAnswer;
+
+use super::{
+    Caller, InPath, Problem, ReadBody, Shared,
+    budget::Held,
+    execute::{bytes, result_piece, whole},
+    output::{Form, Pieces},
+    tools::{ContinueBody, NeedsToolsAnswer},
+    wire::ExecutionAnswer,
+};
+use crate::{Door, Ended, ServiceError, Stepped, Tenant, Watch, Work};
+
+/// What is asked for.
+pub(super) enum Asking {
+    Start { work: Work, patterns: Vec<String> },
+    GoOn { execution: String, answers: Vec<ToolAnswer> },
+}
+
+/// Goes on with an execution that waits for answers of its tools. The answer is as that of the request that began it: in pieces, where `Accept` says so.
+#[utoipa::path(post, path = "/v1/executions/{id}/continue", tag = "scripts", security(("token" = [])), request_body = ContinueBody, params(("id" = String, Path)),
+    responses((status = 200, description = "What the script did, whatever that was.", body = ExecutionAnswer),
+        (status = 202, description = "It waits for further answers.", body = NeedsToolsAnswer),
+        (status = 404, description = "There is no such execution: it was answered, cancelled, or waited for too long.", body = Problem),
+        (status = "4XX", description = "No answer was taken.", body = Problem),
+        (status = "5XX", description = "It cannot be gone on with now.", body = Problem)))]
+pub(crate) async fn go_on(
+    State(shared): State<Shared>,
+    Caller(tenant): Caller,
+    InPath(execution): InPath<String>,
+    headers: HeaderMap,
+    read: ReadBody,
+) -> Result<Response, Problem> {
+    let (answers, held) = read
+        .aside(|read| {
+            let (body, held): (ContinueBody, Held) = read.json_or_default()?;
+            Ok((body.answers()?, held))
+        })
+        .await?;
+    step(shared, tenant, Asking::GoOn { execution, answers }, Form::of(&headers), held).await
+}
+
+/// Ends an execution that waits for answers of its tools.
+#[utoipa::path(delete, path = "/v1/executions/{id}", tag = "scripts", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 204, description = "It is cancelled, and its session as after any that was."), (status = "4XX", body = Problem),
+        (status = "5XX", body = Problem)))]
+pub(crate) async fn cancel(Caller(tenant): Caller, InPath(execution): InPath<String>) -> Result<StatusCode, Problem> {
+    tenant.cancel(&execution).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Takes a step, and answers in the form that the client wants.
+pub(super) async fn step(
+    shared: Shared,
+    tenant: Tenant,
+    asking: Asking,
+    form: Form,
+    held: Held,
+) -> Result<Response, Problem> {
+    if form == Form::Whole {
+        let then = |Ended { execution, generation, return_files }| Ok((bytes(execution, &return_files)?, generation));
+        let stepped = asking.step(&tenant, Watch::default(), then).await?;
+        drop(held);
+        return match stepped {
+            Stepped::Done((bytes, generation)) => whole(&shared, tenant.name(), bytes, generation).await,
+            Stepped::NeedsTools(needs) => {
+                Ok((StatusCode::ACCEPTED, Json(NeedsToolsAnswer::from(needs))).into_response())
+            }
+        };
+    }
+    Ok(Pieces::answer(form, move |pieces| async move {
+        let watch = Watch { on_output: Some(pieces.on_output()), ..Watch::default() };
+        let framing = pieces.clone();
+        let then = move |ended: Ended| result_piece(&framing, ended.execution, &ended.return_files);
+        let stepped = asking.step(&tenant, watch, then).await;
+        drop(held);
+        pieces.end(&shared.bodies, tenant.name(), stepped.map(|stepped| last(&pieces, stepped))).await;
+    }))
+}
+
+fn last(pieces: &Pieces, stepped: Stepped<Bytes>) -> Bytes {
+    match stepped {
+        Stepped::Done(piece) => piece,
+        Stepped::NeedsTools(needs) => {
+            let json = serde_json::to_vec(&NeedsToolsAnswer::from(needs)).unwrap_or_default();
+            pieces.framed("needs-tools", &json)
+        }
+    }
+}
+
+impl Asking {
+    async fn step<T: Send + 'static>(
+        self,
+        tenant: &Tenant,
+        watch: Watch,
+        then: impl FnOnce(Ended) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<Stepped<T>, ServiceError> {
+        match self {
+            Self::Start { work, patterns } => tenant.start_then(Door::Http, work, patterns, watch, then).await,
+            Self::GoOn { execution, answers } => tenant.go_on_then(&execution, answers, watch, then).await,
+        }
+    }
+}

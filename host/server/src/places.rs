@@ -1,0 +1,197 @@
+//! Places of executions that run, and whose turn it is.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::{Notify, oneshot};
+
+/// Places of executions that run. Where several tenants wait for one, it goes to the one that has the fewest: none of them can have all others
+/// wait, however much it asks for.
+#[derive(Clone)]
+pub(crate) struct Places(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    changed: Notify,
+    count: usize,
+}
+
+#[derive(Default)]
+struct State {
+    taken: usize,
+    /// By the tenant's name; without those that have none.
+    by_tenant: HashMap<String, usize>,
+    /// In the order in which they came.
+    waiting: VecDeque<Waiter>,
+}
+
+struct Waiter {
+    tenant: String,
+    tell: oneshot::Sender<Permit>,
+}
+
+/// A place, given back when dropped.
+pub(crate) struct Permit {
+    places: Places,
+    tenant: String,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut state = self.places.state();
+        state.give_back(&self.tenant);
+        let next = state.next();
+        drop(state);
+        match next {
+            // Whoever does not wait any more gives it back in turn, by dropping what cannot be sent.
+            Some(Waiter { tenant, tell }) => drop(tell.send(Self { places: self.places.clone(), tenant })),
+            None => self.places.0.changed.notify_waiters(),
+        }
+    }
+}
+
+impl Places {
+    pub(crate) fn new(count: usize) -> Self {
+        Self(Arc::new(Inner { state: Mutex::default(), changed: Notify::new(), count }))
+    }
+
+    /// A place, if one is free. Nobody waits then.
+    pub(crate) fn try_take(&self, tenant: &str) -> Option<Permit> {
+        let mut state = self.state();
+        (state.taken < self.0.count).then(|| {
+            state.take(tenant);
+            self.permit(tenant)
+        })
+    }
+
+    /// A place, once there is one and it is this tenant's turn. Whoever drops the future no longer waits.
+    pub(crate) async fn take(&self, tenant: &str) -> Permit {
+        loop {
+            let told = {
+                let mut state = self.state();
+                if state.taken < self.0.count {
+                    state.take(tenant);
+                    return self.permit(tenant);
+                }
+                state.waiting.retain(|waiter| !waiter.tell.is_closed());
+                let (tell, told) = oneshot::channel();
+                state.waiting.push_back(Waiter { tenant: tenant.to_owned(), tell });
+                told
+            };
+            if let Ok(permit) = told.await {
+                return permit;
+            }
+        }
+    }
+
+    /// Returns once no place is taken.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let changed = self.0.changed.notified();
+            if self.state().taken == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn permit(&self, tenant: &str) -> Permit {
+        Permit { places: self.clone(), tenant: tenant.to_owned() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take(&mut self, tenant: &str) {
+        self.taken += 1;
+        *self.by_tenant.entry(tenant.to_owned()).or_default() += 1;
+    }
+
+    fn give_back(&mut self, tenant: &str) {
+        self.taken = self.taken.saturating_sub(1);
+        if let Some(count) = self.by_tenant.get_mut(tenant) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_tenant.remove(tenant);
+            }
+        }
+    }
+
+    /// Whose turn it is: of those with the fewest places the one that came first. It has taken the place.
+    fn next(&mut self) -> Option<Waiter> {
+        let count = |waiter: &Waiter| self.by_tenant.get(&waiter.tenant).copied().unwrap_or_default();
+        let (index, _) = self
+            .waiting
+            .iter()
+            .enumerate()
+            .filter(|(_, waiter)| !waiter.tell.is_closed())
+            .min_by_key(|(_, waiter)| count(waiter))?;
+        let next = self.waiting.remove(index)?;
+        self.take(&next.tenant);
+        Some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    #[test]
+    fn a_place_goes_to_whoever_has_the_fewest() {
+        runtime().block_on(async {
+            let places = Places::new(2);
+            let first = [places.try_take("many").unwrap(), places.try_take("many").unwrap()];
+            assert!(places.try_take("few").is_none());
+            let order = Arc::new(Mutex::new(Vec::new()));
+            let tasks: Vec<_> = ["many", "many", "few", "many", "few"]
+                .into_iter()
+                .map(|tenant| {
+                    let (places, order) = (places.clone(), Arc::clone(&order));
+                    tokio::spawn(async move {
+                        let permit = places.take(tenant).await;
+                        order.lock().unwrap().push(tenant);
+                        tokio::task::yield_now().await;
+                        drop(permit);
+                    })
+                })
+                .collect();
+            tokio::task::yield_now().await;
+            drop(first);
+            for task in tasks {
+                task.await.unwrap();
+            }
+            assert_eq!(order.lock().unwrap().first(), Some(&"few"));
+            places.idle().await;
+            assert!(places.state().by_tenant.is_empty());
+        });
+    }
+
+    #[test]
+    fn whoever_leaves_gets_none_and_keeps_none() {
+        runtime().block_on(async {
+            let places = Places::new(1);
+            let first = places.try_take("a").unwrap();
+            let mut gone = Box::pin(places.take("b"));
+            assert!(tokio::time::timeout(std::time::Duration::from_millis(1), &mut gone).await.is_err());
+            let waits = tokio::spawn({
+                let places = places.clone();
+                async move { drop(places.take("c").await) }
+            });
+            tokio::task::yield_now().await;
+            // It was given the place, and leaves without having looked.
+            drop(first);
+            drop(gone);
+            waits.await.unwrap();
+            places.idle().await;
+        });
+    }
+}

@@ -1,0 +1,293 @@
+//! Executions whose tools whoever asked answers: they end in steps.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use glovebox::{
+    ActiveSession, AdvanceError, CancelToken, ExecuteError, Execution, SessionId, Started, Step, Stream, ToolAnswer,
+    ToolRequest,
+};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
+
+use super::{OnOutput, Tenant, Watch, Work, executing::CancelOnDrop, generation, suspended::Taken};
+use crate::{Door, Service, ServiceError, service::Place};
+
+/// How long one that was cancelled may take to end.
+const END_TIME: Duration = Duration::from_secs(5);
+
+/// How far an execution has come.
+#[derive(Debug)]
+pub enum Stepped<T> {
+    /// It has ended.
+    Done(T),
+    /// It waits for answers.
+    NeedsTools(NeedsTools),
+}
+
+/// An execution that waits for answers.
+#[derive(Clone, Debug)]
+pub struct NeedsTools {
+    /// Its name, for [`Tenant::go_on`].
+    pub execution: String,
+    /// What it wants to know.
+    pub calls: Vec<ToolRequest>,
+    /// When it is ended where nobody answers.
+    pub expires_after: Duration,
+}
+
+/// An execution that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// What it did.
+    pub execution: Execution,
+    /// The session's generation then.
+    pub generation: Option<String>,
+    /// Which files whoever began it wants to have.
+    pub return_files: Vec<String>,
+}
+
+/// Where output goes, which is another place in each step.
+#[derive(Clone, Default)]
+struct Output(Arc<Mutex<Option<OnOutput>>>);
+
+impl Output {
+    fn set(&self, on_output: Option<OnOutput>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = on_output;
+    }
+
+    fn listener(&self) -> impl FnMut(Stream, &[u8]) + Send + 'static {
+        let output = self.clone();
+        move |stream, bytes| {
+            if let Some(on_output) = &mut *output.0.lock().unwrap_or_else(PoisonError::into_inner) {
+                on_output(stream, bytes);
+            }
+        }
+    }
+}
+
+/// An execution between two steps.
+pub(super) struct Stepping {
+    pub(super) started: Started,
+    /// Its session, which stays in memory.
+    active: Option<ActiveSession>,
+    output: Output,
+    pub(super) cancel: CancelToken,
+    door: Door,
+    session: Option<SessionId>,
+    source: String,
+    return_files: Vec<String>,
+    /// Places among those that may be suspended: the tenant's, and the service's.
+    _suspended: [OwnedSemaphorePermit; 2],
+    _own: OwnedSemaphorePermit,
+    _turn: Option<OwnedMutexGuard<()>>,
+}
+
+impl Tenant {
+    /// Runs a script, some of whose tools whoever asks answers ([`Tool::stepped`](glovebox::Tool::stepped)), until it has ended or needs answers;
+    /// and makes something of its end, on the execution's thread.
+    ///
+    /// # Errors
+    /// When it could not be carried out, and those of `then`. What the script does is never an error.
+    pub async fn start_then<T: Send + 'static>(
+        &self,
+        door: Door,
+        mut work: Work,
+        return_files: Vec<String>,
+        watch: Watch,
+        then: impl FnOnce(Ended) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<Stepped<T>, ServiceError> {
+        let session = work.session().cloned();
+        let admitted = match self.check_rate() {
+            Ok(()) => self.admit_stepped(session.as_ref()).await,
+            Err(error) => Err(error),
+        };
+        let (suspended, held) = admitted.inspect_err(|error| self.refused(door, error))?;
+        let (tenant, cancel) = (self.clone(), self.0.service.token());
+        let guard = CancelOnDrop(cancel.clone());
+        let cancelled = cancel.clone();
+        let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || cancelled.cancel()));
+        let stepped = Service::blocking(move || {
+            let output = Output::default();
+            output.set(watch.on_output);
+            let source = work.script().source.clone();
+            let begun = tenant.begin(&mut work, &cancel, &output);
+            let (started, active) =
+                begun.inspect_err(|error| tenant.note(door, session.as_ref(), &source, Err(error)))?;
+            let (own, turn, place) = held.into_parts();
+            let stepping = Stepping {
+                started,
+                active,
+                output,
+                cancel,
+                door,
+                session,
+                source,
+                return_files,
+                _suspended: suspended,
+                _own: own,
+                _turn: turn,
+            };
+            tenant.step(SessionId::random().to_string(), stepping, Vec::new(), place, then)
+        })
+        .await??;
+        guard.disarm_if(matches!(stepped, Stepped::NeedsTools(_)));
+        Ok(stepped)
+    }
+
+    /// Gives answers, and runs on until the script has ended or needs others.
+    ///
+    /// # Errors
+    /// When there is no such execution, somebody else is just answering it, an answer cannot be one, and those of `then`. Where no answer was
+    /// taken it can be asked again.
+    pub async fn go_on_then<T: Send + 'static>(
+        &self,
+        execution: &str,
+        answers: Vec<ToolAnswer>,
+        watch: Watch,
+        then: impl FnOnce(Ended) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<Stepped<T>, ServiceError> {
+        if self.0.service.is_draining() {
+            return Err(ServiceError::Draining);
+        }
+        let back = match self.0.suspended.take(execution)? {
+            Taken::Ended(ended) => return Service::blocking(move || then((*ended)?)).await?.map(Stepped::Done),
+            Taken::Waiting(back) => back,
+        };
+        // Whoever gets no place, or leaves, puts it back.
+        let place = self.0.service.admit(self.name()).await?;
+        let tenant = self.clone();
+        let Some((id, stepping)) = back.keep() else { return Err(ServiceError::Panicked) };
+        let guard = CancelOnDrop(stepping.cancel.clone());
+        let cancelled = stepping.cancel.clone();
+        let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || cancelled.cancel()));
+        let stepped = Service::blocking(move || {
+            stepping.output.set(watch.on_output);
+            tenant.step(id, stepping, answers, place, then)
+        })
+        .await?;
+        let goes_on = match &stepped {
+            Ok(Stepped::Done(_)) => false,
+            Ok(Stepped::NeedsTools(_)) => true,
+            Err(error) => error.is_about_an_answer(),
+        };
+        guard.disarm_if(goes_on);
+        stepped
+    }
+
+    /// Ends an execution that waits for answers, or whose end nobody has asked for.
+    ///
+    /// # Errors
+    /// When there is no such execution.
+    pub async fn cancel(&self, execution: &str) -> Result<(), ServiceError> {
+        let Some(stepping) = self.0.suspended.remove(execution)? else { return Ok(()) };
+        let tenant = self.clone();
+        Service::blocking(move || drop(stepping.end(&tenant))).await
+    }
+
+    /// Begins what is asked for. Called on a thread that may block.
+    fn begin(
+        &self,
+        work: &mut Work,
+        cancel: &CancelToken,
+        output: &Output,
+    ) -> Result<(Started, Option<ActiveSession>), ServiceError> {
+        match work {
+            Work::Fresh(fresh) => {
+                let files = std::mem::take(&mut fresh.files);
+                let sandbox = self.sandbox(fresh.language, fresh.runtime.as_deref(), files, &fresh.policy)?;
+                let request = fresh.script.request().cancel(cancel).on_output(output.listener());
+                Ok((sandbox.start(request)?, None))
+            }
+            Work::InSession(target, script) => {
+                self.check(target)?;
+                let active = self.0.sessions.open(&target.id)?.activate()?;
+                let request = script.request().cancel(cancel).on_output(output.listener());
+                let started = active.start(request)?;
+                Ok((started, Some(active)))
+            }
+        }
+    }
+
+    /// Runs on, until the script has ended or needs answers. Called on a thread that may block.
+    fn step<T>(
+        &self,
+        id: String,
+        stepping: Stepping,
+        answers: Vec<ToolAnswer>,
+        place: Place,
+        then: impl FnOnce(Ended) -> Result<T, ServiceError>,
+    ) -> Result<Stepped<T>, ServiceError> {
+        let result = stepping.started.advance(answers, None);
+        stepping.output.set(None);
+        // It waits without one.
+        drop(place);
+        match result {
+            Ok(Step::Done(execution)) => {
+                self.0.suspended.forget(&id);
+                then(stepping.finish(self, Ok(execution))?).map(Stepped::Done)
+            }
+            Ok(Step::NeedsTools(calls)) => {
+                let expires_after = self.suspend(id.clone(), stepping, true);
+                Ok(Stepped::NeedsTools(NeedsTools { execution: id, calls, expires_after }))
+            }
+            // Only where a time is given.
+            Ok(Step::Running) => Err(ServiceError::Panicked),
+            Err(error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. })) => {
+                self.suspend(id, stepping, false);
+                Err(error.into())
+            }
+            Err(error) => {
+                self.0.suspended.forget(&id);
+                then(stepping.finish(self, Err(error))?).map(Stepped::Done)
+            }
+        }
+    }
+}
+
+impl Stepping {
+    /// Stops it, and sees it through to its end. Called on a thread that may block.
+    pub(super) fn end(self, tenant: &Tenant) -> Result<Ended, ServiceError> {
+        self.cancel.cancel();
+        self.result(tenant, END_TIME)
+    }
+
+    /// The end of one that has ended, or is about to.
+    pub(super) fn result(self, tenant: &Tenant, wait: Duration) -> Result<Ended, ServiceError> {
+        let end = std::time::Instant::now() + wait;
+        loop {
+            let left = end.saturating_duration_since(std::time::Instant::now());
+            match self.started.advance(Vec::new(), Some(left)) {
+                Ok(Step::Done(execution)) => return self.finish(tenant, Ok(execution)),
+                Err(error) => return self.finish(tenant, Err(error)),
+                Ok(_) if left.is_zero() => return Err(ServiceError::Panicked),
+                // Calls that nobody answers are told again, at once.
+                Ok(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// Saves the session, and writes down what the execution was.
+    fn finish(self, tenant: &Tenant, result: Result<Arc<Execution>, AdvanceError>) -> Result<Ended, ServiceError> {
+        let executed = match (&self.active, result) {
+            (_, Err(error)) => {
+                if let (Some(active), AdvanceError::Execute(error)) = (&self.active, &error)
+                    && matches!(**error, ExecuteError::Commit { .. })
+                {
+                    // It has run: what the error says of its files is the more important of two.
+                    let _ = active.save();
+                }
+                Err(ServiceError::from(error))
+            }
+            (None, Ok(execution)) => Ok(Arc::unwrap_or_clone(execution)),
+            (Some(active), Ok(execution)) => {
+                active.save_after(Ok(Arc::unwrap_or_clone(execution))).map_err(ServiceError::from)
+            }
+        };
+        let session = self.session.as_ref();
+        tenant.note(self.door, session, &self.source, executed.as_ref());
+        let generation = session.and_then(|id| tenant.record(id).ok()).as_ref().map(generation);
+        Ok(Ended { execution: executed?, generation, return_files: self.return_files })
+    }
+}

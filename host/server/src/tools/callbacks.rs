@@ -1,0 +1,194 @@
+//! Tools that are answered by a service: one request over HTTP for each call.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use glovebox::{SessionId, Timestamp, Tool, ToolCall, ToolError, ToolErrorKind};
+use reqwest::{Client, StatusCode, Url, header};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
+use tokio::runtime::Handle;
+
+use super::{
+    addresses::{PublicOnly, is_public},
+    allowed::{Allowed, AllowedUrls},
+    signature::Signer,
+};
+use crate::{ServiceError, cancelled::cancelled};
+
+/// How much of an answer is read. A script's own limit, `limits.tool_bytes`, holds besides.
+const MAX_ANSWER_BYTES: usize = 4 << 20;
+/// How much of a failure is told to a script.
+const MAX_ERROR_CHARS: usize = 1_000;
+/// How long it may take to reach the service.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// What callbacks may do. Make one with `default()` and change what differs.
+#[derive(Clone, Debug, Default)]
+pub struct CallbacksConfig {
+    /// The addresses that may be called. Default: none.
+    pub allowed: AllowedUrls,
+    /// Signs each call: `whsec_` and base64 of 24 to 64 bytes, as Standard Webhooks have it.
+    pub secret: String,
+}
+
+/// Callbacks cannot be made as they were configured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallbacksError {
+    /// The secret is none.
+    #[error("the secret of callbacks is not `whsec_` and 24 to 64 bytes in base64")]
+    Secret,
+    /// The client could not be made.
+    #[error("callbacks cannot be made over HTTP")]
+    Client(#[source] reqwest::Error),
+}
+
+/// A tool that a service answers.
+#[derive(Clone, Debug)]
+pub struct Callback {
+    /// The name that scripts use.
+    pub name: String,
+    /// What `help(tools.name)` shows.
+    pub description: String,
+    /// What its arguments must be. Default: any object.
+    pub schema: Option<Value>,
+    /// Where it is answered.
+    pub url: String,
+}
+
+/// Calls services back. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Callbacks(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    allowed: AllowedUrls,
+    signer: Signer,
+    /// For hosts that no pattern names: they must have public addresses.
+    public: Client,
+    /// For hosts that the operator names.
+    named: Client,
+}
+
+/// What a service is told.
+#[derive(Serialize)]
+struct Question<'a> {
+    tool: &'a str,
+    arguments: &'a RawValue,
+    /// Which call of the execution it is, counted from 0.
+    call: usize,
+    session: Option<&'a str>,
+}
+
+/// What a service may say of a failure.
+#[derive(Deserialize)]
+struct Failure {
+    error: String,
+}
+
+impl Callbacks {
+    /// Callbacks as they are configured.
+    ///
+    /// # Errors
+    /// When the secret is none, or there is no client.
+    pub fn new(config: &CallbacksConfig) -> Result<Self, CallbacksError> {
+        let signer = Signer::new(&config.secret).ok_or(CallbacksError::Secret)?;
+        // Of two that are installed the first stays.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let builder = || {
+            // A redirect, or a proxy of the environment, would lead where no pattern does.
+            Client::builder()
+                .redirect(reqwest::redirect::Policy::none())
+                .no_proxy()
+                .connect_timeout(CONNECT_TIME)
+                .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION")))
+        };
+        let public = builder().dns_resolver(Arc::new(PublicOnly)).build().map_err(CallbacksError::Client)?;
+        let named = builder().build().map_err(CallbacksError::Client)?;
+        Ok(Self(Arc::new(Inner { allowed: config.allowed.clone(), signer, public, named })))
+    }
+
+    /// The tool as scripts have it. Called where a runtime of tokio is.
+    ///
+    /// # Errors
+    /// When the address may not be called.
+    pub fn tool(&self, callback: Callback) -> Result<Tool, ServiceError> {
+        let Callback { name, description, schema, url } = callback;
+        let refused = |reason: &str| {
+            let (name, url) = (glovebox::escaped(&name), glovebox::escaped(&url));
+            ServiceError::Invalid(format!("`callback` of the tool `{name}`: `{url}` {reason}"))
+        };
+        let target = self.0.allowed.find(&url).ok_or_else(|| {
+            refused("is not among the addresses that this token's callbacks may have: `[tools] callbacks` of the server names them")
+        })?;
+        if !target.is_named && is_private_literal(&target.url) {
+            return Err(refused("is not an address of the public network"));
+        }
+        // One for each execution: what a service has seen twice was sent twice.
+        let (inner, handle, run) = (Arc::clone(&self.0), Handle::current(), SessionId::random());
+        let mut tool = Tool::new(name, description).foreign();
+        if let Some(schema) = schema {
+            tool = tool.schema(schema);
+        }
+        Ok(tool.text_handler(move |call, arguments| {
+            handle.block_on(inner.ask(&target, &format!("{run}-{}", call.index), call, &arguments))
+        }))
+    }
+}
+
+/// Whether the host is written as an address that is not of the public network.
+fn is_private_literal(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    host.parse().is_ok_and(|address| !is_public(address))
+}
+
+impl Inner {
+    async fn ask(&self, target: &Allowed, id: &str, call: &ToolCall, arguments: &str) -> Result<String, ToolError> {
+        let failed = |reason: &str| ToolError::new(format!("the callback of `{}` {reason}", call.name));
+        let too_late =
+            || ToolError::of(ToolErrorKind::Timeout, format!("the callback of `{}` took too long", call.name));
+        let arguments = RawValue::from_string(arguments.to_owned()).map_err(|_| failed("got no JSON"))?;
+        let question =
+            Question { tool: &call.name, arguments: &arguments, call: call.index, session: call.session_id.as_deref() };
+        let body = serde_json::to_vec(&question).map_err(|_| failed("got no JSON"))?;
+        let timestamp_s = Timestamp::now().unix_ms() / 1_000;
+        let client = if target.is_named { &self.named } else { &self.public };
+        let request = client
+            .post(target.url.clone())
+            .header(header::CONTENT_TYPE, "application/json")
+            .header("idempotency-key", id)
+            .header("webhook-id", id)
+            .header("webhook-timestamp", timestamp_s.to_string())
+            .header("webhook-signature", self.signer.sign(id, timestamp_s, &body))
+            .body(body);
+        let answer = async {
+            let mut response = request.send().await.map_err(|_| failed("could not be reached"))?;
+            let status = response.status();
+            let mut bytes = Vec::new();
+            while let Some(piece) = response.chunk().await.map_err(|_| failed("broke off"))? {
+                if bytes.len() + piece.len() > MAX_ANSWER_BYTES {
+                    return Err(failed(&format!("answered with more than {MAX_ANSWER_BYTES} bytes")));
+                }
+                bytes.extend_from_slice(&piece);
+            }
+            Ok((status, bytes))
+        };
+        let time = call.deadline.saturating_duration_since(Instant::now());
+        let (status, bytes) = tokio::select! {
+            answer = tokio::time::timeout(time, answer) => answer.map_err(|_| too_late())??,
+            () = cancelled(&call.cancel) => return Err(failed("was cancelled")),
+        };
+        if status != StatusCode::OK {
+            let said: Option<Failure> = serde_json::from_slice(&bytes).ok();
+            return Err(match said.filter(|_| !status.is_redirection()) {
+                Some(said) => ToolError::new(said.error.chars().take(MAX_ERROR_CHARS).collect::<String>()),
+                None => failed(&format!("answered with status {}", status.as_u16())),
+            });
+        }
+        String::from_utf8(bytes).map_err(|_| failed("answered with what is not UTF-8"))
+    }
+}
