@@ -1,10 +1,16 @@
 //! The sandbox over HTTP, from outside: through connections of its own.
 
 mod bounds;
+mod callbacks;
 mod document;
+mod e2b;
 mod executing;
+mod fuzz;
 mod hostile_requests;
 mod page;
+mod preconditions;
 mod sessions;
+mod stepping;
 mod support;
 mod tokens;
+mod written_down;

@@ -1,0 +1,211 @@
+//! Tools that services answer.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use glovebox_server::{
+    TenantConfig,
+    tools::{AllowedUrls, Callbacks, CallbacksConfig},
+};
+use serde_json::{Value, json};
+
+use super::support::{Server, Setup};
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// A request that a service got.
+#[derive(Clone, Debug)]
+struct Asked {
+    line: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Asked {
+    fn header(&self, name: &str) -> &str {
+        self.headers.iter().find(|(given, _)| given == name).map_or("", |(_, value)| value)
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
+/// A service that answers each request with what a function says.
+struct Service {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Service {
+    fn start(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let service = Self { address: listener.local_addr().unwrap(), asked: Arc::default() };
+        let (asked, answer) = (Arc::clone(&service.asked), Arc::new(answer));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (asked, answer, stream) = (Arc::clone(&asked), Arc::clone(&answer), stream.unwrap());
+                std::thread::spawn(move || {
+                    let mut reader = BufReader::new(&stream);
+                    let mut lines = Vec::new();
+                    loop {
+                        let mut line = String::new();
+                        if reader.read_line(&mut line).unwrap_or(0) <= 2 {
+                            break;
+                        }
+                        lines.push(line.trim_end().to_owned());
+                    }
+                    if lines.is_empty() {
+                        return;
+                    }
+                    let headers: Vec<(String, String)> = lines[1..]
+                        .iter()
+                        .filter_map(|line| line.split_once(": "))
+                        .map(|(a, b)| (a.into(), b.into()))
+                        .collect();
+                    let request = Asked { line: lines[0].clone(), headers, body: Vec::new() };
+                    let mut body = vec![0; request.header("content-length").parse().unwrap_or(0)];
+                    reader.read_exact(&mut body).unwrap();
+                    let request = Asked { body, ..request };
+                    let bytes = answer(&request);
+                    asked.lock().unwrap().push(request);
+                    let _ = (&stream).write_all(&bytes);
+                });
+            }
+        });
+        service
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn response(status: &str, body: &str) -> Vec<u8> {
+    format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+fn allowing(patterns: Vec<String>) -> Setup {
+    let change = move |tenant: &mut TenantConfig| {
+        let config = CallbacksConfig { allowed: AllowedUrls::new(&patterns).unwrap(), secret: SECRET.into() };
+        tenant.callbacks = Some(Callbacks::new(&config).unwrap());
+        tenant.policy.limits.tool_timeout_ms = 1_000;
+    };
+    Setup { tenant: Some(Box::new(change)), ..Setup::default() }
+}
+
+fn run(server: &Server, url: &str, source: &str) -> super::support::Answer {
+    let tools = json!([{"name": "add", "callback": url, "schema": {"properties": {"a": {"type": "number"}}}}]);
+    server.post("/v1/execute", &json!({"language": "python", "source": source, "tools": tools}))
+}
+
+#[test]
+fn a_service_answers_and_knows_who_asks() {
+    let service = Service::start(|asked| {
+        let a = asked.json()["arguments"]["a"].as_f64().unwrap();
+        response("200 OK", &json!(a + 1.0).to_string())
+    });
+    let server = Server::start(allowing(vec![service.url("/tools/*")]));
+    let done = run(&server, &service.url("/tools/add?x=1"), "print(tools.add(a=1), tools.add(a=2))").ok();
+    assert_eq!(done["stdout"], "2.0 3.0\n");
+    let asked = service.asked();
+    assert_eq!((asked.len(), asked[0].line.as_str()), (2, "POST /tools/add?x=1 HTTP/1.1"));
+    assert_eq!(asked[0].json(), json!({"tool": "add", "arguments": {"a": 1}, "call": 0, "session": null}));
+    let (id, key) = (asked[0].header("webhook-id"), asked[0].header("idempotency-key"));
+    assert!(id == key && id.ends_with("-0") && asked[1].header("webhook-id") == id.replace("-0", "-1"), "{asked:?}");
+    assert!(
+        asked[0].header("webhook-signature").starts_with("v1,") && !asked[0].header("webhook-timestamp").is_empty()
+    );
+    assert_eq!(asked[0].header("authorization"), "", "the token stays here");
+    // In a session, and in pieces.
+    server.post("/v1/sessions", &json!({"id": "s", "language": "javascript"})).ok();
+    let tools = json!([{"name": "add", "callback": service.url("/tools/add")}]);
+    let body = json!({"source": "console.log(await tools.add({a: 3}))", "tools": tools}).to_string();
+    let lines = server.ask("POST", "/v1/sessions/s/execute", &[("accept", "application/x-ndjson")], body.as_bytes());
+    assert!(lines.text().contains("\"4\\n\""), "{lines:?}");
+    assert_eq!(service.asked()[2].json()["session"], "s");
+    // And with a key: it is run once.
+    let ask = || server.ask("POST", "/v1/sessions/s/execute", &[("idempotency-key", "k")], body.as_bytes()).ok();
+    assert_eq!((ask()["stdout"].clone(), ask()["stdout"].clone()), (json!("4\n"), json!("4\n")));
+    assert_eq!(service.asked().len(), 4);
+}
+
+#[test]
+fn addresses_that_are_not_allowed_are_not_called() {
+    let service = Service::start(|_| response("200 OK", "1"));
+    let server = Server::start(allowing(vec![
+        service.url("/tools/*"),
+        "https://*.localtest.example/*".into(),
+        "http://127.0.0.1:1/*".into(),
+    ]));
+    for url in [
+        service.url("/other"),
+        service.url("/tools/../other"),
+        service.url("/tools/%2e%2e/other"),
+        service.url("/tools/x").replace("127.0.0.1", "localhost"),
+        service.url("/tools/x").replace("http:", "https:"),
+        "http://169.254.169.254/latest/".into(),
+        "file:///etc/passwd".into(),
+        String::new(),
+    ] {
+        let answer = run(&server, &url, "print(tools.add(a=1))");
+        assert_eq!(answer.problem(), (400, "invalid-argument".into()), "{url}");
+    }
+    assert!(service.asked().is_empty());
+    // A name that no pattern has itself must lead to a public address.
+    let done = run(&server, "https://a.localtest.example/x", "tools.add(a=1)").ok();
+    assert_eq!(done["outcome"]["type"], "ToolError");
+    // A host that is there for another token only.
+    let other = Server::start(Setup::default());
+    assert_eq!(run(&other, &service.url("/tools/x"), "1").problem().0, 400);
+}
+
+#[test]
+fn what_a_service_answers_is_bounded_and_never_trusted() {
+    let service = Service::start(|asked| {
+        let path = asked.line.split(' ').nth(1).unwrap();
+        match path {
+            "/redirect" => {
+                b"HTTP/1.1 302 Found\r\nlocation: /ok\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec()
+            }
+            "/error" => response("500 Oops", r#"{"error": "the database is away"}"#),
+            "/bare" => response("404 Not Found", "secret page"),
+            "/text" => response("200 OK", "no JSON"),
+            "/bytes" => {
+                [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n".as_slice(), b"\xff\xfe"].concat()
+            }
+            "/deep" => response("200 OK", &format!("{}{}", "[".repeat(100_000), "]".repeat(100_000))),
+            "/long" => response("200 OK", &format!("\"{}\"", "x".repeat(5 << 20))),
+            "/slow" => {
+                std::thread::sleep(Duration::from_secs(3));
+                response("200 OK", "1")
+            }
+            "/gone" => Vec::new(),
+            _ => response("200 OK", r#""ok""#),
+        }
+    });
+    let server = Server::start(allowing(vec![service.url("/*")]));
+    let said = |path: &str| {
+        let source =
+            "try:\n    print(tools.add(a=1))\nexcept tools.ToolError as error:\n    print(type(error).__name__, error)";
+        run(&server, &service.url(path), source).ok()["stdout"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(said("/ok"), "ok\n");
+    assert_eq!(said("/redirect"), "ToolError the callback of `add` answered with status 302\n");
+    assert_eq!(said("/error"), "ToolError the database is away\n");
+    assert_eq!(said("/bare"), "ToolError the callback of `add` answered with status 404\n");
+    for path in ["/text", "/bytes", "/deep", "/long", "/gone"] {
+        assert!(said(path).starts_with("Tool"), "{path}: {}", said(path));
+    }
+    assert!(said("/slow").starts_with("ToolTimeout"), "{}", said("/slow"));
+    assert_eq!(said("/ok"), "ok\n");
+    assert!(service.asked().iter().filter(|asked| asked.line.contains("/redirect")).count() == 1);
+}

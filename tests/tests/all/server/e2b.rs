@@ -1,0 +1,171 @@
+//! The routes of E2B's clients. `tests/e2b/run` has the client itself.
+
+use serde_json::{Value, json};
+
+use super::support::{Answer, Server, Setup};
+use glovebox_server::http::HttpConfig;
+
+/// A sandbox, and how it is asked.
+struct Sandbox<'a> {
+    server: &'a Server,
+    id: String,
+    secret: String,
+}
+
+impl<'a> Sandbox<'a> {
+    fn create(server: &'a Server, body: &Value) -> Self {
+        let made = server.post("/v2/sandboxes", body);
+        assert_eq!(made.status, 201, "{made:?}");
+        let made = made.json();
+        let text = |name: &str| made[name].as_str().unwrap().to_owned();
+        assert_eq!(text("envdAccessToken"), text("trafficAccessToken"));
+        Self { server, id: text("sandboxID"), secret: text("envdAccessToken") }
+    }
+
+    fn ask(&self, method: &str, path: &str, more: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut headers = vec![("e2b-sandbox-id", &*self.id), ("x-access-token", &*self.secret), ("x-api-key", "")];
+        headers.extend(more);
+        self.server.ask(method, path, &headers, body)
+    }
+
+    fn lines(&self, body: &Value) -> Vec<Value> {
+        let answer = self.ask("POST", "/execute", &[], body.to_string().as_bytes());
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The text of the main result.
+    fn text(&self, body: &Value) -> String {
+        let lines = self.lines(body);
+        let main = lines.iter().find(|line| line["is_main_result"] == true);
+        main.unwrap_or_else(|| panic!("{lines:?}"))["text"].as_str().unwrap().to_owned()
+    }
+
+    fn call(&self, method: &str, body: &Value) -> Answer {
+        self.ask("POST", &format!("/filesystem.Filesystem/{method}"), &[], body.to_string().as_bytes())
+    }
+}
+
+fn server() -> Server {
+    Server::start(Setup { http: HttpConfig { e2b: true, ..HttpConfig::default() }, ..Setup::default() })
+}
+
+#[test]
+fn the_routes_are_there_only_where_they_are_wanted() {
+    let without = Server::start(Setup::default());
+    for (method, path) in [("POST", "/v2/sandboxes"), ("GET", "/health"), ("POST", "/execute"), ("GET", "/files")] {
+        assert_eq!(without.ask(method, path, &[], b"").problem().1, "no-route", "{path}");
+    }
+}
+
+#[test]
+fn code_runs_in_contexts_that_have_their_files_in_common() {
+    let server = server();
+    let sandbox = Sandbox::create(&server, &json!({"templateID": "t", "envVars": {"A": "é"}}));
+    let lines = sandbox.lines(&json!({"code": "import os\nprint(os.environ['A'])\nx = 1\nx + 1"}));
+    let kinds: Vec<_> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["stdout", "result", "number_of_executions", "end_of_execution"], "{lines:?}");
+    assert!(lines[0]["text"] == "é\n" && lines[0]["timestamp"].as_u64().unwrap() > 1 << 60, "{lines:?}");
+    assert!(lines[1]["text"] == "2" && lines[2]["execution_count"] == 1, "{lines:?}");
+    let once = json!({"code": "os.environ['A'], os.environ.get('B')", "env_vars": {"A": "x", "B": "y"}});
+    assert_eq!(sandbox.text(&once), "('x', 'y')");
+    assert_eq!(sandbox.text(&json!({"code": once["code"]})), "('é', None)");
+    sandbox.lines(&json!({"code": "open('f', 'w').write('python')"}));
+    let read = json!({"code": "require('fs').readFileSync('f', 'utf8')", "language": "javascript"});
+    assert_eq!(sandbox.text(&read), "python");
+    let error = sandbox.lines(&json!({"code": "raise ValueError('why')"}));
+    assert!(error[0]["name"] == "ValueError" && error[0]["value"] == "why", "{error:?}");
+    let contexts = sandbox.ask("GET", "/contexts", &[], b"").ok();
+    assert_eq!(contexts.as_array().unwrap().len(), 2, "{contexts}");
+    // They are sessions of the token's, which `close` and `list` know as well.
+    assert_eq!(server.get("/v1/sessions").ok()["sessions"].as_array().unwrap().len(), 2);
+    assert_eq!(server.ask("DELETE", &format!("/sandboxes/{}", sandbox.id), &[], b"").status, 204);
+    assert_eq!(server.get("/v1/sessions").ok()["sessions"].as_array().unwrap().len(), 0);
+    assert_eq!(sandbox.ask("GET", "/health", &[], b"").status, 502);
+}
+
+#[test]
+fn files_are_written_listed_and_moved() {
+    let server = server();
+    let sandbox = Sandbox::create(&server, &json!({}));
+    let form =
+        "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"/home/user/d/a.txt\"\r\n\r\none\r\n--b--\r\n";
+    let form_type = ("content-type", "multipart/form-data; boundary=b");
+    let written = sandbox.ask("POST", "/files", &[form_type], form.as_bytes()).ok();
+    assert_eq!(written, json!([{"name": "a.txt", "type": "file", "path": "/app/d/a.txt"}]));
+    sandbox.ask("POST", "/files?path=b.bin", &[("content-type", "application/octet-stream")], b"\xff\x00").ok();
+    assert_eq!(sandbox.ask("GET", "/files?path=/app/b.bin", &[], b"").body, b"\xff\x00");
+    let listed = sandbox.call("ListDir", &json!({"path": "/home/user", "depth": 2})).ok();
+    let paths: Vec<_> = listed["entries"].as_array().unwrap().iter().map(|entry| entry["path"].clone()).collect();
+    assert_eq!(paths, ["/app/b.bin", "/app/d", "/app/d/a.txt"]);
+    assert_eq!(sandbox.call("Stat", &json!({"path": "b.bin"})).ok()["entry"]["size"], "2");
+    assert_eq!(sandbox.call("MakeDir", &json!({"path": "x/y"})).status, 200);
+    let again = sandbox.call("MakeDir", &json!({"path": "x/y"}));
+    assert_eq!((again.status, &again.json()["code"]), (409, &json!("already_exists")));
+    assert_eq!(
+        sandbox.call("Move", &json!({"source": "d/a.txt", "destination": "x/y/z"})).ok()["entry"]["path"],
+        "/app/x/y/z"
+    );
+    assert_eq!(sandbox.call("Remove", &json!({"path": "x"})).status, 200);
+    let gone = sandbox.call("Stat", &json!({"path": "x/y/z"}));
+    assert_eq!((gone.status, &gone.json()["code"]), (404, &json!("not_found")));
+    for path in ["/etc/passwd", "../x", "a/../../b"] {
+        let answer = sandbox.call("Stat", &json!({"path": path}));
+        assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("invalid_argument")), "{path}");
+    }
+    let unknown = sandbox.call("WatchDir", &json!({"path": "."}));
+    assert_eq!((unknown.status, &unknown.json()["code"]), (501, &json!("unimplemented")));
+    let gzip = sandbox.ask("POST", "/files?path=a", &[("content-encoding", "gzip")], b"x");
+    assert_eq!(gzip.status, 501);
+}
+
+#[test]
+fn only_whoever_has_the_token_or_the_secret_may_ask() {
+    let server = Server::start(Setup {
+        http: HttpConfig { e2b: true, ..HttpConfig::default() },
+        other: Some("the other token"),
+        ..Setup::default()
+    });
+    let sandbox = Sandbox::create(&server, &json!({}));
+    let path = format!("/sandboxes/{}", sandbox.id);
+    assert_eq!(server.ask("GET", &path, &[("x-api-key", "wrong")], b"").problem(), (401, "unauthorized".into()));
+    let other = [("x-api-key", "the other token")];
+    for (method, path) in [
+        ("GET", path.clone()),
+        ("DELETE", path.clone()),
+        ("POST", format!("{path}/pause")),
+        ("POST", format!("/v2{path}/connect")),
+    ] {
+        assert_eq!(server.ask(method, &path, &other, b"").status, 404, "{method} {path}");
+    }
+    assert_eq!(server.ask("GET", "/v2/sandboxes", &other, b"").ok(), json!([]));
+    for secret in ["", "0", &"0".repeat(32), super::support::TOKEN] {
+        let headers = [("e2b-sandbox-id", &*sandbox.id), ("x-access-token", secret)];
+        assert_eq!(server.ask("GET", "/contexts", &headers, b"").problem(), (401, "unauthorized".into()), "{secret}");
+    }
+    assert_eq!(sandbox.ask("GET", "/health", &[], b"").status, 204);
+    // A sandbox is one of its token's, whatever its name.
+    let connected = server.ask("POST", "/v2/sandboxes/sb000000000000000000/connect", &[], b"");
+    assert_eq!(connected.problem().0, 404);
+}
+
+#[test]
+fn a_sandbox_is_paused_resumed_and_ends_when_its_time_is_over() {
+    let server = server();
+    let sandbox = Sandbox::create(&server, &json!({"metadata": {"a": "b"}, "timeout": 300}));
+    sandbox.lines(&json!({"code": "x = 7"}));
+    let path = format!("/sandboxes/{}", sandbox.id);
+    let pause = || server.ask("POST", &format!("{path}/pause"), &[], b"{}").status;
+    assert_eq!((pause(), pause()), (204, 409));
+    assert_eq!(sandbox.ask("GET", "/health", &[], b"").status, 502);
+    let listed = server.get("/v2/sandboxes?state=paused&metadata=a%3Db").ok();
+    assert_eq!((&listed[0]["sandboxID"], &listed[0]["state"]), (&json!(sandbox.id), &json!("paused")));
+    assert_eq!(server.get("/v2/sandboxes?state=running").ok(), json!([]));
+    assert_eq!(server.post(&format!("/v2{path}/connect"), &json!({"timeout": 60})).status, 201);
+    assert_eq!(sandbox.text(&json!({"code": "x"})), "7");
+    assert_eq!(server.post(&format!("{path}/timeout"), &json!({"timeout": 0})).status, 204);
+    super::support::until("it ends", || server.get(&path).status == 404);
+    assert_eq!(server.get("/v1/sessions").ok()["sessions"], json!([]));
+    assert_eq!(server.post("/v2/sandboxes", &json!({"timeout": 86_401})).problem().0, 400);
+    assert_eq!(server.post("/v2/sandboxes", &json!({"timeout": 86_400})).status, 201);
+}

@@ -1,0 +1,265 @@
+//! Tools that whoever asked answers.
+
+use std::{sync::Arc, time::Duration};
+
+use glovebox_server::{ServiceConfig, Suspension, TenantConfig};
+use serde_json::{Value, json};
+
+use super::support::{Answer, Server, Setup, metric, until};
+
+fn tools() -> Value {
+    json!([{
+        "name": "ask", "description": "Asks.",
+        "schema": {"properties": {"question": {"type": "string"}}, "required": ["question"]},
+    }])
+}
+
+/// A script that asks once, in each language.
+fn asking(language: &str) -> Value {
+    let source = match language {
+        "python" => "print('before')\nprint(tools.ask('name?'), flush=True)",
+        _ => "console.log('before'); console.log(await tools.ask({question: 'name?'}))",
+    };
+    json!({"language": language, "source": source, "tools": tools(), "return_files": ["*"]})
+}
+
+fn needs(answer: &Answer) -> (String, Vec<Value>) {
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let answer = answer.json();
+    assert_eq!(answer["type"], "needs-tools");
+    assert!(answer["expires_after_ms"].as_u64().unwrap() > 0);
+    (answer["execution"].as_str().unwrap().to_owned(), answer["calls"].as_array().unwrap().clone())
+}
+
+fn go_on(server: &Server, execution: &str, answers: &Value) -> Answer {
+    server.post(&format!("/v1/executions/{execution}/continue"), &json!({ "answers": answers }))
+}
+
+fn service(change: impl FnOnce(&mut Suspension)) -> Setup {
+    let mut suspension = Suspension::default();
+    change(&mut suspension);
+    Setup { service: ServiceConfig { suspension, ..ServiceConfig::default() }, ..Setup::default() }
+}
+
+#[test]
+fn a_script_asks_and_whoever_asked_answers() {
+    let server = Server::start(Setup::default());
+    for language in ["python", "javascript"] {
+        let (execution, calls) = needs(&server.post("/v1/execute", &asking(language)));
+        assert_eq!(calls, [json!({"id": 0, "name": "ask", "arguments": {"question": "name?"}})], "{language}");
+        assert_eq!(metric(&server, "glovebox_running"), 0, "it waits without a place");
+        let done = go_on(&server, &execution, &json!([{"id": 0, "value": "Ada"}])).ok();
+        assert_eq!(done["stdout"], "before\nAda\n");
+        assert_eq!(done["tool_calls"][0]["name"], "ask");
+        assert_eq!(go_on(&server, &execution, &json!([])).problem(), (404, "not-found".into()), "it is over");
+    }
+    let lines = server.audited();
+    assert_eq!((lines.len(), &lines[0]["action"], &lines[0]["outcome"]), (2, &json!("execute"), &json!("completed")));
+    // Files are those that the first request asked for.
+    let mut writes = asking("python");
+    writes["source"] = json!("open('a', 'w').write(tools.ask('x'))");
+    let (execution, _) = needs(&server.post("/v1/execute", &writes));
+    assert_eq!(
+        go_on(&server, &execution, &json!([{"id": 0, "value": "text"}])).ok()["files"],
+        json!({"a": "dGV4dA=="})
+    );
+}
+
+#[test]
+fn several_calls_come_at_once_and_failures_are_errors_of_the_script() {
+    let server = Server::start(Setup::default());
+    let source = "import asyncio\nasync def main():\n    return await asyncio.gather(*(tools.ask.aio(str(n)) for n in range(3)), return_exceptions=True)\nprint(asyncio.run(main()))";
+    let body = json!({"language": "python", "source": source, "tools": tools()});
+    let (execution, calls) = needs(&server.post("/v1/execute", &body));
+    assert_eq!(calls.len(), 3);
+    // What has no answer is asked for again.
+    let (same, calls) = needs(&go_on(&server, &execution, &json!([{"id": 1, "value": {"n": [1, null]}}])));
+    assert_eq!((&same, calls.len()), (&execution, 2));
+    let answers = json!([{"id": 0, "error": "no such person"}, {"id": 2, "value": 2.5}, {"id": 1, "value": "late"}]);
+    let done = go_on(&server, &execution, &answers).ok();
+    assert_eq!(done["stdout"], "[ToolError('no such person'), {'n': [1, None]}, 2.5]\n");
+}
+
+#[test]
+fn a_wrong_answer_is_refused_and_the_execution_goes_on() {
+    let server = Server::start(Setup::default());
+    let (execution, _) = needs(&server.post("/v1/execute", &asking("python")));
+    for answers in [
+        json!([{"id": 7, "value": 1}]),
+        json!([{"id": 0}]),
+        json!([{"id": 0, "value": 1, "error": "x"}]),
+        json!([{"id": -1, "value": 1}]),
+        json!({}),
+        json!([{"id": 0, "value": 1}, {"id": 7, "value": 1}]),
+    ] {
+        assert_eq!(go_on(&server, &execution, &answers).problem(), (400, "invalid-argument".into()), "{answers}");
+    }
+    assert_eq!(go_on(&server, &execution, &json!([{"id": 0, "value": "Ada"}])).ok()["stdout"], "before\nAda\n");
+    for tools in [
+        json!([{"name": "a b"}]),
+        json!([{"name": "ask", "schema": {"type": 7}}]),
+        json!([{"name": "ask"}, {"name": "ask"}]),
+        json!([{"name": "ask", "callback": "https://example.com/"}]),
+        json!([{"nothing": 1}]),
+        json!({}),
+        Value::from_iter((0..65).map(|n| json!({"name": format!("t{n}")}))),
+    ] {
+        let answer = server.post("/v1/execute", &json!({"language": "python", "source": "1", "tools": tools}));
+        assert_eq!(answer.problem(), (400, "invalid-argument".into()), "{tools}");
+    }
+    let many = Value::from_iter((0..64).map(|n| json!({"name": format!("t{n}")})));
+    let answer =
+        server.post("/v1/execute", &json!({"language": "python", "source": "print(len(list(tools)))", "tools": many}));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let with_key =
+        server.ask("POST", "/v1/execute", &[("idempotency-key", "k")], asking("python").to_string().as_bytes());
+    assert_eq!(with_key.problem(), (400, "invalid-argument".into()));
+}
+
+#[test]
+fn a_session_has_its_turn_until_the_end_and_is_saved_then() {
+    let server = Server::start(Setup::default());
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    let etag = server.get("/v1/sessions/s").header("etag").unwrap().to_owned();
+    let body = json!({"source": "x = tools.ask('x')", "tools": tools()}).to_string();
+    let first = server.ask("POST", "/v1/sessions/s/execute", &[("if-match", &etag)], body.as_bytes());
+    let (execution, _) = needs(&first);
+    let waiting = server.begin("GET", "/v1/sessions/s/variables/x", &[], b"");
+    let done = go_on(&server, &execution, &json!([{"id": 0, "value": [1, 2]}]));
+    assert_eq!((done.status, done.header("etag").is_some_and(|new| new != etag)), (200, true));
+    assert_eq!(Answer::read(waiting).ok()["value"], json!([1, 2]), "it came after");
+    let again = server.ask("POST", "/v1/sessions/s/execute", &[("if-match", &etag)], body.as_bytes());
+    assert_eq!(again.problem(), (412, "generation".into()));
+    // Tools are those of one request.
+    let next = server.post("/v1/sessions/s/execute", &json!({"source": "x, hasattr(tools, 'ask')"})).ok();
+    assert_eq!(next["value"]["repr"], "([1, 2], False)");
+    let dir = server.stop(Duration::from_secs(5));
+    let server = Server::start(Setup { dir: Some(dir), ..Setup::default() });
+    assert_eq!(server.get("/v1/sessions/s/variables/x").ok()["value"], json!([1, 2]), "it was saved");
+}
+
+#[test]
+fn output_comes_as_it_is_written_in_each_step() {
+    let server = Server::start(Setup::default());
+    let lines = |answer: Answer| -> Vec<Value> {
+        answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let accept = [("accept", "application/x-ndjson")];
+    let mut body = asking("python");
+    body["source"] = json!(
+        "print('one', flush=True)\na = tools.ask('a')\nprint('two', a, flush=True)\nb = tools.ask('b')\nprint('three', b)"
+    );
+    let first = lines(server.ask("POST", "/v1/execute", &accept, body.to_string().as_bytes()));
+    assert_eq!((&first[0]["text"], &first[1]["type"]), (&json!("one\n"), &json!("needs-tools")), "{first:?}");
+    let path = format!("/v1/executions/{}/continue", first[1]["execution"].as_str().unwrap());
+    let answer = |id: u64| json!({"answers": [{"id": id, "value": id}]}).to_string();
+    let second = lines(server.ask("POST", &path, &accept, answer(0).as_bytes()));
+    assert_eq!((&second[0]["text"], &second[1]["type"]), (&json!("two 0\n"), &json!("needs-tools")), "{second:?}");
+    let events = server.ask("POST", &path, &[("accept", "text/event-stream")], answer(1).as_bytes()).text();
+    assert!(events.starts_with("event: stdout\ndata: ") && events.contains("event: result\n"), "{events}");
+    assert!(events.contains("one\\ntwo 0\\nthree 1\\n"), "the result has all output: {events}");
+}
+
+#[test]
+fn one_that_is_cancelled_or_never_answered_ends_and_frees_its_session() {
+    let server = Server::start(service(|suspension| suspension.time = Duration::from_millis(700)));
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    let body = json!({"source": "x = tools.ask('x')", "tools": tools()});
+    let (execution, _) = needs(&server.post("/v1/sessions/s/execute", &body));
+    assert_eq!(server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").status, 204);
+    assert_eq!(server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").problem().0, 404);
+    assert_eq!(server.post("/v1/sessions/s/execute", &json!({"source": "1 + 1"})).ok()["value"]["json"], 2);
+    let (execution, _) = needs(&server.post("/v1/sessions/s/execute", &body));
+    until("its time is over", || go_on(&server, &execution, &json!([{"id": 9, "value": 1}])).status == 404);
+    assert_eq!(server.post("/v1/sessions/s/execute", &json!({"source": "1 + 1"})).ok()["value"]["json"], 2);
+    let outcomes: Vec<_> = server
+        .audited()
+        .iter()
+        .filter(|line| line["action"] == "execute")
+        .map(|line| line["outcome"].clone())
+        .collect();
+    assert_eq!(outcomes, ["cancelled", "completed", "cancelled", "completed"]);
+}
+
+#[test]
+fn one_that_reaches_its_own_limit_says_so_when_it_is_asked() {
+    let server = Server::start(Setup::default());
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    let body = json!({"source": "x = tools.ask('x')", "tools": tools(), "deadline_ms": 300});
+    let (execution, _) = needs(&server.post("/v1/sessions/s/execute", &body));
+    // The session is free as soon as it has ended, though nobody has looked.
+    let next = server.post("/v1/sessions/s/execute", &json!({"source": "1 + 1"}));
+    assert_eq!(next.ok()["value"]["json"], 2);
+    assert_eq!(go_on(&server, &execution, &json!([{"id": 0, "value": 1}])).ok()["outcome"]["kind"], "cancelled");
+}
+
+#[test]
+fn only_so_many_wait_of_a_token_and_in_all() {
+    let change: Box<dyn FnOnce(&mut TenantConfig)> = Box::new(|tenant| tenant.suspended = 2);
+    let mut setup = service(|suspension| suspension.count = 3);
+    (setup.tenant, setup.other) = (Some(change), Some("the other token"));
+    let server = Server::start(setup);
+    let body = asking("javascript").to_string();
+    let ask = |token: &str| {
+        let token = format!("Bearer {token}");
+        server.ask("POST", "/v1/execute", &[("authorization", &token)], body.as_bytes())
+    };
+    let own = super::support::TOKEN;
+    let (first, _) = needs(&ask(own));
+    needs(&ask(own));
+    assert_eq!(ask(own).problem(), (429, "quota-exceeded".into()));
+    needs(&ask("the other token"));
+    assert_eq!(ask("the other token").problem(), (503, "unavailable".into()));
+    // Nobody answers for another token.
+    let path = format!("/v1/executions/{first}/continue");
+    let theirs = server.ask("POST", &path, &[("authorization", "Bearer the other token")], b"{}");
+    assert_eq!(theirs.problem().0, 404);
+    assert_eq!(go_on(&server, &first, &json!([{"id": 0, "value": "x"}])).status, 200);
+    needs(&ask(own));
+    let plain = server.post("/v1/execute", &json!({"language": "javascript", "source": "console.log(1)"}));
+    assert_eq!(plain.ok()["stdout"], "1\n", "others run");
+}
+
+#[test]
+fn a_client_that_leaves_ends_what_it_goes_on_with() {
+    let server = Server::start(Setup::default());
+    let mut body = asking("python");
+    body["source"] = json!("tools.ask('x')\nwhile True: pass");
+    let (execution, _) = needs(&server.post("/v1/execute", &body));
+    let answers = json!({"answers": [{"id": 0, "value": 1}]}).to_string();
+    let stream = server.begin("POST", &format!("/v1/executions/{execution}/continue"), &[], answers.as_bytes());
+    until("it runs", || metric(&server, "glovebox_running") == 1);
+    let second = go_on(&server, &execution, &json!([]));
+    assert_eq!(second.problem(), (409, "execution-busy".into()));
+    drop(stream);
+    until("it has ended", || metric(&server, "glovebox_running") == 0);
+    until("it is written down", || server.audited().len() == 1);
+    assert_eq!(server.audited()[0]["outcome"], "cancelled");
+}
+
+#[test]
+fn a_server_that_ends_takes_those_that_wait_along() {
+    let server = Server::start(Setup::default());
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    server.post("/v1/sessions/s/execute", &json!({"source": "x = 1"})).ok();
+    let body = json!({"source": "x = tools.ask('x')", "tools": tools()});
+    let (execution, _) = needs(&server.post("/v1/sessions/s/execute", &body));
+    // A connection that is open already is told why.
+    let path = format!("/v1/executions/{execution}/continue");
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\ncontent-length: 2\r\n\r\n",
+        server.address,
+        super::support::TOKEN
+    );
+    let mut late = server.send(head.as_bytes());
+    let service = server.service.clone();
+    let ending = std::thread::spawn(move || server.stop(Duration::from_secs(5)));
+    until("it drains", || service.is_draining());
+    std::io::Write::write_all(&mut late, b"{}").unwrap();
+    let told = Answer::read(late);
+    assert!(matches!(told.problem().0, 503 | 404), "{told:?}");
+    let dir: Arc<_> = ending.join().unwrap();
+    let server = Server::start(Setup { dir: Some(dir), ..Setup::default() });
+    assert_eq!(server.get("/v1/sessions/s/variables/x").ok()["value"], 1);
+    assert_eq!(go_on(&server, &execution, &json!([])).problem().0, 404);
+}
