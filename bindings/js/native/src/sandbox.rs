@@ -110,13 +110,7 @@ impl NativeSandbox {
 
     /// Runs a script in a new interpreter.
     #[napi]
-    pub fn execute(
-        &self,
-        input: NativeInput,
-        token: &NativeToken,
-        port: &NativePort,
-        execution: u32,
-    ) {
+    pub fn execute(&self, input: NativeInput, token: &NativeToken, port: &NativePort, execution: u32) {
         let (sandbox, input) = (self.sandbox.clone(), Input::new(input, token.token()));
         port.start(execution, move |heard| input.execute(heard, |request| sandbox.run(request)));
     }

@@ -62,13 +62,7 @@ impl NativeSession {
 
     /// Runs a script in the session's interpreter.
     #[napi]
-    pub fn execute(
-        &self,
-        input: NativeInput,
-        token: &NativeToken,
-        port: &NativePort,
-        execution: u32,
-    ) {
+    pub fn execute(&self, input: NativeInput, token: &NativeToken, port: &NativePort, execution: u32) {
         let (session, input) = (Arc::clone(&self.0), Input::new(input, token.token()));
         port.start(execution, move |heard| input.execute(heard, |request| session.run(request)));
     }

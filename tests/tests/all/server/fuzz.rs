@@ -282,7 +282,7 @@ fn fuzz(server: &Server, routes: &[Route], more: &[(&'static str, String)], mut 
         let method = if numbers.below(10) == 0 { METHODS[numbers.below(METHODS.len())] } else { &route.method };
         let path = filled(numbers, &route.path);
         let mut headers = headers(numbers);
-        headers.extend(more.iter().cloned().filter(|_| numbers.below(30) > 0));
+        headers.extend(more.iter().filter(|_| numbers.below(30) > 0).cloned());
         let bytes = body(numbers, &route.names);
         let given: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let answer = server.ask(method, &path, &given, &bytes);
