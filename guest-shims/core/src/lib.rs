@@ -15,7 +15,7 @@
 //! | `boot` | the environment in which an image boots and its instances resume |
 //! | `guidance` | explanations of failures, and what to do about them |
 //! | `memory`, `soft_stop` | limits during an execution: memory as one sum, and the soft limit |
-//! | `library` | files that every guest has |
+//! | `library`, `standard_library` | files that every guest has, and those that its interpreter imports from |
 //! | `files` | a workspace, read and changed from outside |
 //! | `contract` | conversions to and from the contract's generated types, and the bounds of its calls |
 //! | `session` | the saved state of sessions, and when it is saved |
@@ -53,6 +53,7 @@ mod policy;
 mod request;
 pub mod session;
 mod soft_stop;
+mod standard_library;
 pub mod tools;
 mod value;
 mod watch;
@@ -80,5 +81,6 @@ pub use persist::changes;
 pub use policy::{Clock, Entropy, PolicyError, PolicyParts};
 pub use request::{RequestError, check_request};
 pub use soft_stop::{InterruptWords, SoftStop};
+pub use standard_library::{LibraryMount, StandardFiles};
 pub use value::GuestValue;
 pub use watch::Watch;

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, path::Path, sync::Arc};
 
+use glovebox_core::LibraryMount;
 use glovebox_runtimes::{
     Artefact, ArtefactKey, Binary, BuildError, CacheKind, Digest, DriverKind, ImageOf, ImageRecord, KeyParts,
     ManifestError, NewArtefact, OwnImage, OwnImageError, Recipe, RuntimeEntry, rewrite,
@@ -12,7 +13,7 @@ use wasmtime::Module;
 use crate::{
     Language, RuntimeError, aot,
     engine::{Inner, compile_digest},
-    library::LibraryMount,
+    library::library_mount,
     packages::SharedPackages,
     prepare::{self, Booted, Setup},
     recycled::RecycledInstances,
@@ -306,7 +307,7 @@ impl Inner {
     fn library(&self, plan: &Plan<'_>) -> Result<Option<LibraryMount>, RuntimeError> {
         let Some(entry) = &plan.library else { return Ok(None) };
         let file = self.runtimes.library(entry, &*self.progress)?;
-        Ok(entry.library.as_ref().zip(file).map(|(library, file)| LibraryMount::new(library, file)))
+        Ok(entry.library.as_ref().zip(file).map(|(library, file)| library_mount(library, file)))
     }
 
     /// What the scripts of an image with wheels find of packages.

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use glovebox_core::{Library, PACKAGES_PATH, WORKSPACE, boot_wasi};
+use glovebox_core::{Library, LibraryMount, PACKAGES_PATH, WORKSPACE, boot_wasi};
 use glovebox_interpreters::{Anchors, Boot, COMPILED_FILE, DriverError, Machine, MachineError};
 use glovebox_runtimes::{
     Binary, Digest, ImageDefinition, ImageInputs, ImageOf, ImageRecord, OwnImage, Recipe,
@@ -16,7 +16,7 @@ use glovebox_wasi::Stop;
 use wasmtime::{Module, Val};
 
 use crate::{
-    Limits, RuntimeError, engine::Inner, guest, library::LibraryMount, machine::GuestMachine, packages::SharedPackages,
+    Limits, RuntimeError, engine::Inner, guest, machine::GuestMachine, packages::SharedPackages,
     platform::EnginePlatform, runtime::driver, template::Template,
 };
 

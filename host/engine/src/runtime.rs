@@ -5,15 +5,13 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use glovebox_core::{ImageDriver, Limits, MemoryLimit};
+use glovebox_core::{ImageDriver, LibraryMount, Limits, MemoryLimit};
 use glovebox_interpreters::{Anchors, Boot, Driver, JavaScript, Python};
 use glovebox_runtimes::{Binary, DriverKind, ImageRecord, Recipe};
 use glovebox_vfs::MountSource;
 use wasmtime::Module;
 
-use crate::{
-    ExecuteError, Language, library::LibraryMount, recycled::RecycledInstances, session::Pristine, template::Template,
-};
+use crate::{ExecuteError, Language, recycled::RecycledInstances, session::Pristine, template::Template};
 
 /// A loaded runtime, shared by all sandboxes that use it.
 pub(crate) struct Runtime {

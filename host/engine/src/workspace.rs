@@ -5,14 +5,13 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use glovebox_core::{LIBRARY_PATH, Library, PACKAGES_PATH, WORKSPACE};
+use glovebox_core::{LIBRARY_PATH, Library, LibraryMount, PACKAGES_PATH, WORKSPACE};
 use glovebox_interpreters::library;
 use glovebox_vfs::{Access, CommitStep, MountSource, RootId, Vfs, VfsLimits, escaped};
 use glovebox_wasi::Wasi;
 
 use crate::{
     BuildError, Commit, ExecuteError, Policy,
-    library::LibraryMount,
     mount::{DEFAULT_LOCK_WAIT, HostDirectory, MountError},
     own_commits::OwnCommits,
 };
