@@ -41,6 +41,23 @@ pub struct GuestDescription {
     /// The pristine image, as alternating lengths: of zeros, and of bytes from its data segment. After it there is nothing
     /// but zeros.
     pub image: Vec<u32>,
+    /// Its standard library, where that is a file of its own.
+    #[serde(default)]
+    pub library: Option<LibraryDescription>,
+}
+
+/// A library: an archive in a data segment, and behind it other files in the order of their paths.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LibraryDescription {
+    /// The archive's path in guests.
+    pub guest_path: String,
+    /// The archive's length.
+    pub archive_bytes: u32,
+    /// The directory that all other files are in, from the archive's directory on.
+    pub files_directory: String,
+    /// The lengths of the files, by their paths from the archive's directory on.
+    pub files: BTreeMap<String, u32>,
 }
 
 /// A mutable global.

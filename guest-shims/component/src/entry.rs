@@ -13,6 +13,7 @@
 use std::{
     cell::{OnceCell, RefCell},
     rc::Rc,
+    sync::Arc,
 };
 
 use crate::{
@@ -40,7 +41,7 @@ fn provider() -> Rc<Provider> {
 }
 
 fn world() -> World {
-    World { guests: Rc::new(Woven), clocks: clocks(), tools: tools() }
+    World { guests: Rc::new(Woven), libraries: Arc::new(Woven), clocks: clocks(), tools: tools() }
 }
 
 #[cfg(feature = "tools")]

@@ -61,6 +61,12 @@ pub trait Guests {
     fn call_table(&self, guest: u32, slot: u32, args: &[u64]) -> Called;
 }
 
+/// The bytes of the guests' libraries, which never change.
+pub trait LibraryBytes: Send + Sync {
+    /// Copies a part of a guest's library out. As with [`Guests`], nothing is checked here.
+    fn read(&self, guest: u32, offset: u32, into: &mut [u8]);
+}
+
 /// How a call into a guest ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Called {
@@ -85,4 +91,6 @@ pub enum Unwound {
     Unreachable,
     /// Its calls are too deep.
     CallDepth,
+    /// It threw an exception that it does not catch.
+    Thrown,
 }

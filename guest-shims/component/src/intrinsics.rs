@@ -6,7 +6,7 @@
     reason = "functions of the woven module are called by raw signatures, and those for the guests exported by name"
 )]
 
-use crate::{Called, Guests, Unwound, entered};
+use crate::{Called, Guests, LibraryBytes, Unwound, entered};
 
 /// The guests beside this code.
 pub(crate) struct Woven;
@@ -28,6 +28,7 @@ mod machine {
         pub safe fn memory_is_zero(guest: u32, at: u32, len: u32) -> u32;
         pub safe fn image_to_guest(guest: u32, offset: u32, at: u32, len: u32);
         pub fn image_to_shim(guest: u32, offset: u32, into: *mut u8, len: usize);
+        pub fn library_to_shim(guest: u32, offset: u32, into: *mut u8, len: usize);
         pub safe fn global_get(guest: u32, global: u32) -> u64;
         pub safe fn global_set(guest: u32, global: u32, bits: u64);
         pub safe fn fuel_get() -> i64;
@@ -48,6 +49,7 @@ fn called(status: u32, result: u64) -> Called {
         3 => Called::Unwound(match machine::unwound() {
             1 => Unwound::Unreachable,
             2 => Unwound::CallDepth,
+            3 => Unwound::Thrown,
             _ => Unwound::Asked,
         }),
         _ => Called::Missing,
@@ -139,6 +141,13 @@ impl Guests for Woven {
         // SAFETY: as for `call_export`.
         let status = unsafe { machine::call_table(guest, slot, args.as_ptr(), args.len(), &raw mut result) };
         called(status, result)
+    }
+}
+
+impl LibraryBytes for Woven {
+    fn read(&self, guest: u32, offset: u32, into: &mut [u8]) {
+        // SAFETY: it writes to these bytes and no others.
+        unsafe { machine::library_to_shim(guest, offset, into.as_mut_ptr(), into.len()) };
     }
 }
 

@@ -43,6 +43,7 @@ mod residence;
 mod runtime;
 mod sandbox;
 mod session;
+mod standard_library;
 mod started;
 mod state;
 #[cfg(test)]
@@ -57,11 +58,11 @@ mod entry;
 mod intrinsics;
 
 pub use blob::Blob;
-pub use description::{Description, GlobalDescription, GuestDescription, Weave};
+pub use description::{Description, GlobalDescription, GuestDescription, LibraryDescription, Weave};
 pub use executed::Executed;
 pub use files::Files;
 pub use guest::Guest;
-pub use guests::{Called, Guests, Unwound};
+pub use guests::{Called, Guests, LibraryBytes, Unwound};
 #[cfg(feature = "clock")]
 pub use host_clocks::HostClocks;
 #[cfg(feature = "tools")]

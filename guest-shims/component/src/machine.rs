@@ -49,6 +49,7 @@ impl GuestMachine {
             },
             Unwound::Unreachable => TrapKind::Unreachable,
             Unwound::CallDepth => TrapKind::StackOverflow,
+            Unwound::Thrown => TrapKind::Other,
         };
         self.state.host.trapped = Some(kind);
         Stop::Trap(format!("{kind:?}"))

@@ -172,5 +172,6 @@ fn runtimes(world: &World) -> Result<Vec<Rc<Runtime>>, String> {
     let text = world.guests.describe();
     let wrong = |error| format!("the weaver's description cannot be read: {error}");
     let description: Description = serde_json::from_slice(&text).map_err(wrong)?;
-    (0..).zip(description.guests).map(|(number, guest)| Runtime::new(number, guest).map(Rc::new)).collect()
+    let runtime = |(number, guest)| Runtime::new(number, guest, &world.libraries).map(Rc::new);
+    (0..).zip(description.guests).map(runtime).collect()
 }

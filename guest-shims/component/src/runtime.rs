@@ -1,11 +1,14 @@
 //! A woven runtime.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use glovebox_core::{ImageDriver, Language};
+use glovebox_core::{ImageDriver, Language, LibraryMount};
 use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
 
-use crate::{GlobalDescription, GuestDescription, Guests, ImageRuns, memory::PAGE_BYTES, residence::Residence};
+use crate::{
+    GlobalDescription, GuestDescription, Guests, ImageRuns, LibraryBytes, memory::PAGE_BYTES, residence::Residence,
+    standard_library,
+};
 
 /// A runtime: the weaver's description of it, and its driver.
 pub struct Runtime {
@@ -32,6 +35,8 @@ pub struct Runtime {
     /// What they hold while it is idle, sorted by their names.
     pub idle_globals: Vec<(String, u64)>,
     exports: Vec<String>,
+    /// Its standard library, where that is a file of its own.
+    pub(crate) library: Option<LibraryMount>,
     /// Which session has its guest in the memory.
     pub(crate) residence: Residence,
 }
@@ -44,7 +49,7 @@ impl fmt::Debug for Runtime {
 
 impl Runtime {
     /// Reads a description. The error says what is wrong with it.
-    pub fn new(number: u32, guest: GuestDescription) -> Result<Self, String> {
+    pub fn new(number: u32, guest: GuestDescription, libraries: &Arc<dyn LibraryBytes>) -> Result<Self, String> {
         let unknown = |what: &str, name: &str| {
             format!("the weaver's description of `{}` has an unknown {what} `{name}`", guest.name)
         };
@@ -66,12 +71,18 @@ impl Runtime {
             exports,
             globals,
             image,
+            library,
             ..
         } = guest;
         let image =
             ImageRuns::new(&image).ok_or_else(|| format!("the weaver's description of `{name}` has no image"))?;
         let mut idle_globals: Vec<_> = globals.iter().map(|global| (global.export.clone(), global.value)).collect();
         idle_globals.sort();
+        let mounted = |library| {
+            let mount = standard_library::mount(number, library, libraries);
+            mount.ok_or_else(|| format!("the weaver's description of `{name}` has a library that is too long"))
+        };
+        let library = library.map(mounted).transpose()?;
         Ok(Self {
             number,
             name,
@@ -86,6 +97,7 @@ impl Runtime {
             idle_globals,
             globals,
             exports,
+            library,
             residence: Residence::default(),
         })
     }

@@ -3,7 +3,7 @@
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use glovebox_core::{
-    GuestWorld, LIBRARY_PATH, MemoryLimit, SoftStop, WORKSPACE, Written, changes, check_request,
+    GuestWorld, LIBRARY_PATH, LibraryMount, MemoryLimit, SoftStop, WORKSPACE, Written, changes, check_request,
     contract::{ContractPolicy, check_file_path, check_json, refused_file},
     files::Snapshot,
     guidance::{Facts, guidance},
@@ -157,6 +157,11 @@ impl Sandbox {
         let wrong =
             |error: String| SandboxError::Unavailable(format!("the guest's WASI state cannot be set up: {error}"));
         let library = vfs.add_mount(library::shared(), Access::ReadOnly).map_err(|error| wrong(error.to_string()))?;
+        let mut mounts = vec![Mount::new(WORKSPACE, root), Mount::new(LIBRARY_PATH, library)];
+        if let Some(LibraryMount { directory, source }) = &self.runtime.library {
+            let root = vfs.add_mount(Arc::clone(source), Access::ReadOnly).map_err(|error| wrong(error.to_string()))?;
+            mounts.push(Mount::new(directory, root));
+        }
         for InputFile { path, bytes } in files {
             vfs.write_file(root, path, bytes).map_err(|error| refused_file(path, &error.reason))?;
         }
@@ -165,7 +170,7 @@ impl Sandbox {
             args: Vec::new(),
             env: Vec::new(),
             vfs,
-            mounts: vec![Mount::new(WORKSPACE, root), Mount::new(LIBRARY_PATH, library)],
+            mounts,
             limits,
             stdin,
             clock: *clock,

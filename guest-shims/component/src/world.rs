@@ -1,8 +1,8 @@
 //! What the component's host provides.
 
-use std::{fmt, rc::Rc, time::Duration};
+use std::{fmt, rc::Rc, sync::Arc, time::Duration};
 
-use crate::{Guests, bindings::types};
+use crate::{Guests, LibraryBytes, bindings::types};
 
 /// The clocks of the host.
 pub trait Clocks {
@@ -39,6 +39,8 @@ pub trait ToolHost {
 pub struct World {
     /// The guests of the woven module.
     pub guests: Rc<dyn Guests>,
+    /// Their libraries. File systems hold on to it, which may be shared by threads.
+    pub libraries: Arc<dyn LibraryBytes>,
     /// The clocks. Without them there are no limits on time.
     pub clocks: Option<Rc<dyn Clocks>>,
     /// Who answers the tools of scripts.

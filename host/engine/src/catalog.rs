@@ -32,8 +32,11 @@ pub struct RuntimeInfo {
     pub added: bool,
     /// Whether components may name it: those that take minutes to fetch and compile only if they are the default or were added.
     pub offered: bool,
-    /// Whether a provider component can hold it ([`Engine::prepared_module`]): not where its library is a file of its own.
+    /// Whether a provider component can hold it ([`Engine::prepared_module`]): where its recipe says how it is prepared.
     pub portable: bool,
+    /// Whether it has the library for data, a file of its own beside the interpreter: it takes minutes to prepare, and a provider
+    /// component of it has some 200 MB.
+    pub has_library: bool,
     /// The interpreter's version.
     pub version: String,
     /// The SHA-256 its binary must have, in hexadecimal.
@@ -132,7 +135,8 @@ impl Engine {
             default: self.0.is_preferred(entry),
             added: self.0.runtimes.is_added(entry).unwrap_or(false),
             offered: self.0.is_offered(entry),
-            portable: entry.library.is_none(),
+            portable: self.0.runtimes.recipe_of(entry).is_ok(),
+            has_library: entry.library.is_some(),
             version: entry.version.clone(),
             sha256: entry.sha256.to_string(),
             size_bytes: entry.total_bytes(),

@@ -62,14 +62,6 @@ pub enum RuntimeError {
         /// Wasmtime's words.
         reason: String,
     },
-    /// A module that is to run elsewhere cannot have its library with it, and throws exceptions, which weaving does not meter.
-    #[error(
-        "`{name}` cannot leave this host: its standard library is a file of its own, for which a provider component has no place, and it throws WebAssembly exceptions, which weaving does not meter; name another runtime, such as `python-3.12`", name = escaped(.name)
-    )]
-    NotPortable {
-        /// The runtime.
-        name: String,
-    },
     /// The interpreter did not boot.
     #[error("`{name}` did not boot: {reason}; with `prepared(false)` (`--no-prepare`) it runs as a plain command", name = escaped(.name), reason = escaped_text(.reason))]
     Boot {

@@ -156,7 +156,7 @@ pub use manager::{
     SessionsBuilder, SessionsError, StorePolicy,
 };
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
-pub use prepared_module::PreparedModule;
+pub use prepared_module::{PreparedLibrary, PreparedModule};
 pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{Session, SessionOptions, SharedWorkspace};

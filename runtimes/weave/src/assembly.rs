@@ -39,7 +39,7 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// Adds a module's types, tables, globals and elements.
+    /// Adds a module's types, tables, tags, globals and elements.
     pub(crate) fn add(&mut self, module: &Module<'_>, shift: &mut Shift) -> Result<(), WeaveError> {
         self.add_items(module, shift).map_err(WeaveError::encoding(module.name))
     }
@@ -51,6 +51,10 @@ impl Assembly {
         }
         for table in &module.tables {
             shift.parse_table(&mut self.tables, table.clone())?;
+        }
+        for tag in &module.tags {
+            let again = shift.tag_type(*tag)?;
+            self.tags.tag(again);
         }
         for global in &module.globals {
             shift.parse_global(&mut self.globals, global.clone())?;
@@ -119,7 +123,12 @@ impl Assembly {
         new
     }
 
-    /// Adds the tag of the one exception.
+    /// Where the tags of the module that is added next begin.
+    pub(crate) fn next_tag(&self) -> u32 {
+        self.tags.len()
+    }
+
+    /// Adds the tag of the exception that unwinds, behind those of all modules.
     pub(crate) fn tag(&mut self) -> u32 {
         let func_type_idx = self.signature(&[], &[]);
         let new = self.tags.len();

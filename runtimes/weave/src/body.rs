@@ -7,16 +7,21 @@
 //!   that fail.
 //! * **Depth**: what a function takes of the native stack, where it can be on the stack any number of times. One branch at its
 //!   beginning looks at both counters, which are less than zero where it may not go on.
+//! * **Exceptions**: what unwinds a guest is an exception, too, and no `catch_all` of the guest's may end that. So the first clause of each
+//!   `try_table` that catches everything leads ours to the function's end, where it is thrown on. Where exceptions
+//!   [land](crate::landings) both counters are loaded again.
 //! * `unreachable` becomes an unwinding that the shim can catch; `memory.size` and `memory.grow` go by the virtual size.
 
-use wasm_encoder::{BlockType, Function, ValType, reencode::Reencode};
+use std::borrow::Cow;
+
+use wasm_encoder::{BlockType, Catch, Function, Instruction, ValType, reencode::Reencode};
 use wasmparser::{FunctionBody, Operator};
 
 use crate::{
     WeaveError,
     charges::{Charges, Look, Step, charges},
     cost::ENTRY,
-    lengths,
+    landings, lengths,
     module::Module,
     shift::Shift,
 };
@@ -29,6 +34,8 @@ pub(crate) struct Work {
     pub(crate) memory: Option<VirtualMemory>,
     /// The function that unwinds for `unreachable`.
     pub(crate) unreachable: Option<u32>,
+    /// The tag of the exception that unwinds.
+    pub(crate) tag: u32,
 }
 
 /// Where fuel is.
@@ -122,6 +129,12 @@ struct Writer<'w> {
     frame: Frame,
     /// The function's code is in a block of its own, so that branches to its end come past what follows the block.
     is_wrapped: bool,
+    /// That block is in another, which gives the exception that unwinds.
+    rethrows: bool,
+    /// Exceptions land somewhere.
+    catches: bool,
+    /// How many blocks of the function are open.
+    nesting: u32,
     /// The counter is in the global, and not in the local.
     is_saved: bool,
     /// Locals of ours, where they are used: the counter, the stack that was left for this call, and a length.
@@ -133,6 +146,7 @@ struct Writer<'w> {
 impl<'w> Writer<'w> {
     fn new(work: &'w Work, frame: Frame, mut locals: Locals, count: u32, charges: &Charges) -> Self {
         let is_counted = work.depth.is_some() && frame.stack_bytes.is_some();
+        let knows_depth = is_counted || (work.depth.is_some() && charges.catches);
         let has_lengths = charges.steps.iter().any(|step| step.look == Look::CheckLength);
         let mut next = count;
         let mut local = |is_used: bool, of: ValType| {
@@ -144,10 +158,13 @@ impl<'w> Writer<'w> {
             this
         };
         let fuel = local(work.fuel.is_some(), ValType::I64);
-        let depth = local(is_counted, ValType::I64);
+        let depth = local(knows_depth, ValType::I64);
         let length = local(work.fuel.is_some() && has_lengths, ValType::I32);
-        let is_wrapped = (work.fuel.is_some() || is_counted) && charges.branches_out;
-        Self { code: Function::new(locals), work, frame, is_wrapped, is_saved: false, fuel, depth, length }
+        let rethrows = charges.catches_all;
+        let is_wrapped = rethrows || ((work.fuel.is_some() || knows_depth) && charges.branches_out);
+        let catches = charges.catches;
+        let code = Function::new(locals);
+        Self { code, work, frame, is_wrapped, rethrows, catches, nesting: 0, is_saved: false, fuel, depth, length }
     }
 
     fn begin(&mut self, charge: i64) {
@@ -164,17 +181,46 @@ impl<'w> Writer<'w> {
             code.global_get(depth.global).i64_const(0).i64_lt_s();
             code.if_(BlockType::Empty).call(depth.overflow).end();
         }
+        if self.rethrows {
+            self.code.instructions().block(BlockType::Result(ValType::EXNREF));
+        }
         if self.is_wrapped {
             self.code.instructions().block(self.frame.results);
         }
     }
 
-    fn operator(&mut self, operator: &Operator<'_>, step: Step, again: &wasm_encoder::Instruction<'_>) {
+    fn operator(&mut self, operator: &Operator<'_>, step: Step, again: &Instruction<'_>) {
+        if step.syncs {
+            self.sync();
+        }
+        let around = self.nesting;
+        match operator {
+            Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } | Operator::TryTable { .. } => {
+                self.nesting = around.saturating_add(1);
+            }
+            Operator::End => self.nesting = around.saturating_sub(1),
+            _ => {}
+        }
         match operator {
             // What is never run stays, for the types of what follows it.
             _ if !step.is_live => self.copy(again),
+            Operator::TryTable { try_table } => {
+                self.try_table(try_table, again, around);
+                self.charge(step.after);
+            }
+            Operator::End if step.lands => {
+                self.copy(again);
+                self.land(step);
+            }
+            Operator::Throw { .. } | Operator::ThrowRef => {
+                self.save(step.before);
+                self.copy(again);
+            }
             Operator::Loop { .. } => {
                 self.copy(again);
+                if step.lands {
+                    self.land(Step::default());
+                }
                 self.look(step);
                 self.charge(step.after);
             }
@@ -213,22 +259,63 @@ impl<'w> Writer<'w> {
     }
 
     /// The function's own `end`.
-    fn finish(&mut self, step: Step, again: &wasm_encoder::Instruction<'_>) {
+    fn finish(&mut self, step: Step, again: &Instruction<'_>) {
+        if step.syncs {
+            self.sync();
+        }
         if self.is_wrapped {
             self.code.instructions().end();
+        }
+        if step.lands {
+            self.land(Step { stays_saved: true, ..step });
         }
         if step.is_live {
             self.save(step.before);
             self.leave_depth();
         }
+        if self.rethrows {
+            self.code.instructions().return_().end().throw_ref();
+        }
         self.copy(again);
     }
 
-    fn copy(&mut self, again: &wasm_encoder::Instruction<'_>) {
+    /// A `try_table` with so many blocks around it. What unwinds goes to the block around all of them.
+    fn try_table(&mut self, before: &wasmparser::TryTable, again: &Instruction<'_>, around: u32) {
+        let Instruction::TryTable(of, catches) = again else { return self.copy(again) };
+        if !before.catches.iter().any(landings::catches_all) {
+            return self.copy(again);
+        }
+        // The innermost block of ours around the function's code has its label.
+        let ours = Catch::OneRef { tag: self.work.tag, label: around.saturating_add(1) };
+        let catches: Vec<Catch> = std::iter::once(ours).chain(catches.iter().cloned()).collect();
+        self.copy(&Instruction::TryTable(*of, Cow::Owned(catches)));
+    }
+
+    /// Where exceptions land: both counters are what they are in their globals, less what calls took that never returned.
+    fn land(&mut self, step: Step) {
+        self.resume(step);
+        if let Some(depth) = self.work.depth {
+            let mut code = self.code.instructions();
+            code.local_get(self.depth);
+            if let Some(bytes) = self.frame.stack_bytes {
+                code.i64_const(i64::from(bytes)).i64_sub();
+            }
+            code.global_set(depth.global);
+        }
+    }
+
+    /// Brings the global counter up to date, and uses the local one on.
+    fn sync(&mut self) {
+        if let Some(fuel) = self.work.fuel.filter(|_| !self.is_saved) {
+            self.code.instructions().local_get(self.fuel).global_set(fuel.global);
+        }
+    }
+
+    fn copy(&mut self, again: &Instruction<'_>) {
         self.code.instruction(again);
     }
 
-    fn grow(&mut self, step: Step, again: &wasm_encoder::Instruction<'_>) {
+    fn grow(&mut self, step: Step, again: &Instruction<'_>) {
         let Some(memory) = self.work.memory else {
             self.look(step);
             self.charge(step.after);
@@ -310,8 +397,14 @@ impl<'w> Writer<'w> {
 
     /// Takes the function's share of the stack, if it is counted.
     fn enter_depth(&mut self) -> Option<Depth> {
-        let (depth, bytes) = (self.work.depth?, self.frame.stack_bytes?);
+        let depth = self.work.depth?;
         let mut code = self.code.instructions();
+        let Some(bytes) = self.frame.stack_bytes else {
+            if self.catches {
+                code.global_get(depth.global).local_set(self.depth);
+            }
+            return None;
+        };
         code.global_get(depth.global).local_tee(self.depth).i64_const(i64::from(bytes)).i64_sub();
         code.global_set(depth.global);
         Some(depth)

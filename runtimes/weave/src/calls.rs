@@ -7,7 +7,7 @@ use wasmparser::FuncType;
 
 use crate::{
     module::{count, index},
-    plan::{Placed, Plan},
+    plan::{Placed, Plan, Reason},
     switch::{access, for_guest, switch, switch_by},
 };
 
@@ -74,10 +74,15 @@ fn caught(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>)
     let mut function = Function::new([(2, ValType::I64)]);
     let mut code = function.instructions();
     code.global_get(plan.depth).local_set(DEPTH);
-    code.block(BlockType::Empty).try_table(BlockType::Empty, [Catch::One { tag: plan.tag, label: 0 }]);
+    code.block(BlockType::Empty).block(BlockType::Empty);
+    let ours = Catch::One { tag: plan.tag, label: 1 };
+    // What the guest throws itself ends it, as in the engine, and not the whole instance.
+    let catches = if plan.throws() { vec![ours, Catch::All { label: 0 }] } else { vec![ours] };
+    code.try_table(BlockType::Empty, catches);
     for_guest(&mut code, plan, write);
     code.i32_const(Status::Missing as i32).return_();
     code.end().unreachable().end();
+    code.i32_const(Reason::Thrown as i32).global_set(plan.reason).end();
     // The calls that were unwound did not give back what they took.
     code.local_get(DEPTH).global_set(plan.depth);
     code.i32_const(Status::Unwound as i32).end();

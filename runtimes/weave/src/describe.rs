@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{WeaveError, guest::Read};
+use crate::{LibraryDescription, WeaveError, guest::Read};
 use glovebox_runtimes::rewrite::GlobalKind;
 
 /// All that the shim knows of the guests.
@@ -42,6 +42,9 @@ pub struct GuestDescription {
     /// What the image consists of, as lengths by turns: of zeros, of bytes that are in its data segment. Behind it is nothing but
     /// zeros.
     pub image: Vec<u32>,
+    /// Its library, where that is a file of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library: Option<LibraryDescription>,
 }
 
 /// A mutable global.
@@ -95,6 +98,7 @@ impl GuestDescription {
             exports: read.guest.exports.to_vec(),
             globals: globals.collect(),
             image: read.image.lengths(),
+            library: read.guest.library.as_ref().map(|library| library.describe()),
         }
     }
 }

@@ -8,7 +8,7 @@ use wasmparser::FuncType;
 use crate::{
     WeaveError,
     body::Depth,
-    guest::Read,
+    guest::{Read, is_host_call},
     module::Module,
     plan::{Plan, Reason},
 };
@@ -37,7 +37,7 @@ pub(crate) fn wanted<'a>(
 ) -> Result<BTreeMap<&'a str, Wanted<'a>>, WeaveError> {
     let mut wanted: BTreeMap<&str, Wanted<'_>> = BTreeMap::new();
     for guest in guests {
-        for (number, import) in (0u32..).zip(&guest.module.imports) {
+        for (number, import) in (0u32..).zip(&guest.module.imports).filter(|(_, import)| !is_host_call(import)) {
             let name = import.name;
             let Some(of) = guest.module.function_type(number) else { continue };
             let other = || WeaveError::unsupported(guest.guest.name, format!("it imports `{name}` by another type"));
@@ -60,6 +60,29 @@ pub(crate) fn wanted<'a>(
         }
     }
     Ok(wanted)
+}
+
+/// What the guests' calls to a host are of, where they have some: of one type, which answers with an `i32`.
+pub(crate) fn host_call<'a>(guests: &'a [Read<'_>]) -> Result<Option<&'a FuncType>, WeaveError> {
+    let mut wanted = None;
+    for guest in guests {
+        for (number, _) in (0u32..).zip(&guest.module.imports).filter(|(_, import)| is_host_call(import)) {
+            let of = guest.module.function_type(number).filter(|of| of.results() == [wasmparser::ValType::I32]);
+            let fits = of.is_some() && wanted.is_none_or(|known| Some(known) == of);
+            wanted = of.filter(|_| fits);
+            if wanted.is_none() {
+                return Err(WeaveError::unsupported(guest.guest.name, "it imports `host` `call` by another type"));
+            }
+        }
+    }
+    Ok(wanted)
+}
+
+/// Answers that there is no host.
+pub(crate) fn no_host() -> Function {
+    let mut function = Function::new([]);
+    function.instructions().i32_const(-1).end();
+    function
 }
 
 /// A function that the shim exports.

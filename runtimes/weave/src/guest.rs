@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use wasmparser::{ExternalKind, FuncType, Operator, TypeRef, ValType};
+use wasmparser::{ExternalKind, FuncType, Import, Operator, TypeRef, ValType};
 
 use crate::{
-    WeaveError,
+    GuestLibrary, WeaveError,
     depth::{Depths, depths},
     image::Image,
     module::{Module, index},
@@ -13,8 +13,11 @@ use crate::{
 };
 use glovebox_runtimes::{Digest, rewrite::MutableGlobal};
 
-/// The module that all of a guest's imports come from.
+/// The module that a guest's imports come from.
 const WASI: &str = "wasi_snapshot_preview1";
+
+/// What else a guest may import: CPython 3.15 was built with a call to its host, which answers that there is none, as the engine does.
+const HOST_CALL: (&str, &str) = ("host", "call");
 
 /// The table whose functions can be called by their slots.
 const TABLE: &str = "__table";
@@ -42,6 +45,8 @@ pub struct Guest<'a> {
     pub globals: &'a [MutableGlobal],
     /// The functions that the driver calls.
     pub exports: &'a [String],
+    /// Its standard library, where that is a file of its own.
+    pub library: Option<GuestLibrary<'a>>,
 }
 
 /// A guest taken apart.
@@ -67,11 +72,15 @@ impl<'a> Read<'a> {
         let module = Module::read(guest.name, guest.module)?;
         let wrong = |what: &str| WeaveError::unsupported(guest.name, what);
         for import in &module.imports {
-            if import.module != WASI || !matches!(import.ty, TypeRef::Func(_)) {
+            let is_given = import.module == WASI || is_host_call(import);
+            if !is_given || !matches!(import.ty, TypeRef::Func(_)) {
                 let what =
                     format!("it imports `{}` `{}`, and gets nothing but WASI preview 1", import.module, import.name);
                 return Err(WeaveError::unsupported(guest.name, what));
             }
+        }
+        if let Some(library) = &guest.library {
+            library.check(guest.name)?;
         }
         if module.start.is_some() {
             return Err(wrong("it has a start function; only prepared modules can be woven"));
@@ -95,6 +104,11 @@ impl<'a> Read<'a> {
             module,
         })
     }
+}
+
+/// Whether this is the call to a host that a guest has not.
+pub(crate) fn is_host_call(import: &Import<'_>) -> bool {
+    (import.module, import.name) == HOST_CALL
 }
 
 fn exported_functions(module: &Module<'_>, names: &[String]) -> Result<Vec<u32>, WeaveError> {

@@ -18,6 +18,7 @@
 //!     anchors: &anchors,
 //!     globals: &globals,
 //!     exports: &exports,
+//!     library: None,
 //! };
 //! let woven = weave(&shim, &[guest], &WeaveOptions::default())?;
 //! std::fs::write("glovebox-javascript.wasm", woven.component)?;
@@ -25,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! Each guest keeps a memory, a table, globals and functions of its own in the woven module; none of them is exported. What the shim
+//! Each guest keeps a memory, a table, globals, tags and functions of its own in the woven module; none of them is exported. What the shim
 //! imports from `glovebox:machine` is generated, and is all that it reaches a guest by. What it exports as
 //! `glovebox:wasi/…` and `glovebox:machine/…` is for the guests' code, and taken from its exports.
 //!
@@ -36,7 +37,7 @@
 //! * the size of its memory, which is what the shim says it is.
 //!
 //! Out of fuel, exit, limits, `unreachable` and too deep a call throw one exception, which only the functions that call into a guest
-//! catch. A genuine trap (an access out of bounds, a division by zero, a wrong indirect call) cannot be caught: it ends the instance.
+//! catch: a guest that catches exceptions of its own never catches this. A genuine trap (an access out of bounds, a division by zero, a wrong indirect call) cannot be caught: it ends the instance.
 //!
 //! Modules are bytes from anywhere: what is damaged, or does something that weaving does not know, is refused with a
 //! [`WeaveError`] that names it.
@@ -54,7 +55,9 @@ mod error;
 mod glue;
 mod guest;
 mod image;
+mod landings;
 mod lengths;
+mod library;
 mod machine;
 mod metered;
 mod module;
@@ -71,6 +74,7 @@ mod woven;
 pub use describe::{Description, GlobalDescription, GuestDescription, WeaveDescription};
 pub use error::WeaveError;
 pub use guest::Guest;
+pub use library::{GuestLibrary, LibraryDescription};
 pub use metered::metered;
 pub use options::WeaveOptions;
 pub use weave::{Woven, weave};

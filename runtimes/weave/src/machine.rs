@@ -66,6 +66,9 @@ pub(crate) fn function(name: &str, plan: &Plan<'_>) -> Option<(Signature, Functi
         "image_to_shim" => {
             ((&[I32, I32, I32, I32], &[]), each(plan, |code, guest| image(code, guest, plan.shim_memory)))
         }
+        "library_to_shim" => {
+            ((&[I32, I32, I32, I32], &[]), each(plan, |code, guest| library(code, guest, plan.shim_memory)))
+        }
         "global_get" => ((&[I32, I32], &[I64]), each(plan, global_get)),
         "global_set" => ((&[I32, I32, I64], &[]), each(plan, global_set)),
         "fuel_get" => ((&[], &[I64]), whole(|code| _ = code.global_get(plan.fuel).i64_const(1).i64_add())),
@@ -109,6 +112,14 @@ fn describe(plan: &Plan<'_>) -> Function {
 /// Copies from the image's data segment: guest, offset in the segment, where to, length.
 fn image(code: &mut InstructionSink<'_>, guest: &Placed<'_>, memory: u32) {
     code.local_get(2).local_get(1).local_get(3).memory_init(memory, guest.image);
+}
+
+/// The same of the library's. A guest without one has nothing to read: that is the shim's own mistake.
+fn library(code: &mut InstructionSink<'_>, guest: &Placed<'_>, memory: u32) {
+    match guest.library {
+        Some(segment) => _ = code.local_get(2).local_get(1).local_get(3).memory_init(memory, segment),
+        None => _ = code.unreachable(),
+    }
 }
 
 fn global_get(code: &mut InstructionSink<'_>, guest: &Placed<'_>) {

@@ -1,6 +1,7 @@
 //! One module alone, metered.
 
 use wasm_encoder::{ConstExpr, EntityType, ExportKind, Function, ValType, reencode::Reencode};
+use wasmparser::TypeRef;
 
 use crate::{
     WeaveError,
@@ -45,14 +46,18 @@ pub fn metered(bytes: &[u8]) -> Result<Vec<u8>, WeaveError> {
     assembly.start = module.start.map(|start| shift.function(start));
 
     let tag = assembly.tag();
-    let imported_globals = module.imports.iter().filter(|import| matches!(import.ty, wasmparser::TypeRef::Global(_)));
-    let imported_globals = u32::try_from(imported_globals.count()).unwrap_or(u32::MAX);
-    let global = assembly.global(ValType::I64, &ConstExpr::i64_const(0)).saturating_add(imported_globals);
+    let imported = |is: fn(&TypeRef) -> bool| {
+        let count = module.imports.iter().filter(|import| is(&import.ty)).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    };
+    let tag = tag.saturating_add(imported(|of| matches!(of, TypeRef::Tag(_))));
+    let global = assembly.global(ValType::I64, &ConstExpr::i64_const(0));
+    let global = global.saturating_add(imported(|of| matches!(of, TypeRef::Global(_))));
     assembly.export("fuel", ExportKind::Global, global);
 
     let halt = shift.own_functions.saturating_add(count(&module.bodies));
     let unwind = halt.saturating_add(1);
-    let work = Work { fuel: Some(Fuel { global, halt }), ..Work::default() };
+    let work = Work { fuel: Some(Fuel { global, halt }), tag, ..Work::default() };
     for (function, body) in module.own_functions() {
         let Some(of) = module.function_type(function) else { continue };
         let results = assembly.block_of(module.name, of, &mut shift)?;

@@ -2,14 +2,17 @@
 
 use wasmparser::{
     Data, Element, Export, FuncType, FuncValidatorAllocations, FunctionBody, Global, Import, MemoryType, Parser,
-    Payload, Table, TypeRef, ValidPayload, Validator, WasmFeatures,
+    Payload, Table, TagType, TypeRef, ValidPayload, Validator, WasmFeatures,
 };
 
 use crate::WeaveError;
 
 /// What modules may use. Everything else is refused by the validator, which names it: nothing of garbage collection,
-/// exceptions, threads or 64-bit memories reaches the passes, so that none of them has to know.
-const FEATURES: WasmFeatures = WasmFeatures::WASM2.union(WasmFeatures::TAIL_CALL).union(WasmFeatures::EXTENDED_CONST);
+/// threads, 64-bit memories or the exceptions of before the standard reaches the passes, so that none of them has to know.
+const FEATURES: WasmFeatures = WasmFeatures::WASM2
+    .union(WasmFeatures::TAIL_CALL)
+    .union(WasmFeatures::EXTENDED_CONST)
+    .union(WasmFeatures::EXCEPTIONS);
 
 /// A valid module's items, in the order of their index spaces.
 pub(crate) struct Module<'a> {
@@ -22,6 +25,8 @@ pub(crate) struct Module<'a> {
     pub(crate) imported_functions: u32,
     pub(crate) tables: Vec<Table<'a>>,
     pub(crate) memories: Vec<MemoryType>,
+    /// The module's own tags; imported ones come before them.
+    pub(crate) tags: Vec<TagType>,
     pub(crate) globals: Vec<Global<'a>>,
     pub(crate) exports: Vec<Export<'a>>,
     pub(crate) start: Option<u32>,
@@ -47,6 +52,7 @@ impl<'a> Module<'a> {
             imported_functions: 0,
             tables: Vec::new(),
             memories: Vec::new(),
+            tags: Vec::new(),
             globals: Vec::new(),
             exports: Vec::new(),
             start: None,
@@ -75,6 +81,7 @@ impl<'a> Module<'a> {
                 Payload::FunctionSection(items) => collect(&mut module.functions, items)?,
                 Payload::TableSection(items) => collect(&mut module.tables, items)?,
                 Payload::MemorySection(items) => collect(&mut module.memories, items)?,
+                Payload::TagSection(items) => collect(&mut module.tags, items)?,
                 Payload::GlobalSection(items) => collect(&mut module.globals, items)?,
                 Payload::ExportSection(items) => collect(&mut module.exports, items)?,
                 Payload::StartSection { func, .. } => module.start = Some(func),
@@ -91,6 +98,16 @@ impl<'a> Module<'a> {
     /// The type of a function, by the function's index.
     pub(crate) fn function_type(&self, function: u32) -> Option<&FuncType> {
         self.types.get(index(*self.functions.get(index(function))?))
+    }
+
+    /// The number of values that an exception with this tag carries.
+    pub(crate) fn tag_values(&self, tag: u32) -> usize {
+        let imported = self.imports.iter().filter_map(|import| match import.ty {
+            TypeRef::Tag(of) => Some(of),
+            _ => None,
+        });
+        let of = imported.chain(self.tags.iter().copied()).nth(index(tag)).map(|of| index(of.func_type_idx));
+        of.and_then(|of| self.types.get(of)).map_or(0, |of| of.params().len())
     }
 
     /// The most operands that each of its own functions has at one time.

@@ -22,6 +22,13 @@ pub(crate) struct Plan<'a> {
     pub(crate) guests: Vec<Placed<'a>>,
 }
 
+impl Plan<'_> {
+    /// Whether a guest has exceptions of its own.
+    pub(crate) fn throws(&self) -> bool {
+        self.guests.iter().any(|guest| !guest.read.module.tags.is_empty())
+    }
+}
+
 /// A guest and where it is.
 pub(crate) struct Placed<'a> {
     pub(crate) read: Read<'a>,
@@ -30,6 +37,8 @@ pub(crate) struct Placed<'a> {
     pub(crate) virtual_size: u32,
     /// The data segment with its image.
     pub(crate) image: u32,
+    /// The data segment with its library, where it has one.
+    pub(crate) library: Option<u32>,
 }
 
 impl Placed<'_> {
@@ -48,6 +57,8 @@ pub(crate) enum Reason {
     Unreachable = 1,
     /// Calls went too deep.
     Depth = 2,
+    /// An exception of the guest's own left it.
+    Thrown = 3,
 }
 
 /// Functions of ours, whose indices are known before what is in them.

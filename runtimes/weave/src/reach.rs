@@ -72,6 +72,11 @@ impl Reach {
         }
     }
 
+    /// Whether the innermost block is a loop: branches to it do not go to its `end`.
+    pub(crate) fn is_loop(&self) -> bool {
+        self.frames.last().is_some_and(|frame| frame.kind == Kind::Loop)
+    }
+
     /// Whether several ways meet at the `end` that comes now.
     pub(crate) fn is_join(&self) -> bool {
         self.frames.last().is_some_and(|frame| frame.branched || frame.is_gone_around())

@@ -17,6 +17,7 @@ pub(crate) struct Shift {
     pub(crate) types: u32,
     pub(crate) tables: u32,
     pub(crate) memories: u32,
+    pub(crate) tags: u32,
     pub(crate) globals: u32,
     pub(crate) elements: u32,
     pub(crate) data: u32,
@@ -54,6 +55,10 @@ impl Reencode for Shift {
 
     fn memory_index(&mut self, before: u32) -> Moved {
         Ok(before.saturating_add(self.memories))
+    }
+
+    fn tag_index(&mut self, before: u32) -> Moved {
+        Ok(before.saturating_add(self.tags))
     }
 
     fn global_index(&mut self, before: u32) -> Moved {

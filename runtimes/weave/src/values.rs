@@ -180,7 +180,8 @@ impl Values {
         }
     }
 
-    /// What comes in from everywhere is one value, beside this one itself, or it is computed.
+    /// What comes in from everywhere is one value, beside this one itself, or it is computed. If nothing comes in, where nothing
+    /// leads, it is zero: Cranelift makes it so.
     fn join(&mut self, value: Value, incoming: &[Value]) -> Value {
         let mut others = incoming.iter().map(|other| self.resolve(*other)).filter(|other| *other != value);
         match others.next() {
@@ -189,6 +190,12 @@ impl Values {
                     *origin = Origin::Same(first);
                 }
                 first
+            }
+            None => {
+                if let Some(origin) = self.origins.get_mut(value.0) {
+                    *origin = Origin::Constant(0);
+                }
+                value
             }
             _ => value,
         }

@@ -8,7 +8,7 @@ use crate::{
     assembly::Assembly,
     body::{self, Depth, Frame, Fuel, VirtualMemory, Work},
     glue,
-    guest::Read,
+    guest::{Read, is_host_call},
     machine,
     module::{Module, count, index},
     plan::{Own, Placed, Plan, Reason},
@@ -56,6 +56,7 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     let (unwind, unreachable, overflow, halt) = (own.reserve(), own.reserve(), own.reserve(), own.reserve());
     let wanted = glue::wanted(&guests, shim)?;
     let wasi: Vec<_> = wanted.iter().map(|(name, wanted)| (*name, wanted, own.reserve())).collect();
+    let host_call = glue::host_call(&guests)?.cloned().map(|of| (of, own.reserve()));
     let wasi_of = |name: &str| wasi.iter().find(|(other, ..)| *other == name).map_or(unwind, |(.., at)| *at);
 
     let first_shim = own.next();
@@ -72,11 +73,20 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     let (mut functions, mut image) = (first_shim.saturating_add(count(&shim.bodies)), count(&shim.data));
     for (number, guest) in (0u32..).zip(&guests) {
         let mut shift = Shift {
-            imported_functions: guest.module.imports.iter().map(|import| wasi_of(import.name)).collect(),
+            imported_functions: guest
+                .module
+                .imports
+                .iter()
+                .map(|import| match &host_call {
+                    Some((_, no_host)) if is_host_call(import) => *no_host,
+                    _ => wasi_of(import.name),
+                })
+                .collect(),
             own_functions: functions,
             types: assembly.types.len(),
             tables: assembly.tables.len(),
             memories: number,
+            tags: assembly.next_tag(),
             globals: assembly.globals.len(),
             elements: assembly.elements.len(),
             data: image,
@@ -93,13 +103,15 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     let fuel = assembly.global(ValType::I64, &ConstExpr::i64_const(0));
     let reason = assembly.global(ValType::I32, &ConstExpr::i32_const(0));
     let depth = assembly.global(ValType::I64, &ConstExpr::i64_const(stack));
-    let mut placed = Vec::new();
+    let (mut placed, mut segment) = (Vec::new(), image);
     for (read, (shift, image)) in guests.into_iter().zip(shifts) {
+        let library = read.guest.library.map(|_| segment);
+        segment = segment.saturating_add(u32::from(library.is_some()));
         let pages = ConstExpr::i32_const(read.memory_pages.cast_signed());
         let virtual_size = assembly.global(ValType::I32, &pages);
-        placed.push(Placed { read, shift, virtual_size, image });
+        placed.push(Placed { read, shift, virtual_size, image, library });
     }
-    let description_segment = (image, count(&json));
+    let description_segment = (segment, count(&json));
     let plan = Plan { tag, shim_memory, fuel, reason, depth, description: description_segment, guests: placed };
 
     for import in shim.imports.iter().filter(|import| import.module != MACHINE) {
@@ -130,6 +142,10 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
         let again = shim_shift.func_type(of).map_err(WeaveError::encoding(shim.name))?;
         own.define(&mut assembly, at, (again.params(), again.results()), body);
     }
+    if let Some((of, at)) = host_call {
+        let again = shim_shift.func_type(of).map_err(WeaveError::encoding(shim.name))?;
+        own.define(&mut assembly, at, (again.params(), again.results()), glue::no_host());
+    }
     for (import, at) in machine_functions {
         let (signature, body) = machine::function(import.name, &plan)
             .ok_or_else(|| WeaveError::Shim(format!("it imports `{MACHINE}` `{}`, which is not known", import.name)))?;
@@ -150,14 +166,17 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
             depth: Some(depth),
             memory: Some(VirtualMemory { size: guest.virtual_size, grow }),
             unreachable: Some(unreachable),
+            tag,
         };
         rewrite_functions(&mut assembly, guest, &work)?;
     }
 
     let image_bytes = plan.guests.iter().map(|guest| guest.read.image.bytes.len()).sum::<usize>();
+    let libraries = plan.guests.iter().filter_map(|guest| guest.read.guest.library);
+    let library_bytes = libraries.map(|library| library.bytes()).sum::<usize>();
     let shim_bytes = shim.data.iter().map(|data| data.data.len()).sum::<usize>();
     let code_bytes = assembly.code_bytes();
-    let data_bytes = image_bytes.saturating_add(shim_bytes).saturating_add(json.len());
+    let data_bytes = image_bytes.saturating_add(library_bytes).saturating_add(shim_bytes).saturating_add(json.len());
     Ok(Core { wasm: assembly.finish(), code_bytes, data_bytes, description })
 }
 
@@ -228,6 +247,9 @@ fn data(
     }
     for guest in &plan.guests {
         assembly.data.passive(guest.read.image.bytes.iter().copied());
+    }
+    for library in plan.guests.iter().filter_map(|guest| guest.read.guest.library) {
+        assembly.data.passive(library.segment().collect::<Vec<u8>>());
     }
     assembly.data.passive(json.iter().copied());
     Ok(())

@@ -24,6 +24,7 @@
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 
@@ -33,7 +34,7 @@ use glovebox_interpreters::{
 };
 use glovebox_wasi::{Errno, Host};
 
-use crate::{Called, Clocks, Guests, Reading, Runtime, Unwound, World, entered, memory::PAGE_BYTES};
+use crate::{Called, Clocks, Guests, LibraryBytes, Reading, Runtime, Unwound, World, entered, memory::PAGE_BYTES};
 
 /// Where the driver puts a source.
 const SOURCE_AT: u32 = 0x8000;
@@ -355,9 +356,22 @@ pub(crate) fn runtime(number: u32) -> Rc<Runtime> {
         if number == 0 { "python" } else { "javascript" },
         "ab".repeat(32),
     );
-    let mut runtime = Runtime::new(number, serde_json::from_str(&description).unwrap()).unwrap();
+    let mut runtime = Runtime::new(number, serde_json::from_str(&description).unwrap(), &no_libraries()).unwrap();
     runtime.driver = Box::new(FakeDriver);
     Rc::new(runtime)
+}
+
+/// The guests here have no libraries.
+struct NoLibraries;
+
+impl LibraryBytes for NoLibraries {
+    fn read(&self, guest: u32, _: u32, _: &mut [u8]) {
+        panic!("guest {guest} has no library");
+    }
+}
+
+pub(crate) fn no_libraries() -> Arc<dyn LibraryBytes> {
+    Arc::new(NoLibraries)
 }
 
 /// A clock that goes on by a step each time that somebody looks at it, and by what is slept.
@@ -405,5 +419,5 @@ impl Clocks for FakeClocks {
 /// The fake's guests and no clock.
 pub(crate) fn closed_world() -> (Rc<Fake>, World) {
     let fake = Fake::new();
-    (Rc::clone(&fake), World { guests: fake, clocks: None, tools: None })
+    (Rc::clone(&fake), World { guests: fake, libraries: no_libraries(), clocks: None, tools: None })
 }

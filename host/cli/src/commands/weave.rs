@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use glovebox::{PreparedModule, RuntimeInfo, escaped};
 use glovebox_runtimes::{Digest, Progress as _};
-use glovebox_weave::{Guest, WeaveOptions, Woven, weave};
+use glovebox_weave::{Guest, GuestLibrary, WeaveOptions, Woven, weave};
 use serde::Serialize;
 
 use crate::{
@@ -22,6 +22,7 @@ Examples:
   glovebox weave python-3.12 --output glovebox-python.wasm
   glovebox weave javascript --shim shim.wasm --output glovebox-javascript.wasm --json
   glovebox weave --output glovebox.wasm                Python and JavaScript in one
+  glovebox weave python-3.15-data --output data.wasm   Python with numpy and pandas: 200 MB, for hosts with exceptions
 
 What comes out exports the interface `glovebox:sandbox/sandbox` and runs wherever components do: limits and fuel are
 woven into its code. The Python packages are not in it. The same shim and interpreters give the same bytes.";
@@ -33,7 +34,7 @@ const SHIM: &str = "target/providers/shim.wasm";
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct WeaveArgs {
-    /// Names or aliases, as `glovebox runtimes list` prints them [default: of each language one that a component can hold]
+    /// Names or aliases, as `glovebox runtimes list` prints them [default: of each language one that makes a small component]
     #[arg(value_name = "RUNTIME")]
     names: Vec<String>,
 
@@ -119,6 +120,12 @@ fn guest(module: &PreparedModule) -> Guest<'_> {
         anchors: &module.record.anchors,
         globals: &module.record.globals,
         exports: &module.exports,
+        library: module.library.as_ref().map(|library| GuestLibrary {
+            guest_path: &library.guest_path,
+            archive: &library.archive,
+            files: &library.files,
+            files_directory: &library.files_directory,
+        }),
     }
 }
 
@@ -151,9 +158,10 @@ fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>
     Ok(selected)
 }
 
-/// Of each language the default, or, where a component cannot hold that, the first that it can.
+/// Of each language the default, or, where a component would be large with that or cannot hold it, the first with which it would not.
 fn suggested(known: &[RuntimeInfo]) -> Vec<String> {
-    let mut portable: Vec<&RuntimeInfo> = known.iter().filter(|runtime| runtime.portable).collect();
+    let mut portable: Vec<&RuntimeInfo> =
+        known.iter().filter(|runtime| runtime.portable && !runtime.has_library).collect();
     portable.sort_by_key(|runtime| !runtime.default);
     let mut languages = BTreeSet::new();
     portable.retain(|runtime| languages.insert(runtime.language));

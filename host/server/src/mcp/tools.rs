@@ -209,7 +209,7 @@ fn seconds(ms: u64) -> String {
 fn about(runtime: &RuntimeInfo) -> String {
     let version = &runtime.version;
     match runtime.language {
-        Language::Python if has_library(runtime) => format!(
+        Language::Python if runtime.has_library => format!(
             "* python: CPython {version} with numpy, pandas, scipy, scikit-learn, statsmodels, matplotlib, seaborn, sympy, Pillow, lxml, \
              openpyxl and PyYAML beside the standard library. display(x), plt.show() and, in a session, a figure or table as the last \
              expression show pictures and tables. numpy's default integer has 32 bits: say dtype='int64' where numbers are large.\n"
@@ -223,9 +223,4 @@ fn about(runtime: &RuntimeInfo) -> String {
              Node's modules; no DOM. TypeScript loses its types and is not checked.\n"
         ),
     }
-}
-
-/// Whether it has the library for data, which is a file of its own beside the interpreter.
-fn has_library(runtime: &RuntimeInfo) -> bool {
-    !runtime.portable
 }

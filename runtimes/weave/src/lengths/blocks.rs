@@ -146,7 +146,7 @@ impl Reader<'_> {
             return;
         }
         let is_reached_otherwise = match frame.kind {
-            Kind::Block => frame.branched,
+            Kind::Block | Kind::Try { .. } => frame.branched,
             // Branches go to its beginning.
             Kind::Loop { .. } => false,
             Kind::If { .. } => true,
@@ -155,8 +155,12 @@ impl Reader<'_> {
         let goes_on = self.is_live || is_reached_otherwise;
         if self.is_live {
             self.jump(frame.next, &frame.results);
+            self.values.seal(frame.next);
         }
-        if goes_on {
+        if let Kind::Try { around } = frame.kind {
+            self.seal_handlers(around);
+        }
+        if goes_on && !self.is_live {
             self.values.seal(frame.next);
         }
         if let Kind::Loop { header, .. } = frame.kind {

@@ -6,6 +6,7 @@
 //! the values of variables and of the operand stack go.
 
 mod blocks;
+mod exceptions;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -83,6 +84,7 @@ impl<'m> Reader<'m> {
             is_live: true,
             stack: vec![],
             frames: vec![],
+            handlers: vec![],
         };
         // What it returns is not looked at.
         reader.enter(Kind::Block, exit, vec![], 0);
@@ -118,7 +120,9 @@ impl<'m> Reader<'m> {
         match operator {
             Operator::Else => self.otherwise(),
             Operator::End => self.end(),
-            Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } if !self.is_live => {
+            Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } | Operator::TryTable { .. }
+                if !self.is_live =>
+            {
                 let nowhere = self.at;
                 self.enter(Kind::Block, nowhere, vec![], 0);
             }
@@ -128,6 +132,7 @@ impl<'m> Reader<'m> {
                 let (next, results) = (self.values.block(), self.fresh(results.len()));
                 self.enter(Kind::Block, next, results, params.len());
             }
+            Operator::TryTable { try_table } => self.enter_try(try_table),
             Operator::Loop { blockty } => self.enter_loop(*blockty),
             Operator::If { blockty } => self.enter_if(*blockty),
             Operator::Br { relative_depth } => {
@@ -143,6 +148,10 @@ impl<'m> Reader<'m> {
                 self.at = next;
             }
             Operator::BrTable { targets } => self.branch_table(targets),
+            Operator::Throw { .. } | Operator::ThrowRef => {
+                self.may_throw();
+                self.is_live = false;
+            }
             Operator::Return
             | Operator::Unreachable
             | Operator::ReturnCall { .. }
@@ -203,6 +212,7 @@ impl<'m> Reader<'m> {
     }
 
     fn call(&mut self, of: Option<&FuncType>, beside: usize) {
+        self.may_throw();
         if let Some(of) = of {
             self.compute(of.params().len().saturating_add(beside), of.results().len());
         }

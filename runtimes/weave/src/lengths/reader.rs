@@ -15,6 +15,8 @@ pub(super) struct Reader<'m> {
     pub(super) is_live: bool,
     pub(super) stack: Vec<Value>,
     pub(super) frames: Vec<Frame>,
+    /// Where exceptions go that come out of a call here.
+    pub(super) handlers: Vec<Block>,
 }
 
 /// What `else` and `end` have to know of what they end.
@@ -31,6 +33,10 @@ pub(super) struct Frame {
 
 pub(super) enum Kind {
     Block,
+    /// A `try_table`, around which so many handlers are.
+    Try {
+        around: usize,
+    },
     /// Branches go to the header.
     Loop {
         header: Block,

@@ -10,7 +10,7 @@ fn length(body: &str) -> Result<Option<i32>, String> {
     let text = format!(
         "(module (import \"env\" \"base\" (global $base i32)) (memory 1) (table 1 funcref)
            (global $fixed i32 (i32.const 40)) (global $copy i32 (global.get $base))
-           (global $own (mut i32) (i32.const 7))
+           (global $own (mut i32) (i32.const 7)) (tag)
            (func (param i32) (local i32 i32 i32) {body}))"
     );
     let wasm = wat::parse_str(text).unwrap();
@@ -73,6 +73,20 @@ fn a_loop_hides_what_it_was_not_asked_for_before() {
     // Behind it, it depends on whether the header has been met.
     assert_eq!(after(&format!("i32.const 5 local.set 1 loop local.get 1 drop {turn} end"), "local.get 1"), Some(5));
     assert_eq!(after(&format!("i32.const 5 local.set 1 loop {turn} end"), "local.get 1"), None);
+}
+
+#[test]
+fn exceptions_come_from_calls_with_what_was_there_before() {
+    let caught = |inside: &str| {
+        after(&format!("i32.const 5 local.set 1 block try_table (catch_all 0) {inside} end end"), "local.get 1")
+    };
+    assert_eq!(caught("i32.const 0 call 0"), Some(5));
+    assert_eq!(caught("i32.const 0 call 0 i32.const 6 local.set 1"), None);
+    assert_eq!(caught("i32.const 0 call 0 i32.const 6 local.set 1 return"), Some(5));
+    assert_eq!(caught("i32.const 6 local.set 1 i32.const 0 call 0 return"), Some(6));
+    assert_eq!(caught("i32.const 6 local.set 1 throw 0"), Some(6));
+    // Nothing leads there: what Cranelift makes of that is zero.
+    assert_eq!(caught("i32.const 6 local.set 1 return"), Some(0));
 }
 
 #[test]

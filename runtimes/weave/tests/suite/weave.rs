@@ -32,7 +32,7 @@ fn the_pinned_binaries_can_be_metered() {
 fn what_the_rules_do_not_cover_is_refused_by_name() {
     for (text, says) in [
         ("(module (memory i64 1))", "memory64"),
-        ("(module (tag) (func (throw 0)))", "exceptions"),
+        ("(module (tag) (func try throw 0 end))", "legacy"),
         ("(module (type (array i8)))", "array"),
         ("(component)", "component"),
     ] {
@@ -93,6 +93,7 @@ impl Parts {
             anchors: &self.anchors,
             globals: &self.globals,
             exports: &self.exports,
+            library: None,
         }
     }
 }

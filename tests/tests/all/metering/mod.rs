@@ -22,6 +22,7 @@ struct Tally {
     calls: usize,
     returned: usize,
     out_of_fuel: usize,
+    thrown: usize,
     trapped: usize,
 }
 
@@ -82,6 +83,7 @@ fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting
             match expected[0].end {
                 End::Returned(_) => tally.returned += 1,
                 End::OutOfFuel => tally.out_of_fuel += 1,
+                End::Thrown => tally.thrown += 1,
                 End::Trapped(_) => tally.trapped += 1,
             }
         }

@@ -12,6 +12,8 @@ pub(crate) enum End {
     /// It returned these values, as bits.
     Returned(Vec<u64>),
     OutOfFuel,
+    /// An exception left it.
+    Thrown,
     Trapped(Trap),
 }
 
@@ -43,6 +45,8 @@ struct Host {
     /// The part not provided yet.
     reserve: i64,
     slice: i64,
+    /// There was nothing left to provide.
+    is_out: bool,
 }
 
 /// Modules compiled in the same way but for the counting.
@@ -119,6 +123,7 @@ fn refuel(mut caller: Caller<'_, Host>) -> i32 {
     let host = caller.data_mut();
     let left = host.reserve + held;
     if left <= 0 {
+        host.is_out = true;
         return 1;
     }
     let slice = left.min(host.slice);
@@ -134,6 +139,7 @@ fn counter(caller: &mut Caller<'_, Host>) -> Option<Global> {
 fn call(store: &mut Store<Host>, instance: Instance, budget: u64) -> Seen {
     let counter = instance.get_global(&mut *store, "fuel");
     store.data_mut().calls.clear();
+    store.data_mut().is_out = false;
     let whole = i64::try_from(budget).unwrap();
     match &counter {
         Some(counter) => {
@@ -157,7 +163,8 @@ fn call(store: &mut Store<Host>, instance: Instance, budget: u64) -> Seen {
         Err(error) => match error.downcast_ref::<Trap>() {
             Some(Trap::OutOfFuel) => End::OutOfFuel,
             Some(&trap) => End::Trapped(trap),
-            None if error.is::<ThrownException>() => End::OutOfFuel,
+            None if error.is::<ThrownException>() && store.data().is_out => End::OutOfFuel,
+            None if error.is::<ThrownException>() => End::Thrown,
             None => panic!("{error:?}"),
         },
     };

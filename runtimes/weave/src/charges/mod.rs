@@ -13,11 +13,18 @@
 //! it is at loops and at the function's end.
 //!
 //! A charge may be negative: one side of an `if` is cheaper than the other. None is ever seen by a check.
+//!
+//! Where an exception lands ([`landings`](crate::landings)) the counter is what it was at the call, so that the potential of these labels is
+//! zero too, and everything that leads there saves the counter.
+
+#[cfg(test)]
+mod tests;
 
 use wasmparser::Operator;
 
 use crate::{
     cost::{self, SMALL_BULK, cost},
+    landings::{self, Landings},
     lengths::Constants,
     reach::{Kind, Reach},
 };
@@ -31,6 +38,10 @@ pub(crate) struct Charges {
     pub(crate) steps: Vec<Step>,
     /// Something that is reached branches to the function's end.
     pub(crate) branches_out: bool,
+    /// Something that is reached catches exceptions.
+    pub(crate) catches: bool,
+    /// Something that is reached catches whatever is thrown.
+    pub(crate) catches_all: bool,
 }
 
 /// What is written around an operator.
@@ -43,8 +54,12 @@ pub(crate) struct Step {
     pub(crate) look: Look,
     /// Charged after that: behind an operator that calls or where ways part or meet, before one that is checked.
     pub(crate) after: i64,
-    /// After this call the counter is not needed before it is saved again.
+    /// After this call, or where exceptions land, the counter is not needed before it is saved again.
     pub(crate) stays_saved: bool,
+    /// This leads to where exceptions land: the counter is saved before it, and used on.
+    pub(crate) syncs: bool,
+    /// Behind this exceptions land.
+    pub(crate) lands: bool,
 }
 
 /// How an operator looks at the counter.
@@ -88,10 +103,13 @@ struct Frame {
     parts: Label,
     /// Both parts are there: none is nothing at all.
     has_else: bool,
+    /// Exceptions land at what branches to it reach.
+    is_landing: bool,
 }
 
 struct Planner {
     charges: Charges,
+    landings: Landings,
     reach: Reach,
     frames: Vec<Frame>,
     /// For each label one that it is the same as: itself, or an older one.
@@ -104,7 +122,7 @@ struct Planner {
 
 /// The plan for a function. `grows_by_call`: `memory.grow` is replaced by a call.
 pub(crate) fn charges(operators: &[Operator<'_>], lengths: &Constants, grows_by_call: bool) -> Charges {
-    let mut planner = Planner::new();
+    let mut planner = Planner::new(Landings::of(operators));
     for (place, operator) in operators.iter().enumerate() {
         planner.charges.steps.push(Step { is_live: planner.reach.is_live(), ..Step::default() });
         planner.operator(place, operator, lengths.get(&place).copied(), grows_by_call);
@@ -116,10 +134,12 @@ pub(crate) fn charges(operators: &[Operator<'_>], lengths: &Constants, grows_by_
 }
 
 impl Planner {
-    fn new() -> Self {
-        let function = Frame { target: EXACT, end: EXACT, parts: EXACT, has_else: false };
+    fn new(landings: Landings) -> Self {
+        let is_landing = landings.is_function;
+        let function = Frame { target: EXACT, end: EXACT, parts: EXACT, has_else: false, is_landing };
         let mut planner = Self {
             charges: Charges::default(),
+            landings,
             reach: Reach::new(),
             frames: vec![function],
             same: vec![EXACT],
@@ -135,15 +155,25 @@ impl Planner {
             open.cost += cost(operator);
         }
         match operator {
-            Operator::Block { .. } => _ = self.enter(Kind::Block),
+            Operator::Block { .. } => _ = self.enter(Kind::Block, place),
+            Operator::TryTable { try_table } => {
+                if self.reach.is_live() {
+                    self.catches(&try_table.catches);
+                }
+                self.enter(Kind::Block, place);
+            }
             Operator::Loop { .. } => {
                 self.end_at(EXACT);
-                self.enter(Kind::Loop);
+                let is_landing = self.enter(Kind::Loop, place).is_landing;
+                self.sync(place, is_landing);
+                self.land(place, is_landing);
                 self.look(place, Look::Check);
                 self.begin(Some(place), EXACT);
             }
             Operator::If { .. } => {
-                let parts = self.enter(Kind::If);
+                let Frame { parts, is_landing, .. } = self.enter(Kind::If, place);
+                // Without an `else`, one way goes to the end from here.
+                self.sync(place, is_landing);
                 self.end_at(parts);
                 self.begin(Some(place), parts);
             }
@@ -158,20 +188,20 @@ impl Planner {
     fn live(&mut self, place: usize, operator: &Operator<'_>, length: Option<i32>, grows_by_call: bool) {
         match operator {
             Operator::Br { relative_depth } => {
-                let target = self.branch(*relative_depth);
+                let target = self.branch(place, *relative_depth);
                 self.end_at(target);
                 self.reach.stop();
             }
             Operator::BrIf { relative_depth } => {
-                let target = self.branch(*relative_depth);
+                let target = self.branch(place, *relative_depth);
                 self.end_at(target);
                 self.begin(Some(place), target);
             }
             Operator::BrTable { targets } => {
-                let shared = self.branch(targets.default());
+                let shared = self.branch(place, targets.default());
                 // That they can be read was seen when the operators were.
                 for target in targets.targets().flatten() {
-                    let target = self.branch(target);
+                    let target = self.branch(place, target);
                     self.share(shared, target);
                 }
                 self.end_at(shared);
@@ -179,6 +209,8 @@ impl Planner {
             }
             Operator::Return
             | Operator::Unreachable
+            | Operator::Throw { .. }
+            | Operator::ThrowRef
             | Operator::ReturnCall { .. }
             | Operator::ReturnCallIndirect { .. } => {
                 self.end_looked_at(place, true);
@@ -221,19 +253,34 @@ impl Planner {
         self.begin(Some(place), EXACT);
     }
 
-    /// Enters a block, and gives the label of the parts that an `if` has.
-    fn enter(&mut self, kind: Kind) -> Label {
+    /// Something catches exceptions that is reached: they may come to these labels, whatever is in it.
+    fn catches(&mut self, catches: &[wasmparser::Catch]) {
+        self.charges.catches |= !catches.is_empty();
+        self.charges.catches_all |= catches.iter().any(landings::catches_all);
+        for catch in catches {
+            self.reached(landings::label(catch));
+        }
+    }
+
+    /// Enters a block.
+    fn enter(&mut self, kind: Kind, place: usize) -> Frame {
+        let is_landing = self.landings.is_at(place);
         let (end, parts) = (self.label(), self.label());
         let target = if kind == Kind::Loop { EXACT } else { end };
-        self.frames.push(Frame { target, end, parts, has_else: false });
+        if is_landing {
+            self.share(EXACT, target);
+        }
+        let frame = Frame { target, end, parts, has_else: false, is_landing };
+        self.frames.push(frame);
         self.reach.enter(kind);
-        parts
+        frame
     }
 
     fn otherwise(&mut self, place: usize) {
         let Some(frame) = self.frames.last_mut() else { return };
         frame.has_else = true;
-        let Frame { end, parts, .. } = *frame;
+        let Frame { end, parts, is_landing, .. } = *frame;
+        self.sync(place, is_landing);
         self.end_at(end);
         self.reach.otherwise();
         self.begin(Some(place), parts);
@@ -243,6 +290,11 @@ impl Planner {
         let Some(frame) = self.frames.pop() else { return };
         if !frame.has_else {
             self.share(frame.end, frame.parts);
+        }
+        let lands = frame.is_landing && self.reach.is_join();
+        if !self.reach.is_loop() {
+            self.sync(place, lands);
+            self.land(place, lands);
         }
         if !self.frames.is_empty() {
             // Where only what comes before leads here, it goes on.
@@ -264,17 +316,38 @@ impl Planner {
     }
 
     /// Something that is reached branches, perhaps, and this is the label.
-    fn branch(&mut self, relative_depth: u32) -> Label {
+    fn branch(&mut self, place: usize, relative_depth: u32) -> Label {
+        let frame = self.reached(relative_depth);
+        self.sync(place, frame.is_some_and(|frame| frame.is_landing));
+        frame.map_or(EXACT, |frame| frame.target)
+    }
+
+    /// The frame whose label something reaches that is reached itself.
+    fn reached(&mut self, relative_depth: u32) -> Option<Frame> {
         self.reach.branch(relative_depth);
         let depth = usize::try_from(relative_depth).unwrap_or(usize::MAX);
         self.charges.branches_out |= depth.saturating_add(1) == self.frames.len();
-        self.frames.iter().nth_back(depth).map_or(EXACT, |frame| frame.target)
+        self.frames.iter().nth_back(depth).copied()
     }
 
     fn note_live(&mut self, place: usize) {
         let is_live = self.reach.is_live();
         if let Some(step) = self.charges.steps.get_mut(place) {
             step.is_live = is_live;
+        }
+    }
+
+    /// The operator at this place leads to where exceptions land, if it is reached.
+    fn sync(&mut self, place: usize, is_landing: bool) {
+        let is_live = self.reach.is_live();
+        if let Some(step) = self.charges.steps.get_mut(place) {
+            step.syncs |= is_landing && is_live;
+        }
+    }
+
+    fn land(&mut self, place: usize, is_landing: bool) {
+        if let Some(step) = self.charges.steps.get_mut(place) {
+            step.lands |= is_landing;
         }
     }
 
@@ -363,46 +436,5 @@ impl Charges {
         } else {
             self.first = charge;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Charges, Look, Step, charges};
-    use crate::{lengths, module::Module};
-
-    fn plan(body: &str) -> Charges {
-        let text = format!("(module (memory 1) (func $f (param i32) {body}))");
-        let bytes = wat::parse_str(text).unwrap();
-        let module = Module::read("guest", &bytes).unwrap();
-        let reader = module.bodies.first().unwrap().get_operators_reader().unwrap();
-        let operators: Vec<_> = reader.into_iter().collect::<Result<_, _>>().unwrap();
-        let constants = lengths::constants(&module, 1, &[], &operators).unwrap();
-        charges(&operators, &constants, false)
-    }
-
-    #[test]
-    fn constant_pages_are_not_looked_at_and_others_are() {
-        let known = plan("i32.const 1 memory.grow drop");
-        assert!(known.steps.iter().all(|step| step.look == Look::No), "{known:?}");
-        let unknown = plan("local.get 0 memory.grow drop");
-        let grow = Step { is_live: true, before: 2, look: Look::Check, after: 0, stays_saved: true };
-        assert_eq!(unknown.steps.get(1), Some(&grow));
-    }
-
-    #[test]
-    fn a_label_takes_what_the_code_behind_it_wants() {
-        let plan = plan("block local.get 0 br_if 0 nop end i32.const 1 drop");
-        // Both ways to the label cost the same: everything is charged at the beginning.
-        assert_eq!(plan.first, 3);
-        assert!(plan.steps.iter().all(|step| step.before == 0 && step.after == 0), "{plan:?}");
-    }
-
-    #[test]
-    fn the_cheaper_part_of_an_if_gives_back() {
-        let plan = plan("local.get 0 if nop else i32.const 1 drop end");
-        assert_eq!(plan.first, 3);
-        let charged: Vec<_> = plan.steps.iter().map(|step| step.after).collect();
-        assert_eq!(charged, [0, -1, 0, 0, 0, 0, 0, 0], "{plan:?}");
     }
 }

@@ -3,6 +3,8 @@
 //! The shim of these tests (`runtimes/weave/tests/suite/shim.wat`) exports everything that the weaver gives it, so that
 //! the test itself takes the shim's place.
 
+mod exceptions;
+
 use std::collections::BTreeMap;
 
 use glovebox_component::Description;
@@ -15,8 +17,8 @@ use wasmtime::{Engine, Instance, Memory, Module, Store, Val, WasmParams, WasmRes
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-const SHIM: &str = include_str!("../../../runtimes/weave/tests/suite/shim.wat");
-const GUEST: &str = include_str!("../../../runtimes/weave/tests/suite/guest.wat");
+const SHIM: &str = include_str!("../../../../runtimes/weave/tests/suite/shim.wat");
+const GUEST: &str = include_str!("../../../../runtimes/weave/tests/suite/guest.wat");
 
 /// The functions that are called by name, in this order.
 const EXPORTS: [&str; 10] = ["add", "wide", "nothing", "deep", "chain", "close", "exit", "abort", "grow", "spin"];
@@ -64,8 +66,13 @@ impl Woven {
             anchors: &BTreeMap::new(),
             globals: &globals,
             exports: &exports,
+            library: None,
         };
-        let woven = weave(&shim(), &vec![guest; guests], options).unwrap();
+        Self::of(&vec![guest; guests], options)
+    }
+
+    fn of(guests: &[Guest<'_>], options: &WeaveOptions) -> Self {
+        let woven = weave(&shim(), guests, options).unwrap();
         let engine = Engine::default();
         let module = Module::new(&engine, &woven.core).unwrap();
         let mut store = Store::new(&engine, ());
@@ -109,6 +116,16 @@ impl Woven {
     fn call(&mut self, name: &str, arguments: &[u64]) -> (i32, u64) {
         let number = EXPORTS.iter().position(|export| *export == name).unwrap();
         self.call_by("call_export", 0, i32::try_from(number).unwrap(), arguments)
+    }
+
+    /// What the shim reads of the guests.
+    fn description(&mut self) -> Vec<u8> {
+        let len = usize::try_from(self.run::<_, i32>("describe_len", ())).unwrap();
+        self.run::<_, ()>("describe", 8192);
+        let mut json = vec![0; len + 1];
+        self.memory.read(&self.store, 8192, &mut json).unwrap();
+        assert_eq!(json.pop(), Some(0));
+        json
     }
 
     /// Bytes of the guest's memory.
@@ -375,12 +392,7 @@ fn globals_are_read_and_written_as_bits() {
 #[test]
 fn the_description_is_what_the_shim_reads() {
     let mut woven = Woven::new(2);
-    let len = usize::try_from(woven.run::<_, i32>("describe_len", ())).unwrap();
-    woven.run::<_, ()>("describe", 8192);
-    let mut json = vec![0; len + 1];
-    woven.memory.read(&woven.store, 8192, &mut json).unwrap();
-    assert_eq!(json.pop(), Some(0));
-    let description: Description = serde_json::from_slice(&json).unwrap();
+    let description: Description = serde_json::from_slice(&woven.description()).unwrap();
     let [one, other] = description.guests.as_slice() else { panic!("{description:?}") };
     assert_eq!(other.image, [8, 5, 2000 - 13, 4]);
     assert_eq!(other.exports, EXPORTS);

@@ -2,20 +2,24 @@
 //!
 //! The same seed gives the same module. None is guaranteed to end by itself: the budget ends it.
 
+mod exceptions;
+
 use std::fmt::Write as _;
 
 use glovebox_tests::model::Dice;
 
-/// A value type. No SIMD and no references, because the interpreters use none.
+/// A value type. No SIMD, and of references only caught exceptions, because the interpreters use no others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ty {
     I32,
     I64,
     F32,
     F64,
+    /// An exception: only where one was caught, or none.
+    Exn,
 }
 
-use Ty::{F32, F64, I32, I64};
+use Ty::{Exn, F32, F64, I32, I64};
 
 const TYPES: [Ty; 4] = [I32, I64, F32, F64];
 
@@ -26,6 +30,7 @@ impl Ty {
             I64 => "i64",
             F32 => "f32",
             F64 => "f64",
+            Exn => "exnref",
         }
     }
 }
@@ -49,6 +54,9 @@ const FUNCTIONS: [(&[Ty], &[Ty]); 7] = [
     (&[I32, I32], &[I32, I64, F64]),
     (&[F64], &[F64]),
 ];
+
+/// The tags of every module, named `$e0` and so on: what an exception carries.
+const TAGS: [&[Ty]; 3] = [&[I32], &[], &[I64, F64]];
 
 /// A table with gaps: a call to one traps.
 const TABLE_LEN: usize = FUNCTIONS.len() + 2;
@@ -82,6 +90,9 @@ pub(crate) fn module(seed: u64, lengths: Lengths) -> String {
     );
     for (index, (params, results)) in FUNCTIONS.iter().enumerate() {
         writeln!(text, "  (type $t{index} (func{}{}))", list("param", params), list("result", results)).unwrap();
+    }
+    for (tag, carried) in TAGS.iter().enumerate() {
+        writeln!(text, "  (tag $e{tag}{})", list("param", carried)).unwrap();
     }
     writeln!(
         text,
@@ -172,6 +183,9 @@ impl Generator {
 
     /// Pushes a value.
     fn value(&mut self, ty: Ty) {
+        if ty == Exn {
+            return self.put("ref.null exn");
+        }
         if !self.room() {
             return self.leaf(ty);
         }
@@ -339,6 +353,7 @@ impl Generator {
                 let operator = self.dice.pick(&["add", "sub", "mul", "div", "min"]);
                 self.put(&format!("{name}.{operator}"));
             }
+            (Exn, _) => self.value(ty),
         }
     }
 
@@ -475,8 +490,13 @@ impl Generator {
 
     /// Leaves the function for good.
     fn exit(&mut self) {
-        match self.dice.below(8) {
+        match self.dice.below(10) {
             0 => self.put("unreachable"),
+            8 | 9 => {
+                let tag = self.dice.below(TAGS.len());
+                self.values(TAGS[tag]);
+                self.put(&format!("throw $e{tag}"));
+            }
             1 | 2 => {
                 self.values(self.results);
                 self.put("return");
@@ -510,7 +530,7 @@ impl Generator {
         if !self.room() {
             return;
         }
-        match self.dice.below(24) {
+        match self.dice.below(28) {
             0 | 1 => {
                 let ty = self.dice.pick(&TYPES);
                 self.value(ty);
@@ -589,6 +609,7 @@ impl Generator {
                 self.value(I32);
                 self.put("i32.const 63\n    i32.and\n    call $close\n    drop");
             }
+            23..27 => self.attempt(),
             _ => {
                 self.value(I32);
                 self.enter("if", &[], &[], &[]);

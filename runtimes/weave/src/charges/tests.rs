@@ -1,0 +1,60 @@
+//! What is charged where, of small functions.
+
+use super::{Charges, Look, Step, charges};
+use crate::{lengths, module::Module};
+
+fn plan(body: &str) -> Charges {
+    let text = format!("(module (memory 1) (func $f (param i32) {body}))");
+    let bytes = wat::parse_str(text).unwrap();
+    let module = Module::read("guest", &bytes).unwrap();
+    let reader = module.bodies.first().unwrap().get_operators_reader().unwrap();
+    let operators: Vec<_> = reader.into_iter().collect::<Result<_, _>>().unwrap();
+    let constants = lengths::constants(&module, 1, &[], &operators).unwrap();
+    charges(&operators, &constants, false)
+}
+
+#[test]
+fn constant_pages_are_not_looked_at_and_others_are() {
+    let known = plan("i32.const 1 memory.grow drop");
+    assert!(known.steps.iter().all(|step| step.look == Look::No), "{known:?}");
+    let unknown = plan("local.get 0 memory.grow drop");
+    let grow = Step { is_live: true, before: 2, look: Look::Check, stays_saved: true, ..Step::default() };
+    assert_eq!(unknown.steps.get(1), Some(&grow));
+}
+
+#[test]
+fn a_label_takes_what_the_code_behind_it_wants() {
+    let plan = plan("block local.get 0 br_if 0 nop end i32.const 1 drop");
+    // Both ways to the label cost the same: everything is charged at the beginning.
+    assert_eq!(plan.first, 3);
+    assert!(plan.steps.iter().all(|step| step.before == 0 && step.after == 0), "{plan:?}");
+}
+
+#[test]
+fn what_leads_to_where_exceptions_land_saves_the_counter() {
+    let plan = plan("block try_table (catch_all 0) local.get 0 call 0 end nop end i32.const 1 drop");
+    assert!(plan.catches && plan.catches_all && !plan.branches_out, "{plan:?}");
+    // At the call everything is charged, and behind the label nothing of it again.
+    assert_eq!((plan.first, plan.steps[3].before, plan.steps[9].before), (0, 3, 1));
+    let flags: Vec<_> = plan.steps.iter().map(|step| (step.syncs, step.lands)).collect();
+    let mut expected = vec![(false, false); 10];
+    expected[6] = (true, true);
+    assert_eq!(flags, expected, "{plan:?}");
+}
+
+#[test]
+fn branches_to_a_landing_save_the_counter_and_others_do_not() {
+    let plan = plan("block block local.get 0 br_if 0 local.get 0 br_if 1 try_table (catch_all 1) end end end");
+    let syncing: Vec<_> = (0..plan.steps.len()).filter(|at| plan.steps[*at].syncs).collect();
+    // The second branch, and the end of the outer block.
+    assert_eq!(syncing, [5, 9], "{plan:?}");
+    assert!(plan.catches_all);
+}
+
+#[test]
+fn the_cheaper_part_of_an_if_gives_back() {
+    let plan = plan("local.get 0 if nop else i32.const 1 drop end");
+    assert_eq!(plan.first, 3);
+    let charged: Vec<_> = plan.steps.iter().map(|step| step.after).collect();
+    assert_eq!(charged, [0, -1, 0, 0, 0, 0, 0, 0], "{plan:?}");
+}

@@ -1,0 +1,85 @@
+//! Where exceptions land: the labels that a `catch` leads to.
+//!
+//! An exception comes out of a call, so that nothing of what a function keeps in its locals is up to date there: the counter is in
+//! its global, and so is the depth of calls, less what the functions took that were left. So whatever else leads to
+//! such a label brings the counter there into its global first, and behind the label both are loaded.
+
+use std::collections::HashSet;
+
+use wasmparser::Operator;
+
+use crate::module::index;
+
+/// The labels of a function that exceptions land at.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Landings {
+    /// Places of the operators whose labels these are.
+    at: HashSet<usize>,
+    /// The function's own label is one.
+    pub(crate) is_function: bool,
+}
+
+impl Landings {
+    pub(crate) fn of(operators: &[Operator<'_>]) -> Self {
+        let (mut landings, mut open) = (Self::default(), Vec::new());
+        for (place, operator) in operators.iter().enumerate() {
+            match operator {
+                Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => open.push(place),
+                Operator::TryTable { try_table } => {
+                    for catch in &try_table.catches {
+                        match open.iter().nth_back(index(label(catch))) {
+                            Some(place) => _ = landings.at.insert(*place),
+                            None => landings.is_function = true,
+                        }
+                    }
+                    open.push(place);
+                }
+                Operator::End => _ = open.pop(),
+                _ => {}
+            }
+        }
+        landings
+    }
+
+    /// Whether exceptions land at the label of the operator at this place.
+    pub(crate) fn is_at(&self, place: usize) -> bool {
+        self.at.contains(&place)
+    }
+}
+
+/// The label that a clause leads to, counted from outside of its `try_table`.
+pub(crate) fn label(catch: &wasmparser::Catch) -> u32 {
+    match catch {
+        wasmparser::Catch::One { label, .. }
+        | wasmparser::Catch::OneRef { label, .. }
+        | wasmparser::Catch::All { label }
+        | wasmparser::Catch::AllRef { label } => *label,
+    }
+}
+
+/// Whether a clause catches whatever is thrown, and so what unwinds a guest as well.
+pub(crate) fn catches_all(catch: &wasmparser::Catch) -> bool {
+    matches!(catch, wasmparser::Catch::All { .. } | wasmparser::Catch::AllRef { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Landings;
+    use crate::module::Module;
+
+    fn landings(body: &str) -> Landings {
+        let bytes = wat::parse_str(format!("(module (tag $t) (func {body}))")).unwrap();
+        let module = Module::read("guest", &bytes).unwrap();
+        let operators = module.bodies.first().unwrap().get_operators_reader().unwrap();
+        Landings::of(&operators.into_iter().collect::<Result<Vec<_>, _>>().unwrap())
+    }
+
+    #[test]
+    fn labels_are_counted_from_outside() {
+        let found = landings("block loop block try_table (catch $t 0) (catch_all 2) end end end end");
+        assert_eq!(found, Landings { at: [0, 2].into(), is_function: false });
+        assert!(found.is_at(0) && !found.is_at(1) && !found.is_at(3));
+        assert_eq!(landings("try_table (catch_all 0) end"), Landings { at: [].into(), is_function: true });
+        assert_eq!(landings("block end block br 0 end try_table end"), Landings::default());
+    }
+}

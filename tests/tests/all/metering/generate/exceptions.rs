@@ -1,0 +1,60 @@
+//! Throwing and catching, in random modules.
+
+use super::{Exn, Generator, TAGS, TYPES, Ty, list};
+
+impl Generator {
+    /// A clause of a `try_table`, and what its label gets.
+    fn clause(&mut self) -> (String, Vec<Ty>) {
+        let tag = self.dice.below(TAGS.len());
+        let (name, mut carried) = match self.dice.below(5) {
+            0 => ("catch_all".to_owned(), vec![]),
+            1 => ("catch_all_ref".to_owned(), vec![Exn]),
+            2 => (format!("catch_ref $e{tag}"), TAGS[tag].to_vec()),
+            _ => (format!("catch $e{tag}"), TAGS[tag].to_vec()),
+        };
+        if name.starts_with("catch_ref") {
+            carried.push(Exn);
+        }
+        (name, carried)
+    }
+
+    /// Something that may throw, within a block where one kind of exception lands; others may land anywhere.
+    pub(super) fn attempt(&mut self) {
+        let (clause, carried) = self.clause();
+        self.enter("block", &[], &carried, &carried);
+        let mut clauses = vec![format!("({clause} 0)")];
+        for _ in 0..self.dice.below(3) {
+            let (other, needed) = self.clause();
+            if let Some(label) = self.label(&needed) {
+                let place = self.dice.below(clauses.len() + 1);
+                clauses.insert(place, format!("({other} {label})"));
+            }
+        }
+        let given: Vec<Ty> = (0..self.dice.below(2)).map(|_| self.dice.pick(&TYPES)).collect();
+        self.put(&format!("try_table{} {}", list("result", &given), clauses.join(" ")));
+        self.labels.push(given.clone());
+        self.statements();
+        if self.dice.below(3) == 0 {
+            self.call(None);
+        }
+        self.values(&given);
+        self.leave();
+        self.drops(&given);
+        if self.dice.below(2) == 0 {
+            self.exit();
+        } else {
+            self.values(&carried);
+        }
+        self.leave();
+        for ty in carried.into_iter().rev() {
+            if ty != Exn {
+                let local = self.local(ty);
+                self.put(&format!("local.set {local}"));
+            } else if self.dice.below(3) == 0 {
+                self.put("throw_ref");
+            } else {
+                self.put("drop");
+            }
+        }
+    }
+}
