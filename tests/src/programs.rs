@@ -29,7 +29,10 @@ const AT_EVERY_PUSH: [&str; 12] = [
     "everywhere-abuse",
 ];
 /// Those whose tools take minutes.
-const IN_THE_WHOLE_MATRIX: [&str; 4] = ["agent-javascript", "agent-python", "everywhere-figures", "runner-component"];
+const IN_THE_WHOLE_MATRIX: [&str; 5] =
+    ["agent-javascript", "agent-python", "everywhere-figures", "everywhere-python-3.15", "runner-component"];
+/// The provider that takes minutes.
+const LARGE_PROVIDER: &str = "glovebox-python-3.15";
 
 /// Whether to test the whole matrix, `GLOVEBOX_TESTS=full`, as `.ci/full` does. Otherwise what every push tests.
 #[must_use]
@@ -51,6 +54,9 @@ pub fn build_components() {
         programs.extend(IN_THE_WHOLE_MATRIX);
     }
     let mut missing = built(PROVIDERS, &[]);
+    if whole_matrix() {
+        missing.extend(built(PROVIDERS, &[LARGE_PROVIDER]));
+    }
     missing.extend(built(PROGRAMS, &programs));
     eprintln!("they are built, in {} s", started.elapsed().as_secs());
     if !missing.is_empty() {

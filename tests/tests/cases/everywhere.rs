@@ -5,7 +5,8 @@
 //! engine's result, fuel to the unit. The differences are exactly those in `everywhere::exceptions`, from which
 //! `docs/cases.md` is generated; `BLESS=1` regenerates it.
 //!
-//! On every push all cases run in one host, once, under the fixed clock, and the smoke set in the others.
+//! On every push all cases run in one host, once, under the fixed clock, and the smoke set in the others. In the whole matrix
+//! those of Python run once more with the Python for data: trials `everywhere/wasmtime/python-3.15/hello` and so on.
 
 use std::{
     collections::BTreeMap,
@@ -15,20 +16,23 @@ use std::{
 };
 
 use glovebox_tests::{
-    Backend, Case, EngineBackend, StepResult, check,
+    Backend, Case, EngineBackend, StepResult, cases_dir, check,
     compare::{comparable, depends_on_time},
     engine,
     everywhere::{
         Host, Hosted,
-        exceptions::{Differs, expected},
+        exceptions::{Differs, expected, expected_of_large},
         page,
     },
-    fixed, missing_trial, whole_matrix,
+    fixed, load_all_cases, missing_trial, whole_matrix,
 };
 use libtest_mimic::{Failed, Trial};
 
 /// The host in which all cases run on every push: a third-party one.
 const MAIN: Host = Host::Wasmtime;
+
+/// The runtime whose provider is large, the program with it, and the hosts that run the cases: with each of its compilers.
+const LARGE: (&str, &str, [Host; 2]) = ("python-3.15", "everywhere-python-3.15", [MAIN, Host::Node]);
 
 pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     let runtimes = engine().runtimes().expect("the manifest is read");
@@ -52,8 +56,34 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
             }
         }
     }
+    if whole_matrix() {
+        trials.extend(large_trials());
+    }
     let cases = cases.to_vec();
     trials.push(Trial::test("everywhere/page", move || page_is(&cases)));
+    trials
+}
+
+/// The cases of Python with the large provider, those of its own among them: all in one host, and the smoke set in the other.
+fn large_trials() -> Vec<Trial> {
+    let (runtime, program, hosts) = LARGE;
+    let cases = load_all_cases(&cases_dir()).expect("the cases are well formed");
+    let cases: Vec<Case> = cases.iter().filter_map(|case| case.on_runtime(runtime)).collect();
+    let mut trials = Vec::new();
+    for host in hosts {
+        let hosted = match Hosted::of(host, program) {
+            Ok(hosted) => hosted,
+            Err(line) => {
+                trials.push(missing_trial(format!("everywhere/{}/{runtime}", host.name()), line));
+                continue;
+            }
+        };
+        for case in cases.iter().filter(|case| !case.packages && (host == MAIN || case.smoke)) {
+            let name = format!("everywhere/{}/{runtime}/{}", host.name(), case.name);
+            let (hosted, shared) = (hosted.clone(), Shared::new(case));
+            trials.push(Trial::test(name, move || show(host, &hosted, runtime, &shared)));
+        }
+    }
     trials
 }
 
@@ -82,7 +112,7 @@ impl Shared {
 }
 
 fn show(host: Host, hosted: &Hosted, runtime: &str, shared: &Shared) -> Result<(), Failed> {
-    let named = expected(host, &shared.case);
+    let named = if runtime == LARGE.0 { expected_of_large(host, &shared.case) } else { expected(host, &shared.case) };
     // `conformance` checks the engine's results: with equal results there is no need to run the case unchanged.
     let as_it_is = (whole_matrix() || shared.case.smoke || named.is_some()).then_some(&shared.case);
     let cases: Vec<&Case> = as_it_is.into_iter().chain([&shared.fixed]).collect();
