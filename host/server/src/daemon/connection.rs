@@ -20,16 +20,13 @@ use super::{
     message::{Incoming, Message, parse},
     methods::{Context, Method},
     outbox::{Gone, Outbox, Outgoing},
-    params::{self, Cancel, Fork, Initialize, Target},
+    params::{self, Cancel},
     peer::Peer,
-    rpc::{self, Answer, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, REFUSED, RpcError, RpcId},
-    slot::{Slot, State, Turn, Waiting, not_initialized},
-    worker::Worker,
+    rpc::{self, Answer, INVALID_REQUEST, METHOD_NOT_FOUND, REFUSED, RpcError, RpcId},
+    sessions::{ClientSessions, PROTOCOL},
+    slot::{Slot, Waiting},
 };
 use crate::cancelled::cancelled;
-
-/// The version of the protocol.
-const PROTOCOL: u32 = 1;
 
 /// One client. Everything that it has is gone with it.
 pub(super) struct Connection {
@@ -41,7 +38,7 @@ pub(super) struct Connection {
     /// Cancelled when the client is gone.
     pub(super) gone: CancellationToken,
     pub(super) tasks: TaskTracker,
-    slots: Mutex<Vec<Arc<Slot>>>,
+    sessions: ClientSessions,
     requests: Arc<Mutex<HashMap<u64, InFlight>>>,
     count: AtomicU64,
     outstanding: Arc<Semaphore>,
@@ -59,7 +56,17 @@ enum Begun {
     /// Nothing is to be said.
     Nothing,
     Now(RpcId, Answer),
-    Later(Option<RpcId>, Pin<Box<dyn Future<Output = Answer> + Send>>),
+    Later(Option<RpcId>, Task),
+}
+
+/// What takes its time.
+type Task = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// What is done once it has its turns.
+enum Work {
+    In { method: Method, waiting: Waiting },
+    Initialize { new: Waiting },
+    Fork { original: Waiting, new: Waiting },
 }
 
 /// What is begun, and forgotten when this is dropped.
@@ -76,22 +83,19 @@ impl Drop for Registered {
 
 impl Connection {
     pub(super) fn new(daemon: &Daemon, outbox: Outbox) -> Arc<Self> {
+        let peer = Peer::new(outbox.clone());
         Arc::new(Self {
-            peer: Peer::new(outbox.clone()),
+            sessions: ClientSessions::new(daemon, &peer),
+            peer,
             executions: daemon.0.service.token(),
             gone: CancellationToken::new(),
             tasks: TaskTracker::new(),
-            slots: Mutex::default(),
             requests: Arc::default(),
             count: AtomicU64::new(0),
             outstanding: Arc::new(Semaphore::new(daemon.0.config.outstanding.clamp(1, Semaphore::MAX_PERMITS))),
             daemon: daemon.clone(),
             outbox,
         })
-    }
-
-    fn slots(&self) -> MutexGuard<'_, Vec<Arc<Slot>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn requests(&self) -> MutexGuard<'_, HashMap<u64, InFlight>> {
@@ -107,10 +111,7 @@ impl Connection {
 
     /// Ends sessions that nobody uses. Whether the connection has none, and nothing to do.
     pub(super) fn is_idle(&self) -> bool {
-        let idle = self.daemon.0.config.idle;
-        let mut slots = self.slots();
-        slots.retain(|slot| !slot.end_if_idle(idle));
-        slots.is_empty() && self.requests().is_empty()
+        self.sessions.end_idle() == 0 && self.requests().is_empty()
     }
 
     /// Takes a message: what it asks for goes on beside the next ones, and its answer goes out by itself.
@@ -201,7 +202,7 @@ impl Connection {
     async fn answered(
         &self,
         id: Option<RpcId>,
-        work: Pin<Box<dyn Future<Output = Answer> + Send>>,
+        work: Task,
     ) -> Option<Outgoing> {
         let answer = work.await;
         let id = id?;
@@ -246,18 +247,20 @@ impl Connection {
         }
     }
 
-    /// What takes its time.
+    /// What takes its time. Turns are taken here, in the order in which requests come.
     async fn begin_task(
         self: &Arc<Self>,
         id: &Option<RpcId>,
         method: &str,
         params: Option<&RawValue>,
-    ) -> Result<Pin<Box<dyn Future<Output = Answer> + Send>>, RpcError> {
-        let named = Method::named(method);
-        if named.is_none() && !matches!(method, "initialize" | "fork") {
-            let message = format!("there is no method `{}`", glovebox::escaped(method));
-            return Err(RpcError::new(METHOD_NOT_FOUND, message));
-        }
+    ) -> Result<Task, RpcError> {
+        let named = match method {
+            "initialize" | "fork" => None,
+            _ => Some(Method::named(method).ok_or_else(|| {
+                let message = format!("there is no method `{}`", glovebox::escaped(method));
+                RpcError::new(METHOD_NOT_FOUND, message)
+            })?),
+        };
         if id.is_some() && self.requests().values().any(|request| request.id == *id) {
             return Err(RpcError::new(INVALID_REQUEST, "a request of this `id` has no answer yet; use another"));
         }
@@ -265,135 +268,58 @@ impl Connection {
             let most = self.daemon.0.config.outstanding;
             RpcError::named(REFUSED, "quota-exceeded", format!("{most} requests have no answer yet; wait for one"))
         })?;
-        let original = match method {
-            "initialize" => None,
-            _ => Some(self.slot(params)?),
+        let (slot, work) = match named {
+            Some(method) => {
+                let slot = self.sessions.meant(params)?;
+                let waiting = slot.line_up().await;
+                (slot, Work::In { method, waiting })
+            }
+            None if method == "initialize" => {
+                let (slot, new) = self.sessions.place().await?;
+                (slot, Work::Initialize { new })
+            }
+            None => {
+                let original = self.sessions.meant(params)?.line_up().await;
+                let (slot, new) = self.sessions.place().await?;
+                (slot, Work::Fork { original, new })
+            }
         };
-        let waiting = match &original {
-            Some(slot) => Some(slot.line_up().await),
-            None => None,
-        };
-        let made = match named {
-            Some(_) => None,
-            None => Some(self.new_slot().await?),
-        };
-        let slot = made.as_ref().map(|(slot, _)| slot).or(original.as_ref());
-        let slot = Arc::clone(slot.ok_or_else(not_initialized)?);
         let cancel = self.executions.child();
         let number = self.count.fetch_add(1, Ordering::SeqCst);
         self.requests().insert(number, InFlight { id: id.clone(), slot: Arc::clone(&slot), cancel: cancel.clone() });
         let registered = Registered { requests: Arc::clone(&self.requests), number };
         let (connection, params) = (Arc::clone(self), params.map(ToOwned::to_owned));
-        let context = Context { id: id.clone(), cancel: cancel.clone(), outbox: self.outbox.clone() };
+        let context = Context { id: id.clone(), cancel, outbox: self.outbox.clone() };
         Ok(Box::pin(async move {
             let _held = (place, registered);
-            let work = async {
-                let turn = match waiting {
-                    Some(waiting) => Some(tokio::select! {
-                        turn = waiting.turn() => turn,
-                        () = cancelled(&cancel) => return Err(RpcError::cancelled()),
-                    }),
-                    None => None,
-                };
-                match (named, turn, made) {
-                    (Some(method), Some(turn), _) => method.call(turn, params, context).await,
-                    (None, None, Some((slot, waiting))) => connection.initialize(&slot, waiting, params).await,
-                    (None, Some(turn), Some((slot, waiting))) => connection.fork(turn, &slot, waiting, params).await,
-                    _ => Err(RpcError::new(INTERNAL_ERROR, "nothing was asked")),
-                }
-            };
-            let answer = work.await;
+            let answer = connection.work(work, &slot, params, context).await;
             slot.touch();
             let is_over = match named {
                 Some(method) => method == Method::Destroy && answer.is_ok(),
                 None => answer.is_err(),
             };
             if is_over {
-                connection.slots().retain(|other| !Arc::ptr_eq(other, &slot));
+                connection.sessions.forget(&slot);
             }
             answer
         }))
     }
 
-    /// The session that is meant: the one that is named, or the last one that was opened.
-    fn slot(&self, params: Option<&RawValue>) -> Result<Arc<Slot>, RpcError> {
-        let Target { session } = match params {
-            Some(params) if params.get().starts_with('{') => params::read(Some(params))?,
-            _ => Target::default(),
+    async fn work(&self, work: Work, slot: &Slot, params: Option<Box<RawValue>>, context: Context) -> Answer {
+        let cancel = context.cancel.clone();
+        let turn = async |waiting: Waiting| {
+            tokio::select! {
+                turn = waiting.turn() => Ok(turn),
+                () = cancelled(&cancel) => Err(RpcError::cancelled()),
+            }
         };
-        let slots = self.slots();
-        let Some(id) = session else { return slots.last().cloned().ok_or_else(not_initialized) };
-        slots.iter().find(|slot| slot.id() == Some(&id)).cloned().ok_or_else(|| {
-            let message = format!(
-                "this connection has no session `{}`: it was ended, nobody used it for long, or there was none",
-                glovebox::escaped(&id)
-            );
-            RpcError::named(REFUSED, "session-ended", message)
-        })
-    }
-
-    /// A place for one more session, and its first turn.
-    async fn new_slot(&self) -> Result<(Arc<Slot>, Waiting), RpcError> {
-        let config = &self.daemon.0.config;
-        let full = |most: usize, whose: &str| {
-            let message = format!("{most} sessions {whose} are open, and no more may be; destroy one first");
-            RpcError::named(REFUSED, "quota-exceeded", message)
-        };
-        let mut count = 0;
-        self.slots().retain(|slot| {
-            let stays = !slot.end_if_idle(config.idle);
-            count += usize::from(stays);
-            stays
-        });
-        if count >= config.connection_sessions {
-            return Err(full(config.connection_sessions, "of this connection"));
+        match work {
+            Work::In { method, waiting } => method.call(turn(waiting).await?, params, context).await,
+            Work::Initialize { new } => self.sessions.initialize(slot, new, params.as_deref()).await,
+            Work::Fork { original, new } => {
+                self.sessions.fork(turn(original).await?, slot, new, params.as_deref()).await
+            }
         }
-        let place = Arc::clone(&self.daemon.0.sessions).try_acquire_owned();
-        let slot = Slot::new(place.map_err(|_| full(config.sessions, "of this daemon"))?);
-        let waiting = slot.line_up().await;
-        self.slots().push(Arc::clone(&slot));
-        Ok((slot, waiting))
-    }
-
-    async fn initialize(&self, slot: &Slot, waiting: Waiting, params: Option<Box<RawValue>>) -> Answer {
-        let turn = waiting.turn().await;
-        let asked: Initialize = params::read(params.as_deref())?;
-        let worker = self.daemon.0.workers.get(asked).await?;
-        self.opened(slot, turn, worker)
-    }
-
-    async fn fork(&self, mut turn: Turn, slot: &Slot, waiting: Waiting, params: Option<Box<RawValue>>) -> Answer {
-        let new = waiting.turn().await;
-        let Fork { context, .. } = params::read(params.as_deref())?;
-        let context = context.map(params::json_text).transpose()?;
-        let original = turn.worker()?;
-        let session = original.open().await?.fork().await?;
-        if let Some(context) = &context {
-            session.set_context(context.clone()).await?;
-        }
-        let context = context.or_else(|| original.context.clone());
-        let (sandbox, router, held) =
-            (original.sandbox.clone(), Arc::clone(&original.router), Arc::clone(&original.held));
-        self.opened(slot, new, Worker { sandbox, session: Some(session), router, context, held })
-    }
-
-    /// A session can be used from now on.
-    fn opened(&self, slot: &Slot, mut turn: Turn, worker: Worker) -> Answer {
-        worker.router.connect(&self.peer);
-        let id = match &worker.session {
-            Some(session) => session.id().to_owned(),
-            None => glovebox::SessionId::random().to_string(),
-        };
-        slot.named(&id);
-        let answer = json!({
-            "session": id,
-            "language": worker.sandbox.language().name(),
-            "runtime": worker.sandbox.runtime_name(),
-            "version": worker.sandbox.version(),
-            "protocol": PROTOCOL,
-        });
-        *turn = State::Open(worker);
-        rpc::result(&answer)
     }
 
     fn ping(&self) -> serde_json::Value {

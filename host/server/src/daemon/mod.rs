@@ -12,7 +12,7 @@
 //! | `message`, `params`, `rpc` | what messages are, and what is wrong with them |
 //! | `lines`, `outbox`, `budget` | how they come and go, in bounded memory |
 //! | `methods` | what is asked |
-//! | `slot`, `worker` | a client's session, and the interpreters that are ready for one |
+//! | `sessions`, `slot`, `worker` | a client's sessions, whose turn it is in one, and the interpreters that are ready for them |
 //! | `peer`, `router` | what scripts ask the client |
 //! | `socket`, `pipe`, `serve` | where clients come from |
 
@@ -30,6 +30,7 @@ mod pipe;
 mod router;
 mod rpc;
 mod serve;
+mod sessions;
 mod shared;
 mod slot;
 #[cfg(unix)]
