@@ -93,7 +93,7 @@ async function main(form, out) {
   };
   const beside = { name: 'beside', setup: ({ onResolve }) => onResolve({ filter: /\/codemirror\.ts$/ }, () => ({ path: './codemirror.js', external: true })) };
   const define = { GLOVEBOX_EXAMPLES: JSON.stringify(await examples()) };
-  // Ours stays as it is written. Of CodeMirror, which can be read elsewhere, what a browser does not need is left out, but no name is changed.
+  // Ours can be read as it is. Of CodeMirror, which can be read elsewhere, white space is left out; no name is changed.
   const app = await build({ ...options, entryPoints: { app: join(here, `src/${form}.ts`) }, plugins: [beside], define });
   const codemirror = await build({ ...options, entryPoints: { codemirror: join(here, 'src/codemirror.ts') }, minifyWhitespace: true, minifySyntax: true });
   const text = (name) => readFile(join(here, 'static', name), 'utf8');

@@ -76,7 +76,8 @@ test('without a token, and with a wrong one, the page asks for it', async () => 
   await picture(page, 'server-token');
   await page.keyboard.type('wrong');
   await page.keyboard.press('Enter');
-  await page.locator('#token-dialog').waitFor({ state: 'hidden' });
+  // It is asked for again, with what the server said.
+  await page.waitForFunction(() => !document.getElementById('token-reason')?.textContent?.includes('has printed'));
   await page.locator('#token-dialog').waitFor();
   await page.keyboard.type(TOKEN);
   await page.keyboard.press('Enter');

@@ -56,7 +56,7 @@ export class Sessions {
     this.#known = await this.#backend.sessions();
     if (this.#chosen !== FRESH && !this.current) {
       const why = 'It was closed elsewhere, or ended with a script that had to be stopped.';
-      this.#events.failed(new Problem('refused', 'A session less', `The session \`${this.#chosen}\` is lost. ${why}`));
+      this.#events.failed(new Problem('refused', 'A session is lost', `The session \`${this.#chosen}\` is lost. ${why}`));
       this.#chosen = FRESH;
     }
     this.#states = this.#chosen === FRESH ? [] : await this.#backend.checkpoints(this.#chosen);
