@@ -1,4 +1,4 @@
-// Arguments of the wrong type are a `TypeError` that names them.
+// Arguments of the wrong type are a `TypeError` that names them; numbers out of range, and text that has no UTF-8, a `RangeError`.
 
 interface Types {
   string: string;
@@ -18,9 +18,10 @@ export function wrong(name: string, wanted: string, value: unknown): TypeError {
   return new TypeError(`${name} must be ${wanted}, not ${typeName(value)}`);
 }
 
-/** A value of a type. */
+/** A value of a type; text has no lone surrogates. */
 export function of<Type extends keyof Types>(name: string, type: Type, value: unknown): Types[Type] {
   if (typeof value !== type) throw wrong(name, `a ${type}`, value);
+  if (typeof value === 'string' && !value.isWellFormed()) throw new RangeError(`${name} has a lone surrogate, which UTF-8 has no form for`);
   return value as Types[Type];
 }
 
@@ -29,12 +30,15 @@ export function optional<Type extends keyof Types>(name: string, type: Type, val
   return value === undefined ? undefined : of(name, type, value);
 }
 
+/** The most of a number of 32 bits. */
+export const MAX_NARROW = 2n ** 32n - 1n;
+
 /** A whole number that is not negative, as a number or a bigint. */
-export function whole(name: string, value: unknown): bigint {
-  if (typeof value === 'bigint' && value >= 0n) return value;
-  if (typeof value === 'number' && Number.isInteger(value) && value >= 0) return BigInt(value);
-  if (typeof value === 'number' || typeof value === 'bigint') throw new RangeError(`${name} must be a whole number from 0 on, not ${value}`);
-  throw wrong(name, 'a number or a bigint', value);
+export function whole(name: string, value: unknown, most: bigint = 2n ** 64n - 1n): bigint {
+  if (typeof value !== 'number' && typeof value !== 'bigint') throw wrong(name, 'a number or a bigint', value);
+  const number = typeof value === 'bigint' || Number.isInteger(value) ? BigInt(value) : -1n;
+  if (number < 0n || number > most) throw new RangeError(`${name} must be a whole number from 0 to ${most}, not ${value}`);
+  return number;
 }
 
 /** One of these. */
@@ -50,7 +54,7 @@ function shown(value: unknown): string {
 
 /** Bytes, or text that becomes UTF-8. */
 export function contents(name: string, value: unknown): Uint8Array {
-  if (typeof value === 'string') return new TextEncoder().encode(value);
+  if (typeof value === 'string') return new TextEncoder().encode(of(name, 'string', value));
   if (value instanceof Uint8Array) return value;
   throw wrong(name, 'a string or a Uint8Array', value);
 }
@@ -58,7 +62,8 @@ export function contents(name: string, value: unknown): Uint8Array {
 /** An object's entries. */
 export function entries<Each>(name: string, value: unknown, each: (name: string, value: unknown) => Each): [string, Each][] {
   if (value === undefined) return [];
-  return Object.entries(object(name, 'an object', value)).map(([key, one]) => [key, each(`${name}[${JSON.stringify(key)}]`, one)]);
+  const all = Object.entries(object(name, 'an object', value));
+  return all.map(([key, one]) => [of(`a key of ${name}`, 'string', key), each(`${name}[${JSON.stringify(key)}]`, one)]);
 }
 
 /** An object, of which only these keys are known: a misspelt option would otherwise have no effect. */
@@ -80,6 +85,9 @@ export function object(name: string, wanted: string, value: unknown): object {
   return value;
 }
 
+/** `JSON.stringify` escapes these alone so. A backslash of the text itself is two. */
+const LONE_SURROGATE = /(?:^|[^\\])(?:\\\\)*\\ud/;
+
 /** A value as JSON text. */
 export function json(name: string, value: unknown): string {
   let text: string | undefined;
@@ -89,6 +97,7 @@ export function json(name: string, value: unknown): string {
     throw new TypeError(`${name} must be a value that JSON has: ${error instanceof Error ? error.message : error}`);
   }
   if (text === undefined) throw wrong(name, 'a value that JSON has', value);
+  if (LONE_SURROGATE.test(text)) throw new TypeError(`${name} must be a value that JSON has: a lone surrogate has no form in UTF-8`);
   return text;
 }
 

@@ -138,6 +138,8 @@ const LIMITS = [
   'workspaceBytes', 'workspaceInodes', 'openFiles', 'toolCalls', 'toolCallsAtOnce', 'toolTimeoutMs', 'toolBytes', 'toolRecordBytes',
   'persistedBytes', 'sessionCount', 'sessionTotalBytes',
 ] as const satisfies (keyof Limits)[];
+/** The limits that are numbers of 32 bits. */
+export const NARROW: ReadonlySet<string> = new Set(['openFiles', 'toolCallsAtOnce', 'sessionCount'] satisfies (keyof Limits)[]);
 /** Fails to compile where the contract has a limit that is not listed. */
 const _all: (typeof LIMITS)[number] = null as unknown as keyof Limits;
 void _all;
@@ -164,7 +166,7 @@ export function checked(options: SandboxOptions): Checked {
     checkpoints:
       checkpoints === undefined || typeof checkpoints === 'string'
         ? checkpoints && check.oneOf('checkpoints', ['auto', 'always', 'never'], checkpoints)
-        : check.whole('checkpoints', checkpoints),
+        : check.whole('checkpoints', checkpoints, check.MAX_NARROW),
     onUnwind: given.onUnwind === undefined ? undefined : check.oneOf('onUnwind', ['roll-back', 'end'], given.onUnwind),
     autoPersistGlobals: check.optional('autoPersistGlobals', 'boolean', given.autoPersistGlobals) ?? false,
     metering: check.oneOf('metering', ['fuel', 'none'], given.metering ?? 'fuel'),
@@ -213,14 +215,14 @@ function modulesOf({ provider, backend, worker, indexURL, componentUrls }: Sandb
 function limitsOf(limits: Limits = {}, timeout: number | undefined): Record<string, bigint> {
   check.known('limits', limits, LIMITS);
   const named = Object.entries(limits).filter(([, value]) => value !== undefined);
-  const of = Object.fromEntries(named.map(([name, value]) => [name, check.whole(`limits.${name}`, value)]));
+  const of = Object.fromEntries(named.map(([name, value]) => [name, check.whole(`limits.${name}`, value, NARROW.has(name) ? check.MAX_NARROW : undefined)]));
   if (timeout === undefined) return of;
   if (of['timeoutMs'] !== undefined) throw new TypeError('timeout and limits.timeoutMs are the same: give one');
   return { ...of, timeoutMs: check.whole('timeout', timeout) };
 }
 
 function mountOf(name: string, mount: unknown): Required<Mount> {
-  if (typeof mount === 'string') return { host: mount, readOnly: false };
+  if (typeof mount === 'string') return { host: check.of(name, 'string', mount), readOnly: false };
   check.known(name, mount, ['host', 'readOnly']);
   const { host, readOnly } = mount as Mount;
   return { host: check.of(`${name}.host`, 'string', host), readOnly: check.optional(`${name}.readOnly`, 'boolean', readOnly) ?? false };

@@ -120,7 +120,10 @@ export class Session implements AsyncDisposable {
     return JSON.parse(await this.#turn(() => this.#session.checkpoints())).map(camel);
   }
 
-  /** Undoes the last execution, or restores a checkpoint, and returns its number. What was written to the host stays there. */
+  /**
+   * Undoes what was last done, an execution or the writing of a file or variable, or restores a checkpoint. Returns its number. What was
+   * written to the host stays there.
+   */
   async undo(checkpoint?: number): Promise<number> {
     const id = checkpoint === undefined ? undefined : check.whole('checkpoint', checkpoint);
     return Number(await this.#turn(() => this.#session.undo(id)));

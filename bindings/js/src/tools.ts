@@ -96,6 +96,12 @@ function result(tool: NamedTool, value: unknown): Answer {
 }
 
 function failed(error: unknown): Answer {
-  const text = error instanceof Error ? error.message || error.name : String(error);
-  return [false, text.toWellFormed?.() ?? text];
+  let text: string;
+  try {
+    text = String(error instanceof Error ? error.message || error.name : error);
+  } catch {
+    // What was thrown has a mind of its own.
+    text = 'the tool threw what has no text';
+  }
+  return [false, text.toWellFormed()];
 }

@@ -203,12 +203,54 @@ for (const way of ways) {
     ] as [string, () => Promise<unknown>][]) {
       await assert.rejects(ask(), (error) => error instanceof TypeError && new RegExp(name).test(error.message), name);
     }
-    await assert.rejects(box.execute('1', { timeoutMs: -1 }), RangeError);
+    for (const [name, ask] of [
+      ['timeoutMs', () => box.execute('1', { timeoutMs: -1 })],
+      ['timeout must be a whole number from 0 to 18446744073709551615', () => sandbox(way, { timeout: wrong(2n ** 64n) })],
+      ['seed', () => sandbox(way, { seed: 1.5 })],
+      ['limits.openFiles must be a whole number from 0 to 4294967295', () => sandbox(way, { limits: { openFiles: 2 ** 32 } })],
+      ['source has a lone surrogate', () => box.execute('\ud800')],
+      ['stdin has a lone surrogate', () => box.execute('1', { stdin: 'a\udfff' })],
+      ['path has a lone surrogate', () => session.files.read('\ud800')],
+      ['env\\["a"\\] has a lone surrogate', () => sandbox(way, { env: { a: '\ud800' } })],
+      ['a key of files has a lone surrogate', () => sandbox(way, { files: { '\ud800': '' } })],
+    ] as [string, () => Promise<unknown>][]) {
+      await assert.rejects(ask(), (error) => error instanceof RangeError && new RegExp(name).test(error.message), name);
+    }
+    await assert.rejects(box.execute('1', { context: { '\ud800': 1 } }), /^TypeError: context must be a value that JSON has: a lone surrogate/);
+    await session.variables.set('pair', ['😀', '\\ud800', '\\\\ud800']);
+    assert.deepEqual(await session.variables.get('pair'), ['😀', '\\ud800', '\\\\ud800']);
+  });
+
+  of('whatever a tool throws or returns, the script has an answer', async () => {
+    const tools = {
+      number: () => { throw 5; },
+      hostile: () => { throw { toString() { throw new Error('no'); } }; },
+      message: () => { throw Object.assign(new Error(), { message: 7 }); },
+      surrogate: () => '\ud800',
+      circular: () => { const made: unknown[] = []; made.push(made); return made; },
+      big: () => 1n,
+      nothing: () => undefined,
+    };
+    const box = await sandbox(way, { tools });
+    const said = async (name: string) => (await box.execute(`try { console.log(await tools.${name}({})) } catch (error) { console.log(error.message) }`)).stdout;
+    const answers = [];
+    for (const name of Object.keys(tools)) answers.push(await said(name));
+    const [number, hostile, message, surrogate, circular, big, nothing] = answers;
+    assert.deepEqual([number, hostile, message, nothing], ['5\n', 'the tool threw what has no text\n', '7\n', 'null\n']);
+    for (const each of [surrogate, circular, big]) assert.match(each ?? '', / returned what JSON has no form for: /);
   });
 
   of('what cannot be is refused when the sandbox is made', async () => {
     await assert.rejects(sandbox(way, { limits: { fuel: 0 } }), (error) => error instanceof PolicyError && /fuel/.test(error.message));
     await assert.rejects((await sandbox(way, { limits: { sourceBytes: 7 } })).execute('x'.repeat(8)), PolicyError);
+  });
+
+  of('every limit is taken as a number and as a bigint', async () => {
+    const names = ['openFiles', 'toolCallsAtOnce', 'sessionCount', 'timeoutMs', 'stdoutBytes'] as const;
+    for (const one of [100, 100n]) {
+      const box = await sandbox(way, { limits: Object.fromEntries(names.map((name) => [name, one])) });
+      assert.equal((await box.execute('console.log(1)')).stdout, '1\n');
+    }
   });
 
   of('a sandbox that was closed says so', async () => {

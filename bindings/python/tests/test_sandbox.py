@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from glovebox_sandbox import (
     SessionError,
     Tool,
     UnsupportedError,
+    _check,
 )
 from scripts import Where
 
@@ -306,8 +309,40 @@ class Suite(Where, Case):
         for said, call in wrong:
             with self.subTest(said), self.assertRaisesRegex(TypeError, said):
                 call()
-        with self.assertRaisesRegex(ValueError, "timeout_ms must not be negative"):
-            box.execute("1", timeout_ms=-1)
+        nested: list[Any] = []
+        nested.append(nested)
+        surrogate = "a\ud800"
+        wrong = [
+            ("context must be a value that JSON has", lambda: box.execute("1", context=surrogate)),
+            ("context must be a value that JSON has", lambda: box.execute("1", context={surrogate: 1})),
+            ("context must be a value that JSON has", lambda: box.execute("1", context=float("nan"))),
+            ("context must be a value that JSON has", lambda: box.execute("1", context=nested)),
+            ("value must be a value that JSON has", lambda: session.variables.__setitem__("a", [surrogate])),
+            ("schema must be a value that JSON has", lambda: Tool(add, schema={"a": add})),
+            ("pattern must be str, not int", lambda: box.execute("1").files.list(1)),  # type: ignore[arg-type]
+        ]
+        for said, call in wrong:
+            with self.subTest(said), self.assertRaisesRegex(TypeError, said):
+                call()
+        # A pair of surrogates is a character.
+        self.assertEqual(json.loads(_check.as_json("a", ["\U0001f600", "\\ud800"])), ["\U0001f600", "\\ud800"])
+        out_of_range: list[tuple[str, Callable[[], object]]] = [
+            ("timeout_ms must be a number from 0", lambda: box.execute("1", timeout_ms=-1)),
+            ("timeout_ms must be a number from 0", lambda: box.execute("1", timeout_ms=2**64)),
+            ("checkpoint must be a number from 0", lambda: session.undo(-1)),
+            ("seed must be a number from 0", lambda: self.sandbox(seed=2**64)),
+            ("limits.fuel must be a number from 0", lambda: self.sandbox(limits=Limits(fuel=-1))),
+            ("limits.open_files must be a number from 0 to 4294967295", lambda: self.sandbox(limits=Limits(open_files=2**32))),
+            ("source has a lone surrogate, at 1", lambda: box.execute(surrogate)),
+            ("stdin has a lone surrogate", lambda: box.execute("1", stdin=surrogate)),
+            ("name has a lone surrogate", lambda: session.variables[surrogate]),
+            ("path has a lone surrogate", lambda: session.files.read(surrogate)),
+            (r"env\['a'\] has a lone surrogate", lambda: self.sandbox(env={"a": surrogate})),
+            ("a key of files has a lone surrogate", lambda: self.sandbox(files={surrogate: "a"})),
+        ]
+        for said, call in out_of_range:
+            with self.subTest(said), self.assertRaisesRegex(ValueError, said):
+                call()
 
     def test_a_host_directory_or_a_clear_word_that_there_is_none(self) -> None:
         with tempfile.TemporaryDirectory() as directory:

@@ -12,6 +12,7 @@ import type {
   ShownValue,
 } from '../backend.ts';
 import { type FailureClass, type GloveboxError, errorOf } from '../errors.ts';
+import { NARROW } from '../options.ts';
 import type { Answer } from '../tools.ts';
 import type { Execution, FileEntry, Policy as ContractPolicy, ProviderInfo, Request } from './contract.ts';
 import { InstanceLostError, SandboxError } from './errors.ts';
@@ -254,9 +255,6 @@ export class ComponentBackend {
     return new GuestSession(await told(this.#sandbox.resume(state, this.#now())));
   }
 }
-
-/** The limits that the contract has as numbers of 32 bits. */
-const NARROW = new Set(['openFiles', 'toolCallsAtOnce']);
 
 /** A session on this thread. */
 export class GuestSession {

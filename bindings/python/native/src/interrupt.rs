@@ -113,7 +113,8 @@ pub(crate) fn interruptible<T: Send>(
         };
         (watcher.write.as_raw_fd(), Arc::clone(&watcher.current))
     };
-    let before = set_wakeup_fd(py, descriptor)?;
+    // Another interpreter on the main thread is told of no signals.
+    let Ok(before) = set_wakeup_fd(py, descriptor) else { return Ok(py.detach(work)) };
     *locked(&current) = Current { token: Some(token.clone()), before };
     let result = py.detach(work);
     locked(&current).token = None;

@@ -25,16 +25,19 @@ impl PySession {
         Self { session, process }
     }
 
+    /// The session, unless this process has none of its threads.
+    fn here(&self) -> PyResult<&Session> {
+        if self.process == std::process::id() { Ok(&self.session) } else { Err(forked()) }
+    }
+
     /// Asks the session for something, without Python's lock.
     fn ask<T: Send, E: IntoException + Send>(
         &self,
         py: Python<'_>,
         ask: impl FnOnce(&Session) -> Result<T, E> + Send,
     ) -> PyResult<T> {
-        if self.process != std::process::id() {
-            return Err(forked());
-        }
-        py.detach(|| ask(&self.session)).map_err(IntoException::exception)
+        let session = self.here()?;
+        py.detach(|| ask(session)).map_err(IntoException::exception)
     }
 }
 
@@ -46,15 +49,13 @@ impl PySession {
     }
 
     #[getter]
-    fn ended(&self) -> Option<String> {
-        self.session.ended()
+    fn ended(&self) -> PyResult<Option<String>> {
+        Ok(self.here()?.ended())
     }
 
     fn execute(&self, py: Python<'_>, input: Input) -> PyResult<PyExecution> {
-        if self.process != std::process::id() {
-            return Err(forked());
-        }
-        input.execute(py, |request| self.session.run(request))
+        let session = self.here()?;
+        input.execute(py, |request| session.run(request))
     }
 
     fn get_variable(&self, py: Python<'_>, name: &str) -> PyResult<Option<(String, Option<String>)>> {
@@ -122,7 +123,7 @@ impl PySession {
 
     /// As JSON text.
     fn info(&self) -> PyResult<String> {
-        serde_json::to_string(&self.session.info()).map_err(IntoException::exception)
+        serde_json::to_string(&self.here()?.info()).map_err(IntoException::exception)
     }
 
     /// Ends it. One that has ended already is as good.

@@ -5,6 +5,27 @@
 ...     run = box.execute("print(6 * 7)")
 >>> run.ok, run.stdout
 (True, '42\\n')
+
+Most of it at once:
+
+>>> from glovebox_sandbox import Limits
+>>> def search(query: str) -> list[str]:
+...     "Finds things."
+...     return [query.upper()]
+>>> with Sandbox("python", limits=Limits(memory_bytes=256 << 20), tools=[search]) as box:
+...     run = box.execute("print(tools.search(query=input()))", stdin="tea", name="x.py", timeout_ms=60_000, on_stdout=print)
+...     with box.session(context={"doc": "text"}) as session:
+...         session.files.write("a.txt", b"first")
+...         made = session.execute("x = len(context['doc']); open('out.csv', 'w').write('1,2'); x")
+...         child = session.fork()
+...         before = session.undo()
+...         state = session.hibernate()
+...     "x" in box.resume(state).variables
+['TEA']
+<BLANKLINE>
+False
+>>> made.value, made.files_created, child.variables["x"], child.files.read("a.txt")
+(4, ['out.csv'], 4, b'first')
 """
 
 from . import types

@@ -1,4 +1,4 @@
-"""Arguments of the wrong type are a `TypeError` that names them."""
+"""Arguments of the wrong type are a `TypeError` that names them; numbers out of range, and text that has no UTF-8, a `ValueError`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,28 @@ def wrong(name: str, wanted: str, value: object) -> TypeError:
 
 
 def of(name: str, kind: type[T], value: object) -> T:
-    """A value of a type; `True` and `False` are no numbers."""
+    """A value of a type; `True` and `False` are no numbers, and text has no lone surrogates."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise wrong(name, kind.__name__, value)
+    if isinstance(value, str) and not value.isascii():
+        encoded(name, value)
     return value
+
+
+def encoded(name: str, text: str) -> bytes:
+    """Text as UTF-8."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} has a lone surrogate, at {error.start}, which UTF-8 has no form for") from None
+
+
+def whole(name: str, value: object, most: int = 2**64 - 1) -> int:
+    """A whole number that is not negative."""
+    number = of(name, int, value)
+    if not 0 <= number <= most:
+        raise ValueError(f"{name} must be a number from 0 to {most}, not {number}")
+    return number
 
 
 def optional(name: str, kind: type[T], value: object) -> T | None:
@@ -30,7 +48,7 @@ def optional(name: str, kind: type[T], value: object) -> T | None:
 def contents(name: str, value: object) -> bytes:
     """Bytes, or text that becomes UTF-8."""
     if isinstance(value, str):
-        return value.encode()
+        return encoded(name, value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise wrong(name, "str or bytes", value)
@@ -68,8 +86,12 @@ def callback(name: str, value: object) -> Callable[..., Any] | None:
 
 
 def as_json(name: str, value: object) -> str:
-    """A value as JSON text."""
+    """A value as JSON text. Keys that are numbers become text, as `json` has it."""
     try:
-        return json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError) as error:
+        text = json.dumps(value, allow_nan=False)
+        if "\\ud" in text:
+            # Perhaps a lone surrogate, which JSON's text has no form for; a pair is one character.
+            json.dumps(value, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"{name} must be a value that JSON has: {error}") from None
+    return text

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from . import _check
 from .displays import Display
 from .errors import FilesError, ScriptError
 from .types import Advice, Correction, FileEntry, FileKind, FuelAnalysis, Guidance, Rollback, TrapKind
@@ -109,10 +110,8 @@ class RunFiles(Mapping[str, bytes]):
         self._executed = executed
 
     def __getitem__(self, path: str) -> bytes:
-        if not isinstance(path, str):
-            raise TypeError(f"path must be str, not {type(path).__name__}")
         try:
-            return self._executed.read_file(path)
+            return self._executed.read_file(_check.of("path", str, path))
         except FilesError:
             raise KeyError(path) from None
 
@@ -124,7 +123,7 @@ class RunFiles(Mapping[str, bytes]):
 
     def list(self, pattern: str = "**") -> list[FileEntry]:
         """What matches a pattern (`*.csv`, `src/**/*.py`): files, directories and links."""
-        return entries(self._executed.list_files(pattern))
+        return entries(self._executed.list_files(_check.of("pattern", str, pattern)))
 
     def __repr__(self) -> str:
         return f"RunFiles({list(self)!r})"

@@ -301,8 +301,11 @@ class Session:
         return [CheckpointInfo(**each) for each in json.loads(self._session.checkpoints())]
 
     def undo(self, checkpoint: int | None = None) -> int:
-        """Undoes the last execution, or restores a checkpoint, and returns its number. What was written to the host stays there."""
-        return self._session.undo(_check.optional("checkpoint", int, checkpoint))
+        """Undoes what was last done, an execution or the writing of a file or variable, or restores a checkpoint. Returns its number.
+
+        What was written to the host stays there.
+        """
+        return self._session.undo(None if checkpoint is None else _check.whole("checkpoint", checkpoint))
 
     def hibernate(self) -> bytes:
         """The session as bytes, for `Sandbox.resume` in any process on any machine that has the same interpreter. It lives on."""
@@ -397,14 +400,14 @@ def _input(
     token: Any,
 ) -> Input:
     """Checks what an execution is given. What is usual comes first: this is on the way of every execution."""
-    if type(source) is not str:
+    if type(source) is not str or not source.isascii():
         source = _check.of("source", str, source)
     if name is not None:
         name = _check.of("name", str, name)
     if kind is not None and kind not in ("detect", "script", "module"):
         raise TypeError(f'kind must be "detect", "script" or "module", not {kind!r}')
-    if timeout_ms is not None and _check.of("timeout_ms", int, timeout_ms) < 0:
-        raise ValueError(f"timeout_ms must not be negative: {timeout_ms}")
+    if timeout_ms is not None:
+        _check.whole("timeout_ms", timeout_ms)
     listener = None
     if on_stdout is not None or on_stderr is not None:
         listener = _listener(_check.callback("on_stdout", on_stdout), _check.callback("on_stderr", on_stderr))
@@ -435,12 +438,20 @@ def _listener(
     return listener
 
 
+_NARROW = {"open_files", "tool_calls_at_once", "session_count"}
+"""Limits that are numbers of 32 bits."""
+
+_MAX_NARROW = 2**32 - 1
+"""The most of such a number."""
+
+
 def _policy(**given: Any) -> Policy:
     """Checks what a sandbox is given."""
     limits = given["limits"]
     limits = Limits() if limits is None else _check.of("limits", Limits, limits)
     for field in dataclasses.fields(limits):
-        _check.optional(f"limits.{field.name}", int, getattr(limits, field.name))
+        if (limit := getattr(limits, field.name)) is not None:
+            _check.whole(f"limits.{field.name}", limit, _MAX_NARROW if field.name in _NARROW else 2**64 - 1)
     for name, choices in (
         ("commit", ("always", "on-success", "never")),
         ("on_unwind", (None, "roll-back", "end")),
@@ -450,7 +461,7 @@ def _policy(**given: Any) -> Policy:
             raise TypeError(f"{name} must be one of {', '.join(map(repr, choices))}, not {given[name]!r}")
     checkpoints = given["checkpoints"]
     if checkpoints not in (None, "auto", "always", "never"):
-        _check.of("checkpoints", int, checkpoints)
+        _check.whole("checkpoints", checkpoints, _MAX_NARROW)
     return Policy(
         limits=limits,
         workspace=None if given["workspace"] is None else _check.path("workspace", given["workspace"]),
@@ -460,8 +471,8 @@ def _policy(**given: Any) -> Policy:
         files=_check.mapping("files", given["files"], _check.contents),
         env=_check.mapping("env", given["env"], lambda name, value: _check.of(name, str, value)),
         args=_check.sequence("args", given["args"], lambda name, value: _check.of(name, str, value)),
-        seed=_check.optional("seed", int, given["seed"]),
-        clock_ns=_check.optional("clock_ns", int, given["clock_ns"]),
+        seed=None if given["seed"] is None else _check.whole("seed", given["seed"]),
+        clock_ns=None if given["clock_ns"] is None else _check.whole("clock_ns", given["clock_ns"]),
         checkpoints=checkpoints,
         on_unwind=given["on_unwind"],
         auto_persist_globals=_check.of("auto_persist_globals", bool, given["auto_persist_globals"]),

@@ -76,6 +76,7 @@ class Tool:
             self.schema = dict(schema)
         else:
             raise _check.wrong("schema", "a mapping", schema)
+        _check.as_json("schema", self.schema)
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"
@@ -169,12 +170,20 @@ def await_here(coroutine: Coroutine[Any, Any, Any], token: Token) -> Any:
     return asyncio.run(watched())
 
 
+async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Awaits it. What would end the loop, which is the caller's, is an error of the tool."""
+    try:
+        return await coroutine
+    except SystemExit as error:
+        raise RuntimeError(f"the tool exited: {error}") from None
+
+
 def answer(tool: Tool, wait: Await, arguments: str, token: Token) -> tuple[bool, str]:
     """Answers a call: the result as JSON text, or why there is none."""
     try:
         result = tool.function(**json.loads(arguments))
         if inspect.iscoroutine(result):
-            result = wait(result, token)
+            result = wait(_contained(result), token)
         if dataclasses.is_dataclass(result) and not isinstance(result, type):
             result = dataclasses.asdict(result)
     except (Exception, asyncio.CancelledError) as error:  # Whatever it is, the script has asked for it.

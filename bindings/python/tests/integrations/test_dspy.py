@@ -190,6 +190,32 @@ class Modules(unittest.TestCase):
         with dspy.context(lm=DummyLM(steps), interpreter_factory=GloveboxInterpreter):
             self.assertEqual(dspy.RLM("text -> count: int")(text="four").count, 4)
 
+    def test_rlm_tells_the_model_of_the_interpreter(self) -> None:
+        rlm = dspy.RLM("text -> count: int", interpreter_factory=GloveboxInterpreter)
+        self.assertIn(GloveboxInterpreter.execution_instructions, rlm.generate_action.signature.instructions)
+
+    def test_flex(self) -> None:
+        class Doubled(dspy.Signature):  # type: ignore[misc]
+            number: int = dspy.InputField()
+            doubled: int = dspy.OutputField()
+
+        def half(number: int) -> int:
+            return number // 2
+
+        source = (
+            "class Program(dspy.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.guess = dspy.Predict('number: int -> doubled: int')\n"
+            "    def forward(self, **given):\n"
+            "        guessed = self.guess(number=given['number'])\n"
+            "        return dspy.Prediction(doubled=half(number=guessed.doubled) * 2)"
+        )
+        program = dspy.Flex(Doubled, tools=[half], interpreter_factory=GloveboxInterpreter)
+        program._bind_code(source)
+        with dspy.context(lm=DummyLM([{"doubled": "43"}])):
+            self.assertEqual(program(number=21).doubled, 42)
+
     def test_program_of_thought(self) -> None:
         steps = [
             {"reasoning": "add", "generated_code": "```python\nSUBMIT({'answer': sum(range(10))})\n```"},
@@ -197,6 +223,17 @@ class Modules(unittest.TestCase):
         ]
         with dspy.context(lm=DummyLM(steps), interpreter_factory=GloveboxInterpreter):
             self.assertEqual(dspy.ProgramOfThought("question -> answer")(question="sum?").answer, "45")
+
+
+class Conformance(unittest.TestCase):
+    def test_the_public_checks_of_interpreters(self) -> None:
+        try:
+            from dspy_interpreters import checks
+        except ImportError:
+            self.skipTest("dspy-interpreters is in no index; with its `src` in PYTHONPATH its checks run here")
+        for name in ("interpreter", "execution_instructions", "rlm", "rlm_execution_instructions", "flex_facade"):
+            with self.subTest(name):
+                getattr(checks, f"check_{name}")(GloveboxInterpreter).raise_for_failures()
 
 
 if __name__ == "__main__":
