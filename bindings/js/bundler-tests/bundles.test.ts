@@ -38,6 +38,27 @@ after(async () => {
   server.close();
 });
 
+/** What each page is to do. */
+const EXPECTED = [['42\n', 5, 'time'], ['42\n', 5, 'time']];
+
+async function inPage(address: string): Promise<unknown[][]> {
+  const page = await browser.open(address);
+  return page.run(async () => {
+    while (!('glovebox' in globalThis)) await new Promise((later) => setTimeout(later, 10));
+    const { createSandbox } = (globalThis as any).glovebox as typeof import('glovebox-sandbox');
+    const seen = [];
+    for (const [language, script, endless] of [['javascript', 'console.log(6 * 7)', 'for (;;);'], ['python', 'print(6 * 7)', 'while True: pass']] as const) {
+      const tools = { later: async () => new Promise((answer) => setTimeout(() => answer(7), 10)) };
+      const box = await createSandbox({ language, tools, worker: true, limits: { timeoutMs: 2_000, fuel: 1_000_000_000_000 } });
+      const session = await box.session();
+      await session.variables.set('n', 5);
+      seen.push([(await box.execute(script)).stdout, await session.variables.get('n'), (await box.execute(endless)).outcome.resource]);
+      await box.close();
+    }
+    return seen;
+  });
+}
+
 process.chdir(root);
 await rm(join(root, 'out'), { recursive: true, force: true });
 await writeFile(join(root, 'app.js'), APP);
@@ -67,7 +88,7 @@ const BUNDLERS: Record<string, () => Promise<void>> = {
     await cp(join(packaged, 'providers'), join(directory, 'providers'), { recursive: true });
   },
   async vite() {
-    await vite.build({ root, base: './', logLevel: 'error', build: { outDir: 'out/vite' } });
+    await vite.build({ root, base: './', configFile: false, logLevel: 'error', build: { outDir: 'out/vite' } });
   },
   async webpack() {
     const directory = await site('webpack');
@@ -80,24 +101,21 @@ const BUNDLERS: Record<string, () => Promise<void>> = {
 for (const [name, build] of Object.entries(BUNDLERS)) {
   test(`${name}: scripts run in a worker, in both languages, and an endless one is ended`, async () => {
     await build();
-    const page = await browser.open(`${url}/${name}/index.html`);
-    const seen = await page.run(async () => {
-      while (!('glovebox' in globalThis)) await new Promise((later) => setTimeout(later, 10));
-      const { createSandbox } = (globalThis as any).glovebox as typeof import('glovebox-sandbox');
-      const seen = [];
-      for (const [language, script, endless] of [['javascript', 'console.log(6 * 7)', 'for (;;);'], ['python', 'print(6 * 7)', 'while True: pass']] as const) {
-        const tools = { later: async () => new Promise((answer) => setTimeout(() => answer(7), 10)) };
-        const box = await createSandbox({ language, tools, worker: true, limits: { timeoutMs: 2_000, fuel: 1_000_000_000_000 } });
-        const session = await box.session();
-        await session.variables.set('n', 5);
-        seen.push([(await box.execute(script)).stdout, await session.variables.get('n'), (await box.execute(endless)).outcome.resource]);
-        await box.close();
-      }
-      return seen;
-    });
-    assert.deepEqual(seen, [['42\n', 5, 'time'], ['42\n', 5, 'time']]);
+    assert.deepEqual(await inPage(`${url}/${name}/index.html`), EXPECTED);
   });
 }
+
+test("Vite's development server, which is to leave the package as it is", async () => {
+  // What docs/from-javascript.md has.
+  const { default: config } = await import('./vite.config.mjs');
+  const server = await vite.createServer({ ...config, root, configFile: false, logLevel: 'error', server: { ...config.server, port: 0, host: '127.0.0.1' } });
+  await server.listen();
+  try {
+    assert.deepEqual(await inPage(`http://127.0.0.1:${(server.httpServer?.address() as AddressInfo).port}/`), EXPECTED);
+  } finally {
+    await server.close();
+  }
+});
 
 test('esbuild, for Node.js: the engine is found beside the bundle', async () => {
   const text = "import { createSandbox } from 'glovebox-sandbox';\nconst box = await createSandbox({ language: 'javascript' });\nconsole.log(box.backend, (await box.execute('console.log(6 * 7)')).stdout);\n";
