@@ -199,11 +199,7 @@ impl Connection {
     }
 
     /// What a request is answered, once there is room for it.
-    async fn answered(
-        &self,
-        id: Option<RpcId>,
-        work: Task,
-    ) -> Option<Outgoing> {
+    async fn answered(&self, id: Option<RpcId>, work: Task) -> Option<Outgoing> {
         let answer = work.await;
         let id = id?;
         let text = rpc::response(&id, &answer);
