@@ -1,19 +1,14 @@
 //! Executing.
 
-use axum::{
-    Json,
-    body::Bytes,
-    extract::State,
-    http::{HeaderMap, header},
-    response::Response,
-};
+use axum::{Json, extract::State, http::HeaderMap, response::Response};
 use glovebox::Execution;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
+    answer::{bytes, result_piece, whole},
     budget::Held,
     idempotency::{Answer, Begun},
-    if_match::{IfMatch, with_etag},
+    if_match::IfMatch,
     output::{Form, Pieces},
     stepping::{Asking, step},
     tools::{NeedsToolsAnswer, Offered},
@@ -182,30 +177,4 @@ async fn carry_out<T: Send + 'static>(
             tenant.execute_in_then(Door::Http, target, *script, watch, then).await
         }
     }
-}
-
-/// The answer, as JSON.
-pub(super) fn bytes(execution: Execution, patterns: &[String]) -> Result<Bytes, ServiceError> {
-    let answer = ExecutionAnswer::new(execution, patterns)?;
-    serde_json::to_vec(&answer).map(Bytes::from).map_err(|error| ServiceError::Invalid(error.to_string()))
-}
-
-/// The same, as the last of several pieces.
-pub(super) fn result_piece(pieces: &Pieces, execution: Execution, patterns: &[String]) -> Result<Bytes, ServiceError> {
-    let answer = bytes(execution, patterns)?;
-    let mut json = Vec::with_capacity(answer.len() + 32);
-    json.extend_from_slice(br#"{"type":"result","result":"#);
-    json.extend_from_slice(&answer);
-    json.push(b'}');
-    Ok(pieces.framed("result", &json))
-}
-
-pub(super) async fn whole(
-    shared: &Shared,
-    tenant: &str,
-    bytes: Bytes,
-    etag: Option<String>,
-) -> Result<Response, Problem> {
-    let body = shared.bodies.answer(tenant, bytes).await?;
-    Ok(with_etag(etag, ([(header::CONTENT_TYPE, "application/json")], body)))
 }

@@ -14,6 +14,7 @@
 //!
 //! An error is a problem document (RFC 9457), typed by the contract's name for it. What a script does is never one.
 
+mod answer;
 mod budget;
 mod caller;
 mod config;

@@ -11,8 +11,8 @@ use glovebox::ToolAnswer;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
+    answer::{bytes, result_piece, whole},
     budget::Held,
-    execute::{bytes, result_piece, whole},
     output::{Form, Pieces},
     tools::{ContinueBody, NeedsToolsAnswer},
     wire::ExecutionAnswer,

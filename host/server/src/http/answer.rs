@@ -1,0 +1,33 @@
+//! What an execution did, as it is answered.
+
+use axum::{body::Bytes, http::header, response::Response};
+use glovebox::Execution;
+
+use super::{Problem, Shared, if_match::with_etag, output::Pieces, wire::ExecutionAnswer};
+use crate::ServiceError;
+
+/// The answer, as JSON.
+pub(super) fn bytes(execution: Execution, patterns: &[String]) -> Result<Bytes, ServiceError> {
+    let answer = ExecutionAnswer::new(execution, patterns)?;
+    serde_json::to_vec(&answer).map(Bytes::from).map_err(|error| ServiceError::Invalid(error.to_string()))
+}
+
+/// The same, as the last of several pieces.
+pub(super) fn result_piece(pieces: &Pieces, execution: Execution, patterns: &[String]) -> Result<Bytes, ServiceError> {
+    let answer = bytes(execution, patterns)?;
+    let mut json = Vec::with_capacity(answer.len() + 32);
+    json.extend_from_slice(br#"{"type":"result","result":"#);
+    json.extend_from_slice(&answer);
+    json.push(b'}');
+    Ok(pieces.framed("result", &json))
+}
+
+pub(super) async fn whole(
+    shared: &Shared,
+    tenant: &str,
+    bytes: Bytes,
+    etag: Option<String>,
+) -> Result<Response, Problem> {
+    let body = shared.bodies.answer(tenant, bytes).await?;
+    Ok(with_etag(etag, ([(header::CONTENT_TYPE, "application/json")], body)))
+}
