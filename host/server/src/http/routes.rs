@@ -57,8 +57,8 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(shared.clone(), guard::guard))
         // Whoever looks whether the server lives calls it by any name.
-        .route("/healthz", get(status::health))
-        .route("/readyz", get(status::ready))
+        .route("/healthz", get(status::health).fallback(no_method))
+        .route("/readyz", get(status::ready).fallback(no_method))
         .with_state(shared)
 }
 

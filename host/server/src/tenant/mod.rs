@@ -2,7 +2,7 @@
 //!
 //! * [`one`]: the tenant itself.
 //! * [`executing`], [`stepping`], [`sessions`], [`own`]: what it is asked.
-//! * [`suspended`]: executions that wait for answers.
+//! * [`stepped`], [`suspended`], [`suspending`]: executions that wait for answers.
 //! * [`quotas`], [`turns`]: what holds it back.
 
 mod config;
@@ -13,9 +13,11 @@ mod own;
 mod quotas;
 mod script;
 mod sessions;
+mod stepped;
 mod stepping;
 mod stored;
 mod suspended;
+mod suspending;
 mod turns;
 
 pub use config::TenantConfig;
@@ -23,5 +25,6 @@ pub use no_store::NoStore;
 pub use one::Tenant;
 pub use own::{NewSandbox, OwnSandbox, OwnSession};
 pub use script::{Changed, Fresh, OnOutput, Script, Target, Watch, Work};
-pub use stepping::{Ended, NeedsTools, Stepped};
+pub use stepped::Ended;
+pub use stepping::{NeedsTools, Stepped};
 pub use stored::generation;

@@ -1,17 +1,19 @@
 //! Executions whose tools whoever asked answers: they end in steps.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use glovebox::{
-    ActiveSession, AdvanceError, CancelToken, ExecuteError, Execution, SessionId, Started, Step, Stream, ToolAnswer,
+    ActiveSession, AdvanceError, CancelToken, ExecuteError, Execution, SessionId, Started, Step, ToolAnswer,
     ToolRequest,
 };
-use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 
-use super::{OnOutput, Tenant, Watch, Work, executing::CancelOnDrop, generation, suspended::Taken};
+use super::{
+    Tenant, Watch, Work,
+    executing::CancelOnDrop,
+    generation,
+    stepped::{Ended, Output, Stepping},
+    suspended::Taken,
+};
 use crate::{Door, Service, ServiceError, service::Place};
 
 /// How long one that was cancelled may take to end.
@@ -35,53 +37,6 @@ pub struct NeedsTools {
     pub calls: Vec<ToolRequest>,
     /// When it is ended where nobody answers.
     pub expires_after: Duration,
-}
-
-/// An execution that has ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// What it did.
-    pub execution: Execution,
-    /// The session's generation then.
-    pub generation: Option<String>,
-    /// Which files whoever began it wants to have.
-    pub return_files: Vec<String>,
-}
-
-/// Where output goes, which is another place in each step.
-#[derive(Clone, Default)]
-struct Output(Arc<Mutex<Option<OnOutput>>>);
-
-impl Output {
-    fn set(&self, on_output: Option<OnOutput>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = on_output;
-    }
-
-    fn listener(&self) -> impl FnMut(Stream, &[u8]) + Send + 'static {
-        let output = self.clone();
-        move |stream, bytes| {
-            if let Some(on_output) = &mut *output.0.lock().unwrap_or_else(PoisonError::into_inner) {
-                on_output(stream, bytes);
-            }
-        }
-    }
-}
-
-/// An execution between two steps.
-pub(super) struct Stepping {
-    pub(super) started: Started,
-    /// Its session, which stays in memory.
-    active: Option<ActiveSession>,
-    output: Output,
-    pub(super) cancel: CancelToken,
-    door: Door,
-    session: Option<SessionId>,
-    source: String,
-    return_files: Vec<String>,
-    /// Places among those that may be suspended: the tenant's, and the service's.
-    _suspended: [OwnedSemaphorePermit; 2],
-    _own: OwnedSemaphorePermit,
-    _turn: Option<OwnedMutexGuard<()>>,
 }
 
 impl Tenant {
@@ -183,7 +138,7 @@ impl Tenant {
     pub async fn cancel(&self, execution: &str) -> Result<(), ServiceError> {
         let Some(stepping) = self.0.suspended.remove(execution)? else { return Ok(()) };
         let tenant = self.clone();
-        Service::blocking(move || drop(stepping.end(&tenant))).await
+        Service::blocking(move || drop(tenant.end(stepping))).await
     }
 
     /// Begins what is asked for. Called on a thread that may block.
@@ -226,7 +181,7 @@ impl Tenant {
         match result {
             Ok(Step::Done(execution)) => {
                 self.0.suspended.forget(&id);
-                then(stepping.finish(self, Ok(execution))?).map(Stepped::Done)
+                then(self.finish(stepping, Ok(execution))?).map(Stepped::Done)
             }
             Ok(Step::NeedsTools(calls)) => {
                 let expires_after = self.suspend(id.clone(), stepping, true);
@@ -240,27 +195,27 @@ impl Tenant {
             }
             Err(error) => {
                 self.0.suspended.forget(&id);
-                then(stepping.finish(self, Err(error))?).map(Stepped::Done)
+                then(self.finish(stepping, Err(error))?).map(Stepped::Done)
             }
         }
     }
 }
 
-impl Stepping {
+impl Tenant {
     /// Stops it, and sees it through to its end. Called on a thread that may block.
-    pub(super) fn end(self, tenant: &Tenant) -> Result<Ended, ServiceError> {
-        self.cancel.cancel();
-        self.result(tenant, END_TIME)
+    pub(super) fn end(&self, stepping: Stepping) -> Result<Ended, ServiceError> {
+        stepping.cancel.cancel();
+        self.result(stepping, END_TIME)
     }
 
     /// The end of one that has ended, or is about to.
-    pub(super) fn result(self, tenant: &Tenant, wait: Duration) -> Result<Ended, ServiceError> {
+    pub(super) fn result(&self, stepping: Stepping, wait: Duration) -> Result<Ended, ServiceError> {
         let end = std::time::Instant::now() + wait;
         loop {
             let left = end.saturating_duration_since(std::time::Instant::now());
-            match self.started.advance(Vec::new(), Some(left)) {
-                Ok(Step::Done(execution)) => return self.finish(tenant, Ok(execution)),
-                Err(error) => return self.finish(tenant, Err(error)),
+            match stepping.started.advance(Vec::new(), Some(left)) {
+                Ok(Step::Done(execution)) => return self.finish(stepping, Ok(execution)),
+                Err(error) => return self.finish(stepping, Err(error)),
                 Ok(_) if left.is_zero() => return Err(ServiceError::Panicked),
                 // Calls that nobody answers are told again, at once.
                 Ok(_) => std::thread::sleep(Duration::from_millis(5)),
@@ -269,10 +224,10 @@ impl Stepping {
     }
 
     /// Saves the session, and writes down what the execution was.
-    fn finish(self, tenant: &Tenant, result: Result<Arc<Execution>, AdvanceError>) -> Result<Ended, ServiceError> {
-        let executed = match (&self.active, result) {
+    fn finish(&self, stepping: Stepping, result: Result<Arc<Execution>, AdvanceError>) -> Result<Ended, ServiceError> {
+        let executed = match (&stepping.active, result) {
             (_, Err(error)) => {
-                if let (Some(active), AdvanceError::Execute(error)) = (&self.active, &error)
+                if let (Some(active), AdvanceError::Execute(error)) = (&stepping.active, &error)
                     && matches!(**error, ExecuteError::Commit { .. })
                 {
                     // It has run: what the error says of its files is the more important of two.
@@ -285,9 +240,9 @@ impl Stepping {
                 active.save_after(Ok(Arc::unwrap_or_clone(execution))).map_err(ServiceError::from)
             }
         };
-        let session = self.session.as_ref();
-        tenant.note(self.door, session, &self.source, executed.as_ref());
-        let generation = session.and_then(|id| tenant.record(id).ok()).as_ref().map(generation);
-        Ok(Ended { execution: executed?, generation, return_files: self.return_files })
+        let session = stepping.session.as_ref();
+        self.note(stepping.door, session, &stepping.source, executed.as_ref());
+        let generation = session.and_then(|id| self.record(id).ok()).as_ref().map(generation);
+        Ok(Ended { execution: executed?, generation, return_files: stepping.return_files })
     }
 }

@@ -3,19 +3,13 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use glovebox::CancelToken;
 
-use super::{
-    Tenant,
-    stepping::{Ended, Stepping},
-};
-use crate::{Service, ServiceError};
-
-/// How often it is looked whether one has ended by itself, or waits for too long.
-const LOOK: Duration = Duration::from_millis(200);
+use super::stepped::{Ended, Stepping};
+use crate::ServiceError;
 
 /// A tenant's executions that wait for answers, by name. Cheap to clone.
 #[derive(Clone, Default)]
@@ -103,7 +97,7 @@ impl SuspendedExecutions {
     }
 
     /// What is to be done about one.
-    fn look(&self, id: &str, is_draining: bool) -> Look {
+    pub(super) fn look(&self, id: &str, is_draining: bool) -> Look {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(id) else { return Look::Gone };
         let is_over = is_draining || Instant::now() >= entry.expires;
@@ -124,14 +118,27 @@ impl SuspendedExecutions {
         }
     }
 
-    fn ended(&self, id: &str, ended: Result<Ended, ServiceError>) {
+    /// Puts one down, until `expires` where its answers were taken; whether it is a new one.
+    pub(super) fn put(&self, id: &str, stepping: Stepping, expires: Instant, was_answered: bool) -> bool {
+        let mut entries = self.entries();
+        let is_new = !entries.contains_key(id);
+        let cancel = stepping.cancel.clone();
+        let entry = entries.entry(id.to_owned()).or_insert(Entry { state: State::Busy, expires, cancel });
+        entry.state = State::Waiting(Box::new(stepping));
+        if was_answered {
+            entry.expires = expires;
+        }
+        is_new
+    }
+
+    pub(super) fn ended(&self, id: &str, ended: Result<Ended, ServiceError>) {
         if let Some(entry) = self.entries().get_mut(id) {
             entry.state = State::Ended(Box::new(ended));
         }
     }
 }
 
-enum Look {
+pub(super) enum Look {
     Gone,
     Again,
     End(Box<Stepping>),
@@ -140,50 +147,4 @@ enum Look {
 
 fn not_found(id: &str) -> ServiceError {
     ServiceError::NoExecution { execution: id.to_owned() }
-}
-
-impl Tenant {
-    /// Puts an execution down until it is answered, and for how long at most. One of whose answers none was taken waits no longer for that.
-    /// Called on a thread of the runtime's.
-    pub(super) fn suspend(&self, id: String, stepping: Stepping, was_answered: bool) -> Duration {
-        let time = self.0.service.suspension().time;
-        let expires = Instant::now() + time;
-        let mut entries = self.0.suspended.entries();
-        let is_new = !entries.contains_key(&id);
-        let cancel = stepping.cancel.clone();
-        let entry = entries.entry(id.clone()).or_insert(Entry { state: State::Busy, expires, cancel });
-        entry.state = State::Waiting(Box::new(stepping));
-        if was_answered {
-            entry.expires = expires;
-        }
-        drop(entries);
-        if is_new {
-            tokio::spawn(watch(self.clone(), id));
-        }
-        time
-    }
-}
-
-/// Ends an execution that waits for too long, or whose service shuts down, and gives up what it holds once it has ended by itself.
-async fn watch(tenant: Tenant, id: String) {
-    let executions = tenant.0.suspended.clone();
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
-            () = tenant.0.service.draining() => {}
-        }
-        let (tenant, draining) = (tenant.clone(), tenant.0.service.is_draining());
-        match executions.look(&id, draining) {
-            Look::Gone => return,
-            Look::Again => tokio::time::sleep(LOOK).await,
-            Look::End(stepping) => {
-                let _ = Service::blocking(move || drop(stepping.end(&tenant))).await;
-                return;
-            }
-            Look::HasEnded(stepping) => {
-                let ended = Service::blocking(move || stepping.result(&tenant, LOOK)).await;
-                executions.ended(&id, ended.and_then(|ended| ended));
-            }
-        }
-    }
 }

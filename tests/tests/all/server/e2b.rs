@@ -74,7 +74,8 @@ fn code_runs_in_contexts_that_have_their_files_in_common() {
     let read = json!({"code": "require('fs').readFileSync('f', 'utf8')", "language": "javascript"});
     assert_eq!(sandbox.text(&read), "python");
     let error = sandbox.lines(&json!({"code": "raise ValueError('why')"}));
-    assert!(error[0]["name"] == "ValueError" && error[0]["value"] == "why", "{error:?}");
+    let line = error.iter().find(|line| line["type"] == "error").unwrap();
+    assert!(line["name"] == "ValueError" && line["value"] == "why", "{error:?}");
     let contexts = sandbox.ask("GET", "/contexts", &[], b"").ok();
     assert_eq!(contexts.as_array().unwrap().len(), 2, "{contexts}");
     // They are sessions of the token's, which `close` and `list` know as well.

@@ -112,12 +112,7 @@ fn a_session_that_changed_is_not_what_was_expected() {
     assert_eq!(ask(&second).ok()["value"]["json"], 2);
     assert_eq!(ask("*").ok()["value"]["json"], 3);
     // Where it is not looked at it is refused, and nothing is done.
-    let elsewhere = [
-        ("PUT", "/v1/sessions/s/files/execute"),
-        ("DELETE", "/v1/sessions/s"),
-        ("POST", "/v1/sessions/s/undo"),
-        ("POST", "/v1/execute"),
-    ];
+    let elsewhere = [("PUT", "/v1/sessions/t"), ("POST", "/v1/sessions"), ("POST", "/v1/execute")];
     for (method, path) in elsewhere {
         assert_eq!(server.ask(method, path, &[("if-match", "*")], b"").problem(), (400, "invalid-argument".into()));
     }

@@ -1,0 +1,56 @@
+//! An execution between two steps.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use glovebox::{ActiveSession, CancelToken, Execution, SessionId, Started, Stream};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
+
+use super::OnOutput;
+use crate::Door;
+
+/// An execution that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// What it did.
+    pub execution: Execution,
+    /// The session's generation then.
+    pub generation: Option<String>,
+    /// Which files whoever began it wants to have.
+    pub return_files: Vec<String>,
+}
+
+/// Where output goes, which is another place in each step.
+#[derive(Clone, Default)]
+pub(super) struct Output(Arc<Mutex<Option<OnOutput>>>);
+
+impl Output {
+    pub(super) fn set(&self, on_output: Option<OnOutput>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = on_output;
+    }
+
+    pub(super) fn listener(&self) -> impl FnMut(Stream, &[u8]) + Send + 'static {
+        let output = self.clone();
+        move |stream, bytes| {
+            if let Some(on_output) = &mut *output.0.lock().unwrap_or_else(PoisonError::into_inner) {
+                on_output(stream, bytes);
+            }
+        }
+    }
+}
+
+/// An execution between two steps.
+pub(super) struct Stepping {
+    pub(super) started: Started,
+    /// Its session, which stays in memory.
+    pub(super) active: Option<ActiveSession>,
+    pub(super) output: Output,
+    pub(super) cancel: CancelToken,
+    pub(super) door: Door,
+    pub(super) session: Option<SessionId>,
+    pub(super) source: String,
+    pub(super) return_files: Vec<String>,
+    /// Places among those that may be suspended: the tenant's, and the service's.
+    pub(super) _suspended: [OwnedSemaphorePermit; 2],
+    pub(super) _own: OwnedSemaphorePermit,
+    pub(super) _turn: Option<OwnedMutexGuard<()>>,
+}
