@@ -8,8 +8,8 @@ use crate::{Digest, ManifestError};
 /// The built-in list.
 const BUILTIN: &str = include_str!("../packages.toml");
 
-/// The package of this project, which is not a wheel.
-const EMBEDDED: &str = "sandbox_utils";
+/// The packages of this project, which are no wheels.
+const EMBEDDED: [&str; 2] = ["requests", "sandbox_utils"];
 
 /// One pinned package.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -81,8 +81,8 @@ impl PackageList {
             let modules = package.imports.iter().map(|module| (module.clone(), owner.clone()));
             modules.collect::<Vec<_>>()
         };
-        let own = (EMBEDDED.to_owned(), "the sandbox itself".to_owned());
-        self.packages.iter().flat_map(owned).chain([own]).collect()
+        let own = EMBEDDED.map(|module| (module.to_owned(), "the sandbox itself".to_owned()));
+        self.packages.iter().flat_map(owned).chain(own).collect()
     }
 
     /// Equal for lists of the same files, whatever else they say.

@@ -37,6 +37,16 @@ export interface Policy {
   autoPersistGlobals: boolean;
   metering: 'fuel' | 'none';
   packages: boolean | undefined;
+  network: NetworkRecord | undefined;
+}
+
+/** What scripts may reach of the network, checked for types. */
+export interface NetworkRecord {
+  allow: string[];
+  allowPrivate: string[];
+  methods: string[] | undefined;
+  secrets: [string, { env: string; host: string }][];
+  numbers: [string, bigint][];
 }
 
 /** What a backend calls while it works. */

@@ -1,5 +1,5 @@
 // How a sandbox is made, and what is checked of that.
-import type { BackendKind, Input, Mount, Policy } from './backend.ts';
+import type { BackendKind, Input, Mount, NetworkRecord, Policy } from './backend.ts';
 import * as check from './check.ts';
 import type { Limits as ContractLimits } from './component/contract.ts';
 import type { ProviderModules } from './component/provider.ts';
@@ -7,6 +7,36 @@ import { type NamedTool, type Tools, toolsOf } from './tools.ts';
 
 /** How much an execution may use, as numbers or bigints; what is left out has its default. */
 export type Limits = { [Name in keyof ContractLimits]?: number | bigint };
+
+/** A secret of the host's, for which scripts have a placeholder. */
+export interface Secret {
+  /** The environment variable of this process that has it, read when the sandbox is made. */
+  env: string;
+  /** The one host that it is sent to, in the headers of requests. */
+  host: string;
+}
+
+/** What scripts may reach of the network; what is left out has the engine's default. */
+export interface Network {
+  /** Where requests may go: `SCHEME://HOST[:PORT][/PATH]`. */
+  allow: readonly string[];
+  /** Ranges of addresses that are not public and may be reached all the same. */
+  allowPrivate?: readonly string[];
+  /** Secrets, by the environment variables in which scripts find their placeholders. */
+  secrets?: Record<string, Secret>;
+  /** The methods of requests. */
+  methods?: readonly string[];
+  /** Requests of one execution. */
+  requestCount?: number | bigint;
+  /** Bytes of a request's body. */
+  requestBytes?: number | bigint;
+  /** Bytes of a response's body. */
+  responseBytes?: number | bigint;
+  /** Milliseconds that a request may take. */
+  timeoutMs?: number | bigint;
+  /** Redirects that the host follows for one request. */
+  redirects?: number | bigint;
+}
 
 /** How a sandbox is made. */
 export interface SandboxOptions {
@@ -54,6 +84,8 @@ export interface SandboxOptions {
   metering?: 'fuel' | 'none';
   /** `false` runs Python without the bundled packages. */
   packages?: boolean;
+  /** What scripts may reach with `fetch`, `urllib.request` and `requests`. Default: nothing. */
+  network?: Network;
   /** Told what takes long. Default: nobody. */
   progress?: (text: string) => void;
   /** Component: whether it runs in a worker. Default: where there are workers and, for tools, shared memory. */
@@ -128,7 +160,7 @@ export interface Checked {
 
 const OPTIONS = [
   'language', 'backend', 'unsafeNative', 'limits', 'timeout', 'workspace', 'commit', 'mounts', 'tools', 'files', 'env', 'args', 'seed', 'clockNs',
-  'checkpoints', 'onUnwind', 'autoPersistGlobals', 'metering', 'packages', 'progress', 'worker', 'terminateAfterMs', 'indexURL',
+  'checkpoints', 'onUnwind', 'autoPersistGlobals', 'metering', 'packages', 'network', 'progress', 'worker', 'terminateAfterMs', 'indexURL',
   'componentUrls', 'integrity', 'provider',
 ] as const satisfies (keyof SandboxOptions)[];
 
@@ -171,6 +203,7 @@ export function checked(options: SandboxOptions): Checked {
     autoPersistGlobals: check.optional('autoPersistGlobals', 'boolean', given.autoPersistGlobals) ?? false,
     metering: check.oneOf('metering', ['fuel', 'none'], given.metering ?? 'fuel'),
     packages: check.optional('packages', 'boolean', given.packages),
+    network: networkOf(given.network),
   };
   return {
     language: text('language', given.language ?? 'python'),
@@ -210,6 +243,27 @@ function modulesOf({ provider, backend, worker, indexURL, componentUrls }: Sandb
   if (worker) throw new TypeError("provider runs on the caller's own thread; leave out worker: true");
   if (indexURL !== undefined || componentUrls !== undefined) throw new TypeError('provider and indexURL both name a component: give one');
   return provider;
+}
+
+const NETWORK_NUMBERS = ['requestCount', 'requestBytes', 'responseBytes', 'timeoutMs', 'redirects'] as const satisfies (keyof Network)[];
+const NETWORK = ['allow', 'allowPrivate', 'secrets', 'methods', ...NETWORK_NUMBERS] as const satisfies (keyof Network)[];
+
+function networkOf(network: Network | undefined): NetworkRecord | undefined {
+  if (network === undefined) return undefined;
+  check.known('network', network, NETWORK);
+  const text = (name: string, value: unknown): string => check.of(name, 'string', value);
+  const secret = (name: string, value: unknown): Secret => {
+    check.known(name, value, ['env', 'host']);
+    return { env: text(`${name}.env`, (value as Secret).env), host: text(`${name}.host`, (value as Secret).host) };
+  };
+  const numbers = NETWORK_NUMBERS.filter((name) => network[name] !== undefined);
+  return {
+    allow: check.list('network.allow', network.allow, text),
+    allowPrivate: check.list('network.allowPrivate', network.allowPrivate, text),
+    methods: network.methods && check.list('network.methods', network.methods, text),
+    secrets: check.entries('network.secrets', network.secrets, secret),
+    numbers: numbers.map((name) => [name, check.whole(`network.${name}`, network[name])]),
+  };
 }
 
 function limitsOf(limits: Limits = {}, timeout: number | undefined): Record<string, bigint> {

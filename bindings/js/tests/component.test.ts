@@ -75,6 +75,7 @@ test('what only the engine has says what to do instead', { skip }, async () => {
     [{ commit: 'never' }, /^commit/],
     [{ metering: 'none' }, /^metering/],
     [{ packages: true }, /^packages/],
+    [{ network: { allow: [] } }, /^network/],
   ] as [SandboxOptions, RegExp][]) {
     await assert.rejects(createSandbox({ ...options, ...given }), (error) => error instanceof UnsupportedError && said.test(error.message));
   }

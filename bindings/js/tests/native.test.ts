@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -124,4 +126,23 @@ test('where the native module is missing, native says so and auto takes the comp
     console.log(box.backend ?? box.name);`;
   const isNew = Number(process.versions.node.split('.')[0]) >= 24;
   assert.equal(await program(text, environment), `UnavailableError true\n${isNew ? 'component' : 'UnavailableError'}\n`);
+});
+
+test('a network reaches what it names and nothing else', async () => {
+  const server = createServer((request, response) => response.end(request.headers.authorization ?? 'none'));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  process.env['GLOVEBOX_TEST_SECRET'] = 'the-real-one';
+  try {
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    const network = { allow: [url], allowPrivate: ['127.0.0.1'], secrets: { KEY: { env: 'GLOVEBOX_TEST_SECRET', host: '127.0.0.1' } }, requestCount: 1 };
+    await using box = await createSandbox({ language: 'javascript', backend: 'native', network });
+    const run = await box.execute(`const key = process.env.KEY; console.log(await (await fetch('${url}', { headers: { Authorization: key } })).text() === key)`);
+    assert.equal(run.stdout, 'true\n');
+    assert.equal(run.toolCalls[0]?.name, 'network.fetch');
+    assert.match((await box.execute(`await fetch('${url}other')`)).stderr, /are not allowed at this path/);
+    await assert.rejects(createSandbox({ language: 'javascript', backend: 'native', network: { allow: ['everything'] } }), PolicyError);
+    await assert.rejects(createSandbox({ network: { allow: [1 as unknown as string] } }), /network\.allow\[0\] must be a string/);
+  } finally {
+    server.close();
+  }
 });

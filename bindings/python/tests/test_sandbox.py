@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import http.server
 import json
+import os
 import tempfile
+import threading
 import time
 import unittest
+import unittest.mock
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +20,11 @@ from glovebox_sandbox import (
     GloveboxError,
     Limits,
     Mount,
+    Network,
     Opaque,
     PolicyError,
     ScriptError,
+    Secret,
     SessionError,
     Tool,
     UnsupportedError,
@@ -383,6 +389,32 @@ class NativePython(Suite, unittest.TestCase):
         without = self.sandbox(packages=False).execute(source)
         self.assertEqual(without.outcome.type, "ModuleNotFoundError")
 
+    def test_a_network_reaches_what_it_names_and_nothing_else(self) -> None:
+        class Answer(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write((self.headers["Authorization"] or "none").encode())
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server, unittest.mock.patch.dict(os.environ, REAL="the-real-one"):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            url = f"http://127.0.0.1:{server.server_port}/"
+            network = Network(allow=[url], allow_private=["127.0.0.1"], secrets={"KEY": Secret("REAL", "127.0.0.1")}, request_count=1)
+            box = self.sandbox(network=network)
+            source = f"import os, requests; key = os.environ['KEY']; print(requests.get('{url}', headers={{'Authorization': key}}).text == key)"
+            run = box.execute(source)
+            self.assertEqual((run.stdout, run.tool_calls[0].name), ("True\n", "network.fetch"))
+            self.assertEqual(box.execute(f"import requests; requests.get('{url}other')").outcome.type, "ConnectionError")
+            server.shutdown()
+        self.assertIn("the network is off", self.sandbox().execute("import requests; requests.get('http://a.example')").stderr)
+        with self.assertRaisesRegex(PolicyError, "network.allow"):
+            self.sandbox(network=Network(allow=["everything"]))
+        with self.assertRaisesRegex(TypeError, "network.request_count must be int"):
+            self.sandbox(network=Network(allow=[], request_count="1"))  # type: ignore[arg-type]
+
 
 class NativeJavaScript(Suite, unittest.TestCase):
     language = "javascript"
@@ -408,6 +440,8 @@ class ComponentJavaScript(Suite, unittest.TestCase):
     def test_what_it_has_not_is_named_with_what_to_do(self) -> None:
         with self.assertRaisesRegex(UnsupportedError, 'packages: .* backend="native"'):
             self.sandbox(packages=True)
+        with self.assertRaisesRegex(UnsupportedError, 'network: .* backend="native"'):
+            self.sandbox(network=Network(allow=[]))
         with self.assertRaisesRegex(UnsupportedError, 'metering: .* backend="native"'):
             self.sandbox(metering="none")
         with self.assertRaisesRegex(UnsupportedError, 'id: .* backend="native"'):

@@ -101,6 +101,14 @@ pub enum PolicyError {
         /// What they may take.
         most: usize,
     },
+    /// What scripts may reach of the network cannot be said so.
+    #[error("`network.{key}`: {reason}", key = escaped(.key), reason = escaped_text(.reason))]
+    Network {
+        /// The name within the table `network`.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A mount cannot be.
     #[error("mount `{mount}`: {reason}", mount = escaped(.mount), reason = escaped_text(.reason))]
     Mount {

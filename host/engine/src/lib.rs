@@ -31,9 +31,10 @@
 //!
 //! # Features
 //!
-//! All are on by default. A build without one has none of its code, and says so where it would be needed:
+//! All but `network` are on by default. A build without one has none of its code, and says so where it would be needed:
 //!
 //! * `component`: module [`component`](mod@component), [`compile()`]. Without it Wasmtime is built without components.
+//! * `network`: [`Policy::network`]. Without it a policy that allows addresses is [`PolicyError::Network`].
 //! * `packages`: [`Packages::Bundled`] and [`EngineConfig::own_packages`]. Without it [`Packages::None`] is the default, and
 //!   anything else [`EngineError::NotBuilt`].
 //! * `store`: [`Sessions`], [`SessionStore`], [`DirectoryStore`].
@@ -57,6 +58,9 @@
 mod pages {
     #[doc = include_str!("../../../README.md")]
     mod readme {}
+    #[cfg(feature = "network")]
+    #[doc = include_str!("../../../docs/network.md")]
+    mod network {}
     #[doc = include_str!("../../../docs/sessions.md")]
     mod sessions {}
     #[doc = include_str!("../../../docs/tools.md")]
@@ -91,6 +95,7 @@ mod machine;
 #[cfg(feature = "store")]
 mod manager;
 pub mod mount;
+mod network;
 mod own_commits;
 mod packages;
 mod pagemap;
@@ -155,6 +160,9 @@ pub use manager::{
     ActiveSession, HibernateReport, IdleThread, ListedSession, NewSession, Save, SessionGuard, Sessions,
     SessionsBuilder, SessionsError, StorePolicy,
 };
+#[cfg(feature = "network")]
+pub use network::BeyondNetwork;
+pub use network::{NetworkPolicy, SecretPolicy};
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
 pub use prepared_module::{PreparedLibrary, PreparedModule};
 pub use request::{IfBusy, Request, SANDBOX_NAME};

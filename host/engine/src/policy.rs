@@ -6,7 +6,7 @@ pub use glovebox_core::{Clock, Entropy, PolicyError};
 use glovebox_core::{Metering, PolicyParts};
 use serde::{Deserialize, Serialize};
 
-use crate::{Limits, SessionPolicy};
+use crate::{Limits, NetworkPolicy, SessionPolicy};
 
 /// When a guest's changes are committed to host directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,6 +117,8 @@ pub struct Policy {
     pub limits: Limits,
     /// How sessions save and lose their state.
     pub session: SessionPolicy,
+    /// What scripts may reach of the network. Default: nothing.
+    pub network: NetworkPolicy,
     /// Environment variables. The host's are never passed on.
     pub env: BTreeMap<String, String>,
     /// Further host directories.
@@ -136,6 +138,7 @@ impl Default for Policy {
             auto_persist_globals: false,
             limits: Limits::default(),
             session: SessionPolicy::default(),
+            network: NetworkPolicy::default(),
             env: BTreeMap::new(),
             mounts: Vec::new(),
         }
@@ -165,6 +168,8 @@ impl Policy {
     pub fn check(&self) -> Result<(), PolicyError> {
         let Self { limits, session, args, env, .. } = self;
         PolicyParts { limits, session, args, env }.check()?;
+        self.network.check()?;
+        self.network.check_environment(env)?;
         self.check_mounts()
     }
 

@@ -1,14 +1,24 @@
 //! The policy that a request asks for, within the one that its tenant is granted.
 
-use glovebox::{Clock, Entropy, Metering, Policy, PolicyError, escaped};
+use glovebox::{BeyondNetwork, Clock, Entropy, Metering, Policy, PolicyError, escaped};
 use serde_json::{Map, Value};
 
 /// The names of a policy that a request may set. What names directories of the host is not among them.
-const OPEN: [&str; 9] =
-    ["limits", "clock", "entropy", "args", "env", "inject_setup", "auto_persist_globals", "session", "metering"];
+const OPEN: [&str; 10] = [
+    "limits",
+    "clock",
+    "entropy",
+    "args",
+    "env",
+    "inject_setup",
+    "auto_persist_globals",
+    "session",
+    "metering",
+    "network",
+];
 
 /// Those that are tables, and change by their entries.
-const TABLES: [&str; 2] = ["limits", "session"];
+const TABLES: [&str; 3] = ["limits", "session", "network"];
 
 /// A request's policy was refused.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +70,7 @@ pub(crate) fn narrowed(granted: &Policy, asked: &Map<String, Value>) -> Result<P
     policy.check()?;
     check_limits(granted, &policy)?;
     check_platform(granted, &policy)?;
+    check_network(granted, &policy)?;
     Ok(policy)
 }
 
@@ -101,8 +112,20 @@ fn check_platform(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
     Ok(())
 }
 
+/// Nothing of the network may be asked for that is not granted. Secrets that are not for a request are the ones it may leave out.
+fn check_network(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
+    match asked.network.beyond(&granted.network)? {
+        None => Ok(()),
+        Some(BeyondNetwork { key, asked, granted }) => {
+            let granted = if granted.is_empty() { "none".to_owned() } else { granted };
+            Err(GrantError::Beyond { key: format!("network.{key}"), asked, granted })
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use glovebox::{NetworkPolicy, SecretPolicy};
     use serde_json::json;
 
     use super::*;
@@ -126,6 +149,47 @@ mod tests {
         assert_eq!(policy.limits.memory_bytes, Policy::default().limits.memory_bytes);
         assert_eq!((policy.entropy, policy.clock), (Entropy::Seeded(7), Clock::Fixed(5)));
         assert_eq!((policy.session.checkpoints_retained, policy.args.len(), policy.env.len()), (1, 1, 1));
+    }
+
+    #[test]
+    fn a_request_narrows_the_network_and_extends_nothing_of_it() {
+        let mut granted = Policy::default();
+        granted.network = NetworkPolicy::allowing(["https://api.example.com/v1/*"]);
+        granted.network.secrets.insert("KEY".into(), SecretPolicy::new("REAL", "api.example.com"));
+        let asked = |network: Value| {
+            let Value::Object(policy) = json!({ "network": network }) else { panic!("no object") };
+            narrowed(&granted, &policy).map_err(|error| error.to_string())
+        };
+        assert!(!asked(json!({ "allow": [] })).unwrap().network.is_on(), "without any");
+        let policy =
+            asked(json!({ "allow": ["https://api.example.com/v1/a"], "request_count": 1, "secrets": {} })).unwrap();
+        assert_eq!((policy.network.request_count, policy.network.secrets.len()), (1, 0));
+        for (network, said) in [
+            (
+                json!({ "allow": ["https://api.example.com/*"] }),
+                "`policy.network.allow` is `https://api.example.com/*`",
+            ),
+            (json!({ "allow_private": ["127.0.0.0/8"] }), "`policy.network.allow_private` is `127.0.0.0/8`"),
+            (json!({ "request_count": 51 }), "`policy.network.request_count` is 51; this token is granted 50"),
+            (
+                json!({ "secrets": { "HOME": { "env": "HOME", "host": "api.example.com" } } }),
+                "`policy.network.secrets` is `HOME`",
+            ),
+            (
+                json!({ "secrets": { "KEY": { "env": "OTHER", "host": "api.example.com" } } }),
+                "`policy.network.secrets` is `KEY`",
+            ),
+            (json!({ "redirects": 6 }), "`network.redirects`"),
+            (json!([]), "`network` is an object"),
+            (json!({ "proxy": "http://x" }), "proxy"),
+        ] {
+            let error = asked(network.clone()).unwrap_err();
+            assert!(error.contains(said), "{network}: {error}");
+        }
+        let Value::Object(policy) = json!({ "network": { "allow": ["https://a.example"] } }) else {
+            panic!("no object")
+        };
+        assert!(narrowed(&Policy::default(), &policy).is_err(), "and where none is granted, none can be asked for");
     }
 
     #[test]

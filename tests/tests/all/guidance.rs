@@ -280,7 +280,7 @@ fn every_package_is_proposed_and_is_there() {
     let list = glovebox::PackageList::builtin().unwrap();
     let mut names: Vec<&str> =
         list.packages().iter().flat_map(|package| &package.imports).map(String::as_str).collect();
-    names.push("sandbox_utils");
+    names.extend(["requests", "sandbox_utils"]);
     names.sort_unstable();
     assert_eq!(guidance::packages().collect::<Vec<_>>(), names);
     let source = format!("import sys\nfor name in '{}'.split():\n    __import__(name)", names.join(" "));

@@ -36,6 +36,7 @@ mod limits;
 mod mcp;
 mod metering;
 mod names;
+mod network;
 mod persist;
 mod recycled;
 mod reference;

@@ -44,6 +44,7 @@ export function refuse(policy: Policy): void {
     }
   }
   if (policy.metering !== 'fuel') throw errorOf('UnsupportedError', 'metering: a component always counts fuel; leave it out, or use backend: "native"');
+  if (policy.network) throw errorOf('UnsupportedError', 'network: a component has no network; leave it out, or use backend: "native"');
   if (policy.packages) throw errorOf('UnsupportedError', 'packages: a component has no Python packages; leave it out, or use backend: "native"');
 }
 

@@ -9,6 +9,7 @@ import type {
   Executed,
   Host,
   Input,
+  NetworkRecord,
   Policy,
   Shown,
   ShownValue,
@@ -89,9 +90,24 @@ export async function openNative(native: Native, name: string, policy: Policy, h
   return new NativeBackend(native.module, sandbox);
 }
 
+/** A name as the engine's policy files have it. */
+function snake(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+function networkRecord({ allow, allowPrivate, methods, secrets, numbers }: NetworkRecord): object {
+  return {
+    allow,
+    allow_private: allowPrivate,
+    ...(methods && { methods }),
+    secrets: Object.fromEntries(secrets),
+    ...Object.fromEntries(numbers.map(([name, value]) => [snake(name), value])),
+  };
+}
+
 /** As the engine's policy files have it. */
 function policyRecord(policy: Policy): object {
-  const limits = Object.entries(policy.limits).map(([name, value]) => [name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), value]);
+  const limits = Object.entries(policy.limits).map(([name, value]) => [snake(name), value]);
   return {
     limits: Object.fromEntries(limits),
     session: {
@@ -108,6 +124,7 @@ function policyRecord(policy: Policy): object {
     metering: policy.metering,
     ...(policy.workspace !== undefined && { workspace: policy.workspace }),
     ...(policy.seed !== undefined && { entropy: { seeded: policy.seed } }),
+    ...(policy.network && { network: networkRecord(policy.network) }),
     ...(policy.clockNs !== undefined && { clock: { fixed: policy.clockNs } }),
   };
 }

@@ -42,6 +42,7 @@ from .errors import (
     UnavailableError,
     UnsupportedError,
 )
+from .network import Network, Secret
 from .run import Diagnostic, Opaque, Outcome, Run, RunFiles, ToolCall
 from .sandbox import Sandbox, Session
 from .tools import Tool
@@ -59,6 +60,7 @@ __all__ = [
     "GloveboxError",
     "Limits",
     "Mount",
+    "Network",
     "Opaque",
     "Outcome",
     "PolicyError",
@@ -66,6 +68,7 @@ __all__ = [
     "RunFiles",
     "Sandbox",
     "ScriptError",
+    "Secret",
     "Session",
     "SessionError",
     "Tool",

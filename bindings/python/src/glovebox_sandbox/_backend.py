@@ -52,6 +52,7 @@ class Policy:
     auto_persist_globals: bool
     metering: Literal["fuel", "none"] = "fuel"
     packages: bool | None = field(default=None)
+    network: dict[str, Any] | None = field(default=None)
 
 
 class Executed(Protocol):

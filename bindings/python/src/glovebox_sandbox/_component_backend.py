@@ -56,6 +56,8 @@ def _refuse(policy: Policy) -> None:
             )
     if policy.metering != "fuel":
         raise UnsupportedError('metering: a component always counts fuel; leave it out, or use backend="native"')
+    if policy.network is not None:
+        raise UnsupportedError('network: a component has no network; leave it out, or use backend="native"')
     if policy.packages:
         raise UnsupportedError('packages: a component has no Python packages; leave it out, or use backend="native"')
 

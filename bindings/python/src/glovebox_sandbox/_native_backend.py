@@ -95,6 +95,8 @@ def policy_record(policy: Policy) -> dict[str, Any]:
         record["workspace"] = policy.workspace
     if policy.seed is not None:
         record["entropy"] = {"seeded": policy.seed}
+    if policy.network is not None:
+        record["network"] = policy.network
     if policy.clock_ns is not None:
         record["clock"] = {"fixed": policy.clock_ns}
     return record

@@ -14,6 +14,8 @@ from typing import Any, Literal, TypeVar
 from . import _check, _daemon_backend, _native_backend
 from ._backend import Backend, BackendSession, Commit, Input, Mount, Policy
 from .errors import GloveboxError, SessionError, UnavailableError
+from .network import Network
+from .network import record as network_record
 from .run import Diagnostic, Run, entries, value_of
 from .tools import Await, Tool, await_here, tool_of
 from .types import CheckpointInfo, FileEntry, Limits, SessionInfo, SourceKind
@@ -75,6 +77,7 @@ class Sandbox:
         auto_persist_globals: bool = False,
         metering: Literal["fuel", "none"] = "fuel",
         packages: bool | None = None,
+        network: Network | None = None,
         provider: str | os.PathLike[str] | None = None,
         progress: Callable[[str], None] | None = _say,
     ) -> None:
@@ -100,6 +103,8 @@ class Sandbox:
         by force. `auto_persist_globals` keeps what JSON has a form for of one execution's variables for the next. `metering="none"`
         counts no fuel: scripts are faster, and time alone ends one that does not end. `packages=False` runs Python without the bundled packages.
 
+        `network` says what scripts may reach with `fetch`, `urllib.request` and `requests`; without it they reach nothing.
+
         `progress` is told what takes long; by default it is printed to standard error.
         """
         name = _check.of("language", str, language)
@@ -119,6 +124,7 @@ class Sandbox:
             auto_persist_globals=auto_persist_globals,
             metering=metering,
             packages=packages,
+            network=network,
         )
         path = None if provider is None else _check.path("provider", provider)
         chosen = choose(backend, _check.of("unsafe_native", bool, unsafe_native))
@@ -478,6 +484,7 @@ def _policy(**given: Any) -> Policy:
         auto_persist_globals=_check.of("auto_persist_globals", bool, given["auto_persist_globals"]),
         metering=given["metering"],
         packages=_check.optional("packages", bool, given["packages"]),
+        network=network_record(given["network"]),
     )
 
 

@@ -114,9 +114,11 @@ pub fn invalid_policy(error: &PolicyError) -> String {
         }
         PolicyError::Session(text) => key(text),
         PolicyError::Env { key, reason } => format!("`env`: `{}`: {reason}", quoted(key)),
-        PolicyError::Arg { .. } | PolicyError::TooLarge { .. } | PolicyError::Syntax(_) | PolicyError::Mount { .. } => {
-            error.to_string()
-        }
+        PolicyError::Arg { .. }
+        | PolicyError::TooLarge { .. }
+        | PolicyError::Syntax(_)
+        | PolicyError::Network { .. }
+        | PolicyError::Mount { .. } => error.to_string(),
     }
 }
 

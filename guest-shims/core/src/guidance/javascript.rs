@@ -5,7 +5,7 @@ use super::{
     failure::{Failure, is_fenced},
     limits,
     names::{self, nearest},
-    typescript,
+    network, typescript,
 };
 use crate::Language;
 
@@ -69,6 +69,9 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
     if is_fenced(failure.source) {
         return Some(syntax(failure));
     }
+    if let Some(advice) = network::advice(failure.message()) {
+        return Some(advice);
+    }
     match failure.raised.type_name.as_str() {
         "SyntaxError" => typescript::advice(failure).or_else(|| export(failure)).or_else(|| Some(syntax(failure))),
         "ReferenceError" | "Error" => reference(failure),
@@ -92,13 +95,10 @@ fn reference(failure: &Failure<'_>) -> Option<Advice> {
     }
     let name = message.strip_suffix(" is not defined")?;
     match name {
-        "fetch" | "XMLHttpRequest" | "WebSocket" | "EventSource" => Some(Advice::new(
+        "XMLHttpRequest" | "WebSocket" | "EventSource" => Some(Advice::new(
             AdviceKind::Network,
-            format!("There is no {}: the sandbox has no network.", quoted(name)),
-            &[
-                "Put the data into the workspace, and read it from `/app`.",
-                "Have the host offer a tool that fetches, and call that.",
-            ],
+            format!("There is no {}: the sandbox has `fetch`, where its policy has a network.", quoted(name)),
+            &network::STEPS,
         )),
         "Worker" | "SharedWorker" => Some(threads()),
         "None" | "True" | "False" => {
@@ -186,11 +186,8 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
         | "ws" | "superagent" => {
             return Advice::new(
                 AdviceKind::Network,
-                format!("{missing} Nor is there a network."),
-                &[
-                    "Put the data into the workspace, and read it from `/app`.",
-                    "Have the host offer a tool that fetches, and call that.",
-                ],
+                format!("{missing} There is `fetch`, where the sandbox's policy has a network."),
+                &network::STEPS,
             );
         }
         "child_process" | "cluster" | "execa" | "shelljs" => {

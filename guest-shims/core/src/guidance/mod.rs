@@ -10,6 +10,7 @@ mod fuel;
 mod javascript;
 mod limits;
 mod names;
+mod network;
 mod python;
 mod typescript;
 

@@ -19,7 +19,7 @@ const PYTHON: &str = "\
 /// The import names of the packages at `/app/site-packages`.
 const PACKAGES: &str = "\
     PyPDF2 attr attrs certifi charset_normalizer cobble dateutil defusedxml et_xmlfile idna jinja2 leather mammoth markdown markupsafe \
-    openpyxl sandbox_utils six tabulate tomli urllib3 xlsxwriter";
+    openpyxl requests sandbox_utils six tabulate tomli urllib3 xlsxwriter";
 
 /// The modules of `import` and `require`, and the interpreter's own.
 const JAVASCRIPT: &str = "\

@@ -4,16 +4,13 @@ use super::{
     advice::{Advice, AdviceKind, Correction, quoted},
     failure::{Failure, is_fenced},
     names::{self, nearest},
+    network,
 };
 use crate::Language;
 
 /// Replacements for well-known modules that do not exist here.
 const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
-    (
-        &["requests", "httpx", "aiohttp", "websockets", "websocket", "ssl", "paramiko", "boto3", "grpc"],
-        AdviceKind::Network,
-        "",
-    ),
+    (&["httpx", "aiohttp", "websockets", "websocket", "ssl", "paramiko", "boto3", "grpc"], AdviceKind::Network, ""),
     (&["multiprocessing", "_multiprocessing", "joblib", "pexpect", "psutil"], AdviceKind::Subprocess, ""),
     (
         &["numpy", "scipy"],
@@ -113,6 +110,9 @@ const DATA_RUNTIME: &str = "Have the operator add the runtime that has it (`glov
 
 /// Advice for an exception; `None` if its own message is enough.
 pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
+    if let Some(advice) = network::advice(failure.message()) {
+        return Some(advice);
+    }
     match failure.raised.type_name.as_str() {
         "SyntaxError" | "IndentationError" | "TabError" => Some(syntax(failure)),
         "ModuleNotFoundError" => Some(module(failure, failure.within("No module named '", "'")?)),
@@ -121,6 +121,8 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
         "RuntimeError" => (failure.message() == "can't start new thread").then(threads),
         "OSError" if failure.message().contains("does not support processes") => Some(subprocess()),
         "OSError" => (failure.message() == "[Errno 58] Not supported").then(network),
+        // What a server did not do is in the message.
+        "URLError" if network::was_tried(failure.message()) => None,
         "URLError" | "SSLError" | "gaierror" => Some(network()),
         "AttributeError" => attribute(failure),
         "NameError" => name(failure),
@@ -137,7 +139,10 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
     // Of a module in a package that is there another one is meant.
     if let Some((_, kind, instead)) = INSTEAD.iter().find(|(names, ..)| names.contains(&name)) {
         return match kind {
-            AdviceKind::Network => Advice { summary: format!("{missing} Nor is there a network."), ..network() },
+            AdviceKind::Network => Advice {
+                summary: format!("{missing} There is `requests`, where the sandbox's policy has a network."),
+                ..network()
+            },
             AdviceKind::Subprocess => {
                 Advice { summary: format!("{missing} Nor are there other processes."), ..subprocess() }
             }
@@ -176,9 +181,7 @@ fn attribute(failure: &Failure<'_>) -> Option<Advice> {
     let (module, rest) = rest.split_once("' has no attribute '")?;
     let name = rest.split_once('\'')?.0;
     match (module, name) {
-        ("_socket", _) | ("socket", "getaddrinfo" | "gethostbyname") | ("http.client", "HTTPSConnection") => {
-            Some(network())
-        }
+        ("_socket", _) | ("socket", "getaddrinfo" | "gethostbyname") => Some(network()),
         ("os", "system" | "fork" | "forkpty" | "kill" | "wait" | "waitpid") => Some(subprocess()),
         ("os", name) if name.starts_with("exec") || name.starts_with("spawn") || name.starts_with("posix_spawn") => {
             Some(subprocess())
@@ -195,11 +198,8 @@ fn attribute(failure: &Failure<'_>) -> Option<Advice> {
 fn network() -> Advice {
     Advice::new(
         AdviceKind::Network,
-        "There is no network in the sandbox.",
-        &[
-            "Put the data into the workspace, and read it from `/app`.",
-            "Have the host offer a tool that fetches, and call that.",
-        ],
+        "There are no sockets in the sandbox, and no network unless its policy has one.",
+        &network::STEPS,
     )
 }
 

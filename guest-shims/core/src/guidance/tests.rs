@@ -430,3 +430,17 @@ fn types_under_a_name_of_javascripts_are_known() {
         assert_eq!(kind(plain), AdviceKind::Syntax, "{plain}");
     }
 }
+
+#[test]
+fn a_request_that_was_not_performed_says_who_allows_it() {
+    let off = "<urlopen error the network is off in this sandbox: an operator allows addresses with `[network] allow`>";
+    let advice = python("urlopen(x)", "URLError", off).unwrap();
+    assert_eq!((advice.kind, advice.steps.len()), (AdviceKind::Network, 3));
+    assert!(advice.steps[2].contains("--allow-net"));
+    let outside = "fetch failed: requests to `https://evil.example` are not allowed at this path; `network.allow` has `https://a.example`";
+    let advice = of(Language::JavaScript, "x", &raised("TypeError", outside, Some(1))).pop().unwrap();
+    assert_eq!(advice.summary, "The sandbox's policy does not allow this request to `https://evil.example`.");
+    let inside = "`10.0.0.1` is no public address, and `network.allow_private` does not have it";
+    assert!(python("x", "NetworkRefused", inside).unwrap().steps[0].contains("--allow-private-net"));
+    assert_eq!(python("x", "NetworkError", "requests to `nowhere"), None);
+}

@@ -8,8 +8,8 @@ use std::{collections::VecDeque, fmt, ops::Deref, sync::Arc, time::Duration};
 use serde_json::Value;
 
 use super::{
-    Account, Answer, Begun, Checked, Failure, Held, Message, NO_ROOM, Reply, Tally, ToolRecord, Toolset, answered,
-    hold_answer, not_understood, timeout, weight,
+    Account, Answer, Begun, Checked, Failure, Held, Message, NO_ROOM, Reply, Size, Tally, ToolRecord, Toolset,
+    answered, hold_answer, not_understood, timeout, weight,
 };
 use crate::{Limits, Watch};
 
@@ -33,6 +33,16 @@ pub trait ToolRunner {
 
     /// The tools that scripts may call.
     fn tools(&self) -> &Toolset<Self::Tool>;
+
+    /// What a name means that is none of scripts' tools, and is called as they are.
+    fn reserved(&self, _name: &str) -> Option<Self::Tool> {
+        None
+    }
+
+    /// The most bytes of a call's arguments and of its result, where those of `limits.tool_bytes` are not this tool's.
+    fn max_bytes(&self, _tool: &Self::Tool) -> Option<u64> {
+        None
+    }
 
     /// Starts a call.
     fn start(&mut self, call: ReadyCall<Self::Tool>) -> Result<Start<Self::Running>, Failure>;
@@ -281,7 +291,9 @@ impl<R: ToolRunner> ToolCalls<R> {
             Err(failure) => return self.answer(id, Err(failure)),
         };
         self.runner.began(&name, index);
-        match self.tally.admit(&name, self.runner.tools().find(&name).cloned(), &arguments, bytes) {
+        let tool = self.runner.reserved(&name).or_else(|| self.runner.tools().find(&name).cloned());
+        let max_bytes = tool.as_ref().and_then(|tool| self.runner.max_bytes(tool));
+        match self.tally.admit(&name, tool, &arguments, Size { bytes, max_bytes }) {
             Ok(tool) => {
                 self.queued.push_back(QueuedCall { id, index, name, tool, arguments, held });
                 self.start();
@@ -306,7 +318,8 @@ impl<R: ToolRunner> ToolCalls<R> {
             let QueuedCall { id, index, .. } = call;
             let now = self.watch.elapsed();
             let deadline = now.saturating_add(Duration::from_millis(self.call_timeout_ms)).min(self.timeout);
-            let ready = ReadyCall { call, deadline, max_bytes: self.tally.max_bytes() };
+            let max_bytes = self.runner.max_bytes(&call.tool).unwrap_or(self.tally.max_bytes());
+            let ready = ReadyCall { call, deadline, max_bytes };
             match turn.and_then(|_| self.runner.start(ready)) {
                 Ok(Start::Running(running)) => self.running.push(RunningCall { id, index, running, deadline }),
                 Ok(Start::Answered(answer)) => {

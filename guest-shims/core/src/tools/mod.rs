@@ -41,6 +41,6 @@ pub use prices::{CALL_FUEL, message_fuel};
 pub use record::{ToolOutcome, ToolRecord};
 pub use reply::{Answer, hold_answer, json_text, within};
 use reply::{Reply, answered, not_understood, timeout};
-use tally::{Begun, NO_ROOM, Tally};
+use tally::{Begun, NO_ROOM, Size, Tally};
 pub use toolset::Toolset;
 pub use validator::{MAX_ENGINE_LEVELS, MAX_PROVIDER_LEVELS};

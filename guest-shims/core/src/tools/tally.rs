@@ -29,6 +29,15 @@ pub(super) struct Begun {
     pub(super) bytes: u64,
 }
 
+/// How large a call's arguments are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    /// As JSON text.
+    pub(super) bytes: u64,
+    /// The most that the tool takes, where `limits.tool_bytes` does not say it.
+    pub(super) max_bytes: Option<u64>,
+}
+
 impl Tally {
     /// None yet.
     #[must_use]
@@ -74,13 +83,17 @@ impl Tally {
     }
 
     /// Whether a call may be made at all, of the tool that was found under its name, if one was.
-    pub(super) fn admit<T>(&self, name: &str, tool: Option<T>, arguments: &Value, bytes: u64) -> Result<T, Failure> {
+    pub(super) fn admit<T>(&self, name: &str, tool: Option<T>, arguments: &Value, size: Size) -> Result<T, Failure> {
         let tool = tool.ok_or_else(|| {
             let shown: String = name.chars().take(64).collect();
             Failure::new(ToolErrorKind::Unknown, format!("no tool is called `{shown}`"))
         })?;
-        if bytes > self.max_bytes {
-            let message = format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {}", self.max_bytes);
+        let Size { bytes, max_bytes } = size;
+        if bytes > max_bytes.unwrap_or(self.max_bytes) {
+            let message = match max_bytes {
+                Some(most) => format!("the arguments are {bytes} bytes; `{name}` takes {most}"),
+                None => format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {}", self.max_bytes),
+            };
             return Err(Failure::new(ToolErrorKind::Limit, message));
         }
         if !arguments.is_object() {
@@ -141,11 +154,18 @@ mod tests {
     fn arguments_are_held_to_their_limit_and_are_an_object() {
         let tally = tally(|limits| limits.tool_bytes = 10);
         let object = json!({});
-        let kind = |tool, arguments, bytes| tally.admit("a", tool, arguments, bytes).map_err(|failure| failure.kind);
+        let kind = |tool, arguments, bytes| {
+            let size = Size { bytes, max_bytes: None };
+            tally.admit("a", tool, arguments, size).map_err(|failure| failure.kind)
+        };
         assert_eq!(kind(None::<()>, &object, 1), Err(ToolErrorKind::Unknown));
         for (bytes, fits) in [(9, true), (10, true), (11, false)] {
             assert_eq!(kind(Some(()), &object, bytes), fits.then_some(()).ok_or(ToolErrorKind::Limit), "{bytes}");
         }
         assert_eq!(kind(Some(()), &json!([]), 2), Err(ToolErrorKind::InvalidArguments));
+        for (bytes, fits) in [(11, true), (20, true), (21, false)] {
+            let size = Size { bytes, max_bytes: Some(20) };
+            assert_eq!(tally.admit("a", Some(()), &object, size).is_ok(), fits, "one with its own maximum: {bytes}");
+        }
     }
 }

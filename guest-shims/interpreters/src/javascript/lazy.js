@@ -115,8 +115,8 @@
   const SHARED = { codec: 'buffer', deepEqual: 'util', encoding: 'encoding', globPattern: 'glob', makeFacade: 'modules', modules: 'modules', received: 'util', showResult: 'display' };
   const GLOBALS = {
     AbortController: 'events', AbortSignal: 'events', Buffer: 'buffer', CustomEvent: 'events', Event: 'events', EventTarget: 'events', TextDecoder: 'encoding',
-    TextEncoder: 'encoding', URL: 'url', URLSearchParams: 'url', atob: 'encoding', btoa: 'encoding', crypto: 'crypto', display: 'display',
-    process: 'process', structuredClone: 'clone',
+    Headers: 'fetch', Request: 'fetch', Response: 'fetch', TextEncoder: 'encoding', URL: 'url', URLSearchParams: 'url', atob: 'encoding', btoa: 'encoding',
+    crypto: 'crypto', display: 'display', fetch: 'fetch', process: 'process', structuredClone: 'clone',
   };
   for (const [object, files] of [[$.node, MODULES], [$, SHARED]]) {
     for (const name of Object.keys(files)) {

@@ -1,7 +1,7 @@
 //! Scripts outside the image.
 
 /// By path, sorted. They contain no multi-line string.
-pub(super) const FILES: [(&str, &str); 18] = [
+pub(super) const FILES: [(&str, &str); 19] = [
     ("csv-simple.js", include_str!("../../../../vendor_js/csv-simple.js")),
     ("json-utils.js", include_str!("../../../../vendor_js/json-utils.js")),
     ("node/assert.js", include_str!("node/assert.js")),
@@ -11,6 +11,7 @@ pub(super) const FILES: [(&str, &str); 18] = [
     ("node/display.js", include_str!("node/display.js")),
     ("node/encoding.js", include_str!("node/encoding.js")),
     ("node/events.js", include_str!("node/events.js")),
+    ("node/fetch.js", include_str!("node/fetch.js")),
     ("node/fs.js", include_str!("node/fs.js")),
     ("node/glob.js", include_str!("node/glob.js")),
     ("node/modules.js", include_str!("node/modules.js")),

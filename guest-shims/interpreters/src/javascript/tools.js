@@ -165,7 +165,7 @@
     return $.hasLoneSurrogate(text) ? stringify(message, (key, value) => (typeof value === 'string' ? toWellFormed(value) : value)) : text;
   };
 
-  const invoke = (name, named) => {
+  const invoke = (name, named, begun) => {
     const { stack } = new Failure();
     return new PromiseClass((resolve, reject) => {
       const call = { __proto__: null, resolve, reject, stack };
@@ -180,7 +180,15 @@
       }
       mapSet(pending, id, call);
       $.expect(1);
+      if (begun !== undefined) begun(id);
     });
+  };
+
+  // For `fetch`: what the host does for scripts that is none of its tools.
+  $.invoke = invoke;
+  // Nobody waits for the answer any longer: the host ends the call with the execution.
+  $.abandon = (number) => {
+    take(number);
   };
 
   const put = (object, key, value) => {

@@ -21,6 +21,7 @@ macro_rules! boot_code {
             include_str!("boot/value.py"),
             include_str!("boot/text.py"),
             include_str!("boot/tools.py"),
+            include_str!("boot/network.py"),
             include_str!("boot/displays.py"),
             include_str!("boot/packages.py"),
             include_str!("boot/globals.py"),

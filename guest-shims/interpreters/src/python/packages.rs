@@ -7,6 +7,13 @@ use crate::{COMPILED_FILE, Callee, DriverError, Machine, MachineError};
 
 /// Packages of this project, by path below `/app/site-packages`, sorted.
 pub const EMBEDDED_PACKAGES: &[(&str, &[u8])] = &[
+    ("requests/__init__.py", include_bytes!("site/requests/__init__.py")),
+    ("requests/auth.py", include_bytes!("site/requests/auth.py")),
+    ("requests/cookies.py", include_bytes!("site/requests/cookies.py")),
+    ("requests/exceptions.py", include_bytes!("site/requests/exceptions.py")),
+    ("requests/models.py", include_bytes!("site/requests/models.py")),
+    ("requests/sessions.py", include_bytes!("site/requests/sessions.py")),
+    ("requests/structures.py", include_bytes!("site/requests/structures.py")),
     ("sandbox_utils/__init__.py", include_bytes!("site/sandbox_utils/__init__.py")),
     ("sandbox_utils/data.py", include_bytes!("site/sandbox_utils/data.py")),
     ("sandbox_utils/files.py", include_bytes!("site/sandbox_utils/files.py")),

@@ -3,6 +3,7 @@
 mod component;
 mod context;
 mod global;
+mod network;
 mod policy;
 pub(crate) mod quantity;
 mod source;

@@ -10,7 +10,10 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use glovebox::{Clock, Commit, Entropy, Metering, Mount, Policy, escaped};
 
-use super::quantity::{bytes, count, count_u32};
+use super::{
+    network::NetworkArgs,
+    quantity::{bytes, count, count_u32},
+};
 use crate::terminal::Hinted;
 
 /// What the clock shows under `--seed` when nothing else says so: 2020-01-01T00:00:00Z.
@@ -51,6 +54,9 @@ pub(crate) struct PolicyArgs {
     /// An argument after the script's name; repeatable
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true, help_heading = "Policy")]
     args: Vec<String>,
+
+    #[command(flatten)]
+    network: NetworkArgs,
 }
 
 /// The part of a policy that has nothing of the host's in it: what a component may be granted for its scripts.
@@ -220,6 +226,7 @@ impl PolicyArgs {
         if !self.args.is_empty() {
             policy.args.clone_from(&self.args);
         }
+        self.network.apply(&mut policy.network);
         checked(policy)
     }
 }

@@ -1,13 +1,16 @@
 //! How a sandbox is made.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
 use glovebox_core::{LIBRARY_PATH, MemoryLimit};
 
 use super::{Held, Inner, Sandbox};
+#[cfg(feature = "network")]
+use crate::ToolRecord;
 use crate::{
     BuildError, Engine, Language, Limits, Policy, PolicyError, RuntimeError, Tool,
     mount::{self, MountError},
+    network,
     run::SCRIPT_MOUNT,
     runtime::{Drive, Runtime},
     tools::Toolbox,
@@ -27,6 +30,8 @@ pub struct SandboxBuilder {
     tools: Vec<Tool>,
     toolbox: Option<Arc<Toolbox>>,
     keeps: Option<Held>,
+    #[cfg(feature = "network")]
+    replayed: Option<Vec<ToolRecord>>,
 }
 
 impl fmt::Debug for SandboxBuilder {
@@ -107,14 +112,40 @@ impl SandboxBuilder {
         self
     }
 
+    /// Answers scripts' requests to the network from what was written down of an earlier execution
+    /// ([`Execution::tool_calls`](crate::Execution::tool_calls)), and sends none: each answer once, those to equal requests in their order. A
+    /// request that is not there fails. The policy must allow the network, and secrets are not read. For scripts with secrets both
+    /// policies have the same seed: else their placeholders are others.
+    #[cfg(feature = "network")]
+    pub fn replay_network(mut self, records: impl IntoIterator<Item = ToolRecord>) -> Self {
+        self.replayed = Some(records.into_iter().collect());
+        self
+    }
+
+    /// The toolbox with the network, where the policy has one, and what that adds to scripts' environment.
+    fn with_network(&self, toolbox: Arc<Toolbox>) -> Result<(Arc<Toolbox>, BTreeMap<String, String>), BuildError> {
+        let Policy { network, entropy, .. } = &self.policy;
+        if !network.is_on() {
+            return Ok((toolbox, BTreeMap::new()));
+        }
+        #[cfg(feature = "network")]
+        if let Some(records) = &self.replayed {
+            let (tool, environment) = network::replay(network, *entropy, records)?;
+            return Ok((Arc::new(toolbox.with_network(tool)?), environment));
+        }
+        let (tool, environment) = network::open(network, *entropy)?;
+        Ok((Arc::new(toolbox.with_network(tool)?), environment))
+    }
+
     /// Checks the policy and the tools, opens its host directories, and fetches, prepares and loads the runtime unless that was
     /// done before. This takes seconds the first time, and milliseconds afterwards.
-    pub fn build(self) -> Result<Sandbox, BuildError> {
+    pub fn build(mut self) -> Result<Sandbox, BuildError> {
         self.policy.check()?;
-        let toolbox = match self.toolbox {
+        let toolbox = match self.toolbox.take() {
             Some(toolbox) => toolbox,
             None => Arc::new(Toolbox::new(&self.tools)?),
         };
+        let (toolbox, environment) = self.with_network(toolbox)?;
         // Before a runtime is fetched and prepared in vain.
         for host in self.policy.workspace.iter().chain(self.policy.mounts.iter().map(|mount| &mount.host)) {
             if let Err(error @ MountError::Guarded { .. }) = mount::check_directory(host) {
@@ -159,7 +190,8 @@ impl SandboxBuilder {
         }
         let packages = packages.map(|shared| runtime.packages.clone().unwrap_or_else(|| shared.source()));
         let workspace = Workspace::open(&self.policy, &self.files, packages, runtime.library.as_ref())?;
-        let Self { policy, keeps, .. } = self;
+        let Self { mut policy, keeps, .. } = self;
+        policy.env.extend(environment);
         Ok(Sandbox(Arc::new(Inner { engine, runtime, policy, workspace, toolbox, keeps })))
     }
 }
@@ -178,6 +210,8 @@ impl Sandbox {
             tools: Vec::new(),
             toolbox: None,
             keeps: None,
+            #[cfg(feature = "network")]
+            replayed: None,
         }
     }
 }

@@ -144,12 +144,17 @@ impl Sandbox {
             Drive::Image(_) => Default::default(),
             Drive::Command { flags } => (request.command_args(flags), policy.env.clone().into_iter().collect()),
         };
+        let mut limits = policy.limits.clone();
+        if policy.network.is_on() {
+            // What is no request to the network is held to its own limit when it is read.
+            limits.tool_bytes = limits.tool_bytes.max(policy.network.message_bytes());
+        }
         let world = GuestWorld {
             args,
             env,
             vfs: files.vfs.clone(),
             mounts: files.roots.0.iter().map(|(guest, root)| WasiMount::new(guest.clone(), *root)).collect(),
-            limits: &policy.limits,
+            limits: &limits,
             stdin: request.stdin.to_vec(),
             clock: policy.clock,
             entropy: policy.entropy,

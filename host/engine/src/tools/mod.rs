@@ -33,11 +33,13 @@ mod worker;
 mod tests;
 
 pub(crate) use direct::DirectCall;
-pub(crate) use glovebox_core::tools::{Account, MAX_FOREIGN_PATTERN_BYTES};
+pub(crate) use glovebox_core::tools::{Account, Held, MAX_FOREIGN_PATTERN_BYTES};
 pub use glovebox_core::tools::{ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, weight};
 pub(crate) use pending::{CallerAnswer, OpenCall, PendingCalls, Progress};
 pub(crate) use runner::ThreadRunner;
 pub use tool::{Tool, ToolCall};
-pub(crate) use toolbox::Toolbox;
+#[cfg(feature = "network")]
+pub(crate) use toolbox::NETWORK_TOOL;
 pub use toolbox::check_tools;
+pub(crate) use toolbox::{ReservedTool, Toolbox};
 pub(crate) use worker::ToolThreads;

@@ -9,7 +9,7 @@ use glovebox_core::tools::{
 };
 
 use super::{
-    Account, PendingCalls, ToolCall, ToolThreads, Toolbox,
+    Account, PendingCalls, ToolCall, ToolErrorKind, ToolThreads, Toolbox,
     call_status::CallStatus,
     completions::CompletionQueue,
     pending::Waiting,
@@ -31,6 +31,10 @@ pub(crate) struct ThreadRunner {
     waits: WaitTracker,
     session_id: Option<String>,
     watch: Stopwatch,
+    /// What tools hold meanwhile.
+    account: Arc<Account>,
+    /// How many calls have started that are counted for themselves.
+    counted: u64,
 }
 
 /// A call whose handler runs.
@@ -55,7 +59,9 @@ impl ThreadRunner {
         let account = Arc::new(Account::default());
         let completions = CompletionQueue::new(wake, Arc::clone(&account), watch);
         let waits = WaitTracker::new(pending);
-        Calls::new(Self { toolbox, threads, completions, waits, session_id, watch }, account, limits, watch)
+        let held = Arc::clone(&account);
+        let runner = Self { toolbox, threads, completions, waits, session_id, watch, account: held, counted: 0 };
+        Calls::new(runner, account, limits, watch)
     }
 }
 
@@ -69,11 +75,27 @@ impl ToolRunner for ThreadRunner {
         self.toolbox.tools()
     }
 
+    fn reserved(&self, name: &str) -> Option<Arc<Entry>> {
+        self.toolbox.reserved(name)
+    }
+
+    fn max_bytes(&self, tool: &Arc<Entry>) -> Option<u64> {
+        tool.max_bytes
+    }
+
     fn start(&mut self, ready: ReadyCall<Arc<Entry>>) -> Result<Start<ThreadCall>, Failure> {
         let ReadyCall { call: QueuedCall { index, name, tool, arguments, held, .. }, deadline, max_bytes } = ready;
+        if let Some(max_calls) = tool.max_calls {
+            self.counted += 1;
+            if self.counted > max_calls {
+                let message = format!("an execution may make {max_calls} requests (`network.request_count`)");
+                return Err(Failure::new(ToolErrorKind::Limit, message));
+            }
+        }
         let cancel = CancelToken::new();
         let (session_id, deadline) = (self.session_id.clone(), self.watch.instant(deadline));
-        let call = ToolCall { name, index, session_id, cancel: cancel.clone(), deadline };
+        let account = Arc::clone(&self.account);
+        let call = ToolCall { name, index, session_id, cancel: cancel.clone(), deadline, account };
         let (abandoned, pending) = (Arc::clone(self.toolbox.abandoned()), self.waits.pending().cloned());
         let job = Job { call, entry: tool, arguments, held, max_bytes, abandoned, pending };
         let status = worker::start(&self.threads, &self.completions, job)?;

@@ -4,16 +4,16 @@ use std::{fmt, sync::Arc, time::Instant};
 
 use serde_json::{Value, json};
 
-use super::ToolError;
 #[cfg(doc)]
 use super::ToolErrorKind;
+use super::{Account, ToolError};
 use crate::CancelToken;
 
 /// What answers a tool's calls.
 pub(super) type Handler = Arc<dyn Fn(&ToolCall, Value) -> Result<Value, ToolError> + Send + Sync>;
 
 /// The same for one that deals with JSON text.
-pub(super) type TextHandler = Arc<dyn Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync>;
+pub(crate) type TextHandler = Arc<dyn Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync>;
 
 /// A function of the host that scripts may call as `tools.name(…)`.
 ///
@@ -200,4 +200,6 @@ pub struct ToolCall {
     pub cancel: CancelToken,
     /// When the call's time is over.
     pub deadline: Instant,
+    /// What is held for the execution's calls, for a handler of ours that holds much meanwhile.
+    pub(crate) account: Arc<Account>,
 }

@@ -9,16 +9,35 @@ use std::{
 };
 
 use glovebox_core::tools::{Checked, Definition, Failure, MAX_ENGINE_LEVELS, Toolset};
+use serde_json::json;
 
-use super::{Tool, ToolDefinitionError, ToolErrorKind, abandoned::Abandoned, tool::Answerer};
+use super::{
+    Tool, ToolDefinitionError, ToolErrorKind,
+    abandoned::Abandoned,
+    tool::{Answerer, TextHandler},
+};
 
 /// How many handlers of one tool may be abandoned and still run. A tool that hangs is soon refused, while the others work.
 const MAX_ABANDONED: usize = 64;
+
+/// The name that scripts' requests to the network are called by, and written down under. No tool can have it.
+pub(crate) const NETWORK_TOOL: &str = "network.fetch";
+
+/// What answers calls of [`NETWORK_TOOL`].
+pub(crate) struct ReservedTool {
+    pub(crate) answerer: TextHandler,
+    /// The most bytes of a call's arguments, and of its result.
+    pub(crate) max_bytes: u64,
+    /// The most calls of one execution.
+    pub(crate) max_calls: u64,
+}
 
 /// The tools of a sandbox, by name, and their catalogue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Toolbox {
     tools: Toolset<Arc<Entry>>,
+    /// What performs scripts' requests to the network, where the policy lets them have it.
+    network: Option<Arc<Entry>>,
     /// What is held while somebody has these tools.
     _keeps: Option<Arc<dyn fmt::Debug + Send + Sync>>,
     abandoned: Arc<Abandoned>,
@@ -28,6 +47,10 @@ pub(crate) struct Toolbox {
 pub(crate) struct Entry {
     pub(super) answerer: Answerer,
     pub(super) checked: Checked,
+    /// The most bytes of arguments and of a result, where `limits.tool_bytes` does not say it.
+    pub(super) max_bytes: Option<u64>,
+    /// The most calls of one execution, beside those of all tools.
+    pub(super) max_calls: Option<u64>,
     abandoned: AtomicUsize,
 }
 
@@ -82,8 +105,31 @@ impl Toolbox {
             return Err(ToolDefinitionError::Duplicate(name.clone()));
         }
         let Some(answerer) = tool.answerer.clone() else { return Err(ToolDefinitionError::NoHandler(name.clone())) };
-        let entry = Entry { answerer, checked: definition.check()?, abandoned: AtomicUsize::new(0) };
+        let checked = definition.check()?;
+        let entry = Entry { answerer, checked, max_bytes: None, max_calls: None, abandoned: AtomicUsize::new(0) };
         self.tools.add(name, Arc::new(entry))
+    }
+
+    /// The same with what performs scripts' requests to the network. It is none of `tools`: its name cannot be written there.
+    pub(crate) fn with_network(&self, tool: ReservedTool) -> Result<Self, ToolDefinitionError> {
+        let ReservedTool { answerer, max_bytes, max_calls } = tool;
+        let schema = json!({ "type": "object" });
+        let definition = Definition {
+            name: "network",
+            description: "",
+            schema: &schema,
+            is_foreign: false,
+            max_levels: MAX_ENGINE_LEVELS,
+        };
+        let answerer = Answerer::TextHandler(answerer);
+        let (max_bytes, max_calls, checked) = (Some(max_bytes), Some(max_calls), definition.check()?);
+        let entry = Entry { answerer, checked, max_bytes, max_calls, abandoned: AtomicUsize::new(0) };
+        Ok(Self { network: Some(Arc::new(entry)), ..self.clone() })
+    }
+
+    /// What a name means that is none of scripts' tools.
+    pub(super) fn reserved(&self, name: &str) -> Option<Arc<Entry>> {
+        self.network.clone().filter(|_| name == NETWORK_TOOL)
     }
 
     pub(super) fn tools(&self) -> &Toolset<Arc<Entry>> {

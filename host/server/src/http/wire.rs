@@ -84,7 +84,7 @@ pub(crate) struct ExecuteBody {
     #[serde(default, deserialize_with = "files")]
     files: Option<BTreeMap<String, Bytes>>,
     /// What it asks for of the policy that this token is granted, by the names of a policy file: `limits`, `clock`, `entropy`, `args`,
-    /// `env`, `inject_setup`, `auto_persist_globals`, `session`, `metering`. Not in a session, which has the token's own.
+    /// `env`, `inject_setup`, `auto_persist_globals`, `session`, `metering`, `network`. Not in a session, which has the token's own.
     #[schema(value_type = Option<BTreeMap<String, Value>>)]
     policy: Option<Box<RawValue>>,
     /// Functions that the script may call besides the server's: at most 64. Those without a `callback` are answered by whoever asked.

@@ -11,7 +11,7 @@ LIBRARY_HAS_PACKAGES = machinery.PathFinder.find_spec("numpy", [LIBRARY]) is not
 PRELOADED = """
     attr attrs certifi charset_normalizer cobble dateutil.easter dateutil.parser dateutil.relativedelta dateutil.rrule dateutil.tz
     dateutil.utils defusedxml.ElementTree defusedxml.minidom et_xmlfile idna jinja2 leather mammoth markdown markdown.extensions.extra
-    markdown.extensions.nl2br markdown.extensions.sane_lists markdown.extensions.toc markupsafe openpyxl PyPDF2 sandbox_utils six
+    markdown.extensions.nl2br markdown.extensions.sane_lists markdown.extensions.toc markupsafe openpyxl PyPDF2 requests sandbox_utils six
     tabulate tomli urllib3 xlsxwriter
 """.split()
 

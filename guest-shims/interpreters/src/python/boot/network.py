@@ -1,0 +1,203 @@
+"""The network, as far as the host's policy lets scripts have it.
+
+`http.client` has no socket here. A connection collects what is written to it, and the host performs that as one request, whole: so
+`urllib.request`, whatever is built with its openers, and `requests` are the library's own. The host decides what may be asked; an
+execution without a network finds out when it asks. TLS is the host's as well: there is no `ssl`.
+"""
+
+NETWORK_OFF = "the network is off in this sandbox: an operator allows addresses with `[network] allow`"
+
+
+class NetworkError(OSError):
+    """A request that the host did not perform. `code` says why: `refused`, `invalid`, `limit`, `redirects`, `unreachable`, `broken`, `off`."""
+
+    code = "broken"
+
+
+class NetworkRefused(NetworkError, PermissionError):
+    """The policy does not allow the request, or any."""
+
+
+class NetworkUnreachable(NetworkError, ConnectionError):
+    """There was no connection, or it broke."""
+
+
+class NetworkTimeout(NetworkError, TimeoutError):
+    """It took too long."""
+
+
+for _error in NetworkError, NetworkRefused, NetworkUnreachable, NetworkTimeout:
+    _error.__module__ = "http.client"
+
+
+def network_error(error):
+    if isinstance(error, UnknownTool):
+        made = NetworkRefused(NETWORK_OFF)
+        made.code = "off"
+        return made
+    code, _, message = str(error).partition(": ")
+    if not message or not code.isalpha():
+        code, message = "limit" if isinstance(error, ToolLimit) else "broken", str(error)
+    if code == "timeout" or isinstance(error, ToolTimeout):
+        of, code = NetworkTimeout, "timeout"
+    else:
+        of = {"refused": NetworkRefused, "unreachable": NetworkUnreachable, "broken": NetworkUnreachable}.get(code, NetworkError)
+    made = of(message)
+    made.code = code
+    return made
+
+
+class Wire:
+    """What a connection has for a socket: one request at a time."""
+
+    def __init__(self, connection, scheme):
+        self.connection, self.scheme = connection, scheme
+        self.written, self.answer = [], None
+
+    def sendall(self, data):
+        self.written.append(bytes(data))
+
+    send = sendall
+
+    def makefile(self, *args, **named):
+        return io.BufferedReader(io.BytesIO(self.perform()))
+
+    def close(self):
+        self.written, self.answer = [], None
+
+    def settimeout(self, timeout):
+        self.connection.timeout = timeout
+
+    def gettimeout(self):
+        return self.connection.timeout
+
+    def setsockopt(self, *args):
+        pass
+
+    def shutdown(self, how):
+        pass
+
+    def perform(self):
+        """The response as it would have been read from a socket."""
+        if self.answer is None:
+            written, self.written = b"".join(self.written), []
+            self.answer = self.exchange(written)
+        answer, self.answer = self.answer, None
+        return answer
+
+    def exchange(self, written):
+        head, _, body = written.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        method, target = first.split(" ")[:2]
+        place = self.place()
+        asked = {"method": method, "redirect": "manual"}
+        # One that was meant for a proxy is whole.
+        is_whole = target.startswith(("http://", "https://"))
+        asked["url"] = target if is_whole else f"{self.scheme}://{place}{target}"
+        headers = [tuple(line.split(": ", 1)) if ": " in line else (line.rstrip(":"), "") for line in lines]
+        named = {name.lower(): value for name, value in headers}
+        if "chunked" in named.get("transfer-encoding", "").lower():
+            body = unchunked(body)
+        # What the library adds by itself, of which the host knows better.
+        own = {
+            "accept-encoding": named.get("accept-encoding") == "identity",
+            "connection": named.get("connection", "").lower() in ("close", "keep-alive"),
+            "content-length": True,
+            "host": named.get("host", "").lower() in (place, f"{place}:{self.connection.port}"),
+            "transfer-encoding": True,
+        }
+        asked["headers"] = [(name, value) for name, value in headers if not own.get(name.lower(), False)]
+        if body:
+            try:
+                asked["text"] = body.decode()
+            except UnicodeDecodeError:
+                asked["base64"] = base64.b64encode(body).decode()
+        timeout = self.connection.timeout
+        if isinstance(timeout, (int, float)):
+            asked["timeout_ms"] = max(math.ceil(timeout * 1000), 1)
+        failure = None
+        try:
+            told = invoke("network.fetch", asked)
+        except ToolError as error:
+            failure = network_error(error)
+        if failure is not None:
+            raise failure
+        return raw_response(told, method)
+
+    def place(self):
+        connection = self.connection
+        host = f"[{connection.host}]" if ":" in connection.host else connection.host
+        return host.lower() if connection.port == connection.default_port else f"{host.lower()}:{connection.port}"
+
+
+def unchunked(body):
+    whole, at = [], 0
+    while True:
+        end = body.index(b"\r\n", at)
+        size = int(body[at:end].partition(b";")[0], 16)
+        if size == 0:
+            return b"".join(whole)
+        whole.append(body[end + 2 : end + 2 + size])
+        at = end + 4 + size
+
+
+def raw_response(told, method):
+    body = base64.b64decode(told["base64"]) if "base64" in told else told["text"].encode()
+    lines = [f"HTTP/1.1 {told['status']} {told['reason']}".rstrip()]
+    has_body = method != "HEAD" and told["status"] not in (204, 304)
+    lines += [f"{name}: {value}" for name, value in told["headers"] if not (has_body and name.lower() == "content-length")]
+    if has_body:
+        lines.append(f"Content-Length: {len(body)}")
+    lines.append("Connection: close")
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+
+
+_http, _request = sys.modules["http.client"], sys.modules["urllib.request"]
+_HTTPConnection = _http.HTTPConnection
+_send_request = _HTTPConnection._send_request
+
+
+def connect(self):
+    if self._tunnel_host:
+        raise NetworkError("there are no proxies in this sandbox")
+    self.sock = Wire(self, "https" if isinstance(self, HTTPSConnection) else "http")
+
+
+def send_request(self, *args, **named):
+    _send_request(self, *args, **named)
+    if isinstance(self.sock, Wire):
+        # Now, as a connection would be made now: `urllib` makes an `URLError` of what fails here.
+        self.sock.answer = self.sock.perform()
+
+
+class HTTPSConnection(_HTTPConnection):
+    """This class allows communication via TLS, which is the host's: certificates are checked there."""
+
+    default_port = _http.HTTPS_PORT
+
+    def __init__(self, host, port=None, *, context=None, **named):
+        super().__init__(host, port, **named)
+
+
+class HTTPSHandler(_request.AbstractHTTPHandler):
+    """Opens `https` URLs."""
+
+    def __init__(self, debuglevel=None, context=None, check_hostname=None):
+        super().__init__(debuglevel)
+
+    def https_open(self, request):
+        return self.do_open(HTTPSConnection, request)
+
+    https_request = _request.AbstractHTTPHandler.do_request_
+
+
+_request.HTTPRedirectHandler.max_redirections = 5  # as many as the host follows by itself
+replace(_HTTPConnection, "connect", connect)
+replace(_HTTPConnection, "_send_request", send_request)
+for _class, _module in (HTTPSConnection, _http), (HTTPSHandler, _request):
+    _class.__module__ = _module.__name__
+    setattr(_module, _class.__name__, _class)
+    if _class.__name__ not in _module.__all__:
+        _module.__all__.append(_class.__name__)
+for _error in NetworkError, NetworkRefused, NetworkUnreachable, NetworkTimeout:
+    setattr(_http, _error.__name__, _error)

@@ -1,0 +1,66 @@
+//! What of the table `network` the types cannot say.
+
+use std::collections::BTreeMap;
+
+use glovebox_core::PolicyError;
+
+use super::{
+    NetworkPolicy,
+    policy::{METHODS, PLACEHOLDER_START, wrong},
+};
+#[cfg(feature = "network")]
+use super::{address::AddressRules, pattern::Patterns, secrets};
+
+impl NetworkPolicy {
+    /// Checks what the types cannot.
+    pub(crate) fn check(&self) -> Result<(), PolicyError> {
+        for (key, value, least, most) in [
+            ("request_count", self.request_count, 0, 1_000_000),
+            ("request_bytes", self.request_bytes, 0, 64 << 20),
+            ("response_bytes", self.response_bytes, 0, 64 << 20),
+            ("timeout_ms", self.timeout_ms, 1, 365 * 24 * 3600 * 1000),
+            ("redirects", u64::from(self.redirects), 0, u64::from(Self::MAX_REDIRECTS)),
+        ] {
+            if !(least..=most).contains(&value) {
+                return Err(wrong(key, format!("it is {value}; it must be between {least} and {most}")));
+            }
+        }
+        for (key, count, most) in [
+            ("allow", self.allow.len(), Self::MAX_PATTERNS),
+            ("allow_private", self.allow_private.len(), Self::MAX_PATTERNS),
+            ("secrets", self.secrets.len(), Self::MAX_SECRETS),
+        ] {
+            if count > most {
+                return Err(wrong(key, format!("there are {count}; the most is {most}")));
+            }
+        }
+        if let Some(method) = self.methods.iter().find(|method| !METHODS.contains(&method.as_str())) {
+            return Err(wrong("methods", format!("`{method}` is none of {}", METHODS.join(", "))));
+        }
+        self.check_addresses()
+    }
+
+    /// Refuses variables that have the names of secrets. Those that a sandbox was built with have their placeholders.
+    pub(crate) fn check_environment(&self, env: &BTreeMap<String, String>) -> Result<(), PolicyError> {
+        let is_taken = |name: &&String| env.get(*name).is_some_and(|value| !value.starts_with(PLACEHOLDER_START));
+        self.secrets.keys().find(is_taken).map_or(Ok(()), |name| {
+            Err(wrong(format!("secrets.{name}"), "`env` has a variable of this name; give one of them another name"))
+        })
+    }
+
+    #[cfg(feature = "network")]
+    fn check_addresses(&self) -> Result<(), PolicyError> {
+        Patterns::of(&self.allow)?;
+        AddressRules::of(&self.allow_private)?;
+        for (name, secret) in &self.secrets {
+            secrets::check(name, secret)?;
+        }
+        Ok(())
+    }
+
+    /// Without the code there are no addresses that could be checked.
+    #[cfg(not(feature = "network"))]
+    fn check_addresses(&self) -> Result<(), PolicyError> {
+        if self.is_on() { Err(super::not_built::refusal()) } else { Ok(()) }
+    }
+}

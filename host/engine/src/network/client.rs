@@ -1,0 +1,311 @@
+//! One request with its redirects.
+
+use std::{
+    error::Error,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use reqwest::{
+    Method, Response, StatusCode,
+    header::{HeaderValue, LOCATION},
+    redirect,
+};
+use url::{Host, Url};
+
+use super::{
+    NetworkPolicy,
+    address::AddressRules,
+    headers::{self, Headers, MAX_RESPONSE_HEADERS},
+    message::{Answered, Asked, Code, Fault, Redirect},
+    pattern::{self, Patterns, origin},
+    resolver::{Filtered, NotPublic, Resolver, System},
+    secrets::{Reflections, Secrets},
+};
+use crate::tools::{Account, Held};
+use glovebox_core::PolicyError;
+
+/// How long a connection may be set up, within the time of its request.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the host holds of a body beside it: the same again as text, and as the message to the script.
+const COPIES_OF_A_BODY: u64 = 3;
+
+/// The longest reason of the network library's that a script is told.
+const MAX_REASON_CHARS: usize = 300;
+
+/// The network of one sandbox.
+pub(super) struct Client {
+    policy: NetworkPolicy,
+    patterns: Patterns,
+    rules: Arc<AddressRules>,
+    secrets: Secrets,
+    resolver: Arc<dyn Resolver>,
+    /// Made when it is first used: most sandboxes with a network never use it.
+    http: OnceLock<Result<reqwest::Client, String>>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("policy", &self.policy).field("secrets", &self.secrets).finish_non_exhaustive()
+    }
+}
+
+/// A request on its way.
+struct Hop {
+    url: Url,
+    method: Method,
+    headers: Headers,
+    body: Option<Vec<u8>>,
+    redirects: u32,
+}
+
+/// The certificates that this machine trusts, as they were when they were first needed.
+fn tls() -> Result<rustls::ClientConfig, String> {
+    static CONFIG: OnceLock<Result<rustls::ClientConfig, String>> = OnceLock::new();
+    let make = || {
+        let mut roots = rustls::RootCertStore::empty();
+        for certificate in rustls_native_certs::load_native_certs().certs {
+            // One that cannot be read is not trusted.
+            let _ = roots.add(certificate);
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        config
+            .map(|config| config.with_root_certificates(roots).with_no_client_auth())
+            .map_err(|error| format!("TLS cannot be set up: {error}"))
+    };
+    CONFIG.get_or_init(make).clone()
+}
+
+impl Client {
+    pub(super) fn new(policy: &NetworkPolicy, secrets: Secrets) -> Result<Self, PolicyError> {
+        Self::with_resolver(policy, secrets, Arc::new(System))
+    }
+
+    pub(super) fn with_resolver(
+        policy: &NetworkPolicy,
+        secrets: Secrets,
+        resolver: Arc<dyn Resolver>,
+    ) -> Result<Self, PolicyError> {
+        Ok(Self {
+            patterns: Patterns::of(&policy.allow)?,
+            rules: Arc::new(AddressRules::of(&policy.allow_private)?),
+            policy: policy.clone(),
+            secrets,
+            resolver,
+            http: OnceLock::new(),
+        })
+    }
+
+    /// How long a request of the script's may take.
+    pub(super) fn timeout(&self, asked: &Asked) -> Duration {
+        Duration::from_millis(asked.timeout_ms.unwrap_or(u64::MAX).min(self.policy.timeout_ms))
+    }
+
+    fn http(&self) -> Result<&reqwest::Client, Fault> {
+        let make = || {
+            let resolver = Filtered { resolver: Arc::clone(&self.resolver), rules: Arc::clone(&self.rules) };
+            let client = reqwest::Client::builder()
+                .tls_backend_preconfigured(tls()?)
+                .dns_resolver(Arc::new(resolver))
+                // Each hop is looked at here.
+                .redirect(redirect::Policy::none())
+                // A proxy of the environment's would be asked in place of the server that was allowed.
+                .no_proxy()
+                .referer(false)
+                .http1_only()
+                .http1_max_headers(MAX_RESPONSE_HEADERS)
+                .connect_timeout(CONNECT_TIMEOUT)
+                // Each request has a connection of its own: its name is looked up for it, and nothing of one execution is on it
+                // when another comes.
+                .pool_max_idle_per_host(0)
+                .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION")));
+            client.build().map_err(|error| format!("the network cannot be set up: {}", reason(&error)))
+        };
+        let made = self.http.get_or_init(make);
+        made.as_ref().map_err(|message| Fault::new(Code::Broken, message.clone()))
+    }
+
+    /// Performs a request.
+    pub(super) async fn fetch(&self, mut asked: Asked, account: &Arc<Account>) -> Result<Answered, Fault> {
+        let invalid = |message| Fault::new(Code::Invalid, message);
+        let body = asked.take_body(self.policy.request_bytes)?;
+        let url = pattern::parse(&asked.url).map_err(invalid)?;
+        let method = self.method(&asked.method)?;
+        let headers = headers::request(asked.headers).map_err(invalid)?;
+        let mut hop = Hop { url, method, headers, body, redirects: 0 };
+        let mut reflections = Reflections::default();
+        loop {
+            let response = self.send(&hop, &mut reflections).await?;
+            let location = response.headers().get(LOCATION).filter(|_| asked.redirect == Redirect::Follow);
+            let Some(location) = location.filter(|_| is_redirect(response.status())) else {
+                return self.answer(hop, response, reflections, account).await;
+            };
+            hop = self.next(hop, response.status(), location)?;
+        }
+    }
+
+    fn method(&self, text: &str) -> Result<Method, Fault> {
+        let name = text.to_ascii_uppercase();
+        if !self.policy.methods.contains(&name) {
+            let shown: String = name.chars().take(32).collect();
+            let message = format!(
+                "the method `{shown}` is not allowed; `network.methods` has {}",
+                self.policy.methods.join(", ")
+            );
+            return Err(Fault::new(Code::Refused, message));
+        }
+        Method::from_bytes(name.as_bytes()).map_err(|_| Fault::new(Code::Invalid, "the method is none".to_owned()))
+    }
+
+    /// Refuses what the policy does not name. A name is looked up afterwards; an address that stands in the URL is not.
+    fn check(&self, url: &Url) -> Result<(), Fault> {
+        let refuse = |message| Err(Fault::new(Code::Refused, message));
+        if !self.patterns.allow(url) {
+            let list = self.patterns.describe();
+            return refuse(format!(
+                "requests to `{}` are not allowed at this path; `network.allow` has {list}",
+                origin(url)
+            ));
+        }
+        let address = match url.host() {
+            Some(Host::Ipv4(address)) => address.into(),
+            Some(Host::Ipv6(address)) => address.into(),
+            _ => return Ok(()),
+        };
+        if self.rules.allow(address) {
+            return Ok(());
+        }
+        refuse(format!("`{address}` is no public address, and `network.allow_private` does not have it"))
+    }
+
+    async fn send(&self, hop: &Hop, reflections: &mut Reflections) -> Result<Response, Fault> {
+        self.check(&hop.url)?;
+        let mut request = reqwest::Request::new(hop.method.clone(), hop.url.clone());
+        for (name, value) in &hop.headers {
+            let filled = self.secrets.fill(&hop.url, value, reflections);
+            let filled = filled.map_err(|message| Fault::new(Code::Refused, message))?;
+            let value = HeaderValue::from_str(&filled);
+            let mut value =
+                value.map_err(|_| Fault::new(Code::Invalid, format!("the header `{name}` cannot be sent")))?;
+            value.set_sensitive(true);
+            request.headers_mut().append(name.clone(), value);
+        }
+        *request.body_mut() = hop.body.clone().map(Into::into);
+        let response = self.http()?.execute(request).await.map_err(|error| unreachable(&hop.url, &error))?;
+        // The resolver has let this one through, or it stood in the URL: this can only fail where the library has a flaw.
+        match response.remote_addr() {
+            Some(address) if !self.rules.allow(address.ip()) => {
+                Err(Fault::new(Code::Refused, format!("`{}` is no public address", address.ip())))
+            }
+            _ => Ok(response),
+        }
+    }
+
+    /// Where a redirect leads, as browsers do it.
+    fn next(&self, hop: Hop, status: StatusCode, location: &HeaderValue) -> Result<Hop, Fault> {
+        let Hop { url: from, mut method, mut headers, mut body, redirects } = hop;
+        let fault = |message| Fault::new(Code::Redirects, message);
+        if redirects >= self.policy.redirects {
+            return Err(fault(format!(
+                "there are more than {} redirects (`network.redirects`)",
+                self.policy.redirects
+            )));
+        }
+        let text = location.to_str().map_err(|_| fault("a redirect leads to no URL".to_owned()))?;
+        let url = from.join(text).map_err(|error| fault(format!("a redirect leads to no URL: {error}")))?;
+        let url = pattern::check(url).map_err(|message| fault(format!("a redirect cannot be followed: {message}")))?;
+        let becomes_get = match status {
+            StatusCode::SEE_OTHER => method != Method::HEAD,
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => method == Method::POST,
+            _ => false,
+        };
+        if becomes_get {
+            (method, body) = (self.method("GET")?, None);
+            headers::without_body(&mut headers);
+        }
+        if url.origin() != from.origin() {
+            headers::without_credentials(&mut headers, |value| self.secrets.are_in(value));
+        }
+        Ok(Hop { url, method, headers, body, redirects: redirects + 1 })
+    }
+
+    /// Reads the response, as far as it may be read.
+    async fn answer(
+        &self,
+        hop: Hop,
+        mut response: Response,
+        mut reflections: Reflections,
+        account: &Arc<Account>,
+    ) -> Result<Answered, Fault> {
+        self.secrets.reflect(&hop.url, &mut reflections);
+        let max_bytes = self.policy.response_bytes;
+        let limit = |message| Fault::new(Code::Limit, message);
+        let status = response.status();
+        let headers = headers::response(response.headers()).map_err(limit)?;
+        let mut body: Vec<u8> = Vec::new();
+        let mut held: Vec<Held> = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| broken(&hop.url, &error))? {
+            if (body.len() + chunk.len()) as u64 > max_bytes {
+                return Err(limit(format!(
+                    "the response's body is more than {max_bytes} bytes (`network.response_bytes`)"
+                )));
+            }
+            let room = account.hold(chunk.len() as u64 * COPIES_OF_A_BODY);
+            held.push(room.ok_or_else(|| {
+                limit(
+                    "the host has no room for the response: `limits.memory_bytes` counts it until it is read"
+                        .to_owned(),
+                )
+            })?);
+            body.extend_from_slice(&chunk);
+        }
+        let url = reflections.hide_text(hop.url.to_string());
+        let mut answered = Answered::new(url, status.as_u16(), status.canonical_reason().unwrap_or_default());
+        answered.headers = headers.into_iter().map(|(name, value)| (name, reflections.hide_text(value))).collect();
+        answered.redirects = hop.redirects;
+        Ok(answered.with_body(reflections.hide(body)))
+    }
+}
+
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    )
+}
+
+fn unreachable(url: &Url, error: &reqwest::Error) -> Fault {
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        if let Some(refusal) = inner.downcast_ref::<NotPublic>() {
+            return Fault::new(Code::Refused, refusal.to_string());
+        }
+        cause = inner.source();
+    }
+    if error.is_connect() {
+        let message = format!("no connection to `{}`: {}", origin(url), reason(error));
+        return Fault::new(Code::Unreachable, message);
+    }
+    broken(url, error)
+}
+
+fn broken(url: &Url, error: &reqwest::Error) -> Fault {
+    Fault::new(Code::Broken, format!("`{}` did not answer as it should: {}", origin(url), reason(error)))
+}
+
+/// What the library says, from the innermost cause: what is around it repeats the URL.
+fn reason(error: &reqwest::Error) -> String {
+    let mut innermost: &dyn Error = error;
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
+    }
+    let text = if error.source().is_none() { "the request cannot be made".to_owned() } else { innermost.to_string() };
+    text.chars().take(MAX_REASON_CHARS).collect()
+}

@@ -1,0 +1,217 @@
+//! The addresses that scripts may ask.
+//!
+//! A pattern is matched on a parsed URL and on nothing else, and that same URL is the one that is asked: what a script wrote (user
+//! information, backslashes, ports, letters of other scripts, encoded dots) has been resolved by then.
+
+use percent_encoding::percent_decode_str;
+use url::{Host, Url};
+
+use super::policy::wrong;
+use glovebox_core::PolicyError;
+
+/// The longest URL.
+pub(super) const MAX_URL_BYTES: usize = 8 << 10;
+
+/// How often a path is decoded to see what it may be taken for.
+const MAX_DECODINGS: usize = 4;
+
+/// The patterns of a policy.
+#[derive(Clone, Debug)]
+pub(super) struct Patterns(Vec<Pattern>);
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pattern {
+    /// As it was written.
+    text: String,
+    is_https: bool,
+    host: HostPattern,
+    port: u16,
+    path: PathPattern,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum HostPattern {
+    Exactly(Host),
+    /// With a dot in front.
+    Below(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum PathPattern {
+    Exactly(String),
+    Begins(String),
+}
+
+impl Patterns {
+    pub(super) fn of(texts: &[String]) -> Result<Self, PolicyError> {
+        texts.iter().map(|text| Pattern::of(text)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Whether a URL may be asked.
+    pub(super) fn allow(&self, url: &Url) -> bool {
+        self.0.iter().any(|pattern| pattern.matches(url))
+    }
+
+    /// Whether all that `other` allows is allowed here; the first pattern for which it is not.
+    pub(super) fn first_beyond<'o>(&self, other: &'o Self) -> Option<&'o str> {
+        let beyond = other.0.iter().find(|asked| !self.0.iter().any(|granted| granted.covers(asked)));
+        beyond.map(|pattern| pattern.text.as_str())
+    }
+
+    /// The patterns for people: the first few, and how many there are beside them.
+    pub(super) fn describe(&self) -> String {
+        const SHOWN: usize = 5;
+        let mut shown: Vec<String> = self.0.iter().take(SHOWN).map(|pattern| format!("`{}`", pattern.text)).collect();
+        if let Some(more) = self.0.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            shown.push(format!("{more} more"));
+        }
+        shown.join(", ")
+    }
+}
+
+impl Pattern {
+    fn of(text: &str) -> Result<Self, PolicyError> {
+        let refuse = |reason: &str| Err(wrong("allow", format!("`{text}` {reason}")));
+        if text.len() > MAX_URL_BYTES {
+            return Err(wrong("allow", format!("a pattern has more than {MAX_URL_BYTES} bytes")));
+        }
+        let Some((scheme @ ("https" | "http"), rest)) = text.split_once("://") else {
+            return refuse("begins with neither `https://` nor `http://`");
+        };
+        if rest.contains(['?', '#', '\\', '@']) || rest.chars().any(|char| char.is_whitespace() || char.is_control()) {
+            return refuse(
+                "has a query, a fragment, a user, a backslash or a space; a pattern is `SCHEME://HOST[:PORT][/PATH]`",
+            );
+        }
+        let (authority, path) = rest
+            .find('/')
+            .and_then(|at| rest.split_at_checked(at))
+            .map_or((rest, None), |(host, path)| (host, Some(path)));
+        let (below, authority) = authority.strip_prefix("*.").map_or((false, authority), |rest| (true, rest));
+        if authority.contains('*') {
+            return refuse("has a `*` in its host; only `*.` at its beginning can be");
+        }
+        let is_prefix = path.is_none_or(|path| path.ends_with('*'));
+        let path = path.unwrap_or("/").trim_end_matches('*');
+        if path.contains('*') {
+            return refuse("has a `*` within its path; only one at the end can be");
+        }
+        let Ok(url) = Url::parse(&format!("{scheme}://{authority}{path}")) else {
+            return refuse("is no address");
+        };
+        let (Some(host), Some(port)) = (url.host().map(|host| host.to_owned()), url.port_or_known_default()) else {
+            return refuse("has no host");
+        };
+        if url.path() != path {
+            return refuse(&format!("has a path that stands for another one: write `{}`", url.path()));
+        }
+        let host = match (below, host) {
+            (false, host) => HostPattern::Exactly(host),
+            (true, Host::Domain(name)) => HostPattern::Below(format!(".{name}")),
+            (true, _) => return refuse("has nothing below its host, which is an address"),
+        };
+        let path = if is_prefix { PathPattern::Begins(path.to_owned()) } else { PathPattern::Exactly(path.to_owned()) };
+        Ok(Self { text: text.to_owned(), is_https: scheme == "https", host, port, path })
+    }
+
+    fn matches(&self, url: &Url) -> bool {
+        let is_https = match url.scheme() {
+            "https" => true,
+            "http" => false,
+            _ => return false,
+        };
+        let host = match (&self.host, url.host()) {
+            (HostPattern::Exactly(Host::Domain(mine)), Some(Host::Domain(name))) => mine == name,
+            (HostPattern::Exactly(Host::Ipv4(mine)), Some(Host::Ipv4(address))) => *mine == address,
+            (HostPattern::Exactly(Host::Ipv6(mine)), Some(Host::Ipv6(address))) => *mine == address,
+            (HostPattern::Below(end), Some(Host::Domain(name))) => is_below(name, end),
+            _ => false,
+        };
+        let path = url.path();
+        let fits = match &self.path {
+            PathPattern::Exactly(mine) => mine == path,
+            PathPattern::Begins(start) => path.starts_with(start.as_str()),
+        };
+        is_https == self.is_https
+            && host
+            && url.port_or_known_default() == Some(self.port)
+            && fits
+            // Where every path is allowed none can lead out.
+            && (self.path == PathPattern::Begins("/".to_owned()) || stays(path))
+    }
+
+    /// Whether everything that `other` matches is matched here.
+    fn covers(&self, other: &Self) -> bool {
+        let host = match (&self.host, &other.host) {
+            (mine, theirs) if mine == theirs => true,
+            (HostPattern::Below(end), HostPattern::Exactly(Host::Domain(name))) => is_below(name, end),
+            (HostPattern::Below(end), HostPattern::Below(theirs)) => theirs.ends_with(end.as_str()),
+            _ => false,
+        };
+        let path = match (&self.path, &other.path) {
+            (PathPattern::Exactly(mine), PathPattern::Exactly(theirs)) => mine == theirs,
+            (PathPattern::Begins(mine), PathPattern::Exactly(theirs) | PathPattern::Begins(theirs)) => {
+                theirs.starts_with(mine.as_str())
+            }
+            (PathPattern::Exactly(_), PathPattern::Begins(_)) => false,
+        };
+        self.is_https == other.is_https && self.port == other.port && host && path
+    }
+}
+
+/// Whether a name has labels in front of `.example.com`. An empty one is none.
+fn is_below(name: &str, end: &str) -> bool {
+    name.strip_suffix(end).is_some_and(|labels| !labels.is_empty() && labels.split('.').all(|label| !label.is_empty()))
+}
+
+/// Whether no server takes the path for one in another directory, however often it decodes it.
+fn stays(path: &str) -> bool {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_DECODINGS {
+        let decoded = percent_decode_str(&path).decode_utf8_lossy().into_owned();
+        let leads_out = |part: &str| matches!(part.split(';').next(), Some("." | ".."));
+        if decoded.contains(['\\', '\0']) || decoded.split('/').any(leads_out) {
+            return false;
+        }
+        if decoded == path {
+            return true;
+        }
+        path = decoded;
+    }
+    false
+}
+
+/// A script's URL, without its fragment, or why it can be none.
+pub(super) fn parse(text: &str) -> Result<Url, String> {
+    if text.len() > MAX_URL_BYTES {
+        return Err(format!("the URL is {} bytes; the most is {MAX_URL_BYTES}", text.len()));
+    }
+    let url = Url::parse(text).map_err(|error| format!("the URL cannot be read: {error}"))?;
+    check(url)
+}
+
+/// The same for one that was parsed, as that of a redirect.
+pub(super) fn check(mut url: Url) -> Result<Url, String> {
+    if !matches!(url.scheme(), "https" | "http") {
+        return Err(format!("the URL's scheme is `{}`; there are `https` and `http`", clipped(url.scheme())));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("the URL has a user or a password in it; put them into the header `Authorization`".to_owned());
+    }
+    if url.as_str().len() > MAX_URL_BYTES {
+        return Err(format!("the URL is {} bytes; the most is {MAX_URL_BYTES}", url.as_str().len()));
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// Where a URL leads, for people: it has nothing of its path or query in it.
+pub(super) fn origin(url: &Url) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{}{port}", url.scheme(), clipped(url.host_str().unwrap_or_default()))
+}
+
+fn clipped(text: &str) -> String {
+    text.chars().take(255).collect()
+}

@@ -1,0 +1,262 @@
+//! Placeholders, and the secrets that they stand for.
+//!
+//! A script finds a placeholder in its environment and puts it into a header. Here, and nowhere before, it becomes the secret: in the values
+//! of headers alone, for its own host alone, and over a connection that others cannot read. Where the secret comes back in what that host
+//! answers, the script reads the placeholder.
+
+use std::{collections::BTreeMap, env, fmt, sync::OnceLock};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hmac::{Hmac, KeyInit, Mac};
+use memchr::memmem::Finder;
+use sha2::Sha256;
+use url::{Host, Url};
+use zeroize::Zeroizing;
+
+use super::{
+    SecretPolicy,
+    policy::{PLACEHOLDER_START, wrong},
+};
+use glovebox_core::{Entropy, PolicyError};
+
+/// Shorter ones would be found in answers that have nothing to do with them; longer ones are no headers.
+const MIN_SECRET_BYTES: usize = 8;
+const MAX_SECRET_BYTES: usize = 4096;
+
+/// The secrets of a policy. Their values are nowhere else, and are zeroed when they are dropped.
+pub(super) struct Secrets(Vec<Secret>);
+
+struct Secret {
+    name: String,
+    placeholder: String,
+    value: Zeroizing<String>,
+    place: Place,
+}
+
+/// Where a secret may be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    host: Host,
+    port: Option<u16>,
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|secret| (&secret.name, &secret.place))).finish()
+    }
+}
+
+/// What is taken out of an answer, and what stands there instead.
+#[derive(Default)]
+pub(super) struct Reflections(Vec<(Zeroizing<Vec<u8>>, String)>);
+
+impl fmt::Debug for Reflections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reflections({})", self.0.len())
+    }
+}
+
+/// Checks what a policy says of a secret, without reading it.
+pub(super) fn check(name: &str, secret: &SecretPolicy) -> Result<(), PolicyError> {
+    let refuse = |reason: &str| Err(wrong(format!("secrets.{name}"), reason));
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return refuse("a secret is named as an environment variable is: without `=` and NUL");
+    }
+    if secret.env.is_empty() || secret.env.contains(['=', '\0']) {
+        return refuse("`env` names the host's environment variable that has the secret");
+    }
+    place(&secret.host).map_or_else(|| refuse("`host` is one host as in a URL, such as `api.example.com`"), |_| Ok(()))
+}
+
+fn place(text: &str) -> Option<Place> {
+    if text.contains(['/', '\\', '@', '?', '#', '*']) || text.contains(char::is_whitespace) {
+        return None;
+    }
+    // A scheme without a port of its own, or one that is written would be taken for none.
+    let url = Url::parse(&format!("http://{text}")).ok()?;
+    let port = url.port().or_else(|| text.ends_with(":80").then_some(80));
+    Some(Place { host: url.host()?.to_owned(), port })
+}
+
+impl Place {
+    fn is(&self, url: &Url) -> bool {
+        let host = url.host().map(|host| host.to_owned());
+        host.as_ref() == Some(&self.host) && self.port.is_none_or(|port| url.port_or_known_default() == Some(port))
+    }
+}
+
+/// Whether nobody on the way can read what is sent: it is encrypted, or stays on this machine. The resolver lets `localhost` be nothing
+/// else.
+fn is_private(url: &Url) -> bool {
+    match url.host() {
+        _ if url.scheme() == "https" => true,
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// What placeholders are made with: a script must not be able to know those of another policy. With a seed they are the same every time,
+/// as all else that a script sees is.
+fn key(entropy: Entropy) -> Result<[u8; 32], PolicyError> {
+    static KEY: OnceLock<[u8; 32]> = OnceLock::new();
+    if let Some(key) = entropy.key() {
+        return Ok(key);
+    }
+    if let Some(key) = KEY.get() {
+        return Ok(*key);
+    }
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).map_err(|_| wrong("secrets", "the system has no random numbers for placeholders"))?;
+    Ok(*KEY.get_or_init(|| key))
+}
+
+fn placeholder(key: &[u8; 32], name: &str, secret: &SecretPolicy) -> String {
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return PLACEHOLDER_START.to_owned() };
+    for part in [name, &secret.env, &secret.host] {
+        mac.update(part.as_bytes());
+        mac.update(&[0]);
+    }
+    let bytes = mac.finalize().into_bytes();
+    bytes.iter().take(16).fold(PLACEHOLDER_START.to_owned(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+impl Secrets {
+    /// Reads them from the host's environment.
+    pub(super) fn read(policies: &BTreeMap<String, SecretPolicy>, entropy: Entropy) -> Result<Self, PolicyError> {
+        Self::read_from(policies, entropy, &|name| env::var(name).ok())
+    }
+
+    pub(super) fn read_from(
+        policies: &BTreeMap<String, SecretPolicy>,
+        entropy: Entropy,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, PolicyError> {
+        let key = key(entropy)?;
+        let mut secrets = Vec::new();
+        for (name, policy) in policies {
+            check(name, policy)?;
+            let refuse = |reason: String| wrong(format!("secrets.{name}"), reason);
+            let variable = &policy.env;
+            let value = environment(variable).map(Zeroizing::new);
+            let value = value.ok_or_else(|| refuse(format!("the host has no environment variable `{variable}`")))?;
+            if !(MIN_SECRET_BYTES..=MAX_SECRET_BYTES).contains(&value.len()) {
+                let message = format!("`{variable}` must have {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES} bytes");
+                return Err(refuse(message));
+            }
+            if !value.bytes().all(|byte| matches!(byte, b' '..=b'~')) || value.trim().len() != value.len() {
+                return Err(refuse(format!("`{variable}` has characters that no header has, or spaces around it")));
+            }
+            let place = place(&policy.host).ok_or_else(|| refuse("`host` is no host".to_owned()))?;
+            secrets.push(Secret { name: name.clone(), placeholder: placeholder(&key, name, policy), value, place });
+        }
+        Ok(Self(secrets))
+    }
+
+    /// What scripts find in their environment.
+    pub(super) fn environment(&self) -> BTreeMap<String, String> {
+        self.0.iter().map(|secret| (secret.name.clone(), secret.placeholder.clone())).collect()
+    }
+
+    /// Whether the value of a header has a placeholder in it.
+    pub(super) fn are_in(&self, value: &str) -> bool {
+        let is_in = |text: &str| self.0.iter().any(|secret| text.contains(&secret.placeholder));
+        is_in(value) || basic(value).is_some_and(|credentials| is_in(&credentials))
+    }
+
+    /// The value of a header with the secrets for this URL in place of their placeholders, or why that cannot be.
+    pub(super) fn fill(
+        &self,
+        url: &Url,
+        value: &str,
+        reflections: &mut Reflections,
+    ) -> Result<Zeroizing<String>, String> {
+        match basic(value).filter(|credentials| credentials.contains(PLACEHOLDER_START)) {
+            // User and password are encoded together.
+            Some(credentials) => {
+                let filled = self.fill_text(url, &credentials, reflections)?;
+                let encoded = Zeroizing::new(STANDARD.encode(filled.as_bytes()));
+                if *filled != credentials {
+                    let shown = STANDARD.encode(credentials.as_bytes());
+                    reflections.0.push((Zeroizing::new(encoded.as_bytes().to_vec()), shown));
+                }
+                Ok(Zeroizing::new(format!("Basic {}", *encoded)))
+            }
+            None => self.fill_text(url, value, reflections),
+        }
+    }
+
+    fn fill_text(&self, url: &Url, text: &str, reflections: &mut Reflections) -> Result<Zeroizing<String>, String> {
+        let mut filled = Zeroizing::new(text.to_owned());
+        for Secret { name, placeholder, value, place } in &self.0 {
+            if !text.contains(placeholder.as_str()) {
+                continue;
+            }
+            if !place.is(url) {
+                return Err(format!("the secret `{name}` is for `{}` alone", place.host));
+            }
+            if !is_private(url) {
+                return Err(format!("the secret `{name}` is sent over `https` alone"));
+            }
+            reflections.add(value, placeholder);
+            filled = Zeroizing::new(filled.replace(placeholder.as_str(), value));
+        }
+        Ok(filled)
+    }
+
+    /// What an answer of this URL may not tell the script.
+    pub(super) fn reflect(&self, url: &Url, reflections: &mut Reflections) {
+        for secret in self.0.iter().filter(|secret| secret.place.is(url)) {
+            reflections.add(&secret.value, &secret.placeholder);
+        }
+    }
+}
+
+/// The credentials in `Basic …`, if there are such.
+fn basic(value: &str) -> Option<String> {
+    let (scheme, encoded) = value.trim().split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()
+}
+
+impl Reflections {
+    fn add(&mut self, value: &Zeroizing<String>, placeholder: &str) {
+        if !self.0.iter().any(|(_, shown)| shown == placeholder) {
+            self.0.push((Zeroizing::new(value.as_bytes().to_vec()), placeholder.to_owned()));
+        }
+    }
+
+    /// The bytes as a script may see them. Longer secrets come first: one may be part of another.
+    pub(super) fn hide(&self, bytes: Vec<u8>) -> Vec<u8> {
+        let mut needles: Vec<_> = self.0.iter().collect();
+        needles.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+        needles.into_iter().fold(bytes, |bytes, (value, shown)| replaced(bytes, value, shown.as_bytes()))
+    }
+
+    /// The same of text.
+    pub(super) fn hide_text(&self, text: String) -> String {
+        if self.0.is_empty() { text } else { String::from_utf8_lossy(&self.hide(text.into_bytes())).into_owned() }
+    }
+}
+
+fn replaced(bytes: Vec<u8>, needle: &[u8], with: &[u8]) -> Vec<u8> {
+    let finder = Finder::new(needle);
+    let mut made: Option<Vec<u8>> = None;
+    let mut rest = bytes.as_slice();
+    while let Some(at) = finder.find(rest) {
+        let made = made.get_or_insert_default();
+        made.extend_from_slice(rest.get(..at).unwrap_or_default());
+        made.extend_from_slice(with);
+        rest = rest.get(at + needle.len()..).unwrap_or_default();
+    }
+    match made {
+        Some(mut made) => {
+            made.extend_from_slice(rest);
+            made
+        }
+        None => bytes,
+    }
+}

@@ -1,0 +1,155 @@
+//! Requests to servers of these tests' own, on loopback: each says byte by byte what it answers.
+
+mod addresses;
+mod hostile;
+mod limits;
+mod patterns;
+mod policies;
+mod redirects;
+mod secrets;
+
+use std::{
+    collections::BTreeMap,
+    io::{Read, Write},
+    net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::{
+    NetworkPolicy, SecretPolicy,
+    client::Client,
+    handler,
+    resolver::{Resolved, Resolver},
+    secrets::Secrets,
+};
+use crate::{CancelToken, Entropy, ToolCall, ToolError, tools::Account};
+
+/// A server for as long as the process lives. What it was asked is written down: head and body as they came.
+#[derive(Clone)]
+struct Server {
+    port: u16,
+    heard: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// Answers each request with what `answer` writes to the connection, which is closed afterwards.
+    fn new(answer: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (port, heard) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
+        let server = Self { port, heard };
+        let (answer, written) = (Arc::new(answer), Arc::clone(&server.heard));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (answer, heard) = (Arc::clone(&answer), Arc::clone(&written));
+                thread::spawn(move || {
+                    let mut stream = stream.unwrap();
+                    let request = read_request(&mut stream);
+                    heard.lock().unwrap().push(request.clone());
+                    answer(&request, &mut stream);
+                    let _ = stream.shutdown(Shutdown::Write);
+                });
+            }
+        });
+        server
+    }
+
+    /// Answers with these bytes.
+    fn saying(response: impl Into<Vec<u8>>) -> Self {
+        let response = response.into();
+        Self::new(move |_, stream| drop(stream.write_all(&response)))
+    }
+
+    /// Answers with status 200 and this body.
+    fn with_body(body: impl AsRef<[u8]>) -> Self {
+        let body = body.as_ref();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        Self::saying([head.as_bytes(), body].concat())
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    fn heard(&self) -> Vec<String> {
+        self.heard.lock().unwrap().clone()
+    }
+}
+
+fn read_request(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        let read = stream.read(&mut chunk).unwrap_or(0);
+        bytes.extend_from_slice(&chunk[..read]);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let length =
+            text.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+        let is_whole = text.find("\r\n\r\n").is_some_and(|head| bytes.len() >= head + 4 + length.unwrap_or(0));
+        if is_whole || read == 0 {
+            return text;
+        }
+    }
+}
+
+/// What lets a script ask servers on loopback, all of their paths.
+fn policy(servers: &[&Server]) -> NetworkPolicy {
+    let allow = servers.iter().map(|server| server.url("/*"));
+    let mut policy = NetworkPolicy::allowing(allow);
+    policy.allow_private = vec!["127.0.0.0/8".into()];
+    policy
+}
+
+fn secrets(policy: &NetworkPolicy) -> Secrets {
+    Secrets::read_from(&policy.secrets, Entropy::Host, &|name| (name == "REAL").then(|| SECRET.to_owned())).unwrap()
+}
+
+const SECRET: &str = "s3cr3t-value-of-tests";
+
+fn client(policy: &NetworkPolicy) -> Client {
+    Client::new(policy, secrets(policy)).unwrap()
+}
+
+fn call() -> ToolCall {
+    let account = Arc::new(Account::default());
+    account.set_room(1 << 30);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    ToolCall { name: "network.fetch".into(), index: 0, session_id: None, cancel: CancelToken::new(), deadline, account }
+}
+
+/// What a script is answered.
+fn ask(client: &Client, request: &Value) -> Result<Value, String> {
+    let answer = handler::fetch(client, &call(), &request.to_string());
+    answer.map(|text| serde_json::from_str(&text).unwrap()).map_err(|fault| ToolError::from(fault).to_string())
+}
+
+fn get(client: &Client, url: &str) -> Result<Value, String> {
+    ask(client, &json!({ "url": url }))
+}
+
+/// Names that mean what a test says, one answer after the other.
+struct Names(Mutex<BTreeMap<String, Vec<Vec<IpAddr>>>>);
+
+impl Names {
+    fn new(names: &[(&str, &[&[&str]])]) -> Arc<Self> {
+        let addresses = |list: &&[&str]| list.iter().map(|text| text.parse().unwrap()).collect();
+        let entries = names.iter().map(|(name, answers)| ((*name).to_owned(), answers.iter().map(addresses).collect()));
+        Arc::new(Self(Mutex::new(entries.collect())))
+    }
+}
+
+impl Resolver for Names {
+    fn resolve(&self, name: &str) -> Resolved {
+        let mut names = self.0.lock().unwrap();
+        let answers = names.get_mut(name);
+        let found = answers.map(|answers| if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() });
+        Box::pin(async move { found.ok_or_else(|| std::io::Error::other("no such name")) })
+    }
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
