@@ -30,10 +30,11 @@ export function refuseRemote(policy: Policy): void {
     mounts: policy.mounts.length > 0,
     commit: policy.commit !== 'always',
     packages: policy.packages !== undefined,
+    network: policy.network !== undefined,
   };
   for (const [name, isAsked] of Object.entries(asked)) {
     if (!isAsked) continue;
-    const why = 'a daemon\'s sandboxes have no directories of yours and its own packages';
+    const why = 'a daemon\'s sandboxes have no directories of yours, and its own packages and network';
     throw errorOf('UnsupportedError', `${name}: ${why}; leave it out, or use backend: "native"`);
   }
 }

@@ -101,11 +101,12 @@ def refuse(policy: Policy) -> None:
         "mounts": bool(policy.mounts),
         "commit": policy.commit != "always",
         "packages": policy.packages is not None,
+        "network": policy.network is not None,
     }
     for name, is_asked in asked.items():
         if is_asked:
             raise UnsupportedError(
-                f'{name}: a daemon\'s sandboxes have no directories of yours and its own packages; leave it out, or use backend="native"'
+                f'{name}: a daemon\'s sandboxes have no directories of yours, and its own packages and network; leave it out, or use backend="native"'
             )
 
 
