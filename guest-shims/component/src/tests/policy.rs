@@ -98,7 +98,7 @@ fn a_description_that_says_nothing_sensible_is_told_of() {
             r#"{{"name":"n","aliases":[],"language":"{language}","driver":"{driver}","version":"1","image_sha256":"",
                 "memory_pages":1,"anchors":{{}},"exports":[],"globals":[],"image":[]}}"#
         );
-        crate::Runtime::new(0, serde_json::from_str(&text).unwrap(), &super::fake::no_libraries())
+        crate::Runtime::new(0, serde_json::from_str(&text).unwrap(), &fake::no_libraries())
     };
     assert!(guest("python", "cpython").is_ok() && guest("javascript", "quickjs-command").is_ok());
     assert!(guest("javascript", "quickjs-reactor").is_ok());
