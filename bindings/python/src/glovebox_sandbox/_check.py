@@ -19,8 +19,9 @@ def of(name: str, kind: type[T], value: object) -> T:
     """A value of a type; `True` and `False` are no numbers, and text has no lone surrogates."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise wrong(name, kind.__name__, value)
-    if isinstance(value, str) and not value.isascii():
-        encoded(name, value)
+    text: object = value
+    if isinstance(text, str) and not text.isascii():
+        encoded(name, text)
     return value
 
 
