@@ -50,8 +50,9 @@ test('TypeScript runs, and examples bring their files along', async () => {
   await done();
 });
 
-test('the address that the server prints lets in; the token is in this tab alone, and no longer in the address', async () => {
+test('the address that the server prints lets in; the token is in this tab alone, and no longer in the address', async (t) => {
   const own = await Server.start([], null);
+  t.after(() => own.close());
   const printed = own.said.map((line) => /the page: (\S+)/.exec(line)?.[1]).find(Boolean);
   assert.match(String(printed), /^http:\/\/127\.0\.0\.1:\d+\/#token=gb_/);
   const { page, done } = await open(browser, String(printed));
@@ -67,7 +68,6 @@ test('the address that the server prints lets in; the token is in this tab alone
   await ready(page);
   assert.equal(await run(page, 'print(1)'), 'Completed');
   await done();
-  await own.close();
 });
 
 test('without a token, and with a wrong one, the page asks for it', async () => {
@@ -86,12 +86,16 @@ test('without a token, and with a wrong one, the page asks for it', async () => 
   await done();
 });
 
-test('refusals are shown as what they say: too many, unknown, too large', async () => {
+test('refusals are shown as what they say: too many, unknown, too large', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-config-'));
   const config = join(directory, 'server.toml');
   const sha256 = createHash('sha256').update('few-executions').digest('hex');
   await writeFile(config, `[[tokens]]\nname = "few"\nsha256 = "${sha256}"\nexecutions_per_minute = 2\nsessions = 1\n[http]\nbody_bytes = 20000\n`);
   const few = await Server.start(['--config', config], null);
+  t.after(async () => {
+    await few.close();
+    await rm(directory, { recursive: true });
+  });
   const { page, done } = await open(browser, `http://${few.address}/#token=few-executions`);
   await ready(page);
   assert.equal(await run(page, `print(1) # ${'x'.repeat(30_000)}`), 'Payload Too Large');
@@ -108,12 +112,11 @@ test('refusals are shown as what they say: too many, unknown, too large', async 
   await page.locator('#notice-close').click();
   assert.equal(await page.locator('#notice').isVisible(), false);
   await done();
-  await few.close();
-  await rm(directory, { recursive: true });
 });
 
-test('a server that goes away is waited for', async () => {
+test('a server that goes away is waited for', async (t) => {
   const own = await Server.start();
+  t.after(() => own.close());
   const { page, done } = await open(browser, own.url);
   await ready(page);
   assert.equal(await run(page, 'print(1)'), 'Completed');
@@ -126,7 +129,6 @@ test('a server that goes away is waited for', async () => {
   await page.locator('#connection[data-state=connected]').waitFor();
   assert.equal(await run(page, 'print(3)'), 'Completed');
   await done();
-  await own.close();
 });
 
 test('a script that its reader leaves is stopped', async () => {

@@ -40,7 +40,9 @@ fn everybody_gets_the_page_and_nobody_without_a_token_gets_more() {
     let server = Server::start(Setup::default());
     for name in MADE {
         let answer = ask(&server, &path_of(name), "");
-        assert_eq!((answer.status, answer.text()), (200, asset(name)), "{name}");
+        assert_eq!(answer.status, 200, "{name}");
+        // It is too long to be shown.
+        assert!(answer.text() == asset(name), "{name} is another one than was compiled in");
         for (header, value) in [
             ("x-content-type-options", "nosniff"),
             ("referrer-policy", "no-referrer"),
