@@ -141,7 +141,7 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
             "import socket\nsocket.socket()",
             "import urllib.request\nurllib.request.urlopen('http://example.com')",
             "import urllib.request\nurllib.request.urlopen('https://example.com')",
-            "import http.client\nhttp.client.HTTPSConnection('example.com')",
+            "import http.client\nhttp.client.HTTPSConnection('example.com').request('GET', '/')",
             "import ssl",
         ],
     ),
