@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use glovebox::escaped;
 use reqwest::Url;
 
 /// The longest address.
@@ -14,7 +15,7 @@ pub struct AllowedUrls(Vec<Pattern>);
 
 /// A pattern cannot be one.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("`{pattern}` cannot be a pattern of addresses: {reason}", pattern = glovebox::escaped(.pattern))]
+#[error("`{pattern}` cannot be a pattern of addresses: {reason}", pattern = escaped(.pattern))]
 pub struct UrlPatternError {
     pattern: String,
     reason: &'static str,
