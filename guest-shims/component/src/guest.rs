@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use glovebox_core::MemoryLimit;
+use glovebox_core::{Limits, MemoryLimit};
 use glovebox_wasi::Wasi;
 
-use crate::{ExecutionCtx, GuestMachine, GuestMemory, Sandbox, State, bindings::types::SandboxError};
+use crate::{ExecutionCtx, GuestMachine, GuestMemory, Guests, Runtime, State, bindings::types::SandboxError};
 
 /// A guest. A runtime's memory holds one guest at a time.
 pub type Guest = glovebox_core::Guest<GuestMachine>;
@@ -13,23 +13,26 @@ pub type Guest = glovebox_core::Guest<GuestMachine>;
 /// Fuel for what is not on the script's bill: new random numbers.
 const UNBILLED_FUEL: u64 = u64::MAX;
 
-impl Sandbox {
-    /// A guest as its image is. A one-shot guest that was in its memory is gone; a session's is evicted.
-    pub(crate) fn instantiate(&self, wasi: Wasi, ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
-        let (runtime, limits) = (&self.runtime, &self.policy.limits);
-        let limit = MemoryLimit::of_image(limits.memory_bytes, runtime.memory_bytes());
-        let mut state = State::new(wasi, limit, ctx);
-        if !state.host.limiter.grow(0, runtime.memory_bytes(), None) {
-            return Err(SandboxError::Unavailable(format!(
-                "`limits.memory-bytes` has no room for `{}` and what its guest begins with",
-                runtime.name
-            )));
-        }
-        runtime.residence.vacate()?;
-        let memory = GuestMemory::new(Rc::clone(&self.world.guests), runtime.number);
-        memory.reset(runtime.memory_pages, &runtime.image);
-        state.set_fuel(&memory, UNBILLED_FUEL);
-        runtime.reset_globals(memory.guests());
-        Ok(Guest::new(GuestMachine::new(Rc::clone(runtime), memory, state), limits))
+/// A guest as its image is. A one-shot guest that was in its memory is gone; a session's is evicted.
+pub(crate) fn instantiate(
+    runtime: &Rc<Runtime>,
+    guests: &Rc<dyn Guests>,
+    limits: &Limits,
+    wasi: Wasi,
+    ctx: ExecutionCtx,
+) -> Result<Guest, SandboxError> {
+    let limit = MemoryLimit::of_image(limits.memory_bytes, runtime.memory_bytes());
+    let mut state = State::new(wasi, limit, ctx);
+    if !state.host.limiter.grow(0, runtime.memory_bytes(), None) {
+        return Err(SandboxError::Unavailable(format!(
+            "`limits.memory-bytes` has no room for `{}` and what its guest begins with",
+            runtime.name
+        )));
     }
+    runtime.residence.vacate()?;
+    let memory = GuestMemory::new(Rc::clone(guests), runtime.number);
+    memory.reset(runtime.memory_pages, &runtime.image);
+    state.set_fuel(&memory, UNBILLED_FUEL);
+    runtime.reset_globals(memory.guests());
+    Ok(Guest::new(GuestMachine::new(Rc::clone(runtime), memory, state), limits))
 }

@@ -17,7 +17,7 @@ use crate::{
     ComponentPlatform, Executed, ExecutionCtx, Guest, InlineRunner, Runtime, Toolbox, World,
     bindings::types::{self, InputFile, SandboxError, TooLarge},
     error::refused_variable,
-    library,
+    guest, library,
 };
 
 /// The name that tracebacks show when a script has no file.
@@ -122,6 +122,11 @@ impl Sandbox {
         let calls = ToolCalls::new(runner, Arc::default(), &self.policy.limits, ctx.watch().clone());
         let ctx = ctx.with_tools(calls);
         if task.is_cancelled { ctx.cancelled() } else { ctx }
+    }
+
+    /// A guest as its image is.
+    pub(crate) fn instantiate(&self, wasi: Wasi, ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
+        guest::instantiate(&self.runtime, &self.world.guests, &self.policy.limits, wasi, ctx)
     }
 
     /// The same for calls that run no script: access to variables, exit handlers.
