@@ -37,7 +37,8 @@ impl AddressRules {
 
 /// Whether an address is one of the public network's, as IANA's registries of special purposes have them. Forms of IPv6 that
 /// stand for an IPv4 address are none, whichever address that is: what they lead to is decided elsewhere.
-pub(super) fn is_public(address: IpAddr) -> bool {
+#[must_use]
+pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),

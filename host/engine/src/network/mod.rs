@@ -49,6 +49,8 @@ mod secrets;
 mod tests;
 
 #[cfg(feature = "network")]
+pub use address::is_public as is_public_address;
+#[cfg(feature = "network")]
 pub(crate) use handler::open;
 #[cfg(feature = "network")]
 pub use narrow::BeyondNetwork;

@@ -5,14 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{SessionId, Timestamp, Tool, ToolCall, ToolError, ToolErrorKind};
+use glovebox::{SessionId, Timestamp, Tool, ToolCall, ToolError, ToolErrorKind, is_public_address};
 use reqwest::{Client, StatusCode, Url, header};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use tokio::runtime::Handle;
 
 use super::{
-    addresses::{PublicOnly, is_public},
+    addresses::PublicOnly,
     allowed::{Allowed, AllowedUrls},
     signature::Signer,
 };
@@ -143,7 +143,7 @@ impl Callbacks {
 fn is_private_literal(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-    host.parse().is_ok_and(|address| !is_public(address))
+    host.parse().is_ok_and(|address| !is_public_address(address))
 }
 
 impl Inner {
