@@ -187,7 +187,7 @@ fn tools_that_cannot_be_are_told_of() {
     for (tools, said) in [
         (vec![tool("a", None), tool("a", None)], "twice"),
         (vec![tool("a b", None)], "a name is"),
-        (vec![tool("a", Some("{"))], "no JSON"),
+        (vec![tool("a", Some("{"))], "is not JSON"),
         (vec![tool("a", Some("[]"))], "schema cannot be used"),
         (vec![tool("a", Some(&format!("[{}0]", "{},".repeat(50_000))))], "would take"),
         (vec![Tool { description: "x".repeat(1 << 20), ..tool("a", None) }], "together"),

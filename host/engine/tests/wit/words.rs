@@ -24,8 +24,8 @@ fn policies_are_the_same_in_wit_and_rust_but_for_what_is_the_host_s_own() {
     let mut policy = fields(&Policy::default());
     // Absent where there is none.
     assert!(!policy.contains("workspace"));
-    // A component's quota is one of fuel.
-    for of_the_host in ["commit", "metering", "mounts"] {
+    // A component's quota is one of fuel, and the network is reached by the host.
+    for of_the_host in ["commit", "metering", "mounts", "network"] {
         assert!(policy.remove(of_the_host), "{of_the_host}");
     }
     assert_eq!(contract.names("policy"), policy);
