@@ -26,7 +26,7 @@ use super::{
 use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch};
 
 /// What a client is told first.
-const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox without network. Use run_code to compute, to work \
+const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox. Use run_code to compute, to work \
      with data and files, and to draw. Open a session with session_open where later calls build on earlier ones.";
 
 /// Tools and resources for the clients of one tenant. Cheap to clone: all clones share the stored outputs.

@@ -1,6 +1,6 @@
 //! The tools: their names, schemas and descriptions, as a model reads them.
 
-use glovebox::{Language, Policy, RuntimeInfo};
+use glovebox::{Language, NetworkPolicy, Policy, RuntimeInfo};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
@@ -183,8 +183,9 @@ fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
     text.push_str(&format!(
         "State is only in sessions: without `session` each call starts with nothing and leaves nothing. The working directory is \
          /app; files go in with `files`, or files_write into a session.\n\
-         There is no network, no subprocess and no package installation. Limits: {} s, {} MiB of memory, {} MiB of files, {} kB of \
+         {} There is no subprocess and no package installation. Limits: {} s, {} MiB of memory, {} MiB of files, {} kB of \
          output. Long output is shown as its head and tail; print what matters.\n",
+        network(&policy.network),
         seconds(limits.timeout_ms),
         limits.memory_bytes >> 20,
         limits.workspace_bytes >> 20,
@@ -198,6 +199,17 @@ fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
     }
     text.push_str(listing);
     text
+}
+
+/// What a model must know of the network.
+fn network(policy: &NetworkPolicy) -> String {
+    const SHOWN: usize = 10;
+    if policy.allow.is_empty() {
+        return "There is no network.".to_owned();
+    }
+    let more = if policy.allow.len() > SHOWN { " and others" } else { "" };
+    let shown = policy.allow.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    format!("fetch, urllib.request and requests reach {shown}{more}, and nothing else of the network.")
 }
 
 fn seconds(ms: u64) -> String {

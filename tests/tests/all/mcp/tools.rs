@@ -61,6 +61,10 @@ fn the_description_says_what_there_is() {
     for fact in ["CPython 3.", "QuickJS 0.", "no network", "2.5 s", "128 MiB of memory", "only in sessions"] {
         assert!(description.contains(fact), "{fact}: {description}");
     }
+    let reaching = Mcp::changed(|config| config.policy.network.allow = vec!["https://api.example.com/v1/*".into()]);
+    let description = tools(&reaching).remove(0).description.unwrap();
+    assert!(description.contains("reach https://api.example.com/v1/*, and nothing else"), "{description}");
+    assert!(!description.contains("There is no network"), "{description}");
     let input = json!(*run.input_schema);
     assert_eq!(input["properties"]["timeout_ms"]["maximum"], 2_500);
     assert_eq!(input["properties"]["language"]["enum"], json!(["python", "javascript", "typescript"]));
