@@ -33,7 +33,7 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
             "import jsno",
             "import numpy as np",
             "from bs4 import BeautifulSoup",
-            "import requests",
+            "import httpx",
             "import my_company_tools",
             "import pip",
             "import openpyxle",

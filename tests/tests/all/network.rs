@@ -102,7 +102,7 @@ fn answer(stream: &mut TcpStream, heard: &Mutex<Vec<String>>, barrier: Option<&B
         (_, Some(to)) => ("302".to_owned(), format!("Location: /{to}\r\n")),
         _ => ("200".to_owned(), String::new()),
     };
-    let kind = "Content-Type: application/json\r\nSet-Cookie: seen=yes\r\n";
+    let kind = "Content-Type: application/json\r\nSet-Cookie: seen=yes; Path=/\r\n";
     let body = if method == "HEAD" { "" } else { &told };
     let _ = write!(stream, "HTTP/1.1 {status} Said\r\n{kind}{more}Content-Length: {}\r\n\r\n{body}", told.len());
 }

@@ -34,7 +34,7 @@ fn an_answer_says_what_happened_and_is_an_error_where_the_script_failed() {
     for (code, outcome, exit_code, said) in [
         ("1 / 0", "raised", 1, "did not succeed: raised ZeroDivisionError: division by zero."),
         ("import sys; sys.exit(3)", "exited", 3, "did not succeed: exited with 3."),
-        ("import requests", "raised", 1, "advice: "),
+        ("import httpx", "raised", 1, "advice: "),
     ] {
         let result = mcp.python(code);
         assert_eq!((result.is_error, &structured(&result)["outcome"]), (Some(true), &json!(outcome)), "{code}");
