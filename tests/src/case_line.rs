@@ -23,8 +23,8 @@ pub struct LineOptions {
 pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
     let mut policy = serde_json::to_value(&case.policy).expect("a policy is JSON");
     let told = policy.as_object_mut().expect("a policy is an object");
-    // Host directories are not part of the contract.
-    for key in ["workspace", "mounts", "commit", "metering"] {
+    // What is the host's own is not part of the contract.
+    for key in ["workspace", "mounts", "commit", "metering", "network"] {
         told.remove(key);
     }
     if options.any_clock_and_entropy {

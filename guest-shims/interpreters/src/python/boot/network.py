@@ -195,7 +195,8 @@ _request.HTTPRedirectHandler.max_redirections = 5  # as many as the host follows
 replace(_HTTPConnection, "connect", connect)
 replace(_HTTPConnection, "_send_request", send_request)
 for _class, _module in (HTTPSConnection, _http), (HTTPSHandler, _request):
-    _class.__module__ = _module.__name__
+    for _value in _class, *filter(callable, vars(_class).values()):
+        _value.__module__ = _module.__name__
     setattr(_module, _class.__name__, _class)
     if _class.__name__ not in _module.__all__:
         _module.__all__.append(_class.__name__)
