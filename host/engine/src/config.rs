@@ -103,7 +103,7 @@ pub enum Packages {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolConfig {
-    /// How many instances can exist at once, sessions included. Default 1,100. Each reserves 4 GiB of address space and no memory.
+    /// How many instances can exist at once, sessions included. Default 1,100. Each reserves 8 GiB of address space and no memory.
     /// Instances that wait for another script are dropped when a session needs their place.
     pub instance_count: u32,
     /// How much memory of its own an instance may have, in bytes, that waits for another script: what it wrote to is restored by
@@ -167,7 +167,8 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
         pooling
             // A guest's code is one, and its memory another.
             .total_core_instances(places.saturating_mul(2))
-            .total_memories(places)
+            // Collected objects are in a memory of their own, which is one of these.
+            .total_memories(places.saturating_mul(2))
             .total_tables(places)
             .total_gc_heaps(places)
             .max_core_instance_size(MAX_INSTANCE_BYTES)

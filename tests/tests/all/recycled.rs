@@ -201,3 +201,17 @@ fn what_scripts_do_to_the_interpreter_itself_is_gone() {
         assert!(recycled > 2, "{language}: {recycled} instances were used again");
     }
 }
+
+#[test]
+fn there_are_as_many_sessions_as_places_in_every_runtime() {
+    // More than the images that are loaded could lend places of theirs.
+    const COUNT: usize = 20;
+    let engine = pooled(u32::try_from(COUNT).unwrap());
+    for runtime in ["python-3.12", "python-3.15", "javascript"] {
+        let sandbox = Sandbox::builder(&engine).named(runtime).policy(Policy::default()).build().unwrap();
+        let sessions: Vec<_> = (0..COUNT).map(|_| sandbox.session().unwrap()).collect();
+        for session in &sessions {
+            assert!(session.execute("1").unwrap().is_success(), "{runtime}");
+        }
+    }
+}
