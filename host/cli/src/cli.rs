@@ -114,6 +114,9 @@ pub(crate) enum Command {
     /// Compile the component on standard input; `run-component` starts it
     #[command(hide = true)]
     CompileComponent,
+    /// Execute what the server passes on; `serve --workers` starts it
+    #[command(hide = true)]
+    ServeWorker,
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod source;
 mod state;
 mod stdin;
 mod stored;
+mod tenants;
 mod terminal;
 
 use std::{ffi::OsString, path::PathBuf};

@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 use glovebox::Timestamp;
+use glovebox_server::Telemetry;
 use serde_json::{Map, Value};
 use tracing::{
     Event, Subscriber,
@@ -25,9 +26,18 @@ use crate::args::{GlobalArgs, LogFormat};
 
 /// Starts logging if `--log`, `GLOVEBOX_LOG`, `-v` or `--log-format json` asks for it. Costs nothing otherwise.
 pub(crate) fn start(global: &GlobalArgs) -> anyhow::Result<()> {
+    start_with(global, None)
+}
+
+/// The same, with a server's traces.
+pub(crate) fn start_with(global: &GlobalArgs, traces: Option<&Telemetry>) -> anyhow::Result<()> {
+    let spans = || traces.map(Telemetry::layer);
     let filter = match (&global.log, global.verbose) {
         (Some(filter), _) if !filter.is_empty() => filter.as_str(),
-        (_, 0) if global.log_format == LogFormat::Text => return Ok(()),
+        (_, 0) if global.log_format == LogFormat::Text => match traces {
+            Some(_) => "off",
+            None => return Ok(()),
+        },
         // Choosing a format implies logging.
         (_, 0 | 1) => "glovebox=info",
         (_, 2) => "glovebox=debug,glovebox_runtimes=debug,glovebox_wasi=debug",
@@ -40,9 +50,11 @@ pub(crate) fn start(global: &GlobalArgs) -> anyhow::Result<()> {
         LogFormat::Text => {
             let colour = anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
             let lines = fmt::layer().with_writer(io::stderr).with_ansi(colour).with_filter(targets);
-            tracing::subscriber::set_global_default(registry().with(lines))
+            tracing::subscriber::set_global_default(registry().with(spans()).with(lines))
         }
-        LogFormat::Json => tracing::subscriber::set_global_default(registry().with(JsonLines.with_filter(targets))),
+        LogFormat::Json => {
+            tracing::subscriber::set_global_default(registry().with(spans()).with(JsonLines.with_filter(targets)))
+        }
     };
     started.context("cannot start logging")
 }

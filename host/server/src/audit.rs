@@ -7,14 +7,19 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use glovebox::{Execution, Timestamp};
-use serde::Serialize;
+use glovebox::Timestamp;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{Door, ServiceError, metrics::outcome};
+use crate::{
+    Door, ServiceError,
+    executed::{Ended, Failed},
+};
 
 /// How much of a name or path is written down.
 const MAX_OF_CHARS: usize = 256;
+/// The outcome of what was done.
+const DONE: &str = "done";
 
 /// The audit log cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +59,28 @@ impl Act {
     pub(crate) fn of(self, of: &str) -> Self {
         Self { of: Some(of.chars().take(MAX_OF_CHARS).collect()), ..self }
     }
+
+    /// It, and its end.
+    pub(crate) fn ended(self, error: Option<&ServiceError>) -> Acted {
+        let outcome = error.map_or(DONE, ServiceError::code).to_owned();
+        Acted { action: self.name.to_owned(), of: self.of, outcome }
+    }
+}
+
+/// What was done with a session, or why it was not.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Acted {
+    action: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of: Option<String>,
+    outcome: String,
+}
+
+impl Acted {
+    /// Whatever a worker was asked that ended before it said what it did.
+    pub(crate) fn lost(failed: &Failed) -> Self {
+        Self { action: "unknown".to_owned(), of: None, outcome: failed.code.clone() }
+    }
 }
 
 /// What a line says of an act.
@@ -62,11 +89,22 @@ struct ActLine<'a> {
     time: Timestamp,
     tenant: &'a str,
     door: &'static str,
-    action: &'static str,
-    session: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    of: Option<&'a str>,
-    outcome: &'static str,
+    session: Option<&'a str>,
+    #[serde(flatten)]
+    acted: &'a Acted,
+}
+
+/// Who asked for something, and where.
+pub(crate) struct Asked<'a> {
+    pub(crate) door: Door,
+    pub(crate) tenant: &'a str,
+    pub(crate) session: Option<&'a str>,
+}
+
+/// What is written down of a source.
+pub(crate) struct AuditSource {
+    sha256: String,
+    text: Option<String>,
 }
 
 /// What a line says of an execution.
@@ -81,7 +119,7 @@ struct Line<'a> {
     source_sha256: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<&'a str>,
-    outcome: &'static str,
+    outcome: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     runtime: Option<&'a str>,
     fuel: u64,
@@ -109,44 +147,35 @@ impl Audit {
         Self { out: Mutex::new(Box::new(out)), with_source }
     }
 
+    /// What is written down of a source.
+    pub(crate) fn source(&self, source: &str) -> AuditSource {
+        let sha256 = Sha256::digest(source).iter().map(|byte| format!("{byte:02x}")).collect();
+        AuditSource { sha256, text: self.with_source.then(|| source.to_owned()) }
+    }
+
     /// Writes down one execution, or why there is none.
-    pub(crate) fn write(
-        &self,
-        door: Door,
-        tenant: &str,
-        session: Option<&str>,
-        source: &str,
-        result: Result<&Execution, &ServiceError>,
-    ) {
-        let source_sha256 = Sha256::digest(source).iter().map(|byte| format!("{byte:02x}")).collect();
-        let executed = result.ok();
+    pub(crate) fn write(&self, asked: &Asked<'_>, source: AuditSource, ended: &Ended) {
+        let executed = ended.as_ref().ok();
         let line = Line {
             time: Timestamp::now(),
-            tenant,
-            door: door.name(),
+            tenant: asked.tenant,
+            door: asked.door.name(),
             action: "execute",
-            session,
-            source_sha256,
-            source: self.with_source.then_some(source),
-            outcome: result.map_or_else(ServiceError::code, |execution| outcome(&execution.outcome)),
-            runtime: executed.map(|execution| &*execution.metadata.runtime_name),
-            fuel: executed.map_or(0, |execution| execution.fuel_consumed),
-            duration_ms: executed.map_or(0.0, |execution| execution.duration.as_secs_f64() * 1e3),
+            session: asked.session,
+            source_sha256: source.sha256,
+            source: source.text.as_deref(),
+            outcome: ended.as_ref().map_or_else(|failed| &*failed.code, |executed| &*executed.outcome),
+            runtime: executed.map(|executed| &*executed.runtime),
+            fuel: executed.map_or(0, |executed| executed.fuel),
+            duration_ms: executed.map_or(0.0, |executed| executed.duration_ms),
         };
         self.append(&line);
     }
 
     /// Writes down what was done with a session, or why it was not.
-    pub(crate) fn act(&self, door: Door, tenant: &str, session: &str, act: &Act, error: Option<&ServiceError>) {
-        self.append(&ActLine {
-            time: Timestamp::now(),
-            tenant,
-            door: door.name(),
-            action: act.name,
-            session,
-            of: act.of.as_deref(),
-            outcome: error.map_or("done", ServiceError::code),
-        });
+    pub(crate) fn act(&self, asked: &Asked<'_>, acted: &Acted) {
+        let Asked { door, tenant, session } = *asked;
+        self.append(&ActLine { time: Timestamp::now(), tenant, door: door.name(), session, acted });
     }
 
     fn append(&self, line: &impl Serialize) {

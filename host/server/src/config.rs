@@ -3,13 +3,16 @@
 use std::{collections::BTreeSet, net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use glovebox::{Policy, PolicyError, Save, SessionId, StorePolicy, escaped};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Admission, Suspension,
     http::{HttpConfig, TokenHash},
     tools::AllowedUrls,
 };
+
+/// More workers than any machine has use for.
+const MAX_WORKERS: usize = 256;
 
 /// Everything about a server, as its file says it. All of it has a default.
 ///
@@ -39,7 +42,7 @@ use crate::{
 /// assert_eq!(config.tokens.len(), 1);
 /// # Ok::<(), glovebox_server::ConfigError>(())
 /// ```
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ServerConfig {
@@ -69,12 +72,16 @@ pub struct ServerConfig {
     pub tools: ToolsTable,
     /// The routes that clients of E2B ask.
     pub e2b: E2bTable,
+    /// Processes in which everything is executed. Default: none, and it is done in the server's own.
+    pub workers: WorkersTable,
+    /// Where traces go. Default: nowhere.
+    pub telemetry: TelemetryTable,
     /// Who may ask.
     pub tokens: Vec<TokenTable>,
 }
 
 /// Tools that requests bring along.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ToolsTable {
@@ -89,7 +96,7 @@ pub struct ToolsTable {
 }
 
 /// The routes that clients of E2B ask.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct E2bTable {
@@ -97,8 +104,36 @@ pub struct E2bTable {
     pub enabled: bool,
 }
 
+/// Where traces go.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TelemetryTable {
+    /// A collector of OpenTelemetry: `http://HOST:PORT`, over OTLP. Default: none.
+    pub otlp: Option<String>,
+}
+
+/// As [`WorkersConfig`](crate::WorkersConfig), and the limits of each.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct WorkersTable {
+    /// How many there are. Default 0: everything is executed in the server's own process. At most 256.
+    pub count: usize,
+    /// Bytes of memory that each may have of its own (`RLIMIT_DATA`). Default 64 GiB: what is mapped counts, used or not.
+    pub memory_bytes: u64,
+    /// Files that each may have open. Default 4,096.
+    pub open_files: u64,
+}
+
+impl Default for WorkersTable {
+    fn default() -> Self {
+        Self { count: 0, memory_bytes: 64 << 30, open_files: 4_096 }
+    }
+}
+
 /// As [`Admission`].
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AdmissionTable {
@@ -111,7 +146,7 @@ pub struct AdmissionTable {
 }
 
 /// As [`HttpConfig`].
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct HttpTable {
@@ -128,7 +163,7 @@ pub struct HttpTable {
 }
 
 /// The page at `/`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PageTable {
@@ -143,7 +178,7 @@ impl Default for PageTable {
 }
 
 /// Where what was done is written down.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AuditTable {
@@ -155,7 +190,7 @@ pub struct AuditTable {
 }
 
 /// One who may ask.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TokenTable {
@@ -212,6 +247,17 @@ pub enum ConfigError {
     /// Calls would not be signed.
     #[error("`callbacks` are allowed, and `tools.secret_file` does not say with what they are signed")]
     NoSecret,
+    /// Workers do not do this.
+    #[error(
+        "`{0}` cannot be had with workers, which have no network; leave it out, or leave `workers` (`--workers`) out"
+    )]
+    NotInWorkers(&'static str),
+    /// There would be too many workers.
+    #[error("`workers.count` is {count}; at most {MAX_WORKERS} are started, and one for each processor is enough")]
+    Workers {
+        /// How many were asked for.
+        count: usize,
+    },
     /// A number cannot be 0.
     #[error("`{0}` is 0; leave it out, or give a number")]
     Zero(&'static str),
@@ -233,6 +279,8 @@ impl Default for ServerConfig {
             audit: None,
             tools: ToolsTable::default(),
             e2b: E2bTable::default(),
+            workers: WorkersTable::default(),
+            telemetry: TelemetryTable::default(),
             tokens: Vec::new(),
         }
     }
@@ -266,8 +314,16 @@ impl ServerConfig {
                 return Err(ConfigError::Zero(name));
             }
         }
+        if self.workers.count > MAX_WORKERS {
+            return Err(ConfigError::Workers { count: self.workers.count });
+        }
         if self.sessions.save != Save::AfterEach {
             return Err(ConfigError::Save);
+        }
+        if self.workers.count > 0
+            && let Some(what) = self.not_in_workers()
+        {
+            return Err(ConfigError::NotInWorkers(what));
         }
         let of_tokens = self.tokens.iter().filter_map(|token| token.callbacks.as_ref());
         for callbacks in of_tokens.chain([&self.tools.callbacks]) {
@@ -295,6 +351,20 @@ impl ServerConfig {
             }
         }
         Ok(())
+    }
+
+    /// What is asked for that workers do not do.
+    fn not_in_workers(&self) -> Option<&'static str> {
+        let has = |callbacks: &[String]| !callbacks.is_empty();
+        let calls_back =
+            has(&self.tools.callbacks) || self.tokens.iter().filter_map(|token| token.callbacks.as_deref()).any(has);
+        let mut policies = self.tokens.iter().filter_map(|token| token.policy.as_ref()).chain([&self.policy]);
+        match (calls_back, policies.any(|policy| policy.network.is_on()), self.e2b.enabled) {
+            (true, ..) => Some("callbacks"),
+            (_, true, _) => Some("policy.network"),
+            (.., true) => Some("e2b"),
+            _ => None,
+        }
     }
 
     /// How many executions there are at once.
@@ -361,6 +431,7 @@ mod tests {
             ("[policy.session]\ncheckpoints_retained = 0", "`policy`: "),
             ("[sessions]\nsave = \"on-hibernate\"", "`sessions.save` is `on-hibernate`"),
             ("[admission]\nrunning = 0", "`admission.running` is 0"),
+            ("[workers]\ncount = 257", "`workers.count` is 257; at most 256"),
             ("[http]\nbody_bytes = 0", "`http.body_bytes` is 0"),
             (&token("a/b", HASH), "token `a/b`: the name is"),
             (&token("a", "12"), "token `a`: `sha256` is 64"),

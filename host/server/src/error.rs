@@ -113,6 +113,27 @@ pub enum ServiceError {
     /// The service is shutting down.
     #[error("the service is shutting down; ask another one, or try again in a moment")]
     Draining,
+    /// No worker serves at the moment, or not the one that a session has.
+    #[error("the process that does this is being started; try again in a moment")]
+    NoWorker,
+    /// A worker ended while it did this. Its sessions are what they were when they were last answered.
+    #[error(
+        "the process that did this has ended before it answered, and another one is started; the script may have run; \
+         a session is as it was when it was last saved, which is after its last answer at least"
+    )]
+    WorkerDied,
+    /// Workers cannot be started.
+    #[error("the workers cannot be started: {0}")]
+    Worker(String),
+    /// The service has workers, and this is not among what they do.
+    #[error("this is not done by a server with workers; ask one that runs without `--workers`")]
+    NotInWorkers,
+    /// The same, of tools that a request brings along.
+    #[error(
+        "`tools` of a request are not served by a server with workers: these have no network for a `callback`, and an \
+         execution that waits for answers would not be found again; ask one that runs without `--workers`"
+    )]
+    ToolsInWorkers,
     /// A thread of ours panicked. A session is as after an execution that was unwound.
     #[error("the execution's thread panicked; the service's log says why")]
     Panicked,
@@ -140,6 +161,7 @@ const RATE: Code = ("rate-exceeded", 429);
 const GENERATION: Code = ("generation", 412);
 const INTERNAL: Code = ("internal", 500);
 const UNSAVED: Code = ("unsaved", 500);
+const WORKER_DIED: Code = ("worker-died", 500);
 const UNAVAILABLE: Code = ("unavailable", 503);
 
 impl ServiceError {
@@ -160,7 +182,9 @@ impl ServiceError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::QueueFull { retry_after, .. } | Self::Rate { retry_after, .. } => Some(*retry_after),
-            Self::NoTurn { .. } | Self::TooManySuspended { .. } | Self::Draining => Some(Duration::from_secs(1)),
+            Self::NoTurn { .. } | Self::TooManySuspended { .. } | Self::NoWorker | Self::Draining => {
+                Some(Duration::from_secs(1))
+            }
             _ => None,
         }
     }
@@ -171,6 +195,7 @@ impl ServiceError {
         matches!(
             self,
             Self::Panicked
+                | Self::WorkerDied
                 | Self::Execute(ExecuteError::Commit { .. })
                 | Self::Sessions(SessionsError::Unsaved { .. } | SessionsError::Execute(ExecuteError::Commit { .. }))
         )
@@ -179,11 +204,15 @@ impl ServiceError {
     /// What a stranger is told: everything about what they asked, and nothing of the host, which goes to the log.
     #[must_use]
     pub fn public(&self) -> String {
-        let is_ours = matches!(
+        let is_told = matches!(
             self,
-            Self::QueueFull { .. } | Self::NoTurn { .. } | Self::TooManySuspended { .. } | Self::Draining
+            Self::QueueFull { .. }
+                | Self::NoTurn { .. }
+                | Self::TooManySuspended { .. }
+                | Self::NoWorker
+                | Self::Draining
         );
-        if self.kind() == UNAVAILABLE && !is_ours {
+        if self.kind() == UNAVAILABLE && !is_told {
             tracing::error!(target: "glovebox", error = with_causes(self), "the service could not do what it was asked");
             return "this cannot be done now; the service's log says why".to_owned();
         }
@@ -208,15 +237,50 @@ impl ServiceError {
             Self::Generation { .. } => GENERATION,
             Self::Rate { .. } => RATE,
             Self::TooMany { .. } => TOO_MANY,
-            Self::QueueFull { .. } | Self::NoTurn { .. } | Self::TooManySuspended { .. } | Self::Draining => {
-                UNAVAILABLE
-            }
+            Self::QueueFull { .. }
+            | Self::NoTurn { .. }
+            | Self::TooManySuspended { .. }
+            | Self::NoWorker
+            | Self::Worker(_)
+            | Self::Draining => UNAVAILABLE,
             Self::Advance(error) => of_advance(error),
             Self::NoExecution { .. } => NOT_FOUND,
             Self::ExecutionBusy { .. } => BUSY_EXECUTION,
+            Self::WorkerDied => WORKER_DIED,
+            Self::NotInWorkers | Self::ToolsInWorkers => UNSUPPORTED,
             Self::Panicked => INTERNAL,
         }
     }
+}
+
+/// Every code that an error has: what a worker reports is one of these.
+const CODES: [Code; 21] = [
+    INVALID,
+    POLICY,
+    UNKNOWN_RUNTIME,
+    UNSUPPORTED,
+    NOT_FOUND,
+    EXISTS,
+    BUSY,
+    BUSY_EXECUTION,
+    ENDED,
+    NO_CHECKPOINT,
+    NOT_RESUMABLE,
+    TOO_LARGE,
+    FILE,
+    VARIABLE,
+    TOO_MANY,
+    RATE,
+    GENERATION,
+    INTERNAL,
+    UNSAVED,
+    WORKER_DIED,
+    UNAVAILABLE,
+];
+
+/// A code as it is known here; of an unknown one that of an error of ours.
+pub(crate) fn known_code(code: &str) -> &'static str {
+    CODES.iter().find(|known| known.0 == code).unwrap_or(&INTERNAL).0
 }
 
 fn of_build(error: &BuildError) -> Code {

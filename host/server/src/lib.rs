@@ -5,6 +5,7 @@
 //! * [`http`]: the contract as HTTP and JSON.
 //! * [`mcp`]: the Model Context Protocol.
 //! * [`daemon`]: JSON-RPC over a socket of the user's own, or over standard input and output.
+//! * Workers ([`Service::start_workers`]): child processes in which everything is executed.
 //!
 //! No logic of the sandbox is in this crate: it turns requests into calls of [`glovebox`], and results into answers.
 
@@ -14,6 +15,7 @@ mod config;
 pub mod daemon;
 mod door;
 mod error;
+mod executed;
 mod grant;
 pub mod http;
 mod json_bytes;
@@ -21,19 +23,31 @@ pub mod mcp;
 mod metrics;
 mod places;
 mod service;
+#[cfg(feature = "otlp")]
+mod telemetry;
 mod tenant;
 pub mod tools;
 mod utf8_pieces;
+mod workers;
 
 pub use audit::{Audit, AuditError};
 pub use config::{
-    AdmissionTable, AuditTable, ConfigError, E2bTable, HttpTable, PageTable, ServerConfig, TokenTable, ToolsTable,
+    AdmissionTable, AuditTable, ConfigError, E2bTable, HttpTable, PageTable, ServerConfig, TelemetryTable, TokenTable,
+    ToolsTable, WorkersTable,
 };
 pub use door::Door;
 pub use error::ServiceError;
 pub use grant::GrantError;
 pub use service::{Admission, Service, ServiceConfig, Suspension};
+#[cfg(feature = "otlp")]
+pub use telemetry::{Telemetry, TelemetryError};
 pub use tenant::{
     Changed, Ended, Fresh, NeedsTools, NewSandbox, NoStore, OnOutput, OwnSandbox, OwnSession, Script, Stepped, Target,
     Tenant, TenantConfig, Watch, Work, generation,
 };
+pub use workers::{
+    Confinement, Measure, Reach, WorkerCommand, WorkerError, WorkersConfig, confine, orders, serve as serve_as_worker,
+};
+
+/// The target of spans: of requests, the time that they wait, executions, and uses of the store.
+pub(crate) const SPANS: &str = "glovebox::trace";

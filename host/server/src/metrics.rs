@@ -2,7 +2,6 @@
 
 use std::{fmt, sync::atomic::AtomicI64};
 
-use glovebox::{Execution, Outcome};
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text::encode},
     metrics::{
@@ -14,7 +13,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::{Door, ServiceError};
+use crate::{Door, executed::Executed};
 
 /// A word that is known when this is compiled: what guests and clients choose is never a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +49,8 @@ pub(crate) struct Metrics {
     waiting: Gauge<i64, AtomicI64>,
     sessions: Gauge<i64, AtomicI64>,
     session_bytes: Gauge<i64, AtomicI64>,
+    workers: Gauge<i64, AtomicI64>,
+    worker_restarts: Counter,
 }
 
 impl Metrics {
@@ -58,6 +59,7 @@ impl Metrics {
         let (fuel, refused) = (Counter::default(), Family::default());
         let (running, waiting, sessions, session_bytes) =
             (Gauge::default(), Gauge::default(), Gauge::default(), Gauge::default());
+        let (workers, worker_restarts) = (Gauge::default(), Counter::default());
         let mut registry = Registry::with_prefix("glovebox");
         registry.register_with_unit(
             "execution",
@@ -71,7 +73,9 @@ impl Metrics {
         registry.register("waiting", "Executions that wait for their turn", waiting.clone());
         registry.register("live_sessions", "Sessions in memory", sessions.clone());
         registry.register_with_unit("live_sessions_held", "What they hold", Unit::Bytes, session_bytes.clone());
-        Self { registry, seconds, fuel, refused, running, waiting, sessions, session_bytes }
+        registry.register("workers", "Workers that serve", workers.clone());
+        registry.register("worker_restarts", "Workers started in the place of one that ended", worker_restarts.clone());
+        Self { registry, seconds, fuel, refused, running, waiting, sessions, session_bytes, workers, worker_restarts }
     }
 
     pub(crate) fn text(&self) -> String {
@@ -81,18 +85,25 @@ impl Metrics {
         text
     }
 
-    pub(crate) fn executed(&self, door: Door, execution: &Execution) {
+    pub(crate) fn executed(&self, door: Door, executed: &Executed) {
         let labels = RunLabels {
             door: Word(door.name()),
-            language: Word(execution.metadata.runtime.name()),
-            outcome: Word(outcome(&execution.outcome)),
+            language: Word(executed.language.name()),
+            outcome: Word(known_outcome(&executed.outcome)),
         };
-        self.seconds.get_or_create(&labels).observe(execution.duration.as_secs_f64());
-        self.fuel.inc_by(execution.fuel_consumed);
+        self.seconds.get_or_create(&labels).observe(executed.duration_ms / 1e3);
+        self.fuel.inc_by(executed.fuel);
     }
 
-    pub(crate) fn refused(&self, door: Door, error: &ServiceError) {
-        self.refused.get_or_create(&Refused { door: Word(door.name()), code: Word(error.code()) }).inc();
+    pub(crate) fn refused(&self, door: Door, code: &'static str) {
+        self.refused.get_or_create(&Refused { door: Word(door.name()), code: Word(code) }).inc();
+    }
+
+    /// How many workers serve, and how many were started in the place of another.
+    pub(crate) fn workers(&self, ready: usize, restarts: u64) {
+        self.workers.set(i64::try_from(ready).unwrap_or(i64::MAX));
+        let counted = self.worker_restarts.get();
+        self.worker_restarts.inc_by(restarts.saturating_sub(counted));
     }
 
     pub(crate) fn running(&self, change: i64) {
@@ -115,14 +126,10 @@ fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.000_1, 2.0, 19))
 }
 
-/// An outcome's kind.
-pub(crate) fn outcome(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Completed => "completed",
-        Outcome::Exited { .. } => "exited",
-        Outcome::Raised(_) => "raised",
-        Outcome::Exhausted { .. } => "exhausted",
-        Outcome::Cancelled => "cancelled",
-        Outcome::Trapped { .. } => "trapped",
-    }
+/// The kinds of outcomes.
+const OUTCOMES: [&str; 6] = ["completed", "exited", "raised", "exhausted", "cancelled", "trapped"];
+
+/// An outcome's kind as it is known here.
+fn known_outcome(kind: &str) -> &'static str {
+    OUTCOMES.into_iter().find(|known| *known == kind).unwrap_or("trapped")
 }

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -14,9 +14,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Audit, ServiceError,
+    Audit, ServiceError, WorkersConfig,
     metrics::Metrics,
     places::{Permit, Places},
+    workers::{Reporter, Workers},
 };
 
 /// How long what was cancelled may take to end.
@@ -70,6 +71,8 @@ pub struct ServiceConfig {
     pub prepare_later: bool,
     /// Where what was done is written down. Default: nowhere.
     pub audit: Option<Audit>,
+    /// Whether this is a worker's: then it tells its parent, on its standard output, what it did. Default: no.
+    pub worker: bool,
 }
 
 /// Whether a name is meant for this runtime, as [`SandboxBuilder::named`](glovebox::SandboxBuilder::named) takes it.
@@ -89,6 +92,9 @@ pub(crate) struct Inner {
     pub(crate) runtimes: Vec<RuntimeInfo>,
     pub(crate) metrics: Metrics,
     pub(crate) audit: Option<Audit>,
+    /// In a worker: where it reports to.
+    pub(crate) reporter: Option<Arc<Reporter>>,
+    workers: OnceLock<Workers>,
     admission: Admission,
     places: Places,
     suspension: Suspension,
@@ -137,6 +143,8 @@ impl Service {
             runtimes,
             metrics: Metrics::new(),
             audit: config.audit,
+            reporter: config.worker.then(|| Arc::new(Reporter::new(std::io::stdout()))),
+            workers: OnceLock::new(),
             places: Places::new(config.admission.running.max(1)),
             suspension: config.suspension,
             suspended: Arc::new(Semaphore::new(config.suspension.count.min(Semaphore::MAX_PERMITS))),
@@ -153,12 +161,54 @@ impl Service {
         self.0.runtimes.iter()
     }
 
+    /// Has everything executed in workers from now on, and waits until they serve. Sessions that are open here must have been saved.
+    ///
+    /// # Errors
+    /// When one cannot be started.
+    pub async fn start_workers(&self, config: WorkersConfig) -> Result<(), ServiceError> {
+        let workers = Workers::start(config).await?;
+        self.0.workers.set(workers).map_err(|_| ServiceError::Worker("there are some already".into()))
+    }
+
+    /// Ends the workers, once nothing is asked of them any more. They save their sessions.
+    pub async fn end_workers(&self) {
+        if let Some(workers) = self.workers() {
+            workers.end().await;
+        }
+    }
+
+    /// The workers, where there are some.
+    pub(crate) fn workers(&self) -> Option<&Workers> {
+        self.0.workers.get()
+    }
+
+    /// How long an execution waits for its turn, or for a worker.
+    pub(crate) fn wait(&self) -> Duration {
+        self.0.admission.wait
+    }
+
     /// What all tenants have used together, in the text format of OpenMetrics.
     #[must_use]
     pub fn metrics_text(&self) -> String {
-        let usage = self.0.engine.session_usage();
-        self.0.metrics.sessions(usage.count, usage.bytes);
+        let (mut count, mut bytes) = self.session_usage();
+        if let Some(workers) = self.workers() {
+            (count, bytes) = workers.session_usage();
+            let (ready, restarts) = workers.ready_and_restarts();
+            self.0.metrics.workers(ready, restarts);
+        }
+        self.0.metrics.sessions(count, bytes);
         self.0.metrics.text()
+    }
+
+    /// The sessions in memory of this process, and the bytes that they hold.
+    pub(crate) fn session_usage(&self) -> (u64, u64) {
+        let usage = self.0.engine.session_usage();
+        (usage.count, usage.bytes)
+    }
+
+    /// Whether it takes executions: it does not shut down, and a worker serves where there are workers.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.is_draining() && self.workers().is_none_or(|workers| workers.ready_and_restarts().0 > 0)
     }
 
     /// Whether it is shutting down.

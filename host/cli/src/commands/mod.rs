@@ -12,6 +12,7 @@ pub(crate) mod run;
 pub(crate) mod run_component;
 pub(crate) mod runtimes;
 pub(crate) mod serve;
+pub(crate) mod serve_worker;
 pub(crate) mod session;
 pub(crate) mod validate;
 pub(crate) mod weave;
@@ -21,12 +22,16 @@ use crate::cli::{Cli, Command};
 /// Runs the subcommand.
 pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
     cli.global.color.apply();
-    crate::logging::start(&cli.global)?;
+    // A server reads its configuration first, which says where traces go.
+    if !matches!(cli.command, Command::Serve(_)) {
+        crate::logging::start(&cli.global)?;
+    }
     match &cli.command {
         Command::Run(args) => run::run(&cli.global, args),
         Command::RunComponent(args) => run_component::run(&cli.global, args),
         Command::Repl(args) => repl::run(&cli.global, args),
         Command::Serve(args) => serve::run(&cli.global, args),
+        Command::ServeWorker => serve_worker::run(&cli.global),
         Command::Session(args) => session::run(&cli.global, args),
         Command::Validate(args) => validate::run(&cli.global, args),
         Command::Runtimes(args) => runtimes::run(&cli.global, args),

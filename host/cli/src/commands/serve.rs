@@ -11,9 +11,9 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::{DirectoryStore, Engine, SessionKey, escaped};
+use glovebox::{Engine, escaped};
 use glovebox_server::{
-    Audit, ServerConfig, Service, ServiceConfig, Tenant, TenantConfig, TokenTable,
+    Audit, ServerConfig, Service, ServiceConfig, Telemetry, Tenant, TokenTable,
     http::{self, Bound, Tenants, TokenHash},
     tools::{AllowedUrls, Callbacks, CallbacksConfig},
 };
@@ -21,9 +21,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
     args::{GlobalArgs, PolicyArgs, StoreArgs},
+    commands::serve_worker,
     engine::{Host, Pooling},
-    interrupt, state,
-    stored::{NOT_OURS_REMEDY, read_key},
+    interrupt, logging, state,
+    stored::read_key,
+    tenants::{IDLE_LOOK, ONLY, tenant_config},
     terminal::{Hinted, note, out},
 };
 
@@ -44,8 +46,6 @@ it once what runs has ended; twice ends it at once.
 Whoever has a token runs scripts within the policy that the token is granted; flags and `[policy]` say what that is. Behind
 a proxy, name the server's public name in `[http] hosts`: requests that name another host are refused.";
 
-/// The name of the one token of a server that has no configuration.
-const ONLY: &str = "default";
 /// The directory of a server's sessions, in the state directory.
 const SESSIONS: &str = "server";
 /// The largest configuration file.
@@ -56,8 +56,6 @@ const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=1024;
 const MAX_SECRET_BYTES: u64 = 1_024;
 /// Open files that are left for sessions and all else.
 const OWN_FILES: usize = 256;
-/// How often idle sessions are looked for.
-const IDLE_LOOK: Duration = Duration::from_secs(5);
 
 /// Serve the sandbox over HTTP
 ///
@@ -97,6 +95,14 @@ pub(crate) struct ServeArgs {
     /// Answer clients of E2B, too: docs/e2b.md says how they find the server
     #[arg(long)]
     e2b: bool,
+    /// Execute everything in so many child processes, each under limits of the system, so that a flaw in the engine costs one of them
+    /// [default: 0: in the server's own process]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+
+    /// Send traces to this collector of OpenTelemetry, `http://HOST:PORT`, over OTLP
+    #[arg(long, value_name = "ENDPOINT")]
+    otlp: Option<String>,
 
     /// A runtime to serve; repeatable. Of several for a language the first is the default [default: the default of each language]
     #[arg(long = "runtime", value_name = "NAME")]
@@ -126,6 +132,11 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     }
     config.page.enabled &= !args.no_page;
     config.e2b.enabled |= args.e2b;
+    config.telemetry.otlp = args.otlp.clone().or(config.telemetry.otlp);
+    config.workers.count = args.workers.unwrap_or(config.workers.count);
+    config.check().map_err(|error| {
+        Hinted::new("the server cannot be set up so", "docs/server.md says what can be").because(error)
+    })?;
     config.store = args.store.store.clone().or(config.store);
     config.key_file = args.store.key_file.clone().or(config.key_file);
     let token = token(args, &config)?;
@@ -134,19 +145,41 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
         out(&format!("the configuration is well-formed: {tokens} token{}\n", if tokens == 1 { "" } else { "s" }))?;
         return Ok(0);
     }
-    let host = Host::open(global, Pooling::Pooled)?;
-    let runtimes = config.runtimes.clone();
-    let audit = config.audit.as_ref().map(|audit| Audit::file(audit.file.clone(), audit.source)).transpose()?;
-    let (admission, suspension) = (config.admission(), config.suspension());
-    let service_config = ServiceConfig { runtimes, admission, suspension, audit, ..ServiceConfig::default() };
-    let service = host.with_progress(|engine: &Engine| Service::new(engine.clone(), service_config))?;
-    let tenants = tenants(&service, &config, &token)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(blocking_threads(&config))
         .build()
         .context("cannot start the server's threads")?;
-    let code = runtime.block_on(serve(&service, tenants, &config, &token));
+    let endpoint = config.telemetry.otlp.as_deref();
+    let telemetry = endpoint.map(|endpoint| Telemetry::start(endpoint, runtime.handle())).transpose()?;
+    logging::start_with(global, telemetry.as_ref())?;
+    // With workers this process executes nothing: it prepares what they load.
+    let pooling = if config.workers.count == 0 { Pooling::Pooled } else { Pooling::Single };
+    let host = Host::open(global, pooling)?;
+    let runtimes = config.runtimes.clone();
+    let audit = config.audit.as_ref().map(|audit| Audit::file(audit.file.clone(), audit.source)).transpose()?;
+    let (admission, suspension) = (config.admission(), config.suspension());
+    let service_config = ServiceConfig { runtimes, admission, suspension, audit, ..ServiceConfig::default() };
+    let service = host.with_progress(|engine: &Engine| Service::new(engine.clone(), service_config))?;
+    let root = store_root(&config)?;
+    let tenants = tenants(&service, &config, &token, &root)?;
+    let workers = match config.workers.count {
+        0 => None,
+        count => {
+            Some(serve_worker::started_by(global, &host, &config, &root, count, !matches!(token, Token::Configured))?)
+        }
+    };
+    let code = runtime.block_on(async {
+        if let Some(workers) = workers {
+            service.start_workers(workers).await?;
+        }
+        let code = serve(&service, tenants, &config, &token).await;
+        service.end_workers().await;
+        code
+    });
+    if let Some(telemetry) = telemetry {
+        telemetry.end();
+    }
     // What is not cancelled by now is not waited for.
     runtime.shutdown_timeout(Duration::from_secs(1));
     code
@@ -293,22 +326,22 @@ fn read_config(path: &Path) -> anyhow::Result<ServerConfig> {
     })
 }
 
-/// Those of the configuration, and the one that was given besides.
-fn tenants(service: &Service, config: &ServerConfig, token: &Token) -> anyhow::Result<Tenants> {
+/// The directory of the sessions of all tenants.
+fn store_root(config: &ServerConfig) -> anyhow::Result<PathBuf> {
     let root = match &config.store {
         Some(dir) => dir.clone(),
         None => state::create()?.join(SESSIONS),
     };
+    make_private(&root)?;
+    Ok(root)
+}
+
+/// Those of the configuration, and the one that was given besides.
+fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Path) -> anyhow::Result<Tenants> {
     let key = config.key_file.as_deref().map(read_key).transpose()?;
     let secret = config.tools.secret_file.as_deref().map(read_secret).transpose()?;
     let tenant = |table: Option<&TokenTable>| {
-        let name = table.map_or(ONLY, |table| &table.name);
-        let dir = root.join(name);
-        make_private(&root)?;
-        let store = DirectoryStore::open(&dir).map_err(|error| {
-            Hinted::new(format!("cannot store sessions in `{}`", escaped(&dir)), NOT_OURS_REMEDY).because(error)
-        })?;
-        let mut tenant = tenant_config(config, table, name, store, key.clone());
+        let mut tenant = tenant_config(config, table, root, key.clone())?;
         tenant.callbacks = callbacks(config, table, secret.as_deref())?;
         Ok::<_, anyhow::Error>(Tenant::new(service, tenant))
     };
@@ -334,27 +367,6 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token) -> anyhow::R
         tenants.add(hash, tenant(Some(table))?);
     }
     Ok(tenants)
-}
-
-fn tenant_config(
-    config: &ServerConfig,
-    table: Option<&TokenTable>,
-    name: &str,
-    store: DirectoryStore,
-    key: Option<SessionKey>,
-) -> TenantConfig {
-    let mut tenant = TenantConfig::new(name, Arc::new(store));
-    tenant.policy = table.and_then(|table| table.policy.clone()).unwrap_or_else(|| config.policy.clone());
-    tenant.store_policy = config.sessions.clone();
-    tenant.key = key;
-    if let Some(table) = table {
-        tenant.sessions = table.sessions.unwrap_or(tenant.sessions);
-        tenant.executions_at_once = table.executions_at_once.unwrap_or(tenant.executions_at_once);
-        tenant.executions_per_minute = table.executions_per_minute;
-        tenant.suspended = table.suspended.unwrap_or(tenant.suspended);
-        tenant.sees_all_metrics = table.metrics;
-    }
-    tenant
 }
 
 /// The services that may be called back for a token.

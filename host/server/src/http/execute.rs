@@ -2,6 +2,7 @@
 
 use axum::{Json, extract::State, http::HeaderMap, response::Response};
 use glovebox::Execution;
+use tracing::Instrument as _;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
@@ -126,7 +127,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Respons
         (Form::Whole, Some(slot)) => {
             let name = tenant.name().to_owned();
             // It goes on even if the client has gone: whoever asks again is to find the answer.
-            let task = tokio::spawn(async move {
+            let done = async move {
                 let _held = held;
                 let made = move |execution| Ok(bytes(execution, &patterns));
                 match carry_out(&tenant, work, Watch::default(), made).await {
@@ -146,8 +147,8 @@ async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Respons
                         Err(error)
                     }
                 }
-            });
-            let (bytes, etag) = task.await.map_err(|_| ServiceError::Panicked)??;
+            };
+            let (bytes, etag) = tokio::spawn(done.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
             whole(&shared, &name, bytes, etag).await
         }
         (Form::Events | Form::Lines, Some(_)) => Err(Problem::invalid(
@@ -159,7 +160,10 @@ async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Respons
             let framing = pieces.clone();
             let end =
                 carry_out(&tenant, work, watch, move |execution| result_piece(&framing, execution, &patterns)).await;
-            pieces.end(&shared.bodies, tenant.name(), end.map(|(piece, _)| piece)).await;
+            let name = tenant.name().to_owned();
+            // Nothing is done for it any more, however slowly its client reads.
+            drop(tenant);
+            pieces.end(&shared.bodies, &name, end.map(|(piece, _)| piece)).await;
         })),
     }
 }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use super::{BodyBudget, Problem, budget::in_pieces};
 use crate::{OnOutput, ServiceError, utf8_pieces::Utf8Pieces};
@@ -67,7 +68,7 @@ impl Pieces {
         work: impl FnOnce(Self) -> F,
     ) -> Response {
         let (sender, receiver) = mpsc::channel(PIECES);
-        let task = AbortOnDropHandle::new(tokio::spawn(work(Self { form, sender })));
+        let task = AbortOnDropHandle::new(tokio::spawn(work(Self { form, sender }).in_current_span()));
         let stream = ReceiverStream::new(receiver).map(move |piece| {
             let _ = &task;
             Ok::<_, Infallible>(piece)
@@ -84,15 +85,7 @@ impl Pieces {
 
     /// A piece whose JSON is there already, an object with its `type` in it.
     pub(crate) fn framed(&self, name: &str, json: &[u8]) -> Bytes {
-        let mut framed = Vec::with_capacity(json.len() + 32);
-        if self.form == Form::Events {
-            framed.extend_from_slice(b"event: ");
-            framed.extend_from_slice(name.as_bytes());
-            framed.extend_from_slice(b"\ndata: ");
-        }
-        framed.extend_from_slice(json);
-        framed.extend_from_slice(if self.form == Form::Events { b"\n\n" } else { b"\n" });
-        framed.into()
+        framed(self.form, name, json)
     }
 
     /// Passes on what the guest writes. It waits while the client does not read.
@@ -123,9 +116,7 @@ impl Pieces {
 
     /// The last piece.
     pub(crate) async fn end(&self, budget: &BodyBudget, tenant: &str, end: Result<Bytes, ServiceError>) {
-        let error = |problem: Problem| {
-            self.framed("error", json!({ "type": "error", "problem": problem }).to_string().as_bytes())
-        };
+        let error = |problem: Problem| error_piece(self.form, &problem);
         let piece = end.unwrap_or_else(|failure| error(failure.into()));
         let (_room, piece) = match budget.room(tenant, piece.len()).await {
             Ok(room) => (Some(room), piece),
@@ -137,6 +128,23 @@ impl Pieces {
             }
         }
     }
+}
+
+fn framed(form: Form, name: &str, json: &[u8]) -> Bytes {
+    let mut framed = Vec::with_capacity(json.len() + 32);
+    if form == Form::Events {
+        framed.extend_from_slice(b"event: ");
+        framed.extend_from_slice(name.as_bytes());
+        framed.extend_from_slice(b"\ndata: ");
+    }
+    framed.extend_from_slice(json);
+    framed.extend_from_slice(if form == Form::Events { b"\n\n" } else { b"\n" });
+    framed.into()
+}
+
+/// The last piece of an answer that is not to come to its end.
+pub(crate) fn error_piece(form: Form, problem: &Problem) -> Bytes {
+    framed(form, "error", json!({ "type": "error", "problem": problem }).to_string().as_bytes())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use axum::{
 };
 
 use super::{
-    Answered, BodyBudget, HttpConfig, Problem, Tenants, e2b, execute, guard,
+    Answered, BodyBudget, HttpConfig, Problem, Tenants, e2b, execute, forward, from_parent, guard,
     names::Names,
     openapi, page, sessions,
     shared::{Shared, State},
@@ -20,13 +20,52 @@ use crate::{Service, Tenant};
 
 /// The routes, for whoever has a server of their own. `bound` is the address that it listens on.
 pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: SocketAddr) -> Router {
-    let shared = Shared(Arc::new(State {
+    let shared = shared(service, tenants, config, bound);
+    let page = if config.page { page::routes() } else { Router::new() };
+    let e2b = if config.e2b { e2b::router() } else { Router::new() };
+    let routes = Router::new()
+        .merge(page)
+        .merge(e2b)
+        .route("/metrics", get(status::metrics))
+        .route("/v1/info", get(status::info))
+        .route("/v1/openapi.json", get(openapi::answer))
+        .merge(executing())
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(middleware::from_fn_with_state(shared.clone(), forward::forward))
+        .layer(middleware::from_fn_with_state(shared.clone(), guard::guard));
+    #[cfg(feature = "otlp")]
+    let routes = routes.layer(middleware::from_fn(crate::telemetry::trace));
+    routes
+        // Whoever looks whether the server lives calls it by any name.
+        .route("/healthz", get(status::health).fallback(no_method))
+        .route("/readyz", get(status::ready).fallback(no_method))
+        .with_state(shared)
+}
+
+/// The routes of a worker: what its parent passes on.
+pub(crate) fn worker_router(service: &Service, tenants: Tenants, config: &HttpConfig) -> Router {
+    // It has no names: only its parent reaches it.
+    let shared = shared(service, tenants, config, SocketAddr::from(([127, 0, 0, 1], 0)));
+    executing()
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(middleware::from_fn_with_state(shared.clone(), from_parent::from_parent))
+        .with_state(shared)
+}
+
+fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, bound: SocketAddr) -> Shared {
+    Shared(Arc::new(State {
         service: service.clone(),
         bodies: BodyBudget::new(config, tenants.all().map(Tenant::name)),
         tenants,
         answered: Answered::new(config.idempotency_keys, config.idempotency_bytes),
         names: Names::new(config, bound),
-    }));
+    }))
+}
+
+/// Those at which scripts run: in workers, where there are some.
+fn executing() -> Router<Shared> {
     let session = Router::new()
         .route("/", get(sessions::describe).put(sessions::resume).delete(sessions::close))
         .route("/execute", post(execute::in_session))
@@ -39,27 +78,13 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
         .route("/variables/{name}", get(sessions::get_variable).put(sessions::set_variable))
         .route("/files", get(sessions::list_files))
         .route("/files/{*path}", get(sessions::read_file).put(sessions::write_file).delete(sessions::delete_file));
-    let page = if config.page { page::routes() } else { Router::new() };
-    let e2b = if config.e2b { e2b::router() } else { Router::new() };
     Router::new()
-        .merge(page)
-        .merge(e2b)
-        .route("/metrics", get(status::metrics))
-        .route("/v1/info", get(status::info))
-        .route("/v1/openapi.json", get(openapi::answer))
         .route("/v1/execute", post(execute::fresh))
         .route("/v1/validate", post(execute::validate))
         .route("/v1/executions/{id}", delete(stepping::cancel))
         .route("/v1/executions/{id}/continue", post(stepping::go_on))
         .route("/v1/sessions", get(sessions::list).post(sessions::open))
         .nest("/v1/sessions/{id}", session)
-        .fallback(no_route)
-        .method_not_allowed_fallback(no_method)
-        .layer(middleware::from_fn_with_state(shared.clone(), guard::guard))
-        // Whoever looks whether the server lives calls it by any name.
-        .route("/healthz", get(status::health).fallback(no_method))
-        .route("/readyz", get(status::ready).fallback(no_method))
-        .with_state(shared)
 }
 
 async fn no_route() -> Problem {

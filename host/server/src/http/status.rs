@@ -12,6 +12,8 @@ use super::{
     wire::{InfoAnswer, RuntimeAnswer},
 };
 
+use crate::workers::Workers;
+
 /// The version of the contract that the routes follow.
 const CONTRACT: &str = "glovebox:sandbox@0.2.0";
 
@@ -21,13 +23,14 @@ pub(crate) async fn health() -> &'static str {
     "ok\n"
 }
 
-/// Whether it takes executions: not while it shuts down.
+/// Whether it takes executions: not while it shuts down, or all workers are being started.
 #[utoipa::path(get, path = "/readyz", tag = "server",
-    responses((status = 200, description = "It does.", body = String), (status = 503, description = "It is shutting down.", body = String)))]
+    responses((status = 200, description = "It does.", body = String), (status = 503, description = "It does not.", body = String)))]
 pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
-    match shared.service.is_draining() {
-        false => (StatusCode::OK, "ready\n"),
-        true => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+    match (shared.service.is_draining(), shared.service.is_ready()) {
+        (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+        (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "no worker serves\n"),
+        (false, true) => (StatusCode::OK, "ready\n"),
     }
 }
 
@@ -52,5 +55,6 @@ pub(crate) async fn info(State(shared): State<Shared>, Caller(tenant): Caller) -
         runtimes: shared.service.runtimes().map(RuntimeAnswer::from).collect(),
         tools: tenant.tools().iter().map(|tool| tool.name().to_owned()).collect(),
         policy: serde_json::to_value(policy).unwrap_or_default(),
+        workers: shared.service.workers().map(Workers::state),
     })
 }

@@ -44,6 +44,9 @@ pub(super) struct Offered {
 
 impl Offered {
     pub(super) fn new(ToolBodies(bodies): ToolBodies, tenant: &Tenant) -> Result<Self, Problem> {
+        if !bodies.is_empty() {
+            tenant.check_tools()?;
+        }
         let is_stepped = bodies.iter().any(|tool| tool.callback.is_none());
         let tools = bodies.into_iter().map(|tool| tool.offered(tenant)).collect::<Result<_, _>>()?;
         Ok(Self { tools, is_stepped })

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     Fresh, Script, ServiceError, generation,
     json_bytes::{Bytes, at_most, entries_at_most},
+    workers::WorkersState,
 };
 
 /// How much of a request may be a policy, or tools: as JSON values they take many times the memory of their text.
@@ -346,6 +347,8 @@ pub(crate) struct InfoAnswer {
     /// The policy that this token is granted: what executions have where they ask for nothing, and the most that they may ask for.
     #[schema(value_type = BTreeMap<String, Value>)]
     pub(crate) policy: Value,
+    /// The processes in which everything is executed; `null` where it is done in the server's own.
+    pub(crate) workers: Option<WorkersState>,
 }
 
 /// A runtime.

@@ -7,9 +7,16 @@ use std::{
 
 use glovebox::{CancelToken, Diagnostic, Execution, Language, Policy, Request, Sandbox, SessionId};
 use serde_json::{Map, Value};
+use tracing::{Span, field::Empty, info_span};
 
 use super::{Fresh, Script, Target, Tenant, Watch, generation};
-use crate::{Door, Service, ServiceError, grant::narrowed};
+use crate::{
+    Door, SPANS, Service, ServiceError,
+    audit::Asked,
+    error::known_code,
+    executed::{Ended, Executed, Failed},
+    grant::narrowed,
+};
 
 /// Cancels what nobody waits for any more.
 pub(super) struct CancelOnDrop(pub(super) CancelToken);
@@ -26,6 +33,29 @@ impl CancelOnDrop {
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
+    }
+}
+
+/// The span of an execution, below that of whoever asks for it.
+pub(crate) fn execution_span(asking: &Span) -> Span {
+    info_span!(
+        target: SPANS, parent: asking, "execution",
+        glovebox.language = Empty, glovebox.runtime = Empty, glovebox.outcome = Empty, glovebox.fuel = Empty,
+    )
+}
+
+/// Says in the span of an execution how it ended. What a script wrote, or raised, is not in it.
+pub(crate) fn record(span: &Span, ended: &Ended) {
+    match ended {
+        Ok(executed) => {
+            span.record("glovebox.language", executed.language.name());
+            span.record("glovebox.runtime", &*executed.runtime);
+            span.record("glovebox.outcome", &*executed.outcome);
+            span.record("glovebox.fuel", executed.fuel);
+        }
+        Err(failed) => {
+            span.record("glovebox.outcome", &*failed.code);
+        }
     }
 }
 
@@ -118,7 +148,7 @@ impl Tenant {
         execute: impl FnOnce(Request<'_>) -> Result<Execution, ServiceError> + Send + 'static,
         then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        let admitted = match self.check_rate() {
+        let admitted = match self.check_here().and_then(|()| self.check_rate()) {
             Ok(()) => self.admit(session).await,
             Err(error) => Err(error),
         };
@@ -134,13 +164,17 @@ impl Tenant {
         let _cancel = CancelOnDrop(token.clone());
         let cancelled = token.clone();
         let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || cancelled.cancel()));
+        let asking = Span::current();
         Service::blocking(move || {
             let _held = held;
+            let span = execution_span(&asking);
+            let _entered = span.enter();
             let mut request = script.request().cancel(&token);
             if let Some(on_output) = watch.on_output {
                 request = request.on_output(on_output);
             }
             let result = execute(request);
+            record(&span, &result.as_ref().map(Executed::from).map_err(Failed::from));
             tenant.note(door, session.as_ref(), &script.source, result.as_ref());
             then(result?)
         })
@@ -148,13 +182,13 @@ impl Tenant {
     }
 
     /// Counts what was refused before its turn. It is not written down: whoever is refused can ask as often as they like.
-    pub(super) fn refused(&self, door: Door, error: &ServiceError) {
+    pub(crate) fn refused(&self, door: Door, error: &ServiceError) {
         for metrics in [&self.0.service.0.metrics, &self.0.metrics] {
-            metrics.refused(door, error);
+            metrics.refused(door, error.code());
         }
     }
 
-    /// Counts an execution and writes it down.
+    /// Counts an execution and writes it down, or tells the parent of this worker, who does.
     pub(super) fn note(
         &self,
         door: Door,
@@ -162,15 +196,25 @@ impl Tenant {
         source: &str,
         result: Result<&Execution, &ServiceError>,
     ) {
+        let ended = result.map(Executed::from).map_err(Failed::from);
+        match &self.2 {
+            Some(told) => told.ended(ended),
+            None => self.note_ended(door, session, source, &ended),
+        }
+    }
+
+    /// Counts an execution, here or in a worker, and writes it down.
+    pub(crate) fn note_ended(&self, door: Door, session: Option<&SessionId>, source: &str, ended: &Ended) {
         let service = &self.0.service.0;
         for metrics in [&service.metrics, &self.0.metrics] {
-            match result {
-                Ok(execution) => metrics.executed(door, execution),
-                Err(error) => metrics.refused(door, error),
+            match ended {
+                Ok(executed) => metrics.executed(door, executed),
+                Err(failed) => metrics.refused(door, known_code(&failed.code)),
             }
         }
         if let Some(audit) = &service.audit {
-            audit.write(door, &self.0.name, session.map(SessionId::as_str), source, result);
+            let asked = Asked { door, tenant: &self.0.name, session: session.map(SessionId::as_str) };
+            audit.write(&asked, audit.source(source), ended);
         }
     }
 

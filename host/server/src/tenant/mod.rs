@@ -18,12 +18,15 @@ mod stepping;
 mod stored;
 mod suspended;
 mod suspending;
+mod traced_store;
 mod turns;
 
 pub use config::TenantConfig;
+pub(crate) use executing::{execution_span, record};
 pub use no_store::NoStore;
 pub use one::Tenant;
 pub use own::{NewSandbox, OwnSandbox, OwnSession};
+pub(crate) use quotas::Held;
 pub use script::{Changed, Fresh, OnOutput, Script, Target, Watch, Work};
 pub use stepped::Ended;
 pub use stepping::{NeedsTools, Stepped};

@@ -11,12 +11,12 @@ use glovebox::{Policy, Sandbox, Save, Sessions, Tool};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::sync::Semaphore;
 
-use super::{TenantConfig, suspended::SuspendedExecutions, turns::Turns};
-use crate::{Door, Service, metrics::Metrics, tools::Callbacks};
+use super::{TenantConfig, suspended::SuspendedExecutions, traced_store::TracedStore, turns::Turns};
+use crate::{Door, Service, metrics::Metrics, tools::Callbacks, workers::Told};
 
 /// One who may use the service: a policy, sessions that no other tenant sees, and quotas. Cheap to clone.
 #[derive(Clone)]
-pub struct Tenant(pub(super) Arc<Inner>, pub(super) Door);
+pub struct Tenant(pub(super) Arc<Inner>, pub(super) Door, pub(super) Option<Arc<Told>>);
 
 pub(super) struct Inner {
     pub(super) service: Service,
@@ -29,7 +29,7 @@ pub(super) struct Inner {
     pub(super) sessions: Sessions,
     pub(super) max_sessions: usize,
     /// Held while a session is made, so that their number is what was counted.
-    pub(super) making: Mutex<()>,
+    pub(super) making: Arc<tokio::sync::Mutex<()>>,
     pub(super) turns: Turns,
     pub(super) max_executions: usize,
     pub(super) executions: Arc<Semaphore>,
@@ -57,7 +57,7 @@ impl Tenant {
         // What was answered is in the store, and has another generation.
         store_policy.save = Save::AfterEach;
         let (made, granted, offered) = (service.clone(), policy.clone(), tools.clone());
-        let builder = Sessions::builder(store).policy(store_policy).stop(&service.token());
+        let builder = Sessions::builder(Arc::new(TracedStore(store))).policy(store_policy).stop(&service.token());
         let mut sessions = builder.make_sandbox(move |language, runtime| {
             // A session of a runtime that is not served is refused before.
             let runtime = made.runtime(Some(language), runtime).map(|info| info.name.clone());
@@ -80,7 +80,7 @@ impl Tenant {
             sandboxes: Mutex::default(),
             sessions: sessions.build(),
             max_sessions,
-            making: Mutex::default(),
+            making: Arc::default(),
             turns: Turns::default(),
             max_executions: config.executions_at_once,
             executions: Arc::new(Semaphore::new(config.executions_at_once.clamp(1, Semaphore::MAX_PERMITS))),
@@ -91,13 +91,18 @@ impl Tenant {
             metrics: Metrics::new(),
             sees_all_metrics: config.sees_all_metrics,
         };
-        Self(Arc::new(inner), Door::Http)
+        Self(Arc::new(inner), Door::Http, None)
     }
 
     /// The same tenant, as it comes through another door: that is what the audit log says of what is done with sessions.
     #[must_use]
     pub fn through(&self, door: Door) -> Self {
-        Self(Arc::clone(&self.0), door)
+        Self(Arc::clone(&self.0), door, self.2.clone())
+    }
+
+    /// The same tenant in a worker, for one request of its parent.
+    pub(crate) fn in_worker(&self, told: Arc<Told>) -> Self {
+        Self(Arc::clone(&self.0), self.1, Some(told))
     }
 
     /// Services that its requests may name to answer tools.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use glovebox::{ExecuteError, SessionId};
 use governor::clock::Clock as _;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
+use tracing::{Instrument as _, info_span};
 
 use super::Tenant;
-use crate::{Service, ServiceError, service::Place};
+use crate::{SPANS, Service, ServiceError, service::Place};
 
 /// What is held while something is done for a tenant. It goes with the work, and not with whoever asked: a client that leaves has not ended
 /// what it asked for.
-pub(super) struct Held {
+pub(crate) struct Held {
     own: OwnedSemaphorePermit,
     turn: Option<OwnedMutexGuard<()>>,
     place: Place,
@@ -30,22 +31,45 @@ impl Tenant {
         id: Option<&SessionId>,
         work: impl FnOnce(&Self) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
+        self.check_here()?;
         let held = self.admit(id).await?;
-        let tenant = self.clone();
+        let (tenant, span) = (self.clone(), tracing::Span::current());
         Service::blocking(move || {
             let _held = held;
+            let _span = span.entered();
             work(&tenant)
         })
         .await?
     }
 
-    pub(super) async fn admit(&self, id: Option<&SessionId>) -> Result<Held, ServiceError> {
-        let own = self.own_turn()?;
-        let turn = match id {
-            Some(id) => Some(self.turn(id).await?),
-            None => None,
+    /// Nothing is executed in a process that has workers for that.
+    pub(super) fn check_here(&self) -> Result<(), ServiceError> {
+        if self.0.service.workers().is_some() { Err(ServiceError::NotInWorkers) } else { Ok(()) }
+    }
+
+    /// What brings tools along has no workers, and is in none.
+    pub(crate) fn check_tools(&self) -> Result<(), ServiceError> {
+        match self.2.is_some() || self.0.service.workers().is_some() {
+            true => Err(ServiceError::ToolsInWorkers),
+            false => Ok(()),
+        }
+    }
+
+    /// The turn to make a session: their number is what was counted until it is made.
+    pub(crate) async fn making(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.0.making).lock_owned().await
+    }
+
+    pub(crate) async fn admit(&self, id: Option<&SessionId>) -> Result<Held, ServiceError> {
+        let wait = async {
+            let own = self.own_turn()?;
+            let turn = match id {
+                Some(id) => Some(self.turn(id).await?),
+                None => None,
+            };
+            Ok(Held { own, turn, place: self.0.service.admit(&self.0.name).await? })
         };
-        Ok(Held { own, turn, place: self.0.service.admit(&self.0.name).await? })
+        wait.instrument(info_span!(target: SPANS, "queue")).await
     }
 
     /// The same for an execution that may have to wait for answers: so many may be suspended.
@@ -69,7 +93,7 @@ impl Tenant {
             .map_err(|_| ServiceError::TooMany { what: "executions of this token", most })
     }
 
-    pub(super) fn check_rate(&self) -> Result<(), ServiceError> {
+    pub(crate) fn check_rate(&self) -> Result<(), ServiceError> {
         let Some((per_minute, limiter)) = &self.0.rate else { return Ok(()) };
         limiter.check().map_err(|not_until| ServiceError::Rate {
             per_minute: per_minute.get(),

@@ -1,14 +1,15 @@
 //! The sessions of a tenant.
 
-use std::sync::PoisonError;
-
 use glovebox::{
     ActiveSession, CheckpointId, CheckpointInfo, FilesError, GuestValue, IfExists, JsonText, Language, ListedSession,
     NewSession, SessionFiles, SessionGuard, SessionId, SessionRecord, Sessions, SessionsError,
 };
 
 use super::{Changed, Target, Tenant, generation};
-use crate::{ServiceError, audit::Act};
+use crate::{
+    ServiceError,
+    audit::{Act, Acted, Asked},
+};
 
 impl Tenant {
     /// Opens a session; without an id it has one of 128 random bits. `None` as language and runtime means the first that is served.
@@ -59,7 +60,7 @@ impl Tenant {
         id: &SessionId,
         make: impl FnOnce(&Sessions, SessionId) -> Result<SessionGuard, SessionsError>,
     ) -> Result<SessionRecord, ServiceError> {
-        let _making = self.0.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = self.0.making.blocking_lock();
         let (sessions, most) = (&self.0.sessions, self.0.max_sessions);
         if sessions.store().list().map_err(SessionsError::from)?.len() >= most {
             return Err(ServiceError::TooMany { what: "sessions", most });
@@ -295,11 +296,21 @@ impl Tenant {
         self.record(id).ok().as_ref().map(generation)
     }
 
-    /// Writes down what was done with a session.
+    /// Writes down what was done with a session, or tells the parent of this worker, who does.
     fn told<T>(&self, id: &SessionId, act: Act, result: Result<T, ServiceError>) -> Result<T, ServiceError> {
-        if let Some(audit) = &self.0.service.0.audit {
-            audit.act(self.1, &self.0.name, id.as_str(), &act, result.as_ref().err());
+        let acted = act.ended(result.as_ref().err());
+        match &self.2 {
+            Some(told) => told.acted(acted),
+            None => self.note_act(Some(id), &acted),
         }
         result
+    }
+
+    /// Writes down what was done with a session, here or in a worker.
+    pub(crate) fn note_act(&self, session: Option<&SessionId>, acted: &Acted) {
+        if let Some(audit) = &self.0.service.0.audit {
+            let asked = Asked { door: self.1, tenant: &self.0.name, session: session.map(SessionId::as_str) };
+            audit.act(&asked, acted);
+        }
     }
 }

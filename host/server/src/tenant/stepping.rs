@@ -54,7 +54,7 @@ impl Tenant {
         then: impl FnOnce(Ended) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         let session = work.session().cloned();
-        let admitted = match self.check_rate() {
+        let admitted = match self.check_tools().and_then(|()| self.check_rate()) {
             Ok(()) => self.admit_stepped(session.as_ref()).await,
             Err(error) => Err(error),
         };
@@ -103,6 +103,7 @@ impl Tenant {
         watch: Watch,
         then: impl FnOnce(Ended) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
+        self.check_tools()?;
         if self.0.service.is_draining() {
             return Err(ServiceError::Draining);
         }
@@ -136,6 +137,7 @@ impl Tenant {
     /// # Errors
     /// When there is no such execution.
     pub async fn cancel(&self, execution: &str) -> Result<(), ServiceError> {
+        self.check_tools()?;
         let Some(stepping) = self.0.suspended.remove(execution)? else { return Ok(()) };
         let tenant = self.clone();
         Service::blocking(move || drop(tenant.end(stepping))).await

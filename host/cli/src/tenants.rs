@@ -1,0 +1,39 @@
+//! The tenants of a server, and of its workers.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use glovebox::{DirectoryStore, SessionKey, escaped};
+use glovebox_server::{ServerConfig, TenantConfig, TokenTable};
+
+use crate::{stored::NOT_OURS_REMEDY, terminal::Hinted};
+
+/// The name of the one token of a server that has no configuration.
+pub(crate) const ONLY: &str = "default";
+/// How often idle sessions are looked for.
+pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
+
+/// The configuration of a tenant, or of the one whose token was given besides.
+pub(crate) fn tenant_config(
+    config: &ServerConfig,
+    table: Option<&TokenTable>,
+    root: &Path,
+    key: Option<SessionKey>,
+) -> anyhow::Result<TenantConfig> {
+    let name = table.map_or(ONLY, |table| &table.name);
+    let dir = root.join(name);
+    let store = DirectoryStore::open(&dir).map_err(|error| {
+        Hinted::new(format!("cannot store sessions in `{}`", escaped(&dir)), NOT_OURS_REMEDY).because(error)
+    })?;
+    let mut tenant = TenantConfig::new(name, Arc::new(store));
+    tenant.policy = table.and_then(|table| table.policy.clone()).unwrap_or_else(|| config.policy.clone());
+    tenant.store_policy = config.sessions.clone();
+    tenant.key = key;
+    if let Some(table) = table {
+        tenant.sessions = table.sessions.unwrap_or(tenant.sessions);
+        tenant.executions_at_once = table.executions_at_once.unwrap_or(tenant.executions_at_once);
+        tenant.executions_per_minute = table.executions_per_minute;
+        tenant.suspended = table.suspended.unwrap_or(tenant.suspended);
+        tenant.sees_all_metrics = table.metrics;
+    }
+    Ok(tenant)
+}

@@ -1,0 +1,10 @@
+//! `glovebox serve` as a process: its workers, what it holds under load, and what it has after `kill -9`.
+
+#![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod server;
+#[expect(dead_code, reason = "other tests of the command use the rest")]
+#[path = "../support/mod.rs"]
+mod support;
+mod traces;
+mod workers;

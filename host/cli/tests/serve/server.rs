@@ -1,0 +1,188 @@
+//! `glovebox serve` as a process, and a client for it.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{PATIENCE, prepare};
+
+const TOKEN: &str = "a token of the tests";
+
+/// A server with sessions in a directory of its own. It is killed when this is dropped.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
+    pub(crate) dir: TempDir,
+}
+
+impl Server {
+    pub(crate) fn start(flags: &[&str]) -> Self {
+        Self::start_on(tempfile::tempdir().unwrap(), "", flags)
+    }
+
+    /// On the sessions of another, and with a configuration.
+    pub(crate) fn start_on(dir: TempDir, config: &str, flags: &[&str]) -> Self {
+        prepare();
+        let file = dir.path().join("server.toml");
+        fs::write(&file, config).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_glovebox"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--config", file.to_str().unwrap()])
+            .args(["--store", dir.path().join("store").to_str().unwrap()])
+            .args(flags)
+            .env("GLOVEBOX_TOKEN", TOKEN)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut said = Vec::new();
+        let address = loop {
+            let line = lines.next().unwrap_or_else(|| panic!("the server ended: {said:?}")).unwrap();
+            if let Some((_, address)) = line.split_once("listening on http://") {
+                break address.parse().unwrap();
+            }
+            said.push(line);
+        };
+        // What it says later must not fill the pipe.
+        thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        Self { child, address, dir }
+    }
+
+    /// The whole of a request.
+    pub(crate) fn text(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {TOKEN}\r\ncontent-length: {}\r\n",
+            self.address,
+            body.len()
+        );
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head + "\r\n" + body
+    }
+
+    /// Begins a request with a connection of its own.
+    pub(crate) fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
+        let headers: Vec<_> = headers.iter().copied().chain([("connection", "close")]).collect();
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // A server that was killed may be gone by now.
+        let _ = stream.write_all(self.text(method, path, &headers, body).as_bytes());
+        stream
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
+        Answer::read(self.begin(method, path, &[], body))
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask("POST", path, &body.to_string())
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, "")
+    }
+
+    /// A number of the metrics; 0 where it is not there.
+    pub(crate) fn metric(&self, name: &str) -> i64 {
+        let text = self.get("/metrics").text;
+        let line = text.lines().find(|line| line.split(' ').next() == Some(name));
+        line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+    }
+
+    /// The processes that it has started.
+    pub(crate) fn workers(&self) -> Vec<u32> {
+        let server = self.child.id();
+        let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+        all.filter(|pid| parent(*pid) == Some(server)).collect()
+    }
+
+    /// As `kill -9` does.
+    pub(crate) fn kill(mut self) -> TempDir {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn kill(pid: u32) {
+    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+}
+
+/// A process's parent, unless it has ended.
+pub(crate) fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before may have anything in it.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    fields.next()?.parse().ok().filter(|_| state != "Z")
+}
+
+/// A line of a process's status.
+pub(crate) fn status(pid: u32, name: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name} in {status}")).trim().to_owned()
+}
+
+/// Resident memory of a process that is neither shared nor of a file.
+pub(crate) fn anonymous_bytes(pid: u32) -> u64 {
+    status(pid, "RssAnon").split(' ').next().unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// Waits until something is so.
+pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A response; status 0 where there is none.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn read(mut stream: TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        let all = String::from_utf8_lossy(&bytes).into_owned();
+        let (head, text) = all.split_once("\r\n\r\n").unwrap_or_default();
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+        Self { status, text: text.to_owned() }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Its JSON, of a success.
+    pub(crate) fn ok(&self) -> Value {
+        assert!(matches!(self.status, 200 | 201), "{self:?}");
+        self.json()
+    }
+
+    /// The status and kind of a problem.
+    pub(crate) fn problem(&self) -> (u16, String) {
+        (self.status, self.json()["type"].as_str().unwrap().to_owned())
+    }
+}

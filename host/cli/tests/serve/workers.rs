@@ -1,0 +1,261 @@
+//! `glovebox serve --workers`: everything is executed in child processes, and the end of one is not the end of the server.
+
+use std::{fs, io::Read as _, thread, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::{
+    server::{Answer, Server, kill, parent, status, until},
+    support,
+};
+
+fn python(source: &str) -> Value {
+    json!({ "language": "python", "source": source })
+}
+
+fn in_session(server: &Server, id: &str, source: &str) -> Answer {
+    server.post(&format!("/v1/sessions/{id}/execute"), &json!({ "source": source }))
+}
+
+#[test]
+fn scripts_and_sessions_are_in_workers_that_the_system_confines() {
+    let server = Server::start(&["--workers", "3"]);
+    let info = server.get("/v1/info").ok();
+    assert_eq!((&info["workers"]["count"], &info["workers"]["ready"]), (&json!(3), &json!(3)));
+    let workers = server.workers();
+    assert_eq!(workers.len(), 3, "{workers:?}");
+    for worker in &workers {
+        assert_eq!(info["workers"]["confinement"]["resource_limits"], "on");
+        assert_eq!(info["workers"]["confinement"]["no_new_privileges"], "on");
+        assert_eq!(status(*worker, "NoNewPrivs"), "1");
+        // What the kernel holds is what the server says.
+        let is_filtered = status(*worker, "Seccomp") == "2";
+        assert_eq!(info["workers"]["confinement"]["seccomp"] == "on", is_filtered, "{info}");
+        let limits = fs::read_to_string(format!("/proc/{worker}/limits")).unwrap();
+        let limit = |name: &str| {
+            let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.split_whitespace().next().unwrap().to_owned()
+        };
+        assert_eq!((&*limit("Max core file size"), &*limit("Max open files")), ("0", "4096"));
+        assert_eq!(limit("Max data size"), (64_u64 << 30).to_string());
+        let environment = fs::read(format!("/proc/{worker}/environ")).unwrap();
+        assert!(!String::from_utf8_lossy(&environment).contains("a token of the tests"), "it knows no token");
+    }
+    assert_eq!(server.post("/v1/execute", &python("print(6 * 7)")).ok()["stdout"], "42\n");
+    assert_eq!(server.post("/v1/execute", &python("1 / 0")).ok()["outcome"]["kind"], "raised");
+    assert_eq!(server.post("/v1/execute", &json!({ "source": 1 })).problem(), (400, "invalid-argument".into()));
+    assert_eq!(server.post("/v1/validate", &python("(")).ok()["diagnostics"][0]["line"], 1);
+
+    // Names that are given, and names that are made, on all workers.
+    let mut ids: Vec<String> = (0..6).map(|n| format!("s{n}")).collect();
+    for id in &ids {
+        server.post("/v1/sessions", &json!({ "id": id, "language": "python" })).ok();
+    }
+    let made = server.post("/v1/sessions", &json!({ "language": "python" })).ok();
+    ids.push(made["id"].as_str().unwrap().to_owned());
+    for id in &ids {
+        assert_eq!(in_session(&server, id, "x = 1").status, 200);
+    }
+    for (n, id) in ids.clone().into_iter().enumerate() {
+        let fork = server.post(&format!("/v1/sessions/{id}/fork"), &json!({ "id": format!("f{n}") })).ok();
+        ids.push(fork["id"].as_str().unwrap().to_owned());
+        let fork = server.ask("POST", &format!("/v1/sessions/{id}/fork"), "").ok();
+        ids.push(fork["id"].as_str().unwrap().to_owned());
+    }
+    for id in &ids {
+        let value = in_session(&server, id, "x += 1\nx").ok();
+        assert_eq!(value["value"]["json"], 2, "{id}: {value}");
+    }
+    let list = server.get("/v1/sessions").ok();
+    let listed = list["sessions"].as_array().unwrap();
+    assert_eq!(listed.len(), ids.len());
+    assert!(listed.iter().all(|session| !session["live"].is_null()), "each worker knows its own: {list}");
+    until("the workers have reported", || usize::try_from(server.metric("glovebox_live_sessions")) == Ok(ids.len()));
+    // Files, variables, state: what goes through has no other form.
+    assert_eq!(server.ask("PUT", "/v1/sessions/s0/files/a/b.txt", "text").status, 204);
+    assert_eq!(server.get("/v1/sessions/s0/files/a/b.txt").text, "text");
+    assert_eq!(server.get("/v1/sessions/s0/variables/x").ok()["value"], 2);
+    assert_eq!(server.ask("DELETE", "/v1/sessions/s0", "").status, 204);
+    assert_eq!(server.get("/v1/sessions/s0").problem(), (404, "not-found".into()));
+    assert_eq!(server.get("/v1/sessions/s0/nothing").problem(), (404, "no-route".into()));
+    assert!(
+        server.metric(r#"glovebox_execution_seconds_count{door="http",language="python",outcome="completed"}"#) > 20
+    );
+}
+
+#[test]
+fn a_killed_worker_costs_what_it_ran_and_nothing_that_was_answered() {
+    let server = Server::start(&["--workers", "2"]);
+    let ids: Vec<String> = (0..8).map(|n| format!("s{n}")).collect();
+    for id in &ids {
+        server.post("/v1/sessions", &json!({ "id": id, "language": "python" })).ok();
+        assert_eq!(in_session(&server, id, "x = 1").status, 200);
+    }
+    let keyed = [("idempotency-key", "k")];
+    let slow = python("import time; time.sleep(8)").to_string();
+    let running = [
+        server.begin("POST", "/v1/execute", &[], &slow),
+        server.begin("POST", "/v1/execute", &keyed, &slow),
+        server.begin("POST", "/v1/execute", &[("accept", "application/x-ndjson")], &slow),
+        server.begin(
+            "POST",
+            "/v1/sessions/s0/execute",
+            &[],
+            &json!({ "source": "x = 99; import time; time.sleep(8)" }).to_string(),
+        ),
+    ];
+    until("they run", || server.metric("glovebox_running") == 4);
+    let before = server.workers();
+    before.iter().for_each(|worker| kill(*worker));
+    let [whole, again, stream, session] = running.map(Answer::read);
+    for answer in [&whole, &again, &session] {
+        assert_eq!(answer.problem(), (500, "worker-died".into()));
+        assert!(answer.json()["detail"].as_str().unwrap().contains("the script may have run"), "{answer:?}");
+    }
+    assert!(stream.text.contains("worker-died"), "{stream:?}");
+    // Who asks in the moment in which it ends may be told so as well.
+    until("others have taken their places", || {
+        server.metric("glovebox_worker_restarts_total") == 2 && server.metric("glovebox_workers") == 2
+    });
+    // It may have run, and is not run again.
+    let again = Answer::read(server.begin("POST", "/v1/execute", &keyed, &slow));
+    assert_eq!(again.problem(), (409, "idempotency-key".into()));
+    for id in &ids {
+        assert_eq!(in_session(&server, id, "x").ok()["value"]["json"], 1, "{id} is as it was answered");
+    }
+    assert_eq!(server.post("/v1/execute", &python("print(1)")).ok()["stdout"], "1\n");
+    let after = server.workers();
+    assert!(after.len() == 2 && after.iter().all(|worker| !before.contains(worker)), "{before:?} {after:?}");
+    assert_eq!((server.metric("glovebox_running"), server.metric("glovebox_worker_restarts_total")), (0, 2));
+    assert_eq!(server.get("/v1/info").ok()["workers"]["restarts"], 2);
+    assert_eq!(server.metric(r#"glovebox_refused_total{door="http",code="worker-died"}"#), 4);
+}
+
+#[test]
+fn output_and_cancelling_go_through() {
+    let server = Server::start(&["--workers", "1"]);
+    let source = "import time\nfor n in range(3000):\n    print(n, flush=True)\n    time.sleep(0.003)";
+    let mut stream =
+        server.begin("POST", "/v1/execute", &[("accept", "text/event-stream")], &python(source).to_string());
+    let mut read = Vec::new();
+    while !String::from_utf8_lossy(&read).contains("event: stdout") {
+        let mut some = [0; 512];
+        let count = stream.read(&mut some).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&read));
+        read.extend_from_slice(&some[..count]);
+    }
+    assert_eq!(server.metric("glovebox_running"), 1, "it came while the script ran");
+    drop(stream);
+    until("it is cancelled", || server.metric("glovebox_running") == 0);
+    let whole = server.begin("POST", "/v1/execute", &[], &python("import time; time.sleep(9)").to_string());
+    until("it runs", || server.metric("glovebox_running") == 1);
+    drop(whole);
+    until("it is cancelled", || server.metric("glovebox_running") == 0);
+    let outcome =
+        |kind: &str| format!(r#"glovebox_execution_seconds_count{{door="http",language="python",outcome="{kind}"}}"#);
+    assert_eq!(server.metric(&outcome("cancelled")), 2);
+    // A long answer comes in whole.
+    let long = server.post("/v1/execute", &python("print('x' * 500_000)")).ok();
+    assert_eq!(long["stdout"].as_str().unwrap().len(), 500_001);
+}
+
+#[test]
+fn the_queue_and_quotas_are_the_servers() {
+    let config = "[admission]\nrunning = 1\nwaiting = 1\n";
+    let server = Server::start_on(tempfile::tempdir().unwrap(), config, &["--workers", "2"]);
+    let slow = python("import time; time.sleep(1)").to_string();
+    let first = server.begin("POST", "/v1/execute", &[], &slow);
+    until("one runs", || server.metric("glovebox_running") == 1);
+    let second = server.begin("POST", "/v1/execute", &[], &slow);
+    until("one waits", || server.metric("glovebox_waiting") == 1);
+    assert_eq!(server.post("/v1/execute", &python("1")).problem(), (503, "unavailable".into()));
+    assert_eq!((Answer::read(first).status, Answer::read(second).status), (200, 200));
+}
+
+#[test]
+fn workers_end_with_their_server_and_save_their_sessions() {
+    let server = Server::start(&["--workers", "2"]);
+    server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
+    assert_eq!(in_session(&server, "s", "x = 5").status, 200);
+    let workers = server.workers();
+    let dir = server.kill();
+    until("they have ended", || workers.iter().all(|worker| parent(*worker).is_none()));
+    // And with one that is told to end, in time.
+    let mut server = Server::start_on(dir, "", &["--workers", "3"]);
+    assert_eq!(in_session(&server, "s", "x").ok()["value"]["json"], 5);
+    let workers = server.workers();
+    support::interrupt(&server.child);
+    assert_eq!(support::wait(&mut server.child), 0);
+    thread::sleep(Duration::from_millis(50));
+    assert!(workers.iter().all(|worker| parent(*worker).is_none()));
+}
+
+#[test]
+fn a_worker_is_not_started_by_hand_nor_are_there_too_many() {
+    let run = |args: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_glovebox")).args(args).output().unwrap();
+        (output.status.code(), support::text(&output.stderr))
+    };
+    let (code, error) = run(&["serve-worker"]);
+    assert!(code == Some(125) && error.contains("started by `glovebox serve --workers`"), "{code:?} {error}");
+    let (code, error) = run(&["serve", "--workers", "257"]);
+    assert!(code == Some(125) && error.contains("at most 256"), "{code:?} {error}");
+}
+
+#[test]
+fn what_is_done_with_sessions_is_in_the_servers_audit_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("audit.jsonl");
+    let config = format!("[audit]\nfile = {:?}\n", log.to_str().unwrap());
+    let server = Server::start_on(dir, &config, &["--workers", "2"]);
+    server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
+    assert_eq!(in_session(&server, "s", "x = 1").status, 200);
+    assert_eq!(server.get("/v1/sessions/s/variables/x").ok()["value"], 1);
+    assert_eq!(server.ask("PUT", "/v1/sessions/s/files/a.txt", "text").status, 204);
+    assert_eq!(server.post("/v1/sessions/t/hibernate", &json!({})).status, 404);
+    let lines: Vec<Value> =
+        fs::read_to_string(&log).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let said: Vec<_> = lines
+        .iter()
+        .map(|line| [&line["action"], &line["session"], &line["of"], &line["outcome"]].map(|value| value.as_str()))
+        .collect();
+    assert_eq!(
+        said,
+        [
+            [Some("open"), Some("s"), None, Some("done")],
+            [Some("execute"), Some("s"), None, Some("completed")],
+            [Some("get-variable"), Some("s"), Some("x"), Some("done")],
+            [Some("change-files"), Some("s"), Some("a.txt"), Some("done")],
+            [Some("hibernate"), Some("t"), None, Some("not-found")],
+        ]
+    );
+    assert!(lines.iter().all(|line| line["door"] == "http" && line["tenant"].is_string()), "{lines:?}");
+}
+
+#[test]
+fn what_workers_cannot_do_is_refused() {
+    let server = Server::start(&["--workers", "1"]);
+    let tool = |extra: Value| {
+        let mut tool = json!({ "name": "f" });
+        tool.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        json!({ "language": "python", "source": "print(1)", "tools": [tool] })
+    };
+    for body in [tool(json!({})), tool(json!({ "callback": "https://a.example/f" }))] {
+        let refused = server.post("/v1/execute", &body);
+        assert_eq!(refused.problem(), (422, "unsupported".into()));
+        assert!(refused.text.contains("ask one that runs without `--workers`"), "{refused:?}");
+    }
+    for (method, path) in [("POST", "/v1/executions/x/continue"), ("DELETE", "/v1/executions/x")] {
+        assert_eq!(server.ask(method, path, "").problem(), (422, "unsupported".into()));
+    }
+    assert_eq!(server.post("/v1/execute", &json!({ "language": "python", "source": "1", "tools": [] })).status, 200);
+    for flags in [["--e2b"].as_slice(), &["--allow-net", "https://a.example/*"]] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_glovebox"))
+            .args(["serve", "--workers", "1"])
+            .args(flags)
+            .output()
+            .unwrap();
+        let error = support::text(&output.stderr);
+        assert!(output.status.code() == Some(125) && error.contains("cannot be had with workers"), "{flags:?} {error}");
+    }
+}

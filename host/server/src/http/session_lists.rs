@@ -1,0 +1,84 @@
+//! Lists of sessions of several workers as one, and names in bodies.
+
+use std::collections::BTreeMap;
+
+use axum::body::Bytes;
+use glovebox::SessionId;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::ServiceError;
+
+/// A list, as a worker sends it.
+#[derive(Deserialize, Serialize)]
+struct List<'a> {
+    #[serde(borrow)]
+    sessions: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    damaged: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    id: SessionId,
+}
+
+/// Of several lists of the same store one: each session as the worker sees it that has it, which `is_home` says.
+pub(super) fn merged(lists: &[Bytes], is_home: impl Fn(&SessionId, usize) -> bool) -> Result<Vec<u8>, ServiceError> {
+    let wrong = |error: serde_json::Error| {
+        tracing::error!(target: "glovebox", %error, "a worker's list of sessions cannot be read");
+        ServiceError::WorkerDied
+    };
+    let mut sessions: BTreeMap<SessionId, &RawValue> = BTreeMap::new();
+    let mut damaged = Vec::new();
+    for (index, bytes) in lists.iter().enumerate() {
+        let list: List<'_> = serde_json::from_slice(bytes).map_err(wrong)?;
+        for session in list.sessions {
+            let Named { id } = serde_json::from_str(session.get()).map_err(wrong)?;
+            if is_home(&id, index) {
+                sessions.insert(id, session);
+            }
+        }
+        // All of them see the same.
+        damaged = list.damaged;
+    }
+    serde_json::to_vec(&List { sessions: sessions.into_values().collect(), damaged }).map_err(wrong)
+}
+
+/// A body, an object or nothing, with the name of a session in it. None: it is something else, which is for others to refuse.
+pub(super) fn with_id(body: &[u8], id: &SessionId) -> Option<Vec<u8>> {
+    let mut object: BTreeMap<String, &RawValue> = match body.is_empty() {
+        true => BTreeMap::new(),
+        false => serde_json::from_slice(body).ok()?,
+    };
+    let id = serde_json::value::to_raw_value(id.as_str()).ok()?;
+    object.insert("id".into(), &id);
+    serde_json::to_vec(&object).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_session_is_as_its_own_worker_sees_it() {
+        let list = |live: &str| {
+            format!(
+                r#"{{"sessions": [{{"id": "b", "live": {live}}}, {{"id": "a", "live": {live}}}], "damaged": ["x"]}}"#
+            )
+            .into()
+        };
+        let merged = merged(&[list("0"), list("1")], |id, index| (id.as_str() == "a") == (index == 0)).unwrap();
+        let text = String::from_utf8(merged).unwrap();
+        assert_eq!(text, r#"{"sessions":[{"id": "a", "live": 0},{"id": "b", "live": 1}],"damaged":["x"]}"#);
+    }
+
+    #[test]
+    fn a_name_is_put_into_an_object_and_into_nothing_else() {
+        let id = SessionId::new("s").unwrap();
+        let with = |body: &str| with_id(body.as_bytes(), &id).map(|body| String::from_utf8(body).unwrap());
+        assert_eq!(with("").as_deref(), Some(r#"{"id":"s"}"#));
+        assert_eq!(with(r#"{"context": [1e5]}"#).as_deref(), Some(r#"{"context":[1e5],"id":"s"}"#));
+        assert_eq!((with("[]"), with("{")), (None, None));
+    }
+}

@@ -1,0 +1,200 @@
+//! Traces, as OpenTelemetry has them: over OTLP, to a collector.
+//!
+//! Spans are those of `tracing` with the target `glovebox::trace`: of each request, of the time that it waits for its turn, of its execution, and of
+//! each use of the store. They have no source, no token, no name of a session or file.
+
+use std::{fmt, time::Duration};
+
+use axum::{
+    body::Bytes,
+    extract::{MatchedPath, Request},
+    http::{HeaderMap, Uri},
+    middleware::Next,
+    response::Response,
+};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_util::rt::TokioIo;
+use opentelemetry::{propagation::TextMapPropagator as _, trace::TracerProvider as _};
+use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::{
+    Resource,
+    propagation::TraceContextPropagator,
+    trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider},
+};
+use tokio::{net::TcpStream, runtime::Handle};
+use tracing::{Instrument as _, field::Empty};
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+use tracing_subscriber::{Layer, registry::LookupSpan};
+
+use crate::SPANS;
+
+/// How many spans wait for the collector. Others are dropped: a collector that is down costs no more memory than that.
+const MAX_WAITING: usize = 4_096;
+/// How many are sent at once.
+const MAX_AT_ONCE: usize = 512;
+/// How long a collector may take for them.
+const SEND_TIME: Duration = Duration::from_secs(5);
+/// How long the last of them may take when the server ends.
+const END_TIME: Duration = Duration::from_secs(3);
+/// The longest answer of a collector that is read.
+const MAX_ANSWER_BYTES: usize = 64 << 10;
+/// The path of traces at a collector.
+const PATH: &str = "/v1/traces";
+
+/// Traces cannot be sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TelemetryError {
+    /// It is no address of a collector.
+    #[error("`{}` is no collector's address; give `http://HOST:PORT`, with a collector on this machine for TLS", glovebox::escaped(.0))]
+    Endpoint(String),
+    /// It cannot be set up.
+    #[error("traces cannot be sent: {0}")]
+    Exporter(String),
+}
+
+/// Where traces go. What waits is sent when this is ended.
+#[derive(Debug)]
+pub struct Telemetry(SdkTracerProvider);
+
+impl Telemetry {
+    /// Sends traces to a collector, on a thread of its own; connections are made on this runtime.
+    ///
+    /// # Errors
+    /// When that is no collector's address.
+    pub fn start(endpoint: &str, runtime: &Handle) -> Result<Self, TelemetryError> {
+        let url = traces_url(endpoint)
+            .ok_or_else(|| TelemetryError::Endpoint(glovebox::escaped_text(endpoint).to_string()))?;
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(Collector(runtime.clone()))
+            .with_endpoint(url)
+            .with_timeout(SEND_TIME)
+            .build()
+            .map_err(|error| TelemetryError::Exporter(error.to_string()))?;
+        let batch =
+            BatchConfigBuilder::default().with_max_queue_size(MAX_WAITING).with_max_export_batch_size(MAX_AT_ONCE);
+        let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batch.build()).build();
+        let resource = Resource::builder_empty()
+            .with_attributes([
+                opentelemetry::KeyValue::new("service.name", "glovebox"),
+                opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+            ])
+            .build();
+        Ok(Self(SdkTracerProvider::builder().with_span_processor(processor).with_resource(resource).build()))
+    }
+
+    /// The layer of a subscriber that takes the spans.
+    pub fn layer<S: tracing::Subscriber + for<'span> LookupSpan<'span>>(&self) -> impl Layer<S> + use<S> {
+        let tracer = self.0.tracer("glovebox");
+        let spans = tracing_subscriber::filter::Targets::new().with_target(SPANS, tracing::Level::INFO);
+        // Threads and places in our source tell an operator nothing.
+        tracing_opentelemetry::layer()
+            .with_tracer(tracer)
+            .with_threads(false)
+            .with_location(false)
+            .with_tracked_inactivity(false)
+            .with_filter(spans)
+    }
+
+    /// Sends what waits. It blocks for some seconds at most.
+    pub fn end(self) {
+        let _ = self.0.shutdown_with_timeout(END_TIME);
+    }
+}
+
+/// The URL of traces, of a collector's.
+fn traces_url(endpoint: &str) -> Option<String> {
+    let uri: Uri = endpoint.parse().ok()?;
+    if uri.scheme_str() != Some("http") || uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {
+        return None;
+    }
+    let endpoint = endpoint.trim_end_matches('/');
+    Some(if uri.path().len() > 1 { endpoint.to_owned() } else { format!("{endpoint}{PATH}") })
+}
+
+/// The span of a request, below that of whoever asks (`traceparent`).
+pub(crate) async fn trace(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let span = tracing::info_span!(
+        target: SPANS, "request",
+        otel.name = %format_args!("{} {route}", request.method()),
+        otel.kind = "server",
+        http.request.method = %request.method(),
+        http.route = route,
+        http.response.status_code = Empty,
+    );
+    if span.is_disabled() {
+        return next.run(request).await;
+    }
+    let parent = TraceContextPropagator::new().extract(&Headers(request.headers()));
+    let _ = span.set_parent(parent);
+    let response = next.run(request).instrument(span.clone()).await;
+    span.record("http.response.status_code", response.status().as_u16());
+    response
+}
+
+/// What a request says of the trace that it belongs to.
+struct Headers<'a>(&'a HeaderMap);
+
+impl opentelemetry::propagation::Extractor for Headers<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key)?.to_str().ok()
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(axum::http::HeaderName::as_str).collect()
+    }
+}
+
+/// Sends to a collector, on the runtime of the server.
+struct Collector(Handle);
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Collector")
+    }
+}
+
+#[async_trait::async_trait]
+impl HttpClient for Collector {
+    async fn send_bytes(&self, request: hyper::Request<Bytes>) -> Result<hyper::Response<Bytes>, HttpError> {
+        let sent = self.0.spawn(async move { tokio::time::timeout(SEND_TIME, send(request)).await });
+        sent.await??
+    }
+}
+
+async fn send(request: hyper::Request<Bytes>) -> Result<hyper::Response<Bytes>, HttpError> {
+    let (mut parts, body) = request.into_parts();
+    let authority = parts.uri.authority().ok_or("the collector has no address")?.clone();
+    let stream = TcpStream::connect((authority.host(), authority.port_u16().unwrap_or(80))).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    parts.headers.insert(hyper::header::HOST, authority.as_str().parse()?);
+    parts.uri = parts.uri.path_and_query().map_or("/", |path| path.as_str()).parse()?;
+    let response = sender.send_request(hyper::Request::from_parts(parts, Full::new(body))).await?;
+    let (parts, body) = response.into_parts();
+    let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await?.to_bytes();
+    Ok(hyper::Response::from_parts(parts, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collector_is_named_by_a_plain_address() {
+        for (endpoint, url) in [
+            ("http://127.0.0.1:4318", Some("http://127.0.0.1:4318/v1/traces")),
+            ("http://collector/", Some("http://collector/v1/traces")),
+            ("http://collector/custom/path", Some("http://collector/custom/path")),
+            ("https://collector", None),
+            ("http://user:secret@collector", None),
+            ("collector:4318", None),
+            ("", None),
+        ] {
+            assert_eq!(traces_url(endpoint).as_deref(), url, "{endpoint}");
+        }
+    }
+}

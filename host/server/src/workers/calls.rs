@@ -1,0 +1,251 @@
+//! The system calls that a worker makes: seccomp.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter,
+};
+
+/// What an engine, its threads, files that are there already or that landlock grants, and sockets that are given need. Any other call
+/// fails with EPERM. None of these makes a socket, starts a program, looks into another process, or changes the system.
+const CALLS: &[i64] = &[
+    // Memory. Compiled code is mapped, and then made executable.
+    libc::SYS_brk,
+    libc::SYS_madvise,
+    libc::SYS_memfd_create,
+    libc::SYS_mincore,
+    libc::SYS_mlock,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_msync,
+    libc::SYS_munlock,
+    libc::SYS_munmap,
+    libc::SYS_membarrier,
+    // Threads, and signals to this process.
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_get_robust_list,
+    libc::SYS_getcpu,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_sigaltstack,
+    // Time and chance.
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_getrandom,
+    libc::SYS_gettimeofday,
+    libc::SYS_nanosleep,
+    // Who it is: owners of files are looked at.
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getppid,
+    libc::SYS_getuid,
+    libc::SYS_prlimit64,
+    libc::SYS_getrusage,
+    libc::SYS_sysinfo,
+    libc::SYS_uname,
+    // Files.
+    libc::SYS_close,
+    libc::SYS_copy_file_range,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_fallocate,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fcntl,
+    libc::SYS_fdatasync,
+    libc::SYS_flock,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_fsync,
+    libc::SYS_ftruncate,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+    libc::SYS_linkat,
+    libc::SYS_lseek,
+    libc::SYS_mkdirat,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_pwritev2,
+    libc::SYS_read,
+    libc::SYS_readlinkat,
+    libc::SYS_readv,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_statfs,
+    libc::SYS_statx,
+    libc::SYS_unlinkat,
+    libc::SYS_utimensat,
+    libc::SYS_write,
+    libc::SYS_writev,
+    // The socket, and waiting for it.
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_eventfd2,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_shutdown,
+    // Two ends that nobody else has: signals are passed on within the process so.
+    libc::SYS_socketpair,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    libc::SYS_pipe2,
+];
+
+/// Those that only x86-64 has.
+#[cfg(target_arch = "x86_64")]
+const OLD_CALLS: &[i64] = &[
+    libc::SYS_access,
+    libc::SYS_arch_prctl,
+    libc::SYS_epoll_wait,
+    libc::SYS_getdents,
+    libc::SYS_lstat,
+    libc::SYS_mkdir,
+    libc::SYS_open,
+    libc::SYS_poll,
+    libc::SYS_readlink,
+    libc::SYS_rename,
+    libc::SYS_rmdir,
+    libc::SYS_select,
+    libc::SYS_stat,
+    libc::SYS_time,
+    libc::SYS_unlink,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_CALLS: &[i64] = &[];
+
+/// `ioctl`s: of the page map, which says what a guest has written to, and those that any stream has.
+const IOCTLS: &[u64] = &[PAGEMAP_SCAN, FIONBIO, FIOCLEX, FIONREAD, TCGETS];
+/// `_IOWR('f', 16, struct pm_scan_arg)`, of 96 bytes.
+const PAGEMAP_SCAN: u64 = 0xc060_6610;
+const FIONBIO: u64 = 0x5421;
+const FIOCLEX: u64 = 0x5451;
+const FIONREAD: u64 = 0x541b;
+const TCGETS: u64 = 0x5401;
+
+/// `prctl`s: a thread's name, and names of mappings.
+const PRCTLS: &[u64] = &[PR_SET_NAME, PR_GET_NAME, PR_SET_VMA];
+const PR_SET_NAME: u64 = 15;
+const PR_GET_NAME: u64 = 16;
+const PR_SET_VMA: u64 = 0x5356_4d41;
+
+/// `clone` makes threads, and no processes.
+const CLONE_THREAD: u64 = 0x0001_0000;
+
+/// What a worker is allowed cannot be said to the kernel.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CallsError {
+    #[error(transparent)]
+    Filter(#[from] BackendError),
+    #[error(transparent)]
+    Install(#[from] seccompiler::Error),
+}
+
+/// Leaves this thread, and those that it makes, only these calls.
+pub(super) fn restrict() -> Result<(), CallsError> {
+    let program = program()?;
+    // `clone3` has its flags in memory, where a filter cannot look. The C library takes ENOSYS for an old kernel, and calls `clone`.
+    let absent: BpfProgram = SeccompFilter::new(
+        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(38),
+        std::env::consts::ARCH.try_into()?,
+    )?
+    .try_into()?;
+    apply_filter(&absent)?;
+    Ok(apply_filter(&program)?)
+}
+
+fn program() -> Result<BpfProgram, CallsError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        CALLS.iter().chain(OLD_CALLS).map(|call| (*call, Vec::new())).collect();
+    rules.insert(libc::SYS_ioctl, one_of(1, IOCTLS)?);
+    rules.insert(libc::SYS_prctl, one_of(0, PRCTLS)?);
+    let pid = u64::from(std::process::id());
+    // `abort` and `raise` signal their own process.
+    rules.insert(libc::SYS_tgkill, one_of(0, &[pid])?);
+    rules.insert(libc::SYS_kill, one_of(0, &[pid])?);
+    let thread = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(CLONE_THREAD), CLONE_THREAD)?;
+    rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![thread])?]);
+    // Both filters are asked, and the stricter answer counts.
+    rules.insert(libc::SYS_clone3, Vec::new());
+    let filter =
+        SeccompFilter::new(rules, SeccompAction::Errno(1), SeccompAction::Allow, std::env::consts::ARCH.try_into()?)?;
+    Ok(filter.try_into()?)
+}
+
+/// A call whose argument is one of these.
+fn one_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, BackendError> {
+    let rule = |value: &u64| {
+        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *value)?;
+        SeccompRule::new(vec![condition])
+    };
+    values.iter().map(rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_reaches_others_is_not_among_the_calls() {
+        for call in [
+            libc::SYS_socket,
+            libc::SYS_connect,
+            libc::SYS_bind,
+            libc::SYS_accept4,
+            libc::SYS_execve,
+            libc::SYS_execveat,
+            libc::SYS_ptrace,
+            libc::SYS_process_vm_readv,
+            libc::SYS_process_vm_writev,
+            libc::SYS_pidfd_open,
+            libc::SYS_pidfd_getfd,
+            libc::SYS_mount,
+            libc::SYS_unshare,
+            libc::SYS_setns,
+            libc::SYS_bpf,
+            libc::SYS_io_uring_setup,
+            libc::SYS_userfaultfd,
+            libc::SYS_perf_event_open,
+            libc::SYS_keyctl,
+            libc::SYS_symlinkat,
+        ] {
+            assert!(!CALLS.contains(&call) && !OLD_CALLS.contains(&call), "{call}");
+        }
+        assert!(program().is_ok_and(|program| program.len() < 4_096), "as long as the kernel takes one");
+    }
+}

@@ -1,0 +1,34 @@
+//! The files that a worker reaches: landlock.
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
+    RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+};
+
+use super::measure::{Measure, Reach};
+
+/// What is asked for. A kernel that has less gives what it has, and says so.
+const WANTED: ABI = ABI::V6;
+
+/// Leaves this thread, and those that it makes, only these files, no TCP, and no signals to processes outside.
+pub(super) fn restrict(reach: &Reach) -> Result<Measure, RulesetError> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let write = AccessFs::from_all(WANTED)
+        & !(AccessFs::Execute | AccessFs::MakeSock | AccessFs::MakeChar | AccessFs::MakeBlock);
+    let status = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(WANTED))?
+        .handle_access(AccessNet::from_all(WANTED))?
+        .scope(Scope::from_all(WANTED))?
+        .create()?
+        .add_rules(path_beneath_rules(&reach.read, read))?
+        .add_rules(path_beneath_rules(&reach.write, write))?
+        .restrict_self()?;
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => Measure::On,
+        RulesetStatus::PartiallyEnforced => {
+            Measure::Partly("this kernel's landlock is older than 6.12's: TCP or signals may not be held".into())
+        }
+        RulesetStatus::NotEnforced => Measure::Off("this kernel has no landlock, or it is switched off".into()),
+    })
+}

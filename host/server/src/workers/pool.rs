@@ -1,0 +1,164 @@
+//! The workers of a service.
+
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{Arc, PoisonError, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use glovebox::SessionId;
+use serde::Serialize;
+use tokio::{runtime::Handle, sync::watch};
+use utoipa::ToSchema;
+
+use super::{
+    WorkersConfig, launch,
+    slot::{Live, Slot},
+};
+use crate::ServiceError;
+
+/// The workers of a service. Each session has one, by its name; anything else is done by whoever has the least to do.
+pub(crate) struct Workers {
+    slots: Vec<Arc<Slot>>,
+    changed: watch::Receiver<u64>,
+    end_time: Duration,
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workers").field("count", &self.slots.len()).finish_non_exhaustive()
+    }
+}
+
+/// Which worker is to do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    /// Any.
+    Any,
+    /// This one.
+    Number(usize),
+}
+
+/// Workers, as `/v1/info` shows them.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WorkersState {
+    /// How many there are.
+    count: usize,
+    /// How many serve at this moment.
+    ready: usize,
+    /// How many were started in the place of one that ended.
+    restarts: u64,
+    /// What holds each of them beside the sandbox: `resource_limits`, `no_new_privileges`, `landlock`, `seccomp`, each `on`, or `partly` or
+    /// `off` with the reason. `null` while none serves.
+    #[schema(value_type = Option<serde_json::Value>)]
+    confinement: Option<super::Confinement>,
+}
+
+impl Workers {
+    /// Starts them, and waits until all of them serve.
+    pub(crate) async fn start(config: WorkersConfig) -> Result<Self, ServiceError> {
+        let (sender, changed) = watch::channel(0);
+        let end_time = config.end_time;
+        let slots: Vec<_> = (0..config.count).map(|_| Arc::new(Slot::new(sender.clone()))).collect();
+        let config = Arc::new(config);
+        for (index, slot) in slots.iter().enumerate() {
+            let (slot, config, runtime) = (Arc::clone(slot), Arc::clone(&config), Handle::current());
+            thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn(move || launch::supervise(&slot, index, &config, &runtime))
+                .map_err(|error| ServiceError::Worker(error.to_string()))?;
+        }
+        let workers = Self { slots, changed, end_time };
+        let mut changed = workers.changed.clone();
+        while workers.slots.iter().any(|slot| slot.live().is_none()) {
+            let failure = workers
+                .slots
+                .iter()
+                .find_map(|slot| slot.failure.lock().unwrap_or_else(PoisonError::into_inner).clone());
+            if let Some(failure) = failure {
+                workers.end().await;
+                return Err(ServiceError::Worker(failure));
+            }
+            let _ = changed.changed().await;
+        }
+        Ok(workers)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The worker that has a session.
+    pub(crate) fn home(&self, tenant: &str, id: &SessionId) -> usize {
+        // The same in every worker and run: it has no secret, and those who could choose names have nothing of that.
+        let mut hasher = DefaultHasher::new();
+        (tenant, id.as_str()).hash(&mut hasher);
+        let count = self.slots.len().max(1) as u64;
+        usize::try_from(hasher.finish() % count).unwrap_or_default()
+    }
+
+    /// A worker that serves, once there is one.
+    pub(crate) async fn ready(&self, chosen: Chosen, wait: Duration) -> Result<Arc<Live>, ServiceError> {
+        let mut changed = self.changed.clone();
+        let found = async {
+            loop {
+                changed.mark_unchanged();
+                if let Some(live) = self.choose(chosen) {
+                    return live;
+                }
+                if changed.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        tokio::time::timeout(wait, found).await.map_err(|_| ServiceError::NoWorker)
+    }
+
+    fn choose(&self, chosen: Chosen) -> Option<Arc<Live>> {
+        match chosen {
+            Chosen::Number(index) => self.slots.get(index)?.live(),
+            Chosen::Any => self.slots.iter().filter_map(|slot| slot.live()).min_by_key(|live| live.load()),
+        }
+    }
+
+    /// How many serve, and how many were started in the place of another.
+    pub(crate) fn ready_and_restarts(&self) -> (usize, u64) {
+        let ready = self.slots.iter().filter(|slot| slot.live().is_some()).count();
+        (ready, self.slots.iter().map(|slot| slot.restarts.load(Ordering::Relaxed)).sum())
+    }
+
+    pub(crate) fn state(&self) -> WorkersState {
+        let (ready, restarts) = self.ready_and_restarts();
+        let live = self.slots.iter().find_map(|slot| slot.live());
+        WorkersState {
+            count: self.slots.len(),
+            ready,
+            restarts,
+            confinement: live.map(|live| live.confinement.clone()),
+        }
+    }
+
+    /// Sessions in memory, and what they hold.
+    pub(crate) fn session_usage(&self) -> (u64, u64) {
+        let live = self.slots.iter().filter_map(|slot| slot.live());
+        live.map(|live| *live.sessions.lock().unwrap_or_else(PoisonError::into_inner))
+            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// Ends all of them: each saves its sessions.
+    pub(crate) async fn end(&self) {
+        let ending: Vec<_> = self.slots.iter().filter_map(|slot| slot.end()).collect();
+        let begun = Instant::now();
+        let time = self.end_time;
+        let _ = tokio::task::spawn_blocking(move || {
+            for live in ending {
+                // It ends once nobody has its connection.
+                live.let_go();
+                launch::end(&live, time.saturating_sub(begun.elapsed()));
+            }
+        })
+        .await;
+    }
+}

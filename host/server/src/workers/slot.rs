@@ -1,0 +1,242 @@
+//! The place of one worker, and the process that has it now.
+
+use std::{
+    collections::HashMap,
+    process::Child,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use axum::body::Bytes;
+use http_body_util::Full;
+use hyper::{Request, Response, StatusCode, body::Incoming, header::HeaderValue};
+use tokio::sync::watch;
+
+use super::{Confinement, connections::Connections, report::Done};
+use crate::{ServiceError, executed::Failed};
+
+/// What is to be done once nothing is done for a request any more. It is told what was.
+pub(crate) type Pending = Box<dyn FnOnce(Done) + Send>;
+
+/// The header with the number of a request.
+pub(crate) const REQUEST: &str = "glovebox-request";
+/// The path that says whether something is done for a request.
+pub(crate) const RUNNING_PATH: &str = "/worker/running";
+
+/// A place for a worker.
+#[derive(Debug)]
+pub(super) struct Slot {
+    state: Mutex<State>,
+    /// Another number after each change of any place.
+    changed: watch::Sender<u64>,
+    pub(super) restarts: AtomicU64,
+    /// Why the last process could not serve.
+    pub(super) failure: Mutex<Option<String>>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Starting,
+    Ready(Arc<Live>),
+    Ended,
+}
+
+impl Slot {
+    pub(super) fn new(changed: watch::Sender<u64>) -> Self {
+        Self { state: Mutex::new(State::Starting), changed, restarts: AtomicU64::new(0), failure: Mutex::default() }
+    }
+
+    pub(super) fn live(&self) -> Option<Arc<Live>> {
+        match &*self.state() {
+            State::Ready(live) if !live.requests().is_gone => Some(Arc::clone(live)),
+            State::Ready(_) | State::Starting | State::Ended => None,
+        }
+    }
+
+    /// Gives the place to a process, unless the service ends.
+    pub(super) fn ready(&self, live: &Arc<Live>) -> bool {
+        let mut state = self.state();
+        if matches!(*state, State::Ended) {
+            return false;
+        }
+        *state = State::Ready(Arc::clone(live));
+        drop(state);
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.tell();
+        true
+    }
+
+    /// The process is gone.
+    pub(super) fn lost(&self, failure: String) {
+        let mut state = self.state();
+        if !matches!(*state, State::Ended) {
+            *state = State::Starting;
+        }
+        drop(state);
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        self.tell();
+    }
+
+    /// No process has the place any more. Whoever has one lets it go: its connection ends once nobody uses it, and so does it.
+    pub(super) fn end(&self) -> Option<Arc<Live>> {
+        let before = std::mem::replace(&mut *self.state(), State::Ended);
+        self.tell();
+        match before {
+            State::Ready(live) => Some(live),
+            State::Starting | State::Ended => None,
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(*self.state(), State::Ended)
+    }
+
+    fn tell(&self) {
+        self.changed.send_modify(|number| *number = number.wrapping_add(1));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A worker that serves.
+#[derive(Debug)]
+pub(crate) struct Live {
+    connections: Connections,
+    requests: Mutex<Requests>,
+    next: AtomicU64,
+    pub(super) child: Mutex<Child>,
+    pub(super) confinement: Confinement,
+    /// How many sessions it has in memory, and the bytes that they hold.
+    pub(super) sessions: Mutex<(u64, u64)>,
+}
+
+/// What is asked of a worker at the moment.
+#[derive(Default)]
+struct Requests {
+    pending: HashMap<u64, Pending>,
+    is_gone: bool,
+}
+
+impl std::fmt::Debug for Requests {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Requests").field("count", &self.pending.len()).finish_non_exhaustive()
+    }
+}
+
+impl Live {
+    pub(super) fn new(connections: Connections, child: Child, confinement: Confinement) -> Self {
+        Self {
+            connections,
+            requests: Mutex::default(),
+            next: AtomicU64::new(0),
+            child: Mutex::new(child),
+            confinement,
+            sessions: Mutex::default(),
+        }
+    }
+
+    /// How much is asked of it.
+    pub(super) fn load(&self) -> usize {
+        self.requests().pending.len()
+    }
+
+    /// Nothing is done for a request any more.
+    pub(super) fn done(&self, request: u64, done: Done) {
+        let pending = self.requests().pending.remove(&request);
+        if let Some(pending) = pending {
+            pending(done);
+        }
+    }
+
+    /// The process is gone, and with it all that it did.
+    pub(super) fn gone(&self) {
+        let mut requests = self.requests();
+        requests.is_gone = true;
+        let all = std::mem::take(&mut requests.pending);
+        drop(requests);
+        for pending in all.into_values() {
+            let ended = Some(Err(Failed::from(&ServiceError::WorkerDied)));
+            pending(Done { ended, acted: None });
+        }
+    }
+
+    /// It is given no more connections, and ends.
+    pub(super) fn let_go(&self) {
+        self.connections.close();
+    }
+
+    /// Returns once it has answered.
+    pub(super) async fn answers(&self) {
+        if let Ok(asked) = Request::get(RUNNING_PATH).header(REQUEST, u64::MAX).body(Full::default()) {
+            let _ = self.connections.send(asked).await;
+        }
+    }
+
+    pub(super) fn kill(&self) {
+        let _ = self.child.lock().unwrap_or_else(PoisonError::into_inner).kill();
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks it something. `pending` is called once, whatever happens.
+    pub(crate) async fn send(
+        self: Arc<Self>,
+        mut request: Request<Full<Bytes>>,
+        pending: Pending,
+    ) -> Result<Sent, ServiceError> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        request.headers_mut().insert(REQUEST, HeaderValue::from(number));
+        {
+            let mut requests = self.requests();
+            if requests.is_gone {
+                drop(requests);
+                pending(Done::default());
+                return Err(ServiceError::NoWorker);
+            }
+            requests.pending.insert(number, pending);
+        }
+        let mut asked = Asked { live: Arc::clone(&self), number, is_answered: false };
+        let answered = self.connections.send(request).await;
+        asked.is_answered = answered.is_ok();
+        answered.map(Sent).map_err(|error| {
+            tracing::warn!(target: "glovebox", %error, "a worker did not answer");
+            ServiceError::WorkerDied
+        })
+    }
+}
+
+/// The answer of a worker.
+pub(crate) struct Sent(pub(crate) Response<Incoming>);
+
+/// A request that may not have reached the worker: what was given up before it was sent is never reported as done.
+struct Asked {
+    live: Arc<Live>,
+    number: u64,
+    is_answered: bool,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if self.is_answered {
+            return;
+        }
+        let (live, number) = (Arc::clone(&self.live), self.number);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return live.done(number, Done::default()) };
+        runtime.spawn(async move {
+            let Ok(ask) = Request::get(RUNNING_PATH).header(REQUEST, number).body(Full::default()) else { return };
+            match live.connections.send(ask).await {
+                // One that runs is reported when it ends.
+                Ok(answer) if answer.status() == StatusCode::OK => {}
+                Ok(_) => live.done(number, Done::default()),
+                // All of its requests end with it.
+                Err(_) => live.kill(),
+            }
+        });
+    }
+}
