@@ -1,0 +1,196 @@
+//! What a server holds of memory, and what it does, when there is much of something. `GLOVEBOX_TESTS=full` asks for all that is promised.
+
+use std::{
+    env,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::server::{Answer, Server, anonymous_bytes, until};
+
+fn is_full() -> bool {
+    env::var_os("GLOVEBOX_TESTS").is_some_and(|set| set == "full")
+}
+
+fn python(source: &str) -> Value {
+    json!({ "language": "python", "source": source })
+}
+
+fn execute(server: &Server) {
+    assert_eq!(server.post("/v1/execute", &python("print(1)")).ok()["stdout"], "1\n");
+}
+
+/// What one connection may take of the server's memory, of those that do nothing and those that have asked once.
+const CONNECTION_BYTES: u64 = 40 << 10;
+/// What one session of Python may take that has run one small script.
+const SESSION_BYTES: u64 = 2 << 20;
+
+#[test]
+fn ten_thousand_connections_take_bounded_memory() {
+    let count = if is_full() { 10_000 } else { 500 };
+    let server = Server::start(&[]);
+    execute(&server);
+    let before = anonymous_bytes(server.child.id());
+    let info = server.text("GET", "/v1/info", &[], "");
+    let mut open = Vec::new();
+    for n in 0..count {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        // Half of them have asked something, and have their answer before them.
+        if n % 2 == 0 {
+            stream.write_all(info.as_bytes()).unwrap();
+        }
+        open.push(stream);
+    }
+    // The last one is answered, and so was every one before it.
+    let mut last = TcpStream::connect(server.address).unwrap();
+    last.write_all(info.as_bytes()).unwrap();
+    assert!(last.read(&mut [0; 64]).unwrap() > 0);
+    let begun = Instant::now();
+    execute(&server);
+    assert!(begun.elapsed() < Duration::from_secs(10), "others are served meanwhile");
+    let each = anonymous_bytes(server.child.id()).saturating_sub(before) / count;
+    println!("{count} connections: {each} bytes each");
+    assert!(each < CONNECTION_BYTES, "{each} bytes for each of {count}");
+    drop(open);
+    until("a connection is free", || server.get("/healthz").status == 200);
+}
+
+#[test]
+fn a_thousand_sessions_take_bounded_memory() {
+    let (count, live) = if is_full() { (1_000, 1_000) } else { (60, 60) };
+    let config = format!("[sessions]\nlive_count = {live}\n");
+    let server = Server::start_on(tempfile::tempdir().unwrap(), &config, &[]);
+    let session = |n: u64, method: &str, path: &str, source: &str| {
+        server.ask(
+            method,
+            &format!("/v1/sessions{path}"),
+            &json!({ "source": source }).to_string().replace("$", &n.to_string()),
+        )
+    };
+    let open = |n: u64| {
+        server.post("/v1/sessions", &json!({ "id": format!("s{n}"), "language": "python" })).ok();
+        assert_eq!(session(n, "POST", &format!("/s{n}/execute"), "x = $").status, 200);
+    };
+    open(0);
+    let before = anonymous_bytes(server.child.id());
+    (1..count).for_each(open);
+    assert_eq!(server.metric("glovebox_live_sessions"), i64::from(live));
+    let each = anonymous_bytes(server.child.id()).saturating_sub(before) / (count - 1);
+    println!("{count} sessions: {each} bytes each");
+    assert!(each < SESSION_BYTES, "{each} bytes for each of {count}");
+    for n in (0..count).step_by(usize::try_from(count / 20).unwrap()) {
+        let value = session(n, "POST", &format!("/s{n}/execute"), "x").ok();
+        assert_eq!(value["value"]["json"], n, "{value}");
+    }
+}
+
+#[test]
+fn clients_that_are_slow_or_gone_hold_nobody_up() {
+    let server = Server::start_on(tempfile::tempdir().unwrap(), "[admission]\nrunning = 2\n", &[]);
+    // Some ask for more than they ever read.
+    let long = python("print('x' * 900_000)").to_string();
+    let slow: Vec<_> =
+        (0..8).map(|_| server.begin("POST", "/v1/execute", &[("accept", "text/event-stream")], &long)).collect();
+    // Some have sent half a request, and some have closed their half of the connection.
+    let whole = server.text("POST", "/v1/execute", &[], &long);
+    let half: Vec<_> = (0..8)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address).unwrap();
+            stream.write_all(&whole.as_bytes()[..whole.len() - 10]).unwrap();
+            stream
+        })
+        .collect();
+    for _ in 0..8 {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(whole.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+    let begun = Instant::now();
+    execute(&server);
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    until("nothing runs", || server.metric("glovebox_running") == 0);
+    drop((slow, half));
+    execute(&server);
+}
+
+#[test]
+fn a_flood_is_refused_and_over_when_it_is_over() {
+    let config = "[admission]\nrunning = 2\nwaiting = 4\nwait_ms = 500\n";
+    let server = Server::start_on(tempfile::tempdir().unwrap(), config, &[]);
+    let body = python("sum(range(100_000))").to_string();
+    let count = if is_full() { 2_000 } else { 200 };
+    let streams: Vec<_> = (0..count).map(|_| server.begin("POST", "/v1/execute", &[], &body)).collect();
+    let mut statuses = std::collections::BTreeMap::new();
+    for stream in streams {
+        *statuses.entry(Answer::read(stream).status).or_insert(0) += 1;
+    }
+    let known = statuses.keys().all(|status| [200, 429, 503].contains(status));
+    assert!(known && statuses.get(&200).is_some_and(|done| *done >= 6), "{statuses:?}");
+    assert!(statuses.keys().any(|status| *status != 200), "{statuses:?}");
+    execute(&server);
+    assert_eq!((server.metric("glovebox_running"), server.metric("glovebox_waiting")), (0, 0));
+}
+
+/// Counts in sessions until the server is killed. What was answered is there afterwards, and nothing is there that was never asked for.
+fn kill_under_load(flags: &[&str], rounds: u32) {
+    const SESSIONS: usize = 6;
+    let mut server = Server::start(flags);
+    for n in 0..SESSIONS {
+        server.post("/v1/sessions", &json!({ "id": format!("s{n}"), "language": "python" })).ok();
+        server.post(&format!("/v1/sessions/s{n}/execute"), &json!({ "source": "x = 0" })).ok();
+    }
+    let mut answered = [0_u64; SESSIONS];
+    for round in 0..rounds {
+        let killed = AtomicBool::new(false);
+        let counted = thread::scope(|scope| {
+            let clients: Vec<_> = answered
+                .iter()
+                .enumerate()
+                .map(|(n, before)| {
+                    let (server, killed) = (&server, &killed);
+                    scope.spawn(move || {
+                        let mut count = *before;
+                        while !killed.load(Ordering::SeqCst) {
+                            let source = json!({ "source": "x += 1\nx" }).to_string();
+                            let answer = server.begin("POST", &format!("/v1/sessions/s{n}/execute"), &[], &source);
+                            let answer = Answer::read(answer);
+                            if answer.status == 200 {
+                                count += 1;
+                                assert_eq!(answer.json()["value"]["json"], count, "session {n}");
+                            }
+                        }
+                        count
+                    })
+                })
+                .collect();
+            thread::sleep(Duration::from_millis(300 + u64::from(round) * 70));
+            crate::server::kill(server.child.id());
+            killed.store(true, Ordering::SeqCst);
+            clients.into_iter().map(|client| client.join().unwrap()).collect::<Vec<_>>()
+        });
+        let dir = server.kill();
+        server = Server::start_on(dir, "", flags);
+        for (n, count) in counted.iter().enumerate() {
+            let now = server.post(&format!("/v1/sessions/s{n}/execute"), &json!({ "source": "x" })).ok();
+            let now = now["value"]["json"].as_u64().unwrap();
+            assert!(now == *count || now == count + 1, "session {n} has {now}, and {count} were answered");
+            answered[n] = now;
+        }
+        assert!(answered.iter().sum::<u64>() > 0, "nothing was counted");
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_under_load_loses_nothing_that_it_answered() {
+    kill_under_load(&[], if is_full() { 8 } else { 2 });
+}
+
+#[test]
+fn nor_does_one_with_workers() {
+    kill_under_load(&["--workers", "2"], if is_full() { 8 } else { 1 });
+}
