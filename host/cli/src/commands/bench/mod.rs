@@ -1,5 +1,6 @@
 //! `glovebox bench`: how fast it is on this machine, in one run, beside the interpreters that are installed here.
 
+mod args;
 mod cases;
 mod component;
 mod machine;
@@ -8,16 +9,17 @@ mod parallel;
 mod report;
 mod rival;
 mod samples;
+mod serve;
 mod sessions;
 mod work;
 
 use std::io::{IsTerminal, stderr};
 
 use anyhow::Context;
-use clap::Args;
 use glovebox::{Checkpoints, Policy, RuntimeInfo};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+pub(crate) use self::args::BenchArgs;
 use self::{
     cases::{Subject, Work},
     machine::Machine,
@@ -31,50 +33,10 @@ use crate::{
     terminal::{Hinted, note, out, out_json},
 };
 
-const AFTER_HELP: &str = "\
-Every case but one runs `print(1)` or `console.log(1)` under the default limits, fuel counted:
-  fresh        a new sandbox per run, through the library
-  component    the same, asked for by an application component and measured in it, of runtimes that components find
-  live         one session, without checkpoints
-  instantiate  making a sandbox, running nothing
-  process      starting `glovebox run -e CODE`, beside `python3 -I -c CODE` and `node -e CODE`
-  work         28,657 calls of a function in a fresh sandbox, timed by the script itself, here and there
-  checkpoint   what it adds to such a run that the session is saved before it, to go back to;
-               checkpoint_1m and the like: one that holds so much memory of its own
-  fork         a second session of one that holds 1 MiB
-  hibernate    the session as compressed bytes
-  resume       a session from these bytes
-  parallel_1   fresh runs on one thread
-  parallel_n   fresh runs on as many threads as there are processors
-  parallel_2n  the same on twice as many
-  many_sessions
-               one of 1,000 sessions (100 with --quick), now this one and now that
-
-Ours and theirs take turns, so that whatever else the machine does hits both. Of the cases that
-take well under a millisecond the first run of a turn is not counted: it pays for the caches that
-the processes before it have used. A ratio above 1 says how many times faster we are; that of
-parallel_n is executions a second against those of parallel_1, and those of checkpoint and
-hibernate a run in a session against what comes on top of it. Of component it is said how
-much it takes beyond fresh.";
-
-/// Measure on this machine, beside python3 and node
-#[derive(Args, Debug)]
-#[command(after_help = AFTER_HELP)]
-pub(crate) struct BenchArgs {
-    /// Runtimes to measure [default: each language's default, and what else is prepared]
-    #[arg(value_name = "RUNTIME")]
-    runtimes: Vec<String>,
-
-    /// A few seconds instead of half a minute; the figures are rougher
-    #[arg(long)]
-    quick: bool,
-
-    /// Print the figures as JSON
-    #[arg(long)]
-    json: bool,
-}
-
 pub(crate) fn run(global: &GlobalArgs, args: &BenchArgs) -> anyhow::Result<i32> {
+    if let Some(url) = &args.serve {
+        return serve::run(global, args, url);
+    }
     interrupt::install()?;
     let host = Host::open(global, Pooling::Pooled)?;
     let runtimes = select(&host, args)?;

@@ -185,7 +185,7 @@ impl Report {
 }
 
 /// No more digits than the measurement bears.
-fn rounded(value: f64, digits: i32) -> f64 {
+pub(super) fn rounded(value: f64, digits: i32) -> f64 {
     let factor = 10_f64.powi(digits);
     (value * factor).round() / factor
 }

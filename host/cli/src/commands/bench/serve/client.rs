@@ -1,0 +1,112 @@
+//! Clients that ask the same again and again, each over one connection.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail, ensure};
+use axum::body::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Request, StatusCode, Uri, client::conn::http1, header};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpStream, task::JoinSet};
+
+use super::super::samples::Samples;
+
+/// What is asked of whom.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) address: SocketAddr,
+    pub(super) host: String,
+    pub(super) token: Option<String>,
+    pub(super) body: Bytes,
+}
+
+/// What was measured.
+#[derive(Default)]
+pub(super) struct Measured {
+    /// The times of the requests that were carried out.
+    pub(super) samples: Samples,
+    /// How many were not: the server has said why, by a status of 429 or 503.
+    pub(super) refused: usize,
+    pub(super) time: Duration,
+}
+
+/// The address of a URL `http://HOST[:PORT]`, and what to call it.
+pub(super) async fn resolve(url: &str) -> anyhow::Result<(SocketAddr, String)> {
+    let uri: Uri = url.parse().with_context(|| format!("`{url}` is no URL"))?;
+    ensure!(uri.scheme_str() == Some("http"), "`{url}` is not `http://HOST[:PORT]`, which is what can be measured");
+    let authority = uri.authority().with_context(|| format!("`{url}` names no host"))?;
+    let port = authority.port_u16().unwrap_or(80);
+    let mut found = tokio::net::lookup_host((authority.host(), port)).await.context("the host is not known")?;
+    let address = found.next().context("the host has no address")?;
+    Ok((address, authority.as_str().to_owned()))
+}
+
+/// Has so many clients ask for this time, after some that is not counted.
+pub(super) async fn measure(
+    target: &Target,
+    connections: usize,
+    warm_up: Duration,
+    time: Duration,
+) -> anyhow::Result<Measured> {
+    let mut clients = JoinSet::new();
+    let begin = Instant::now() + warm_up;
+    for _ in 0..connections {
+        clients.spawn(client(target.clone(), begin, begin + time));
+    }
+    let mut all = Measured::default();
+    while let Some(one) = clients.join_next().await {
+        let one = one.context("a client has failed")??;
+        all.samples.extend(one.samples);
+        all.refused += one.refused;
+    }
+    all.time = begin.elapsed();
+    Ok(all)
+}
+
+async fn client(target: Target, begin: Instant, end: Instant) -> anyhow::Result<Measured> {
+    let stream = TcpStream::connect(target.address).await.context("cannot connect to the server")?;
+    stream.set_nodelay(true).context("cannot set the connection up")?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.context("no HTTP is spoken there")?;
+    let connection = tokio::spawn(connection);
+    let mut measured = Measured::default();
+    while Instant::now() < end {
+        let mut request = Request::post("/v1/execute").header(header::HOST, &target.host);
+        if let Some(token) = &target.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(Full::new(target.body.clone())).context("the request cannot be")?;
+        let asked = Instant::now();
+        sender.ready().await.context("the server has closed the connection")?;
+        let response = sender.send_request(request).await.context("the server does not answer")?;
+        let status = response.status();
+        let body = response.into_body().collect().await.context("the answer broke off")?.to_bytes();
+        let took = asked.elapsed();
+        match status {
+            StatusCode::OK => {
+                ensure!(has_printed(&body), "the script did not print 1: {}", String::from_utf8_lossy(&body));
+                if asked >= begin {
+                    measured.samples.push(took);
+                }
+            }
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                measured.refused += usize::from(asked >= begin);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            StatusCode::UNAUTHORIZED => bail!("the server knows no such token; set GLOVEBOX_TOKEN"),
+            other => bail!("the server answered {other}: {}", String::from_utf8_lossy(&body)),
+        }
+    }
+    connection.abort();
+    Ok(measured)
+}
+
+/// Whether it is the answer of a script that has printed 1.
+fn has_printed(body: &[u8]) -> bool {
+    body.windows(STDOUT.len()).any(|window| window == STDOUT)
+}
+
+/// How an answer shows that.
+pub(super) const STDOUT: &[u8] = br#""stdout":"1\n""#;

@@ -1,0 +1,96 @@
+//! `glovebox bench --serve`: executions over HTTP, beside a handler that does nothing.
+
+mod client;
+mod server;
+mod table;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::body::Bytes;
+use glovebox::Language;
+
+use self::{
+    client::{Target, measure},
+    server::{Bare, Child},
+    table::{Line, ServeReport},
+};
+use super::{args::BenchArgs, machine::Machine};
+use crate::{
+    args::GlobalArgs,
+    interrupt,
+    terminal::{note, out, out_json},
+};
+
+/// How many connections ask at once.
+const CONNECTIONS: [usize; 3] = [1, 16, 256];
+/// How long each of them is measured, in full and with --quick.
+const TIMES: (Duration, Duration) = (Duration::from_secs(3), Duration::from_millis(400));
+/// What is not counted at the beginning of each: caches fill, threads start.
+const WARM_UP: Duration = Duration::from_millis(200);
+
+/// What is asked.
+struct Case {
+    name: &'static str,
+    target: Target,
+}
+
+pub(super) fn run(global: &GlobalArgs, args: &BenchArgs, url: &str) -> anyhow::Result<i32> {
+    interrupt::install()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let child = if url.is_empty() { Some(Child::start(global, args.workers)?) } else { None };
+    let (address, host, token) = match &child {
+        Some(child) => (child.address, child.address.to_string(), Some(child.token.clone())),
+        None => {
+            let (address, host) = runtime.block_on(client::resolve(url))?;
+            (address, host, std::env::var("GLOVEBOX_TOKEN").ok())
+        }
+    };
+    let bare = runtime.block_on(Bare::start())?;
+    let mut cases = vec![Case {
+        name: "bare handler",
+        target: Target {
+            address: bare.address,
+            host: bare.address.to_string(),
+            token: None,
+            body: body(Language::Python),
+        },
+    }];
+    for language in Language::ALL {
+        let (host, token) = (host.clone(), token.clone());
+        cases.push(Case { name: language.name(), target: Target { address, host, token, body: body(language) } });
+    }
+    let mut report = ServeReport::new(Machine::describe(), args.workers.unwrap_or_default());
+    let time = if args.quick { TIMES.1 } else { TIMES.0 };
+    for connections in CONNECTIONS {
+        for Case { name, target } in &cases {
+            if interrupt::is_pressed() {
+                return Ok(interrupt::EXIT_CODE);
+            }
+            note(&format!("measuring {name}, {connections} at once"));
+            let measured = runtime
+                .block_on(measure(target, connections, WARM_UP, time))
+                .with_context(|| format!("cannot measure {name}"))?;
+            report.add(Line::new(name, connections, &measured));
+        }
+    }
+    runtime.shutdown_background();
+    if let Some(child) = child {
+        report.server_bytes = child.resident_bytes();
+    }
+    if args.json {
+        out_json(&report)?;
+    } else {
+        out(&report.rendered())?;
+    }
+    Ok(0)
+}
+
+/// A request for one line.
+fn body(language: Language) -> Bytes {
+    let source = match language {
+        Language::Python => "print(1)",
+        Language::JavaScript => "console.log(1)",
+    };
+    serde_json::json!({ "language": language.name(), "source": source }).to_string().into()
+}

@@ -1,0 +1,124 @@
+//! Servers to measure: one of ours, as a process, and a handler that does nothing.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::SocketAddr,
+    process::{Child as Process, Command, Stdio},
+    thread,
+};
+
+use anyhow::Context as _;
+use axum::{Router, body::Bytes, http::header, routing::post};
+use glovebox_server::http::TokenHash;
+use tempfile::{NamedTempFile, TempDir};
+use tokio::net::TcpListener;
+
+use crate::{args::GlobalArgs, own_program};
+
+/// `glovebox serve` on this machine, for as long as this is there.
+pub(super) struct Child {
+    process: Process,
+    pub(super) address: SocketAddr,
+    pub(super) token: String,
+    _store: TempDir,
+    _config: NamedTempFile,
+}
+
+impl Child {
+    pub(super) fn start(global: &GlobalArgs, workers: Option<usize>) -> anyhow::Result<Self> {
+        let token = TokenHash::new_token().context("the system has no random numbers")?;
+        let store = TempDir::new().context("cannot make a directory for the server")?;
+        let mut config = NamedTempFile::new().context("cannot write the server's configuration")?;
+        // As many as are asked for at once; the rest is as by default.
+        write!(
+            config,
+            "[[tokens]]\nname = \"bench\"\nsha256 = \"{}\"\nexecutions_at_once = 1_024\n",
+            TokenHash::of(&token)
+        )
+        .context("cannot write the server's configuration")?;
+        let mut command = Command::new(own_program::path());
+        if let Some(dir) = &global.cache_dir {
+            command.arg("--cache-dir").arg(dir);
+        }
+        command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(config.path());
+        command.arg("--store").arg(store.path()).env_remove("GLOVEBOX_TOKEN").stderr(Stdio::piped());
+        if let Some(workers) = workers {
+            command.args(["--workers", &workers.to_string()]);
+        }
+        let mut process = command.spawn().context("cannot start the server")?;
+        let Some(said) = process.stderr.take() else { anyhow::bail!("the server says nothing") };
+        let mut lines = BufReader::new(said).lines();
+        let address = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| line.split_once("listening on http://").and_then(|(_, address)| address.parse().ok()));
+        // What it says later must not fill the pipe.
+        thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        let Some(address) = address else {
+            let _ = process.kill();
+            let _ = process.wait();
+            anyhow::bail!("the server has not started; `glovebox serve` says why");
+        };
+        Ok(Self { process, address, token, _store: store, _config: config })
+    }
+
+    /// The server's memory, and that of its workers, where the system says that.
+    pub(super) fn resident_bytes(&self) -> Vec<u64> {
+        let pid = self.process.id();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let mut all = vec![pid];
+        all.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        // Those that a thread has started are under that thread.
+        if let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) {
+            for task in tasks.flatten().filter(|task| task.file_name().to_str() != Some(&pid.to_string())) {
+                let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+                all.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+            }
+        }
+        all.into_iter().filter_map(proportional_bytes).collect()
+    }
+}
+
+/// What a process has of memory, what it shares counted in part.
+fn proportional_bytes(pid: u32) -> Option<u64> {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024))
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A handler that takes the same request, does nothing, and gives an answer as long as that of an execution.
+pub(super) struct Bare {
+    pub(super) address: SocketAddr,
+}
+
+impl Bare {
+    pub(super) async fn start() -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot listen on this machine")?;
+        let address = listener.local_addr().context("cannot listen on this machine")?;
+        let answer: Bytes = format!("{{\"stdout\":\"1\\n\",\"rest\":\"{}\"}}", "x".repeat(1_200)).into();
+        let handler = move |_: Bytes| {
+            let answer = answer.clone();
+            async move { ([(header::CONTENT_TYPE, "application/json")], answer) }
+        };
+        let routes = Router::new().route("/v1/execute", post(handler));
+        tokio::spawn(async move {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { return };
+                let _ = stream.set_nodelay(true);
+                let service = hyper_util::service::TowerToHyperService::new(routes.clone());
+                tokio::spawn(
+                    hyper::server::conn::http1::Builder::new()
+                        .serve_connection(hyper_util::rt::TokioIo::new(stream), service),
+                );
+            }
+        });
+        Ok(Self { address })
+    }
+}
