@@ -173,7 +173,9 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
     let file: CaseFile = toml::from_str(&text).map_err(|error| error.to_string())?;
 
     if ["workspace", "mounts", "network"].iter().any(|key| file.policy.contains_key(*key)) {
-        return Err("a case names nothing of the host: `workspace`, `mounts` and `network` have tests of their own".into());
+        return Err(
+            "a case names nothing of the host: `workspace`, `mounts` and `network` have tests of their own".into()
+        );
     }
     let policy_text = toml::to_string(&file.policy).map_err(|error| error.to_string())?;
     let policy = Policy::from_toml(&policy_text).map_err(|error| error.to_string())?;
