@@ -31,7 +31,7 @@ pub enum Stepped<T> {
 /// An execution that waits for answers.
 #[derive(Clone, Debug)]
 pub struct NeedsTools {
-    /// Its name, for [`Tenant::go_on`].
+    /// Its name, for [`Tenant::go_on_then`].
     pub execution: String,
     /// What it wants to know.
     pub calls: Vec<ToolRequest>,
