@@ -91,7 +91,9 @@ fn what_runs_is_cancelled_by_its_id_and_the_session_goes_on() {
     let daemon = Running::new();
     let mut client = daemon.opened();
     client.prints("x = 1");
-    let id = client.begin("execute", json!({ "code": "print('here')\nwhile True: pass" }));
+    let id = client.begin("execute", json!({ "code": "print('here')\nllm_query('go on?')\nwhile True: pass" }));
+    let told = client.asked();
+    reply(&mut client, &told, json!("yes"));
     let queued = client.begin("execute", json!({ "code": "print('never')" }));
     until("it runs", || daemon.executing() == 1);
     assert_eq!(client.ok("cancel", json!({ "id": queued }))["cancelled"], 1);

@@ -244,14 +244,21 @@ fn a_server_that_ends_takes_those_that_wait_along() {
     server.post("/v1/sessions/s/execute", &json!({"source": "x = 1"})).ok();
     let body = json!({"source": "x = tools.ask('x')", "tools": tools()});
     let (execution, _) = needs(&server.post("/v1/sessions/s/execute", &body));
-    // A connection that is open already is told why.
+    // Whoever has begun to ask already is told why. The server says that it has: it wants the body.
     let path = format!("/v1/executions/{execution}/continue");
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\ncontent-length: 2\r\n\r\n",
+        "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n",
         server.address,
         super::support::TOKEN
     );
     let mut late = server.send(head.as_bytes());
+    let mut goes_on = Vec::new();
+    while !goes_on.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        std::io::Read::read_exact(&mut late, &mut byte).unwrap();
+        goes_on.push(byte[0]);
+    }
+    assert!(goes_on.starts_with(b"HTTP/1.1 100 "), "{}", String::from_utf8_lossy(&goes_on));
     let service = server.service.clone();
     let ending = std::thread::spawn(move || server.stop(Duration::from_secs(5)));
     until("it drains", || service.is_draining());

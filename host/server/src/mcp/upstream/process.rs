@@ -22,6 +22,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     process::{Child, Command},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{bounded::BoundedLines, config::UpstreamConfig};
 
@@ -40,6 +41,9 @@ const MAX_PAGES: usize = 64;
 /// How much of the end of standard error an error quotes.
 const STDERR_BYTES: usize = 1_000;
 
+/// How long an error waits for a server to say why it failed.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
 /// A server that runs.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -47,7 +51,7 @@ pub(super) struct Process {
     child: Child,
     /// Its process group.
     group: Option<rustix::process::Pid>,
-    stderr: Arc<Mutex<Vec<u8>>>,
+    stderr: Stderr,
     is_exceeded: Arc<AtomicBool>,
 }
 
@@ -86,7 +90,7 @@ impl Process {
             return Err("has no standard streams".into());
         };
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
-        let stderr = tail_of(stderr);
+        let stderr = Stderr::of(stderr);
         let stdout = BoundedLines::new(stdout, max_message_bytes);
         let is_exceeded = stdout.exceeded();
         // The lines are bounded here, where a longer one ends the connection and not only the message.
@@ -96,17 +100,14 @@ impl Process {
             Implementation::new("glovebox", env!("CARGO_PKG_VERSION")),
         );
         let begun = tokio::time::timeout(START, about.serve(transport)).await;
-        let said = || quoted(&stderr);
         let mut guard = Group(group);
         let service = match begun {
             Ok(Ok(service)) => service,
             Ok(Err(error)) => {
-                // It may be about to say why.
-                let _ = tokio::time::timeout(Duration::from_millis(200), child.wait()).await;
                 let error = glovebox::escaped_text(&error.to_string()).to_string();
-                return Err(format!("does not answer as an MCP server: {error}{}", said()));
+                return Err(format!("does not answer as an MCP server: {error}{}", stderr.quoted().await));
             }
-            Err(_) => return Err(format!("did not answer within {} s{}", START.as_secs(), said())),
+            Err(_) => return Err(format!("did not answer within {} s{}", START.as_secs(), stderr.quoted().await)),
         };
         guard.0 = None;
         Ok(Self { service, child, group, stderr, is_exceeded })
@@ -121,9 +122,9 @@ impl Process {
     }
 
     /// What it said last, for an error.
-    pub(super) fn last_words(&self) -> String {
+    pub(super) async fn last_words(&self) -> String {
         let too_long = self.is_exceeded.load(Ordering::SeqCst).then_some(": a message was longer than it may be");
-        format!("{}{}", too_long.unwrap_or_default(), quoted(&self.stderr))
+        format!("{}{}", too_long.unwrap_or_default(), self.stderr.quoted().await)
     }
 
     /// Its tools, in its order.
@@ -136,10 +137,14 @@ impl Process {
                 Ok(Ok(page)) => page,
                 Ok(Err(error)) => {
                     let error = glovebox::escaped_text(&error.to_string()).to_string();
-                    return Err(format!("does not list its tools: {error}{}", self.last_words()));
+                    return Err(format!("does not list its tools: {error}{}", self.last_words().await));
                 }
                 Err(_) => {
-                    return Err(format!("did not list its tools within {} s{}", START.as_secs(), self.last_words()));
+                    return Err(format!(
+                        "did not list its tools within {} s{}",
+                        START.as_secs(),
+                        self.last_words().await
+                    ));
                 }
             };
             tools.extend(page.tools);
@@ -222,29 +227,40 @@ impl Drop for Group {
     }
 }
 
-/// The end of a stream, which is read for as long as there is one.
-fn tail_of(mut stream: impl AsyncRead + Unpin + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
-    let tail = Arc::<Mutex<Vec<u8>>>::default();
-    let held = Arc::clone(&tail);
-    tokio::spawn(async move {
-        let mut chunk = vec![0; 8 << 10];
-        while let Ok(count @ 1..) = stream.read(&mut chunk).await {
-            let new = chunk.get(..count).unwrap_or_default();
-            let text = String::from_utf8_lossy(new);
-            tracing::debug!(target: "glovebox", text = %glovebox::escaped_text(&*text), "an MCP server wrote");
-            let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-            held.extend_from_slice(new);
-            let beyond = held.len().saturating_sub(STDERR_BYTES);
-            held.drain(..beyond);
-        }
-    });
-    tail
+/// What a server writes to standard error. It is read for as long as there is something, and its end is held.
+#[derive(Debug)]
+struct Stderr {
+    tail: Arc<Mutex<Vec<u8>>>,
+    ended: CancellationToken,
 }
 
-fn quoted(stderr: &Mutex<Vec<u8>>) -> String {
-    let bytes = stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match String::from_utf8_lossy(&bytes).trim() {
-        "" => String::new(),
-        text => format!("; it wrote: {}", glovebox::escaped_text(text)),
+impl Stderr {
+    fn of(mut stream: impl AsyncRead + Unpin + Send + 'static) -> Self {
+        let (tail, ended) = (Arc::<Mutex<Vec<u8>>>::default(), CancellationToken::new());
+        let (held, over) = (Arc::clone(&tail), ended.clone().drop_guard());
+        tokio::spawn(async move {
+            let _over = over;
+            let mut chunk = vec![0; 8 << 10];
+            while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+                let new = chunk.get(..count).unwrap_or_default();
+                let text = String::from_utf8_lossy(new);
+                tracing::debug!(target: "glovebox", text = %glovebox::escaped_text(&*text), "an MCP server wrote");
+                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+                held.extend_from_slice(new);
+                let beyond = held.len().saturating_sub(STDERR_BYTES);
+                held.drain(..beyond);
+            }
+        });
+        Self { tail, ended }
+    }
+
+    /// Its end, for an error. A server that has failed may be about to say why, so this waits a moment for that.
+    async fn quoted(&self) -> String {
+        let _ = tokio::time::timeout(LAST_WORDS, self.ended.cancelled()).await;
+        let bytes = self.tail.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match String::from_utf8_lossy(&bytes).trim() {
+            "" => String::new(),
+            text => format!("; it wrote: {}", glovebox::escaped_text(text)),
+        }
     }
 }

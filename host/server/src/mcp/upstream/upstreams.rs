@@ -257,10 +257,11 @@ impl Server {
             Err(CallError::Refused(reason)) => Err(ToolError::new(reason)),
             Err(CallError::Unexpected(what)) => Err(self.failed(what)),
             Err(CallError::Ended) => {
-                // Its process and what it wrote last come to an end a moment later than its stream.
-                tokio::time::sleep(Duration::from_millis(50)).await;
                 let state = self.state.lock().await;
-                let said = state.process.as_ref().map(Process::last_words).unwrap_or_default();
+                let said = match &state.process {
+                    Some(process) => process.last_words().await,
+                    None => String::new(),
+                };
                 Err(self.failed(&format!("has ended{said}")))
             }
         }
