@@ -55,19 +55,33 @@ test('it is looked for in one place', () => {
   assert.equal(place(), nowhere);
 });
 
+/** Something that is waited for, and comes. */
+function moment(): { comes: () => void; promise: Promise<void> } {
+  let comes = (): void => {};
+  const promise = new Promise<void>((resolve) => (comes = resolve));
+  return { comes, promise };
+}
+
 test('cancelling, closing and what a daemon cannot do are as elsewhere', { skip }, async () => {
   at(somewhere);
-  const box = await createSandbox({ language: 'javascript', backend: 'daemon', tools: { wait: (_, { signal }) => new Promise((resolve) => signal.addEventListener('abort', () => resolve(heard = true))) } });
-  let heard = false;
+  const [called, abandoned] = [moment(), moment()];
+  const wait = (_: unknown, { signal }: { signal: AbortSignal }): Promise<unknown> => {
+    signal.addEventListener('abort', () => abandoned.comes());
+    called.comes();
+    return abandoned.promise;
+  };
+  const box = await createSandbox({ language: 'javascript', backend: 'daemon', tools: { wait } });
   const stop = new AbortController();
   const run = box.execute('for (;;);', { signal: stop.signal });
   setTimeout(() => stop.abort(new Error('enough')), 200);
   await assert.rejects(run, /enough/);
   const session = await box.session();
   const waits = session.execute('await tools.wait({})');
-  setTimeout(() => box.cancel(), 200);
+  await called.promise;
+  box.cancel();
   assert.equal((await waits).outcome.kind, 'cancelled');
-  assert.equal(heard, true, 'a tool is told that nobody waits');
+  // A tool is told that nobody waits.
+  await abandoned.promise;
   await assert.rejects(createSandbox({ backend: 'daemon', workspace: directory }), UnsupportedError);
   await assert.rejects(createSandbox({ backend: 'daemon', language: 'cobol' }), PolicyError);
   await assert.rejects(createSandbox({ backend: 'daemon', limits: { timeoutMs: 10_000_000 } }), PolicyError);
