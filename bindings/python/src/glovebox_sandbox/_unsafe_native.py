@@ -56,7 +56,8 @@ def open_backend(name: str, policy: Policy, wait: tools.Await) -> _daemon_backen
         raise UnsupportedError("files: an ordinary Python has the directory that it is started in; leave it out")
     directory = tempfile.TemporaryDirectory(prefix="glovebox-native-")
     process = subprocess.Popen(
-        [python(), "-u", str(REPL)],
+        # As text: a file's directory would be the first that it imports from, and this one has a `types` of its own.
+        [python(), "-u", "-c", REPL.read_text(encoding="utf-8")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=directory.name,
