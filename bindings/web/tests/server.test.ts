@@ -149,6 +149,45 @@ test('a script that its reader leaves is stopped', async () => {
   await done();
 });
 
+test('a list of sessions that comes late takes none away', async () => {
+  const { page, done } = await open(browser, server.url);
+  await ready(page);
+  await page.locator('#session-new').click();
+  await page.locator('[aria-selected=true][data-kind=session]').waitFor();
+  await page.locator('#session-fork:not([disabled])').waitFor();
+  // What the page asks for when the script has ended is answered when its reader has forked the session.
+  let letGo = (): void => undefined;
+  const forked = new Promise<void>((resolve) => (letGo = resolve));
+  let answered = (): void => undefined;
+  const late = new Promise<void>((resolve) => (answered = resolve));
+  await page.route(
+    '**/v1/sessions',
+    async (route) => {
+      const response = await route.fetch();
+      await forked;
+      await route.fulfill({ response });
+      answered();
+    },
+    { times: 1 },
+  );
+  await run(page, 'x = 1');
+  await page.locator('#session-fork').click();
+  const fork = page.locator('[aria-selected=true] > .row .label', { hasText: /\.1$/ });
+  await fork.waitFor();
+  letGo();
+  await late;
+  assert.equal(await run(page, 'x'), 'Completed');
+  assert.equal(await output(page), '1');
+  assert.ok(await fork.isVisible());
+  assert.ok(await page.locator('#notice').isHidden());
+  for (const kind of ['session', 'fresh']) {
+    await page.locator('#session-close:not([disabled])').click();
+    if (kind === 'session') await page.locator('.row .label', { hasText: /^python-\d+$/ }).click();
+  }
+  await page.locator('[aria-selected=true][data-kind=fresh]').waitFor();
+  await done();
+});
+
 test('no other page has it in a frame', async () => {
   const { page } = await open(browser, `http://${server.address}/page/licences.txt`);
   const blocked = page.waitForEvent('console', (message) => message.text().includes('frame-ancestors'));

@@ -29,6 +29,8 @@ export class Sessions {
   #chosen = FRESH;
   /** How many are at something that nobody should interfere with: what is done here, and a script that runs. */
   #busyCount = 0;
+  /** Which look at the backend is the last: what an earlier one finds is out of date, and would take a session that was just made for lost. */
+  #lastLook = 0;
 
   constructor(backend: Backend, events: SessionEvents) {
     this.#backend = backend;
@@ -53,13 +55,18 @@ export class Sessions {
 
   /** Looks what there is. */
   async refresh(): Promise<void> {
-    this.#known = await this.#backend.sessions();
+    const look = ++this.#lastLook;
+    const known = await this.#backend.sessions();
+    if (look !== this.#lastLook) return;
+    this.#known = known;
     if (this.#chosen !== FRESH && !this.current) {
       const why = 'It was closed elsewhere, or ended with a script that had to be stopped.';
       this.#events.failed(new Problem('refused', 'A session is lost', `The session \`${this.#chosen}\` is lost. ${why}`));
       this.#chosen = FRESH;
     }
-    this.#states = this.#chosen === FRESH ? [] : await this.#backend.checkpoints(this.#chosen);
+    const states = this.#chosen === FRESH ? [] : await this.#backend.checkpoints(this.#chosen);
+    if (look !== this.#lastLook) return;
+    this.#states = states;
     this.#draw();
     this.#events.changed();
   }
@@ -113,6 +120,7 @@ export class Sessions {
   async #do(work: () => Promise<void>): Promise<void> {
     if (this.#busyCount > 0) return;
     this.busy(true);
+    this.#lastLook += 1;
     try {
       await work();
     } catch (error) {
