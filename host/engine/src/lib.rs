@@ -161,7 +161,7 @@ pub use manager::{
     SessionsBuilder, SessionsError, StorePolicy,
 };
 #[cfg(feature = "network")]
-pub use network::{BeyondNetwork, is_public_address};
+pub use network::{BeyondNetwork, UrlPatternError, UrlPatterns, is_public_address};
 pub use network::{NetworkPolicy, SecretPolicy};
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
 pub use prepared_module::{PreparedLibrary, PreparedModule};

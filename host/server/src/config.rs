@@ -2,13 +2,12 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
-use glovebox::{Policy, PolicyError, Save, SessionId, StorePolicy, escaped};
+use glovebox::{Policy, PolicyError, Save, SessionId, StorePolicy, UrlPatterns, escaped};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Admission, Suspension,
     http::{HttpConfig, TokenHash},
-    tools::AllowedUrls,
 };
 
 /// More workers than any machine has use for.
@@ -243,7 +242,7 @@ pub enum ConfigError {
     Save,
     /// An address of callbacks cannot be one.
     #[error("`callbacks`: {0}")]
-    Callbacks(#[from] crate::tools::UrlPatternError),
+    Callbacks(#[from] glovebox::UrlPatternError),
     /// Calls would not be signed.
     #[error("`callbacks` are allowed, and `tools.secret_file` does not say with what they are signed")]
     NoSecret,
@@ -327,7 +326,7 @@ impl ServerConfig {
         }
         let of_tokens = self.tokens.iter().filter_map(|token| token.callbacks.as_ref());
         for callbacks in of_tokens.chain([&self.tools.callbacks]) {
-            if !AllowedUrls::new(callbacks)?.is_empty() && self.tools.secret_file.is_none() {
+            if !UrlPatterns::new(callbacks)?.is_empty() && self.tools.secret_file.is_none() {
                 return Err(ConfigError::NoSecret);
             }
         }
@@ -438,7 +437,7 @@ mod tests {
             (&(token("a", HASH) + &token("a", &HASH.replace('2', "3"))), "token `a`: another token has this name"),
             (&(token("a", HASH) + &token("b", &HASH.to_uppercase())), "token `b`: another entry has this `sha256`"),
             (&(token("a", HASH) + "executions_per_minute = 0"), "executions_per_minute"),
-            ("[tools]\ncallbacks = [\"https://a.example\"]", "`callbacks`: `https://a.example` cannot be a pattern"),
+            ("[tools]\ncallbacks = [\"ftp://a.example\"]", "`callbacks`: `ftp://a.example` begins with neither"),
             ("[tools]\ncallbacks = [\"https://a.example/*\"]", "`tools.secret_file` does not say"),
             (&(token("a", HASH) + "callbacks = [\"https://a.example/*\"]"), "`tools.secret_file` does not say"),
         ] {

@@ -11,11 +11,11 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::{Engine, escaped};
+use glovebox::{Engine, UrlPatterns, escaped};
 use glovebox_server::{
     Audit, ServerConfig, Service, ServiceConfig, Telemetry, Tenant, TokenTable,
     http::{self, Bound, Tenants, TokenHash},
-    tools::{AllowedUrls, Callbacks, CallbacksConfig},
+    tools::{Callbacks, CallbacksConfig},
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -377,7 +377,7 @@ fn callbacks(
 ) -> anyhow::Result<Option<Callbacks>> {
     let patterns = table.and_then(|table| table.callbacks.as_ref()).unwrap_or(&config.tools.callbacks);
     let Some(secret) = secret.filter(|_| !patterns.is_empty()) else { return Ok(None) };
-    let config = CallbacksConfig { allowed: AllowedUrls::new(patterns)?, secret: secret.to_owned() };
+    let config = CallbacksConfig { allowed: UrlPatterns::new(patterns)?, secret: secret.to_owned() };
     Ok(Some(Callbacks::new(&config).context("callbacks cannot be made")?))
 }
 

@@ -9,7 +9,7 @@ use super::{
     policy::{METHODS, PLACEHOLDER_START, wrong},
 };
 #[cfg(feature = "network")]
-use super::{address::AddressRules, pattern::Patterns, secrets};
+use super::{address::AddressRules, pattern::UrlPatterns, secrets};
 
 impl NetworkPolicy {
     /// Checks what the types cannot.
@@ -50,7 +50,7 @@ impl NetworkPolicy {
 
     #[cfg(feature = "network")]
     fn check_addresses(&self) -> Result<(), PolicyError> {
-        Patterns::of(&self.allow)?;
+        UrlPatterns::new(&self.allow)?;
         AddressRules::of(&self.allow_private)?;
         for (name, secret) in &self.secrets {
             secrets::check(name, secret)?;

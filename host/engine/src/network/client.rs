@@ -19,7 +19,7 @@ use super::{
     address::AddressRules,
     headers::{self, Headers, MAX_RESPONSE_HEADERS},
     message::{Answered, Asked, Code, Fault, Redirect},
-    pattern::{self, Patterns, origin},
+    pattern::{self, UrlPatterns, origin},
     resolver::{Filtered, NotPublic, Resolver, System},
     secrets::{Reflections, Secrets},
 };
@@ -38,7 +38,7 @@ const MAX_REASON_CHARS: usize = 300;
 /// The network of one sandbox.
 pub(super) struct Client {
     policy: NetworkPolicy,
-    patterns: Patterns,
+    patterns: UrlPatterns,
     rules: Arc<AddressRules>,
     secrets: Secrets,
     resolver: Arc<dyn Resolver>,
@@ -90,7 +90,7 @@ impl Client {
         resolver: Arc<dyn Resolver>,
     ) -> Result<Self, PolicyError> {
         Ok(Self {
-            patterns: Patterns::of(&policy.allow)?,
+            patterns: UrlPatterns::new(&policy.allow)?,
             rules: Arc::new(AddressRules::of(&policy.allow_private)?),
             policy: policy.clone(),
             secrets,

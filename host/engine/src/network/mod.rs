@@ -56,6 +56,8 @@ pub(crate) use handler::open;
 pub use narrow::BeyondNetwork;
 #[cfg(not(feature = "network"))]
 pub(crate) use not_built::open;
+#[cfg(feature = "network")]
+pub use pattern::{UrlPatternError, UrlPatterns};
 pub use policy::{NetworkPolicy, SecretPolicy};
 #[cfg(feature = "network")]
 pub(crate) use replay::replay;

@@ -1,6 +1,6 @@
 //! Whether one network is within another.
 
-use super::{NetworkPolicy, address::AddressRules, pattern::Patterns};
+use super::{NetworkPolicy, address::AddressRules, pattern::UrlPatterns};
 use glovebox_core::PolicyError;
 
 /// What of a policy goes beyond another one.
@@ -21,7 +21,7 @@ impl NetworkPolicy {
     /// When one of both cannot be a policy.
     pub fn beyond(&self, granted: &Self) -> Result<Option<BeyondNetwork>, PolicyError> {
         let beyond = |key, asked: String, granted: String| Ok(Some(BeyondNetwork { key, asked, granted }));
-        let (mine, theirs) = (Patterns::of(&self.allow)?, Patterns::of(&granted.allow)?);
+        let (mine, theirs) = (UrlPatterns::new(&self.allow)?, UrlPatterns::new(&granted.allow)?);
         if let Some(pattern) = theirs.first_beyond(&mine) {
             return beyond("allow", format!("`{pattern}`"), theirs.describe());
         }

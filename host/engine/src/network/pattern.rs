@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
 use super::policy::wrong;
-use glovebox_core::PolicyError;
+use crate::{PolicyError, escaped};
 
 /// The longest URL.
 pub(super) const MAX_URL_BYTES: usize = 8 << 10;
@@ -15,11 +15,24 @@ pub(super) const MAX_URL_BYTES: usize = 8 << 10;
 /// How often a path is decoded to see what it may be taken for.
 const MAX_DECODINGS: usize = 4;
 
-/// The patterns of a policy.
-#[derive(Clone, Debug)]
-pub(super) struct Patterns(Vec<Pattern>);
+/// Patterns of addresses, such as `https://tools.example.com/box/*`. A `*` at the end of a path is any rest of it, no path is every path, and
+/// `*.` in front of a host any name below it. Scheme and port are always the pattern's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UrlPatterns(Vec<Pattern>);
 
-/// One of them.
+/// A text is no pattern of addresses.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{reason}")]
+pub struct UrlPatternError {
+    reason: String,
+}
+
+impl From<UrlPatternError> for PolicyError {
+    fn from(error: UrlPatternError) -> Self {
+        wrong("allow", error.reason)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
     /// As it was written.
@@ -43,14 +56,31 @@ enum PathPattern {
     Begins(String),
 }
 
-impl Patterns {
-    pub(super) fn of(texts: &[String]) -> Result<Self, PolicyError> {
-        texts.iter().map(|text| Pattern::of(text)).collect::<Result<_, _>>().map(Self)
+impl UrlPatterns {
+    /// Reads patterns.
+    ///
+    /// # Errors
+    /// The first that is none.
+    pub fn new(texts: &[String]) -> Result<Self, UrlPatternError> {
+        texts.iter().map(|text| Pattern::new(text)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Whether nothing is allowed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Whether a URL may be asked.
-    pub(super) fn allow(&self, url: &Url) -> bool {
+    #[must_use]
+    pub fn allow(&self, url: &Url) -> bool {
         self.0.iter().any(|pattern| pattern.matches(url))
+    }
+
+    /// Whether a pattern that allows a URL names its host itself, not only one above it.
+    #[must_use]
+    pub fn name_host_of(&self, url: &Url) -> bool {
+        self.0.iter().any(|pattern| matches!(pattern.host, HostPattern::Exactly(_)) && pattern.matches(url))
     }
 
     /// Whether all that `other` allows is allowed here; the first pattern for which it is not.
@@ -71,10 +101,10 @@ impl Patterns {
 }
 
 impl Pattern {
-    fn of(text: &str) -> Result<Self, PolicyError> {
-        let refuse = |reason: &str| Err(wrong("allow", format!("`{text}` {reason}")));
+    fn new(text: &str) -> Result<Self, UrlPatternError> {
+        let refuse = |reason: &str| Err(UrlPatternError { reason: format!("`{}` {reason}", escaped(text)) });
         if text.len() > MAX_URL_BYTES {
-            return Err(wrong("allow", format!("a pattern has more than {MAX_URL_BYTES} bytes")));
+            return Err(UrlPatternError { reason: format!("a pattern has more than {MAX_URL_BYTES} bytes") });
         }
         let Some((scheme @ ("https" | "http"), rest)) = text.split_once("://") else {
             return refuse("begins with neither `https://` nor `http://`");

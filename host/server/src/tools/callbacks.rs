@@ -5,17 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{SessionId, Timestamp, Tool, ToolCall, ToolError, ToolErrorKind, is_public_address};
+use glovebox::{SessionId, Timestamp, Tool, ToolCall, ToolError, ToolErrorKind, UrlPatterns, is_public_address};
 use reqwest::{Client, StatusCode, Url, header};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use tokio::runtime::Handle;
 
-use super::{
-    addresses::PublicOnly,
-    allowed::{Allowed, AllowedUrls},
-    signature::Signer,
-};
+use super::{addresses::PublicOnly, allowed::Allowed, signature::Signer};
 use crate::{ServiceError, cancelled::cancelled};
 
 /// How much of an answer is read. A script's own limit, `limits.tool_bytes`, holds besides.
@@ -29,7 +25,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default)]
 pub struct CallbacksConfig {
     /// The addresses that may be called. Default: none.
-    pub allowed: AllowedUrls,
+    pub allowed: UrlPatterns,
     /// Signs each call: `whsec_` and base64 of 24 to 64 bytes, as Standard Webhooks have it.
     pub secret: String,
 }
@@ -65,7 +61,7 @@ pub struct Callbacks(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    allowed: AllowedUrls,
+    allowed: UrlPatterns,
     signer: Signer,
     /// For hosts that no pattern names: they must have public addresses.
     public: Client,
@@ -121,7 +117,7 @@ impl Callbacks {
             let (name, url) = (glovebox::escaped(&name), glovebox::escaped(&url));
             ServiceError::Invalid(format!("`callback` of the tool `{name}`: `{url}` {reason}"))
         };
-        let target = self.0.allowed.find(&url).ok_or_else(|| {
+        let target = Allowed::find(&self.0.allowed, &url).ok_or_else(|| {
             refused("is not among the addresses that this token's callbacks may have: `[tools] callbacks` of the server names them")
         })?;
         if !target.is_named && is_private_literal(&target.url) {

@@ -10,5 +10,4 @@ mod allowed;
 mod callbacks;
 mod signature;
 
-pub use allowed::{AllowedUrls, UrlPatternError};
 pub use callbacks::{Callback, Callbacks, CallbacksConfig, CallbacksError};

@@ -7,9 +7,10 @@ use std::{
     time::Duration,
 };
 
+use glovebox::UrlPatterns;
 use glovebox_server::{
     TenantConfig,
-    tools::{AllowedUrls, Callbacks, CallbacksConfig},
+    tools::{Callbacks, CallbacksConfig},
 };
 use serde_json::{Value, json};
 
@@ -95,7 +96,7 @@ fn response(status: &str, body: &str) -> Vec<u8> {
 
 fn allowing(patterns: Vec<String>) -> Setup {
     let change = move |tenant: &mut TenantConfig| {
-        let config = CallbacksConfig { allowed: AllowedUrls::new(&patterns).unwrap(), secret: SECRET.into() };
+        let config = CallbacksConfig { allowed: UrlPatterns::new(&patterns).unwrap(), secret: SECRET.into() };
         tenant.callbacks = Some(Callbacks::new(&config).unwrap());
         tenant.policy.limits.tool_timeout_ms = 1_000;
     };

@@ -1,10 +1,13 @@
 //! Which URLs a pattern means, and which only look so.
 
 use super::*;
-use crate::network::pattern::{Patterns, parse};
+use crate::{
+    PolicyError,
+    network::pattern::{UrlPatterns, parse},
+};
 
-fn patterns(texts: &[&str]) -> Patterns {
-    Patterns::of(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()).unwrap()
+fn patterns(texts: &[&str]) -> UrlPatterns {
+    UrlPatterns::new(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()).unwrap()
 }
 
 fn allows(pattern: &str, url: &str) -> bool {
@@ -113,8 +116,9 @@ fn a_pattern_that_cannot_be_is_refused_with_its_reason() {
         ("https://a.example/ b", "has a query"),
         ("https://a.example:99999/", "is no address"),
     ] {
-        let error = Patterns::of(&[pattern.to_owned()]).unwrap_err().to_string();
-        assert!(error.contains(said) && error.starts_with("`network.allow`: "), "{pattern}: {error}");
+        let error = UrlPatterns::new(&[pattern.to_owned()]).unwrap_err();
+        assert!(error.to_string().contains(said), "{pattern}: {error}");
+        assert!(PolicyError::from(error).to_string().starts_with("`network.allow`: "));
     }
 }
 
@@ -131,4 +135,18 @@ fn the_url_that_was_allowed_is_the_one_that_is_asked() {
     assert!(refused.starts_with(&format!("refused: requests to `{origin}` are not allowed")), "{refused}");
     assert!(refused.contains(&server.url("/v1/*")), "the list's rule: {refused}");
     assert_eq!(server.heard().len(), 1);
+}
+
+#[test]
+fn a_host_is_named_where_it_stands_in_a_pattern_that_allows_the_url() {
+    let patterns = patterns(&["https://api.example.com/v1/*", "https://*.example.com/*", "http://127.0.0.1:9000/one"]);
+    for (url, named) in [
+        ("https://api.example.com/v1/a", true),
+        ("https://api.example.com/v2", false),
+        ("https://other.example.com/", false),
+        ("http://2130706433:9000/one", true),
+        ("http://127.0.0.1:9001/one", false),
+    ] {
+        assert_eq!(patterns.name_host_of(&parse(url).unwrap()), named, "{url}");
+    }
 }
