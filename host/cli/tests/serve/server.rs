@@ -133,6 +133,13 @@ pub(crate) fn parent(pid: u32) -> Option<u32> {
     fields.next()?.parse().ok().filter(|_| state != "Z")
 }
 
+/// How long a process of one has computed, in ticks of the kernel's.
+pub(crate) fn processor_ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let mut fields = stat.rsplit_once(") ").unwrap().1.split(' ');
+    fields.nth(11).unwrap().parse().unwrap()
+}
+
 /// A line of a process's status.
 pub(crate) fn status(pid: u32, name: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();

@@ -5,7 +5,7 @@ use std::{fs, io::Read as _, thread, time::Duration};
 use serde_json::{Value, json};
 
 use crate::{
-    server::{Answer, Server, kill, parent, status, until},
+    server::{Answer, Server, kill, parent, processor_ticks, status, until},
     support,
 };
 
@@ -147,8 +147,11 @@ fn output_and_cancelling_go_through() {
     assert_eq!(server.metric("glovebox_running"), 1, "it came while the script ran");
     drop(stream);
     until("it is cancelled", || server.metric("glovebox_running") == 0);
-    let whole = server.begin("POST", "/v1/execute", &[], &python("import time; time.sleep(9)").to_string());
-    until("it runs", || server.metric("glovebox_running") == 1);
+    // That the server has taken it is not yet that a worker has: what ends in between has not run, and is counted nowhere.
+    let worker = server.workers()[0];
+    let before = processor_ticks(worker);
+    let whole = server.begin("POST", "/v1/execute", &[], &python("while True: pass").to_string());
+    until("it runs", || processor_ticks(worker) > before + 5);
     drop(whole);
     until("it is cancelled", || server.metric("glovebox_running") == 0);
     let outcome =
@@ -231,6 +234,29 @@ fn what_is_done_with_sessions_is_in_the_servers_audit_log() {
         ]
     );
     assert!(lines.iter().all(|line| line["door"] == "http" && line["tenant"].is_string()), "{lines:?}");
+}
+
+#[test]
+fn what_a_killed_worker_did_with_a_session_is_in_the_audit_log_as_unknown() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("audit.jsonl");
+    let config = format!("[audit]\nfile = {:?}\n", log.to_str().unwrap());
+    let server = Server::start_on(dir, &config, &["--workers", "1"]);
+    server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
+    let source = "import atexit\n@atexit.register\ndef spin():\n    while True: pass";
+    assert_eq!(in_session(&server, "s", source).status, 200);
+    let worker = server.workers()[0];
+    let before = processor_ticks(worker);
+    let closing = server.begin("DELETE", "/v1/sessions/s", &[], "");
+    until("its exit handler runs", || processor_ticks(worker) > before + 20);
+    kill(worker);
+    assert_eq!(Answer::read(closing).problem(), (500, "worker-died".into()));
+    // The line is written when the answer is on its way.
+    until("it is said", || {
+        let last = fs::read_to_string(&log).unwrap().lines().last().map(serde_json::from_str::<Value>);
+        let last = last.unwrap().unwrap_or_default();
+        ["action", "session", "outcome"].map(|key| last[key].as_str()) == ["unknown", "s", "worker-died"].map(Some)
+    });
 }
 
 #[test]
