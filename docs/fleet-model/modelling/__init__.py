@@ -1,0 +1,1 @@
+"""Runs the simulator, and draws what it says."""

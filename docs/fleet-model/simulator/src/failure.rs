@@ -1,0 +1,121 @@
+//! What happens when a zone ends: what was in its memory is gone, and others go on from what was saved.
+
+use crate::config::Failure;
+use crate::fleet::{Fleet, Phase};
+use crate::node::NONE;
+
+/// A session that is resumed before anybody asks for it.
+pub(crate) struct Ahead {
+    session: u32,
+    node: u32,
+    stage: Stage,
+}
+
+enum Stage {
+    Fetch,
+    Compute,
+    Hold,
+}
+
+impl Fleet {
+    /// Ends the zone before the event of `who`, if its time has come. That event is then still to come.
+    pub(crate) fn fail_if_due(&mut self, now: f64, who: u32) -> bool {
+        let Some(failure) = self.config.failure else { return false };
+        if now >= failure.at_s && self.nodes[0].alive {
+            self.wheel.set(who, now);
+            self.fail(failure);
+            return true;
+        }
+        if now >= failure.at_s + failure.noticed_s && self.router.believed[0] {
+            self.wheel.set(who, now);
+            self.router.forget(|node| node % failure.zones == 0);
+            self.notice(now, failure);
+            return true;
+        }
+        false
+    }
+
+    /// When the router knows.
+    pub(crate) fn noticed_s(&self) -> f64 {
+        self.config.failure.map_or(0.0, |failure| failure.at_s + failure.noticed_s)
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        for node in self.nodes.iter_mut().step_by(failure.zones as usize) {
+            node.alive = false;
+        }
+        let again = failure.at_s + failure.noticed_s;
+        let mut begun = Vec::new();
+        for id in 0..self.config.sessions {
+            let (node, warm, phase) = {
+                let session = &self.sessions[id as usize];
+                (session.node, session.warm, session.phase)
+            };
+            if node % failure.zones != 0 || !warm {
+                continue;
+            }
+            if phase == Phase::Asked {
+                self.account(id, failure.at_s);
+                self.save_if_idle(id, failure.at_s);
+                self.lost.push(id);
+            } else {
+                // It is begun again once that is noticed. What it has done is not saved.
+                let session = &mut self.sessions[id as usize];
+                session.phase = Phase::Asked;
+                if phase == Phase::Done {
+                    session.unsaved -= 1;
+                    session.unsaved_s = (session.unsaved_s - session.work_s).max(0.0);
+                }
+                self.router.executing -= 1;
+                self.report.retried += 1;
+                begun.push((id, again));
+            }
+            self.sessions[id as usize].warm = false;
+        }
+        self.wheel.move_all(&begun);
+    }
+
+    /// Sends sessions that were in memory to others, if that is wanted.
+    fn notice(&mut self, now: f64, failure: Failure) {
+        let Some(most_per_s) = failure.resume_all else { return };
+        let per_s = most_per_s * self.router.members.len() as f64;
+        for (number, session) in std::mem::take(&mut self.lost).into_iter().enumerate() {
+            let node = self.router.node(session, NONE, &self.nodes, &mut self.random);
+            let who = self.wheel.grow();
+            self.ahead.push(Ahead { session, node, stage: Stage::Fetch });
+            self.wheel.set(who, now + number as f64 / per_s);
+        }
+    }
+
+    pub(crate) fn resume_ahead(&mut self, now: f64, who: u32) {
+        let Ahead { session, node, ref stage } = self.ahead[(who - self.config.sessions) as usize];
+        // Whoever asked for it meanwhile has resumed it.
+        if self.sessions[session as usize].warm || self.sessions[session as usize].phase != Phase::Asked {
+            return;
+        }
+        match stage {
+            Stage::Fetch => {
+                let ready = self.fetch(now, session, node);
+                self.ahead_next(who, Stage::Compute, ready);
+            }
+            Stage::Compute => {
+                let work = self.class(session).resume_s + f64::from(self.sessions[session as usize].unsaved_s);
+                let computed = self.nodes[node as usize].compute(now, work);
+                self.nodes[node as usize].busy_s += work;
+                self.ahead_next(who, Stage::Hold, computed);
+            }
+            Stage::Hold => {
+                self.make_room(node, self.class(session).warm_bytes, now);
+                self.hold(session, node);
+                self.sessions[session as usize].used_s = now;
+                self.order.push(&mut self.nodes[node as usize], session);
+                self.report.step(now).resumed_ahead += 1;
+            }
+        }
+    }
+
+    fn ahead_next(&mut self, who: u32, stage: Stage, at: f64) {
+        self.ahead[(who - self.config.sessions) as usize].stage = stage;
+        self.wheel.set(who, at);
+    }
+}

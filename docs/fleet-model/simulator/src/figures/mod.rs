@@ -1,0 +1,128 @@
+//! The questions, and what the model answers: each a part of `figures.json`.
+
+mod costs;
+mod days;
+mod failures;
+mod policies;
+mod warmth;
+
+pub use warmth::characteristic_s;
+
+use serde_json::{Map, Value, json};
+
+use crate::config::Config;
+use crate::fleet::Fleet;
+use crate::inputs::Inputs;
+use crate::report::Report;
+
+/// How large the simulations are.
+#[derive(Clone, Copy)]
+pub struct Scale {
+    /// Of the sessions and nodes in `inputs.toml`, those that are simulated: one of so many.
+    pub one_of: u32,
+    /// Where many fleets are compared, and in a simulated day: one of so many of these.
+    pub sweeps_one_of: u32,
+}
+
+impl Scale {
+    /// What the page shows.
+    pub const FULL: Self = Self { one_of: 1, sweeps_one_of: 10 };
+    /// For checks: the same questions, to a fleet of a fiftieth.
+    pub const QUICK: Self = Self { one_of: 50, sweeps_one_of: 2 };
+
+    fn whole(self, inputs: &Inputs) -> Config {
+        let config = inputs.config();
+        Config { sessions: config.sessions / self.one_of, nodes: config.nodes / self.one_of, ..config }
+    }
+
+    fn sweep(self, inputs: &Inputs) -> Config {
+        let whole = self.whole(inputs);
+        Config { sessions: whole.sessions / self.sweeps_one_of, nodes: whole.nodes / self.sweeps_one_of, ..whole }
+    }
+}
+
+/// All figures. `say` is told what is simulated next.
+pub fn figures(inputs: &Inputs, scale: Scale, say: &mut dyn FnMut(&str)) -> Value {
+    let mut figures = Map::new();
+    let mut events = 0;
+    let mut run = |name: &str, config: Config| {
+        say(name);
+        let report = Fleet::new(config).run();
+        events += report.events;
+        report
+    };
+    figures.insert("base".into(), policies::base(&mut run, scale.whole(inputs)));
+    figures.insert("warm_time".into(), warmth::times(&mut run, scale.sweep(inputs)));
+    figures.insert("tails".into(), warmth::tails(inputs));
+    figures.insert("memory".into(), warmth::budgets(&mut run, scale.sweep(inputs)));
+    figures.insert("held".into(), warmth::held(inputs));
+    figures.insert("placement".into(), policies::placements(&mut run, scale.whole(inputs)));
+    figures.insert("persistence".into(), policies::persistences(&mut run, scale.whole(inputs), inputs));
+    figures.insert("stores".into(), policies::stores(&mut run, scale.sweep(inputs), inputs));
+    figures.insert("nodes".into(), policies::nodes(&mut run, scale.whole(inputs)));
+    figures.insert("affinity".into(), policies::affinities(&mut run, scale.whole(inputs)));
+    figures.insert("failure".into(), failures::failures(&mut run, scale.whole(inputs), inputs));
+    figures.insert("day".into(), days::day(&mut run, scale.sweep(inputs)));
+    figures.insert("cost".into(), costs::costs(&figures, inputs));
+    figures.insert("served".into(), served(inputs));
+    figures.insert("events".into(), json!(events));
+    Value::Object(figures)
+}
+
+type Run<'a> = dyn FnMut(&str, Config) -> Report + 'a;
+
+fn served(inputs: &Inputs) -> Value {
+    let served = &inputs.served;
+    json!({
+        "executions": served.executions,
+        "predicted_misses": served.predicted_misses,
+        "observed_misses": served.observed_misses,
+        "as_predicted": served.as_predicted,
+    })
+}
+
+/// Five digits: enough to see, and to compare.
+fn round(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
+}
+
+/// What is said of every fleet.
+fn summary(config: &Config, report: &Report) -> Map<String, Value> {
+    let per_s = |count: u64| round(count as f64 / config.window_s);
+    let mean_busy = report.busy_s.iter().sum::<f64>() / config.window_s / f64::from(config.nodes * config.cores);
+    let ms = |seconds: f64| round(seconds * 1e3);
+    let entries = json!({
+        "sessions": config.sessions,
+        "nodes": config.nodes,
+        "executions_per_s": per_s(report.executions),
+        "miss_share": round(report.miss_share()),
+        "moved_share": round(report.moved as f64 / report.executions as f64),
+        "p50_ms": ms(report.latency.quantile(0.5)),
+        "p99_ms": ms(report.latency.quantile(0.99)),
+        "warm_p50_ms": ms(report.warm_latency.quantile(0.5)),
+        "warm_p99_ms": ms(report.warm_latency.quantile(0.99)),
+        "cold_p50_ms": ms(report.cold_latency.quantile(0.5)),
+        "cold_p99_ms": ms(report.cold_latency.quantile(0.99)),
+        "warm_sessions": round(report.warm_session_s / config.window_s),
+        "warm_bytes": round(report.warm_byte_s / config.window_s),
+        "processors_busy": round(mean_busy),
+        "imbalance": round(report.imbalance()),
+        "puts_per_s": per_s(report.puts),
+        "put_bytes_per_s": round(report.put_bytes / config.window_s),
+        "gets_per_s": per_s(report.gets),
+        "get_bytes_per_s": round(report.get_bytes / config.window_s),
+        "evicted_per_s": per_s(report.evicted),
+    });
+    match entries {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// The same, with what differs between the fleets that are compared in front.
+fn compared(name: &str, value: Value, config: &Config, report: &Report) -> Value {
+    let mut map = Map::new();
+    map.insert(name.into(), value);
+    map.extend(summary(config, report));
+    Value::Object(map)
+}

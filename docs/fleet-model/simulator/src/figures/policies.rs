@@ -1,0 +1,83 @@
+//! What the fleet's decisions change.
+
+use serde_json::{Value, json};
+
+use super::{Run, compared, summary};
+use crate::config::{Config, Persistence, Placement};
+use crate::inputs::Inputs;
+
+/// The fleet as it would be run today.
+pub(super) fn base(run: &mut Run, config: Config) -> Value {
+    let config = Config { window_s: 1_800.0, ..config };
+    let report = run("the fleet", config.clone());
+    Value::Object(summary(&config, &report))
+}
+
+/// By placement.
+pub(super) fn placements(run: &mut Run, config: Config) -> Value {
+    let Placement::Warm { at_most } = config.placement else { return Value::Null };
+    let all = [
+        ("random", Placement::Random),
+        ("two choices", Placement::TwoChoices),
+        ("hash", Placement::Hash),
+        ("hash, bounded loads", Placement::BoundedHash),
+        ("warm, else two choices", Placement::Warm { at_most }),
+    ];
+    let each = |(name, placement)| {
+        let config = Config { placement, window_s: 300.0, ..config.clone() };
+        let report = run(name, config.clone());
+        compared("placement", json!(name), &config, &report)
+    };
+    all.into_iter().map(each).collect()
+}
+
+/// By when a session's state reaches the store.
+pub(super) fn persistences(run: &mut Run, config: Config, inputs: &Inputs) -> Value {
+    let all = [
+        ("all, each time", Persistence::Every),
+        ("differences", Persistence::Delta { full_every: 16 }),
+        ("once idle for 15 s", Persistence::Coalesced { idle_s: 15.0, at_most: 64 }),
+        ("once idle for 60 s", Persistence::Coalesced { idle_s: 60.0, at_most: 64 }),
+    ];
+    let each = |(name, persistence)| {
+        let config = Config { persistence, window_s: 300.0, ..config.clone() };
+        let report = run(name, config.clone());
+        let mut value = compared("persistence", json!(name), &config, &report);
+        let requests = report.puts as f64 * inputs.price.put + report.gets as f64 * inputs.price.get;
+        value["requests_per_session_hour"] =
+            json!(super::round(requests / config.window_s * 3_600.0 / f64::from(config.sessions)));
+        value
+    };
+    all.into_iter().map(each).collect()
+}
+
+/// By object store.
+pub(super) fn stores(run: &mut Run, config: Config, inputs: &Inputs) -> Value {
+    let each = |(name, store): (&String, &crate::config::Store)| {
+        let config = Config { store: *store, ..config.clone() };
+        let report = run(name, config.clone());
+        compared("store", json!(name), &config, &report)
+    };
+    inputs.store.iter().map(each).collect()
+}
+
+/// By number of nodes, for the same sessions.
+pub(super) fn nodes(run: &mut Run, config: Config) -> Value {
+    let each = |percent: u32| {
+        let config = Config { nodes: config.nodes * percent / 100, window_s: 300.0, ..config.clone() };
+        let report = run(&format!("{} nodes", config.nodes), config.clone());
+        compared("percent", json!(percent), &config, &report)
+    };
+    [100, 70, 50, 40, 35, 30].into_iter().map(each).collect()
+}
+
+/// By how many executions a node may have for each processor before a session leaves its memory behind, on few nodes.
+pub(super) fn affinities(run: &mut Run, config: Config) -> Value {
+    let each = |at_most: u32| {
+        let placement = Placement::Warm { at_most };
+        let config = Config { placement, nodes: config.nodes * 35 / 100, window_s: 300.0, ..config.clone() };
+        let report = run(&format!("{at_most} for each processor"), config.clone());
+        compared("at_most", json!(at_most), &config, &report)
+    };
+    [2, 4, 8, 16, 32].into_iter().map(each).collect()
+}

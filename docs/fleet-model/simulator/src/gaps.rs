@@ -1,0 +1,162 @@
+//! The time from the end of a session's execution to its next one.
+
+use serde::Deserialize;
+
+use crate::random::Random;
+
+/// A distribution of times, in seconds.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Distribution {
+    /// Pareto's of the second kind: a power law with exponent `tail` beyond the median, cut at `max_s`.
+    Lomax {
+        /// The exponent of what is above: the smaller, the heavier the tail.
+        tail: f64,
+        /// Half of the times are below, but for the cut.
+        median_s: f64,
+        /// No time is longer.
+        max_s: f64,
+    },
+    /// Log-normal.
+    LogNormal {
+        /// Half of the times are below.
+        median_s: f64,
+        /// The standard deviation of the logarithm.
+        sigma: f64,
+    },
+    /// Exponential: what Poisson processes have.
+    Exponential {
+        /// The mean.
+        mean_s: f64,
+    },
+}
+
+impl Distribution {
+    /// The same with all times multiplied.
+    pub fn scaled(self, factor: f64) -> Self {
+        match self {
+            Self::Lomax { tail, median_s, max_s } => {
+                Self::Lomax { tail, median_s: median_s * factor, max_s: max_s * factor }
+            }
+            Self::LogNormal { median_s, sigma } => Self::LogNormal { median_s: median_s * factor, sigma },
+            Self::Exponential { mean_s } => Self::Exponential { mean_s: mean_s * factor },
+        }
+    }
+
+    /// How likely a time is at most `x`.
+    pub fn below(self, x: f64) -> f64 {
+        match self {
+            Self::Lomax { tail, median_s, max_s } => {
+                let scale = lomax_scale(tail, median_s);
+                let uncut = |x: f64| 1.0 - libm::pow(1.0 + x / scale, -tail);
+                (uncut(x) / uncut(max_s)).min(1.0)
+            }
+            Self::LogNormal { median_s, sigma } => {
+                0.5 * libm::erfc(-libm::log(x.max(1e-300) / median_s) / sigma * core::f64::consts::FRAC_1_SQRT_2)
+            }
+            Self::Exponential { mean_s } => 1.0 - libm::exp(-x / mean_s),
+        }
+    }
+
+    /// One time.
+    pub fn sample(self, random: &mut Random) -> f64 {
+        match self {
+            Self::Lomax { tail, median_s, max_s } => {
+                let scale = lomax_scale(tail, median_s);
+                let cut = 1.0 - libm::pow(1.0 + max_s / scale, -tail);
+                scale * (libm::pow(1.0 - random.unit() * cut, -1.0 / tail) - 1.0)
+            }
+            Self::LogNormal { median_s, sigma } => random.log_normal(median_s, sigma),
+            Self::Exponential { mean_s } => -mean_s * libm::log(random.unit()),
+        }
+    }
+}
+
+fn lomax_scale(tail: f64, median_s: f64) -> f64 {
+    median_s / (libm::pow(2.0, 1.0 / tail) - 1.0)
+}
+
+/// One of the times that a mixture is made of.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// How often.
+    pub share: f64,
+    /// Whether people wait that long, so that it is shorter at the busy time of the day.
+    pub daily: bool,
+    /// How long.
+    pub time: Distribution,
+}
+
+/// Times between executions: a mixture, each drawn independently of those before.
+#[derive(Clone, Debug)]
+pub struct Gaps {
+    parts: Vec<Part>,
+    /// Points in time, growing by a constant factor, and up to each: the probability of longer times summed, and of being within.
+    grid: Vec<f64>,
+    survived_s: Vec<f64>,
+    biased_s: Vec<f64>,
+}
+
+const POINTS: usize = 4_000;
+const FIRST_S: f64 = 1e-3;
+const LAST_S: f64 = 1e7;
+
+impl Gaps {
+    /// The mixture, with what depends on the time of day divided by `intensity`.
+    pub fn new(parts: &[Part], intensity: f64) -> Self {
+        let scaled = |part: &Part| Part {
+            time: if part.daily { part.time.scaled(1.0 / intensity) } else { part.time },
+            ..*part
+        };
+        let parts: Vec<Part> = parts.iter().map(scaled).collect();
+        let step = libm::log(LAST_S / FIRST_S) / (POINTS - 2) as f64;
+        let mut grid = vec![0.0];
+        grid.extend((0..POINTS - 1).map(|i| FIRST_S * libm::exp(step * i as f64)));
+        let below: Vec<f64> =
+            grid.iter().map(|x| parts.iter().map(|part| part.share * part.time.below(*x)).sum()).collect();
+        let (mut survived_s, mut biased_s) = (vec![0.0], vec![0.0]);
+        let (mut survived, mut biased) = (0.0, 0.0);
+        for i in 1..POINTS {
+            let width = grid[i] - grid[i - 1];
+            survived += width * (1.0 - 0.5 * (below[i] + below[i - 1]));
+            biased += (below[i] - below[i - 1]) * 0.5 * (grid[i] + grid[i - 1]);
+            survived_s.push(survived);
+            biased_s.push(biased);
+        }
+        Self { parts, grid, survived_s, biased_s }
+    }
+
+    /// The mean.
+    pub fn mean_s(&self) -> f64 {
+        self.survived_s[POINTS - 1]
+    }
+
+    /// How likely a time is longer than `x`: the share of executions whose session has been idle for so long.
+    pub fn longer(&self, x: f64) -> f64 {
+        1.0 - self.parts.iter().map(|part| part.share * part.time.below(x)).sum::<f64>()
+    }
+
+    /// The share of all time that lies within `x` of an execution before it: how many of the sessions are in memory if each stays for `x`.
+    pub fn within(&self, x: f64) -> f64 {
+        let i = self.grid.partition_point(|each| *each < x).clamp(1, POINTS - 1);
+        let share = (x - self.grid[i - 1]) / (self.grid[i] - self.grid[i - 1]);
+        (self.survived_s[i - 1] + share.min(1.0) * (self.survived_s[i] - self.survived_s[i - 1])) / self.mean_s()
+    }
+
+    /// A time, and whether it depends on the time of day.
+    pub fn sample(&self, random: &mut Random) -> (f64, bool) {
+        let part = &self.parts[random.index(self.parts.iter().map(|part| part.share))];
+        (part.time.sample(random), part.daily)
+    }
+
+    /// For a session that is looked at at any moment: how long ago its last execution was, and how long it is to the next.
+    pub fn equilibrium(&self, random: &mut Random) -> (f64, f64) {
+        let goal = random.unit() * self.biased_s[POINTS - 1];
+        let i = self.biased_s.partition_point(|each| *each < goal).clamp(1, POINTS - 1);
+        let share = (goal - self.biased_s[i - 1]) / (self.biased_s[i] - self.biased_s[i - 1]);
+        let gap = self.grid[i - 1] + share * (self.grid[i] - self.grid[i - 1]);
+        let age = gap * random.unit();
+        (age, gap - age)
+    }
+}

@@ -1,0 +1,59 @@
+//! Counts of durations, by buckets of about one hundredth.
+
+/// Buckets for each doubling.
+const PER_OCTAVE_BITS: u32 = 6;
+/// 2^-20 s, a microsecond, is the first bucket; 2^14 s, four hours and a half, the last.
+const FIRST_EXPONENT: u64 = 1023 - 20;
+const OCTAVES: usize = 34;
+
+/// How many durations there were of which length.
+#[derive(Clone)]
+pub struct Histogram {
+    counts: Vec<u32>,
+    total: u64,
+    sum_s: f64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { counts: vec![0; OCTAVES << PER_OCTAVE_BITS], total: 0, sum_s: 0.0 }
+    }
+}
+
+impl Histogram {
+    /// Counts one.
+    pub fn add(&mut self, seconds: f64) {
+        // Exponent and the first bits of the fraction, as they lie in the number.
+        let bits = seconds.max(0.0).to_bits() >> (52 - PER_OCTAVE_BITS);
+        let index = bits.saturating_sub(FIRST_EXPONENT << PER_OCTAVE_BITS) as usize;
+        let last = self.counts.len() - 1;
+        self.counts[index.min(last)] += 1;
+        self.total += 1;
+        self.sum_s += seconds;
+    }
+
+    /// How many there are.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The mean, in seconds.
+    pub fn mean_s(&self) -> f64 {
+        self.sum_s / self.total as f64
+    }
+
+    /// What a share of all is below, in seconds: the upper end of a bucket. 0 where there are none.
+    pub fn quantile(&self, share: f64) -> f64 {
+        let goal = (share * self.total as f64).ceil() as u64;
+        let mut seen = 0;
+        for (index, count) in self.counts.iter().enumerate() {
+            seen += u64::from(*count);
+            if seen >= goal && self.total > 0 {
+                return f64::from_bits(
+                    (index as u64 + 1 + (FIRST_EXPONENT << PER_OCTAVE_BITS)) << (52 - PER_OCTAVE_BITS),
+                );
+            }
+        }
+        0.0
+    }
+}

@@ -1,0 +1,94 @@
+//! What happens next: at most one event for each session, in buckets of a second, of which the current one is a heap.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+const NONE: u32 = u32::MAX;
+
+/// Events by time. An event is the number of whom it happens to.
+pub struct Wheel {
+    end_s: f64,
+    /// The first event of each second, and after each event the next of the same second.
+    first: Vec<u32>,
+    next: Vec<u32>,
+    time_s: Vec<f64>,
+    /// Of the current second. Times are not negative, so that their bits have their order.
+    current: BinaryHeap<Reverse<(u64, u32)>>,
+    second: usize,
+}
+
+impl Wheel {
+    /// For so many, until `end_s`: what is later never happens.
+    pub fn new(count: usize, end_s: f64) -> Self {
+        Self {
+            end_s,
+            first: vec![NONE; end_s.ceil() as usize + 1],
+            next: vec![NONE; count],
+            time_s: vec![f64::INFINITY; count],
+            current: BinaryHeap::new(),
+            second: 0,
+        }
+    }
+
+    /// Room for one more, who gets the number that is answered.
+    pub fn grow(&mut self) -> u32 {
+        self.next.push(NONE);
+        self.time_s.push(f64::INFINITY);
+        (self.time_s.len() - 1) as u32
+    }
+
+    /// When the event of `who` is.
+    pub fn time_s(&self, who: u32) -> f64 {
+        self.time_s[who as usize]
+    }
+
+    /// Sets the event of `who`, who has none that is still to come.
+    pub fn set(&mut self, who: u32, time_s: f64) {
+        self.time_s[who as usize] = time_s;
+        if time_s >= self.end_s {
+            return;
+        }
+        let second = time_s as usize;
+        if second <= self.second {
+            self.current.push(Reverse((time_s.to_bits(), who)));
+        } else {
+            self.next[who as usize] = self.first[second];
+            self.first[second] = who;
+        }
+    }
+
+    /// Sets the event of some who have one already.
+    pub fn move_all(&mut self, moved: &[(u32, f64)]) {
+        for (who, time_s) in moved {
+            self.time_s[*who as usize] = *time_s;
+        }
+        let now = self.second;
+        let times = std::mem::take(&mut self.time_s);
+        // Who had an event in this second has had it unless it is in the heap.
+        let mut waiting: Vec<u32> = self.current.drain().map(|Reverse((_, who))| who).collect();
+        waiting.extend(moved.iter().map(|(who, _)| *who));
+        waiting.extend((0..times.len() as u32).filter(|who| times[*who as usize] >= (now + 1) as f64));
+        waiting.sort_unstable();
+        waiting.dedup();
+        self.first.fill(NONE);
+        self.time_s = times;
+        for who in waiting {
+            self.set(who, self.time_s[who as usize]);
+        }
+    }
+
+    /// The next event, and when it is.
+    pub fn pop(&mut self) -> Option<(f64, u32)> {
+        loop {
+            if let Some(Reverse((bits, who))) = self.current.pop() {
+                return Some((f64::from_bits(bits), who));
+            }
+            self.second += 1;
+            let mut who = *self.first.get(self.second)?;
+            while who != NONE {
+                self.current.push(Reverse((self.time_s[who as usize].to_bits(), who)));
+                who = self.next[who as usize];
+            }
+        }
+    }
+}
