@@ -11,14 +11,17 @@ import venv
 from pathlib import Path
 from typing import Any
 
+from .tables import filled as tables_of
+
 HERE = Path(__file__).resolve().parent.parent
 ROOT = HERE.parent.parent
+PAGE = HERE.parent / "fleet-model.md"
 MADE = ROOT / "target" / "fleet-model"
 MANIFEST = HERE / "simulator" / "Cargo.toml"
 
 ABOUT = """\
 Simulates the fleet that docs/fleet-model/inputs.toml describes: two minutes on one processor. Writes figures.json, quick.json, the same
-questions to a fleet of a fiftieth, and the plots. Needs Rust, and pip for what draws."""
+questions to a fleet of a fiftieth, the tables of docs/fleet-model.md, and the plots. Needs Rust, and pip for what draws."""
 
 
 def main() -> int:
@@ -29,6 +32,7 @@ def main() -> int:
     wrong = figures("quick.json", ["--quick"], check=options.check)
     if not options.quick:
         wrong += figures("figures.json", [], check=options.check)
+    wrong += tables(check=options.check)
     if not options.quick or options.check:
         wrong += plots(check=options.check)
     for each in wrong:
@@ -58,6 +62,16 @@ def differences(where: str, committed: Any, simulated: Any) -> list[str]:
     return [] if committed == simulated else [f"{where}: {committed} is committed, and {simulated} is what is simulated"]
 
 
+def tables(*, check: bool) -> list[str]:
+    """Writes the figures into the page."""
+    page = PAGE.read_text()
+    filled = tables_of(page, json.loads((HERE / "figures.json").read_text()))
+    if not check:
+        PAGE.write_text(filled)
+        return []
+    return [] if filled == page else [f"{PAGE.name} has tables that are not of figures.json"]
+
+
 def plots(*, check: bool) -> list[str]:
     """Draws in an environment of its own; drawn twice the files are the same bytes."""
     directory = MADE / "plots" if check else HERE / "plots"
@@ -77,7 +91,7 @@ def drawer() -> str:
     python, stamp = MADE / "env" / "bin" / "python", MADE / "pins.txt"
     if not stamp.is_file() or stamp.read_text() != pins.read_text():
         venv.create(MADE / "env", clear=True, with_pip=True)
-        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:", "-r", str(pins)]
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:", "--no-deps", "-r", str(pins)]
         subprocess.run(command, check=True)
         stamp.write_text(pins.read_text())
     return str(python)

@@ -152,29 +152,20 @@ def traffic(data: dict[str, Any]) -> Figure:
 
 
 def failure(data: dict[str, Any]) -> Figure:
-    figure, left, right = pair(3.2)
+    figure, left, right = pair(4.2)
+    all_nodes = data["base"]["nodes"]
     for row in data["failure"]:
-        axes = left if row["nodes"] == data["base"]["nodes"] else right
+        axes = left if row["nodes"] == all_nodes else right
         since_s = [row["begin_s"] + row["step_s"] * number for number in range(len(row["p99_ms"]))]
-        axes.plot(since_s, row["p99_ms"], label=row["name"].removeprefix(f"{row['nodes'] * 100 // data['base']['nodes']}% of the nodes, "))
-    for row in data["failure"]:
-        if row["nodes"] != data["base"]["nodes"]:
-            continue
-    label_right(data, right)
-    for axes, title in ((left, f"{data['base']['nodes']:,} nodes"), (right, "fewer")):
+        axes.plot(since_s, row["p99_ms"], label=row["name"])
+    for axes, title in ((left, f"{all_nodes:,} nodes"), (right, "fewer")):
         axes.set_yscale("log")
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("s since a third of the nodes ended")
         axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
-        axes.legend(fontsize=6.5)
+        axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, -0.2))
     left.set_ylabel("ms until the answer, p99 of 10 s")
     return figure
-
-
-def label_right(data: dict[str, Any], axes: Axes) -> None:
-    names = [row["name"] for row in data["failure"] if row["nodes"] != data["base"]["nodes"]]
-    for line, name in zip(axes.get_lines(), names, strict=True):
-        line.set_label(name.replace(" of the nodes", ""))
 
 
 def day(data: dict[str, Any]) -> Figure:

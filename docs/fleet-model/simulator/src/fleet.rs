@@ -2,6 +2,7 @@
 
 use crate::config::{Class, Config, Intensity, Persistence, Store};
 use crate::gaps::Gaps;
+use crate::hours::{hourly, later};
 use crate::node::{NONE, Node, Order};
 use crate::placement::Router;
 use crate::random::Random;
@@ -53,13 +54,13 @@ pub struct Fleet {
     pub(crate) lost: Vec<u32>,
     /// Sessions that are resumed ahead, by their numbers beyond those of the sessions.
     pub(crate) ahead: Vec<crate::failure::Ahead>,
-    get: Latency,
-    put: Latency,
+    pub(crate) get: Latency,
+    pub(crate) put: Latency,
 }
 
 /// A log-normal time.
 #[derive(Clone, Copy)]
-struct Latency {
+pub(crate) struct Latency {
     median_s: f64,
     sigma: f64,
 }
@@ -70,7 +71,7 @@ impl Latency {
         Self { median_s: p50, sigma: libm::log(p99 / p50) / 2.326_347_874_040_841 }
     }
 
-    fn sample(self, random: &mut Random) -> f64 {
+    pub(crate) fn sample(self, random: &mut Random) -> f64 {
         random.log_normal(self.median_s, self.sigma)
     }
 }
@@ -206,13 +207,6 @@ impl Fleet {
         let ready = self.fetch(handed_over, id, node);
         self.sessions[id as usize].phase = Phase::Ready;
         self.wheel.set(id, ready);
-    }
-
-    /// The node that has the session in memory saves it, for another one; answers how long that takes.
-    fn hand_over(&mut self, now: f64, id: u32) -> f64 {
-        self.save(id, now);
-        let class = self.class(id);
-        class.hibernate_s + self.put.sample(&mut self.random) + class.blob_bytes / self.config.store.bytes_per_s
     }
 
     /// Reads a session's bytes; answers when they are there.
@@ -362,55 +356,5 @@ impl Fleet {
             self.report.warm_byte_s += held * self.class(id).warm_bytes;
             self.report.warm_session_s += held;
         }
-    }
-
-    fn save(&mut self, id: u32, at: f64) {
-        self.count_put(at, self.class(id).blob_bytes);
-        let hibernate_s = self.class(id).hibernate_s;
-        let session = &mut self.sessions[id as usize];
-        session.unsaved = 0;
-        session.unsaved_s = 0.0;
-        if let Persistence::Coalesced { .. } = self.config.persistence
-            && at >= self.config.settle_s
-        {
-            // Beside what is executed; it is left out of the queue, in which it would have the last place.
-            self.nodes[session.node as usize].busy_s += hibernate_s;
-        }
-    }
-
-    /// What is coalesced reaches the store once its session has been idle.
-    pub(crate) fn save_if_idle(&mut self, id: u32, now: f64) {
-        if let Persistence::Coalesced { idle_s, .. } = self.config.persistence {
-            let Session { unsaved, used_s, warm, .. } = self.sessions[id as usize];
-            if unsaved > 0 && warm && used_s + idle_s < now {
-                self.save(id, used_s + idle_s);
-            }
-        }
-    }
-
-    fn count_put(&mut self, now: f64, bytes: f64) {
-        if self.counts(now) {
-            self.report.puts += 1;
-            self.report.put_bytes += bytes;
-        }
-    }
-}
-
-/// How busy people are at a time of day: a wave in steps of an hour, highest at noon.
-fn hourly(amplitude: f64, now_s: f64) -> f64 {
-    let hour = (now_s / 3_600.0).floor() + 0.5;
-    1.0 - amplitude * libm::cos(core::f64::consts::TAU * hour / 24.0)
-}
-
-/// When so much time has passed by a clock that goes faster the busier people are.
-fn later(mut now_s: f64, mut gap_s: f64, amplitude: f64) -> f64 {
-    loop {
-        let rate = hourly(amplitude, now_s);
-        let hour_ends = ((now_s / 3_600.0).floor() + 1.0) * 3_600.0;
-        if gap_s <= rate * (hour_ends - now_s) {
-            return now_s + gap_s / rate;
-        }
-        gap_s -= rate * (hour_ends - now_s);
-        now_s = hour_ends;
     }
 }

@@ -38,6 +38,7 @@ pub(super) fn persistences(run: &mut Run, config: Config, inputs: &Inputs) -> Va
         ("differences", Persistence::Delta { full_every: 16 }),
         ("once idle for 15 s", Persistence::Coalesced { idle_s: 15.0, at_most: 64 }),
         ("once idle for 60 s", Persistence::Coalesced { idle_s: 60.0, at_most: 64 }),
+        ("once idle for 60 s or 8 behind", Persistence::Coalesced { idle_s: 60.0, at_most: 8 }),
     ];
     let each = |(name, persistence)| {
         let config = Config { persistence, window_s: 300.0, ..config.clone() };

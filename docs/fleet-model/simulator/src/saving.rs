@@ -1,0 +1,44 @@
+//! How a session's state reaches the store.
+
+use crate::config::Persistence;
+use crate::fleet::{Fleet, Session};
+
+impl Fleet {
+    /// The node that has the session in memory saves it, for another one; answers how long that takes.
+    pub(crate) fn hand_over(&mut self, now: f64, id: u32) -> f64 {
+        self.save(id, now);
+        let class = self.class(id);
+        class.hibernate_s + self.put.sample(&mut self.random) + class.blob_bytes / self.config.store.bytes_per_s
+    }
+
+    pub(crate) fn save(&mut self, id: u32, at: f64) {
+        self.count_put(at, self.class(id).blob_bytes);
+        let hibernate_s = self.class(id).hibernate_s;
+        let session = &mut self.sessions[id as usize];
+        session.unsaved = 0;
+        session.unsaved_s = 0.0;
+        if let Persistence::Coalesced { .. } = self.config.persistence
+            && at >= self.config.settle_s
+        {
+            // Beside what is executed; it is left out of the queue, in which it would have the last place.
+            self.nodes[session.node as usize].busy_s += hibernate_s;
+        }
+    }
+
+    /// What is coalesced reaches the store once its session has been idle.
+    pub(crate) fn save_if_idle(&mut self, id: u32, now: f64) {
+        if let Persistence::Coalesced { idle_s, .. } = self.config.persistence {
+            let Session { unsaved, used_s, warm, .. } = self.sessions[id as usize];
+            if unsaved > 0 && warm && used_s + idle_s < now {
+                self.save(id, used_s + idle_s);
+            }
+        }
+    }
+
+    pub(crate) fn count_put(&mut self, now: f64, bytes: f64) {
+        if self.counts(now) {
+            self.report.puts += 1;
+            self.report.put_bytes += bytes;
+        }
+    }
+}
