@@ -152,18 +152,19 @@ def traffic(data: dict[str, Any]) -> Figure:
 
 
 def failure(data: dict[str, Any]) -> Figure:
-    figure, left, right = pair(4.2)
-    all_nodes = data["base"]["nodes"]
-    for row in data["failure"]:
-        axes = left if row["nodes"] == all_nodes else right
-        since_s = [row["begin_s"] + row["step_s"] * number for number in range(len(row["p99_ms"]))]
-        axes.plot(since_s, row["p99_ms"], label=row["name"])
-    for axes, title in ((left, f"{all_nodes:,} nodes"), (right, "fewer")):
+    figure, left, right = pair(3.8)
+    counts = sorted({row["nodes"] for row in data["failure"]})
+    for axes, nodes in ((left, counts[-1]), (right, counts[0])):
+        for row in data["failure"]:
+            if row["nodes"] == nodes:
+                since_s = [row["begin_s"] + row["step_s"] * number for number in range(len(row["p99_ms"]))]
+                axes.plot(since_s, row["p99_ms"], label=row["name"].split(" of the nodes, ")[-1])
         axes.set_yscale("log")
-        axes.set_title(title, fontsize=9)
+        axes.set_ylim(500, 40_000)
+        axes.set_title(f"{nodes:,} nodes", fontsize=9)
         axes.set_xlabel("s since a third of the nodes ended")
         axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
-        axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, -0.2))
+        axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, -0.22))
     left.set_ylabel("ms until the answer, p99 of 10 s")
     return figure
 

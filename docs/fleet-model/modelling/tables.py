@@ -108,7 +108,7 @@ def failure(data: dict[str, Any]) -> str:
         values = (each["p99_before_ms"], each["p99_worst_ms"])
         return [number(each["nodes"]), name, *map(number, values), back, number(each["most_resumed_per_s"]), percent(each["refused_share"])]
 
-    head = ["nodes before", "sessions of the zone are", "p99 before, ms", "worst, ms", "back after", "resumed/s at most", "refused"]
+    head = ["nodes before", "what is done", "p99 before, ms", "worst, ms", "back after", "resumed/s at most", "refused"]
     return table(head, [row(each) for each in data["failure"]])
 
 

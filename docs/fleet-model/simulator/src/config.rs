@@ -79,12 +79,14 @@ pub enum Persistence {
         /// Executions.
         full_every: u16,
     },
-    /// All of it once the session has been idle, or has executed so often; the engine's journal has the requests until then.
+    /// Once the session has been idle, or has executed so often; the engine's journal has the requests until then.
     Coalesced {
         /// Seconds.
         idle_s: f64,
         /// Executions.
         at_most: u16,
+        /// Only what differs, but for every so-manieth time. What several executions write is taken to be as much as each writes.
+        full_every: Option<u16>,
     },
 }
 

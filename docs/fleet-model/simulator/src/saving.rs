@@ -6,14 +6,31 @@ use crate::fleet::{Fleet, Session};
 impl Fleet {
     /// The node that has the session in memory saves it, for another one; answers how long that takes.
     pub(crate) fn hand_over(&mut self, now: f64, id: u32) -> f64 {
-        self.save(id, now);
+        let bytes = self.saved_bytes(id);
         let class = self.class(id);
-        class.hibernate_s + self.put.sample(&mut self.random) + class.blob_bytes / self.config.store.bytes_per_s
+        self.save(id, now);
+        let hibernate_s = class.hibernate_s * bytes / class.blob_bytes;
+        hibernate_s + self.put.sample(&mut self.random) + bytes / self.config.store.bytes_per_s
+    }
+
+    /// What saving now writes.
+    fn saved_bytes(&self, id: u32) -> f64 {
+        let class = self.class(id);
+        match self.config.persistence {
+            Persistence::Coalesced { full_every: Some(every), .. } => {
+                let differences = f64::from(self.sessions[id as usize].unsaved) * class.delta_bytes;
+                // The whole is spread over those times, so that nobody need remember when it was written.
+                (differences + class.blob_bytes / f64::from(every)).min(class.blob_bytes)
+            }
+            _ => class.blob_bytes,
+        }
     }
 
     pub(crate) fn save(&mut self, id: u32, at: f64) {
-        self.count_put(at, self.class(id).blob_bytes);
-        let hibernate_s = self.class(id).hibernate_s;
+        let bytes = self.saved_bytes(id);
+        self.count_put(at, bytes);
+        let class = self.class(id);
+        let hibernate_s = class.hibernate_s * bytes / class.blob_bytes;
         let session = &mut self.sessions[id as usize];
         session.unsaved = 0;
         session.unsaved_s = 0.0;

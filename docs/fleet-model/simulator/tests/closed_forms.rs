@@ -84,7 +84,7 @@ fn a_fleet_makes_wait_as_long_as_pollaczek_and_khinchine_say() {
 }
 
 fn coalesced(idle_s: f64) -> Persistence {
-    Persistence::Coalesced { idle_s, at_most: u16::MAX }
+    Persistence::Coalesced { idle_s, at_most: u16::MAX, full_every: None }
 }
 
 /// Little's law: sessions in memory are the rate of executions times the mean stay. And what resumes is what was idle for longer.

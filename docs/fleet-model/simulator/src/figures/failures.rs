@@ -16,16 +16,25 @@ pub(super) fn failures(run: &mut Run, config: Config, inputs: &Inputs) -> Value 
     let at_once = Failure { resume_all: Some(1e6), ..lazily };
     let in_turns = Failure { resume_all: Some(2.0), ..lazily };
     let every = Persistence::Every;
-    let [coalesced, bounded] = [64, 8].map(|at_most| Persistence::Coalesced { idle_s: 60.0, at_most });
+    let coalesced = Persistence::Coalesced { idle_s: 60.0, at_most: 64, full_every: None };
+    let bounded = Persistence::Coalesced { idle_s: 60.0, at_most: 8, full_every: Some(16) };
     // They leave the node that has them in memory only where it has very much to do.
     let stay = Placement::Warm { at_most: 16 };
     let all = [
         ("resumed when asked for", 100, lazily, None, every, config.placement),
         ("resumed when asked for, saved once idle", 100, lazily, None, coalesced, config.placement),
-        ("resumed when asked for, saved once idle or 8 behind", 100, lazily, None, bounded, config.placement),
+        (
+            "resumed when asked for, differences saved once idle or 8 behind",
+            100,
+            lazily,
+            None,
+            bounded,
+            config.placement,
+        ),
         ("all resumed at once", 100, at_once, None, every, config.placement),
         ("all resumed, 2 a second on each node", 100, in_turns, None, every, config.placement),
         ("60% of the nodes, resumed when asked for", 60, lazily, None, every, config.placement),
+        ("60% of the nodes, differences saved once idle or 8 behind", 60, lazily, None, bounded, config.placement),
         ("60% of the nodes, all resumed at once", 60, at_once, None, every, config.placement),
         ("60% of the nodes, all resumed, 2 a second on each", 60, in_turns, None, every, config.placement),
         ("45% of the nodes, resumed when asked for", 45, lazily, None, every, config.placement),
@@ -33,7 +42,7 @@ pub(super) fn failures(run: &mut Run, config: Config, inputs: &Inputs) -> Value 
         ("45% of the nodes, sessions stay", 45, lazily, None, every, stay),
         ("45% of the nodes, sessions stay, refused where the wait is over 1 s", 45, lazily, Some(1.0), every, stay),
         ("45% of the nodes, sessions stay, saved once idle", 45, lazily, None, coalesced, stay),
-        ("45% of the nodes, sessions stay, saved once idle or 8 behind", 45, lazily, None, bounded, stay),
+        ("45% of the nodes, sessions stay, differences saved once idle or 8 behind", 45, lazily, None, bounded, stay),
     ];
     let each = |(name, percent, failure, shed_s, persistence, placement)| {
         let nodes = config.nodes * percent / 100;

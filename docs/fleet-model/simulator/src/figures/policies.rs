@@ -33,12 +33,14 @@ pub(super) fn placements(run: &mut Run, config: Config) -> Value {
 
 /// By when a session's state reaches the store.
 pub(super) fn persistences(run: &mut Run, config: Config, inputs: &Inputs) -> Value {
+    let once = |idle_s, at_most, full_every| Persistence::Coalesced { idle_s, at_most, full_every };
     let all = [
         ("all, each time", Persistence::Every),
         ("differences", Persistence::Delta { full_every: 16 }),
-        ("once idle for 15 s", Persistence::Coalesced { idle_s: 15.0, at_most: 64 }),
-        ("once idle for 60 s", Persistence::Coalesced { idle_s: 60.0, at_most: 64 }),
-        ("once idle for 60 s or 8 behind", Persistence::Coalesced { idle_s: 60.0, at_most: 8 }),
+        ("once idle for 15 s", once(15.0, 64, None)),
+        ("once idle for 60 s", once(60.0, 64, None)),
+        ("once idle for 60 s or 8 behind", once(60.0, 8, None)),
+        ("differences, once idle for 60 s or 8 behind", once(60.0, 8, Some(16))),
     ];
     let each = |(name, persistence)| {
         let config = Config { persistence, window_s: 300.0, ..config.clone() };
