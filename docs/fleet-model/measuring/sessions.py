@@ -80,7 +80,8 @@ def one(runtime: str, size_mib: int) -> None:
         each.close()
     pages, packed = written(Sandbox(runtime, limits=limits, checkpoints="never"), setup, scripts["step"])
     print(
-        f'[[session]]\nruntime = "{runtime}"\nown_mib = {size_mib}\nexecute_ms = {middle(execute_ms)}\nhibernate_ms = {middle(hibernate_ms)}\n'
+        f'[[session]]\nruntime = "{runtime}"\nown_mib = {size_mib}\n'
+        f"execute_ms = {middle(execute_ms)}\nhibernate_ms = {middle(hibernate_ms)}\n"
         f"resume_ms = {middle(resume_ms)}\nfirst_execute_ms = {middle(first_ms)}\nblob_bytes = {len(states[-1])}\n"
         f"warm_bytes = {warm_bytes}\nwritten_pages = {pages}\nwritten_packed_bytes = {packed}\n",
         flush=True,

@@ -83,7 +83,8 @@ def plots(*, check: bool) -> list[str]:
         return []
     drawn = {file.name: file.read_bytes() for file in directory.glob("*.svg")}
     committed = {file.name: file.read_bytes() for file in (HERE / "plots").glob("*.svg")}
-    return [f"plots/{name} is not what is drawn" for name in sorted(drawn.keys() | committed.keys()) if drawn.get(name) != committed.get(name)]
+    names = sorted(drawn.keys() | committed.keys())
+    return [f"plots/{name} is not what is drawn" for name in names if drawn.get(name) != committed.get(name)]
 
 
 def drawer() -> str:
@@ -91,7 +92,7 @@ def drawer() -> str:
     python, stamp = MADE / "env" / "bin" / "python", MADE / "pins.txt"
     if not stamp.is_file() or stamp.read_text() != pins.read_text():
         venv.create(MADE / "env", clear=True, with_pip=True)
-        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:", "--no-deps", "-r", str(pins)]
-        subprocess.run(command, check=True)
+        options = ["--quiet", "--disable-pip-version-check", "--only-binary", ":all:", "--no-deps"]
+        subprocess.run([str(python), "-m", "pip", "install", *options, "-r", str(pins)], check=True)
         stamp.write_text(pins.read_text())
     return str(python)

@@ -45,7 +45,7 @@ def fleet(data: dict[str, Any]) -> str:
         ("processor time in use", percent(base["processors_busy"])),
         ("written to the store", f"{number(base['puts_per_s'])} requests/s, {base['put_bytes_per_s'] / 1e9:.1f} GB/s"),
         ("read from it", f"{number(base['gets_per_s'])} requests/s, {base['get_bytes_per_s'] / 1e9:.1f} GB/s"),
-        ("bytes of a session, in memory and stored, mean", f"{held['mean_warm_bytes'] / 1e6:.1f} MB and {held['mean_blob_bytes'] / 1e6:.1f} MB"),
+        ("MB of a session in memory, and stored, mean", f"{held['mean_warm_bytes'] / 1e6:.1f} and {held['mean_blob_bytes'] / 1e6:.1f}"),
         ("ms to hibernate and to resume one, mean", f"{number(held['mean_hibernate_ms'])} and {number(held['mean_resume_ms'])}"),
     ]
     return table(["", ""], rows)
@@ -72,7 +72,11 @@ def placement(data: dict[str, Any]) -> str:
 
 def affinity(data: dict[str, Any]) -> str:
     rows = [
-        [number(each["at_most"]), percent(each["miss_share"]), percent(each["processors_busy"]), number(each["p50_ms"]), number(each["p99_ms"])]
+        [
+            number(each["at_most"]),
+            *map(percent, (each["miss_share"], each["processors_busy"])),
+            *map(number, (each["p50_ms"], each["p99_ms"])),
+        ]
         for each in data["affinity"]
     ]
     return table(["executions for each processor", "that resume", "processor time in use", "p50, ms", "p99, ms"], rows)
@@ -91,8 +95,8 @@ def persistence(data: dict[str, Any]) -> str:
         ]
         for each in data["persistence"]
     ]
-    head = ["a session is saved", "writes/s", "GB/s", "p50, ms", "p99, ms", "processor time in use", "requests, $ for a million session-hours"]
-    return table(head, rows)
+    head = ["a session is saved", "writes/s", "GB/s", "p50, ms", "p99, ms", "processor time in use"]
+    return table([*head, "requests, $ for a million session-hours"], rows)
 
 
 def stores(data: dict[str, Any]) -> str:
@@ -130,6 +134,24 @@ def needed(data: dict[str, Any]) -> str:
     return table(["a session is saved", "nodes for its processor time", "nodes for its memory"], rows)
 
 
+def sensitivity(data: dict[str, Any]) -> str:
+    rows = [
+        [
+            each["assumption"],
+            number(each["executions_per_s"] / each["sessions"] * 1e6),
+            percent(each["miss_share"]),
+            number(each["p50_ms"]),
+            number(each["p99_ms"]),
+            f"{each['put_bytes_per_s'] / each['sessions'] * 1e-3:.1f}",
+            number(each["nodes_by_processor"]),
+            number(each["nodes_by_memory"]),
+        ]
+        for each in data["sensitivity"]
+    ]
+    head = ["", "executions/s", "that resume", "p50, ms", "p99, ms", "GB/s written", "nodes for processor time", "for memory"]
+    return table(head, rows)
+
+
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "fleet": fleet,
     "held": held,
@@ -140,4 +162,5 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "failure": failure,
     "cost": cost,
     "needed": needed,
+    "sensitivity": sensitivity,
 }

@@ -4,6 +4,7 @@ mod costs;
 mod days;
 mod failures;
 mod policies;
+mod sensitivity;
 mod warmth;
 
 pub use warmth::characteristic_s;
@@ -64,6 +65,7 @@ pub fn figures(inputs: &Inputs, scale: Scale, say: &mut dyn FnMut(&str)) -> Valu
     figures.insert("failure".into(), failures::failures(&mut run, scale.whole(inputs), inputs));
     figures.insert("day".into(), days::day(&mut run, scale.sweep(inputs)));
     figures.insert("cost".into(), costs::costs(&figures, inputs));
+    figures.insert("sensitivity".into(), sensitivity::assumptions(&mut run, scale.sweep(inputs)));
     figures.insert("served".into(), served(inputs));
     figures.insert("events".into(), json!(events));
     Value::Object(figures)

@@ -62,7 +62,7 @@ pub(super) fn tails(inputs: &Inputs) -> Value {
         });
         json!({ "pauses": name, "executions_per_s": round(rate * f64::from(inputs.fleet.sessions)), "times": times })
     };
-    let mut all: Vec<Value> = [0.7, 1.0, 1.3, 1.6, 2.0]
+    let mut all: Vec<Value> = [0.5, 0.7, 1.0, 1.5, 2.0]
         .into_iter()
         .map(|tail| {
             with(&format!("Lomax, tail {tail}"), &|time| match time {
