@@ -23,7 +23,7 @@ def number(value: float) -> str:
     """Three digits, or all before the point."""
     if value == 0:
         return "0"
-    if abs(value) >= 100:
+    if abs(value) >= 99.95:
         return f"{value:,.0f}"
     return f"{value:.3g}"
 
@@ -58,7 +58,7 @@ def held(data: dict[str, Any]) -> str:
     for own_mib in sorted({each["own_mib"] for each in sizes}):
         found = [next(each for each in sizes if each["runtime"] == runtime and each["own_mib"] == own_mib) for runtime in runtimes]
         name = "a variable" if own_mib == 0 else f"{own_mib} MiB"
-        rows.append([name, *(f"{number(each['warm'])}; {each['stored_bytes'] / 1e6:.2g} MB" for each in found)])
+        rows.append([name, *(f"{number(each['warm'])}; {number(each['stored_bytes'] / 1e6)} MB" for each in found)])
     return table(["the session's data", *(f"`{runtime}`" for runtime in runtimes)], rows)
 
 
@@ -96,7 +96,7 @@ def persistence(data: dict[str, Any]) -> str:
         for each in data["persistence"]
     ]
     head = ["a session is saved", "writes/s", "GB/s", "p50, ms", "p99, ms", "processor time in use"]
-    return table([*head, "requests, $ for a million session-hours"], rows)
+    return table([*head, "requests of the busiest hour, $ for a million sessions"], rows)
 
 
 def stores(data: dict[str, Any]) -> str:

@@ -29,8 +29,8 @@ pub(super) fn assumptions(run: &mut Run, config: Config) -> Value {
         Config { kinds: config.kinds.iter().map(kind).collect(), ..base() }
     };
     let only = |index: usize| Config { kinds: vec![Kind { share: 1.0, ..config.kinds[index].clone() }], ..base() };
-    let small = |most_bytes: f64| {
-        let left: Vec<Class> = config.classes.iter().copied().filter(|class| class.warm_bytes < most_bytes).collect();
+    let small = |max_bytes: f64| {
+        let left: Vec<Class> = config.classes.iter().copied().filter(|class| class.warm_bytes < max_bytes).collect();
         let shares: f64 = left.iter().map(|class| class.share).sum();
         Config { classes: left.iter().map(|class| Class { share: class.share / shares, ..*class }).collect(), ..base() }
     };
