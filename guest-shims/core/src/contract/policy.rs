@@ -2,11 +2,14 @@
 
 use std::{collections::BTreeMap, fmt::Display};
 
+use serde::{Deserialize, Serialize};
+
 use super::{key, quoted};
 use crate::{Clock, Entropy, Limits, session::SessionPolicy};
 
-/// Everything in a policy that the contract can express.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Everything in a policy that the contract can express. As JSON it has the names of a policy file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ContractPolicy {
     /// How much an execution may use.
     pub limits: Limits,

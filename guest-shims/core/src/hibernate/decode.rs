@@ -4,7 +4,7 @@ use std::{io::Read, sync::Arc};
 
 use super::{
     Caps, Codec, ImageView, PAGE_BYTES, Page, Pages, ResumeError, Saved, SessionKey, Unpacked,
-    header::Envelope,
+    header::{Envelope, SEAL_KIND_AT},
     seal::{Seal, SealKind},
 };
 use crate::MemoryLimit;
@@ -61,12 +61,30 @@ pub fn reseal(
     bound_to: &str,
     rebound_to: &str,
 ) -> Result<Vec<u8>, ResumeError> {
-    let envelope = opened(bytes, key, bound_to)?;
-    let mut seal = Seal::new(key, rebound_to);
-    seal.update(envelope.sealed);
-    let mut resealed = envelope.sealed.to_vec();
-    resealed.extend_from_slice(&seal.finish());
-    Ok(resealed)
+    Ok(sealed(&opened(bytes, key, bound_to)?, key, rebound_to))
+}
+
+/// Seals bytes that were sealed without a key with one, under a name, without decompressing them.
+pub fn seal(bytes: &[u8], key: &SessionKey, bound_to: &str) -> Result<Vec<u8>, ResumeError> {
+    Ok(sealed(&opened(bytes, None, "")?, Some(key), bound_to))
+}
+
+/// Takes the seal from bytes that are authentic under this key and this name, for who has no key: what is left protects against damage
+/// alone.
+pub fn unseal(bytes: &[u8], key: &SessionKey, bound_to: &str) -> Result<Vec<u8>, ResumeError> {
+    Ok(sealed(&opened(bytes, Some(key), bound_to)?, None, ""))
+}
+
+/// The same session under another seal.
+fn sealed(envelope: &Envelope<'_>, key: Option<&SessionKey>, bound_to: &str) -> Vec<u8> {
+    let mut bytes = envelope.sealed.to_vec();
+    if let Some(kind) = bytes.get_mut(SEAL_KIND_AT) {
+        *kind = SealKind::of(key) as u8;
+    }
+    let mut seal = Seal::new(key, bound_to);
+    seal.update(&bytes);
+    bytes.extend_from_slice(&seal.finish());
+    bytes
 }
 
 /// Splits the bytes into their parts and checks the seal.

@@ -11,6 +11,9 @@ pub(super) const MAGIC: &[u8; 8] = b"GLOVEBOX";
 /// The version that is written, and the only one that is read.
 pub(super) const VERSION: u16 = 1;
 
+/// Where the type of the seal stands: after magic and version.
+pub(super) const SEAL_KIND_AT: usize = MAGIC.len() + size_of_val(&VERSION);
+
 /// Magic, version, seal, reserved byte, header length.
 const PRELUDE_BYTES: usize = 16;
 

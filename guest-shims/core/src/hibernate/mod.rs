@@ -41,7 +41,7 @@ mod seal;
 mod tests;
 
 pub use codec::{Codec, Unpacked, WINDOW_LOG};
-pub use decode::{decode, reseal};
+pub use decode::{decode, reseal, seal, unseal};
 pub use encode::encode;
 pub use error::ResumeError;
 pub use header::HibernatedInfo;

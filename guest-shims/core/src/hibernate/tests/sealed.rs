@@ -1,6 +1,9 @@
 //! The seal: damage is found, and with a key forgery is refused before anything is unpacked.
 
-use super::super::{decode::reseal, header::HibernatedInfo};
+use super::super::{
+    decode::{reseal, seal, unseal},
+    header::HibernatedInfo,
+};
 use super::*;
 
 fn key(byte: u8) -> SessionKey {
@@ -133,4 +136,18 @@ fn a_custom_binarys_path_is_not_told() {
     let sample = Sample { runtime: "/home/me/secret/python.wasm".into(), ..Sample::new() };
     let bytes = sample.encode(&sample.saved(&[]), None, "");
     assert_eq!(HibernatedInfo::read(&bytes).unwrap().runtime, "custom");
+}
+
+#[test]
+fn a_seal_is_put_on_and_taken_off_without_unpacking() {
+    let sample = Sample::new();
+    let saved = sample.saved(&[3]);
+    let plain = sample.encode(&saved, None, "");
+    let sealed = seal(&plain, &key(1), "one").unwrap();
+    assert_eq!(sealed, sample.encode(&saved, Some(&key(1)), "one"), "as if it had been written so");
+    assert_eq!(unseal(&sealed, &key(1), "one").unwrap(), plain);
+    assert!(matches!(seal(&sealed, &key(1), "one"), Err(ResumeError::KeyMissing)));
+    assert!(matches!(unseal(&plain, &key(1), ""), Err(ResumeError::Unauthenticated)));
+    assert!(matches!(unseal(&sealed, &key(2), "one"), Err(ResumeError::NotAuthentic)));
+    assert!(matches!(unseal(&sealed, &key(1), ""), Err(ResumeError::NotAuthentic)));
 }

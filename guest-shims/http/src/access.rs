@@ -1,0 +1,94 @@
+//! Who may ask.
+
+use sha2::{Digest, Sha256};
+
+use crate::{http::Request, problem::Problem};
+
+/// A token that requests have to show. Only its digest is held.
+#[derive(Clone, Debug)]
+pub(crate) struct Token([u8; 32]);
+
+impl Token {
+    pub(crate) fn new(token: &str) -> Self {
+        Self(Sha256::digest(token).into())
+    }
+
+    /// Whether a token is this one. Digests are compared: how long that takes tells nothing about the token.
+    fn is(&self, token: &str) -> bool {
+        Sha256::digest(token).as_slice() == self.0
+    }
+}
+
+/// Refuses a request of a page of another origin: a browser asks on behalf of whoever sits before it.
+pub(crate) fn check_origin(request: &Request) -> Result<(), Problem> {
+    if !request.has("origin") {
+        return Ok(());
+    }
+    let origin = request.header("origin").unwrap_or_default();
+    let host = request.authority.as_deref().or_else(|| request.header("host")).unwrap_or_default();
+    match origin.split_once("://") {
+        Some((_, authority)) if !host.is_empty() && authority.eq_ignore_ascii_case(host) => Ok(()),
+        _ => Err(Problem::new(403, "origin", "pages of this `Origin` may not ask here; ask from a server of your own")),
+    }
+}
+
+/// Refuses a request that does not show the token, where one is set.
+pub(crate) fn check_token(token: Option<&Token>, request: &Request) -> Result<(), Problem> {
+    let Some(token) = token else { return Ok(()) };
+    let bearer = request.header("authorization").and_then(|value| {
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    });
+    match bearer.or_else(|| request.header("x-api-key")) {
+        Some(shown) if token.is(shown) => Ok(()),
+        Some(_) => Err(Problem::new(401, "unauthorized", "this token is not known here")),
+        None => {
+            let detail = "send the token of this server, as `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`";
+            Err(Problem::new(401, "unauthorized", detail))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(headers: &[(&str, &str)]) -> Request {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect();
+        Request { authority: Some("box.example:8080".into()), headers, ..Request::default() }
+    }
+
+    #[test]
+    fn only_the_token_lets_in_where_there_is_one() {
+        let token = Token::new("secret");
+        let status = |headers| check_token(Some(&token), &request(headers)).map_err(|problem| problem.status);
+        assert_eq!(status(&[("authorization", "Bearer secret")]), Ok(()));
+        assert_eq!(status(&[("authorization", "bearer  secret")]), Ok(()));
+        assert_eq!(status(&[("x-api-key", "secret")]), Ok(()));
+        for headers in [
+            &[][..],
+            &[("authorization", "Bearer secret2")],
+            &[("authorization", "Bearer ")],
+            &[("authorization", "Basic secret")],
+            &[("authorization", "secret")],
+            &[("x-api-key", "Secret")],
+            &[("x-api-key", "secret"), ("x-api-key", "secret")],
+        ] {
+            assert_eq!(status(headers), Err(401), "{headers:?}");
+        }
+        assert_eq!(check_token(None, &request(&[])), Ok(()));
+    }
+
+    #[test]
+    fn a_page_of_another_origin_is_refused() {
+        let status = |origin| check_origin(&request(&[("origin", origin)])).map_err(|problem| problem.status);
+        assert_eq!(status("http://box.example:8080"), Ok(()));
+        assert_eq!(status("https://BOX.example:8080"), Ok(()));
+        for origin in ["", "null", "http://box.example", "http://evil.example:8080", "box.example:8080"] {
+            assert_eq!(status(origin), Err(403), "{origin}");
+        }
+        assert_eq!(check_origin(&request(&[])), Ok(()));
+        let nameless = Request { authority: None, ..request(&[("origin", "http://")]) };
+        assert!(check_origin(&nameless).is_err());
+    }
+}

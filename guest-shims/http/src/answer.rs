@@ -1,0 +1,203 @@
+//! What one execution did and used, as JSON: what `glovebox serve` answers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use glovebox_core::{
+    GuestValue, Metadata, Outcome, Output, RaisedOutcome, guidance::Guidance, is_text, milliseconds, session::Rollback,
+    tools::ToolRecord,
+};
+use glovebox_guest::{Display, Execution, FileKind, Files, Form, OutputStream, Started, Step};
+use serde::{Serialize, Serializer};
+
+use crate::{convert, problem::Problem};
+
+/// How much of an answer may be files.
+const MAX_RETURNED_BYTES: u64 = 32 << 20;
+
+/// How much of a stream one call reads.
+const READ_BYTES: u64 = 4 << 20;
+
+/// The answer. Its fields and their forms are those of the engine's `Execution`; a test holds it to that.
+#[derive(Debug, Serialize)]
+pub(crate) struct ExecutionAnswer {
+    success: bool,
+    outcome: Outcome,
+    exit_code: i32,
+    interrupted: Option<RaisedOutcome>,
+    value: Option<GuestValue>,
+    stdout: String,
+    stderr: String,
+    stdout_truncated: bool,
+    stderr_truncated: bool,
+    displays: Vec<DisplayAnswer>,
+    displays_dropped: u64,
+    fuel_consumed: u64,
+    memory_used_bytes: u64,
+    duration_ms: f64,
+    files_created: Vec<String>,
+    files_modified: Vec<String>,
+    files_deleted: Vec<String>,
+    tool_calls: Vec<ToolRecord>,
+    /// There is no such path here.
+    workspace_path: Option<String>,
+    /// A session is its state here, and has no name.
+    session_id: Option<String>,
+    rolled_back_to: Option<Rollback>,
+    guidance: Guidance,
+    metadata: Metadata,
+    #[serde(flatten)]
+    returned: Returned,
+}
+
+/// The files that were asked for, in base64, by path.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Returned {
+    files: BTreeMap<String, String>,
+    /// How many are left out, since the answer has 32 MiB of files already.
+    files_left_out: usize,
+}
+
+impl Returned {
+    /// Those that match one of the patterns.
+    pub(crate) fn of(files: &Files, patterns: &[String]) -> Result<Self, Problem> {
+        let (mut returned, mut bytes) = (Self::default(), 0_u64);
+        for pattern in patterns {
+            for entry in files.list(pattern)? {
+                if entry.kind != FileKind::File || returned.files.contains_key(&entry.path) {
+                    continue;
+                }
+                bytes = bytes.saturating_add(entry.size_bytes);
+                if bytes > MAX_RETURNED_BYTES {
+                    returned.files_left_out += 1;
+                    continue;
+                }
+                let contents = BASE64_STANDARD.encode(files.read(&entry.path)?);
+                returned.files.insert(entry.path, contents);
+            }
+        }
+        Ok(returned)
+    }
+}
+
+/// Waits for the end of an execution, whose calls of tools are the provider's to answer.
+pub(crate) fn finish(started: &Started) -> Result<Execution, Problem> {
+    loop {
+        match started.step(&[])? {
+            Step::Done(execution) => return Ok(execution),
+            Step::Running => {}
+            Step::NeedsTools(_) => return Err(Problem::internal("the script waits for tools that nobody gave it")),
+        }
+    }
+}
+
+impl ExecutionAnswer {
+    pub(crate) fn new(started: &Started, execution: Execution, returned: Returned) -> Self {
+        let outcome = convert::outcome(execution.outcome);
+        let stdout = whole(execution.stdout, |from, len| started.read_output(OutputStream::Stdout, from, len));
+        let stderr = whole(execution.stderr, |from, len| started.read_output(OutputStream::Stderr, from, len));
+        Self {
+            success: outcome.is_success(),
+            exit_code: outcome.exit_code(),
+            outcome,
+            interrupted: execution.interrupted.map(convert::raised),
+            value: execution.value.map(convert::value),
+            stdout: stdout.text(),
+            stderr: stderr.text(),
+            stdout_truncated: stdout.is_truncated(),
+            stderr_truncated: stderr.is_truncated(),
+            displays: execution.displays.into_iter().map(DisplayAnswer::from).collect(),
+            displays_dropped: execution.displays_dropped,
+            fuel_consumed: execution.fuel_consumed,
+            memory_used_bytes: execution.memory_used_bytes,
+            duration_ms: milliseconds(Duration::from_nanos(execution.duration_ns)),
+            files_created: execution.files_created,
+            files_modified: execution.files_modified,
+            files_deleted: execution.files_deleted,
+            tool_calls: execution.tool_calls.into_iter().map(convert::tool_record).collect(),
+            workspace_path: None,
+            session_id: None,
+            rolled_back_to: execution.rolled_back_to.map(convert::rollback),
+            guidance: convert::guidance(execution.guidance),
+            metadata: convert::metadata(execution.metadata, &stdout, &stderr),
+            returned,
+        }
+    }
+}
+
+/// All that was retained of a stream: the record of an execution has no more than fits a list.
+fn whole(output: glovebox_guest::Output, read: impl Fn(u64, u64) -> Vec<u8>) -> Output {
+    let glovebox_guest::Output { mut bytes, retained_bytes, total_bytes } = output;
+    while (bytes.len() as u64) < retained_bytes {
+        let more = read(bytes.len() as u64, READ_BYTES);
+        if more.is_empty() {
+            break;
+        }
+        bytes.extend_from_slice(&more);
+    }
+    Output { bytes, total_bytes }
+}
+
+/// A display as notebooks store it.
+#[derive(Debug, Serialize)]
+struct DisplayAnswer {
+    is_result: bool,
+    data: Data,
+}
+
+/// By media type: texts as they are, others in base64.
+#[derive(Debug)]
+struct Data(Vec<Form>);
+
+impl From<Display> for DisplayAnswer {
+    fn from(Display { forms, is_result }: Display) -> Self {
+        Self { is_result, data: Data(forms) }
+    }
+}
+
+impl Serialize for Data {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|Form { media_type, data }| {
+            let text = if is_text(media_type) {
+                String::from_utf8_lossy(data).into_owned()
+            } else {
+                BASE64_STANDARD.encode(data)
+            };
+            (media_type, text)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_that_fits_no_list_is_read_in_pieces() {
+        let all: Vec<u8> = (0..=u8::MAX).cycle().take(1_000).collect();
+        let first = glovebox_guest::Output { bytes: all[..100].to_vec(), retained_bytes: 1_000, total_bytes: 2_000 };
+        let output = whole(first, |from, _| {
+            let from = usize::try_from(from).unwrap();
+            all[from..(from + 300).min(all.len())].to_vec()
+        });
+        assert_eq!((output.bytes, output.total_bytes), (all, 2_000));
+    }
+
+    #[test]
+    fn output_that_is_not_there_is_not_waited_for() {
+        let first = glovebox_guest::Output { bytes: vec![1], retained_bytes: 2, total_bytes: 2 };
+        assert_eq!(whole(first, |_, _| Vec::new()).bytes, [1]);
+    }
+
+    #[test]
+    fn a_display_has_texts_as_they_are_and_others_in_base64() {
+        let form = |media_type: &str, data: &[u8]| Form { media_type: media_type.into(), data: data.to_vec() };
+        let forms = vec![form("text/html", b"<b>"), form("image/png", b"\x89PNG")];
+        let display = DisplayAnswer::from(Display { forms, is_result: true });
+        assert_eq!(
+            serde_json::to_value(display).unwrap(),
+            serde_json::json!({ "is_result": true, "data": { "text/html": "<b>", "image/png": "iVBORw==" } })
+        );
+    }
+}

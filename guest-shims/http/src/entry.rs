@@ -1,0 +1,127 @@
+//! What the component exports: `wasi:http/incoming-handler`.
+
+use std::sync::OnceLock;
+
+use crate::{
+    bindings::{
+        exports::wasi::http::incoming_handler::{Guest, IncomingRequest, ResponseOutparam},
+        wasi::{
+            cli::environment::get_environment,
+            http::types::{ErrorCode, Fields, IncomingBody, Method, OutgoingBody, OutgoingResponse},
+            io::streams::{OutputStream, StreamError},
+        },
+    },
+    http::{Answer, Request},
+    policy,
+    problem::Problem,
+    router,
+    settings::Settings,
+};
+
+/// How much of a body is read at once.
+const READ_BYTES: u64 = 64 << 10;
+
+/// The component.
+#[derive(Debug)]
+pub struct Adapter;
+
+impl Guest for Adapter {
+    fn handle(request: IncomingRequest, out: ResponseOutparam) {
+        let answer = router::answer(settings(), &head(&request), &mut |most| read(&request, most));
+        send(answer, out);
+    }
+}
+
+/// The settings, read once for all requests that the host gives to this instance.
+fn settings() -> &'static Result<Settings, Problem> {
+    static SETTINGS: OnceLock<Result<Settings, Problem>> = OnceLock::new();
+    SETTINGS.get_or_init(|| {
+        let provided = policy::provided(glovebox_guest::default_policy());
+        Settings::read(&get_environment(), &provided)
+    })
+}
+
+fn head(request: &IncomingRequest) -> Request {
+    let method = match request.method() {
+        Method::Get => "GET".into(),
+        Method::Head => "HEAD".into(),
+        Method::Post => "POST".into(),
+        Method::Put => "PUT".into(),
+        Method::Delete => "DELETE".into(),
+        Method::Connect => "CONNECT".into(),
+        Method::Options => "OPTIONS".into(),
+        Method::Trace => "TRACE".into(),
+        Method::Patch => "PATCH".into(),
+        Method::Other(name) => name,
+    };
+    let target = request.path_with_query().unwrap_or_default();
+    let path = target.split('?').next().unwrap_or_default().to_owned();
+    let headers = request.headers().entries();
+    let headers = headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+    Request { method, path, authority: request.authority(), headers }
+}
+
+/// The body, unless it has more than so many bytes: no more than that is ever held.
+fn read(request: &IncomingRequest, most: usize) -> Result<Vec<u8>, Problem> {
+    let broken = |()| Problem::invalid("the request's body cannot be read");
+    let body = request.consume().map_err(broken)?;
+    let mut bytes = Vec::new();
+    let stream = body.stream().map_err(broken)?;
+    loop {
+        match stream.blocking_read(READ_BYTES) {
+            Ok(piece) if bytes.len() + piece.len() > most => return Err(router::body_too_large(most)),
+            Ok(piece) => bytes.extend_from_slice(&piece),
+            Err(StreamError::Closed) => break,
+            Err(StreamError::LastOperationFailed(_)) => return Err(broken(())),
+        }
+    }
+    drop(stream);
+    drop(IncomingBody::finish(body));
+    Ok(bytes)
+}
+
+/// Sends the answer. A client that is gone gets none.
+fn send(answer: Answer, out: ResponseOutparam) {
+    let Some((response, body)) = prepared(&answer) else {
+        let error = ErrorCode::InternalError(Some("the answer cannot be written".into()));
+        return ResponseOutparam::set(out, Err(error));
+    };
+    ResponseOutparam::set(out, Ok(response));
+    let Ok(stream) = body.write() else { return };
+    let written = write(&stream, &answer.body);
+    drop(stream);
+    // Without its end the client sees that it was cut off.
+    if written.is_ok() {
+        let _ = OutgoingBody::finish(body, None);
+    }
+}
+
+fn prepared(answer: &Answer) -> Option<(OutgoingResponse, OutgoingBody)> {
+    let fields = Fields::new();
+    let length = answer.body.len().to_string();
+    // A guest's text is never a page of this server's.
+    let fixed =
+        [("content-type", answer.content_type), ("content-length", &length), ("x-content-type-options", "nosniff")];
+    for (name, value) in fixed.iter().chain(&answer.headers) {
+        fields.set(name, &[value.as_bytes().to_vec()]).ok()?;
+    }
+    let response = OutgoingResponse::new(fields);
+    response.set_status_code(answer.status).ok()?;
+    let body = response.body().ok()?;
+    Some((response, body))
+}
+
+/// Writes as fast as the client takes it.
+fn write(stream: &OutputStream, mut bytes: &[u8]) -> Result<(), StreamError> {
+    while !bytes.is_empty() {
+        let room = usize::try_from(stream.check_write()?).unwrap_or(usize::MAX);
+        let (piece, rest) = bytes.split_at(room.min(bytes.len()));
+        if piece.is_empty() {
+            stream.subscribe().block();
+            continue;
+        }
+        stream.write(piece)?;
+        bytes = rest;
+    }
+    stream.blocking_flush()
+}

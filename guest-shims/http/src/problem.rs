@@ -1,0 +1,125 @@
+//! Errors as problem documents (RFC 9457), with the types that `glovebox serve` has.
+
+use glovebox_core::hibernate::ResumeError;
+use glovebox_guest::Error;
+use serde::Serialize;
+
+/// Why a request was not carried out. What a script does is never one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Problem {
+    /// The kind of problem for programs: the contract's name for it, where it has one.
+    #[serde(rename = "type")]
+    pub(crate) kind: &'static str,
+    /// The status of HTTP.
+    pub(crate) status: u16,
+    /// The kind of problem in words.
+    pub(crate) title: &'static str,
+    /// What is wrong, and what to do about it.
+    pub(crate) detail: String,
+}
+
+impl Problem {
+    pub(crate) fn new(status: u16, kind: &'static str, detail: impl Into<String>) -> Self {
+        Self { kind, status, title: title(status), detail: detail.into() }
+    }
+
+    /// Something in a request that cannot be.
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(400, "invalid-argument", detail)
+    }
+
+    /// A policy that cannot be, or asks for more than is granted.
+    pub(crate) fn policy(detail: impl Into<String>) -> Self {
+        Self::new(400, "invalid-policy", detail)
+    }
+
+    /// Something that this server does not do.
+    pub(crate) fn unsupported(detail: impl Into<String>) -> Self {
+        Self::new(422, "unsupported", detail)
+    }
+
+    /// Something in a request that is larger than it may be.
+    pub(crate) fn too_large(detail: impl Into<String>) -> Self {
+        Self::new(413, "too-large", detail)
+    }
+
+    /// A fault of ours.
+    pub(crate) fn internal(detail: impl Into<String>) -> Self {
+        Self::new(500, "internal", detail)
+    }
+
+    /// A setting of the operator's that cannot be.
+    pub(crate) fn misconfigured(detail: impl Into<String>) -> Self {
+        Self::new(500, "misconfigured", detail)
+    }
+}
+
+/// What HTTP calls a status.
+fn title(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        409 => "Conflict",
+        410 => "Gone",
+        413 => "Payload Too Large",
+        422 => "Unprocessable Entity",
+        429 => "Too Many Requests",
+        503 => "Service Unavailable",
+        _ => "Internal Server Error",
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let (status, kind) = match &error {
+            Error::InvalidArgument(_) => (400, "invalid-argument"),
+            Error::InvalidPolicy(_) => (400, "invalid-policy"),
+            Error::UnknownRuntime(_) => (404, "unknown-runtime"),
+            Error::SourceTooLarge { .. } | Error::StdinTooLarge { .. } => (413, "too-large"),
+            Error::TooManySessions(_) | Error::QuotaExceeded(_) => (429, "quota-exceeded"),
+            Error::SessionEnded(_) => (410, "session-ended"),
+            Error::SessionBusy(_) => (409, "session-busy"),
+            Error::NoCheckpoint(_) => (409, "no-checkpoint"),
+            Error::NotResumable(_) => (409, "not-resumable"),
+            Error::Variable(_) => (422, "variable"),
+            Error::File(_) => (422, "file"),
+            Error::Unsupported(_) => (422, "unsupported"),
+            Error::Unavailable(_) => (503, "unavailable"),
+            // The enumeration may grow.
+            _ => (500, "internal"),
+        };
+        // The kind is a field of its own.
+        let text = error.to_string();
+        let detail = text.strip_prefix(error.name()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
+        Self::new(status, kind, detail)
+    }
+}
+
+impl From<ResumeError> for Problem {
+    fn from(error: ResumeError) -> Self {
+        Self::new(409, "not-resumable", error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_errors_name_is_its_kind_and_not_in_its_detail() {
+        let of = |error: Error| {
+            let Problem { kind, status, detail, .. } = error.into();
+            (status, kind, detail)
+        };
+        let text = || "`files`: no".to_owned();
+        assert_eq!(of(Error::InvalidArgument(text())), (400, "invalid-argument", text()));
+        assert_eq!(of(Error::TooManySessions(text())), (429, "quota-exceeded", text()));
+        assert_eq!(of(Error::NotResumable(text())), (409, "not-resumable", text()));
+        let (status, kind, detail) = of(Error::SourceTooLarge { bytes: 7, limit: 5 });
+        assert_eq!((status, kind), (413, "too-large"));
+        assert!(detail.contains('7') && detail.contains('5'), "{detail}");
+    }
+}

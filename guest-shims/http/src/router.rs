@@ -1,0 +1,137 @@
+//! What answers a request.
+
+use crate::{
+    access,
+    http::{Answer, ReadBody, Request},
+    problem::Problem,
+    scripts, sessions,
+    settings::Settings,
+};
+
+/// What answers at a path.
+type Route = fn(&Settings, &[u8]) -> Result<Answer, Problem>;
+
+/// The routes that take a body, by `POST`.
+const ROUTES: [(&str, Route); 4] = [
+    ("/v1/execute", scripts::execute),
+    ("/v1/validate", scripts::validate),
+    ("/v1/sessions", sessions::open),
+    ("/v1/sessions/execute", sessions::execute),
+];
+
+/// Where a host asks whether the component answers: without a token.
+const HEALTH: &str = "/healthz";
+
+/// Answers a request. `read` is asked for the body once, and only of who may send one.
+pub(crate) fn answer(settings: &Result<Settings, Problem>, request: &Request, read: &mut ReadBody<'_>) -> Answer {
+    carried_out(settings, request, read, &ROUTES).unwrap_or_else(Answer::from)
+}
+
+fn carried_out(
+    settings: &Result<Settings, Problem>,
+    request: &Request,
+    read: &mut ReadBody<'_>,
+    routes: &[(&str, Route)],
+) -> Result<Answer, Problem> {
+    let settings = settings.as_ref().map_err(Clone::clone)?;
+    if request.path == HEALTH {
+        return match request.method.as_str() {
+            "GET" | "HEAD" => Ok(Answer::text("ok\n")),
+            _ => Err(no_method()),
+        };
+    }
+    access::check_origin(request)?;
+    access::check_token(settings.token.as_ref(), request)?;
+    let Some((_, route)) = routes.iter().find(|(path, _)| *path == request.path) else {
+        let paths: Vec<_> = routes.iter().map(|(path, _)| *path).collect();
+        let detail = format!("there is nothing at this path; there are {} and {HEALTH}", paths.join(", "));
+        return Err(Problem::new(404, "no-route", detail));
+    };
+    if request.method != "POST" {
+        return Err(no_method());
+    }
+    let most = settings.body_bytes;
+    // What says of itself that it is too large is not read.
+    let announced = request.header("content-length").and_then(|length| length.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > most as u64) {
+        return Err(body_too_large(most));
+    }
+    route(settings, &read(most)?)
+}
+
+/// Why a body is not taken.
+pub(crate) fn body_too_large(most: usize) -> Problem {
+    Problem::too_large(format!("the request's body is larger than {most} bytes, the most that is taken"))
+}
+
+fn no_method() -> Problem {
+    Problem::new(405, "no-method", "this path has no such method; ask /healthz by `GET`, and all others by `POST`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{self, tests::read as settings};
+
+    const ECHO: [(&str, Route); 1] = [("/echo", |_, body| {
+        Ok(Answer { status: 200, content_type: "text/plain", headers: Vec::new(), body: body.to_vec() })
+    })];
+
+    fn asked(
+        settings: &Result<Settings, Problem>,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> (u16, String) {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect();
+        let request = Request { method: method.into(), path: path.into(), authority: Some("here".into()), headers };
+        let mut read = |most: usize| if most < 5 { Err(body_too_large(most)) } else { Ok(b"hello".to_vec()) };
+        let answer = carried_out(settings, &request, &mut read, &ECHO).unwrap_or_else(Answer::from);
+        (answer.status, String::from_utf8(answer.body).unwrap())
+    }
+
+    #[test]
+    fn each_path_has_its_method() {
+        let settings = settings(&[]);
+        assert_eq!(asked(&settings, "POST", "/echo", &[]), (200, "hello".into()));
+        assert_eq!(asked(&settings, "GET", "/healthz", &[]), (200, "ok\n".into()));
+        for (method, path, status) in [
+            ("GET", "/echo", 405),
+            ("POST", "/healthz", 405),
+            ("POST", "/echo/", 404),
+            ("POST", "/", 404),
+            ("GET", "/v1/info", 404),
+        ] {
+            assert_eq!(asked(&settings, method, path, &[]).0, status, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_body_is_as_large_as_it_may_be() {
+        let status = |most: &str, length: &str| {
+            asked(&settings(&[(settings::BODY_BYTES, most)]), "POST", "/echo", &[("content-length", length)]).0
+        };
+        assert_eq!(status("5", "5"), 200);
+        assert_eq!(status("5", "6"), 413, "refused for what it says");
+        assert_eq!(status("4", "3"), 413, "refused for what it is");
+    }
+
+    #[test]
+    fn nobody_gets_by_the_token_but_to_ask_for_health() {
+        let settings = settings(&[(settings::TOKEN, "secret")]);
+        assert_eq!(asked(&settings, "GET", "/healthz", &[]).0, 200);
+        assert_eq!(asked(&settings, "POST", "/echo", &[]).0, 401);
+        assert_eq!(asked(&settings, "POST", "/nothing", &[]).0, 401);
+        assert_eq!(asked(&settings, "POST", "/echo", &[("authorization", "Bearer secret")]).0, 200);
+        assert_eq!(asked(&settings, "POST", "/echo", &[("origin", "http://elsewhere")]).0, 403);
+    }
+
+    #[test]
+    fn a_wrong_setting_is_said_to_whoever_asks_for_anything() {
+        let settings = settings(&[(settings::BODY_BYTES, "much")]);
+        for path in ["/healthz", "/echo"] {
+            let (status, body) = asked(&settings, "GET", path, &[]);
+            assert!(status == 500 && body.contains("GLOVEBOX_BODY_BYTES"), "{body}");
+        }
+    }
+}

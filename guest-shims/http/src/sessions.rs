@@ -1,0 +1,108 @@
+//! Sessions that the client carries.
+//!
+//! Between two requests a session is bytes: what the provider hibernates, sealed with the operator's key. They are those of the engine,
+//! so that `glovebox serve` with the same key resumes them (`PUT /v1/sessions/{id}`), and gives them (`GET …/state`).
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use glovebox_core::{
+    Language,
+    hibernate::{self, HibernatedInfo, SessionKey},
+};
+use glovebox_guest::{Blob, Error, Sandbox, Session, SessionOptions};
+use serde::Serialize;
+
+use crate::{
+    answer::{ExecutionAnswer, Returned, finish},
+    http::Answer,
+    policy,
+    problem::Problem,
+    scripts,
+    settings::Settings,
+    wire::{self, ExecuteBody, InSession, Open, OpenBody},
+};
+
+/// The name that states are sealed under: those that leave a server have none.
+const NAME: &str = "";
+
+/// A session as its client has it.
+#[derive(Debug, Serialize)]
+struct State {
+    /// In base64.
+    state: String,
+    language: Language,
+    runtime: String,
+    version: Option<String>,
+    /// Executions so far.
+    executions: u64,
+    /// The size of the state.
+    bytes: usize,
+}
+
+/// What a script did in a session, and the session as it left it.
+#[derive(Debug, Serialize)]
+struct InSessionAnswer {
+    #[serde(flatten)]
+    execution: ExecutionAnswer,
+    /// In base64; null where the session has ended.
+    state: Option<String>,
+    /// Why it has ended.
+    session_ended: Option<String>,
+}
+
+/// Opens a session. What comes back is all there is of it.
+pub(crate) fn open(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
+    let key = settings.session_key()?;
+    let body = if body.is_empty() { OpenBody::default() } else { wire::json(body)? };
+    let Open { runtime, context } = body.open()?;
+    let runtime = runtime.map_or_else(scripts::first_runtime, Ok)?;
+    let sandbox = Sandbox::new(runtime).policy(policy::asked(&settings.policy));
+    let session = sandbox.open_session(&SessionOptions { context, tools: None })?;
+    let state = sealed(settings, key, &session)?;
+    let HibernatedInfo { language, runtime, version, executions, .. } = HibernatedInfo::read(&state)?;
+    let bytes = state.len();
+    Answer::json(201, &State { state: BASE64_STANDARD.encode(state), language, runtime, version, executions, bytes })
+}
+
+/// Runs a script in a session, and answers with the session as it is afterwards.
+pub(crate) fn execute(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
+    let key = settings.session_key()?;
+    let InSession { state, request, patterns } = wire::json::<ExecuteBody>(body)?.in_session(settings.state_bytes)?;
+    let session = resumed(settings, key, state)?;
+    let started = session.start(request)?;
+    let execution = finish(&started)?;
+    let returned = match session.files() {
+        Ok(files) if !patterns.is_empty() => Returned::of(&files, &patterns)?,
+        Ok(_) | Err(Error::SessionEnded(_)) => Returned::default(),
+        Err(error) => return Err(error.into()),
+    };
+    let session_ended = session.info().ended;
+    let state = match session_ended {
+        Some(_) => None,
+        None => Some(BASE64_STANDARD.encode(sealed(settings, key, &session)?)),
+    };
+    let execution = ExecutionAnswer::new(&started, execution, returned);
+    Answer::json(200, &InSessionAnswer { execution, state, session_ended })
+}
+
+/// The session of a state that was sealed here. Nothing of any other is looked at.
+fn resumed(settings: &Settings, key: &SessionKey, state: Vec<u8>) -> Result<Session, Problem> {
+    let plain = hibernate::unseal(&state, key, NAME)?;
+    drop(state);
+    let HibernatedInfo { runtime, .. } = HibernatedInfo::read(&plain)?;
+    let blob = Blob::of(&plain)?;
+    let sandbox = Sandbox::named(runtime).policy(policy::asked(&settings.policy));
+    Ok(sandbox.resume(&blob, &SessionOptions::default())?)
+}
+
+/// A session as its client is to have it.
+fn sealed(settings: &Settings, key: &SessionKey, session: &Session) -> Result<Vec<u8>, Problem> {
+    let blob = session.hibernate()?;
+    let (bytes, most) = (blob.size(), settings.state_bytes);
+    if usize::try_from(bytes).map_or(true, |bytes| bytes > most) {
+        let detail = format!(
+            "the session's state would have {bytes} bytes; {most} are carried at most; go on with the state before, and keep less in variables and files"
+        );
+        return Err(Problem::new(500, "unsaved", detail));
+    }
+    Ok(hibernate::seal(&blob.to_vec(), key, NAME)?)
+}

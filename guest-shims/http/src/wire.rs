@@ -1,0 +1,318 @@
+//! What requests say, as JSON: the bodies of `glovebox serve`.
+
+use std::{collections::BTreeMap, fmt};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use glovebox_core::{Language, check_json};
+use glovebox_guest::{InputFile, Request, Runtime, SourceKind};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Value, value::RawValue};
+
+use crate::problem::Problem;
+
+/// How much of a request may be a policy: as JSON values it takes many times the memory of its text.
+const MAX_POLICY_BYTES: usize = 256 << 10;
+
+/// How many files a request may bring along.
+const MAX_FILES: usize = 10_000;
+
+/// How many patterns of files to give back a request may have; their bytes together; and the `*` in one. Every file is matched with each.
+const MAX_PATTERNS: usize = 16;
+const MAX_PATTERN_BYTES: usize = 1_024;
+const MAX_STARS: usize = 8;
+
+/// How JavaScript is parsed.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Detect,
+    Script,
+    Module,
+}
+
+impl From<Kind> for SourceKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Detect => Self::Detect,
+            Kind::Script => Self::Script,
+            Kind::Module => Self::Module,
+        }
+    }
+}
+
+/// A script, and what goes with it. The fields are those of `glovebox serve`, and `state` of a session.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExecuteBody {
+    source: Option<String>,
+    language: Option<Language>,
+    runtime: Option<String>,
+    name: Option<String>,
+    kind: Option<Kind>,
+    stdin: Option<Bytes>,
+    context: Option<Box<RawValue>>,
+    deadline_ms: Option<u64>,
+    #[serde(default, deserialize_with = "files")]
+    files: Option<BTreeMap<String, Bytes>>,
+    policy: Option<Box<RawValue>>,
+    tools: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "patterns")]
+    return_files: Option<Vec<String>>,
+    /// The session's state, in base64. Only in a session.
+    state: Option<String>,
+}
+
+/// What a new session is.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OpenBody {
+    id: Option<String>,
+    language: Option<Language>,
+    runtime: Option<String>,
+    context: Option<Box<RawValue>>,
+}
+
+/// A script in a new interpreter.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    /// None: the provider's first.
+    pub(crate) runtime: Option<Runtime>,
+    pub(crate) policy: Map<String, Value>,
+    pub(crate) request: Request,
+    pub(crate) patterns: Vec<String>,
+}
+
+/// A script in a session.
+#[derive(Debug)]
+pub(crate) struct InSession {
+    pub(crate) state: Vec<u8>,
+    pub(crate) request: Request,
+    pub(crate) patterns: Vec<String>,
+}
+
+/// A new session.
+#[derive(Debug)]
+pub(crate) struct Open {
+    /// None: the provider's first.
+    pub(crate) runtime: Option<Runtime>,
+    /// JSON text.
+    pub(crate) context: Option<String>,
+}
+
+/// A body as JSON.
+pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    if bytes.is_empty() {
+        return Err(Problem::invalid("the request has no body; send a JSON object"));
+    }
+    serde_json::from_slice(bytes).map_err(|error| Problem::invalid(format!("the request's body: {error}")))
+}
+
+impl ExecuteBody {
+    /// For a new interpreter.
+    pub(crate) fn fresh(mut self) -> Result<Fresh, Problem> {
+        if self.state.is_some() {
+            return Err(Problem::invalid("`state` is a session's; send it to `/v1/sessions/execute`, or leave it out"));
+        }
+        let patterns = self.patterns()?;
+        let policy = self.policy.take().map(|policy| policy_of(&policy)).transpose()?.unwrap_or_default();
+        let runtime = runtime(self.language, self.runtime.take());
+        let context = self.context.take().map(context_of).transpose()?;
+        let files = self
+            .files
+            .take()
+            .map(|files| files.into_iter().map(|(path, Bytes(bytes))| InputFile { path, bytes }).collect());
+        Ok(Fresh { runtime, policy, request: Request { context, files, ..self.request()? }, patterns })
+    }
+
+    /// For a session, whose state has at most so many bytes.
+    pub(crate) fn in_session(mut self, max_state_bytes: usize) -> Result<InSession, Problem> {
+        let given = [
+            ("language", self.language.is_some()),
+            ("runtime", self.runtime.is_some()),
+            ("files", self.files.is_some()),
+            ("policy", self.policy.is_some()),
+            ("context", self.context.is_some()),
+        ];
+        if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {
+            return Err(Problem::invalid(format!(
+                "`{name}` cannot be given in a session, which has its own; leave it out, or execute outside of a session"
+            )));
+        }
+        let patterns = self.patterns()?;
+        let state = self.state.take();
+        let state =
+            state.ok_or_else(|| Problem::invalid("the request's body has no `state`, which the last answer had"))?;
+        // Four characters are three bytes: nothing larger is decoded.
+        if state.len().div_ceil(4).saturating_mul(3) > max_state_bytes.saturating_add(3) {
+            return Err(Problem::too_large(format!(
+                "`state` has more than {max_state_bytes} bytes, the most that are taken"
+            )));
+        }
+        let state = BASE64_STANDARD.decode(state).map_err(|error| Problem::invalid(format!("`state`: {error}")))?;
+        Ok(InSession { state, request: self.request()?, patterns })
+    }
+
+    fn request(self) -> Result<Request, Problem> {
+        if self.tools.is_some() {
+            let detail = "`tools` of a request are not served here: an execution that waits for answers would not be found again; compose the provider with a component that has them";
+            return Err(Problem::unsupported(detail));
+        }
+        Ok(Request {
+            source: self.source.ok_or_else(|| Problem::invalid("the request's body has no `source`"))?,
+            name: self.name,
+            kind: self.kind.map(Into::into),
+            stdin: self.stdin.map(|Bytes(stdin)| stdin),
+            context: None,
+            files: None,
+            deadline_ms: self.deadline_ms,
+        })
+    }
+
+    /// Which files to give back.
+    fn patterns(&mut self) -> Result<Vec<String>, Problem> {
+        let patterns = self.return_files.take().unwrap_or_default();
+        let bytes: usize = patterns.iter().map(String::len).sum();
+        let stars = patterns.iter().map(|pattern| pattern.matches('*').count()).max().unwrap_or_default();
+        if bytes > MAX_PATTERN_BYTES || stars > MAX_STARS {
+            return Err(Problem::invalid(format!(
+                "the patterns of `return_files` take {bytes} bytes, with {stars} `*` in one; at most {MAX_PATTERN_BYTES} and {MAX_STARS} are taken"
+            )));
+        }
+        // A pattern that is none is to be known before anything is run.
+        patterns
+            .iter()
+            .try_for_each(|pattern| glovebox_core::files::check_pattern(pattern))
+            .map_err(|error| Problem::new(422, "file", error.to_string()))?;
+        Ok(patterns)
+    }
+}
+
+impl OpenBody {
+    /// The session that it asks for.
+    pub(crate) fn open(self) -> Result<Open, Problem> {
+        if self.id.is_some() {
+            return Err(Problem::invalid(
+                "`id` cannot be given here: a session is its state, and has no name; leave it out",
+            ));
+        }
+        let context = self.context.map(context_of).transpose()?;
+        Ok(Open { runtime: runtime(self.language, self.runtime), context })
+    }
+}
+
+/// A runtime by its name, or the default of a language.
+fn runtime(language: Option<Language>, name: Option<String>) -> Option<Runtime> {
+    match (name, language) {
+        (Some(name), _) => Some(Runtime::Named(name)),
+        (None, Some(Language::Python)) => Some(Runtime::Python),
+        (None, Some(Language::JavaScript)) => Some(Runtime::Javascript),
+        (None, None) => None,
+    }
+}
+
+/// JSON that a script is to see.
+fn context_of(raw: Box<RawValue>) -> Result<String, Problem> {
+    let text = String::from(Box::<str>::from(raw));
+    check_json(&text).map_err(|error| Problem::invalid(format!("`context`: {error}")))?;
+    Ok(text)
+}
+
+fn policy_of(raw: &RawValue) -> Result<Map<String, Value>, Problem> {
+    let bytes = raw.get().len();
+    if bytes > MAX_POLICY_BYTES {
+        return Err(Problem::invalid(format!(
+            "`policy` is {bytes} bytes of JSON; at most {MAX_POLICY_BYTES} are taken"
+        )));
+    }
+    serde_json::from_str(raw.get()).map_err(|error| Problem::invalid(format!("`policy`: {error}")))
+}
+
+/// Bytes in JSON: a string is their UTF-8, `{"base64": …}` any others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Bytes(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(BytesVisitor)
+    }
+}
+
+/// Takes each form as it comes: nothing is put aside to be looked at.
+struct BytesVisitor;
+
+impl<'de> Visitor<'de> for BytesVisitor {
+    type Value = Bytes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bytes, as a string or as an object `{\"base64\": \"…\"}`")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Bytes, E> {
+        Ok(Bytes(text.as_bytes().to_vec()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Bytes, A::Error> {
+        let wrong = || A::Error::custom("bytes that are no string are an object with `base64` alone");
+        let (name, text) = map.next_entry::<String, String>()?.ok_or_else(wrong)?;
+        if name != "base64" || map.next_key::<String>()?.is_some() {
+            return Err(wrong());
+        }
+        BASE64_STANDARD.decode(text).map(Bytes).map_err(A::Error::custom)
+    }
+}
+
+/// A list that is refused where it is longer than it may be, before more of it is read.
+fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    struct Few;
+
+    impl<'de> Visitor<'de> for Few {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MAX_PATTERNS} values")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<String>, A::Error> {
+            let mut values = Vec::new();
+            while let Some(value) = list.next_element()? {
+                if values.len() == MAX_PATTERNS {
+                    return Err(A::Error::invalid_length(MAX_PATTERNS + 1, &self));
+                }
+                values.push(value);
+            }
+            Ok(values)
+        }
+    }
+
+    deserializer.deserialize_seq(Few).map(Some)
+}
+
+/// The same of an object's entries; the last of two with one name counts.
+fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
+    struct Few;
+
+    impl<'de> Visitor<'de> for Few {
+        type Value = BTreeMap<String, Bytes>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "an object of at most {MAX_FILES} entries")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let (mut values, mut count) = (BTreeMap::new(), 0);
+            while let Some((name, value)) = map.next_entry()? {
+                if count == MAX_FILES {
+                    return Err(A::Error::invalid_length(MAX_FILES + 1, &self));
+                }
+                count += 1;
+                values.insert(name, value);
+            }
+            Ok(values)
+        }
+    }
+
+    deserializer.deserialize_map(Few).map(Some)
+}
