@@ -34,6 +34,9 @@ pub enum WeaveError {
     /// No component could be made of the woven module.
     #[error("the woven module makes no component: {0}")]
     Component(String),
+    /// The provider and the adapter for HTTP make no component.
+    #[error("the provider and the adapter for HTTP do not fit each other: {0}")]
+    Served(String),
 }
 
 impl WeaveError {

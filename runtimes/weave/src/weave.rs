@@ -4,6 +4,7 @@ use crate::{
     Description, Guest, WeaveError, WeaveOptions, component,
     guest::Read,
     module::Module,
+    served::served,
     woven::{self, Core},
 };
 
@@ -24,6 +25,18 @@ pub struct Woven {
     pub exports: Vec<String>,
     /// What the shim is told of the guests.
     pub description: Description,
+}
+
+impl Woven {
+    /// The same with the adapter before it that answers HTTP requests: [`served`].
+    ///
+    /// # Errors
+    /// As of [`served`].
+    pub fn served(mut self, adapter: &[u8]) -> Result<Self, WeaveError> {
+        self.component = served(&self.component, adapter)?;
+        (self.imports, self.exports) = component::names(&self.component)?;
+        Ok(self)
+    }
 }
 
 /// Weaves guests into a shim. The same inputs give the same bytes.

@@ -1,6 +1,10 @@
 //! `glovebox weave`: a component that has the sandbox in it, for any component host.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use clap::Args;
@@ -23,12 +27,17 @@ Examples:
   glovebox weave javascript --shim shim.wasm --output glovebox-javascript.wasm --json
   glovebox weave --output glovebox.wasm                Python and JavaScript in one
   glovebox weave python-3.15-data --output data.wasm   Python with numpy and pandas: 200 MB, for hosts with exceptions
+  glovebox weave python-3.12 --http --output box.wasm  answers HTTP requests: `wasmtime serve -S cli … box.wasm`
 
 What comes out exports the interface `glovebox:sandbox/sandbox` and runs wherever components do: limits and fuel are
 woven into its code. The Python packages are not in it. The same shim and interpreters give the same bytes.";
 
 /// Where `guest-shims/component/build` puts the shim.
 const SHIM: &str = "target/providers/shim.wasm";
+/// The one for providers without imports.
+const CLOSED_SHIM: &str = "target/providers/shim-closed.wasm";
+/// Where it puts the adapter for HTTP.
+const HTTP: &str = "target/providers/http.wasm";
 
 /// Make a component of interpreters, which gives the sandbox to other components in any host
 #[derive(Args, Debug)]
@@ -38,9 +47,14 @@ pub(crate) struct WeaveArgs {
     #[arg(value_name = "RUNTIME")]
     names: Vec<String>,
 
-    /// The core module that exports the interface, which `guest-shims/component/build` makes
-    #[arg(long, value_name = "FILE", default_value = SHIM)]
-    shim: PathBuf,
+    /// The core module that exports the interface, which `guest-shims/component/build` makes [default:
+    /// target/providers/shim.wasm; with --http target/providers/shim-closed.wasm]
+    #[arg(long, value_name = "FILE")]
+    shim: Option<PathBuf>,
+
+    /// Put the adapter for HTTP before it, whose component answers requests in hosts such as `wasmtime serve`, Spin and wasmCloud
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = HTTP)]
+    http: Option<PathBuf>,
 
     /// Where the component goes
     #[arg(short, long, value_name = "FILE")]
@@ -80,6 +94,7 @@ struct Made<'a> {
 pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> {
     interrupt::install()?;
     let shim = read_shim(args)?;
+    let adapter = args.http.as_deref().map(|path| read("the adapter", path, "--http=FILE")).transpose()?;
     // They would take more room in the component than all else.
     let global = GlobalArgs { no_packages: true, ..global.clone() };
     let host = Host::open(&global, Pooling::Single)?;
@@ -94,7 +109,10 @@ pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> 
     options.metered = !args.unmetered;
     options.stack_bytes = args.stack_bytes;
     host.steps.message(&format!("weaving {}", names.join(" and ")));
-    let woven = host.with_progress(|_| weave(&shim, &guests, &options)).context("cannot weave the provider")?;
+    let mut woven = host.with_progress(|_| weave(&shim, &guests, &options)).context("cannot weave the provider")?;
+    if let Some(adapter) = adapter {
+        woven = woven.served(&adapter).context("cannot compose the provider with the adapter for HTTP")?;
+    }
     file::replace_shared(&args.output, &woven.component)?;
     if let Some(path) = &args.core {
         file::replace_shared(path, &woven.core)?;
@@ -130,9 +148,15 @@ fn guest(module: &PreparedModule) -> Guest<'_> {
 }
 
 fn read_shim(args: &WeaveArgs) -> anyhow::Result<Vec<u8>> {
-    fs::read(&args.shim).map_err(|error| {
-        let message = format!("cannot read the shim `{}`", escaped(&args.shim));
-        Hinted::new(message, "build it with `guest-shims/component/build`, or say where it is with --shim FILE")
+    let usual = if args.http.is_some() { CLOSED_SHIM } else { SHIM };
+    read("the shim", args.shim.as_deref().unwrap_or(Path::new(usual)), "--shim FILE")
+}
+
+/// Reads what `guest-shims/component/build` makes.
+fn read(what: &str, path: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
+    fs::read(path).map_err(|error| {
+        let message = format!("cannot read {what} `{}`", escaped(path));
+        Hinted::new(message, format!("build it with `guest-shims/component/build`, or say where it is with {flag}"))
             .because(error)
             .into()
     })
