@@ -33,6 +33,7 @@ mod idle_session;
 mod images;
 mod imports;
 mod limits;
+mod manifests;
 mod mcp;
 mod metering;
 mod names;
