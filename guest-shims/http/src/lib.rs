@@ -1,7 +1,7 @@
 //! The adapter component: the routes of `glovebox serve` over `glovebox:sandbox`, for hosts that run components.
 //!
 //! It exports `wasi:http/incoming-handler` and imports the sandbox. Composed with a provider it is one component that runs
-//! wherever a component can answer HTTP requests. Nothing is kept from one request to the next: a session is its state,
+//! wherever a component can answer HTTP requests. Nothing stays from one request to the next: a session is its state,
 //! which the client carries, sealed.
 //!
 //! * [`entry`] is what the component exports; everything else compiles anywhere, and is tested where it is developed.

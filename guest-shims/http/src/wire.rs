@@ -145,13 +145,16 @@ impl ExecuteBody {
         let state = self.state.take();
         let state =
             state.ok_or_else(|| Problem::invalid("the request's body has no `state`, which the last answer had"))?;
-        // Four characters are three bytes: nothing larger is decoded.
-        if state.len().div_ceil(4).saturating_mul(3) > max_state_bytes.saturating_add(3) {
-            return Err(Problem::too_large(format!(
-                "`state` has more than {max_state_bytes} bytes, the most that are taken"
-            )));
+        let too_large =
+            || Problem::too_large(format!("`state` has more than {max_state_bytes} bytes, the most that are taken"));
+        // Four characters are three bytes, but for two at the end: nothing that is larger is decoded.
+        if state.len() / 4 * 3 > max_state_bytes.saturating_add(2) {
+            return Err(too_large());
         }
         let state = BASE64_STANDARD.decode(state).map_err(|error| Problem::invalid(format!("`state`: {error}")))?;
+        if state.len() > max_state_bytes {
+            return Err(too_large());
+        }
         Ok(InSession { state, request: self.request()?, patterns })
     }
 
@@ -315,4 +318,77 @@ fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<S
     }
 
     deserializer.deserialize_map(Few).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn execute(body: &Value) -> Result<ExecuteBody, Problem> {
+        json(body.to_string().as_bytes())
+    }
+
+    fn fresh(body: &Value) -> Result<Fresh, String> {
+        execute(body).and_then(ExecuteBody::fresh).map_err(|problem| format!("{}: {}", problem.kind, problem.detail))
+    }
+
+    #[test]
+    fn a_script_is_what_the_body_says() {
+        let Fresh { runtime, policy, request, patterns } = fresh(&json!({
+            "source": "1", "language": "javascript", "kind": "module", "name": "a", "stdin": { "base64": "/w==" },
+            "context": { "b": 1, "a": [1.0] }, "files": { "f": "text" }, "deadline_ms": 5, "policy": { "args": [] },
+            "return_files": ["*"],
+        }))
+        .unwrap();
+        assert_eq!(runtime, Some(Runtime::Javascript));
+        assert_eq!((policy.len(), patterns), (1, vec!["*".to_owned()]));
+        assert_eq!((request.source.as_str(), request.name.as_deref()), ("1", Some("a")));
+        assert_eq!((request.kind, request.stdin), (Some(SourceKind::Module), Some(vec![0xff])));
+        assert_eq!((request.context.as_deref(), request.deadline_ms), (Some(r#"{"a":[1.0],"b":1}"#), Some(5)));
+        assert_eq!(request.files, Some(vec![InputFile { path: "f".into(), bytes: b"text".to_vec() }]));
+        let named = fresh(&json!({ "source": "1", "language": "python", "runtime": "python-3.12" })).unwrap();
+        assert_eq!(named.runtime, Some(Runtime::Named("python-3.12".into())));
+        assert_eq!(fresh(&json!({ "source": "1" })).unwrap().runtime, None);
+    }
+
+    #[test]
+    fn lists_are_no_longer_than_they_may_be() {
+        let files = |count: usize| json!({ "source": "1", "files": (0..count).map(|n| (n.to_string(), "")).collect::<BTreeMap<_, _>>() });
+        assert_eq!(fresh(&files(10_000)).unwrap().request.files.map(|files| files.len()), Some(10_000));
+        assert!(fresh(&files(10_001)).unwrap_err().contains("at most 10000 entries"));
+        let patterns = |patterns: Vec<String>| fresh(&json!({ "source": "1", "return_files": patterns }));
+        assert!(patterns(vec!["*".into(); 16]).is_ok());
+        assert!(patterns(vec!["*".into(); 17]).unwrap_err().contains("at most 16 values"));
+        assert!(patterns(vec!["x".repeat(1_024)]).is_ok());
+        assert!(patterns(vec!["x".repeat(1_025)]).unwrap_err().contains("1025 bytes"));
+        let policy = |length: usize| fresh(&json!({ "source": "1", "policy": { "args": ["x".repeat(length - 13)] } }));
+        assert!(policy(MAX_POLICY_BYTES).is_ok());
+        assert!(policy(MAX_POLICY_BYTES + 1).unwrap_err().contains("262145 bytes"));
+    }
+
+    #[test]
+    fn a_state_has_a_size() {
+        let state = |bytes: usize| {
+            let body = json!({ "source": "1", "state": BASE64_STANDARD.encode(vec![0; bytes]) });
+            execute(&body).unwrap().in_session(1_000).map(|it| it.state.len()).map_err(|problem| problem.status)
+        };
+        assert_eq!((state(0), state(999), state(1_000)), (Ok(0), Ok(999), Ok(1_000)));
+        assert_eq!((state(1_001), state(5_000)), (Err(413), Err(413)));
+    }
+
+    #[test]
+    fn what_is_not_a_sessions_is_refused_in_one() {
+        for name in ["language", "runtime", "files", "policy", "context"] {
+            let value = match name {
+                "language" => json!("python"),
+                "files" => json!({}),
+                _ => json!("x"),
+            };
+            let body = json!({ "source": "1", "state": "", name: value });
+            let problem = execute(&body).unwrap().in_session(10).unwrap_err();
+            assert!(problem.status == 400 && problem.detail.contains(name), "{problem:?}");
+        }
+    }
 }

@@ -49,7 +49,8 @@ fn text(path: &str) -> String {
 
 #[test]
 fn spins_has_what_spin_knows() {
-    let Spin { spin_manifest_version, application, trigger, component } = toml::from_str(&text("dist/hosts/spin.toml")).unwrap();
+    let Spin { spin_manifest_version, application, trigger, component } =
+        toml::from_str(&text("dist/hosts/spin.toml")).unwrap();
     assert_eq!(spin_manifest_version, 2);
     assert!(![application.name, application.version, application.description].iter().any(String::is_empty));
     let [Trigger { route, component: triggered }] = trigger.http.as_slice() else { panic!("one trigger") };

@@ -25,6 +25,7 @@ mod hostile;
 mod pages;
 mod pooled;
 mod programs;
+mod served;
 
 use std::process::ExitCode;
 
@@ -39,7 +40,7 @@ struct Suite {
     trials: fn(&[Case]) -> Vec<Trial>,
 }
 
-const SUITES: [Suite; 10] = [
+const SUITES: [Suite; 11] = [
     Suite { name: "conformance", needs_components: false, has_all_runtimes: true, trials: conformance::trials },
     Suite { name: "hostile", needs_components: false, has_all_runtimes: false, trials: hostile::trials },
     Suite { name: "everywhere", needs_components: true, has_all_runtimes: false, trials: everywhere::trials },
@@ -63,6 +64,7 @@ const SUITES: [Suite; 10] = [
     },
     Suite { name: "budgets", needs_components: true, has_all_runtimes: false, trials: budgets::trials },
     Suite { name: "pooled", needs_components: true, has_all_runtimes: false, trials: pooled::trials },
+    Suite { name: "served", needs_components: true, has_all_runtimes: false, trials: served::trials },
     Suite { name: "programs", needs_components: true, has_all_runtimes: false, trials: programs::trials },
     Suite { name: "pages", needs_components: true, has_all_runtimes: false, trials: pages::trials },
 ];

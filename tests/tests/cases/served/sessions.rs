@@ -1,0 +1,143 @@
+//! Sessions that the client carries.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use glovebox::{Language, ResumeOptions, Sandbox, SessionKey};
+use glovebox_tests::{engine, portable_runtime};
+use libtest_mimic::Failed;
+use serde_json::{Value, json};
+
+use super::{
+    KEY, OTHER_KEY, STATE_BYTES,
+    host::{Answer, Host},
+    scripts::policy,
+};
+
+/// How each language says what the tests need.
+struct Words {
+    assign: &'static str,
+    add: &'static str,
+    typeof_t: &'static str,
+    undefined: &'static str,
+    endless: &'static str,
+    write: &'static str,
+    large: &'static str,
+}
+
+fn words(language: Language) -> Words {
+    match language {
+        Language::Python => Words {
+            assign: "t = context['start']\nt",
+            add: "t += 2\nt",
+            typeof_t: "'t' in globals()",
+            undefined: "False",
+            endless: "t = 0\nwhile True: pass",
+            write: "_ = open('a.txt', 'w').write('hi')",
+            large: "import random\nb = random.randbytes(3_000_000)",
+        },
+        Language::JavaScript => Words {
+            assign: "var t = context.start; t",
+            add: "t += 2; t",
+            typeof_t: "typeof t",
+            undefined: "'undefined'",
+            endless: "t = 0; for (;;);",
+            write: "{ const f = std.open('a.txt', 'w'); f.puts('hi'); f.close() }",
+            large: "var b = Array.from({ length: 700_000 }, () => Math.random())",
+        },
+    }
+}
+
+fn opened(host: &Host, language: Language) -> Value {
+    host.post("/v1/sessions", &json!({ "language": language.name(), "context": { "start": 40 } })).done()
+}
+
+fn execute(host: &Host, state: &Value, source: &str) -> Answer {
+    host.post("/v1/sessions/execute", &json!({ "state": state, "source": source, "return_files": ["*.txt"] }))
+}
+
+/// A session goes from answer to answer, and nothing of it stays.
+pub(super) fn are_carried(host: &Host, language: Language) -> Result<(), Failed> {
+    let words = words(language);
+    let new = opened(host, language);
+    assert_eq!((&new["language"], &new["runtime"]), (&json!(language.name()), &json!(portable_runtime(language))));
+    assert_eq!(new["executions"], 0);
+    let assigned = execute(host, &new["state"], words.assign).done();
+    assert_eq!((&assigned["value"]["repr"], &assigned["session_ended"]), (&json!("40"), &Value::Null));
+    assert_eq!(assigned["session_id"], Value::Null);
+    let added = execute(host, &assigned["state"], words.add).done();
+    assert_eq!(added["value"]["json"], 42);
+    // An earlier state is as authentic as the last: who has it can go on from it.
+    let again = execute(host, &assigned["state"], words.add).done();
+    assert_eq!(again["value"], added["value"]);
+    let before = execute(host, &new["state"], words.typeof_t).done();
+    assert_eq!(before["value"]["repr"], words.undefined);
+    let written = execute(host, &added["state"], words.write).done();
+    assert_eq!((&written["files"], &written["files_created"]), (&json!({ "a.txt": "aGk=" }), &json!(["a.txt"])));
+    // The state is the engine's own, sealed with the same key.
+    let sandbox = Sandbox::builder(engine()).runtime(portable_runtime(language)).policy(policy()).build()?;
+    let state = BASE64_STANDARD.decode(written["state"].as_str().ok_or("no state")?)?;
+    let resumed = sandbox.resume(&state, ResumeOptions::default().key(SessionKey::new(KEY)?))?;
+    assert_eq!(resumed.execute(words.add)?.value.ok_or("no value")?.repr, "44");
+    let back = resumed.hibernate(&glovebox::HibernateOptions::default().key(SessionKey::new(KEY)?))?;
+    let back = execute(host, &json!(BASE64_STANDARD.encode(back)), words.add).done();
+    assert_eq!(back["value"]["json"], 46);
+    Ok(())
+}
+
+/// A script that is unwound leaves the session as it was; one that ends its interpreter ends the session.
+pub(super) fn survive_what_scripts_do(host: &Host, language: Language) {
+    let words = words(language);
+    let assigned = execute(host, &opened(host, language)["state"], words.assign).done();
+    let endless = execute(host, &assigned["state"], words.endless).done();
+    assert_eq!((&endless["outcome"]["resource"], &endless["exit_code"]), (&json!("fuel"), &json!(137)));
+    assert_eq!(endless["rolled_back_to"]["executions_lost"], 0);
+    assert_eq!(execute(host, &endless["state"], words.add).done()["value"]["json"], 42);
+    let left = match language {
+        Language::Python => "import os\nos._exit(3)",
+        Language::JavaScript => return,
+    };
+    let ended = execute(host, &assigned["state"], left).done();
+    assert_eq!((&ended["outcome"]["code"], &ended["state"]), (&json!(3), &Value::Null));
+    assert!(ended["session_ended"].is_string(), "{ended}");
+}
+
+/// Only what was sealed here with this key is resumed.
+pub(super) fn refuse_what_was_not_sealed_here(host: &Host, language: Language) -> Result<(), Failed> {
+    let state = BASE64_STANDARD.decode(opened(host, language)["state"].as_str().ok_or("no state")?)?;
+    let refused = |bytes: &[u8], what: &str| {
+        let (status, kind, detail) = execute(host, &json!(BASE64_STANDARD.encode(bytes)), "1").problem();
+        assert_eq!((status, kind.as_str()), (409, "not-resumable"), "{what}: {detail}");
+        detail
+    };
+    // One bit anywhere: in the header, the body, the seal.
+    for at in [0, 8, 10, 11, 40, state.len() / 2, state.len() - 33, state.len() - 1] {
+        let mut forged = state.clone();
+        forged[at] ^= 1;
+        refused(&forged, &format!("byte {at}"));
+    }
+    refused(&state[..state.len() - 1], "cut off");
+    refused(&[&state[..], b"x"].concat(), "longer");
+    let sandbox = Sandbox::builder(engine()).runtime(portable_runtime(language)).policy(policy()).build()?;
+    let session = sandbox.session()?;
+    let options = glovebox::HibernateOptions::default;
+    let others = session.hibernate(&options().key(SessionKey::new(OTHER_KEY)?))?;
+    assert!(refused(&others, "another key").contains("not authentic"));
+    assert!(refused(&session.hibernate(&options())?, "no key").contains("not authenticated"));
+    let named = session.hibernate(&options().key(SessionKey::new(KEY)?).bound_to("one"))?;
+    assert!(refused(&named, "a stored session of a server").contains("not authentic"));
+    Ok(())
+}
+
+/// States have a size, in both directions.
+pub(super) fn are_no_larger_than_they_may_be(host: &Host, language: Language) {
+    let new = opened(host, language);
+    let (status, kind, detail) = execute(host, &new["state"], words(language).large).problem();
+    assert_eq!((status, kind.as_str()), (500, "unsaved"), "{detail}");
+    assert_eq!(
+        execute(host, &new["state"], words(language).assign).done()["value"]["json"],
+        40,
+        "the one before is good"
+    );
+    let over = BASE64_STANDARD.encode(vec![0; STATE_BYTES + 1]);
+    let (status, kind, _) = execute(host, &json!(over), "1").problem();
+    assert_eq!((status, kind.as_str()), (413, "too-large"));
+}
