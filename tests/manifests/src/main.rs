@@ -12,7 +12,8 @@ async fn main() -> anyhow::Result<()> {
     for file in files {
         let text = fs::read(&file).with_context(|| file.clone())?;
         let manifest: Manifest = serde_yaml::from_slice(&text).with_context(|| file.clone())?;
-        let failures = [validation::validate_raw_yaml(&text)?, validation::validate_manifest(&manifest).await?].concat();
+        let failures =
+            [validation::validate_raw_yaml(&text)?, validation::validate_manifest(&manifest).await?].concat();
         ensure!(failures.is_empty(), "{file}: {failures:#?}");
         println!("{file}: an application of {} components", manifest.components().count());
     }

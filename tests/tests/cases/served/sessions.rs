@@ -1,15 +1,15 @@
 //! Sessions that the client carries.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use glovebox::{Language, ResumeOptions, Sandbox, SessionKey};
-use glovebox_tests::{engine, portable_runtime};
+use glovebox::{Language, ResumeOptions, SessionKey};
+use glovebox_tests::portable_runtime;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
 use super::{
     KEY, OTHER_KEY, STATE_BYTES,
     host::{Answer, Host},
-    scripts::policy,
+    scripts::sandbox,
 };
 
 /// How each language says what the tests need.
@@ -73,7 +73,7 @@ pub(super) fn are_carried(host: &Host, language: Language) -> Result<(), Failed>
     let written = execute(host, &added["state"], words.write).done();
     assert_eq!((&written["files"], &written["files_created"]), (&json!({ "a.txt": "aGk=" }), &json!(["a.txt"])));
     // The state is the engine's own, sealed with the same key.
-    let sandbox = Sandbox::builder(engine()).runtime(portable_runtime(language)).policy(policy()).build()?;
+    let sandbox = sandbox(language);
     let state = BASE64_STANDARD.decode(written["state"].as_str().ok_or("no state")?)?;
     let resumed = sandbox.resume(&state, ResumeOptions::default().key(SessionKey::new(KEY)?))?;
     assert_eq!(resumed.execute(words.add)?.value.ok_or("no value")?.repr, "44");
@@ -116,7 +116,7 @@ pub(super) fn refuse_what_was_not_sealed_here(host: &Host, language: Language) -
     }
     refused(&state[..state.len() - 1], "cut off");
     refused(&[&state[..], b"x"].concat(), "longer");
-    let sandbox = Sandbox::builder(engine()).runtime(portable_runtime(language)).policy(policy()).build()?;
+    let sandbox = sandbox(language);
     let session = sandbox.session()?;
     let options = glovebox::HibernateOptions::default;
     let others = session.hibernate(&options().key(SessionKey::new(OTHER_KEY)?))?;
