@@ -34,6 +34,7 @@ mod display;
 mod duration;
 mod execution;
 pub mod files;
+pub mod grant;
 mod guest;
 pub mod guidance;
 pub mod hibernate;

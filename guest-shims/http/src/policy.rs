@@ -3,6 +3,7 @@
 use glovebox_core::{
     Clock, Entropy, Limits, PolicyParts,
     contract::ContractPolicy,
+    grant::{Beyond, ChangeError, GrantParts, change_policy},
     session::{Checkpoints, OnUnwind, SessionPolicy},
     with_limits,
 };
@@ -111,21 +112,13 @@ pub(crate) fn asked(policy: &ContractPolicy) -> wit::Policy {
 pub(crate) fn changed(policy: &ContractPolicy, changes: &Map<String, Value>) -> Result<ContractPolicy, Problem> {
     let form = |error: serde_json::Error| Problem::policy(format!("`policy`: {error}"));
     let mut value = serde_json::to_value(policy).map_err(form)?;
-    for (name, change) in changes {
-        match (value.get_mut(name), change) {
-            (Some(Value::Object(table)), Value::Object(entries)) if TABLES.contains(&name.as_str()) => {
-                table.extend(entries.clone());
-            }
-            (Some(_), _) if TABLES.contains(&name.as_str()) => {
-                return Err(Problem::policy(format!("`policy`: `{name}` is an object")));
-            }
-            (Some(place), change) => *place = change.clone(),
-            (None, _) => {
-                let name: String = name.chars().take(100).collect();
-                return Err(Problem::policy(format!("`policy.{}` cannot be set here", name.escape_debug())));
-            }
+    change_policy(&mut value, changes, &TABLES).map_err(|error| match error {
+        ChangeError::NoTable(name) => Problem::policy(format!("`policy`: `{name}` is an object")),
+        ChangeError::Unknown(name) => {
+            let name: String = name.chars().take(100).collect();
+            Problem::policy(format!("`policy.{}` cannot be set here", name.escape_debug()))
         }
-    }
+    })?;
     let policy: ContractPolicy = serde_json::from_value(value).map_err(form)?;
     let ContractPolicy { limits, session, args, env, .. } = &policy;
     PolicyParts { limits, session, args, env }.check().map_err(|error| Problem::policy(error.to_string()))?;
@@ -133,29 +126,19 @@ pub(crate) fn changed(policy: &ContractPolicy, changes: &Map<String, Value>) -> 
 }
 
 /// The same, where nothing may be more than what is granted.
-///
-/// What was read is held to the grant, and not the JSON it was read from: that can say one thing in several ways.
 pub(crate) fn narrowed(granted: &ContractPolicy, asked: &Map<String, Value>) -> Result<ContractPolicy, Problem> {
     let policy = changed(granted, asked)?;
-    let limits = |policy: &ContractPolicy| serde_json::to_value(&policy.limits).unwrap_or_default();
-    let (most, wanted) = (limits(granted), limits(&policy));
-    for (key, wanted) in wanted.as_object().into_iter().flatten() {
-        let most = most.get(key).unwrap_or(&Value::Null);
-        if wanted.as_u64() > most.as_u64() {
-            return Err(beyond(&format!("limits.{key}"), &wanted.to_string(), &most.to_string()));
+    match parts(granted).first_beyond(&parts(&policy)) {
+        None => Ok(policy),
+        Some(Beyond { key, asked, granted }) => {
+            Err(Problem::policy(format!("`policy.{key}` is {asked}; {granted} is granted at most")))
         }
     }
-    if policy.clock == Clock::Host && granted.clock != Clock::Host {
-        return Err(beyond("clock", "`host`", "`fixed`"));
-    }
-    if policy.entropy == Entropy::Host && granted.entropy != Entropy::Host {
-        return Err(beyond("entropy", "`host`", "`seeded`"));
-    }
-    Ok(policy)
 }
 
-fn beyond(key: &str, asked: &str, granted: &str) -> Problem {
-    Problem::policy(format!("`policy.{key}` is {asked}; {granted} is granted at most"))
+fn parts(policy: &ContractPolicy) -> GrantParts<'_> {
+    let ContractPolicy { limits, clock, entropy, .. } = policy;
+    GrantParts { limits, clock, entropy }
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ pub use execution::Execution;
 pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles, check_pattern};
 pub use glovebox_core::{
     Display, Form, GuestValue, Language, LimitError, Limits, Metadata, Metering, Outcome, Output, RaisedOutcome,
-    Resource, TrapKind, UnknownLanguage,
+    Resource, TrapKind, UnknownLanguage, grant,
     guidance::{self, Advice, AdviceKind, Correction, FuelAnalysis, FuelStatus, Guidance},
     session::{
         CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Rollback, SessionInfo, SessionPolicy, SessionUsage,

@@ -1,6 +1,9 @@
 //! The policy that a request asks for, within the one that its tenant is granted.
 
-use glovebox::{BeyondNetwork, Clock, Entropy, Metering, Policy, PolicyError, escaped};
+use glovebox::{
+    BeyondNetwork, Metering, Policy, PolicyError, escaped,
+    grant::{Beyond, ChangeError, GrantParts, change_policy},
+};
 use serde_json::{Map, Value};
 
 /// The names of a policy that a request may set. What names directories of the host is not among them.
@@ -46,30 +49,21 @@ pub enum GrantError {
 }
 
 /// `granted` with what `asked`, an object of the policy's own names, changes in it.
-///
-/// What was read is held to the grant, and not the JSON it was read from: that can say one thing in several ways.
 pub(crate) fn narrowed(granted: &Policy, asked: &Map<String, Value>) -> Result<Policy, GrantError> {
-    let mut policy = serde_json::to_value(granted).map_err(form)?;
-    for (name, value) in asked {
-        if !OPEN.contains(&name.as_str()) {
-            return Err(GrantError::NotOpen(name.clone()));
-        }
-        match (policy.get_mut(name), value) {
-            // Tables change by their entries.
-            (Some(Value::Object(table)), Value::Object(changes)) if TABLES.contains(&name.as_str()) => {
-                table.extend(changes.clone());
-            }
-            (Some(Value::Object(_)), _) if TABLES.contains(&name.as_str()) => {
-                return Err(GrantError::Form(format!("`{name}` is an object")));
-            }
-            (Some(place), value) => *place = value.clone(),
-            (None, _) => return Err(GrantError::NotOpen(name.clone())),
-        }
+    if let Some(name) = asked.keys().find(|name| !OPEN.contains(&name.as_str())) {
+        return Err(GrantError::NotOpen(name.clone()));
     }
+    let mut policy = serde_json::to_value(granted).map_err(form)?;
+    change_policy(&mut policy, asked, &TABLES).map_err(|error| match error {
+        ChangeError::Unknown(name) => GrantError::NotOpen(name),
+        ChangeError::NoTable(name) => GrantError::Form(format!("`{name}` is an object")),
+    })?;
     let policy: Policy = serde_json::from_value(policy).map_err(form)?;
     policy.check()?;
-    check_limits(granted, &policy)?;
-    check_platform(granted, &policy)?;
+    if let Some(Beyond { key, asked, granted }) = parts(granted).first_beyond(&parts(&policy)) {
+        return Err(GrantError::Beyond { key, asked, granted });
+    }
+    check_metering(granted, &policy)?;
     check_network(granted, &policy)?;
     Ok(policy)
 }
@@ -78,36 +72,15 @@ fn form(error: serde_json::Error) -> GrantError {
     GrantError::Form(error.to_string())
 }
 
-/// No limit may be more than what is granted.
-fn check_limits(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
-    let numbers = |policy: &Policy| serde_json::to_value(&policy.limits).map_err(form);
-    let (granted, asked) = (numbers(granted)?, numbers(asked)?);
-    for (key, asked) in asked.as_object().into_iter().flatten() {
-        let granted = granted.get(key).unwrap_or(&Value::Null);
-        if asked.as_u64() > granted.as_u64() {
-            return Err(GrantError::Beyond {
-                key: format!("limits.{key}"),
-                asked: asked.to_string(),
-                granted: granted.to_string(),
-            });
-        }
-    }
-    Ok(())
+fn parts(policy: &Policy) -> GrantParts<'_> {
+    GrantParts { limits: &policy.limits, clock: &policy.clock, entropy: &policy.entropy }
 }
 
-/// The host's clock and randomness are to be had only where they are granted, and fuel is counted where the grant counts it.
-fn check_platform(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
-    let beyond = |key: &str, asked: &str, granted: &str| {
-        Err(GrantError::Beyond { key: key.to_owned(), asked: asked.to_owned(), granted: granted.to_owned() })
-    };
-    if asked.clock == Clock::Host && granted.clock != Clock::Host {
-        return beyond("clock", "`host`", "`fixed`");
-    }
-    if asked.entropy == Entropy::Host && granted.entropy != Entropy::Host {
-        return beyond("entropy", "`host`", "`seeded`");
-    }
+/// Fuel is counted where the grant counts it.
+fn check_metering(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
     if asked.metering == Metering::None && granted.metering != Metering::None {
-        return beyond("metering", "`none`", "`fuel`");
+        let (asked, granted) = ("`none`".to_owned(), "`fuel`".to_owned());
+        return Err(GrantError::Beyond { key: "metering".to_owned(), asked, granted });
     }
     Ok(())
 }
@@ -125,7 +98,7 @@ fn check_network(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
 
 #[cfg(test)]
 mod tests {
-    use glovebox::{NetworkPolicy, SecretPolicy};
+    use glovebox::{Clock, Entropy, NetworkPolicy, SecretPolicy};
     use serde_json::json;
 
     use super::*;
