@@ -118,7 +118,7 @@ impl Random {
 #[test]
 fn it_says_what_the_library_says() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let (mut fit, mut misfit) = (0, 0);
+    let (mut valid, mut invalid) = (0, 0);
     for round in 0..4_000 {
         let schema = random.schema(3);
         let library = jsonschema::options().should_validate_formats(false).offline().build(&schema).unwrap();
@@ -127,10 +127,10 @@ fn it_says_what_the_library_says() {
             let value = random.value(3);
             let said = plain.check(&value);
             assert_eq!(said.is_ok(), library.is_valid(&value), "round {round}: {schema} {value} {said:?}");
-            if said.is_ok() { fit += 1 } else { misfit += 1 }
+            if said.is_ok() { valid += 1 } else { invalid += 1 }
         }
     }
-    assert!(fit > 5_000 && misfit > 5_000, "both kinds were seen: {fit}, {misfit}");
+    assert!(valid > 5_000 && invalid > 5_000, "both kinds were seen: {valid}, {invalid}");
 }
 
 #[test]
