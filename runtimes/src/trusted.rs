@@ -287,12 +287,7 @@ impl FileLock {
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
             // Its last holder may have removed it after it was opened: then others do not see this lock.
-            let locked = file.metadata().map_err(failed)?;
-            let current = match dir.open_file(name)? {
-                Some((current, _)) => Some(current.metadata().map_err(failed)?),
-                None => None,
-            };
-            if current.is_some_and(|current| (current.dev(), current.ino()) == (locked.dev(), locked.ino())) {
+            if is_current(dir, name, &file)? {
                 return Ok(Some(Self { dir: Arc::clone(dir), name: name.to_owned(), file }));
             }
         }
@@ -300,10 +295,25 @@ impl FileLock {
     }
 }
 
+/// Whether this is the file that has the name now.
+fn is_current(dir: &TrustedDir, name: &str, file: &File) -> Result<bool, CacheError> {
+    let identity = |file: &File| match file.metadata() {
+        Ok(metadata) => Ok((metadata.dev(), metadata.ino())),
+        Err(error) => Err(CacheError::io("lock", &dir.path_of(name), error)),
+    };
+    match dir.open_file(name)? {
+        Some((current, _)) => Ok(identity(&current)? == identity(file)?),
+        None => Ok(false),
+    }
+}
+
 impl Drop for FileLock {
     fn drop(&mut self) {
         // Removed before the lock is released: nobody else can hold it now. A file that stays does no harm.
-        if let Err(error) = self.dir.remove(&self.name) {
+        // Where somebody removed ours, the one of this name is another holder's.
+        let removed = is_current(&self.dir, &self.name, &self.file)
+            .and_then(|is_ours| if is_ours { self.dir.remove(&self.name) } else { Ok(false) });
+        if let Err(error) = removed {
             tracing::debug!(%error, "a lock file was not removed");
         }
         // Closing the file is not enough: a child that another thread is just starting also has the descriptor, until

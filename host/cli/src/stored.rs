@@ -3,9 +3,9 @@
 use std::{fs::File, io::Read, path::Path, sync::Arc};
 
 use glovebox::{
-    CancelToken, DirectoryStore, Execution, HibernateOptions, IfExists, Language, NewSession, Request, Sandbox,
-    Session, SessionGuard, SessionId, SessionKey, SessionRecord, SessionStore, Sessions, SessionsError, StorePolicy,
-    escaped,
+    CancelToken, DirectoryStore, Execution, HibernateOptions, IfExists, Language, NewSession, Pages, Request, Sandbox,
+    Session, SessionGuard, SessionId, SessionKey, SessionRecord, SessionStore, Sessions, SessionsError, StoreError,
+    StorePolicy, StoredEntry, block_on, escaped,
 };
 
 use crate::{
@@ -51,8 +51,26 @@ impl SessionDir {
         Ok(Self { store: Arc::new(store), key: key(args)?, cancel: cancel.clone(), no_wait: args.no_wait })
     }
 
-    pub(crate) fn store(&self) -> &dyn SessionStore {
-        &*self.store
+    /// All sessions, damaged ones too, in the order of their ids.
+    pub(crate) fn entries(&self) -> Result<Vec<StoredEntry>, StoreError> {
+        entries(&*self.store)
+    }
+
+    /// One session as it is listed, damaged or not; `None` if it does not exist.
+    pub(crate) fn entry(&self, id: &SessionId) -> Result<Option<StoredEntry>, StoreError> {
+        let mut pages = Pages::new(&*self.store);
+        while let Some(entries) = block_on(pages.next())? {
+            // They are in order: no later page has it.
+            if let Some(entry) = entries.into_iter().find(|entry| entry.id >= *id) {
+                return Ok(Some(entry).filter(|entry| entry.id == *id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether some process uses the session.
+    pub(crate) fn is_in_use(&self, id: &SessionId) -> Result<bool, StoreError> {
+        Ok(block_on(self.store.try_lock(id))?.is_none())
     }
 
     /// The store, for whoever has sessions of its own there.
@@ -86,7 +104,7 @@ impl SessionDir {
 
     /// The record of a session; `None` if it does not exist.
     pub(crate) fn record(&self, id: &SessionId) -> anyhow::Result<Option<SessionRecord>> {
-        Ok(self.store.record(id)?)
+        Ok(block_on(self.store.record(id))?.map(|stored| stored.record))
     }
 
     /// The record of an existing session.
@@ -174,6 +192,16 @@ impl ActiveSession {
         self.stored.activate()?;
         Ok(())
     }
+}
+
+/// All sessions of a store, damaged ones too, in the order of their ids.
+pub(crate) fn entries(store: &dyn SessionStore) -> Result<Vec<StoredEntry>, StoreError> {
+    let mut pages = Pages::new(store);
+    let mut all = Vec::new();
+    while let Some(entries) = block_on(pages.next())? {
+        all.extend(entries);
+    }
+    Ok(all)
 }
 
 /// The error for a missing session, with a hint.

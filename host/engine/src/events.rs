@@ -6,7 +6,7 @@
 //! | `execution.complete` | `runtime`, `session_id`, `success`, `outcome`, `duration_ms`, `fuel_consumed`, `memory_used_bytes` |
 //! | `tool.start` | `session_id`, `tool`, `index` |
 //! | `tool.complete` | `session_id`, `tool`, `index`, `outcome`, `duration_ms`; outcome: `returned`, `unfinished`, or the name of the error |
-//! | `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.deleted` | `session_id`: of sessions in a store |
+//! | `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.fenced`, `session.deleted` | `session_id`: of sessions in a store; fenced: another process has taken it over |
 //! | `session.rolled_back` | `session_id`, `executions_lost`, `reason` |
 //! | `session.checkpoint.skipped` | `session_id`, `reason`: a checkpoint that was due had no room within `limits.session_total_bytes` |
 //! | `session.prune.delete` | `session_id`, `bytes`, `reason`, `dry_run` |

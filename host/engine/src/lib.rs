@@ -157,7 +157,7 @@ pub use images::{BuiltImage, ImageBuilder, ImageFile, ImageInfo, ListedImage, Se
 pub use json_text::{JsonText, NotJson};
 #[cfg(feature = "store")]
 pub use manager::{
-    ActiveSession, HibernateReport, IdleThread, ListedSession, NewSession, Save, SessionGuard, Sessions,
+    ActiveSession, HibernateReport, IdleThread, ListedPage, ListedSession, NewSession, Save, SessionGuard, Sessions,
     SessionsBuilder, SessionsError, StorePolicy,
 };
 #[cfg(feature = "network")]
@@ -171,8 +171,9 @@ pub use session::{Session, SessionOptions, SharedWorkspace};
 pub use stepping::{AdvanceError, Started, Step, ToolAnswer, ToolRequest};
 #[cfg(feature = "store")]
 pub use store::{
-    DirectoryStore, Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionId, SessionIdError,
-    SessionLock, SessionRecord, SessionStore, SkipReason, StoreError, StoredEntry, StoredSession,
+    DirectoryStore, Expected, PageLimitError, PageRequest, Pages, Prune, PruneError, PruneReason, PruneReport,
+    PruneSkip, Pruned, SessionId, SessionIdError, SessionLock, SessionRecord, SessionStore, SkipReason, StoreError,
+    StoredEntry, StoredPage, StoredRecord, StoredSession, StoredVersion, block_on,
 };
 pub use timestamp::{Timestamp, TimestampError};
 pub use tools::{

@@ -149,6 +149,7 @@ const UNSUPPORTED: Code = ("unsupported", 422);
 const NOT_FOUND: Code = ("not-found", 404);
 const EXISTS: Code = ("exists", 409);
 const BUSY: Code = ("session-busy", 409);
+const FENCED: Code = ("session-fenced", 409);
 const BUSY_EXECUTION: Code = ("execution-busy", 409);
 const ENDED: Code = ("session-ended", 410);
 const NO_CHECKPOINT: Code = ("no-checkpoint", 409);
@@ -254,7 +255,7 @@ impl ServiceError {
 }
 
 /// Every code that an error has: what a worker reports is one of these.
-const CODES: [Code; 21] = [
+const CODES: [Code; 22] = [
     INVALID,
     POLICY,
     UNKNOWN_RUNTIME,
@@ -262,6 +263,7 @@ const CODES: [Code; 21] = [
     NOT_FOUND,
     EXISTS,
     BUSY,
+    FENCED,
     BUSY_EXECUTION,
     ENDED,
     NO_CHECKPOINT,
@@ -323,6 +325,7 @@ fn of_sessions(error: &SessionsError) -> Code {
         SessionsError::NotFound { .. } => NOT_FOUND,
         SessionsError::Exists { .. } => EXISTS,
         SessionsError::InUse { .. } => BUSY,
+        SessionsError::Fenced { .. } => FENCED,
         SessionsError::Language { .. } => INVALID,
         SessionsError::TooManyLive { .. } => TOO_MANY,
         SessionsError::Resume { .. } => NOT_RESUMABLE,

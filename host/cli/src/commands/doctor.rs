@@ -9,8 +9,7 @@ use std::{
 
 use clap::Args;
 use glovebox::{
-    ComponentCache, DirectoryStore, Engine, Language, Policy, RuntimeInfo, Sandbox, SessionStore, ToolInfo, escaped,
-    escaped_text,
+    ComponentCache, DirectoryStore, Engine, Language, Policy, RuntimeInfo, Sandbox, ToolInfo, escaped, escaped_text,
 };
 use serde::Serialize;
 
@@ -18,7 +17,7 @@ use crate::{
     args::GlobalArgs,
     engine::{Host, Pooling},
     interrupt, state,
-    stored::{NOT_OURS_REMEDY, SESSIONS},
+    stored::{NOT_OURS_REMEDY, SESSIONS, entries},
     terminal::{BAD, CARE, GOOD, bytes, out, out_json},
 };
 
@@ -200,7 +199,7 @@ fn sessions() -> Finding {
     let Some(dir) = state::dir().ok().map(|dir| dir.join(SESSIONS)).filter(|dir| dir.exists()) else {
         return Finding::ok(name, "none yet");
     };
-    let listed = DirectoryStore::open(&dir).and_then(|store| store.list());
+    let listed = DirectoryStore::open(&dir).and_then(|store| entries(&store));
     match listed {
         Ok(entries) => {
             let damaged: Vec<&str> =

@@ -10,7 +10,7 @@ use crate::{BuildError, ExecuteError, Execution, HibernateError, Language, Resum
 pub enum SessionsError {
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
     /// The session, or an execution in it, failed on our side.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
@@ -32,6 +32,14 @@ pub enum SessionsError {
     /// Another process has the session, or another thread is still using it.
     #[error("session `{id}` is in use by another process or thread; wait for it to finish, or use another session")]
     InUse {
+        /// The session.
+        id: SessionId,
+    },
+    /// Another process took the session over, though it was locked here: nothing that was done with it here since it was last
+    /// saved is in the store, and no execution of it counts. The live session was dropped, without its exit handlers. What scripts did
+    /// outside of it, by tools and in host directories, stays.
+    #[error("another process took session `{id}` over; what ran here was discarded; run it again")]
+    Fenced {
         /// The session.
         id: SessionId,
     },
@@ -112,4 +120,13 @@ pub enum SessionsError {
         /// Why.
         source: Box<SessionsError>,
     },
+}
+
+impl From<StoreError> for SessionsError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Fenced { id } => Self::Fenced { id },
+            error => Self::Store(error),
+        }
+    }
 }

@@ -14,7 +14,7 @@ use super::{
     slot::Live,
     slots::{SlotRef, Slots},
 };
-use crate::{CancelToken, ExecuteError, Execution, Request, Session, SessionId};
+use crate::{CancelToken, ExecuteError, Execution, Request, Session, SessionId, block_on};
 
 /// A session in a store. It need not be live: executing in it makes it so.
 #[derive(Clone, Debug)]
@@ -36,7 +36,8 @@ impl SessionGuard {
     }
 
     /// Runs a request in the session, as [`Session::run`] does, and writes the session to the store where the policy says so.
-    /// What happened in an execution that could not be saved is in the error.
+    /// What happened in an execution that could not be saved is in the error. [`SessionsError::Fenced`] has no execution: it does
+    /// not count, and the next call finds what the other process stored.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, SessionsError> {
         let active = self.activate_unless(request.cancel.as_ref())?;
         let executed = active.run(request);
@@ -63,7 +64,7 @@ impl SessionGuard {
                 let change = slot.change(state);
                 let lock = storage.lock(&self.id, cancel)?;
                 let not_found = || SessionsError::NotFound { id: self.id.clone() };
-                let stored = storage.store.get(&self.id)?.ok_or_else(not_found)?;
+                let stored = block_on(storage.store.get(&self.id))?.ok_or_else(not_found)?;
                 let place = self.slots.place(&self.id, cancel)?;
                 let live = Arc::new(Live::resumed(storage, &stored, lock, place)?);
                 let mut state = slot.state();
@@ -101,9 +102,14 @@ impl ActiveSession {
     /// were started ([`Session::start`]); [`SessionGuard::run`] does it by itself.
     ///
     /// # Errors
-    /// That of the execution, and [`SessionsError::Unsaved`], which has the execution in it.
+    /// That of the execution; [`SessionsError::Unsaved`], which has the execution in it; and [`SessionsError::Fenced`], which has not:
+    /// another process has the session, and the execution does not count.
     pub fn save_after(&self, executed: Result<Execution, ExecuteError>) -> Result<Execution, SessionsError> {
         let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
+        if has_run {
+            // Somebody else may have found out while this ran.
+            self.live()?;
+        }
         let saves = self.slot.slots.storage.policy.save == Save::AfterEach;
         if !has_run || !saves || self.session.ended().is_some() {
             return Ok(executed?);
@@ -113,6 +119,7 @@ impl ActiveSession {
         self.is_touched.store(true, Ordering::SeqCst);
         match (self.save(), executed) {
             (Ok(()), executed) => Ok(executed?),
+            (Err(fenced @ SessionsError::Fenced { .. }), _) => Err(fenced),
             (Err(source), Ok(execution)) => {
                 let (id, execution, source) = (id.clone(), Box::new(execution), Box::new(source));
                 Err(SessionsError::Unsaved { id, execution, source })
@@ -128,12 +135,25 @@ impl ActiveSession {
 
     /// Writes the session to the store as it is now. It lasts when this returns.
     pub fn save(&self) -> Result<(), SessionsError> {
-        let live = self.live.upgrade().ok_or_else(|| SessionsError::NotFound { id: self.slot.id.clone() })?;
+        let live = self.live()?;
         // What is done from now on may not be in it.
         if self.is_touched.swap(false, Ordering::SeqCst) {
             live.changes.fetch_add(1, Ordering::SeqCst);
         }
-        live.save(&self.slot.slots.storage)
+        live.save(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
+    }
+
+    /// Ends the session: its exit handlers run. Then it is removed from the store; whether it was there.
+    pub(super) fn close_and_remove(&self) -> Result<bool, SessionsError> {
+        self.close()?;
+        let live = self.live()?;
+        live.remove(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
+    }
+
+    /// The live session. While it is in use nobody but another process takes it away.
+    fn live(&self) -> Result<Arc<Live>, SessionsError> {
+        let live = self.live.upgrade().filter(|live| !live.is_fenced());
+        live.ok_or_else(|| SessionsError::Fenced { id: self.slot.id.clone() })
     }
 }
 
@@ -149,7 +169,9 @@ impl Deref for ActiveSession {
 impl Drop for ActiveSession {
     fn drop(&mut self) {
         let mut state = self.slot.state();
-        if let Some(live) = state.live.as_ref().filter(|_| self.is_touched.load(Ordering::SeqCst)) {
+        // Another than ours, where that was taken over.
+        let ours = state.live.as_ref().filter(|live| Arc::as_ptr(live) == self.live.as_ptr());
+        if let Some(live) = ours.filter(|_| self.is_touched.load(Ordering::SeqCst)) {
             live.changes.fetch_add(1, Ordering::SeqCst);
         }
         state.users -= 1;

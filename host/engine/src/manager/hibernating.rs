@@ -16,13 +16,13 @@ use crate::{CancelToken, SessionId};
 pub struct HibernateReport {
     /// Sessions that are in the store now and no longer live.
     pub hibernated: Vec<SessionId>,
-    /// Those that could not be written. They live on.
+    /// Those that could not be written. They live on, but for [`SessionsError::Fenced`]: those are not live any more.
     pub errors: Vec<(SessionId, SessionsError)>,
 }
 
 impl Sessions {
     /// Writes a session to the store and frees its memory and its lock. Returns whether it was live here.
-    /// One that is in use is left alone: that is an error.
+    /// One that is in use is left alone: that is an error. So is one that another process has taken over: its memory is freed unwritten.
     pub fn hibernate(&self, id: &SessionId) -> Result<bool, SessionsError> {
         let slot = self.0.slot(id);
         let mut state = slot.settled_unused(&self.0.storage)?;

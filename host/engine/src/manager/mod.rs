@@ -19,4 +19,4 @@ pub use error::SessionsError;
 pub use guard::{ActiveSession, SessionGuard};
 pub use hibernating::{HibernateReport, IdleThread};
 pub use policy::{Save, StorePolicy};
-pub use sessions::{ListedSession, NewSession, Sessions, SessionsBuilder};
+pub use sessions::{ListedPage, ListedSession, NewSession, Sessions, SessionsBuilder};

@@ -9,8 +9,9 @@ use serde::Serialize;
 
 use super::{SessionsError, StorePolicy, guard::SessionGuard, slot::Live, slots::Slots, storage::Storage};
 use crate::{
-    BuildError, CancelToken, JsonText, Language, Prune, PruneReport, Sandbox, Session, SessionId, SessionInfo,
-    SessionKey, SessionOptions, SessionStore, StoredEntry, Timestamp, events,
+    BuildError, CancelToken, Expected, JsonText, Language, PageRequest, Pages, Prune, PruneReport, Sandbox, Session,
+    SessionId, SessionInfo, SessionKey, SessionOptions, SessionRecord, SessionStore, StoredEntry, Timestamp, block_on,
+    events,
 };
 
 /// Many sessions over one store: those in use are live, the others are in the store and are resumed when they are needed. Cheap
@@ -122,7 +123,17 @@ impl NewSession {
     }
 }
 
-/// A line of [`Sessions::list`].
+/// Some of the sessions: [`Sessions::list`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListedPage {
+    /// The sessions, in the order of their ids. There may be fewer than were asked for where there are more after them.
+    pub sessions: Vec<ListedSession>,
+    /// What to ask for the next page [after](PageRequest::after); none if there is nothing after this page.
+    pub next: Option<SessionId>,
+}
+
+/// A session as it is listed.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ListedSession {
@@ -160,11 +171,16 @@ impl Sessions {
 
     /// The session of this name, live or not; none if there is no such.
     pub fn get(&self, id: &SessionId) -> Result<Option<SessionGuard>, SessionsError> {
-        let found = self.0.storage.store.record(id)?.map(|_| self.guard(id));
+        let found = self.record(id)?.map(|_| self.guard(id));
         if found.is_some() {
             events::session("session.retrieved", id);
         }
         Ok(found)
+    }
+
+    /// What the store says of the session; none if there is no such. It is as of when the session was last saved.
+    pub fn record(&self, id: &SessionId) -> Result<Option<SessionRecord>, SessionsError> {
+        Ok(block_on(self.0.storage.store.record(id))?.map(|stored| stored.record))
     }
 
     /// The session of this name. That there is none is an error.
@@ -191,15 +207,35 @@ impl Sessions {
             Err(SessionsError::Exists { .. }) => {}
             created => return created,
         }
-        let record = self.0.storage.store.record(&id)?.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?;
+        let record = self.record(&id)?.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?;
         match wanted.filter(|wanted| *wanted != record.language) {
             Some(wanted) => Err(SessionsError::Language { id, has: record.language, wanted }),
             None => self.open(&id),
         }
     }
 
-    /// Every session, in the order of their names.
-    pub fn list(&self) -> Result<Vec<ListedSession>, SessionsError> {
+    /// Some sessions, in the order of their ids.
+    pub fn list(&self, page: &PageRequest) -> Result<ListedPage, SessionsError> {
+        let page = block_on(self.0.storage.store.list(page))?;
+        Ok(ListedPage { sessions: self.with_live(page.entries), next: page.next })
+    }
+
+    /// Every session, in the order of their ids: all pages, which may take long and much memory.
+    pub fn list_all(&self) -> Result<Vec<ListedSession>, SessionsError> {
+        let mut pages = Pages::new(self.store());
+        let mut all = Vec::new();
+        while let Some(entries) = block_on(pages.next())? {
+            all.extend(self.with_live(entries));
+        }
+        Ok(all)
+    }
+
+    /// How many sessions there are, damaged ones too, counted up to `most`.
+    pub fn count(&self, most: usize) -> Result<usize, SessionsError> {
+        Ok(block_on(self.0.storage.store.count(most))?)
+    }
+
+    fn with_live(&self, entries: Vec<StoredEntry>) -> Vec<ListedSession> {
         let mut live: BTreeMap<SessionId, SessionInfo> = BTreeMap::new();
         for slot in self.0.all() {
             // One that is being resumed or hibernated is listed as it was before.
@@ -209,13 +245,15 @@ impl Sessions {
             }
         }
         let with_live = |stored: StoredEntry| ListedSession { live: live.remove(&stored.id), stored };
-        Ok(self.0.storage.store.list()?.into_iter().map(with_live).collect())
+        entries.into_iter().map(with_live).collect()
     }
 
     /// Ends a session and removes it: its exit handlers run, within the limits of one execution.
     pub fn close(&self, id: &SessionId) -> Result<(), SessionsError> {
-        self.open(id)?.activate()?.close()?;
-        self.delete(id).map(drop)
+        if self.open(id)?.activate()?.close_and_remove()? {
+            events::session("session.deleted", id);
+        }
+        Ok(())
     }
 
     /// Removes a session, a damaged one too; whether there was one. Its exit handlers do not run. One that is in use is
@@ -225,9 +263,11 @@ impl Sessions {
         let state = slot.settled_unused(&self.0.storage)?;
         let live = state.live.clone();
         let _change = slot.change(state);
+        let storage = &self.0.storage;
         let removed = match &live {
-            Some(live) => live.remove(&self.0.storage)?,
-            None => self.0.storage.store.remove(&self.0.storage.lock(id, None)?)?,
+            Some(live) => live.remove(storage).inspect_err(|_| slot.state().drop_fenced(live))?,
+            // Whatever is there by now: that is what is asked for.
+            None => block_on(storage.store.remove(&storage.lock(id, None)?, &Expected::Any))?,
         };
         slot.state().live = None;
         // And its lock with it, before anybody comes.
@@ -240,7 +280,7 @@ impl Sessions {
 
     /// Removes sessions that nobody needs any more. Those that are live, here or elsewhere, are left alone.
     pub fn prune(&self, prune: &Prune) -> Result<PruneReport, SessionsError> {
-        Ok(prune.run(&*self.0.storage.store, Timestamp::now())?)
+        Ok(block_on(prune.run(self.store(), Timestamp::now()))?)
     }
 
     pub(super) fn guard(&self, id: &SessionId) -> SessionGuard {
@@ -267,7 +307,11 @@ impl Sessions {
         }
         let place = self.0.place(id, None)?;
         let live = Live::new(make(&self.0.storage)?, lock, place);
-        live.save(&self.0.storage)?;
+        live.save(&self.0.storage).map_err(|error| match error {
+            // Another process made one meanwhile.
+            SessionsError::Fenced { .. } => exists(),
+            error => error,
+        })?;
         slot.state().live = Some(Arc::new(live));
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Instant,
 };
@@ -13,8 +13,8 @@ use super::{
     storage::{POLL, Storage},
 };
 use crate::{
-    CancelToken, HibernateOptions, ResumeError, ResumeOptions, Sandbox, Session, SessionId, SessionLock, SessionRecord,
-    StoredSession, Timestamp, events, store::MAX_WORKSPACE_BYTES,
+    CancelToken, Expected, HibernateOptions, ResumeError, ResumeOptions, Sandbox, Session, SessionId, SessionLock,
+    SessionRecord, SessionStore, StoreError, StoredSession, Timestamp, block_on, events, store::MAX_WORKSPACE_BYTES,
 };
 
 /// How long to wait for another thread that is changing a session, where the caller can do without it. Hibernating takes
@@ -60,6 +60,8 @@ pub(super) struct Live {
     pub(super) session: Session,
     lock: SessionLock,
     created_at: Timestamp,
+    /// Whether another process has taken it over, as far as is known: nothing of it reaches the store any more.
+    is_fenced: AtomicBool,
     /// Uses that came to an end, and so may have changed it.
     pub(super) changes: AtomicU64,
     /// Held while the session is written, so that states are written in their order.
@@ -68,12 +70,14 @@ pub(super) struct Live {
 }
 
 /// What of a live session is in the store.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Saved {
     /// How many of its changes.
     changes: u64,
     /// The generation of its record.
     generation: u64,
+    /// What it was read at or written as.
+    expected: Expected,
 }
 
 /// One of the places for live sessions.
@@ -175,13 +179,25 @@ impl State {
         self.live.clone()
     }
 
-    /// Writes the session to the store if it has changed, and drops the live one.
+    /// Writes the session to the store if it has changed, and drops the live one. That of a session which another process has
+    /// taken over is dropped, too, and its changes with it: an error.
     pub(super) fn hibernate(&mut self, storage: &Storage) -> Result<bool, SessionsError> {
         let Some(live) = self.alive() else { return Ok(false) };
-        live.save(storage)?;
+        let saved = live.save(storage);
+        self.drop_fenced(&live);
+        saved?;
         self.live = None;
         events::session("session.hibernated", live.lock.id());
         Ok(true)
+    }
+
+    /// Drops a live session that another process has taken over: unsaved, and without its exit handlers. Others may still be
+    /// using it; none of them can save it.
+    pub(super) fn drop_fenced(&mut self, fenced: &Arc<Live>) {
+        if fenced.is_fenced() && self.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, fenced)) {
+            self.live = None;
+            events::session("session.fenced", fenced.lock.id());
+        }
     }
 }
 
@@ -192,8 +208,9 @@ impl Live {
             session,
             lock,
             created_at: Timestamp::now(),
+            is_fenced: AtomicBool::new(false),
             changes: AtomicU64::new(1),
-            saved: Mutex::default(),
+            saved: Mutex::new(Saved { changes: 0, generation: 0, expected: Expected::Absent }),
             _place: place,
         }
     }
@@ -228,7 +245,8 @@ impl Live {
             }
         })?;
         events::session("session.resumed", id);
-        let saved = Mutex::new(Saved { changes: 0, generation: stored.record.generation });
+        let expected = Expected::Version(stored.version.clone());
+        let saved = Mutex::new(Saved { changes: 0, generation: stored.record.generation, expected });
         let created_at = stored.record.created_at;
         Ok(Self { created_at, changes: AtomicU64::new(0), saved, ..Self::new(session, lock, place) })
     }
@@ -260,21 +278,51 @@ impl Live {
             workspace: recorded_workspace(sandbox),
             bytes: state.bytes.len() as u64,
         };
-        storage.store.put(&self.lock, &record, &state.bytes)?;
-        *saved = Saved { changes, generation: record.generation };
+        let put = block_on(storage.store.put(&self.lock, &saved.expected, &record, &state.bytes));
+        let version = put.map_err(|error| self.failed(error))?;
+        *saved = Saved { changes, generation: record.generation, expected: Expected::Version(version) };
         Ok(())
-    }
-
-    /// Its lock in the store.
-    pub(super) fn lock(&self) -> &SessionLock {
-        &self.lock
     }
 
     /// Removes the session from the store.
     pub(super) fn remove(&self, storage: &Storage) -> Result<bool, SessionsError> {
         // Whoever still saves is waited for.
-        let _saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(storage.store.remove(&self.lock)?)
+        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let remove = |expected| block_on(storage.store.remove(&self.lock, expected));
+        let removed = match remove(&saved.expected) {
+            // Damaged behind us: nobody can tell which it is, and it is to go.
+            Err(StoreError::Damaged { .. }) => remove(&Expected::Any),
+            removed => removed,
+        };
+        removed.map_err(|error| self.failed(error))
+    }
+
+    /// Writes another session over it in the store.
+    pub(super) fn replace(
+        &self,
+        store: &dyn SessionStore,
+        by: &SessionRecord,
+        state: &[u8],
+    ) -> Result<(), SessionsError> {
+        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let put = |expected| block_on(store.put(&self.lock, expected, by, state));
+        let put = match put(&saved.expected) {
+            Err(StoreError::Damaged { .. }) => put(&Expected::Any),
+            put => put,
+        };
+        put.map(drop).map_err(|error| self.failed(error))
+    }
+
+    /// Whether another process has taken it over, as far as is known.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.is_fenced.load(Ordering::SeqCst)
+    }
+
+    fn failed(&self, error: StoreError) -> SessionsError {
+        if matches!(error, StoreError::Fenced { .. }) {
+            self.is_fenced.store(true, Ordering::SeqCst);
+        }
+        error.into()
     }
 }
 

@@ -99,6 +99,12 @@ impl Slots {
                     match state.hibernate(&self.storage) {
                         // One that has ended gave its place up, which is as good.
                         Ok(_) => return Ok(Found::Freed),
+                        // So did one that another process has taken over.
+                        Err(error @ SessionsError::Fenced { .. }) => {
+                            let id = slot.id.as_str();
+                            tracing::warn!(target: "glovebox", session_id = id, %error, "a session was taken over");
+                            return Ok(Found::Freed);
+                        }
                         Err(error) => failed = failed.or(Some(error)),
                     }
                 }

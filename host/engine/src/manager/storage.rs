@@ -9,7 +9,7 @@ use std::{
 use super::{SessionsError, StorePolicy};
 use crate::{
     BuildError, CancelToken, Language, Sandbox, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore,
-    StoreError, session_scope::SessionScope,
+    StoreError, block_on, session_scope::SessionScope,
 };
 
 /// Makes a sandbox for the runtime of this name, or for the language where none is named.
@@ -45,7 +45,7 @@ impl fmt::Debug for Storage {
 impl Storage {
     /// Whether the store has the session, damaged or not.
     pub(super) fn is_stored(&self, id: &SessionId) -> Result<bool, SessionsError> {
-        match self.store.record(id) {
+        match block_on(self.store.record(id)) {
             Ok(record) => Ok(record.is_some()),
             Err(StoreError::Damaged { .. }) => Ok(true),
             Err(error) => Err(error.into()),
@@ -122,7 +122,7 @@ impl Storage {
         let patience_ms = self.policy.lock_wait_ms.max(MOMENT_MS);
         let begun = Instant::now();
         loop {
-            if let Some(lock) = self.store.try_lock(id)? {
+            if let Some(lock) = block_on(self.store.try_lock(id))? {
                 return Ok(lock);
             }
             if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {

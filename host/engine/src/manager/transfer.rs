@@ -1,9 +1,14 @@
 //! Forking, exporting and importing stored sessions.
 
+use std::sync::Arc;
+
 use glovebox_core::hibernate::{self, reseal};
 
-use super::{SessionGuard, Sessions, SessionsError};
-use crate::{HibernatedInfo, IfExists, SessionId, SessionOptions, SessionRecord, Timestamp, events};
+use super::{SessionGuard, Sessions, SessionsError, slot::Live};
+use crate::{
+    Expected, HibernatedInfo, IfExists, SessionId, SessionLock, SessionOptions, SessionRecord, StoreError, Timestamp,
+    block_on, events,
+};
 
 impl Sessions {
     /// Makes a second session of one: variables, functions and files as they are, and from then on neither sees what the other
@@ -28,7 +33,8 @@ impl Sessions {
         if live {
             self.guard(id).activate()?.save()?;
         }
-        let stored = self.0.storage.store.get(id)?.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?;
+        let stored =
+            block_on(self.0.storage.store.get(id))?.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?;
         reseal(&stored.state, self.0.storage.key.as_ref(), id.as_str(), "").map_err(|source| unusable(id, source))
     }
 
@@ -45,20 +51,22 @@ impl Sessions {
             return Err(SessionsError::Exists { id });
         }
         let _change = slot.change(place);
-        let taken;
-        let lock = match &live {
-            Some(live) => live.lock(),
-            None => {
-                taken = self.0.storage.lock(&id, None)?;
-                &taken
-            }
+        let store = self.store();
+        let holder = match &live {
+            Some(live) => Holder::Live(live),
+            None => Holder::Lock(self.0.storage.lock(&id, None)?),
         };
-        if if_exists == IfExists::Fail && self.0.storage.is_stored(&id)? {
+        let (expected, replaced) = match block_on(store.record(&id)) {
+            Ok(None) => (Expected::Absent, 0),
+            Ok(Some(stored)) => (Expected::Version(stored.version), stored.record.generation),
+            // One that is damaged, or is none, has no generation.
+            Err(StoreError::Damaged { .. } | StoreError::Directory(_)) => (Expected::Any, 0),
+            Err(error) => return Err(error.into()),
+        };
+        if if_exists == IfExists::Fail && expected != Expected::Absent {
             return Err(SessionsError::Exists { id });
         }
         let now = Timestamp::now();
-        // One that is damaged has no generation.
-        let replaced = self.0.storage.store.record(&id).ok().flatten().map_or(0, |record| record.generation);
         let record = SessionRecord {
             id: id.clone(),
             created_at: now,
@@ -73,13 +81,28 @@ impl Sessions {
             workspace: None,
             bytes: state.len() as u64,
         };
-        self.0.storage.store.put(lock, &record, &state)?;
+        match &holder {
+            Holder::Live(live) => {
+                live.replace(store, &record, &state).inspect_err(|_| slot.state().drop_fenced(live))?;
+            }
+            Holder::Lock(lock) => drop(block_on(store.put(lock, &expected, &record, &state))?),
+        }
         // What it replaces is not saved any more. Until here it lives on, should this fail.
         slot.state().live = None;
+        // And the lock with it, before anybody comes.
+        drop(holder);
         drop(live);
         events::session("session.created", &id);
         Ok(self.guard(&id))
     }
+}
+
+/// Who has the right to write the session.
+enum Holder<'a> {
+    /// The live session.
+    Live(&'a Arc<Live>),
+    /// We, for the moment.
+    Lock(SessionLock),
 }
 
 fn unusable(id: &SessionId, source: hibernate::ResumeError) -> SessionsError {

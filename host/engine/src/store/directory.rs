@@ -13,9 +13,12 @@ use glovebox_runtimes::{
     trusted::{FileLock, TrustedDir},
 };
 
+use async_trait::async_trait;
+
 use super::{
-    SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredSession,
-    record::{MAX_HEAD_BYTES, head, read_head},
+    Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredPage,
+    StoredRecord, StoredSession, StoredVersion,
+    head::{MAX_HEAD_BYTES, head, read_head},
 };
 use crate::{Limits, Timestamp};
 
@@ -29,6 +32,11 @@ const LOCK_PREFIX: &str = ".lock-";
 /// The directory is the user's own, as the cache is: made with mode 0700; refused where somebody else owns it or may write
 /// to it; no link in it is followed. A state is written to a new file, synchronised, and given its name: whoever is killed
 /// in between leaves the earlier state. Locks are `flock`s on files beside, which end with the process that holds them.
+///
+/// Each write has a name of 128 random bits in its file. Writing compares the name that is there with the one that is
+/// [expected](Expected), and then renames: two steps, which the lock makes one. A lock is lost only where somebody removes its file, or
+/// the file system has no `flock` that other machines see. Then a write that had ended is still always noticed, but of two that
+/// compare at the same moment both can be acknowledged, and the later one stays. The work is done on the thread that polls.
 #[derive(Debug)]
 pub struct DirectoryStore {
     dir: Arc<TrustedDir>,
@@ -61,6 +69,11 @@ impl DirectoryStore {
         self.dir.path()
     }
 
+    fn ids(&self) -> Result<Vec<SessionId>, StoreError> {
+        let names = self.dir.names()?;
+        Ok(names.iter().filter_map(|name| SessionId::new(name.strip_suffix(ENDING)?).ok()).collect())
+    }
+
     fn read(&self, id: &SessionId) -> Result<Option<Opened>, StoreError> {
         let name = file_name(id);
         let Some((mut file, bytes)) = self.dir.open_file(&name)? else { return Ok(None) };
@@ -68,6 +81,24 @@ impl DirectoryStore {
         let mut start = Vec::new();
         Read::by_ref(&mut file).take(MAX_HEAD_BYTES as u64).read_to_end(&mut start).map_err(failed)?;
         Ok(Some(Opened { head: read_head(id, &start, bytes), file, bytes }))
+    }
+
+    /// Whether there is a session; an error if it is not the one that is expected.
+    fn check(&self, id: &SessionId, expected: &Expected) -> Result<bool, StoreError> {
+        let found = match expected {
+            Expected::Any => return Ok(true),
+            Expected::Absent | Expected::Version(_) => self.read(id)?,
+        };
+        let fenced = || StoreError::Fenced { id: id.clone() };
+        match (found, expected) {
+            (None, _) => Ok(false),
+            (Some(opened), Expected::Version(version)) => {
+                // One whose head cannot be read may be the one that is expected: nobody has taken anything over.
+                let (stored, _) = opened.head.map_err(|reason| self.damaged(id, reason))?;
+                if stored.version == *version { Ok(true) } else { Err(fenced()) }
+            }
+            (Some(_), _) => Err(fenced()),
+        }
     }
 
     fn damaged(&self, id: &SessionId, reason: impl Into<String>) -> StoreError {
@@ -79,7 +110,7 @@ impl DirectoryStore {
             Ok(Some(opened)) => {
                 let modified = opened.file.metadata().and_then(|metadata| metadata.modified());
                 let stored_at = modified.map_or(Timestamp::from_unix_ms(0), Timestamp::from);
-                Some(StoredEntry::new(id, opened.bytes, stored_at, opened.head.map(|(record, _)| record)))
+                Some(StoredEntry::new(id, opened.bytes, stored_at, opened.head.map(|(stored, _)| stored)))
             }
             // Removed while we were listing.
             Ok(None) => None,
@@ -93,15 +124,22 @@ impl DirectoryStore {
 struct Opened {
     file: File,
     bytes: u64,
-    head: Result<(SessionRecord, usize), String>,
+    head: Result<(StoredRecord, usize), String>,
 }
 
+#[async_trait]
 impl SessionStore for DirectoryStore {
-    fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+    async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
         Ok(FileLock::try_take(&self.dir, &lock_name(id))?.map(|guard| SessionLock::new(id.clone(), guard)))
     }
 
-    fn put(&self, lock: &SessionLock, record: &SessionRecord, state: &[u8]) -> Result<(), StoreError> {
+    async fn put(
+        &self,
+        lock: &SessionLock,
+        expected: &Expected,
+        record: &SessionRecord,
+        state: &[u8],
+    ) -> Result<StoredVersion, StoreError> {
         let id = lock.id();
         if record.id != *id {
             return Err(StoreError::NotLocked { id: record.id.clone(), locked: id.clone() });
@@ -112,43 +150,58 @@ impl SessionStore for DirectoryStore {
         check_length(id, record.bytes)?;
         let name = file_name(id);
         let failed = |error| CacheError::io("write", &self.dir.path_of(&name), error);
+        let version = StoredVersion::random();
         let mut file = self.dir.create()?;
-        file.write_all(&head(record)).and_then(|()| file.write_all(state)).map_err(failed)?;
+        file.write_all(&head(record, &version)).and_then(|()| file.write_all(state)).map_err(failed)?;
+        // As late as can be: whoever broke the lock may have written meanwhile.
+        if !self.check(id, expected)? && matches!(expected, Expected::Version(_)) {
+            return Err(StoreError::Fenced { id: id.clone() });
+        }
         file.persist(&name)?;
-        Ok(())
+        Ok(version)
     }
 
-    fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+    async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
         let Some(Opened { mut file, head, .. }) = self.read(id)? else { return Ok(None) };
-        let (record, start) = head.map_err(|reason| self.damaged(id, reason))?;
-        check_length(id, record.bytes)?;
+        let (stored, start) = head.map_err(|reason| self.damaged(id, reason))?;
+        let bytes = stored.record.bytes;
+        check_length(id, bytes)?;
         let mut state = Vec::new();
         // One more, to see whether it has grown.
-        let most = record.bytes.saturating_add(1);
+        let most = bytes.saturating_add(1);
         let read = file.seek(SeekFrom::Start(start as u64)).and_then(|_| file.take(most).read_to_end(&mut state));
         read.map_err(|error| CacheError::io("read", &self.dir.path_of(&file_name(id)), error))?;
-        if state.len() as u64 != record.bytes {
+        if state.len() as u64 != bytes {
             return Err(self.damaged(id, "it is not as long as its record says"));
         }
-        Ok(Some(StoredSession::new(record, state)))
+        Ok(Some(StoredSession::new(stored, state)))
     }
 
-    fn record(&self, id: &SessionId) -> Result<Option<SessionRecord>, StoreError> {
+    async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
         match self.read(id)? {
             Some(opened) => Ok(Some(opened.head.map_err(|reason| self.damaged(id, reason))?.0)),
             None => Ok(None),
         }
     }
 
-    fn list(&self) -> Result<Vec<StoredEntry>, StoreError> {
-        let names = self.dir.names()?;
-        let ids = names.iter().filter_map(|name| SessionId::new(name.strip_suffix(ENDING)?).ok());
-        let mut entries: Vec<StoredEntry> = ids.filter_map(|id| self.entry(id)).collect();
-        entries.sort_by(|one, other| one.id.cmp(&other.id));
-        Ok(entries)
+    async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
+        let mut ids = self.ids()?;
+        ids.retain(|id| page.begins_after().is_none_or(|after| id > after));
+        ids.sort_unstable();
+        let has_more = ids.len() > page.limit();
+        ids.truncate(page.limit());
+        let next = ids.last().filter(|_| has_more).cloned();
+        Ok(StoredPage::new(ids.into_iter().filter_map(|id| self.entry(id)).collect(), next))
     }
 
-    fn remove(&self, lock: &SessionLock) -> Result<bool, StoreError> {
+    async fn count(&self, most: usize) -> Result<usize, StoreError> {
+        Ok(self.ids()?.len().min(most))
+    }
+
+    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+        if !self.check(lock.id(), expected)? {
+            return Ok(false);
+        }
         let removed = self.dir.remove(&file_name(lock.id()))?;
         self.dir.sync();
         Ok(removed)
@@ -171,6 +224,7 @@ fn lock_name(id: &SessionId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block_on;
 
     #[test]
     fn no_state_is_read_that_is_too_long() {
@@ -196,15 +250,17 @@ mod tests {
             workspace: None,
             bytes,
         };
-        let head = head(&record);
+        let head = head(&record, &StoredVersion::random());
         let path = dir.path().join(file_name(&id));
         std::fs::write(&path, &head).unwrap();
         // A hole: it takes no room.
         File::options().write(true).open(&path).unwrap().set_len(head.len() as u64 + bytes).unwrap();
-        let error = store.get(&id).unwrap_err();
+        let error = block_on(store.get(&id)).unwrap_err();
         assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
         // It can be seen, and removed.
-        assert_eq!(store.list().unwrap().first().and_then(|entry| entry.record.as_ref()), Some(&record));
-        assert!(store.remove(&store.try_lock(&id).unwrap().unwrap()).unwrap());
+        let listed = block_on(store.list(&PageRequest::default())).unwrap().entries;
+        assert_eq!(listed.first().and_then(|entry| entry.record.as_ref()), Some(&record));
+        let lock = block_on(store.try_lock(&id)).unwrap().unwrap();
+        assert!(block_on(store.remove(&lock, &Expected::Any)).unwrap());
     }
 }

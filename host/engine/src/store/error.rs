@@ -44,6 +44,15 @@ pub enum StoreError {
         /// The session that is locked.
         locked: SessionId,
     },
+    /// Something else is in the store than whoever writes expects: another process wrote or removed the session, or made one. Nothing
+    /// was changed.
+    #[error(
+        "session `{id}` was changed in the store by another process; nothing was written: read it again, and repeat what was done"
+    )]
+    Fenced {
+        /// The session.
+        id: SessionId,
+    },
     /// For other stores than ours.
     #[error("the session store failed")]
     Other(#[source] Box<dyn std::error::Error + Send + Sync>),

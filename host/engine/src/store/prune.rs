@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionStore, SkipReason, StoreError, StoredEntry,
+    Expected, Pages, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionId, SessionStore, SkipReason,
+    StoreError, StoredEntry, StoredVersion,
 };
 use crate::{Timestamp, events};
 
@@ -24,14 +25,14 @@ pub struct Prune {
 impl Prune {
     /// Removes sessions from a store. One that is in use is left alone. Damaged ones go by the time of their file, as do
     /// those whose record names a time to come.
-    pub fn run(&self, store: &dyn SessionStore, now: Timestamp) -> Result<PruneReport, StoreError> {
+    pub async fn run(&self, store: &dyn SessionStore, now: Timestamp) -> Result<PruneReport, StoreError> {
         let mut report = PruneReport { dry_run: self.dry_run, ..PruneReport::default() };
-        for (entry, reason) in self.choose(store.list()?, now) {
-            let id = entry.id.clone();
-            match self.remove(store, &entry) {
+        for (listed, reason) in self.choose(store, now).await? {
+            let (id, bytes) = (listed.id.clone(), listed.bytes);
+            match self.remove(store, &listed).await {
                 Ok(None) => {
-                    report.reclaimed_bytes = report.reclaimed_bytes.saturating_add(entry.stored_bytes);
-                    let pruned = Pruned { id, bytes: entry.stored_bytes, reason };
+                    report.reclaimed_bytes = report.reclaimed_bytes.saturating_add(bytes);
+                    let pruned = Pruned { id, bytes, reason };
                     events::pruned(&pruned, self.dry_run);
                     report.deleted.push(pruned);
                 }
@@ -44,14 +45,18 @@ impl Prune {
     }
 
     /// The sessions over a limit, the oldest first.
-    fn choose(&self, entries: Vec<StoredEntry>, now: Timestamp) -> Vec<(StoredEntry, PruneReason)> {
-        // By time and name: the same choice every time.
-        let by_time: BTreeMap<_, _> =
-            entries.into_iter().map(|entry| ((written_at(&entry, now), entry.id.clone()), entry)).collect();
+    async fn choose(&self, store: &dyn SessionStore, now: Timestamp) -> Result<Vec<(Listed, PruneReason)>, StoreError> {
+        // By time and name: the same choice every time. Of each only what is needed of it: there may be very many.
+        let mut by_time: BTreeMap<(Timestamp, SessionId), Listed> = BTreeMap::new();
+        let mut pages = Pages::new(store);
+        while let Some(entries) = pages.next().await? {
+            by_time
+                .extend(entries.into_iter().map(|entry| ((written_at(&entry, now), entry.id.clone()), entry.into())));
+        }
         let (mut count, mut bytes) = (0_usize, 0_u64);
         let mut chosen = Vec::new();
-        for ((updated_at, _), entry) in by_time.into_iter().rev() {
-            let with = bytes.saturating_add(entry.stored_bytes);
+        for ((updated_at, _), listed) in by_time.into_iter().rev() {
+            let with = bytes.saturating_add(listed.bytes);
             let reason = if self.older_than.is_some_and(|most| now.since(updated_at) > most) {
                 PruneReason::Age
             } else if self.max_count.is_some_and(|most| count >= most) {
@@ -62,28 +67,46 @@ impl Prune {
                 (count, bytes) = (count + 1, with);
                 continue;
             };
-            chosen.push((entry, reason));
+            chosen.push((listed, reason));
         }
         chosen.reverse();
-        chosen
+        Ok(chosen)
     }
 
-    fn remove(&self, store: &dyn SessionStore, entry: &StoredEntry) -> Result<Option<SkipReason>, StoreError> {
-        let Some(lock) = store.try_lock(&entry.id)? else { return Ok(Some(SkipReason::InUse)) };
-        let is_as_listed = match store.record(&entry.id) {
-            Ok(record) => record == entry.record,
-            Err(StoreError::Damaged { .. }) => entry.record.is_none(),
+    async fn remove(&self, store: &dyn SessionStore, listed: &Listed) -> Result<Option<SkipReason>, StoreError> {
+        let Some(lock) = store.try_lock(&listed.id).await? else { return Ok(Some(SkipReason::InUse)) };
+        let is_as_listed = match store.record(&listed.id).await {
+            Ok(stored) => stored.map(|stored| stored.version) == listed.version,
+            Err(StoreError::Damaged { .. }) => listed.version.is_none(),
             // What cannot even be opened is not known to be anything else.
-            Err(error) if entry.record.is_some() => return Err(error),
+            Err(error) if listed.version.is_some() => return Err(error),
             Err(_) => true,
         };
         if !is_as_listed {
             return Ok(Some(SkipReason::Changed));
         }
-        if !self.dry_run {
-            store.remove(&lock)?;
+        if self.dry_run {
+            return Ok(None);
         }
-        Ok(None)
+        let expected = listed.version.clone().map_or(Expected::Any, Expected::Version);
+        match store.remove(&lock, &expected).await {
+            Err(StoreError::Fenced { .. }) => Ok(Some(SkipReason::Changed)),
+            removed => removed.map(|_| None),
+        }
+    }
+}
+
+/// What is needed of a session that was listed.
+struct Listed {
+    id: SessionId,
+    bytes: u64,
+    /// None where it is damaged.
+    version: Option<StoredVersion>,
+}
+
+impl From<StoredEntry> for Listed {
+    fn from(entry: StoredEntry) -> Self {
+        Self { id: entry.id, bytes: entry.stored_bytes, version: entry.version }
     }
 }
 

@@ -1,11 +1,9 @@
-//! What a store says about a session, and how the directory store writes it down.
+//! What a store says about a session.
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use super::SessionId;
-use crate::Language;
-use crate::Timestamp;
+use super::{SessionId, StoredVersion};
+use crate::{Language, Timestamp};
 
 /// What a store says about a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,21 +39,41 @@ pub struct SessionRecord {
     pub bytes: u64,
 }
 
+/// A session's record as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredRecord {
+    /// What it is.
+    pub record: SessionRecord,
+    /// Which write of it this is.
+    pub version: StoredVersion,
+}
+
+impl StoredRecord {
+    /// For stores: what was read.
+    #[must_use]
+    pub fn new(record: SessionRecord, version: StoredVersion) -> Self {
+        Self { record, version }
+    }
+}
+
 /// A session as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredSession {
     /// What it is.
     pub record: SessionRecord,
+    /// Which write of it this is.
+    pub version: StoredVersion,
     /// What [`Session::hibernate`](crate::Session::hibernate) gave.
     pub state: Vec<u8>,
 }
 
 impl StoredSession {
-    /// For stores: what was read.
+    /// For stores: what was read, all of one write.
     #[must_use]
-    pub fn new(record: SessionRecord, state: Vec<u8>) -> Self {
-        Self { record, state }
+    pub fn new(stored: StoredRecord, state: Vec<u8>) -> Self {
+        Self { record: stored.record, version: stored.version, state }
     }
 }
 
@@ -71,6 +89,9 @@ pub struct StoredEntry {
     pub stored_at: Timestamp,
     /// What it is; none where it is damaged.
     pub record: Option<SessionRecord>,
+    /// Which write of it was found; none where it is damaged. It means nothing outside of the store.
+    #[serde(skip)]
+    pub version: Option<StoredVersion>,
     /// Why it cannot be used, where it is damaged.
     pub damage: Option<String>,
 }
@@ -78,12 +99,13 @@ pub struct StoredEntry {
 impl StoredEntry {
     /// For stores: what was found under this name, its record or what is wrong with it.
     #[must_use]
-    pub fn new(id: SessionId, stored_bytes: u64, stored_at: Timestamp, record: Result<SessionRecord, String>) -> Self {
-        let (record, damage) = match record {
-            Ok(record) => (Some(record), None),
+    pub fn new(id: SessionId, stored_bytes: u64, stored_at: Timestamp, found: Result<StoredRecord, String>) -> Self {
+        let (stored, damage) = match found {
+            Ok(stored) => (Some(stored), None),
             Err(damage) => (None, Some(damage)),
         };
-        Self { id, stored_bytes, stored_at, record, damage }
+        let (record, version) = stored.map(|stored| (stored.record, stored.version)).unzip();
+        Self { id, stored_bytes, stored_at, record, version, damage }
     }
 
     /// When it was last written.
@@ -93,59 +115,5 @@ impl StoredEntry {
     }
 }
 
-/// What a stored session's file begins with.
-const MAGIC: &str = "glovebox-session";
-/// The version of the file's head. The state behind it has a version of its own.
-const VERSION: &str = "1";
-
-/// The most bytes of a head; ours take 500, and what the path of a workspace takes, in JSON up to six times its length.
-pub(super) const MAX_HEAD_BYTES: usize = 4096 + 6 * MAX_WORKSPACE_BYTES;
-
 /// The longest path of a workspace that is recorded: as long as Linux has them.
 pub(crate) const MAX_WORKSPACE_BYTES: usize = 4096;
-
-/// Writes a record as two lines of text: magic, version and digest; the record as JSON. The state follows.
-pub(super) fn head(record: &SessionRecord) -> Vec<u8> {
-    // Strings and numbers: this cannot fail.
-    let json = serde_json::to_string(record).unwrap_or_default();
-    format!("{MAGIC} {VERSION} {}\n{json}\n", digest(&json)).into_bytes()
-}
-
-/// Reads the head of a session's file of this length; the record and where the state begins.
-pub(super) fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(SessionRecord, usize), String> {
-    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').map(|line| str::from_utf8(line).ok());
-    let mut line = || lines.next().flatten().and_then(|line| line.strip_suffix('\n'));
-    let first = line().ok_or("it is not a stored session")?;
-    let mut words = first.split(' ');
-    if words.next() != Some(MAGIC) {
-        return Err("it is not a stored session".into());
-    }
-    match words.next() {
-        Some(VERSION) => {}
-        Some(other) if other.len() < 10 && other.bytes().all(|byte| byte.is_ascii_digit()) => {
-            return Err(format!("its record has version {other}, and this program reads version {VERSION}"));
-        }
-        _ => return Err("it is not a stored session".into()),
-    }
-    let json = line().ok_or("its record is cut off")?;
-    if words.next() != Some(digest(json).as_str()) || words.next().is_some() {
-        return Err("its record's checksum does not fit".into());
-    }
-    let record: SessionRecord = serde_json::from_str(json).map_err(|_| "its record cannot be read")?;
-    if record.id != *id {
-        return Err(format!("its record is that of `{}`", record.id));
-    }
-    let start = first.len() + json.len() + 2;
-    if (start as u64).checked_add(record.bytes) != Some(file_bytes) {
-        return Err("it is not as long as its record says".into());
-    }
-    Ok((record, start))
-}
-
-fn digest(text: &str) -> String {
-    use std::fmt::Write as _;
-    Sha256::digest(text).iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
-}

@@ -2,34 +2,45 @@
 
 use std::io;
 
-use glovebox::{SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredSession};
+use async_trait::async_trait;
+use glovebox::{
+    Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredPage, StoredRecord,
+    StoredSession, StoredVersion,
+};
 
 /// A store that has nothing and takes nothing: for a tenant whose sessions are all in memory ([`OwnSession`](crate::OwnSession)).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoStore;
 
+#[async_trait]
 impl SessionStore for NoStore {
-    fn try_lock(&self, _: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+    async fn try_lock(&self, _: &SessionId) -> Result<Option<SessionLock>, StoreError> {
         Ok(None)
     }
 
-    fn put(&self, _: &SessionLock, _: &SessionRecord, _: &[u8]) -> Result<(), StoreError> {
+    async fn put(
+        &self,
+        _: &SessionLock,
+        _: &Expected,
+        _: &SessionRecord,
+        _: &[u8],
+    ) -> Result<StoredVersion, StoreError> {
         Err(StoreError::Other(Box::new(io::Error::from(io::ErrorKind::Unsupported))))
     }
 
-    fn get(&self, _: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+    async fn get(&self, _: &SessionId) -> Result<Option<StoredSession>, StoreError> {
         Ok(None)
     }
 
-    fn record(&self, _: &SessionId) -> Result<Option<SessionRecord>, StoreError> {
+    async fn record(&self, _: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
         Ok(None)
     }
 
-    fn list(&self) -> Result<Vec<StoredEntry>, StoreError> {
-        Ok(Vec::new())
+    async fn list(&self, _: &PageRequest) -> Result<StoredPage, StoreError> {
+        Ok(StoredPage::default())
     }
 
-    fn remove(&self, _: &SessionLock) -> Result<bool, StoreError> {
+    async fn remove(&self, _: &SessionLock, _: &Expected) -> Result<bool, StoreError> {
         Ok(false)
     }
 }

@@ -62,7 +62,7 @@ impl Tenant {
     ) -> Result<SessionRecord, ServiceError> {
         let _making = self.0.making.blocking_lock();
         let (sessions, most) = (&self.0.sessions, self.0.max_sessions);
-        if sessions.store().list().map_err(SessionsError::from)?.len() >= most {
+        if sessions.count(most)? >= most {
             return Err(ServiceError::TooMany { what: "sessions", most });
         }
         make(sessions, id.clone())?;
@@ -74,7 +74,7 @@ impl Tenant {
     /// # Errors
     /// When the store cannot be read.
     pub async fn list(&self) -> Result<Vec<ListedSession>, ServiceError> {
-        self.work(None, |tenant| Ok(tenant.0.sessions.list()?)).await
+        self.work(None, |tenant| Ok(tenant.0.sessions.list_all()?)).await
     }
 
     /// A session's record.

@@ -8,7 +8,7 @@ use crate::ServiceError;
 impl Tenant {
     /// Called on a thread that may block.
     pub(super) fn record(&self, id: &SessionId) -> Result<SessionRecord, ServiceError> {
-        let record = self.0.sessions.store().record(id).map_err(SessionsError::from)?;
+        let record = self.0.sessions.record(id)?;
         Ok(record.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?)
     }
 

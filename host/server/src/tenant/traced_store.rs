@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
-use glovebox::{SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredSession};
-use tracing::info_span;
+use async_trait::async_trait;
+use glovebox::{
+    Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredPage, StoredRecord,
+    StoredSession, StoredVersion,
+};
+use tracing::{Instrument as _, info_span};
 
 use crate::SPANS;
 
@@ -11,32 +15,40 @@ use crate::SPANS;
 #[derive(Debug)]
 pub(super) struct TracedStore(pub(super) Arc<dyn SessionStore>);
 
+#[async_trait]
 impl SessionStore for TracedStore {
-    fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
-        self.0.try_lock(id)
+    async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+        self.0.try_lock(id).await
     }
 
-    fn put(&self, lock: &SessionLock, record: &SessionRecord, state: &[u8]) -> Result<(), StoreError> {
-        let _span = info_span!(target: SPANS, "store", operation = "put", bytes = state.len()).entered();
-        self.0.put(lock, record, state)
+    async fn put(
+        &self,
+        lock: &SessionLock,
+        expected: &Expected,
+        record: &SessionRecord,
+        state: &[u8],
+    ) -> Result<StoredVersion, StoreError> {
+        let span = info_span!(target: SPANS, "store", operation = "put", bytes = state.len());
+        self.0.put(lock, expected, record, state).instrument(span).await
     }
 
-    fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
-        let _span = info_span!(target: SPANS, "store", operation = "get").entered();
-        self.0.get(id)
+    async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        self.0.get(id).instrument(info_span!(target: SPANS, "store", operation = "get")).await
     }
 
-    fn record(&self, id: &SessionId) -> Result<Option<SessionRecord>, StoreError> {
-        self.0.record(id)
+    async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
+        self.0.record(id).await
     }
 
-    fn list(&self) -> Result<Vec<StoredEntry>, StoreError> {
-        let _span = info_span!(target: SPANS, "store", operation = "list").entered();
-        self.0.list()
+    async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
+        self.0.list(page).instrument(info_span!(target: SPANS, "store", operation = "list")).await
     }
 
-    fn remove(&self, lock: &SessionLock) -> Result<bool, StoreError> {
-        let _span = info_span!(target: SPANS, "store", operation = "remove").entered();
-        self.0.remove(lock)
+    async fn count(&self, most: usize) -> Result<usize, StoreError> {
+        self.0.count(most).instrument(info_span!(target: SPANS, "store", operation = "count")).await
+    }
+
+    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+        self.0.remove(lock, expected).instrument(info_span!(target: SPANS, "store", operation = "remove")).await
     }
 }

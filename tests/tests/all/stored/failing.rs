@@ -9,9 +9,10 @@ use std::{
     time::Instant,
 };
 
+use async_trait::async_trait;
 use glovebox::{
-    DirectoryStore, IfExists, Language, NewSession, Save, SessionId, SessionLock, SessionRecord, SessionStore,
-    Sessions, SessionsError, StoreError, StoredEntry, StoredSession,
+    DirectoryStore, Expected, IfExists, Language, NewSession, PageRequest, Save, SessionId, SessionLock, SessionRecord,
+    SessionStore, Sessions, SessionsError, StoreError, StoredPage, StoredRecord, StoredSession, StoredVersion,
 };
 use glovebox_tests::sandbox;
 use tempfile::tempdir;
@@ -40,38 +41,45 @@ impl Failing {
     }
 }
 
+#[async_trait]
 impl SessionStore for Failing {
-    fn put(&self, lock: &SessionLock, record: &SessionRecord, state: &[u8]) -> Result<(), StoreError> {
+    async fn put(
+        &self,
+        lock: &SessionLock,
+        expected: &Expected,
+        record: &SessionRecord,
+        state: &[u8],
+    ) -> Result<StoredVersion, StoreError> {
         if self.fails.load(Ordering::SeqCst) && self.only.as_ref().is_none_or(|only| only == lock.id()) {
             return Err(StoreError::Other("the disk is full".into()));
         }
-        self.store.put(lock, record, state)
+        self.store.put(lock, expected, record, state).await
     }
 
-    fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+    async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
         if self.moments.try_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
             return Ok(None);
         }
-        self.store.try_lock(id)
+        self.store.try_lock(id).await
     }
 
-    fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
-        self.store.get(id)
+    async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        self.store.get(id).await
     }
 
-    fn record(&self, id: &SessionId) -> Result<Option<SessionRecord>, StoreError> {
-        self.store.record(id)
+    async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
+        self.store.record(id).await
     }
 
-    fn list(&self) -> Result<Vec<StoredEntry>, StoreError> {
-        self.store.list()
+    async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
+        self.store.list(page).await
     }
 
-    fn remove(&self, lock: &SessionLock) -> Result<bool, StoreError> {
+    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
         if self.fails.load(Ordering::SeqCst) {
             return Err(StoreError::Other("the disk is read-only".into()));
         }
-        self.store.remove(lock)
+        self.store.remove(lock, expected).await
     }
 }
 

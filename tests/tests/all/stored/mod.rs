@@ -1,6 +1,9 @@
 //! Sessions in a store: active, evicted, forked, exported, deleted, and in several processes.
 
+mod contract;
 mod failing;
+mod fenced;
+pub(crate) mod place;
 mod processes;
 mod support;
 
@@ -12,9 +15,9 @@ use std::{
 };
 
 use glovebox::{
-    DirectoryStore, Entropy, ExecuteError, HibernatedInfo, IfExists, Language, NewSession, Prune, Request, ResumeError,
-    Sandbox, Save, SessionGuard, SessionId, SessionKey, SessionStore as _, Sessions, SessionsError, SkipReason,
-    StoredSession, Timestamp,
+    DirectoryStore, Entropy, ExecuteError, Expected, HibernatedInfo, IfExists, Language, NewSession, Prune, Request,
+    ResumeError, Sandbox, Save, SessionGuard, SessionId, SessionKey, SessionStore as _, Sessions, SessionsError,
+    SkipReason, StoredRecord, StoredSession, Timestamp, block_on,
 };
 use glovebox_tests::sandbox;
 use tempfile::tempdir;
@@ -28,7 +31,7 @@ fn a_session_outlives_its_process() {
         let sessions = open(dir.path(), |_| {});
         assert_eq!(run(&python(&sessions, "py"), COUNT), round.to_string());
         assert_eq!(run(&javascript(&sessions, "js"), COUNT_JS), round.to_string());
-        let listed = sessions.list().unwrap();
+        let listed = sessions.list_all().unwrap();
         let ids: Vec<&str> = listed.iter().map(|entry| entry.stored.id.as_str()).collect();
         assert_eq!(ids, ["js", "py"]);
         let record = listed[1].stored.record.as_ref().unwrap();
@@ -44,7 +47,7 @@ fn an_execution_changes_the_time_of_the_record_and_not_that_of_its_creation() {
     type Open = fn(&Sessions, &str) -> SessionGuard;
     for (of_language, count) in [(python as Open, COUNT), (javascript as Open, COUNT_JS)] {
         let dir = tempdir().unwrap();
-        let record = |sessions: &Sessions| sessions.store().record(&id("a")).unwrap().unwrap();
+        let record = |sessions: &Sessions| sessions.record(&id("a")).unwrap().unwrap();
         let sessions = open(dir.path(), |_| {});
         let session = of_language(&sessions, "a");
         let created = record(&sessions);
@@ -69,7 +72,7 @@ fn the_id_that_the_caller_gives_is_the_sessions() {
     let sessions = open(dir.path(), |_| {});
     let session = javascript(&sessions, "test-session-123");
     assert_eq!(session.execute("1").unwrap().session_id.as_deref(), Some("test-session-123"));
-    assert_eq!(sessions.list().unwrap()[0].stored.id.as_str(), "test-session-123");
+    assert_eq!(sessions.list_all().unwrap()[0].stored.id.as_str(), "test-session-123");
     let fresh = sandbox(Language::JavaScript, |_| {}).run(Request::new("1").session_id("test-session-123")).unwrap();
     assert_eq!(fresh.session_id.as_deref(), Some("test-session-123"));
 }
@@ -82,7 +85,7 @@ fn saved_after_each_execution_or_when_it_rests() {
         let session = python(&sessions, "a");
         run(&session, COUNT);
         run(&session, COUNT);
-        let executions = || sessions.store().record(&id("a")).unwrap().unwrap().executions;
+        let executions = || sessions.record(&id("a")).unwrap().unwrap().executions;
         assert_eq!(executions(), held, "{save:?}");
         assert!(sessions.hibernate(&id("a")).unwrap());
         assert_eq!(executions(), 2, "{save:?}");
@@ -314,11 +317,11 @@ fn with_a_key_states_cannot_be_made_nor_swapped() {
 
     // Somebody who can write to the directory gives `b` the state of `a`.
     let store = DirectoryStore::open(dir.path()).unwrap();
-    let StoredSession { state, .. } = store.get(&id("a")).unwrap().unwrap();
-    let lock = store.try_lock(&id("b")).unwrap().unwrap();
-    let mut record = store.record(&id("b")).unwrap().unwrap();
+    let StoredSession { state, .. } = block_on(store.get(&id("a"))).unwrap().unwrap();
+    let lock = block_on(store.try_lock(&id("b"))).unwrap().unwrap();
+    let StoredRecord { mut record, version, .. } = block_on(store.record(&id("b"))).unwrap().unwrap();
     record.bytes = state.len() as u64;
-    store.put(&lock, &record, &state).unwrap();
+    block_on(store.put(&lock, &Expected::Version(version), &record, &state)).unwrap();
     drop(lock);
     let sessions = with_key(1);
     let resumed = |sessions: &Sessions, name: &str| match sessions.open(&id(name)).unwrap().execute("1") {
@@ -393,7 +396,7 @@ fn a_session_whose_files_could_not_be_written_back_is_saved() {
     let sessions = open();
     let session = python(&sessions, "a");
     assert_eq!(run(&session, "import os; os.remove('.glovebox-commit-x'); n += 1; print(n)"), "42");
-    assert_eq!(sessions.store().record(&id("a")).unwrap().unwrap().executions, 2);
+    assert_eq!(sessions.record(&id("a")).unwrap().unwrap().executions, 2);
 }
 
 #[test]
@@ -450,7 +453,7 @@ fn a_sandbox_of_its_image_is_found_among_several() {
     let sessions = sessions.sandbox(bare).build();
     let error = sessions.create(id("a"), NewSession::default().language(Language::Python)).unwrap_err();
     assert!(matches!(error, SessionsError::NoSandbox { language: Language::Python, .. }), "{error}");
-    assert!(sessions.list().unwrap().is_empty());
+    assert!(sessions.list_all().unwrap().is_empty());
     assert_eq!(run(&python(&sessions, "a"), COUNT_JS), "1", "the first sandbox's language, where none is named");
     sessions.add_sandbox(sandbox(Language::Python, |_| {}));
     sessions.create(id("p"), NewSession::default().language(Language::Python)).unwrap();

@@ -2,36 +2,39 @@
 
 use std::{
     io::BufRead as _,
-    path::Path,
     process::{Command, Stdio},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
-use glovebox::{CancelToken, DirectoryStore, IfExists, Language, Request, Sessions, SessionsError};
+use super::{
+    place::{Place, on_each_store, open_at},
+    support::{COUNT, COUNT_JS, id, javascript, open_in as open, open_over, policy, python, run},
+};
+use glovebox::{CancelToken, IfExists, Language, Request, Sessions, SessionsError};
 use glovebox_tests::sandbox;
-use tempfile::{TempDir, tempdir};
 
-use super::support::{COUNT, COUNT_JS, id, javascript, open, policy, python, run};
+on_each_store![
+    one_process_at_a_time,
+    whoever_waits_behind_another_thread_can_give_up,
+    what_was_reported_outlives_a_killed_process,
+];
 
-#[test]
-fn one_process_at_a_time() {
-    let dir = tempdir().unwrap();
-    let one = open(dir.path(), |_| {});
+fn one_process_at_a_time(place: &dyn Place) {
+    let one = open(place, |_| {});
     let session = python(&one, "a");
     run(&session, COUNT);
-    let other = open(dir.path(), |_| {});
+    let other = open(place, |_| {});
     let begun = Instant::now();
     assert!(matches!(python(&other, "a").execute(COUNT), Err(SessionsError::InUse { .. })));
     assert!(begun.elapsed() < Duration::from_secs(5));
     // Reading is allowed.
-    assert_eq!(other.list().unwrap().len(), 1);
+    assert_eq!(other.list_all().unwrap().len(), 1);
     other.export(&id("a")).unwrap();
     assert!(matches!(other.delete(&id("a")), Err(SessionsError::InUse { .. })));
 
-    let waiting = open(dir.path(), |policy| policy.lock_wait_ms = 60_000);
+    let waiting = open(place, |policy| policy.lock_wait_ms = 60_000);
     let cancel = CancelToken::new();
-    let impatient = Sessions::builder(Arc::new(DirectoryStore::open(dir.path()).unwrap()))
+    let impatient = Sessions::builder(place.open())
         .sandbox(sandbox(Language::Python, |_| {}))
         .policy(policy(|policy| policy.lock_wait_ms = 60_000))
         .cancel(&cancel)
@@ -50,12 +53,10 @@ fn one_process_at_a_time() {
     assert!(matches!(session.execute(COUNT), Err(SessionsError::InUse { .. })), "it has moved");
 }
 
-#[test]
-fn whoever_waits_behind_another_thread_can_give_up() {
-    let dir = tempdir().unwrap();
-    let holder = open(dir.path(), |_| {});
+fn whoever_waits_behind_another_thread_can_give_up(place: &dyn Place) {
+    let holder = open(place, |_| {});
     run(&python(&holder, "a"), COUNT);
-    let waiting = open(dir.path(), |policy| policy.lock_wait_ms = u64::MAX);
+    let waiting = open(place, |policy| policy.lock_wait_ms = u64::MAX);
     let session = waiting.open(&id("a")).unwrap();
     let (first, second) = (CancelToken::new(), CancelToken::new());
     let in_use = |error: SessionsError| assert!(matches!(error, SessionsError::InUse { .. }), "{error}");
@@ -81,34 +82,33 @@ fn whoever_waits_behind_another_thread_can_give_up() {
     assert_eq!(run(&session, COUNT), "3");
 }
 
-/// Set for the child process of the test below: the store's directory.
+/// Set for the child process of the test below: the store's address.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_STORED_LOOP";
 
 /// Run only as a child process of another test, until it is killed.
 #[test]
 fn count_loop_for_the_kill_test() {
-    let Some(path) = std::env::var_os(CHILD_VARIABLE) else {
+    let Ok(address) = std::env::var(CHILD_VARIABLE) else {
         return;
     };
-    let sessions = open(Path::new(&path), |policy| policy.lock_wait_ms = 10_000);
+    let sessions = open_over(open_at(&address), |policy| policy.lock_wait_ms = 60_000);
     let session = javascript(&sessions, "a");
     loop {
         println!("counted {}", run(&session, COUNT_JS));
     }
 }
 
-#[test]
-fn what_was_reported_outlives_a_killed_process() {
-    let dir = tempdir().unwrap();
-    kill_repeatedly(&dir, 12);
+fn what_was_reported_outlives_a_killed_process(place: &dyn Place) {
+    kill_repeatedly(place, 12);
 }
 
-fn kill_repeatedly(dir: &TempDir, kills: u64) {
+fn kill_repeatedly(place: &dyn Place, kills: u64) {
+    let Some(address) = place.address() else { return };
     let mut last = 0;
     for kill in 0..kills {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["stored::processes::count_loop_for_the_kill_test", "--exact", "--nocapture"])
-            .env(CHILD_VARIABLE, dir.path())
+            .env(CHILD_VARIABLE, &address)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -129,7 +129,7 @@ fn kill_repeatedly(dir: &TempDir, kills: u64) {
     }
     // Not at once: the killed process held its lock, and a child that another test starts has a copy of that descriptor
     // from its fork to its exec.
-    let sessions = open(dir.path(), |policy| policy.lock_wait_ms = 60_000);
+    let sessions = open(place, |policy| policy.lock_wait_ms = 60_000);
     let count: u64 = run(&javascript(&sessions, "a"), COUNT_JS).parse().unwrap();
     assert!(count == last + 1 || count == last + 2, "{count} after {last}");
     println!("{last} counted over {kills} kills");

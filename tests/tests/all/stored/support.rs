@@ -2,8 +2,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use glovebox::{DirectoryStore, Language, NewSession, SessionGuard, SessionId, Sessions, StorePolicy};
+use glovebox::{DirectoryStore, Language, NewSession, SessionGuard, SessionId, SessionStore, Sessions, StorePolicy};
 use glovebox_tests::sandbox;
+
+use super::place::Place;
 
 pub(crate) fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()
@@ -16,7 +18,15 @@ pub(crate) fn policy(edit: impl FnOnce(&mut StorePolicy)) -> StorePolicy {
 }
 
 pub(crate) fn open(path: &Path, edit: impl FnOnce(&mut StorePolicy)) -> Sessions {
-    Sessions::builder(Arc::new(DirectoryStore::open(path).unwrap()))
+    open_over(Arc::new(DirectoryStore::open(path).unwrap()), edit)
+}
+
+pub(crate) fn open_in(place: &dyn Place, edit: impl FnOnce(&mut StorePolicy)) -> Sessions {
+    open_over(place.open(), edit)
+}
+
+pub(crate) fn open_over(store: Arc<dyn SessionStore>, edit: impl FnOnce(&mut StorePolicy)) -> Sessions {
+    Sessions::builder(store)
         .sandbox(sandbox(Language::Python, |_| {}))
         .sandbox(sandbox(Language::JavaScript, |_| {}))
         .policy(policy(edit))
@@ -42,5 +52,5 @@ pub(crate) const COUNT: &str = "n = globals().get('n', 0) + 1; print(n)";
 pub(crate) const COUNT_JS: &str = "globalThis.n = (globalThis.n ?? 0) + 1; console.log(n)";
 
 pub(crate) fn is_live(sessions: &Sessions, name: &str) -> bool {
-    sessions.list().unwrap().into_iter().any(|entry| entry.stored.id == id(name) && entry.live.is_some())
+    sessions.list_all().unwrap().into_iter().any(|entry| entry.stored.id == id(name) && entry.live.is_some())
 }

@@ -32,7 +32,7 @@ pub(super) struct ShowArgs {
 }
 
 pub(super) fn list(session_dir: &SessionDir, args: &ListArgs) -> anyhow::Result<i32> {
-    let mut entries = session_dir.store().list()?;
+    let mut entries = session_dir.entries()?;
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.updated_at()));
     if args.json {
         out_json(&entries)?;
@@ -69,9 +69,8 @@ struct Shown {
 }
 
 pub(super) fn show(session_dir: &SessionDir, args: &ShowArgs) -> anyhow::Result<i32> {
-    let entries = session_dir.store().list()?;
-    let entry = entries.into_iter().find(|entry| entry.id == args.id).ok_or_else(|| missing(&args.id))?;
-    let in_use = session_dir.store().try_lock(&args.id)?.is_none();
+    let entry = session_dir.entry(&args.id)?.ok_or_else(|| missing(&args.id))?;
+    let in_use = session_dir.is_in_use(&args.id)?;
     if args.json {
         out_json(&Shown { entry, in_use })?;
         return Ok(0);

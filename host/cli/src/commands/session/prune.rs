@@ -1,6 +1,6 @@
 //! `glovebox session prune` and `delete`.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use clap::Args;
 use glovebox::{Prune, PruneReason, PruneReport, SessionId, SkipReason};
@@ -116,14 +116,12 @@ fn print(report: &PruneReport) -> anyhow::Result<()> {
 }
 
 pub(super) fn delete(session_dir: &SessionDir, args: &DeleteArgs) -> anyhow::Result<i32> {
-    let sizes: BTreeMap<SessionId, u64> =
-        session_dir.store().list()?.into_iter().map(|entry| (entry.id, entry.stored_bytes)).collect();
     let sessions = session_dir.sessions();
     for id in &args.ids {
+        let freed_bytes = session_dir.entry(id)?.map_or(0, |entry| entry.stored_bytes);
         if !sessions.delete(id)? {
             return Err(missing(id));
         }
-        let freed_bytes = sizes.get(id).copied().unwrap_or(0);
         if args.json {
             out_json(&serde_json::json!({ "id": id, "freed_bytes": freed_bytes }))?;
         } else {

@@ -1,6 +1,5 @@
-//! The directory store.
+//! What is the directory store's own. What every store must do is tested in `tests/tests/all/stored`.
 
-mod crashing;
 mod locking;
 mod pruning;
 
@@ -48,9 +47,9 @@ impl Fixture {
         Self { dir, store }
     }
 
-    fn put(&self, name: &str, updated_ms: u64, state: &[u8]) {
-        let lock = self.store.try_lock(&id(name)).unwrap().unwrap();
-        self.store.put(&lock, &record(name, updated_ms, state.len()), state).unwrap();
+    fn put(&self, name: &str, updated_ms: u64, state: &[u8]) -> StoredVersion {
+        let lock = lock(&self.store, name);
+        block_on(self.store.put(&lock, &Expected::Any, &record(name, updated_ms, state.len()), state)).unwrap()
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -62,6 +61,19 @@ impl Fixture {
     }
 }
 
+fn lock(store: &DirectoryStore, name: &str) -> SessionLock {
+    block_on(store.try_lock(&id(name))).unwrap().unwrap()
+}
+
+fn listed(store: &DirectoryStore) -> Vec<StoredEntry> {
+    let mut pages = Pages::new(store);
+    let mut all = Vec::new();
+    while let Some(entries) = block_on(pages.next()).unwrap() {
+        all.extend(entries);
+    }
+    all
+}
+
 fn names(path: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -70,24 +82,17 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_session_is_stored_replaced_and_removed() {
+fn a_session_is_one_file_and_nothing_beside() {
     let fixture = Fixture::new();
-    let store: &dyn SessionStore = &fixture.store;
-    assert_eq!(store.get(&id("a")).unwrap(), None);
-    assert_eq!(store.record(&id("a")).unwrap(), None);
     fixture.put("a", 5_000, b"first\nstate");
-    let expected = StoredSession::new(record("a", 5_000, 11), b"first\nstate".to_vec());
-    assert_eq!(store.get(&id("a")).unwrap().unwrap(), expected);
-    assert_eq!(store.record(&id("a")).unwrap().unwrap(), expected.record);
     fixture.put("a", 6_000, b"");
-    assert_eq!(store.get(&id("a")).unwrap().unwrap().state, b"");
     assert_eq!(fixture.names(), ["a.session"], "no locks and no temporary files stay");
-
-    let lock = store.try_lock(&id("a")).unwrap().unwrap();
-    assert!(store.remove(&lock).unwrap());
-    assert!(!store.remove(&lock).unwrap());
+    let lock = lock(&fixture.store, "a");
+    let fenced = block_on(fixture.store.put(&lock, &Expected::Absent, &record("a", 7_000, 1), b"x")).unwrap_err();
+    assert!(matches!(fenced, StoreError::Fenced { .. }), "{fenced}");
+    assert_eq!(fixture.names(), [".lock-a", "a.session"], "nor what was not written");
+    assert!(block_on(fixture.store.remove(&lock, &Expected::Any)).unwrap());
     drop(lock);
-    assert_eq!(store.get(&id("a")).unwrap(), None);
     assert!(fixture.names().is_empty());
 }
 
@@ -98,7 +103,7 @@ fn the_record_is_text_at_the_head_of_the_file() {
     let file = fs::read(fixture.file("a")).unwrap();
     let text = String::from_utf8_lossy(&file).into_owned();
     let mut lines = text.lines();
-    assert!(lines.next().unwrap().starts_with("glovebox-session 1 "));
+    assert!(lines.next().unwrap().starts_with("glovebox-session 2 "));
     let record: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
     let expected = serde_json::json!({
         "id": "a", "created_at": "1970-01-01T00:00:01.000Z", "updated_at": "1970-01-01T00:00:05.000Z",
@@ -106,6 +111,22 @@ fn the_record_is_text_at_the_head_of_the_file() {
         "executions": 3, "generation": 4, "files": 2, "bytes": 2,
     });
     assert_eq!(record, expected);
+}
+
+#[test]
+fn what_an_earlier_program_wrote_is_read_and_fenced() {
+    let fixture = Fixture::new();
+    let stored = record("a", 5_000, 5);
+    let digest = "3d8689582d8b6a975aee47e232df71add49081b31709ed3c8326818bdfe80c0f";
+    let json = serde_json::to_string(&stored).unwrap();
+    fs::write(fixture.file("a"), format!("glovebox-session 1 {digest}\n{json}\nstate")).unwrap();
+    let read = block_on(fixture.store.get(&id("a"))).unwrap().unwrap();
+    assert_eq!((&read.record, &read.state[..], read.version.as_str()), (&stored, &b"state"[..], digest));
+    let lock = lock(&fixture.store, "a");
+    let put = |expected: &Expected| block_on(fixture.store.put(&lock, expected, &stored, b"state"));
+    let version = Expected::Version(read.version);
+    put(&version).unwrap();
+    assert!(matches!(put(&version), Err(StoreError::Fenced { .. })), "the same record is another write");
 }
 
 #[test]
@@ -131,23 +152,12 @@ fn a_link_in_the_place_of_a_session_is_not_followed() {
     let outside = fixture.dir.path().join("precious");
     fs::write(&outside, "precious").unwrap();
     symlink(&outside, fixture.file("a")).unwrap();
-    assert!(fixture.store.get(&id("a")).is_err());
-    let listed = fixture.store.list().unwrap();
+    assert!(block_on(fixture.store.get(&id("a"))).is_err());
+    let listed = listed(&fixture.store);
     assert!(listed[0].damage.as_deref().unwrap().contains("symbolic link"), "{listed:?}");
     fixture.put("a", 5_000, b"x");
     assert_eq!(fs::read(&outside).unwrap(), b"precious");
-    assert_eq!(fixture.store.get(&id("a")).unwrap().unwrap().state, b"x");
-}
-
-#[test]
-fn the_lock_says_what_may_be_written() {
-    let fixture = Fixture::new();
-    let lock = fixture.store.try_lock(&id("a")).unwrap().unwrap();
-    let error = fixture.store.put(&lock, &record("b", 1, 1), b"x").unwrap_err();
-    assert!(matches!(error, StoreError::NotLocked { .. }), "{error}");
-    let error = fixture.store.put(&lock, &record("a", 1, 2), b"x").unwrap_err();
-    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
-    assert_eq!(fixture.store.list().unwrap(), []);
+    assert_eq!(block_on(fixture.store.get(&id("a"))).unwrap().unwrap().state, b"x");
 }
 
 #[test]
@@ -159,10 +169,10 @@ fn every_damaged_byte_of_a_head_is_found_and_listed() {
     let state_begins = whole.len() - 5;
     let check = |bytes: &[u8], what: &str| {
         fs::write(fixture.file("bad"), bytes).unwrap();
-        let error = fixture.store.get(&id("bad")).unwrap_err();
+        let error = block_on(fixture.store.get(&id("bad"))).unwrap_err();
         assert!(matches!(error, StoreError::Damaged { .. }), "{what}: {error}");
-        assert!(fixture.store.record(&id("bad")).is_err(), "{what}");
-        let listed = fixture.store.list().unwrap();
+        assert!(block_on(fixture.store.record(&id("bad"))).is_err(), "{what}");
+        let listed = listed(&fixture.store);
         assert_eq!(listed.len(), 2, "{what}");
         assert!(listed[0].record.is_none() && listed[0].damage.is_some(), "{what}");
         assert_eq!(listed[0].stored_bytes, bytes.len() as u64, "{what}");
@@ -179,18 +189,24 @@ fn every_damaged_byte_of_a_head_is_found_and_listed() {
     check(&[&whole[..], b"x"].concat(), "longer");
     check(&vec![b'\n'; 1 << 20], "long and empty");
     check(&fs::read(fixture.file("good")).unwrap(), "another session's");
-    let newer = String::from_utf8(whole.clone()).unwrap().replacen("session 1 ", "session 2 ", 1);
+    let newer = String::from_utf8(whole.clone()).unwrap().replacen("session 2 ", "session 3 ", 1);
     check(newer.as_bytes(), "newer");
-    let error = fixture.store.get(&id("bad")).unwrap_err();
-    assert!(error.to_string().contains("version 2"), "{error}");
+    let error = block_on(fixture.store.get(&id("bad"))).unwrap_err();
+    assert!(error.to_string().contains("version 3"), "{error}");
 
     // It can be written over, and removed.
     fixture.put("bad", 6_000, b"again");
-    assert_eq!(fixture.store.get(&id("bad")).unwrap().unwrap().state, b"again");
+    assert_eq!(block_on(fixture.store.get(&id("bad"))).unwrap().unwrap().state, b"again");
     fs::write(fixture.file("bad"), "damaged").unwrap();
-    let lock = fixture.store.try_lock(&id("bad")).unwrap().unwrap();
-    assert!(fixture.store.remove(&lock).unwrap());
-    assert_eq!(fixture.store.list().unwrap().len(), 1);
+    let lock = lock(&fixture.store, "bad");
+    let version = Expected::Version(StoredVersion::random());
+    for expected in [&Expected::Absent, &version] {
+        block_on(fixture.store.put(&lock, expected, &record("bad", 7_000, 1), b"x")).unwrap_err();
+        block_on(fixture.store.remove(&lock, expected)).unwrap_err();
+    }
+    assert_eq!(fs::read(fixture.file("bad")).unwrap(), b"damaged");
+    assert!(block_on(fixture.store.remove(&lock, &Expected::Any)).unwrap());
+    assert_eq!(listed(&fixture.store).len(), 1);
 }
 
 #[test]
@@ -203,7 +219,7 @@ fn other_files_are_left_alone() {
     let before = fixture.names();
     fixture.put("a", 5_000, b"x");
     let store = DirectoryStore::open(fixture.store.path()).unwrap();
-    let listed = store.list().unwrap();
+    let listed = listed(&store);
     let ids: Vec<&str> = listed.iter().map(|entry| entry.id.as_str()).collect();
     assert_eq!(ids, ["a", "dir"]);
     assert!(listed[1].damage.is_some(), "a directory is no session");
@@ -233,12 +249,12 @@ fn ten_thousand_sessions_are_listed_in_a_second() {
     let state = vec![7; 2_000];
     for n in 0..10_000 {
         let stored = record(&format!("session-{n:05}"), n, state.len());
-        let file = [record::head(&stored), state.clone()].concat();
+        let file = [head::head(&stored, &StoredVersion::random()), state.clone()].concat();
         fs::write(fixture.file(stored.id.as_str()), file).unwrap();
     }
     let list = || {
         let begun = std::time::Instant::now();
-        let listed = fixture.store.list().unwrap();
+        let listed = listed(&fixture.store);
         assert!(listed.len() == 10_000 && listed.iter().all(|entry| entry.record.is_some()));
         begun.elapsed()
     };

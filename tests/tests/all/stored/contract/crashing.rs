@@ -2,13 +2,17 @@
 
 use std::{
     io::BufRead as _,
+    path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use super::*;
+use crate::stored::place::{Directory, open_at};
 
-/// Set for the child process of the test below: the store's directory.
+on_each_store![a_process_killed_at_any_moment_loses_nothing_that_was_stored];
+
+/// Set for the child process of the test: the store's address.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_STORE_LOOP";
 
 const SESSIONS: [&str; 3] = ["a", "b", "c"];
@@ -22,45 +26,50 @@ fn state(generation: u64) -> Vec<u8> {
 /// Not a test of its own: what the child process runs, until it is killed.
 #[test]
 fn store_loop_for_the_kill_test() {
-    let Some(path) = std::env::var_os(CHILD_VARIABLE) else {
+    let Ok(address) = std::env::var(CHILD_VARIABLE) else {
         return;
     };
-    let store = DirectoryStore::open(path).unwrap();
-    let highest = store.list().unwrap().into_iter().map(|entry| entry.record.unwrap().executions).max();
+    let store = open_at(&address);
+    let highest = listed(&*store).into_iter().map(|entry| entry.record.unwrap().executions).max();
     for generation in highest.unwrap_or(0) + 1.. {
         let name = SESSIONS[usize::try_from(generation).unwrap() % SESSIONS.len()];
         let state = state(generation);
-        let lock = store.try_lock(&id(name)).unwrap().expect("a killed process holds no lock");
-        let mut record = record(name, generation, state.len());
+        let lock = lock(&*store, name);
+        let found = block_on(store.record(&id(name))).unwrap();
+        let expected = found.map_or(Expected::Absent, |found| Expected::Version(found.version));
+        let mut record = record(name, 5_000, state.len());
         record.executions = generation;
-        store.put(&lock, &record, &state).unwrap();
+        block_on(store.put(&lock, &expected, &record, &state)).unwrap();
         println!("stored {name} {generation}");
     }
 }
 
 const MIN_KILLS: u32 = 6;
 
+fn a_process_killed_at_any_moment_loses_nothing_that_was_stored(place: &dyn Place) {
+    kill_repeatedly(place, Duration::from_secs(4), 30_000);
+}
+
+/// On a disk most of the time is waiting for it; in memory it is writing.
 #[test]
-fn a_process_killed_at_any_moment_loses_nothing_that_was_stored() {
-    // On a disk most of the time is waiting for it; in memory it is writing.
-    kill_repeatedly(&tempdir().unwrap(), Duration::from_secs(4), 30_000);
-    if let Ok(in_memory) = tempfile::tempdir_in("/dev/shm") {
-        kill_repeatedly(&in_memory, Duration::from_secs(3), 3_000);
+fn nor_does_one_that_writes_to_memory() {
+    if let Some(place) = Directory::inside(Path::new("/dev/shm")) {
+        kill_repeatedly(&place, Duration::from_secs(3), 3_000);
     }
 }
 
 /// Kills the child within so many microseconds of its first write, again and again: for so long, and some times on a slow machine.
-fn kill_repeatedly(dir: &TempDir, time: Duration, within_us: u64) {
+fn kill_repeatedly(place: &dyn Place, time: Duration, within_us: u64) {
+    let Some(address) = place.address() else { return };
     let seed = std::process::id();
     let mut random = u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let path = dir.path().join("sessions");
     let mut stored = [0_u64; SESSIONS.len()];
     let mut kills = 0;
     let begun = Instant::now();
     while begun.elapsed() < time || kills < MIN_KILLS {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["store_loop_for_the_kill_test", "--nocapture"])
-            .env(CHILD_VARIABLE, &path)
+            .args(["stored::contract::crashing::store_loop_for_the_kill_test", "--exact", "--nocapture"])
+            .env(CHILD_VARIABLE, &address)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -88,20 +97,19 @@ fn kill_repeatedly(dir: &TempDir, time: Duration, within_us: u64) {
         reader.join().unwrap();
         receive.try_iter().for_each(note);
         kills += 1;
-        check(&path, &mut stored, &format!("seed {seed}, kill {kills}"));
+        check(&*place.open(), &mut stored, &format!("seed {seed}, kill {kills}"));
     }
     println!("seed {seed}: {kills} kills, {stored:?}");
 }
 
 /// Every session is whole, and the one that was stored last, or the one that was about to be.
-fn check(path: &Path, noted: &mut [u64], context: &str) {
-    let store = DirectoryStore::open(path).unwrap();
+fn check(store: &dyn SessionStore, noted: &mut [u64], context: &str) {
     for (index, name) in SESSIONS.iter().enumerate() {
-        assert!(noted[index] == 0 || store.record(&id(name)).unwrap().is_some(), "{context}: {name} is lost");
+        assert!(noted[index] == 0 || get(store, name).is_some(), "{context}: {name} is lost");
     }
-    for entry in store.list().unwrap() {
+    for entry in listed(store) {
         assert_eq!(entry.damage, None, "{context}");
-        let stored = store.get(&entry.id).unwrap().unwrap();
+        let stored = get(store, entry.id.as_str()).unwrap();
         let generation = stored.record.executions;
         assert_eq!(stored.state, state(generation), "{context}");
         let index = SESSIONS.iter().position(|name| *name == entry.id.as_str()).unwrap();

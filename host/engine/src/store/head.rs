@@ -1,0 +1,71 @@
+//! How the directory store writes a session's record at the head of its file.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest, Sha256};
+
+use super::{SessionId, SessionRecord, StoredRecord, StoredVersion, record::MAX_WORKSPACE_BYTES};
+
+/// What a stored session's file begins with.
+const MAGIC: &str = "glovebox-session";
+/// The version of the file's head. The state behind it has a version of its own.
+const VERSION: &str = "2";
+/// The version before, whose heads do not say which write they are of: their digest stands for that.
+const VERSION_BY_DIGEST: &str = "1";
+
+/// The most bytes of a head; ours take 600, and what the path of a workspace takes, in JSON up to six times its length.
+pub(super) const MAX_HEAD_BYTES: usize = 4096 + 6 * MAX_WORKSPACE_BYTES;
+
+/// Writes a record as two lines of text: magic, format, which write this is, digest; the record as JSON. The state follows.
+pub(super) fn head(record: &SessionRecord, version: &StoredVersion) -> Vec<u8> {
+    // Strings and numbers: this cannot fail.
+    let json = serde_json::to_string(record).unwrap_or_default();
+    format!("{MAGIC} {VERSION} {version} {}\n{json}\n", digest(&[version.as_str(), &json])).into_bytes()
+}
+
+/// Reads the head of a session's file of this length; the record and where the state begins.
+pub(super) fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRecord, usize), String> {
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').map(|line| str::from_utf8(line).ok());
+    let mut line = || lines.next().flatten().and_then(|line| line.strip_suffix('\n'));
+    let first = line().ok_or(NOT_ONE)?;
+    let mut words = first.split(' ');
+    if words.next() != Some(MAGIC) {
+        return Err(NOT_ONE.into());
+    }
+    let named = match words.next() {
+        Some(VERSION) => Some(words.next().ok_or(NOT_ONE)?),
+        Some(VERSION_BY_DIGEST) => None,
+        Some(other) if other.len() < 10 && other.bytes().all(|byte| byte.is_ascii_digit()) => {
+            return Err(format!("its record has version {other}, and this program reads version {VERSION}"));
+        }
+        _ => return Err(NOT_ONE.into()),
+    };
+    let json = line().ok_or("its record is cut off")?;
+    let expected = match named {
+        Some(version) => digest(&[version, json]),
+        None => digest(&[json]),
+    };
+    if words.next() != Some(expected.as_str()) || words.next().is_some() {
+        return Err("its record's checksum does not fit".into());
+    }
+    let record: SessionRecord = serde_json::from_str(json).map_err(|_| "its record cannot be read")?;
+    if record.id != *id {
+        return Err(format!("its record is that of `{}`", record.id));
+    }
+    let start = first.len() + json.len() + 2;
+    if (start as u64).checked_add(record.bytes) != Some(file_bytes) {
+        return Err("it is not as long as its record says".into());
+    }
+    let version = StoredVersion::new(named.map_or(expected.as_str(), |named| named));
+    Ok((StoredRecord::new(record, version), start))
+}
+
+const NOT_ONE: &str = "it is not a stored session";
+
+/// The digest of lines that have no line end in them.
+fn digest(lines: &[&str]) -> String {
+    Sha256::digest(lines.join("\n")).iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}

@@ -1,0 +1,121 @@
+//! One holder at a time, and what becomes of one that has lost its lock.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::*;
+
+on_each_store![
+    one_holder_at_a_time,
+    many_threads_never_hold_it_together,
+    no_write_is_lost_among_many_writers,
+    whoever_lost_the_lock_is_fenced_by_what_was_written_since,
+    of_two_that_believe_to_hold_it_one_writes,
+];
+
+fn one_holder_at_a_time(place: &dyn Place) {
+    let (one, other) = (place.open(), place.open());
+    let taken = block_on(one.try_lock(&id("a"))).unwrap().unwrap();
+    assert!(block_on(one.try_lock(&id("a"))).unwrap().is_none());
+    assert!(block_on(other.try_lock(&id("a"))).unwrap().is_none());
+    let beside = block_on(other.try_lock(&id("b"))).unwrap().unwrap();
+    // Opening the store again takes no lock from anybody.
+    assert!(block_on(place.open().try_lock(&id("a"))).unwrap().is_none());
+    drop(taken);
+    let again = lock(&*other, "a");
+    assert!(block_on(one.try_lock(&id("a"))).unwrap().is_none());
+    drop((again, beside));
+    assert_eq!(listed(&*one), [], "a lock is no session");
+}
+
+const THREADS: usize = 6;
+
+fn many_threads_never_hold_it_together(place: &dyn Place) {
+    let held = AtomicBool::new(false);
+    let taken = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let store = place.open();
+                for _ in 0..100 {
+                    if let Some(lock) = block_on(store.try_lock(&id("a"))).unwrap() {
+                        assert!(!held.swap(true, Ordering::SeqCst), "two hold it");
+                        std::thread::yield_now();
+                        held.store(false, Ordering::SeqCst);
+                        taken.fetch_add(1, Ordering::SeqCst);
+                        drop(lock);
+                    }
+                }
+            });
+        }
+    });
+    assert!(taken.into_inner() > 0);
+}
+
+fn no_write_is_lost_among_many_writers(place: &dyn Place) {
+    const EACH: usize = 10;
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let store = place.open();
+                for _ in 0..EACH {
+                    let lock = lock(&*store, "a");
+                    let (expected, count) = match get(&*store, "a") {
+                        Some(stored) => (Expected::Version(stored.version), number(&stored.state)),
+                        None => (Expected::Absent, 0),
+                    };
+                    put(&*store, &lock, &expected, (count + 1).to_string().as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(number(&get(&*place.open(), "a").unwrap().state), THREADS * EACH);
+}
+
+fn number(state: &[u8]) -> usize {
+    str::from_utf8(state).unwrap().parse().unwrap()
+}
+
+fn whoever_lost_the_lock_is_fenced_by_what_was_written_since(place: &dyn Place) {
+    let (one, other) = (place.open(), place.open());
+    let lost = lock(&*one, "a");
+    let first = Expected::Version(put(&*one, &lost, &Expected::Absent, b"first").unwrap());
+    place.lose_lock(&id("a"));
+    let held = lock(&*other, "a");
+    put(&*other, &held, &first, b"second").unwrap();
+    assert!(is_fenced(put(&*one, &lost, &first, b"late"), "a"));
+    assert!(is_fenced(block_on(one.remove(&lost, &first)), "a"));
+    // It goes without taking the lock of the one that has it now.
+    drop(lost);
+    assert!(block_on(one.try_lock(&id("a"))).unwrap().is_none());
+    assert_eq!(get(&*one, "a").unwrap().state, b"second");
+    // Removed is another state than written, too.
+    assert!(block_on(other.remove(&held, &Expected::Any)).unwrap());
+    drop(held);
+    let late = lock(&*one, "a");
+    assert!(is_fenced(put(&*one, &late, &first, b"late"), "a"));
+    assert_eq!(get(&*one, "a"), None);
+}
+
+fn of_two_that_believe_to_hold_it_one_writes(place: &dyn Place) {
+    let (one, other) = (place.open(), place.open());
+    for round in 0..10 {
+        let name = format!("s{round}");
+        let lost = lock(&*one, &name);
+        let expected = Expected::Version(put(&*one, &lost, &Expected::Absent, b"first").unwrap());
+        place.lose_lock(&id(&name));
+        let held = lock(&*other, &name);
+        // In turns: which of the two comes first.
+        let late = || put(&*one, &lost, &expected, b"late");
+        let new = || put(&*other, &held, &expected, b"new");
+        let (late, new) = if round % 2 == 0 {
+            let late = late();
+            (late, new())
+        } else {
+            let new = new();
+            (late(), new)
+        };
+        let wrote = if late.is_ok() { b"late" } else { &b"new"[..] };
+        assert!(late.is_ok() != new.is_ok(), "round {round}: {late:?}, {new:?}");
+        assert_eq!(get(&*one, &name).unwrap().state, wrote, "round {round}");
+    }
+}

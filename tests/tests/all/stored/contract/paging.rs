@@ -1,0 +1,116 @@
+//! Listing by pages.
+
+use glovebox::{PageRequest, StoredPage};
+
+use super::*;
+
+on_each_store![
+    pages_are_as_long_as_asked_for_and_in_order,
+    a_page_begins_after_any_id,
+    what_stays_is_seen_once_while_others_come_and_go,
+    counting_stops_at_its_bound,
+];
+
+#[test]
+fn a_page_has_1_to_1000() {
+    for limit in [0, 1_001, usize::MAX] {
+        let error = PageRequest::new(limit).unwrap_err();
+        assert_eq!(error.to_string(), format!("a page cannot have {limit} sessions; ask for 1 to 1000"));
+    }
+    for limit in [1, 2, 999, 1_000] {
+        assert_eq!(PageRequest::new(limit).unwrap().limit(), limit);
+    }
+    assert_eq!(PageRequest::default(), PageRequest::new(1_000).unwrap());
+}
+
+fn page(store: &dyn SessionStore, limit: usize, after: Option<&str>) -> StoredPage {
+    let request = PageRequest::new(limit).unwrap();
+    let request = after.map_or(request.clone(), |after| request.after(id(after)));
+    let page = block_on(store.list(&request)).unwrap();
+    assert!(page.entries.len() <= limit, "{page:?}");
+    page
+}
+
+fn ids(page: &StoredPage) -> Vec<String> {
+    page.entries.iter().map(|entry| entry.id.to_string()).collect()
+}
+
+fn pages_are_as_long_as_asked_for_and_in_order(place: &dyn Place) {
+    let store = place.open();
+    assert_eq!(page(&*store, 1, None), StoredPage::default(), "an empty store");
+    // Bytes decide: `-`, `.`, digits, capitals, `_`, letters.
+    let names = ["-", "1", "10", "2", "A", "_", "a", "a-", "a.b", "aa", "b"];
+    for name in names.iter().rev() {
+        store_session(&*store, name, 5_000, b"x");
+    }
+    for limit in [1, 2, 3, names.len() - 1, names.len(), names.len() + 1, 1_000] {
+        let (mut seen, mut after, mut asked) = (Vec::new(), None, 0);
+        loop {
+            let page = page(&*store, limit, after.as_deref());
+            seen.extend(ids(&page));
+            asked += 1;
+            assert!(asked <= names.len() + 1, "limit {limit}: it does not end");
+            match page.next {
+                Some(next) => after = Some(next.to_string()),
+                None => break,
+            }
+        }
+        assert_eq!(seen, names, "limit {limit}");
+    }
+}
+
+fn a_page_begins_after_any_id(place: &dyn Place) {
+    let store = place.open();
+    for name in ["b", "d", "f"] {
+        store_session(&*store, name, 5_000, b"x");
+    }
+    for (after, expected) in [("a", "b d f"), ("b", "d f"), ("c", "d f"), ("d", "f"), ("e", "f"), ("f", ""), ("z", "")]
+    {
+        assert_eq!(ids(&page(&*store, 1_000, Some(after))).join(" "), expected, "after {after}");
+    }
+    assert_eq!(page(&*store, 1_000, Some("f")).next, None);
+}
+
+fn what_stays_is_seen_once_while_others_come_and_go(place: &dyn Place) {
+    let (store, other) = (place.open(), place.open());
+    let remove = |name: &str| assert!(block_on(other.remove(&lock(&*other, name), &Expected::Any)).unwrap(), "{name}");
+    let stays: Vec<String> = (1..=9).map(|n| format!("stay-{n}")).collect();
+    for name in &stays {
+        store_session(&*store, name, 5_000, b"x");
+        store_session(&*store, &format!("{name}-goes"), 5_000, b"x");
+    }
+    let (mut seen, mut after, mut round) = (Vec::new(), None, 0);
+    loop {
+        let page = page(&*store, 3, after.as_deref());
+        seen.extend(ids(&page));
+        round += 1;
+        // Before what was seen, after it, and the one that the next page is asked for after.
+        store_session(&*other, &format!("new-{round}"), 5_000, b"x");
+        store_session(&*other, &format!("zzz-{round}"), 5_000, b"x");
+        for gone in listed(&*other).iter().filter(|entry| entry.id.as_str().ends_with("-goes")).take(2) {
+            remove(gone.id.as_str());
+        }
+        assert!(round < 60, "it does not end");
+        match page.next {
+            // It would go on for as long as others add after it.
+            Some(next) if next.as_str() < "zzz" => after = Some(next.to_string()),
+            _ => break,
+        }
+    }
+    let seen_staying: Vec<&String> = seen.iter().filter(|name| stays.contains(name)).collect();
+    assert_eq!(seen_staying, stays.iter().collect::<Vec<_>>());
+    let mut once = seen.clone();
+    once.dedup();
+    assert_eq!(seen, once, "in order, and none twice");
+    assert!(seen.is_sorted());
+}
+
+fn counting_stops_at_its_bound(place: &dyn Place) {
+    let store = place.open();
+    for n in 0..=3 {
+        for (most, expected) in [(0, 0), (2, n.min(2)), (3, n.min(3)), (usize::MAX, n)] {
+            assert_eq!(block_on(store.count(most)).unwrap(), expected, "{n} sessions, at most {most}");
+        }
+        store_session(&*store, &format!("s{n}"), 5_000, b"x");
+    }
+}

@@ -1,0 +1,243 @@
+//! Pruning by age, count and bytes.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use glovebox::{
+    PageRequest, Prune, PruneReason, PruneReport, SessionId, SkipReason, StoredPage, StoredRecord, Timestamp,
+};
+
+use super::*;
+
+on_each_store![
+    nothing_asked_nothing_removed,
+    by_age,
+    by_count,
+    by_bytes,
+    a_dry_run_says_the_same_and_does_nothing,
+    sessions_in_use_are_left_alone,
+    damaged_sessions_are_removed,
+    more_than_a_page_is_pruned,
+    what_changed_meanwhile_stays_and_one_failure_does_not_stop_the_rest,
+];
+
+/// Sessions `s1` to `s5`, last written at 1,000 to 5,000 seconds, each state as many hundred bytes as its number says.
+fn five(place: &dyn Place) -> Arc<dyn SessionStore> {
+    let store = place.open();
+    for n in 1..=5_i64 {
+        store_session(&*store, &format!("s{n}"), n * 1_000_000, &vec![0; 100 * usize::try_from(n).unwrap()]);
+    }
+    store
+}
+
+fn prune(edit: impl FnOnce(&mut Prune)) -> Prune {
+    let mut prune = Prune::default();
+    edit(&mut prune);
+    prune
+}
+
+fn run(prune: &Prune, store: &dyn SessionStore) -> PruneReport {
+    block_on(prune.run(store, Timestamp::from_unix_ms(6_000_000))).unwrap()
+}
+
+fn ids(report: &PruneReport) -> Vec<&str> {
+    report.deleted.iter().map(|pruned| pruned.id.as_str()).collect()
+}
+
+fn left(store: &dyn SessionStore) -> Vec<String> {
+    listed(store).into_iter().map(|entry| entry.id.to_string()).collect()
+}
+
+/// Removes all, for the next round.
+fn clear(store: &dyn SessionStore) {
+    assert!(run(&prune(|prune| prune.max_count = Some(0)), store).errors.is_empty());
+    assert_eq!(left(store), Vec::<String>::new());
+}
+
+fn nothing_asked_nothing_removed(place: &dyn Place) {
+    let store = five(place);
+    assert_eq!(run(&Prune::default(), &*store), PruneReport::default());
+    assert_eq!(left(&*store).len(), 5);
+}
+
+fn by_age(place: &dyn Place) {
+    // `s3` is 3,000 seconds old.
+    for (seconds, expected) in [(3_001, vec!["s1", "s2"]), (3_000, vec!["s1", "s2"]), (2_999, vec!["s1", "s2", "s3"])] {
+        let store = five(place);
+        let report = run(&prune(|prune| prune.older_than = Some(Duration::from_secs(seconds))), &*store);
+        assert_eq!(ids(&report), expected, "{seconds}");
+        assert!(report.deleted.iter().all(|pruned| pruned.reason == PruneReason::Age));
+        assert_eq!(left(&*store).len(), 5 - expected.len());
+        clear(&*store);
+    }
+}
+
+fn by_count(place: &dyn Place) {
+    for (most, expected) in [(6, 0), (5, 0), (4, 1), (0, 5)] {
+        let store = five(place);
+        let report = run(&prune(|prune| prune.max_count = Some(most)), &*store);
+        assert_eq!(ids(&report), ["s1", "s2", "s3", "s4", "s5"][..expected], "{most}");
+        assert!(report.deleted.iter().all(|pruned| pruned.reason == PruneReason::Count));
+        clear(&*store);
+    }
+}
+
+fn by_bytes(place: &dyn Place) {
+    let store = five(place);
+    let sizes: Vec<u64> = listed(&*store).iter().map(|entry| entry.stored_bytes).collect();
+    let newest_two = sizes[4] + sizes[3];
+    for (most, expected) in [(newest_two + 1, 3), (newest_two, 3), (newest_two - 1, 4), (0, 5)] {
+        let report = run(&prune(|prune| (prune.max_bytes, prune.dry_run) = (Some(most), true)), &*store);
+        if most == newest_two - 1 {
+            // What is smaller than the one that does not fit may still.
+            assert_eq!(ids(&report).last(), Some(&"s4"));
+        } else {
+            assert_eq!(ids(&report), ["s1", "s2", "s3", "s4", "s5"][..expected], "{most}");
+        }
+        assert_eq!(report.reclaimed_bytes, report.deleted.iter().map(|pruned| pruned.bytes).sum::<u64>());
+        assert!(sizes.iter().sum::<u64>() - report.reclaimed_bytes <= most, "{most}");
+    }
+}
+
+fn a_dry_run_says_the_same_and_does_nothing(place: &dyn Place) {
+    let store = five(place);
+    let asked = prune(|prune| (prune.older_than, prune.max_count) = (Some(Duration::from_secs(4_500)), Some(3)));
+    let mut trial = asked.clone();
+    trial.dry_run = true;
+    let trial = run(&trial, &*store);
+    assert_eq!(left(&*store).len(), 5);
+    let real = run(&asked, &*store);
+    assert!(trial.dry_run && !real.dry_run);
+    assert_eq!((&trial.deleted, trial.reclaimed_bytes), (&real.deleted, real.reclaimed_bytes));
+    let reasons: Vec<PruneReason> = real.deleted.iter().map(|pruned| pruned.reason).collect();
+    assert_eq!((ids(&real), reasons), (vec!["s1", "s2"], vec![PruneReason::Age, PruneReason::Count]));
+    assert_eq!(left(&*store), ["s3", "s4", "s5"]);
+    assert!(real.reclaimed_bytes >= 300);
+}
+
+fn sessions_in_use_are_left_alone(place: &dyn Place) {
+    let store = five(place);
+    let lock = lock(&*store, "s2");
+    for dry_run in [true, false] {
+        let report = run(&prune(|prune| (prune.max_count, prune.dry_run) = (Some(3), dry_run)), &*store);
+        assert_eq!(ids(&report), ["s1"]);
+        assert_eq!(report.skipped.len(), 1);
+        assert_eq!((&report.skipped[0].id, report.skipped[0].reason), (&id("s2"), SkipReason::InUse));
+    }
+    drop(lock);
+    assert_eq!(left(&*store), ["s2", "s3", "s4", "s5"]);
+}
+
+fn damaged_sessions_are_removed(place: &dyn Place) {
+    let store = five(place);
+    place.damage(&id("s3"));
+    let report = run(&prune(|prune| prune.max_count = Some(0)), &*store);
+    assert_eq!((report.deleted.len(), report.errors.len()), (5, 0), "{report:?}");
+    assert_eq!(left(&*store), Vec::<String>::new());
+}
+
+/// A store whose pages are short: two sessions each.
+#[derive(Debug)]
+struct Paged(Arc<dyn SessionStore>);
+
+#[async_trait]
+impl SessionStore for Paged {
+    async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
+        let short = PageRequest::new(page.limit().min(2)).unwrap();
+        self.0.list(&page.begins_after().cloned().map_or(short.clone(), |after| short.after(after))).await
+    }
+
+    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+        self.0.remove(lock, expected).await
+    }
+
+    async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+        self.0.try_lock(id).await
+    }
+
+    async fn put(
+        &self,
+        lock: &SessionLock,
+        expected: &Expected,
+        record: &SessionRecord,
+        state: &[u8],
+    ) -> Result<StoredVersion, StoreError> {
+        self.0.put(lock, expected, record, state).await
+    }
+
+    async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        self.0.get(id).await
+    }
+
+    async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
+        self.0.record(id).await
+    }
+}
+
+fn more_than_a_page_is_pruned(place: &dyn Place) {
+    let store = Paged(five(place));
+    for most in [0, 1, 2, 4, 5, 6] {
+        assert_eq!(block_on(store.count(most)).unwrap(), most.min(5), "{most}");
+    }
+    assert_eq!(ids(&run(&prune(|prune| prune.max_count = Some(1)), &store)), ["s1", "s2", "s3", "s4"]);
+    assert_eq!(left(&store), ["s5"]);
+}
+
+/// A store whose sessions are written again as soon as they have been listed.
+#[derive(Debug)]
+struct Busy(Arc<dyn SessionStore>);
+
+#[async_trait]
+impl SessionStore for Busy {
+    async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
+        let listed = self.0.list(page).await?;
+        let lock = self.0.try_lock(&id("s1")).await?.unwrap();
+        self.0.put(&lock, &Expected::Any, &record("s1", 5_999_000, 1), b"x").await?;
+        Ok(listed)
+    }
+
+    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+        match lock.id().as_str() {
+            "s2" => Err(StoreError::Other("the disk is on fire".into())),
+            // Written after it was looked at, by one that has no lock any more.
+            "s3" => {
+                self.0.put(lock, &Expected::Any, &record("s3", 5_999_000, 1), b"x").await?;
+                self.0.remove(lock, expected).await
+            }
+            _ => self.0.remove(lock, expected).await,
+        }
+    }
+
+    async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+        self.0.try_lock(id).await
+    }
+
+    async fn put(
+        &self,
+        lock: &SessionLock,
+        expected: &Expected,
+        record: &SessionRecord,
+        state: &[u8],
+    ) -> Result<StoredVersion, StoreError> {
+        self.0.put(lock, expected, record, state).await
+    }
+
+    async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        self.0.get(id).await
+    }
+
+    async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
+        self.0.record(id).await
+    }
+}
+
+fn what_changed_meanwhile_stays_and_one_failure_does_not_stop_the_rest(place: &dyn Place) {
+    let store = Busy(five(place));
+    let report = run(&prune(|prune| prune.max_count = Some(1)), &store);
+    assert_eq!(ids(&report), ["s4"]);
+    let skipped: Vec<(&str, SkipReason)> =
+        report.skipped.iter().map(|skipped| (skipped.id.as_str(), skipped.reason)).collect();
+    assert_eq!(skipped, [("s1", SkipReason::Changed), ("s3", SkipReason::Changed)]);
+    assert_eq!((report.errors.len(), &report.errors[0].id), (1, &id("s2")));
+    assert_eq!(left(&*store.0), ["s1", "s2", "s3", "s5"]);
+}

@@ -1,0 +1,214 @@
+//! Sessions that another process has taken over, because a lock was lost.
+
+use std::{fs, sync::Arc, time::Instant};
+
+use glovebox::{
+    IfExists, Language, Request, Save, SessionGuard, Sessions, SessionsError, StorePolicy, StoredRecord, block_on,
+};
+use glovebox_tests::sandbox;
+use tempfile::tempdir;
+
+use super::{
+    place::{Place, on_each_store},
+    support::{COUNT, id, is_live, open_in as open, python, run},
+};
+
+on_each_store![
+    what_ran_in_a_session_that_was_taken_over_is_discarded,
+    exit_handlers_of_what_was_discarded_do_not_run,
+    what_was_not_saved_yet_is_dropped_when_it_is_hibernated,
+    one_that_was_taken_over_makes_room_for_another,
+    everybody_who_used_it_is_told,
+    one_that_was_removed_or_replaced_elsewhere_is_discarded,
+    whatever_writes_is_fenced,
+    both_go_on_in_turns,
+];
+
+fn is_fenced<T>(result: Result<T, SessionsError>) -> bool {
+    matches!(result, Err(SessionsError::Fenced { id: fenced }) if fenced == id("a"))
+}
+
+fn stored(sessions: &Sessions) -> Option<StoredRecord> {
+    block_on(sessions.store().record(&id("a"))).unwrap()
+}
+
+/// A session with a count of 1 that is live here, and with a count of 2 in the store, as another process left it, which has it.
+fn taken_over(place: &dyn Place, edit: impl FnOnce(&mut StorePolicy)) -> (Sessions, SessionGuard, Sessions) {
+    let (here, there) = (open(place, edit), open(place, |_| {}));
+    let session = python(&here, "a");
+    assert_eq!(run(&session, COUNT), "1");
+    session.activate().unwrap().save().unwrap();
+    place.lose_lock(&id("a"));
+    assert_eq!(run(&python(&there, "a"), COUNT), "2");
+    (here, session, there)
+}
+
+fn what_ran_in_a_session_that_was_taken_over_is_discarded(place: &dyn Place) {
+    let (here, session, there) = taken_over(place, |_| {});
+    let before = stored(&here);
+    let error = session.execute("n = 100").unwrap_err();
+    assert_eq!(error.to_string(), "another process took session `a` over; what ran here was discarded; run it again");
+    assert!(is_fenced::<()>(Err(error)));
+    assert_eq!(stored(&here), before, "what the other process stored stays");
+    assert!(!is_live(&here, "a") && is_live(&there, "a"));
+    // It has the lock, too.
+    assert!(matches!(session.execute(COUNT), Err(SessionsError::InUse { .. })));
+    assert!(there.hibernate(&id("a")).unwrap());
+    assert_eq!(run(&session, COUNT), "3", "what the other process left");
+    assert!(here.hibernate(&id("a")).unwrap());
+    assert_eq!(run(&python(&there, "a"), COUNT), "4");
+}
+
+fn exit_handlers_of_what_was_discarded_do_not_run(place: &dyn Place) {
+    let host = tempdir().unwrap();
+    let open = || {
+        let sandbox = sandbox(Language::Python, |policy| policy.workspace = Some(host.path().to_owned()));
+        Sessions::builder(place.open()).sandbox(sandbox).build()
+    };
+    let (here, there) = (open(), open());
+    let session = python(&here, "a");
+    run(&session, "import atexit; atexit.register(lambda: open('bye', 'w').write('x'))");
+    place.lose_lock(&id("a"));
+    run(&python(&there, "a"), "1");
+    assert!(is_fenced(session.execute("1")));
+    assert!(!host.path().join("bye").exists());
+    drop((session, here));
+    assert!(!host.path().join("bye").exists());
+    there.close(&id("a")).unwrap();
+    assert_eq!(fs::read(host.path().join("bye")).unwrap(), b"x", "those of the other process do, when it closes it");
+}
+
+fn what_was_not_saved_yet_is_dropped_when_it_is_hibernated(place: &dyn Place) {
+    for all in [false, true] {
+        let (here, session, there) = taken_over(place, |policy| policy.save = Save::OnHibernate);
+        run(&session, "n = 100");
+        if all {
+            let report = here.hibernate_idle(Instant::now() + std::time::Duration::from_secs(3_600));
+            assert_eq!((report.hibernated.len(), report.errors.len()), (0, 1));
+            assert!(matches!(&report.errors[0], (name, SessionsError::Fenced { .. }) if *name == id("a")));
+        } else {
+            assert!(is_fenced(here.hibernate(&id("a"))));
+        }
+        assert!(!is_live(&here, "a"));
+        assert!(!here.hibernate(&id("a")).unwrap(), "there is nothing left to hibernate");
+        there.hibernate(&id("a")).unwrap();
+        assert_eq!(run(&session, COUNT), "3");
+        assert!(here.delete(&id("a")).unwrap());
+    }
+}
+
+fn one_that_was_taken_over_makes_room_for_another(place: &dyn Place) {
+    let (here, session, there) = taken_over(place, |policy| (policy.save, policy.live_count) = (Save::OnHibernate, 1));
+    run(&session, "n = 100");
+    assert_eq!(run(&python(&here, "b"), COUNT), "1");
+    assert!(!is_live(&here, "a") && is_live(&here, "b"));
+    there.hibernate_all();
+    assert_eq!(run(&session, COUNT), "3");
+}
+
+fn everybody_who_used_it_is_told(place: &dyn Place) {
+    for save in [Save::AfterEach, Save::OnHibernate] {
+        let (here, session, there) = taken_over(place, |policy| policy.save = save);
+        let (one, other) = (session.activate().unwrap(), session.activate().unwrap());
+        one.set_variable("n", &serde_json::json!(100)).unwrap();
+        assert!(is_fenced(one.save()), "{save:?}");
+        // It runs in what is not the session any more.
+        let executed = other.run(Request::new(COUNT));
+        assert!(executed.is_ok(), "{save:?}");
+        assert!(is_fenced(other.save_after(executed)), "{save:?}");
+        assert!(is_fenced(other.save()), "{save:?}");
+        there.hibernate_all();
+        // Meanwhile others use what is in the store.
+        let next = session.activate().unwrap();
+        assert_eq!(next.execute(COUNT).unwrap().stdout.text().trim_end(), "3", "{save:?}");
+        drop((one, other));
+        assert!(is_live(&here, "a"), "{save:?}");
+        next.save().unwrap();
+        drop(next);
+        assert_eq!(run(&session, COUNT), "4", "{save:?}");
+        assert!(here.delete(&id("a")).unwrap());
+    }
+}
+
+fn one_that_was_removed_or_replaced_elsewhere_is_discarded(place: &dyn Place) {
+    let (here, there) = (open(place, |_| {}), open(place, |_| {}));
+    let session = python(&here, "a");
+    run(&session, COUNT);
+    let exported = here.export(&id("a")).unwrap();
+    place.lose_lock(&id("a"));
+    assert!(there.delete(&id("a")).unwrap());
+    assert!(is_fenced(session.execute(COUNT)), "removed");
+    assert!(matches!(session.execute(COUNT), Err(SessionsError::NotFound { .. })));
+
+    // The same bytes under the same name are another session.
+    here.import(id("a"), &exported, IfExists::Fail).unwrap();
+    assert_eq!(run(&session, COUNT), "2");
+    let exported = here.export(&id("a")).unwrap();
+    place.lose_lock(&id("a"));
+    assert!(there.delete(&id("a")).unwrap());
+    there.import(id("a"), &exported, IfExists::Fail).unwrap();
+    assert!(is_fenced(session.execute(COUNT)), "removed and made again");
+    assert_eq!(run(&session, COUNT), "3");
+}
+
+fn whatever_writes_is_fenced(place: &dyn Place) {
+    type Writes = fn(&Sessions) -> Result<(), SessionsError>;
+    let exported = {
+        let sessions = open(place, |_| {});
+        run(&python(&sessions, "a"), "n = 500");
+        let exported = sessions.export(&id("a")).unwrap();
+        sessions.delete(&id("a")).unwrap();
+        Arc::new(exported)
+    };
+    let import = |sessions: &Sessions| sessions.import(id("a"), &exported, IfExists::Replace).map(drop);
+    let writes: [(&str, Writes); 4] = [
+        ("delete", |sessions| sessions.delete(&id("a")).map(drop)),
+        ("close", |sessions| sessions.close(&id("a"))),
+        ("fork", |sessions| sessions.fork(&id("a"), id("fork")).map(drop)),
+        ("export", |sessions| {
+            sessions.open(&id("a"))?.activate()?.set_variable("n", &serde_json::json!(100))?;
+            sessions.export(&id("a")).map(drop)
+        }),
+    ];
+    let writes = writes.iter().map(|(name, write)| (*name, write as &dyn Fn(&Sessions) -> Result<(), SessionsError>));
+    for (name, write) in writes.chain([("import", &import as _)]) {
+        let (here, session, there) = taken_over(place, |_| {});
+        let before = stored(&here);
+        assert!(is_fenced(write(&here)), "{name}");
+        assert_eq!(stored(&here), before, "{name}");
+        assert!(!is_live(&here, "a"), "{name}");
+        assert!(here.get(&id("fork")).unwrap().is_none(), "{name}");
+        there.hibernate_all();
+        // Told of it, one may do it all the same.
+        assert_eq!(run(&session, COUNT), "3", "{name}");
+        write(&here).unwrap();
+        here.delete(&id("a")).unwrap();
+        here.delete(&id("fork")).unwrap();
+    }
+}
+
+fn both_go_on_in_turns(place: &dyn Place) {
+    let sides = [open(place, |_| {}), open(place, |_| {})];
+    let mut acknowledged = 0;
+    let mut fenced = 0;
+    for round in 0..12 {
+        let side = &sides[round % 2];
+        if round > 0 {
+            place.lose_lock(&id("a"));
+        }
+        match python(side, "a").execute(COUNT) {
+            Ok(execution) => {
+                acknowledged += 1;
+                assert_eq!(execution.stdout.text().trim_end(), acknowledged.to_string(), "round {round}");
+            }
+            Err(SessionsError::Fenced { .. }) => {
+                fenced += 1;
+                // Once more, with what is in the store.
+                acknowledged += 1;
+                assert_eq!(run(&python(side, "a"), COUNT), acknowledged.to_string(), "round {round}");
+            }
+            Err(error) => panic!("round {round}: {error}"),
+        }
+    }
+    assert_eq!((acknowledged, fenced), (12, 10), "each side was live from its first turn on");
+}
