@@ -14,8 +14,10 @@ use crate::ServiceError;
 struct List<'a> {
     #[serde(borrow)]
     sessions: Vec<&'a RawValue>,
-    #[serde(borrow)]
-    damaged: Vec<&'a RawValue>,
+    damaged: Vec<SessionId>,
+    /// What to ask for those after these with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next: Option<SessionId>,
 }
 
 #[derive(Deserialize)]
@@ -23,7 +25,8 @@ struct Named {
     id: SessionId,
 }
 
-/// Of several lists of the same store one: each session as the worker sees it that has it, which `is_home` says.
+/// Of several lists of the same store one: each session as the worker sees it that has it, which `is_home` says. It ends where the
+/// shortest ends: they were made one after the other, and sessions may have come and gone meanwhile.
 pub(super) fn merged(lists: &[Bytes], is_home: impl Fn(&SessionId, usize) -> bool) -> Result<Vec<u8>, ServiceError> {
     let wrong = |error: serde_json::Error| {
         tracing::error!(target: "glovebox", %error, "a worker's list of sessions cannot be read");
@@ -31,6 +34,7 @@ pub(super) fn merged(lists: &[Bytes], is_home: impl Fn(&SessionId, usize) -> boo
     };
     let mut sessions: BTreeMap<SessionId, &RawValue> = BTreeMap::new();
     let mut damaged = Vec::new();
+    let mut next: Option<SessionId> = None;
     for (index, bytes) in lists.iter().enumerate() {
         let list: List<'_> = serde_json::from_slice(bytes).map_err(wrong)?;
         for session in list.sessions {
@@ -41,8 +45,13 @@ pub(super) fn merged(lists: &[Bytes], is_home: impl Fn(&SessionId, usize) -> boo
         }
         // All of them see the same.
         damaged = list.damaged;
+        next = next.into_iter().chain(list.next).min();
     }
-    serde_json::to_vec(&List { sessions: sessions.into_values().collect(), damaged }).map_err(wrong)
+    if let Some(next) = &next {
+        sessions.retain(|id, _| id <= next);
+        damaged.retain(|id| id <= next);
+    }
+    serde_json::to_vec(&List { sessions: sessions.into_values().collect(), damaged, next }).map_err(wrong)
 }
 
 /// A body, an object or nothing, with the name of a session in it. None: it is something else, which is for others to refuse.
@@ -71,6 +80,27 @@ mod tests {
         let merged = merged(&[list("0"), list("1")], |id, index| (id.as_str() == "a") == (index == 0)).unwrap();
         let text = String::from_utf8(merged).unwrap();
         assert_eq!(text, r#"{"sessions":[{"id": "a", "live": 0},{"id": "b", "live": 1}],"damaged":["x"]}"#);
+    }
+
+    #[test]
+    fn a_list_ends_where_the_shortest_ends() {
+        let list = |sessions: &str, next: &str| {
+            let sessions: Vec<String> = sessions.split(' ').map(|id| format!(r#"{{"id":"{id}"}}"#)).collect();
+            format!(r#"{{"sessions":[{}],"damaged":["b","z"]{next}}}"#, sessions.join(",")).into()
+        };
+        let all = |first: Bytes, second: Bytes| {
+            let merged = merged(&[first, second], |id, index| (id.as_str() < "c") == (index == 0)).unwrap();
+            String::from_utf8(merged).unwrap()
+        };
+        let next = |id: &str| format!(r#","next":"{id}""#);
+        let until_c = r#"{"sessions":[{"id":"a"},{"id":"c"}],"damaged":["b"],"next":"c"}"#;
+        assert_eq!(all(list("a c", &next("c")), list("a c", &next("c"))), until_c);
+        assert_eq!(all(list("a c d", &next("d")), list("a c", &next("c"))), until_c);
+        assert_eq!(all(list("a c", &next("c")), list("a c d", "")), until_c);
+        assert_eq!(
+            all(list("a c", ""), list("a c", "")),
+            r#"{"sessions":[{"id":"a"},{"id":"c"}],"damaged":["b","z"]}"#
+        );
     }
 
     #[test]

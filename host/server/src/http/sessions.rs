@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use glovebox::{CheckpointId, FileKind, IfExists, JsonText, SessionRecord};
+use glovebox::{CheckpointId, FileKind, IfExists, JsonText, PageRequest, SessionId, SessionRecord};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -26,11 +26,32 @@ fn described(status: StatusCode, record: SessionRecord) -> Response {
     with_etag(Some(generation(&record)), (status, Json(SessionAnswer::from(record))))
 }
 
-/// Every session of this token.
+/// Which sessions.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListQuery {
+    /// Those after this one. Default: from the first on.
+    after: Option<SessionId>,
+    /// How many, 1 to 1,000. Default: 1,000.
+    limit: Option<usize>,
+}
+
+/// Sessions of this token, in the order of their names.
 #[utoipa::path(get, path = "/v1/sessions", tag = "sessions", security(("token" = [])),
+    params(("after" = Option<String>, Query, description = "Those after this name: `next` of an answer. Default: from the first on."),
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000, description = "How many at most. Default: 1,000.")),
     responses((status = 200, body = SessionsAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
-pub(crate) async fn list(Caller(tenant): Caller) -> Result<Json<SessionsAnswer>, Problem> {
-    Ok(Json(tenant.list().await?.into()))
+pub(crate) async fn list(
+    Caller(tenant): Caller,
+    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<SessionsAnswer>, Problem> {
+    let Query(ListQuery { after, limit }) = query.map_err(|error| Problem::invalid(error.body_text()))?;
+    let mut page = PageRequest::new(limit.unwrap_or(PageRequest::MAX_LIMIT))
+        .map_err(|error| Problem::invalid(error.to_string()))?;
+    if let Some(after) = after {
+        page = page.after(after);
+    }
+    Ok(Json(tenant.list_page(page).await?.into()))
 }
 
 /// Opens a session: an interpreter that persists between executions, and is saved after each.

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::{
-    CheckpointInfo, Execution, FileEntry, JsonText, Language, ListedSession, RuntimeInfo, SessionInfo, SessionRecord,
-    SourceKind,
+    CheckpointInfo, Execution, FileEntry, JsonText, Language, ListedPage, ListedSession, RuntimeInfo, SessionInfo,
+    SessionRecord, SourceKind,
 };
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
@@ -291,18 +291,21 @@ pub(crate) struct SessionsAnswer {
     sessions: Vec<SessionAnswer>,
     /// The names of those that are damaged and can only be removed.
     damaged: Vec<String>,
+    /// What to ask for those after these with (`after`). Not there where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
-impl From<Vec<ListedSession>> for SessionsAnswer {
-    fn from(list: Vec<ListedSession>) -> Self {
+impl From<ListedPage> for SessionsAnswer {
+    fn from(page: ListedPage) -> Self {
         let (mut sessions, mut damaged) = (Vec::new(), Vec::new());
-        for ListedSession { stored, live, .. } in list {
+        for ListedSession { stored, live, .. } in page.sessions {
             match stored.record {
                 Some(record) => sessions.push(SessionAnswer { live, ..record.into() }),
                 None => damaged.push(stored.id.to_string()),
             }
         }
-        Self { sessions, damaged }
+        Self { sessions, damaged, next: page.next.map(|id| id.to_string()) }
     }
 }
 

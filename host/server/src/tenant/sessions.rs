@@ -1,8 +1,9 @@
 //! The sessions of a tenant.
 
 use glovebox::{
-    ActiveSession, CheckpointId, CheckpointInfo, FilesError, GuestValue, IfExists, JsonText, Language, ListedSession,
-    NewSession, SessionFiles, SessionGuard, SessionId, SessionRecord, Sessions, SessionsError,
+    ActiveSession, CheckpointId, CheckpointInfo, FilesError, GuestValue, IfExists, JsonText, Language, ListedPage,
+    ListedSession, NewSession, PageRequest, SessionFiles, SessionGuard, SessionId, SessionRecord, Sessions,
+    SessionsError,
 };
 
 use super::{Changed, Target, Tenant, generation};
@@ -69,7 +70,15 @@ impl Tenant {
         self.record(id)
     }
 
-    /// Every session, in the order of their names.
+    /// Some sessions, in the order of their names.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn list_page(&self, page: PageRequest) -> Result<ListedPage, ServiceError> {
+        self.work(None, move |tenant| Ok(tenant.0.sessions.list(&page)?)).await
+    }
+
+    /// Every session, in the order of their names: no more than the tenant may have.
     ///
     /// # Errors
     /// When the store cannot be read.
