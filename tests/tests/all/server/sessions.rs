@@ -173,3 +173,56 @@ fn a_session_takes_nothing_that_it_has_itself() {
     assert_eq!(server.post("/v1/sessions", &json!({"id": "s"})).problem(), (409, "exists".into()));
     assert_eq!(server.post("/v1/sessions", &json!({"id": "../s"})).problem(), (400, "invalid-argument".into()));
 }
+
+#[test]
+fn sessions_are_listed_by_pages() {
+    let server = Server::start(Setup::default());
+    let ids = ["a", "b", "c", "d"];
+    for id in ids {
+        server.post("/v1/sessions", &json!({"id": id, "language": "javascript"})).ok();
+    }
+    let list = |query: &str| {
+        let answer = server.get(&format!("/v1/sessions{query}")).ok();
+        let ids = answer["sessions"].as_array().unwrap().iter().map(|session| session["id"].as_str().unwrap());
+        (ids.collect::<Vec<_>>().join(" "), answer.get("next").and_then(Value::as_str).map(str::to_owned))
+    };
+    let next = |id: &str| Some(id.to_owned());
+    assert_eq!(list(""), ("a b c d".into(), None));
+    assert_eq!(list("?limit=1"), ("a".into(), next("a")));
+    assert_eq!(list("?limit=3"), ("a b c".into(), next("c")), "under");
+    assert_eq!(list("?limit=4"), ("a b c d".into(), None), "exactly");
+    assert_eq!(list("?limit=1000"), ("a b c d".into(), None));
+    assert_eq!(list("?limit=2&after=b"), ("c d".into(), None));
+    assert_eq!(list("?after=bb"), ("c d".into(), None), "there need not be such a one");
+    assert_eq!(list("?after=d"), (String::new(), None));
+    for query in ["limit=0", "limit=1001", "limit=x", "limit=-1", "after=..", "after=", "unknown=1"] {
+        let problem = server.get(&format!("/v1/sessions?{query}")).problem();
+        assert_eq!(problem, (400, "invalid-argument".into()), "{query}");
+    }
+}
+
+#[test]
+fn what_ran_in_a_session_that_another_server_took_over_does_not_count() {
+    let server = Server::start(Setup::default());
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    let count = json!({"source": "n = globals().get('n', 0) + 1; n"});
+    let ask = |server: &Server, key: &str| {
+        server.ask("POST", "/v1/sessions/s/execute", &[("idempotency-key", key)], count.to_string().as_bytes())
+    };
+    assert_eq!(ask(&server, "first").ok()["value"]["json"], 1);
+    std::fs::remove_file(server.dir.path().join("one/.lock-s")).unwrap();
+    let other = Server::start(Setup { dir: Some(Arc::clone(&server.dir)), ..Setup::default() });
+    assert_eq!(ask(&other, "other").ok()["value"]["json"], 2);
+    let stored = server.get("/v1/sessions/s").header("etag").unwrap().to_owned();
+    let late = ask(&server, "late");
+    assert_eq!(late.problem(), (409, "session-fenced".into()));
+    assert!(late.text().contains("run it again"), "{}", late.text());
+    assert_eq!(server.get("/v1/sessions/s").header("etag"), Some(&*stored));
+    let audited = server.audited();
+    assert!(audited.iter().any(|line| line["outcome"] == "session-fenced"), "{audited:?}");
+    assert_eq!(ask(&server, "late").problem(), (409, "session-busy".into()), "the other server has it");
+    other.ask("POST", "/v1/sessions/s/hibernate", &[], b"").ok();
+    // The key was not used up by what does not count.
+    assert_eq!(ask(&server, "late").ok()["value"]["json"], 3);
+    assert_eq!(ask(&server, "first").ok()["value"]["json"], 1, "what was acknowledged is not run again");
+}
