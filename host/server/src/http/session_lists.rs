@@ -16,7 +16,6 @@ struct List<'a> {
     sessions: Vec<&'a RawValue>,
     damaged: Vec<SessionId>,
     /// What to ask for those after these with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     next: Option<SessionId>,
 }
 
@@ -79,7 +78,7 @@ mod tests {
         };
         let merged = merged(&[list("0"), list("1")], |id, index| (id.as_str() == "a") == (index == 0)).unwrap();
         let text = String::from_utf8(merged).unwrap();
-        assert_eq!(text, r#"{"sessions":[{"id": "a", "live": 0},{"id": "b", "live": 1}],"damaged":["x"]}"#);
+        assert_eq!(text, r#"{"sessions":[{"id": "a", "live": 0},{"id": "b", "live": 1}],"damaged":["x"],"next":null}"#);
     }
 
     #[test]
@@ -99,7 +98,7 @@ mod tests {
         assert_eq!(all(list("a c", &next("c")), list("a c d", "")), until_c);
         assert_eq!(
             all(list("a c", ""), list("a c", "")),
-            r#"{"sessions":[{"id":"a"},{"id":"c"}],"damaged":["b","z"]}"#
+            r#"{"sessions":[{"id":"a"},{"id":"c"}],"damaged":["b","z"],"next":null}"#
         );
     }
 

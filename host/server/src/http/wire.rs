@@ -291,8 +291,7 @@ pub(crate) struct SessionsAnswer {
     sessions: Vec<SessionAnswer>,
     /// The names of those that are damaged and can only be removed.
     damaged: Vec<String>,
-    /// What to ask for those after these with (`after`). Not there where there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Give it as `after` to list what follows; null where nothing follows.
     next: Option<String>,
 }
 
