@@ -31,10 +31,11 @@
 //!
 //! # Features
 //!
-//! All but `network` are on by default. A build without one has none of its code, and says so where it would be needed:
+//! All but `network` and `object-store` are on by default. A build without one has none of its code, and says so where it would be needed:
 //!
 //! * `component`: module [`component`](mod@component), [`compile()`]. Without it Wasmtime is built without components.
 //! * `network`: [`Policy::network`]. Without it a policy that allows addresses is [`PolicyError::Network`].
+//! * `object-store`: [`BlobStore`].
 //! * `packages`: [`Packages::Bundled`] and [`EngineConfig::own_packages`]. Without it [`Packages::None`] is the default, and
 //!   anything else [`EngineError::NotBuilt`].
 //! * `store`: [`Sessions`], [`SessionStore`], [`DirectoryStore`].
@@ -120,6 +121,8 @@ mod store;
 mod template;
 mod ticker;
 mod timestamp;
+#[cfg(any(feature = "network", feature = "object-store"))]
+mod tls;
 mod tools;
 mod translate;
 mod trap;
@@ -169,6 +172,8 @@ pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{Session, SessionOptions, SharedWorkspace};
 pub use stepping::{AdvanceError, Started, Step, ToolAnswer, ToolRequest};
+#[cfg(feature = "object-store")]
+pub use store::{BlobInfo, BlobPage, BlobStore};
 #[cfg(feature = "store")]
 pub use store::{
     DirectoryStore, Expected, PageLimitError, PageRequest, Pages, Prune, PruneError, PruneReason, PruneReport,

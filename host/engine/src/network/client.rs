@@ -23,7 +23,10 @@ use super::{
     resolver::{Filtered, NotPublic, Resolver, System},
     secrets::{Reflections, Secrets},
 };
-use crate::tools::{Account, Held};
+use crate::{
+    tls,
+    tools::{Account, Held},
+};
 use glovebox_core::PolicyError;
 
 /// How long a connection may be set up, within the time of its request.
@@ -61,24 +64,6 @@ struct Hop {
     redirects: u32,
 }
 
-/// The certificates that this machine trusts, as they were when they were first needed.
-fn tls() -> Result<rustls::ClientConfig, String> {
-    static CONFIG: OnceLock<Result<rustls::ClientConfig, String>> = OnceLock::new();
-    let make = || {
-        let mut roots = rustls::RootCertStore::empty();
-        for certificate in rustls_native_certs::load_native_certs().certs {
-            // One that cannot be read is not trusted.
-            let _ = roots.add(certificate);
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        config
-            .map(|config| config.with_root_certificates(roots).with_no_client_auth())
-            .map_err(|error| format!("TLS cannot be set up: {error}"))
-    };
-    CONFIG.get_or_init(make).clone()
-}
-
 impl Client {
     pub(super) fn new(policy: &NetworkPolicy, secrets: Secrets) -> Result<Self, PolicyError> {
         Self::with_resolver(policy, secrets, Arc::new(System))
@@ -108,7 +93,7 @@ impl Client {
         let make = || {
             let resolver = Filtered { resolver: Arc::clone(&self.resolver), rules: Arc::clone(&self.rules) };
             let client = reqwest::Client::builder()
-                .tls_backend_preconfigured(tls()?)
+                .tls_backend_preconfigured(tls::config()?)
                 .dns_resolver(Arc::new(resolver))
                 // Each hop is looked at here.
                 .redirect(redirect::Policy::none())

@@ -53,6 +53,54 @@ pub enum StoreError {
         /// The session.
         id: SessionId,
     },
+    /// The URL cannot be a store's.
+    #[cfg(feature = "object-store")]
+    #[error(
+        "`{url}` is not the URL of a store: {reason}; use `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, `file:///DIRECTORY` or `memory://NAME`",
+        url = escaped(.url), reason = escaped_text(.reason)
+    )]
+    Url {
+        /// The URL.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An object store did not answer, or refused.
+    #[cfg(feature = "object-store")]
+    #[error("the store `{url}` could not {action}; look whether it can be reached, and at its credentials in the environment", url = escaped(.url))]
+    Remote {
+        /// The store.
+        url: String,
+        /// What it was to do.
+        action: String,
+        /// What it said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A blob is longer than may be stored.
+    #[cfg(feature = "object-store")]
+    #[error("`{name}` takes {bytes} bytes in the store, and no more than {most} are stored", name = escaped(.name))]
+    BlobTooLarge {
+        /// The blob.
+        name: String,
+        /// Its length.
+        bytes: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// There is another blob of this name.
+    #[cfg(feature = "object-store")]
+    #[error("the store has other bytes under the name `{name}`, and a blob is never changed; use another name", name = escaped(.name))]
+    BlobExists {
+        /// The blob.
+        name: String,
+    },
+    /// This cannot be a blob's name.
+    #[cfg(feature = "object-store")]
+    #[error("`{name}` cannot name a blob; use up to 512 letters, digits, `.`, `_`, `-`, `!`, and single `/` between them", name = escaped(.name))]
+    BlobName {
+        /// The name.
+        name: String,
+    },
     /// For other stores than ours.
     #[error("the session store failed")]
     Other(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -6,6 +6,8 @@ mod error;
 mod head;
 mod id;
 mod lock;
+#[cfg(feature = "object-store")]
+mod objects;
 mod page;
 mod pages;
 mod prune;
@@ -20,6 +22,8 @@ pub use directory::DirectoryStore;
 pub use error::StoreError;
 pub use id::{SessionId, SessionIdError};
 pub use lock::SessionLock;
+#[cfg(feature = "object-store")]
+pub use objects::{BlobInfo, BlobPage, BlobStore};
 pub use page::{PageLimitError, PageRequest, StoredPage};
 pub use pages::Pages;
 pub use prune::Prune;

@@ -1,0 +1,68 @@
+//! The threads on which a store is asked.
+
+use std::{
+    fmt, io,
+    panic::resume_unwind,
+    sync::{Arc, OnceLock, Weak},
+};
+
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// Two: one may be at work on a large state.
+const THREADS: usize = 2;
+
+/// A small runtime that all stores of the process have together, so that their futures can be polled from any thread, inside of a
+/// runtime and outside. It ends with the last of them.
+#[derive(Clone)]
+pub(super) struct Background(Arc<Threads>);
+
+struct Threads(Option<Runtime>);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            // Dropped in the ordinary way it would wait, which panics inside of another runtime.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl fmt::Debug for Background {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Background")
+    }
+}
+
+impl Background {
+    /// The runtime, started where it is not there.
+    pub(super) fn get() -> io::Result<Self> {
+        static SHARED: OnceLock<std::sync::Mutex<Weak<Threads>>> = OnceLock::new();
+        let shared = SHARED.get_or_init(std::sync::Mutex::default);
+        let mut shared = shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(threads) = shared.upgrade() {
+            return Ok(Self(threads));
+        }
+        let mut builder = Builder::new_multi_thread();
+        let runtime =
+            builder.worker_threads(THREADS).thread_name("glovebox-store").enable_io().enable_time().build()?;
+        let threads = Arc::new(Threads(Some(runtime)));
+        *shared = Arc::downgrade(&threads);
+        Ok(Self(threads))
+    }
+
+    /// Where tasks can be started.
+    pub(super) fn handle(&self) -> Option<&Handle> {
+        self.0.0.as_ref().map(Runtime::handle)
+    }
+
+    /// Does something on the runtime. Whoever gives up waiting does not stop it.
+    pub(super) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        match self.handle()?.spawn(work).await {
+            Ok(done) => Some(done),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(_) => None,
+            },
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Which store a URL names.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    time::Duration,
+};
+
+use glovebox_runtimes::{guard::Guarded, trusted::TrustedDir};
+use object_store::{
+    BackoffConfig, ObjectStore, ObjectStoreScheme, RetryConfig, aws::AmazonS3Builder, azure::MicrosoftAzureBuilder,
+    gcp::GoogleCloudStorageBuilder, local::LocalFileSystem, memory::InMemory, path::Path,
+};
+use tokio::runtime::Handle;
+use url::Url;
+
+use super::http::Connector;
+use crate::store::StoreError;
+
+/// How often a request is tried again that failed for a reason that may pass, at intervals that double, with some randomness.
+const RETRIES: usize = 6;
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
+/// No request is tried again after this.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Where objects are.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) store: Arc<dyn ObjectStore>,
+    /// What stands before every name.
+    pub(super) prefix: Path,
+    /// The store as it was named, without its end.
+    pub(super) url: String,
+    /// Whether it lists names in their order.
+    pub(super) is_ordered: bool,
+    /// The directory, which no guest gets while it is open.
+    _dir: Option<TrustedDir>,
+}
+
+impl Place {
+    /// The store of a URL, whether it can be reached or not.
+    pub(super) fn of(text: &str, runtime: &Handle) -> Result<Self, StoreError> {
+        let wrong = |reason: &str| StoreError::Url { url: text.to_owned(), reason: reason.to_owned() };
+        let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(wrong("it has a query or a fragment"));
+        }
+        // It stands in messages.
+        if url.password().is_some() {
+            return Err(StoreError::Url {
+                url: url.scheme().to_owned() + "://…", reason: "it has a password".into()
+            });
+        }
+        if url.scheme() == "memory" {
+            return Self::in_memory(&url);
+        }
+        let (scheme, prefix) = ObjectStoreScheme::parse(&url)
+            .map_err(|_| wrong(&format!("no store is known by `{}` and this name", url.scheme())))?;
+        if scheme == ObjectStoreScheme::Local {
+            return Self::in_directory(&url);
+        }
+        let store = remote(&scheme, url.as_str(), runtime).ok_or_else(|| wrong("it is not an object store"))?;
+        let store = store.map_err(|source| failed(text, "be set up", source))?;
+        Ok(Self { store, prefix, url: named(&url), is_ordered: true, _dir: None })
+    }
+
+    /// A directory, made as that of a [`DirectoryStore`](crate::DirectoryStore) is.
+    fn in_directory(url: &Url) -> Result<Self, StoreError> {
+        let path: PathBuf = url.to_file_path().map_err(|()| StoreError::Url {
+            url: url.to_string(),
+            reason: "it has no absolute path of this machine's".into(),
+        })?;
+        let dir = TrustedDir::open(&path, Guarded::Sessions)?;
+        let store =
+            LocalFileSystem::new_with_prefix(&path).map_err(|source| failed(url.as_str(), "be opened", source))?;
+        let store = Arc::new(store.with_fsync(true));
+        Ok(Self { store, prefix: Path::default(), url: named(url), is_ordered: false, _dir: Some(dir) })
+    }
+
+    /// Memory of this process, which all stores of one name have together until the last is dropped.
+    fn in_memory(url: &Url) -> Result<Self, StoreError> {
+        static NAMED: OnceLock<Mutex<HashMap<String, Weak<InMemory>>>> = OnceLock::new();
+        let prefix = Path::from_url_path(url.path())
+            .map_err(|error| StoreError::Url { url: url.to_string(), reason: error.to_string() })?;
+        let name = url.host_str().unwrap_or_default().to_owned();
+        let mut memories = NAMED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        memories.retain(|_, memory| memory.strong_count() > 0);
+        let found = memories.get(&name).and_then(Weak::upgrade);
+        let store = found.unwrap_or_else(|| {
+            let made = Arc::new(InMemory::new());
+            memories.insert(name, Arc::downgrade(&made));
+            made
+        });
+        Ok(Self { store, prefix, url: named(url), is_ordered: true, _dir: None })
+    }
+}
+
+/// A store over a network, with the credentials and the endpoint that the environment names; none where the URL is not that of one.
+fn remote(
+    scheme: &ObjectStoreScheme,
+    url: &str,
+    runtime: &Handle,
+) -> Option<object_store::Result<Arc<dyn ObjectStore>>> {
+    let backoff = BackoffConfig { init_backoff: FIRST_BACKOFF, max_backoff: MAX_BACKOFF, base: 2.0 };
+    let retry = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIMEOUT };
+    let connector = Connector(runtime.clone());
+    let arc = |store| Arc::new(store) as Arc<dyn ObjectStore>;
+    Some(match scheme {
+        ObjectStoreScheme::AmazonS3 => {
+            let builder = AmazonS3Builder::from_env().with_url(url).with_retry(retry);
+            builder.with_http_connector(connector).build().map(arc)
+        }
+        ObjectStoreScheme::GoogleCloudStorage => {
+            let builder = GoogleCloudStorageBuilder::from_env().with_url(url).with_retry(retry);
+            builder.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
+        }
+        ObjectStoreScheme::MicrosoftAzure => {
+            let builder = MicrosoftAzureBuilder::from_env().with_url(url).with_retry(retry);
+            builder.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
+        }
+        _ => return None,
+    })
+}
+
+fn failed(url: &str, action: &str, source: object_store::Error) -> StoreError {
+    StoreError::Remote { url: url.to_owned(), action: action.to_owned(), source: source.into() }
+}
+
+fn named(url: &Url) -> String {
+    url.as_str().trim_end_matches('/').to_owned()
+}

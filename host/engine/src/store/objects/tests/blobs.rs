@@ -1,0 +1,183 @@
+//! Blobs, in memory and in a directory.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use tempfile::tempdir;
+
+use crate::{
+    store::objects::BlobStore,
+    store::{StoreError, block_on},
+};
+
+/// A store of each kind that needs no server, and what keeps it.
+fn stores() -> Vec<(BlobStore, Option<tempfile::TempDir>)> {
+    let dir = tempdir().unwrap();
+    let file = BlobStore::open(&format!("file://{}/blobs", dir.path().display())).unwrap();
+    let memory = BlobStore::open(&format!("memory://{}/deep/prefix", crate::entropy::random_id())).unwrap();
+    vec![(memory, None), (file, Some(dir))]
+}
+
+#[test]
+fn a_blob_is_written_once_read_and_deleted() {
+    for (blobs, _dir) in stores() {
+        block_on(async {
+            let name = "sessions/a/1-ab";
+            assert_eq!(blobs.get(name, 5).await.unwrap(), None);
+            blobs.put(name, b"first".as_slice()).await.unwrap();
+            blobs.put(name, b"first".as_slice()).await.unwrap();
+            for other in ["other", "longer than it is", "f", ""] {
+                let error = blobs.put(name, other).await.unwrap_err();
+                assert!(matches!(error, StoreError::BlobExists { .. }), "{other}: {error}");
+            }
+            assert_eq!(blobs.get(name, 5).await.unwrap().as_deref(), Some(b"first".as_slice()));
+            let error = blobs.get(name, 4).await.unwrap_err();
+            assert!(matches!(error, StoreError::BlobTooLarge { bytes: 5, most: 4, .. }), "{error}");
+            blobs.put("sessions/a/2-cd", Vec::new()).await.unwrap();
+            assert_eq!(blobs.get("sessions/a/2-cd", 0).await.unwrap().as_deref(), Some(b"".as_slice()));
+            blobs.delete(name).await.unwrap();
+            blobs.delete(name).await.unwrap();
+            assert_eq!(blobs.get(name, 5).await.unwrap(), None);
+            blobs.put(name, b"other".as_slice()).await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn pages_are_in_order_and_whole() {
+    for (blobs, _dir) in stores() {
+        block_on(async {
+            let mut expected = Vec::new();
+            for id in ["a", "a-b", "a.c", "b"] {
+                for n in 0..3 {
+                    expected.push(format!("s/{id}!/{n}"));
+                }
+            }
+            for name in expected.iter().rev() {
+                blobs.put(name, name.clone().into_bytes()).await.unwrap();
+            }
+            blobs.put("other/x", Vec::new()).await.unwrap();
+            for limit in [1, 4, 5, 11, 12, 13, usize::MAX] {
+                let (mut found, mut after, mut pages) = (Vec::new(), None, 0);
+                loop {
+                    let page = blobs.list("s", after.as_deref(), limit).await.unwrap();
+                    assert!(page.blobs.len() <= limit);
+                    assert!(page.blobs.iter().all(|blob| blob.bytes == blob.name.len() as u64));
+                    found.extend(page.blobs.into_iter().map(|blob| blob.name));
+                    pages += 1;
+                    after = page.next;
+                    if after.is_none() {
+                        break;
+                    }
+                }
+                assert_eq!(found, expected, "{limit}");
+                assert_eq!(pages, expected.len().div_ceil(limit), "{limit}");
+            }
+            let one = blobs.list("s/a!", None, 100).await.unwrap();
+            assert_eq!(one.blobs.len(), 3, "a name is no prefix of another");
+            assert_eq!(blobs.list("nothing", None, 100).await.unwrap().blobs, []);
+            let all = blobs.list("", None, 100).await.unwrap().blobs;
+            assert_eq!((all.len(), all[0].name.as_str()), (expected.len() + 1, "other/x"));
+        });
+    }
+}
+
+#[test]
+fn of_many_writers_one_creates_it() {
+    for (blobs, _dir) in stores() {
+        for round in 0..20 {
+            let name = format!("race/{round}");
+            let won: Vec<u8> = std::thread::scope(|scope| {
+                let writers: Vec<_> = (0..8_u8)
+                    .map(|writer| {
+                        let (blobs, name) = (&blobs, &name);
+                        scope.spawn(move || block_on(blobs.put(name, vec![writer])).is_ok().then_some(writer))
+                    })
+                    .collect();
+                writers.into_iter().filter_map(|writer| writer.join().unwrap()).collect()
+            });
+            assert_eq!(won.len(), 1, "{round}");
+            assert_eq!(block_on(blobs.get(&name, 1)).unwrap().unwrap(), won);
+        }
+    }
+}
+
+#[test]
+fn names_stay_inside() {
+    let longest = "x".repeat(BlobStore::MAX_NAME_BYTES);
+    for (blobs, _dir) in stores() {
+        // As long as one part of a file's name may be.
+        for name in ["a", "a/b!/c.d-e_f", "..a", &longest[..255]] {
+            block_on(blobs.put(name, Vec::new())).unwrap();
+        }
+        let over = format!("{longest}x");
+        for name in ["", "/", "a/", "/a", "a//b", ".", "..", "a/../b", "a b", "a\0", "é", "a%2fb", "a#1", "~", &over] {
+            for error in [
+                block_on(blobs.put(name, Vec::new())).unwrap_err(),
+                block_on(blobs.get(name, 1)).unwrap_err(),
+                block_on(blobs.delete(name)).unwrap_err(),
+                block_on(blobs.list("a", Some(name), 1)).unwrap_err(),
+            ] {
+                assert!(matches!(error, StoreError::BlobName { .. }), "{name}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_too_long_is_not_read() {
+    let dir = tempdir().unwrap();
+    let blobs = BlobStore::open(&format!("file://{}", dir.path().display())).unwrap();
+    // Holes: they take no room.
+    let hole = |name: &str, bytes| fs::File::create(dir.path().join(name)).unwrap().set_len(bytes).unwrap();
+    hole("over", BlobStore::MAX_BYTES + 1);
+    let error = block_on(blobs.get("over", u64::MAX)).unwrap_err();
+    assert!(matches!(error, StoreError::BlobTooLarge { bytes, .. } if bytes == BlobStore::MAX_BYTES + 1), "{error}");
+    block_on(blobs.delete("over")).unwrap();
+    assert_eq!(block_on(blobs.get("over", u64::MAX)).unwrap(), None);
+}
+
+#[test]
+fn a_directory_is_its_users_alone() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("blobs");
+    let url = format!("file://{}", path.display());
+    BlobStore::open(&url).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(matches!(BlobStore::open(&url).unwrap_err(), StoreError::Directory(_)));
+}
+
+#[test]
+fn memory_of_one_name_is_one() {
+    let name = crate::entropy::random_id();
+    let open = |prefix: &str| BlobStore::open(&format!("memory://{name}{prefix}")).unwrap();
+    let (one, other) = (open("/x"), open(""));
+    block_on(one.put("a", b"1".as_slice())).unwrap();
+    assert_eq!(block_on(other.get("x/a", 1)).unwrap().as_deref(), Some(b"1".as_slice()));
+    drop((one, other));
+    assert_eq!(block_on(open("/x").get("a", 1)).unwrap(), None, "the last has gone");
+}
+
+#[test]
+fn urls_that_are_none_say_what_is() {
+    for url in
+        ["", "sessions", "http://example.com/x", "ftp://x/y", "s3://b/p?x=1", "s3://b/p#x", "file://host/x", "s3:///x"]
+    {
+        let error = BlobStore::open(url).unwrap_err();
+        assert!(matches!(error, StoreError::Url { .. }), "{url}: {error}");
+        assert!(error.to_string().contains("s3://BUCKET/PREFIX"), "{error}");
+    }
+    let error = BlobStore::open("s3://me:secret@bucket/p").unwrap_err();
+    assert!(!error.to_string().contains("secret"), "{error}");
+}
+
+#[test]
+fn futures_are_polled_inside_of_a_runtime_too() {
+    let (blobs, _) = stores().remove(0);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        blobs.put("a", b"x".as_slice()).await.unwrap();
+        // The last of the store's handles, in a runtime.
+        drop(blobs);
+    });
+}

@@ -1,0 +1,3 @@
+//! Stores by URL: blobs.
+
+mod blobs;
