@@ -35,7 +35,7 @@
 //!
 //! * `component`: module [`component`](mod@component), [`compile()`]. Without it Wasmtime is built without components.
 //! * `network`: [`Policy::network`]. Without it a policy that allows addresses is [`PolicyError::Network`].
-//! * `object-store`: [`BlobStore`].
+//! * `object-store`: [`ObjectStore`], [`BlobStore`].
 //! * `packages`: [`Packages::Bundled`] and [`EngineConfig::own_packages`]. Without it [`Packages::None`] is the default, and
 //!   anything else [`EngineError::NotBuilt`].
 //! * `store`: [`Sessions`], [`SessionStore`], [`DirectoryStore`].
@@ -173,7 +173,7 @@ pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{Session, SessionOptions, SharedWorkspace};
 pub use stepping::{AdvanceError, Started, Step, ToolAnswer, ToolRequest};
 #[cfg(feature = "object-store")]
-pub use store::{BlobInfo, BlobPage, BlobStore};
+pub use store::{BlobInfo, BlobPage, BlobStore, ObjectStore};
 #[cfg(feature = "store")]
 pub use store::{
     DirectoryStore, Expected, PageLimitError, PageRequest, Pages, Prune, PruneError, PruneReason, PruneReport,

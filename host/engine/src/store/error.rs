@@ -76,6 +76,15 @@ pub enum StoreError {
         /// What it said.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// An object store does not do what sessions need of one.
+    #[cfg(feature = "object-store")]
+    #[error("the store `{url}` cannot hold sessions: {reason}; use another", url = escaped(.url), reason = escaped_text(.reason))]
+    Unfit {
+        /// The store.
+        url: String,
+        /// What it did instead.
+        reason: String,
+    },
     /// A blob is longer than may be stored.
     #[cfg(feature = "object-store")]
     #[error("`{name}` takes {bytes} bytes in the store, and no more than {most} are stored", name = escaped(.name))]
@@ -96,7 +105,7 @@ pub enum StoreError {
     },
     /// This cannot be a blob's name.
     #[cfg(feature = "object-store")]
-    #[error("`{name}` cannot name a blob; use up to 512 letters, digits, `.`, `_`, `-`, `!`, and single `/` between them", name = escaped(.name))]
+    #[error("`{name}` cannot name a blob; use up to 512 letters, digits, `.`, `_`, `-`, `!`, with single `/` between parts of up to 240", name = escaped(.name))]
     BlobName {
         /// The name.
         name: String,

@@ -23,7 +23,7 @@ pub use error::StoreError;
 pub use id::{SessionId, SessionIdError};
 pub use lock::SessionLock;
 #[cfg(feature = "object-store")]
-pub use objects::{BlobInfo, BlobPage, BlobStore};
+pub use objects::{BlobInfo, BlobPage, BlobStore, ObjectStore};
 pub use page::{PageLimitError, PageRequest, StoredPage};
 pub use pages::Pages;
 pub use prune::Prune;

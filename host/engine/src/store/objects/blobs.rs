@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 
-use super::objects::{Created, Objects};
+use super::{
+    bounded::Objects,
+    bucket::{Bucket as _, Created, create, refused},
+};
 use crate::{Timestamp, store::StoreError};
 
 /// Keeps immutable blobs under names, in S3 (`s3://BUCKET/PREFIX`), Google Cloud Storage (`gs://`), Azure (`az://`), a directory
@@ -88,9 +91,10 @@ impl BlobStore {
         if length > Self::MAX_BYTES {
             return Err(StoreError::BlobTooLarge { name: name.to_owned(), bytes: length, most: Self::MAX_BYTES });
         }
-        match self.0.create(name, bytes).await? {
+        match create(&self.0, name, bytes).await? {
             Created::Here => Ok(()),
             Created::Other => Err(StoreError::BlobExists { name: name.to_owned() }),
+            Created::Gone => Err(refused(&self.0, name)),
         }
     }
 
@@ -124,13 +128,9 @@ impl BlobStore {
         }
         after.map_or(Ok(()), check_name)?;
         let limit = limit.clamp(1, Self::MAX_PAGE);
-        let mut found = 0;
-        let listed = self.0.list_while(prefix, after, move |_| {
-            found += 1;
-            found <= limit
-        });
+        // One more, to see whether there is a next page.
+        let listed = self.0.list(prefix, after, limit + 1).await?;
         let mut blobs: Vec<BlobInfo> = listed
-            .await?
             .into_iter()
             .map(|listed| BlobInfo { name: listed.name, bytes: listed.bytes, stored_at: timestamp(listed.modified_ms) })
             .collect();
@@ -146,10 +146,15 @@ pub(super) fn timestamp(ms: i64) -> Timestamp {
     Timestamp::from_unix_ms(u64::try_from(ms).unwrap_or_default())
 }
 
+/// The longest part of a name: as long as a file's name may be, with what is appended while it is written.
+const MAX_PART_BYTES: usize = 240;
+
 /// Names that every store has as they are: in no store is anything encoded or has a meaning of its own.
 fn check_name(name: &str) -> Result<(), StoreError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-!".contains(&byte);
-    let part = |part: &str| !part.is_empty() && part != "." && part != ".." && part.bytes().all(plain);
+    let part = |part: &str| {
+        (1..=MAX_PART_BYTES).contains(&part.len()) && part != "." && part != ".." && part.bytes().all(plain)
+    };
     if name.len() <= BlobStore::MAX_NAME_BYTES && name.split('/').all(part) {
         return Ok(());
     }

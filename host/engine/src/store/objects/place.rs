@@ -33,8 +33,8 @@ pub(super) struct Place {
     pub(super) prefix: Path,
     /// The store as it was named, without its end.
     pub(super) url: String,
-    /// Whether it lists names in their order.
-    pub(super) is_ordered: bool,
+    /// The directory, where it is one of this machine's.
+    pub(super) local: Option<PathBuf>,
     /// The directory, which no guest gets while it is open.
     _dir: Option<TrustedDir>,
 }
@@ -63,7 +63,7 @@ impl Place {
         }
         let store = remote(&scheme, url.as_str(), runtime).ok_or_else(|| wrong("it is not an object store"))?;
         let store = store.map_err(|source| failed(text, "be set up", source))?;
-        Ok(Self { store, prefix, url: named(&url), is_ordered: true, _dir: None })
+        Ok(Self { store, prefix, url: named(&url), local: None, _dir: None })
     }
 
     /// A directory, made as that of a [`DirectoryStore`](crate::DirectoryStore) is.
@@ -75,8 +75,8 @@ impl Place {
         let dir = TrustedDir::open(&path, Guarded::Sessions)?;
         let store =
             LocalFileSystem::new_with_prefix(&path).map_err(|source| failed(url.as_str(), "be opened", source))?;
-        let store = Arc::new(store.with_fsync(true));
-        Ok(Self { store, prefix: Path::default(), url: named(url), is_ordered: false, _dir: Some(dir) })
+        let store = Arc::new(store.with_fsync(true).with_automatic_cleanup(true));
+        Ok(Self { store, prefix: Path::default(), url: named(url), local: Some(path), _dir: Some(dir) })
     }
 
     /// Memory of this process, which all stores of one name have together until the last is dropped.
@@ -93,7 +93,7 @@ impl Place {
             memories.insert(name, Arc::downgrade(&made));
             made
         });
-        Ok(Self { store, prefix, url: named(url), is_ordered: true, _dir: None })
+        Ok(Self { store, prefix, url: named(url), local: None, _dir: None })
     }
 }
 

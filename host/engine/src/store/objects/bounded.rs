@@ -1,0 +1,165 @@
+//! What is asked of a store: whole objects, each within limits of size and time.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, path::Path};
+
+use super::{
+    background::Background,
+    bucket::{Bucket, Listed, failed},
+    files,
+    place::Place,
+};
+use crate::store::StoreError;
+
+/// How long one operation may take with everything that it is tried again for, in addition to what its bytes take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The slowest transfer that is waited for: a mebibyte a second.
+const MIN_BYTES_PER_SECOND: u64 = 1 << 20;
+/// What is waited for where nobody knows how long an object is before it comes: as for a blob of the greatest length.
+const MAX_WAITED_BYTES: u64 = 1 << 30;
+
+/// The objects under a URL. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Objects {
+    place: Arc<Place>,
+    background: Background,
+}
+
+impl Objects {
+    pub(super) fn open(url: &str) -> Result<Self, StoreError> {
+        let failed = |source| StoreError::Remote { url: url.to_owned(), action: "be set up".into(), source };
+        let background = Background::get().map_err(|error| failed(error.into()))?;
+        let handle = background.handle().ok_or_else(|| failed("its threads have ended".into()))?;
+        Ok(Self { place: Arc::new(Place::of(url, handle)?), background })
+    }
+
+    fn path(&self, name: &str) -> Path {
+        // None has an empty part but the prefix of all.
+        name.split('/').filter(|part| !part.is_empty()).fold(self.place.prefix.clone(), |path, part| path.join(part))
+    }
+
+    /// The threads that ask the store.
+    pub(super) fn background(&self) -> &Background {
+        &self.background
+    }
+
+    /// Does something on the store's threads, for so long as these bytes may take.
+    async fn within<T: Send + 'static>(
+        &self,
+        bytes: u64,
+        action: String,
+        work: impl Future<Output = object_store::Result<T>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let most = TIMEOUT + Duration::from_secs(bytes / MIN_BYTES_PER_SECOND);
+        let done = self.background.run(async move { tokio::time::timeout(most, work).await }).await;
+        Err(match done {
+            Some(Ok(Ok(done))) => return Ok(done),
+            Some(Ok(Err(error))) => failed(self, action, error),
+            Some(Err(_)) => failed(self, action, format!("it took longer than {} s", most.as_secs())),
+            None => failed(self, action, "its threads have ended"),
+        })
+    }
+}
+
+#[async_trait]
+impl Bucket for Objects {
+    fn url(&self) -> &str {
+        &self.place.url
+    }
+
+    async fn try_create(&self, name: &str, bytes: Bytes) -> Result<bool, StoreError> {
+        let (store, path) = (Arc::clone(&self.place.store), self.path(name));
+        let length = bytes.len() as u64;
+        let created = self.within(length, format!("create `{name}`"), async move {
+            let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+            match store.put_opts(&path, PutPayload::from_bytes(bytes), options).await {
+                Ok(_) => Ok(true),
+                Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
+        });
+        created.await
+    }
+
+    async fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, StoreError> {
+        let (store, path) = (Arc::clone(&self.place.store), self.path(name));
+        let found = self.within(most.min(MAX_WAITED_BYTES), format!("read `{name}`"), async move {
+            let found = match store.get(&path).await {
+                Ok(found) => found,
+                Err(object_store::Error::NotFound { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let bytes = found.meta.size;
+            if bytes > most {
+                return Ok(Some(Err(bytes)));
+            }
+            match found.bytes().await {
+                Ok(bytes) => Ok(Some(Ok(bytes))),
+                Err(object_store::Error::NotFound { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        });
+        match found.await? {
+            Some(Ok(bytes)) => Ok(Some(bytes)),
+            Some(Err(bytes)) => Err(StoreError::BlobTooLarge { name: name.to_owned(), bytes, most }),
+            None => Ok(None),
+        }
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        let (store, path) = (Arc::clone(&self.place.store), self.path(name));
+        let deleted = self.within(0, format!("delete `{name}`"), async move {
+            match store.delete(&path).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+                Err(error) => Err(error),
+            }
+        });
+        deleted.await
+    }
+
+    async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<Listed>, StoreError> {
+        if let Some(root) = &self.place.local {
+            let (root, dir, after) = (root.clone(), dir.to_owned(), after.map(str::to_owned));
+            let action = format!("list `{dir}`");
+            let listed = move || files::list(&root, &dir, after.as_deref(), limit);
+            let listed = self.background.run(async move { tokio::task::spawn_blocking(listed).await }).await;
+            return match listed {
+                Some(Ok(Ok(listed))) => Ok(listed),
+                Some(Ok(Err(error))) => Err(failed(self, action, error)),
+                Some(Err(error)) => Err(failed(self, action, error)),
+                None => Err(failed(self, action, "its threads have ended")),
+            };
+        }
+        let store = Arc::clone(&self.place.store);
+        let (prefix, path, after) = (self.place.prefix.clone(), self.path(dir), after.map(|name| self.path(name)));
+        let listed = self.within(0, format!("list `{dir}`"), async move {
+            let mut names = match &after {
+                Some(after) => store.list_with_offset(Some(&path), after),
+                None => store.list(Some(&path)),
+            };
+            let mut listed = Vec::new();
+            while listed.len() < limit {
+                let found = match names.next().await {
+                    Some(Ok(found)) => found,
+                    Some(Err(error)) => return Err(error),
+                    None => break,
+                };
+                let Some(name) = below(&prefix, &found.location) else { continue };
+                let modified_ms = found.last_modified.timestamp_millis();
+                listed.push(Listed { name, bytes: found.size, modified_ms });
+            }
+            Ok(listed)
+        });
+        listed.await
+    }
+}
+
+/// A name below the prefix.
+fn below(prefix: &Path, location: &Path) -> Option<String> {
+    let rest = location.as_ref().strip_prefix(prefix.as_ref())?;
+    Some(rest.strip_prefix('/').unwrap_or(rest).to_owned())
+}

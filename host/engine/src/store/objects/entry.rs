@@ -1,0 +1,79 @@
+//! What stands in an entry of a session's log.
+
+use serde::{Deserialize, Serialize};
+
+use crate::store::{SessionId, SessionRecord, StoredVersion, record::MAX_WORKSPACE_BYTES};
+
+/// The version of this form.
+const FORMAT: u32 = 1;
+/// How many earlier entries an entry names.
+pub(super) const MAX_ANCESTORS: usize = 16;
+/// An entry with a session is padded to this length, and one that removes it is shorter: so a listing tells them apart.
+const MIN_SESSION_BYTES: usize = 2048;
+/// The most bytes of an entry; ours take 3,000, and what the path of a workspace takes, in JSON up to six times its length.
+pub(super) const MAX_ENTRY_BYTES: u64 = 16_384 + 6 * MAX_WORKSPACE_BYTES as u64;
+
+/// One write of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Entry {
+    format: u32,
+    /// Which write this is: 128 random bits. The state's name has it, too.
+    version: String,
+    /// The writes that this one was built on, the latest first: so that whoever lost the answer finds out whether it was accepted.
+    ancestors: Vec<String>,
+    /// What was written; none where the session was removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) record: Option<SessionRecord>,
+}
+
+impl Entry {
+    /// A write on top of another, or the first.
+    pub(super) fn new(version: &StoredVersion, base: Option<&Self>, record: Option<&SessionRecord>) -> Self {
+        let earlier = base.into_iter().flat_map(|base| std::iter::once(&base.version).chain(&base.ancestors));
+        let ancestors = earlier.take(MAX_ANCESTORS).cloned().collect();
+        Self { format: FORMAT, version: version.as_str().to_owned(), ancestors, record: record.cloned() }
+    }
+
+    pub(super) fn version(&self) -> StoredVersion {
+        StoredVersion::new(self.version.as_str())
+    }
+
+    pub(super) fn is(&self, version: &StoredVersion) -> bool {
+        self.version == version.as_str()
+    }
+
+    /// Whether this is built on that write; none where it does not go back so far: `distance` entries.
+    pub(super) fn descends_from(&self, version: &StoredVersion, distance: u64) -> Option<bool> {
+        if self.ancestors.iter().any(|ancestor| ancestor == version.as_str()) {
+            return Some(true);
+        }
+        (distance <= self.ancestors.len() as u64).then_some(false)
+    }
+
+    /// As it is stored.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        // Strings and numbers: this cannot fail.
+        let mut bytes = serde_json::to_vec(self).unwrap_or_default();
+        if self.record.is_some() {
+            bytes.resize(bytes.len().max(MIN_SESSION_BYTES), b' ');
+        }
+        bytes
+    }
+
+    pub(super) fn read(id: &SessionId, bytes: &[u8]) -> Result<Self, String> {
+        let entry: Self = serde_json::from_slice(bytes).map_err(|_| "its record cannot be read")?;
+        if entry.format != FORMAT {
+            return Err(format!("its record has version {}, and this program reads version {FORMAT}", entry.format));
+        }
+        match &entry.record {
+            Some(record) if record.id != *id => Err(format!("its record is that of `{}`", record.id)),
+            _ => Ok(entry),
+        }
+    }
+
+    /// Whether an entry of this length removes its session.
+    pub(super) fn is_removal(bytes: u64) -> bool {
+        bytes < MIN_SESSION_BYTES as u64
+    }
+}

@@ -1,0 +1,56 @@
+//! Listing a directory of this machine: the library's listing leaves out what is deleted while it looks, and what took its place with it.
+
+use std::{fs, io, path::Path, time::UNIX_EPOCH};
+
+use super::bucket::Listed;
+
+/// The files below a directory that come after a name, in the order of their names.
+///
+/// The names of one directory are read before anything is asked about them; Linux reads as many as a session's log has in one call, as they
+/// are at one moment. One that is deleted afterwards is listed all the same, as of length 0: whoever wants it finds it missing.
+pub(super) fn list(root: &Path, dir: &str, after: Option<&str>, limit: usize) -> io::Result<Vec<Listed>> {
+    let mut names = Vec::new();
+    collect(root, dir, &mut names)?;
+    names.retain(|name| after.is_none_or(|after| name.as_str() > after));
+    names.sort_unstable();
+    names.truncate(limit);
+    names.into_iter().map(|name| describe(root, name)).collect()
+}
+
+fn collect(root: &Path, dir: &str, names: &mut Vec<String>) -> io::Result<()> {
+    let entries = match fs::read_dir(root.join(dir)) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let (mut files, mut dirs) = (Vec::new(), Vec::new());
+    for entry in entries {
+        let entry = entry?;
+        // Names that are not ours. The library's own, of what is being written, have a `#`.
+        let Some(name) = entry.file_name().to_str().filter(|name| !name.contains('#')).map(str::to_owned) else {
+            continue;
+        };
+        let name = if dir.is_empty() { name } else { format!("{dir}/{name}") };
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => dirs.push(name),
+            Ok(kind) if kind.is_file() => files.push(name),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    names.append(&mut files);
+    dirs.iter().try_for_each(|dir| collect(root, dir, names))
+}
+
+fn describe(root: &Path, name: String) -> io::Result<Listed> {
+    match fs::symlink_metadata(root.join(&name)) {
+        Ok(metadata) => {
+            let modified = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+            let modified_ms = i64::try_from(modified.as_millis()).unwrap_or(i64::MAX);
+            Ok(Listed { name, bytes: metadata.len(), modified_ms })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Listed { name, bytes: 0, modified_ms: 0 }),
+        Err(error) => Err(error),
+    }
+}

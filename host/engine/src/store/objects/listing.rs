@@ -1,0 +1,104 @@
+//! Listing and counting sessions: by names, and by the lengths of what is under them.
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
+use super::{
+    bucket::Listed,
+    entry::Entry,
+    log::{Log, RECORDS, number_of},
+    store::{ObjectStore, REMOVAL, entry_of},
+};
+use crate::store::{PageRequest, SessionId, StoreError, StoredEntry, StoredPage};
+
+/// How many names are asked for at once.
+const NAMES: usize = 1_000;
+/// How many entries are read at once.
+const READERS: usize = 16;
+/// A number that no entry has: its name comes after those of a session's entries, and before the next session's.
+const LAST: u64 = u64::MAX;
+
+/// The head of a log, as a listing shows it.
+struct Found {
+    id: SessionId,
+    number: u64,
+    listed: Listed,
+}
+
+impl ObjectStore {
+    /// The heads after a session, up to a number of sessions, and whether there are more.
+    async fn heads(&self, after: Option<&SessionId>, most: usize) -> Result<(Vec<Found>, bool), StoreError> {
+        let mut heads: Vec<Found> = Vec::new();
+        let mut after = after.map(|id| self.log(id).name(LAST));
+        loop {
+            let listed = self.bucket.list(RECORDS, after.as_deref(), NAMES).await?;
+            let is_last = listed.len() < NAMES;
+            after = listed.last().map(|listed| listed.name.clone());
+            for listed in listed {
+                let Some((id, number)) = parse(&listed.name) else { continue };
+                // The entries of one session are in their order: the last is its head.
+                if heads.last().is_some_and(|head| head.id == id) {
+                    heads.pop();
+                } else if heads.len() == most {
+                    return Ok((heads, true));
+                }
+                heads.push(Found { id, number, listed });
+            }
+            if is_last {
+                return Ok((heads, false));
+            }
+        }
+    }
+
+    pub(super) async fn list_page(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
+        let (heads, has_more) = self.heads(page.begins_after(), page.limit()).await?;
+        let next = heads.last().filter(|_| has_more).map(|head| head.id.clone());
+        let read = stream::iter(heads).map(|head| self.entry(head)).buffered(READERS);
+        let entries: Vec<Option<StoredEntry>> = read.try_collect().await?;
+        Ok(StoredPage::new(entries.into_iter().flatten().collect(), next))
+    }
+
+    /// A session as it is listed; none if it was removed. Forgets a removal that is old enough.
+    async fn entry(&self, found: Found) -> Result<Option<StoredEntry>, StoreError> {
+        let log = self.log(&found.id);
+        let head = match log.read(found.number, &found.listed).await? {
+            Some(head) => Some(head),
+            // Written over since.
+            None => log.head().await?,
+        };
+        let Some(head) = head else { return Ok(None) };
+        if head.is_removal() && head.modified_ms < self.clock.ms_before_now(REMOVAL) {
+            self.expire(log).await?;
+        }
+        Ok(entry_of(&found.id, head))
+    }
+
+    /// Under the session's lease, so that nobody makes the session anew meanwhile.
+    async fn expire(&self, log: Log<'_>) -> Result<(), StoreError> {
+        if self.lease(log.id).await?.is_some() {
+            log.expire(self.clock.ms_before_now(REMOVAL)).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn count_sessions(&self, most: usize) -> Result<usize, StoreError> {
+        let (mut count, mut after) = (0_usize, None);
+        while count < most {
+            let (heads, has_more) = self.heads(after.as_ref(), PageRequest::MAX_LIMIT).await?;
+            let sessions = heads.iter().filter(|head| !Entry::is_removal(head.listed.bytes));
+            count = count.saturating_add(sessions.count());
+            after = heads.into_iter().next_back().map(|head| head.id);
+            if !has_more {
+                break;
+            }
+        }
+        Ok(count.min(most))
+    }
+}
+
+/// The session and the number of an entry's name.
+fn parse(name: &str) -> Option<(SessionId, u64)> {
+    let number = number_of(name)?;
+    let (dir, _) = name.rsplit_once('/')?;
+    let id = dir.strip_prefix(RECORDS)?.strip_prefix('/')?.strip_suffix('!')?;
+    Some((SessionId::new(id).ok()?, number))
+}

@@ -1,0 +1,273 @@
+//! Sessions in an object store.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::{
+    background::Background,
+    blobs::{BlobStore, timestamp},
+    bounded::Objects,
+    bucket::{Bucket, failed},
+    holder::Holder,
+    lease::{Lease, StoreClock},
+    log::{Head, Log, Outcome, Write},
+    probe::probe,
+};
+use crate::store::{
+    Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredPage,
+    StoredRecord, StoredSession, StoredVersion,
+};
+
+/// How often a write begins again because others write meanwhile.
+const WRITES: usize = 8;
+/// How often a state is looked for whose entry is there.
+const READS: usize = 8;
+/// For how long it is remembered that a session was removed.
+pub(super) const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Keeps sessions in an object store that several machines share: S3 (`s3://BUCKET/PREFIX`), Google Cloud Storage (`gs://`), Azure (`az://`), a
+/// directory (`file:///DIRECTORY`) or this process's memory (`memory://NAME`). As for [`BlobStore`], credentials come from the environment.
+///
+/// Nothing is asked of a store but that it creates a name once and shows what it has answered; [`open`](Self::open) tries that out. Each session
+/// is a short log of its writes, each with a version of its own: of two writers with one base, one is accepted, and the other is
+/// [fenced](StoreError::Fenced), however long it slept. Locks are leases of 15 s, renewed while they are held: they end with their
+/// holder, and only spare work.
+///
+/// It is remembered for seven days that a session was removed. No write may be under way for as long.
+///
+/// ```
+/// use glovebox::{ObjectStore, PageRequest, SessionStore};
+///
+/// # fn main() -> Result<(), glovebox::StoreError> {
+/// let store = glovebox::block_on(ObjectStore::open("memory://example"))?;
+/// let page = glovebox::block_on(store.list(&PageRequest::default()))?;
+/// assert!(page.entries.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ObjectStore {
+    pub(super) bucket: Arc<dyn Bucket>,
+    pub(super) background: Background,
+    pub(super) clock: StoreClock,
+    pub(super) lease: Duration,
+}
+
+impl ObjectStore {
+    /// The longest state that is stored: 1 GiB.
+    pub const MAX_STATE_BYTES: u64 = BlobStore::MAX_BYTES;
+    /// How long a lock lasts by default after its holder was killed: 15 s.
+    pub const LEASE: Duration = Duration::from_secs(15);
+
+    /// The store of a URL, after a trial: an object is created, refused a second time, read, listed and deleted.
+    ///
+    /// # Errors
+    /// [`StoreError::Url`], [`StoreError::Directory`], [`StoreError::Remote`] where it cannot be reached or refuses, and
+    /// [`StoreError::Unfit`] where it does not do what it should.
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        let objects = Objects::open(url)?;
+        let background = objects.background().clone();
+        Self::over(Arc::new(objects), background).await
+    }
+
+    pub(super) async fn over(bucket: Arc<dyn Bucket>, background: Background) -> Result<Self, StoreError> {
+        let clock = probe(&*bucket).await?;
+        Ok(Self { bucket, background, clock, lease: Self::LEASE })
+    }
+
+    /// The URL.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.bucket.url()
+    }
+
+    /// Has locks that are taken from now on last so long after their holder was killed, from a second to an hour. They are renewed three
+    /// times in that time. Default: [`LEASE`](Self::LEASE).
+    #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = lease.clamp(Duration::from_secs(1), Duration::from_secs(60 * 60));
+        self
+    }
+
+    /// Takes a session's lease; none while another has it.
+    pub(super) async fn lease(&self, id: &SessionId) -> Result<Option<Lease>, StoreError> {
+        Lease::take(Arc::clone(&self.bucket), &self.background, self.clock, self.lease, id).await
+    }
+
+    pub(super) fn log<'a>(&'a self, id: &'a SessionId) -> Log<'a> {
+        Log { bucket: &*self.bucket, id }
+    }
+
+    /// Writes on top of what is expected; what was there, and the version that is there now.
+    async fn write(
+        &self,
+        lock: &SessionLock,
+        expected: &Expected,
+        session: Option<(&SessionRecord, &Bytes)>,
+    ) -> Result<Written, StoreError> {
+        let none = Holder::default();
+        let holder = lock.guard::<Holder>().unwrap_or(&none);
+        let log = self.log(lock.id());
+        for _ in 0..WRITES {
+            let head = log.head().await?;
+            self.check(log, head.as_ref(), expected, holder)?;
+            let was_there = head.as_ref().is_some_and(|head| !head.is_removal());
+            if session.is_none() && !was_there {
+                // It was there if it was a write of ours that removed it, whose answer was lost.
+                let ours = |version: &StoredVersion| head.as_ref().is_some_and(|head| head.is(version));
+                return Ok(Written { was_there: holder.wrote(expected, ours), version: None });
+            }
+            let version = StoredVersion::random();
+            holder.begins(expected, &version);
+            match log.append(head.as_ref(), Write { version: &version, session }).await? {
+                Outcome::Committed => {
+                    holder.settles();
+                    return Ok(Written { was_there, version: Some(version) });
+                }
+                // What is there now may be what is expected all the same: anything, or a write of ours that was late.
+                Outcome::Lost => {}
+            }
+        }
+        let action = format!("write session `{}`", lock.id());
+        Err(failed(&*self.bucket, action, "others write it all the time"))
+    }
+
+    /// An error if something else is there than what is expected.
+    fn check(&self, log: Log<'_>, head: Option<&Head>, expected: &Expected, holder: &Holder) -> Result<(), StoreError> {
+        let found = head.filter(|head| !head.is_removal());
+        let is_expected = match (expected, found) {
+            (Expected::Any, _) | (Expected::Absent, None) => true,
+            (Expected::Version(_), Some(Head { entry: Err(reason), number, .. })) => {
+                return Err(self.damaged(log, *number, reason));
+            }
+            (Expected::Version(version), Some(head)) => head.is(version),
+            (Expected::Absent, Some(_)) | (Expected::Version(_), None) => false,
+        };
+        let is_ours = || holder.wrote(expected, |version| head.is_some_and(|head| head.is(version)));
+        if is_expected || is_ours() { Ok(()) } else { Err(StoreError::Fenced { id: log.id.clone() }) }
+    }
+
+    pub(super) fn damaged(&self, log: Log<'_>, number: u64, reason: impl Into<String>) -> StoreError {
+        let path = format!("{}/{}", self.url(), log.name(number));
+        StoreError::Damaged { id: log.id.clone(), path: path.into(), reason: reason.into() }
+    }
+
+    /// The record of a head; none where its session was removed.
+    fn stored(&self, log: Log<'_>, head: Head) -> Result<Option<StoredRecord>, StoreError> {
+        let entry = head.entry.map_err(|reason| self.damaged(log, head.number, reason))?;
+        let version = entry.version();
+        Ok(entry.record.map(|record| StoredRecord::new(record, version)))
+    }
+}
+
+/// What a write found and left.
+struct Written {
+    was_there: bool,
+    version: Option<StoredVersion>,
+}
+
+#[async_trait]
+impl SessionStore for ObjectStore {
+    async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+        Ok(self.lease(id).await?.map(|lease| SessionLock::new(id.clone(), Holder::new(lease))))
+    }
+
+    async fn put(
+        &self,
+        lock: &SessionLock,
+        expected: &Expected,
+        record: &SessionRecord,
+        state: &[u8],
+    ) -> Result<StoredVersion, StoreError> {
+        let id = lock.id();
+        if record.id != *id {
+            return Err(StoreError::NotLocked { id: record.id.clone(), locked: id.clone() });
+        }
+        if record.bytes != state.len() as u64 {
+            return Err(self.damaged(self.log(id), 0, "its record says another length than its state has"));
+        }
+        check_length(id, record.bytes)?;
+        let state = Bytes::copy_from_slice(state);
+        let written = self.write(lock, expected, Some((record, &state))).await?;
+        written.version.ok_or_else(|| StoreError::Fenced { id: id.clone() })
+    }
+
+    async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        let log = self.log(id);
+        let mut looked_for = None;
+        for _ in 0..READS {
+            let Some(head) = log.head().await? else { return Ok(None) };
+            let number = head.number;
+            let Some(stored) = self.stored(log, head)? else { return Ok(None) };
+            let bytes = stored.record.bytes;
+            check_length(id, bytes)?;
+            let state = match self.bucket.get(&log.state_name(&stored.version), bytes).await {
+                Ok(state) => state,
+                Err(StoreError::BlobTooLarge { .. }) => Some(Bytes::new()).filter(|_| bytes > 0),
+                Err(error) => return Err(error),
+            };
+            match state {
+                Some(state) if state.len() as u64 == bytes => {
+                    return Ok(Some(StoredSession::new(stored, state.into())));
+                }
+                Some(_) => return Err(self.damaged(log, number, "its state is not as long as its record says")),
+                // Written over since, unless it is the same again.
+                None if looked_for.as_ref() == Some(&stored.version) => {
+                    return Err(self.damaged(log, number, "its state is missing"));
+                }
+                None => looked_for = Some(stored.version),
+            }
+        }
+        let action = format!("read session `{id}`");
+        Err(failed(&*self.bucket, action, "others write it faster than it can be read"))
+    }
+
+    async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
+        let log = self.log(id);
+        match log.head().await? {
+            Some(head) => self.stored(log, head),
+            None => Ok(None),
+        }
+    }
+
+    async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
+        self.list_page(page).await
+    }
+
+    async fn count(&self, most: usize) -> Result<usize, StoreError> {
+        self.count_sessions(most).await
+    }
+
+    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+        // Where there is none, that is what whoever removes it wants, whatever it expected.
+        let log = self.log(lock.id());
+        let head = log.head().await?;
+        if head.as_ref().is_none_or(Head::is_removal) {
+            let none = Holder::default();
+            let holder = lock.guard::<Holder>().unwrap_or(&none);
+            return Ok(holder.wrote(expected, |version| head.as_ref().is_some_and(|head| head.is(version))));
+        }
+        Ok(self.write(lock, expected, None).await?.was_there)
+    }
+}
+
+fn check_length(id: &SessionId, bytes: u64) -> Result<(), StoreError> {
+    let most = ObjectStore::MAX_STATE_BYTES;
+    if bytes > most { Err(StoreError::TooLarge { id: id.clone(), bytes, most }) } else { Ok(()) }
+}
+
+/// What a listing says of a head.
+pub(super) fn entry_of(id: &SessionId, head: Head) -> Option<StoredEntry> {
+    let (bytes, stored_at) = (head.bytes, timestamp(head.modified_ms));
+    match head.entry {
+        Ok(entry) => {
+            let version = entry.version();
+            let record = entry.record?;
+            let stored_bytes = bytes.saturating_add(record.bytes);
+            Some(StoredEntry::new(id.clone(), stored_bytes, stored_at, Ok(StoredRecord::new(record, version))))
+        }
+        Err(damage) => Some(StoredEntry::new(id.clone(), bytes, stored_at, Err(damage))),
+    }
+}

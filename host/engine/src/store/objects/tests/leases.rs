@@ -1,0 +1,79 @@
+//! Who takes and gives back a session's lease at the same time, in every order.
+
+use std::{
+    cell::Cell,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::model::{Run, Task, exhaustively};
+use crate::store::{
+    SessionId, block_on,
+    objects::lease::{LeaseLog, StoreClock},
+};
+
+const LASTS: Duration = Duration::from_secs(15);
+const HOUR_MS: i64 = 3_600_000;
+
+fn log(run: &Run) -> LeaseLog {
+    LeaseLog::new(Arc::clone(&run.memory) as _, LASTS, &SessionId::new("a").unwrap())
+}
+
+fn clock(run: &Run) -> StoreClock {
+    StoreClock { seen_ms: *run.memory.now_ms.lock().unwrap(), seen_at: Instant::now() }
+}
+
+/// Takes the lease and gives it back, so many times.
+fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<usize>) -> Task<'a> {
+    Box::pin(async move {
+        for _ in 0..times {
+            let log = log(run);
+            if let Some(number) = log.take(clock(run)).await.unwrap() {
+                assert!(!held.replace(true), "two hold it");
+                taken.set(taken.get() + 1);
+                // Others have their turns until it is deleted, and none before this is noted.
+                log.delete(number).await;
+                held.set(false);
+            }
+        }
+    })
+}
+
+/// Some take it, so many times each; whether one has held it that was killed, an hour before.
+fn contend(switches: usize, times: &[usize], was_killed: bool) {
+    let runs = exhaustively(0, |run| {
+        if was_killed {
+            assert_eq!(block_on(log(run).take(clock(run))).unwrap(), Some(1));
+            assert_eq!(block_on(log(run).take(clock(run))).unwrap(), None, "it has not run out");
+            *run.memory.now_ms.lock().unwrap() += HOUR_MS;
+        }
+        let (held, taken) = (Cell::new(false), Cell::new(0));
+        run.interleave(switches, times.iter().map(|times| holder(run, *times, &held, &taken)).collect());
+        // Those that were late have left nothing behind.
+        assert!(block_on(log(run).take(clock(run))).unwrap().is_some());
+        if !was_killed {
+            assert!(taken.get() > 0);
+        }
+    });
+    assert!(runs > 1_000, "{runs}");
+}
+
+#[test]
+fn of_two_one_holds_it() {
+    contend(6, &[3, 3], false);
+}
+
+#[test]
+fn of_three_one_holds_it() {
+    contend(4, &[1, 2, 2], false);
+}
+
+#[test]
+fn of_two_that_follow_one_that_was_killed_one_holds_it() {
+    contend(6, &[1, 3], true);
+}
+
+#[test]
+fn of_three_that_follow_one_that_was_killed_one_holds_it() {
+    contend(4, &[1, 2, 1], true);
+}

@@ -1,0 +1,252 @@
+//! A store in memory whose every request waits for its turn, and that fails when it is told; and every order of turns and failures.
+
+use std::{
+    collections::BTreeMap,
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::store::{
+    StoreError,
+    objects::{
+        ObjectStore,
+        background::Background,
+        bucket::{Bucket, Listed, failed},
+        lease::StoreClock,
+    },
+};
+
+/// Decisions, one after the other: those of a run before this up to the last that had another alternative, that alternative, then the first of each.
+#[derive(Debug, Default)]
+pub(super) struct Choices {
+    made: Vec<(usize, usize)>,
+    next: usize,
+    /// Set for decisions at random.
+    random: Option<u64>,
+}
+
+impl Choices {
+    pub(super) fn at_random(seed: u64) -> Self {
+        Self { random: Some(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1), ..Self::default() }
+    }
+
+    fn choose(&mut self, alternatives: usize) -> usize {
+        if alternatives == 1 {
+            return 0;
+        }
+        if let Some(random) = &mut self.random {
+            *random ^= *random << 13;
+            *random ^= *random >> 7;
+            *random ^= *random << 17;
+            return usize::try_from(*random >> 33).unwrap() % alternatives;
+        }
+        if self.next == self.made.len() {
+            self.made.push((0, alternatives));
+        }
+        let (chosen, of) = self.made[self.next];
+        assert_eq!(of, alternatives, "a run is decided by its choices");
+        self.next += 1;
+        chosen
+    }
+
+    /// Goes on to the next run; whether there is one.
+    fn advance(&mut self) -> bool {
+        self.next = 0;
+        while let Some((chosen, of)) = self.made.pop() {
+            if chosen + 1 < of {
+                self.made.push((chosen + 1, of));
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// What a request of a faulty store does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Works,
+    /// Nothing is done.
+    Fails,
+    /// It is done, and its answer gets lost.
+    LosesAnswer,
+    /// Whoever asks ends before it is done, or after.
+    Crashes,
+    CrashesAfter,
+}
+
+const FAULTS: [Turn; 5] = [Turn::Works, Turn::Fails, Turn::LosesAnswer, Turn::Crashes, Turn::CrashesAfter];
+
+#[derive(Clone, Debug)]
+pub(super) struct Object {
+    bytes: Bytes,
+    modified_ms: i64,
+}
+
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) objects: Mutex<BTreeMap<String, Object>>,
+    /// By the store's clock, which stands.
+    pub(super) now_ms: Mutex<i64>,
+    choices: Mutex<Choices>,
+    faults: Mutex<usize>,
+    crashed: Mutex<bool>,
+    is_calm: Mutex<bool>,
+}
+
+impl Memory {
+    /// Waits for the turn, and does something.
+    async fn turn<T>(&self, work: impl FnOnce(&mut BTreeMap<String, Object>) -> T) -> Result<T, StoreError> {
+        if *self.is_calm.lock().unwrap() {
+            return Ok(work(&mut self.objects.lock().unwrap()));
+        }
+        let mut waited = false;
+        poll_fn(|_| if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+        let turn = {
+            let mut faults = self.faults.lock().unwrap();
+            let turn =
+                if *faults == 0 { Turn::Works } else { FAULTS[self.choices.lock().unwrap().choose(FAULTS.len())] };
+            *faults -= usize::from(turn != Turn::Works);
+            turn
+        };
+        let done = match turn {
+            Turn::Fails | Turn::Crashes => None,
+            Turn::Works | Turn::LosesAnswer | Turn::CrashesAfter => Some(work(&mut self.objects.lock().unwrap())),
+        };
+        match (turn, done) {
+            (Turn::Works, Some(done)) => Ok(done),
+            (Turn::Crashes | Turn::CrashesAfter, _) => {
+                *self.crashed.lock().unwrap() = true;
+                std::future::pending().await
+            }
+            _ => Err(failed(self, "answer", "it was told so")),
+        }
+    }
+}
+
+#[async_trait]
+impl Bucket for Memory {
+    fn url(&self) -> &str {
+        "memory://model"
+    }
+
+    async fn try_create(&self, name: &str, bytes: Bytes) -> Result<bool, StoreError> {
+        let modified_ms = *self.now_ms.lock().unwrap();
+        self.turn(|objects| {
+            let is_new = !objects.contains_key(name);
+            objects.entry(name.to_owned()).or_insert(Object { bytes, modified_ms });
+            is_new
+        })
+        .await
+    }
+
+    async fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, StoreError> {
+        let found = self.turn(|objects| objects.get(name).map(|object| object.bytes.clone())).await?;
+        match found {
+            Some(found) if found.len() as u64 > most => {
+                Err(StoreError::BlobTooLarge { name: name.to_owned(), bytes: found.len() as u64, most })
+            }
+            found => Ok(found),
+        }
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.turn(|objects| drop(objects.remove(name))).await
+    }
+
+    async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<Listed>, StoreError> {
+        self.turn(|objects| {
+            let inside = |name: &str| name.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'));
+            let found =
+                objects.iter().filter(|(name, _)| inside(name) && after.is_none_or(|after| name.as_str() > after));
+            let listed = |(name, object): (&String, &Object)| Listed {
+                name: name.clone(),
+                bytes: object.bytes.len() as u64,
+                modified_ms: object.modified_ms,
+            };
+            found.take(limit).map(listed).collect()
+        })
+        .await
+    }
+}
+
+/// A run: a store, and what is done with it by turns.
+pub(super) struct Run {
+    pub(super) memory: Arc<Memory>,
+    pub(super) store: ObjectStore,
+}
+
+/// Somebody who uses the store.
+pub(super) type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+impl Run {
+    fn new(choices: Choices, faults: usize) -> Self {
+        let memory = Arc::new(Memory {
+            objects: Mutex::default(),
+            now_ms: Mutex::default(),
+            choices: Mutex::new(choices),
+            faults: Mutex::new(faults),
+            crashed: Mutex::new(false),
+            is_calm: Mutex::new(true),
+        });
+        let clock = StoreClock { seen_ms: 0, seen_at: Instant::now() };
+        let store = ObjectStore {
+            bucket: Arc::clone(&memory) as _,
+            background: Background::get().unwrap(),
+            clock,
+            lease: Duration::from_secs(1),
+        };
+        Self { memory, store }
+    }
+
+    /// Lets each take its turns, in an order that the choices decide, until all have ended or crashed. Whoever has its turn goes on until it is
+    /// another's, which it becomes up to so many times before somebody has ended: few are enough for what goes wrong at all.
+    pub(super) fn interleave(&self, mut switches: usize, mut tasks: Vec<Task<'_>>) {
+        *self.memory.is_calm.lock().unwrap() = false;
+        let mut context = Context::from_waker(Waker::noop());
+        // Each to its first request, which needs no order.
+        tasks.retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
+        let mut current = None;
+        while !tasks.is_empty() {
+            let chosen = match current {
+                Some(current) if switches == 0 => current,
+                _ => self.memory.choices.lock().unwrap().choose(tasks.len()),
+            };
+            switches -= usize::from(current.is_some_and(|current| current != chosen));
+            current = Some(chosen);
+            let ended = tasks[chosen].as_mut().poll(&mut context).is_ready();
+            if ended || std::mem::take(&mut *self.memory.crashed.lock().unwrap()) {
+                drop(tasks.remove(chosen));
+                current = None;
+            }
+        }
+        *self.memory.is_calm.lock().unwrap() = true;
+    }
+}
+
+/// Runs with every order of turns and every choice of so many faults; how many runs those were.
+pub(super) fn exhaustively(faults: usize, check: impl Fn(&Run)) -> usize {
+    let (mut choices, mut runs) = (Choices::default(), 0);
+    loop {
+        let run = Run::new(choices, faults);
+        check(&run);
+        runs += 1;
+        choices = std::mem::take(&mut *run.memory.choices.lock().unwrap());
+        if !choices.advance() {
+            return runs;
+        }
+    }
+}
+
+/// Runs with orders and faults at random.
+pub(super) fn at_random(runs: u64, faults: usize, check: impl Fn(&Run, u64)) {
+    for seed in 1..=runs {
+        check(&Run::new(Choices::at_random(seed), faults), seed);
+    }
+}

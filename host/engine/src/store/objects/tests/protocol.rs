@@ -1,0 +1,303 @@
+//! Who writes, removes and reads a session at the same time, in every order, with failures and crashes anywhere.
+
+use std::cell::RefCell;
+
+use super::model::{Run, Task, at_random, exhaustively};
+use crate::{
+    store::objects::holder::Holder,
+    store::{Expected, SessionId, SessionLock, SessionRecord, SessionStore as _, StoreError, StoredVersion, block_on},
+};
+
+/// What somebody did, and what came of it.
+#[derive(Debug)]
+struct Done {
+    expected: Expected,
+    /// What it wrote; none for a removal.
+    state: Option<String>,
+    result: Result<Option<StoredVersion>, StoreError>,
+}
+
+fn id() -> SessionId {
+    SessionId::new("a").unwrap()
+}
+
+/// A lock without a lease, as one is that was lost: all hangs on what is expected.
+fn lock() -> SessionLock {
+    SessionLock::new(id(), Holder::default())
+}
+
+fn record(bytes: usize) -> SessionRecord {
+    let record = serde_json::json!({
+        "id": "a", "created_at": "2026-01-01T00:00:00.000Z", "updated_at": "2026-01-01T00:00:00.000Z", "language": "python",
+        "runtime": "python-3.12", "version": null, "image_sha256": "", "executions": 0, "generation": 0, "files": null, "bytes": bytes,
+    });
+    serde_json::from_value(record).unwrap()
+}
+
+async fn put(run: &Run, lock: &SessionLock, expected: &Expected, state: &str) -> Result<StoredVersion, StoreError> {
+    run.store.put(lock, expected, &record(state.len()), state.as_bytes()).await
+}
+
+/// The state that is there, which is whole.
+fn stored(run: &Run) -> Option<(StoredVersion, String)> {
+    let stored = block_on(run.store.get(&id())).unwrap()?;
+    Some((stored.version, String::from_utf8(stored.state).unwrap()))
+}
+
+fn first(run: &Run) -> Expected {
+    Expected::Version(block_on(put(run, &lock(), &Expected::Absent, "first")).unwrap())
+}
+
+/// Writes on top of one another from what is expected, until it is fenced; after an error, the same again.
+fn writer<'a>(run: &'a Run, name: &'a str, from: &Expected, writes: usize, done: &'a RefCell<Vec<Done>>) -> Task<'a> {
+    let mut expected = from.clone();
+    Box::pin(async move {
+        let lock = lock();
+        for write in 0..writes {
+            let state = format!("{name}{write}");
+            let result = put(run, &lock, &expected, &state).await.map(Some);
+            let next = result.as_ref().ok().cloned().flatten();
+            let is_fenced = matches!(result, Err(StoreError::Fenced { .. }));
+            done.borrow_mut().push(Done { expected: expected.clone(), state: Some(state), result });
+            match next {
+                Some(version) => expected = Expected::Version(version),
+                None if is_fenced => return,
+                None => {}
+            }
+        }
+    })
+}
+
+/// Removes what is expected; then makes a session anew.
+fn remover<'a>(run: &'a Run, from: &Expected, done: &'a RefCell<Vec<Done>>) -> Task<'a> {
+    let expected = from.clone();
+    Box::pin(async move {
+        let lock = lock();
+        let removed = run.store.remove(&lock, &expected).await;
+        let goes_on = removed.is_ok();
+        done.borrow_mut().push(Done { expected, state: None, result: removed.map(|_| None) });
+        if goes_on {
+            let result = put(run, &lock, &Expected::Absent, "anew").await.map(Some);
+            done.borrow_mut().push(Done { expected: Expected::Absent, state: Some("anew".into()), result });
+        }
+    })
+}
+
+/// Of all writes that expected the same version, one was accepted; what is there is the last that was accepted, or one whose outcome is unknown;
+/// and whoever was told that it was fenced left nothing.
+fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
+    let found = stored(run);
+    for (index, one) in done.iter().enumerate() {
+        let is_fenced = matches!(one.result, Err(StoreError::Fenced { .. }));
+        if faults == 0 {
+            assert!(one.result.is_ok() || is_fenced, "{context}: {one:?}");
+        }
+        if is_fenced {
+            assert!(found.as_ref().map(|(_, state)| state) != one.state.as_ref(), "{context}: {done:?}");
+        }
+        if let (Ok(_), Expected::Version(_)) = (&one.result, &one.expected) {
+            let others =
+                done[index + 1..].iter().filter(|other| other.result.is_ok() && other.expected == one.expected);
+            assert_eq!(others.count(), 0, "{context}: two were accepted on one base: {done:?}");
+        }
+    }
+    let accepted: Vec<&Done> = done.iter().filter(|one| one.result.is_ok()).collect();
+    // Those on which no other accepted write was built.
+    let version = |one: &Done| one.result.as_ref().ok().cloned().flatten().map(Expected::Version);
+    let tops: Vec<&&Done> = accepted
+        .iter()
+        .filter(|one| !accepted.iter().any(|other| Some(&other.expected) == version(one).as_ref()))
+        .collect();
+    if faults == 0 {
+        let expected = tops.iter().rev().find_map(|top| top.state.clone());
+        if !tops.is_empty() {
+            assert_eq!(found.map(|(_, state)| state), expected, "{context}: {done:?}");
+        }
+    } else if let Some(top) = tops.iter().find(|top| top.state.is_some()) {
+        // It is there, or a write of unknown outcome came after it.
+        let is_unknown =
+            |state: &str| done.iter().any(|one| one.result.is_err() && one.state.as_deref() == Some(state));
+        let is_it = match &found {
+            Some((_, state)) => Some(state) == top.state.as_ref() || is_unknown(state) || !is_recorded(done, state),
+            None => done.iter().any(|one| one.state.is_none()),
+        };
+        assert!(is_it, "{context}: {found:?} after {done:?}");
+    }
+    // Whatever happened, the session can be written, and what was left is cleaned up.
+    block_on(put(run, &lock(), &Expected::Any, "last")).unwrap();
+    assert_eq!(stored(run).unwrap().1, "last", "{context}");
+    let names: Vec<String> = run.memory.objects.lock().unwrap().keys().cloned().collect();
+    assert_eq!(names.iter().filter(|name| name.starts_with("records/")).count(), 1, "{context}: {names:?}");
+    if faults == 0 {
+        assert_eq!(names.iter().filter(|name| name.starts_with("states/")).count(), 1, "{context}: {names:?}");
+    }
+}
+
+/// Whether whoever wrote this lived to say so.
+fn is_recorded(done: &[Done], state: &str) -> bool {
+    done.iter().any(|one| one.state.as_deref() == Some(state))
+}
+
+/// Any number of turns of the other in between.
+const ANY: usize = usize::MAX;
+
+fn contend(switches: usize, faults: usize, writes: [usize; 2]) -> usize {
+    exhaustively(faults, |run| {
+        let from = first(run);
+        let done = RefCell::default();
+        let [one, other] = writes;
+        run.interleave(switches, vec![writer(run, "a", &from, one, &done), writer(run, "b", &from, other, &done)]);
+        let done = done.take();
+        if faults == 0 {
+            assert_eq!(
+                done.iter().filter(|done| matches!(done.result, Err(StoreError::Fenced { .. }))).count(),
+                1,
+                "{done:?}"
+            );
+        }
+        check(run, &done, faults, "");
+    })
+}
+
+#[test]
+fn of_two_writers_one_is_accepted() {
+    let runs = contend(ANY, 0, [1, 1]);
+    assert!(runs > 1_000, "{runs}");
+}
+
+#[test]
+fn a_writer_that_slept_while_others_wrote_is_fenced() {
+    let runs = contend(4, 0, [1, 3]);
+    assert!(runs > 1_000, "{runs}");
+}
+
+#[test]
+fn of_two_writers_one_is_accepted_whatever_fails_once() {
+    let runs = contend(2, 1, [1, 1]);
+    assert!(runs > 1_000, "{runs}");
+}
+
+#[test]
+fn two_that_make_a_session_make_one() {
+    exhaustively(0, |run| {
+        let done = RefCell::default();
+        let tasks = ["a", "b"].map(|name| writer(run, name, &Expected::Absent, 1, &done));
+        run.interleave(ANY, tasks.into());
+        let done = done.take();
+        assert_eq!(done.iter().filter(|done| done.result.is_ok()).count(), 1, "{done:?}");
+        check(run, &done, 0, "");
+    });
+}
+
+#[test]
+fn of_a_writer_and_one_that_removes_one_is_accepted() {
+    for faults in [0, 1] {
+        exhaustively(faults, |run| {
+            let from = first(run);
+            let done = RefCell::<Vec<Done>>::default();
+            let lock = lock();
+            let removal: Task<'_> = Box::pin(async {
+                let removed = run.store.remove(&lock, &from).await.map(|was_there| {
+                    assert!(was_there);
+                    None
+                });
+                done.borrow_mut().push(Done { expected: from.clone(), state: None, result: removed });
+            });
+            run.interleave(4 - 2 * faults, vec![writer(run, "a", &from, 1, &done), removal]);
+            if faults == 0 {
+                let accepted = done.borrow().iter().filter(|done| done.result.is_ok()).count();
+                assert_eq!(accepted, 1, "{:?}", done.borrow());
+            }
+            check(run, &done.take(), faults, "");
+        });
+    }
+}
+
+#[test]
+fn a_writer_from_before_the_removal_is_fenced_by_what_was_made_anew() {
+    let runs = exhaustively(0, |run| {
+        let from = first(run);
+        let done = RefCell::default();
+        run.interleave(4, vec![writer(run, "a", &from, 1, &done), remover(run, &from, &done)]);
+        let done = done.take();
+        assert!(done.iter().any(|done| matches!(done.result, Err(StoreError::Fenced { .. }))), "{done:?}");
+        check(run, &done, 0, "");
+    });
+    assert!(runs > 1_000, "{runs}");
+}
+
+#[test]
+fn a_reader_sees_what_was_accepted_and_nothing_else() {
+    exhaustively(0, |run| {
+        let from = first(run);
+        let done = RefCell::<Vec<Done>>::default();
+        let seen = RefCell::new(Vec::new());
+        let reader: Task<'_> = Box::pin(async {
+            for _ in 0..2 {
+                let before = done.borrow().len();
+                let stored = run.store.get(&id()).await.unwrap().expect("it is never away");
+                seen.borrow_mut().push((before, String::from_utf8(stored.state).unwrap()));
+            }
+        });
+        run.interleave(4, vec![writer(run, "a", &from, 2, &done), reader]);
+        let order = ["first", "a0", "a1"];
+        let at = |state: &str| order.iter().position(|other| *other == state).unwrap();
+        let seen = seen.take();
+        for (acknowledged, state) in &seen {
+            assert!(at(state) >= *acknowledged, "{seen:?}");
+        }
+        assert!(at(&seen[0].1) <= at(&seen[1].1), "{seen:?}");
+    });
+}
+
+#[test]
+fn a_write_whose_answer_was_lost_is_neither_lost_nor_done_twice() {
+    let runs = exhaustively(2, |run| {
+        let first = first(run);
+        let accepted = RefCell::new("first");
+        let writer: Task<'_> = Box::pin(async {
+            let (lock, mut expected) = (lock(), first);
+            for state in ["a", "b"] {
+                // Once more than it can fail.
+                for attempt in 0..3 {
+                    match put(run, &lock, &expected, state).await {
+                        Ok(version) => {
+                            expected = Expected::Version(version);
+                            *accepted.borrow_mut() = state;
+                            break;
+                        }
+                        Err(error) => assert!(matches!(error, StoreError::Remote { .. }) && attempt < 2, "{error}"),
+                    }
+                }
+            }
+        });
+        run.interleave(0, vec![writer]);
+        let found = stored(run).unwrap().1;
+        let accepted = accepted.take();
+        // Whoever crashed may have written what came next.
+        assert!(found == accepted || found.as_str() > accepted || accepted == "first", "{found} after {accepted}");
+        check(run, &[], 2, "");
+    });
+    assert!(runs > 500, "{runs}");
+}
+
+#[test]
+fn many_at_once_with_many_faults() {
+    at_random(1_000, 3, |run, seed| {
+        let from = first(run);
+        let done = RefCell::default();
+        let mut tasks: Vec<Task<'_>> =
+            ["a", "b", "c"].into_iter().map(|name| writer(run, name, &from, 3, &done)).collect();
+        tasks.push(remover(run, &from, &done));
+        tasks.push(Box::pin(async {
+            for _ in 0..4 {
+                // A fault is an error; what is read is whole.
+                if let Err(error) = run.store.get(&id()).await {
+                    assert!(matches!(error, StoreError::Remote { .. }), "{seed}: {error}");
+                }
+            }
+        }));
+        run.interleave(ANY, tasks);
+        check(run, &done.take(), 3, &format!("seed {seed}"));
+    });
+}
