@@ -1,11 +1,11 @@
-//! Stored sessions: their directory, and an active session of it.
+//! Stored sessions: where they are, and an active session of it.
 
 use std::{fs::File, io::Read, path::Path, sync::Arc};
 
 use glovebox::{
-    CancelToken, DirectoryStore, Execution, HibernateOptions, IfExists, Language, NewSession, Pages, Request, Sandbox,
-    Session, SessionGuard, SessionId, SessionKey, SessionRecord, SessionStore, Sessions, SessionsError, StoreError,
-    StorePolicy, StoredEntry, block_on, escaped,
+    CancelToken, DirectoryStore, Execution, HibernateOptions, IfExists, Language, NewSession, ObjectStore, Pages,
+    Request, Sandbox, Session, SessionGuard, SessionId, SessionKey, SessionRecord, SessionStore, Sessions,
+    SessionsError, StoreError, StorePolicy, StoredEntry, block_on, escaped,
 };
 
 use crate::{
@@ -24,17 +24,42 @@ pub(crate) const SESSIONS: &str = "sessions";
 pub(crate) const NOT_OURS_REMEDY: &str =
     "remove others' write access (`chmod -R go-w DIR`), or name another with --store";
 
-/// The sessions in a directory.
+/// The hint for an object store that cannot be used.
+const REMOTE_REMEDY: &str = "look at the URL, whether it can be reached, and at the credentials in the environment (for `s3://`: \
+     AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL)";
+
+/// Opens a store of sessions: an object store where a URL names it, and otherwise a directory, which is made where it is missing.
+pub(crate) fn open_store(at: &Path) -> anyhow::Result<Arc<dyn SessionStore>> {
+    let failed = |remedy: &str, error: StoreError| {
+        Hinted::new(format!("cannot store sessions in `{}`", escaped(at)), remedy).because(error)
+    };
+    match at.to_str().filter(|_| is_url(at)) {
+        Some(url) => match block_on(ObjectStore::open(url)) {
+            Ok(store) => Ok(Arc::new(store)),
+            Err(error @ StoreError::Directory(_)) => Err(failed(NOT_OURS_REMEDY, error).into()),
+            Err(error) => Err(failed(REMOTE_REMEDY, error).into()),
+        },
+        None => Ok(Arc::new(DirectoryStore::open(at).map_err(|error| failed(NOT_OURS_REMEDY, error))?)),
+    }
+}
+
+/// Whether a store is named by a URL.
+pub(crate) fn is_url(at: &Path) -> bool {
+    let scheme = at.to_str().and_then(|at| at.split_once("://")).map_or("", |(scheme, _)| scheme);
+    !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// The sessions in a store.
 #[derive(Debug)]
 pub(crate) struct SessionDir {
-    store: Arc<DirectoryStore>,
+    store: Arc<dyn SessionStore>,
     key: Option<SessionKey>,
     cancel: CancelToken,
     no_wait: bool,
 }
 
 impl SessionDir {
-    /// Opens the directory; creates it if needed.
+    /// Opens the store that is named, or the directory, which is created if needed.
     pub(crate) fn open(args: &StoreArgs, cancel: &CancelToken) -> anyhow::Result<Self> {
         Self::open_or(args, SESSIONS, cancel)
     }
@@ -45,10 +70,7 @@ impl SessionDir {
             Some(dir) => dir.clone(),
             None => state::create()?.join(default),
         };
-        let store = DirectoryStore::open(&dir).map_err(|error| {
-            Hinted::new(format!("cannot store sessions in `{}`", escaped(&dir)), NOT_OURS_REMEDY).because(error)
-        })?;
-        Ok(Self { store: Arc::new(store), key: key(args)?, cancel: cancel.clone(), no_wait: args.no_wait })
+        Ok(Self { store: open_store(&dir)?, key: key(args)?, cancel: cancel.clone(), no_wait: args.no_wait })
     }
 
     /// All sessions, damaged ones too, in the order of their ids.
@@ -75,7 +97,7 @@ impl SessionDir {
 
     /// The store, for whoever has sessions of its own there.
     pub(crate) fn shared_store(&self) -> Arc<dyn SessionStore> {
-        Arc::clone(&self.store) as _
+        Arc::clone(&self.store)
     }
 
     pub(crate) fn key(&self) -> Option<&SessionKey> {
@@ -92,7 +114,7 @@ impl SessionDir {
         if waits {
             policy.lock_wait_ms = u64::MAX;
         }
-        let mut builder = Sessions::builder(Arc::clone(&self.store) as _).policy(policy).cancel(&self.cancel);
+        let mut builder = Sessions::builder(Arc::clone(&self.store)).policy(policy).cancel(&self.cancel);
         if let Some(key) = &self.key {
             builder = builder.key(key.clone());
         }

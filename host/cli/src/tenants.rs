@@ -1,11 +1,11 @@
 //! The tenants of a server, and of its workers.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, time::Duration};
 
-use glovebox::{DirectoryStore, SessionKey, escaped};
+use glovebox::SessionKey;
 use glovebox_server::{ServerConfig, TenantConfig, TokenTable};
 
-use crate::{stored::NOT_OURS_REMEDY, terminal::Hinted};
+use crate::stored::open_store;
 
 /// The name of the one token of a server that has no configuration.
 pub(crate) const ONLY: &str = "default";
@@ -20,11 +20,8 @@ pub(crate) fn tenant_config(
     key: Option<SessionKey>,
 ) -> anyhow::Result<TenantConfig> {
     let name = table.map_or(ONLY, |table| &table.name);
-    let dir = root.join(name);
-    let store = DirectoryStore::open(&dir).map_err(|error| {
-        Hinted::new(format!("cannot store sessions in `{}`", escaped(&dir)), NOT_OURS_REMEDY).because(error)
-    })?;
-    let mut tenant = TenantConfig::new(name, Arc::new(store));
+    // A directory inside of it, or a prefix below the URL.
+    let mut tenant = TenantConfig::new(name, open_store(&root.join(name))?);
     tenant.policy = table.and_then(|table| table.policy.clone()).unwrap_or_else(|| config.policy.clone());
     tenant.store_policy = config.sessions.clone();
     tenant.key = key;

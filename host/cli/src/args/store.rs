@@ -8,12 +8,12 @@ use glovebox::SessionId;
 use super::{PolicyArgs, RuntimeArgs};
 use crate::terminal::Hinted;
 
-/// The directory of the stored sessions.
+/// Where sessions are stored.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Sessions")]
 pub(crate) struct StoreArgs {
-    /// Where sessions are stored [default: $XDG_STATE_HOME/glovebox/sessions]
-    #[arg(long, global = true, value_name = "DIR", env = "GLOVEBOX_STORE", hide_env_values = true)]
+    /// Where sessions are stored: a directory, or `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, `file:///DIR` [default: $XDG_STATE_HOME/glovebox/sessions]
+    #[arg(long, global = true, value_name = "DIR|URL", env = "GLOVEBOX_STORE", hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
 
     /// A file with a secret of 32 to 64 bytes that seals sessions; sessions sealed differently are refused

@@ -24,7 +24,7 @@ use crate::{
     commands::serve_worker,
     engine::{Host, Pooling},
     interrupt, logging, state,
-    stored::read_key,
+    stored::{is_url, read_key},
     tenants::{IDLE_LOOK, ONLY, tenant_config},
     terminal::{Hinted, note, out},
 };
@@ -326,13 +326,21 @@ fn read_config(path: &Path) -> anyhow::Result<ServerConfig> {
     })
 }
 
-/// The directory of the sessions of all tenants.
+/// The directory of the sessions of all tenants, or the URL.
 fn store_root(config: &ServerConfig) -> anyhow::Result<PathBuf> {
     let root = match &config.store {
         Some(dir) => dir.clone(),
         None => state::create()?.join(SESSIONS),
     };
-    make_private(&root)?;
+    if !is_url(&root) {
+        make_private(&root)?;
+    } else if config.workers.count > 0 {
+        return Err(Hinted::new(
+            "workers cannot reach a store that a URL names: they have no network",
+            "name a directory (`store`, `--store`), or set `[workers] count` to 0",
+        )
+        .into());
+    }
     Ok(root)
 }
 
