@@ -1,8 +1,8 @@
 //! The kinds of stores, each of which has to pass the same tests.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
-use glovebox::{DirectoryStore, SessionId, SessionStore};
+use glovebox::{BlobStore, DirectoryStore, ObjectStore, SessionId, SessionStore, block_on};
 use tempfile::{TempDir, tempdir};
 
 /// Somewhere to keep sessions: empty at first, and nobody else's.
@@ -24,6 +24,7 @@ pub(crate) trait Place: Send + Sync {
 pub(crate) fn open_at(address: &str) -> Arc<dyn SessionStore> {
     match address.split_once(' ') {
         Some(("directory", path)) => Arc::new(DirectoryStore::open(path).unwrap()),
+        Some(("objects", url)) => open_objects(url),
         _ => panic!("`{address}` is no address of a store"),
     }
 }
@@ -60,6 +61,67 @@ impl Place for Directory {
     }
 }
 
+/// An [`ObjectStore`].
+pub(crate) struct Objects {
+    blobs: BlobStore,
+    _dir: Option<TempDir>,
+}
+
+impl Objects {
+    /// In a directory of this machine.
+    pub(crate) fn local() -> Self {
+        let dir = tempdir().unwrap();
+        let url = format!("file://{}/store", dir.path().display());
+        Self { blobs: BlobStore::open(&url).unwrap(), _dir: Some(dir) }
+    }
+
+    /// In this process's memory.
+    pub(crate) fn memory() -> Self {
+        Self { blobs: BlobStore::open(&format!("memory://{}", SessionId::random())).unwrap(), _dir: None }
+    }
+
+    /// On the server that `tests/stores/run` has started.
+    pub(crate) fn server() -> Option<Self> {
+        let url = std::env::var(SERVER_VARIABLE).ok()?;
+        Some(Self { blobs: BlobStore::open(&format!("{url}/{}", SessionId::random())).unwrap(), _dir: None })
+    }
+
+    fn names(&self, dir: &str, id: &SessionId) -> Vec<String> {
+        let page = block_on(self.blobs.list(&format!("{dir}/{id}!"), None, BlobStore::MAX_PAGE)).unwrap();
+        page.blobs.into_iter().map(|blob| blob.name).collect()
+    }
+}
+
+/// Set by `tests/stores/run`: the URL of a bucket.
+const SERVER_VARIABLE: &str = "GLOVEBOX_TEST_STORE_URL";
+
+/// Whoever is killed loses locks soon.
+fn open_objects(url: &str) -> Arc<dyn SessionStore> {
+    Arc::new(block_on(ObjectStore::open(url)).unwrap().with_lease(Duration::from_secs(1)))
+}
+
+impl Place for Objects {
+    fn open(&self) -> Arc<dyn SessionStore> {
+        open_objects(self.blobs.url())
+    }
+
+    fn address(&self) -> Option<String> {
+        (!self.blobs.url().starts_with("memory:")).then(|| format!("objects {}", self.blobs.url()))
+    }
+
+    fn damage(&self, id: &SessionId) {
+        let head = self.names("records", id).pop().unwrap();
+        block_on(self.blobs.delete(&head)).unwrap();
+        block_on(self.blobs.put(&head, vec![b'x'; 4_096])).unwrap();
+    }
+
+    fn lose_lock(&self, id: &SessionId) {
+        for lease in self.names("leases", id) {
+            block_on(self.blobs.delete(&lease)).unwrap();
+        }
+    }
+}
+
 /// Makes a test of each of these functions for each kind of store.
 macro_rules! on_each_store {
     ($($test:ident),* $(,)?) => {
@@ -68,6 +130,34 @@ macro_rules! on_each_store {
                 #[test]
                 fn $test() {
                     super::$test(&$crate::stored::place::Directory::new());
+                }
+            )*
+        }
+
+        mod objects_in_a_directory {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(&$crate::stored::place::Objects::local());
+                }
+            )*
+        }
+
+        mod objects_in_memory {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(&$crate::stored::place::Objects::memory());
+                }
+            )*
+        }
+
+        mod objects_on_a_server {
+            $(
+                #[test]
+                #[ignore = "needs a server: tests/stores/run starts some"]
+                fn $test() {
+                    super::$test(&$crate::stored::place::Objects::server().expect("tests/stores/run sets it"));
                 }
             )*
         }

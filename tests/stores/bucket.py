@@ -1,0 +1,18 @@
+"""Makes a bucket on the server of AWS_ENDPOINT_URL, once that answers."""
+
+import sys
+import time
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+client = boto3.client("s3")
+began = time.monotonic()
+while True:
+    try:
+        client.create_bucket(Bucket=sys.argv[1])
+        break
+    except (BotoCoreError, ClientError) as error:
+        if time.monotonic() - began > 60:
+            sys.exit(f"the server does not make a bucket: {error}")
+        time.sleep(0.3)
