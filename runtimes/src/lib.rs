@@ -39,6 +39,7 @@ mod error;
 mod eviction;
 mod fetch;
 pub mod guard;
+mod host_program;
 mod library;
 mod manifest;
 mod manifest_error;
@@ -68,6 +69,7 @@ pub use entries::{
 pub use error::{FetchFailure, PackageError, RuntimeError, ToolUnavailable, Unavailable};
 pub use eviction::{CacheEntry, Evicted, Eviction};
 pub use fetch::Fetcher;
+pub use host_program::HostProgram;
 pub use library::unpack;
 pub use manifest::{MAX_BINARY_BYTES, Manifest};
 pub use manifest_error::ManifestError;

@@ -1,16 +1,16 @@
-//! Extracting a module from a downloaded npm package.
+//! Extracting a file from a downloaded npm package.
 
 use glovebox_vfs::escaped;
 use std::{
     fs::File,
-    io::{self, Read},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
 };
 
 use flate2::read::GzDecoder;
 use tar::Archive;
 
-use crate::Digest;
+use crate::{Digest, digest::Hashing};
 
 /// The text around the module in the JavaScript file that contains it.
 const BEFORE: &str = "Buffer.from('";
@@ -36,13 +36,54 @@ pub(crate) enum NpmError {
     #[error("`{name}` has no module in it: no `Buffer.from('…', 'base64')` that can be decoded", name = escaped(.0))]
     NoModule(String),
     #[error("wrong length: expected {expected} bytes, got {got}")]
-    Length { expected: u64, got: usize },
+    Length { expected: u64, got: u64 },
     #[error("wrong checksum: expected sha256 {expected}, got {got}")]
     Checksum { expected: Digest, got: Digest },
 }
 
 /// Reads the module from the one package in `dir`. A module that does not match its pin is refused.
 pub(crate) fn take(dir: &Path, file: &str, size_bytes: u64, sha256: &Digest) -> Result<Vec<u8>, NpmError> {
+    let most = (size_bytes / 3 + 1) * 4 + MAX_GLUE_BYTES;
+    find_file(dir, file, size_bytes, most, |member| {
+        let mut text = String::new();
+        member.read_to_string(&mut text)?;
+        let module = embedded(&text).ok_or_else(|| NpmError::NoModule(file.to_owned()))?;
+        let bytes = u64::try_from(module.len()).unwrap_or(u64::MAX);
+        check(bytes, size_bytes, Digest::of(&module), sha256).map(|()| module)
+    })
+}
+
+/// Copies a file of the one package in `dir`. One that does not match its pin is refused, and `into` is then of no use.
+pub(crate) fn copy(
+    dir: &Path,
+    file: &str,
+    size_bytes: u64,
+    sha256: &Digest,
+    into: &mut dyn Write,
+) -> Result<(), NpmError> {
+    find_file(dir, file, size_bytes, size_bytes, |member| {
+        let mut hashing = Hashing::new(into);
+        let bytes = io::copy(member, &mut hashing)?;
+        check(bytes, size_bytes, hashing.finish().1, sha256)
+    })
+}
+
+fn check(bytes: u64, size_bytes: u64, got: Digest, expected: &Digest) -> Result<(), NpmError> {
+    match got == *expected {
+        _ if bytes != size_bytes => Err(NpmError::Length { expected: size_bytes, got: bytes }),
+        true => Ok(()),
+        false => Err(NpmError::Checksum { expected: *expected, got }),
+    }
+}
+
+/// Shows a file of the one package in `dir`, of at most `most` bytes, to `read`.
+fn find_file<T>(
+    dir: &Path,
+    file: &str,
+    expected: u64,
+    most: u64,
+    read: impl FnOnce(&mut dyn Read) -> Result<T, NpmError>,
+) -> Result<T, NpmError> {
     let package = find_package(dir).ok_or(NpmError::NoPackage)?;
     // However small it is, it can unpack to any size.
     let unpacked = GzDecoder::new(File::open(package)?).take(MAX_UNPACKED_BYTES);
@@ -52,18 +93,11 @@ pub(crate) fn take(dir: &Path, file: &str, size_bytes: u64, sha256: &Digest) -> 
         if member.path_bytes() != file.as_bytes() {
             continue;
         }
-        let (bytes, most) = (member.size(), (size_bytes / 3 + 1) * 4 + MAX_GLUE_BYTES);
+        let bytes = member.size();
         if bytes > most {
-            return Err(NpmError::TooLong { file: file.to_owned(), bytes, expected: size_bytes });
+            return Err(NpmError::TooLong { file: file.to_owned(), bytes, expected });
         }
-        let mut text = String::new();
-        member.read_to_string(&mut text)?;
-        let module = embedded(&text).ok_or_else(|| NpmError::NoModule(file.to_owned()))?;
-        if u64::try_from(module.len()) != Ok(size_bytes) {
-            return Err(NpmError::Length { expected: size_bytes, got: module.len() });
-        }
-        let got = Digest::of(&module);
-        return if got == *sha256 { Ok(module) } else { Err(NpmError::Checksum { expected: *sha256, got }) };
+        return read(&mut member);
     }
     Err(NpmError::NoFile(file.to_owned()))
 }

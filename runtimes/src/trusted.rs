@@ -229,6 +229,13 @@ impl TempFile<'_> {
         rustix::fs::fchmod(&self.file, Mode::RUSR).map_err(|e| CacheError::io("change the mode of", &path, e.into()))
     }
 
+    /// Lets this user run the file, and nobody write to it.
+    pub fn executable(&self) -> Result<(), CacheError> {
+        let path = self.dir.path_of(self.name.as_deref().unwrap_or_default());
+        let mode = Mode::RUSR | Mode::XUSR;
+        rustix::fs::fchmod(&self.file, mode).map_err(|e| CacheError::io("change the mode of", &path, e.into()))
+    }
+
     /// Gives the file its name, replacing an existing file. Its content is on disk before the name is.
     pub fn persist(mut self, name: &str) -> Result<PathBuf, CacheError> {
         let path = self.dir.path_of(name);
