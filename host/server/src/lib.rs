@@ -10,7 +10,6 @@
 //! No logic of the sandbox is in this crate: it turns requests into calls of [`glovebox`], and results into answers.
 
 mod audit;
-mod cancelled;
 mod config;
 pub mod daemon;
 mod door;
@@ -26,7 +25,6 @@ mod service;
 #[cfg(feature = "otlp")]
 mod telemetry;
 mod tenant;
-pub mod tools;
 mod utf8_pieces;
 mod workers;
 
@@ -37,6 +35,7 @@ pub use config::{
 };
 pub use door::Door;
 pub use error::ServiceError;
+pub use glovebox_requests::callbacks as tools;
 pub use grant::GrantError;
 pub use service::{Admission, Service, ServiceConfig, Suspension};
 #[cfg(feature = "otlp")]

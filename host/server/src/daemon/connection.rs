@@ -26,7 +26,7 @@ use super::{
     sessions::{ClientSessions, PROTOCOL},
     slot::{Slot, Waiting},
 };
-use crate::cancelled::cancelled;
+use glovebox_requests::cancelled;
 
 /// One client. Everything that it has is gone with it.
 pub(super) struct Connection {

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio::{runtime::Handle, sync::oneshot};
 
 use super::{outbox::Outbox, rpc};
-use crate::cancelled::cancelled;
+use glovebox_requests::cancelled;
 
 /// The client, as scripts reach it.
 #[derive(Debug)]

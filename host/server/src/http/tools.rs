@@ -6,7 +6,7 @@ use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
 use super::Problem;
-use crate::{NeedsTools, Tenant, json_bytes::at_most, tools::Callback};
+use crate::{NeedsTools, ServiceError, Tenant, json_bytes::at_most, tools::Callback};
 
 /// How many tools a request may bring along, and how many answers.
 const MAX_TOOLS: usize = 64;
@@ -66,7 +66,8 @@ impl ToolBody {
         let callbacks = tenant.callbacks().ok_or_else(|| {
             Problem::invalid("this token may have no `callback` called; leave it out and answer the calls yourself")
         })?;
-        Ok(callbacks.tool(Callback { name, description, schema, url })?)
+        let tool = callbacks.tool(Callback { name, description, schema, url });
+        Ok(tool.map_err(|refused| ServiceError::Invalid(refused.to_string()))?)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, sync::Arc};
 
 use glovebox::{Policy, SessionKey, SessionStore, StorePolicy, Tool};
 
-use crate::tools::Callbacks;
+use glovebox_requests::callbacks::Callbacks;
 
 /// How a tenant is set up.
 #[derive(Debug)]

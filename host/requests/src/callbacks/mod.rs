@@ -3,11 +3,11 @@
 //! * `allowed`: the addresses that may be called.
 //! * `addresses`: those of the network that lead to nobody's private machines.
 //! * `signature`: how a call says that it comes from this server.
-//! * `callbacks`: the calls themselves.
+//! * `calls`: the calls themselves.
 
 mod addresses;
 mod allowed;
-mod callbacks;
+mod calls;
 mod signature;
 
-pub use callbacks::{Callback, Callbacks, CallbacksConfig, CallbacksError};
+pub use calls::{Asked, Callback, CallbackRefused, Callbacks, CallbacksConfig, CallbacksError, Target};

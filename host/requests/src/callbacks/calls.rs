@@ -5,14 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{SessionId, Timestamp, Tool, ToolCall, ToolError, ToolErrorKind, UrlPatterns, is_public_address};
+use glovebox::{
+    CancelToken, SessionId, Timestamp, Tool, ToolError, ToolErrorKind, UrlPatterns, escaped, is_public_address,
+};
 use reqwest::{Client, StatusCode, Url, header};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use tokio::runtime::Handle;
 
 use super::{addresses::PublicOnly, allowed::Allowed, signature::Signer};
-use crate::{ServiceError, cancelled::cancelled};
+use crate::cancelled;
 
 /// How much of an answer is read. A script's own limit, `limits.tool_bytes`, holds besides.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
@@ -40,6 +42,38 @@ pub enum CallbacksError {
     /// The client could not be made.
     #[error("callbacks cannot be made over HTTP")]
     Client(#[source] reqwest::Error),
+}
+
+/// A tool's callback was refused.
+#[derive(Debug, thiserror::Error)]
+#[error("`callback` of the tool `{tool}`: `{url}` {reason}", tool = escaped(.tool), url = escaped(.url))]
+pub struct CallbackRefused {
+    tool: String,
+    url: String,
+    reason: &'static str,
+}
+
+/// An address that may be called.
+#[derive(Clone, Debug)]
+pub struct Target(Allowed);
+
+/// One call of a tool.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// What the service is told the call by, as `idempotency-key` and `webhook-id`: what has it twice was sent twice.
+    pub key: &'a str,
+    /// The tool.
+    pub tool: &'a str,
+    /// Its arguments: the text of a JSON object.
+    pub arguments: &'a str,
+    /// Which call of the execution it is, counted from 0.
+    pub call: u64,
+    /// The session, where there is one.
+    pub session: Option<&'a str>,
+    /// When there must be an answer.
+    pub deadline: Instant,
+    /// Gives up.
+    pub cancel: &'a CancelToken,
 }
 
 /// A tool that a service answers.
@@ -75,7 +109,7 @@ struct Question<'a> {
     tool: &'a str,
     arguments: &'a RawValue,
     /// Which call of the execution it is, counted from 0.
-    call: usize,
+    call: u64,
     session: Option<&'a str>,
 }
 
@@ -107,31 +141,54 @@ impl Callbacks {
         Ok(Self(Arc::new(Inner { allowed: config.allowed.clone(), signer, public, named })))
     }
 
-    /// The tool as scripts have it. Called where a runtime of tokio is.
+    /// Where a tool is answered.
     ///
     /// # Errors
     /// When the address may not be called.
-    pub fn tool(&self, callback: Callback) -> Result<Tool, ServiceError> {
-        let Callback { name, description, schema, url } = callback;
-        let refused = |reason: &str| {
-            let (name, url) = (glovebox::escaped(&name), glovebox::escaped(&url));
-            ServiceError::Invalid(format!("`callback` of the tool `{name}`: `{url}` {reason}"))
-        };
-        let target = Allowed::find(&self.0.allowed, &url).ok_or_else(|| {
+    pub fn target(&self, tool: &str, url: &str) -> Result<Target, CallbackRefused> {
+        let refused = |reason| CallbackRefused { tool: tool.to_owned(), url: url.to_owned(), reason };
+        let target = Allowed::find(&self.0.allowed, url).ok_or_else(|| {
             refused("is not among the addresses that this token's callbacks may have: `[tools] callbacks` of the server names them")
         })?;
         if !target.is_named && is_private_literal(&target.url) {
             return Err(refused("is not an address of the public network"));
         }
+        Ok(Target(target))
+    }
+
+    /// The tool as scripts have it. Called where a runtime of tokio is.
+    ///
+    /// # Errors
+    /// When the address may not be called.
+    pub fn tool(&self, callback: Callback) -> Result<Tool, CallbackRefused> {
+        let Callback { name, description, schema, url } = callback;
+        let target = self.target(&name, &url)?;
         // One for each execution: what a service has seen twice was sent twice.
-        let (inner, handle, run) = (Arc::clone(&self.0), Handle::current(), SessionId::random());
+        let (callbacks, handle, run) = (self.clone(), Handle::current(), SessionId::random());
         let mut tool = Tool::new(name, description).foreign();
         if let Some(schema) = schema {
             tool = tool.schema(schema);
         }
         Ok(tool.text_handler(move |call, arguments| {
-            handle.block_on(inner.ask(&target, &format!("{run}-{}", call.index), call, &arguments))
+            let asked = Asked {
+                key: &format!("{run}-{}", call.index),
+                tool: &call.name,
+                arguments: &arguments,
+                call: u64::try_from(call.index).unwrap_or(u64::MAX),
+                session: call.session_id.as_deref(),
+                deadline: call.deadline,
+                cancel: &call.cancel,
+            };
+            handle.block_on(callbacks.ask(&target, asked))
         }))
+    }
+
+    /// Calls the service: JSON text, or what the script is told of a failure.
+    ///
+    /// # Errors
+    /// When the service cannot be reached, answers too late or too much, or says that the tool failed.
+    pub async fn ask(&self, target: &Target, asked: Asked<'_>) -> Result<String, ToolError> {
+        self.0.ask(&target.0, asked).await
     }
 }
 
@@ -143,13 +200,12 @@ fn is_private_literal(url: &Url) -> bool {
 }
 
 impl Inner {
-    async fn ask(&self, target: &Allowed, id: &str, call: &ToolCall, arguments: &str) -> Result<String, ToolError> {
-        let failed = |reason: &str| ToolError::new(format!("the callback of `{}` {reason}", call.name));
-        let too_late =
-            || ToolError::of(ToolErrorKind::Timeout, format!("the callback of `{}` took too long", call.name));
+    async fn ask(&self, target: &Allowed, asked: Asked<'_>) -> Result<String, ToolError> {
+        let Asked { key: id, tool, arguments, call, session, deadline, cancel } = asked;
+        let failed = |reason: &str| ToolError::new(format!("the callback of `{tool}` {reason}"));
+        let too_late = || ToolError::of(ToolErrorKind::Timeout, format!("the callback of `{tool}` took too long"));
         let arguments = RawValue::from_string(arguments.to_owned()).map_err(|_| failed("got no JSON"))?;
-        let question =
-            Question { tool: &call.name, arguments: &arguments, call: call.index, session: call.session_id.as_deref() };
+        let question = Question { tool, arguments: &arguments, call, session };
         let body = serde_json::to_vec(&question).map_err(|_| failed("got no JSON"))?;
         let timestamp_s = Timestamp::now().unix_ms() / 1_000;
         let client = if target.is_named { &self.named } else { &self.public };
@@ -173,10 +229,10 @@ impl Inner {
             }
             Ok((status, bytes))
         };
-        let time = call.deadline.saturating_duration_since(Instant::now());
+        let time = deadline.saturating_duration_since(Instant::now());
         let (status, bytes) = tokio::select! {
             answer = tokio::time::timeout(time, answer) => answer.map_err(|_| too_late())??,
-            () = cancelled(&call.cancel) => return Err(failed("was cancelled")),
+            () = cancelled(cancel) => return Err(failed("was cancelled")),
         };
         if status != StatusCode::OK {
             let said: Option<Failure> = serde_json::from_slice(&bytes).ok();

@@ -6,7 +6,7 @@ use glovebox::CancelToken;
 use tokio::sync::Notify;
 
 /// Returns once the token is cancelled.
-pub(crate) async fn cancelled(token: &CancelToken) {
+pub async fn cancelled(token: &CancelToken) {
     let told = Arc::new(Notify::new());
     let tell = Arc::clone(&told);
     let _hook = token.on_cancel(move || tell.notify_one());
