@@ -1,0 +1,179 @@
+//! The sessions of a fleet.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use glovebox::SessionId;
+use serde::{Deserialize, Serialize};
+
+use super::{FleetClient, FleetError};
+use crate::{
+    FleetName, FleetSession,
+    name::SERVICE_PREFIX,
+    node::{IMAGE_PREFIX, STATE_KEY, service_of},
+};
+
+/// For how long a listing is waited for.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// Some of the sessions of a fleet, in the order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct FleetPage {
+    /// The sessions. Whether something is being executed in them is not known here.
+    pub sessions: Vec<FleetSession>,
+    /// After which name the next page begins; none if this is the last.
+    pub next: Option<FleetName>,
+}
+
+#[derive(Serialize)]
+struct Query {
+    query: String,
+}
+
+#[derive(Deserialize)]
+struct Rows<T> {
+    rows: Vec<T>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    service_key: String,
+    value_utf8: String,
+}
+
+/// An image of sessions, of nodes or of both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct FleetImage {
+    /// Its identity; the beginning of it, where only nodes have it.
+    pub image: String,
+    /// How many sessions have it.
+    pub sessions: u64,
+    /// The addresses at which nodes have it.
+    pub nodes: Vec<String>,
+}
+
+impl FleetImage {
+    fn new(image: &str) -> Self {
+        Self { image: image.to_owned(), ..Self::default() }
+    }
+}
+
+#[derive(Deserialize)]
+struct Deployments {
+    deployments: Vec<Deployment>,
+}
+
+#[derive(Deserialize)]
+struct Deployment {
+    uri: Option<String>,
+    services: Vec<Service>,
+}
+
+#[derive(Deserialize)]
+struct Service {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Count {
+    sessions: u64,
+}
+
+/// What is stored of a session, as far as it is listed.
+#[derive(Deserialize)]
+struct Stored {
+    session: FleetSession,
+}
+
+impl FleetClient {
+    /// The most sessions of a page.
+    pub const MAX_PAGE: usize = 1_000;
+
+    /// The sessions of a scope, or of all, after one of them: up to `limit` and [`MAX_PAGE`](Self::MAX_PAGE).
+    ///
+    /// # Errors
+    /// [`FleetError`].
+    pub async fn list(
+        &self,
+        scope: Option<&SessionId>,
+        after: Option<&FleetName>,
+        limit: usize,
+    ) -> Result<FleetPage, FleetError> {
+        let limit = limit.clamp(1, Self::MAX_PAGE);
+        // Names have letters, digits, `.`, `_`, `-` and `!`: none of them means anything in SQL.
+        let scope = in_scope(scope);
+        let after = after.map(|after| format!(" AND service_key > '{after}'")).unwrap_or_default();
+        let query = format!(
+            "SELECT service_key, value_utf8 FROM state WHERE starts_with(service_name, '{SERVICE_PREFIX}') \
+             AND key = '{STATE_KEY}'{scope}{after} ORDER BY service_key LIMIT {}",
+            limit + 1
+        );
+        let mut rows: Vec<Row> = self.query(query).await?;
+        let has_more = rows.len() > limit;
+        rows.truncate(limit);
+        let next = rows.last().filter(|_| has_more).and_then(|last| last.service_key.parse().ok());
+        let sessions = rows.into_iter().map(|row| {
+            let stored: Result<Stored, _> = serde_json::from_str(&row.value_utf8);
+            stored.map(|stored| stored.session).map_err(|error| FleetError::Answer(error.to_string()))
+        });
+        Ok(FleetPage { sessions: sessions.collect::<Result<_, _>>()?, next })
+    }
+
+    /// How many sessions there are in a scope, or in all.
+    ///
+    /// # Errors
+    /// [`FleetError`].
+    pub async fn count(&self, scope: Option<&SessionId>) -> Result<u64, FleetError> {
+        let query = format!(
+            "SELECT COUNT(*) AS sessions FROM state WHERE starts_with(service_name, '{SERVICE_PREFIX}') \
+             AND key = '{STATE_KEY}'{}",
+            in_scope(scope)
+        );
+        let rows: Vec<Count> = self.query(query).await?;
+        Ok(rows.into_iter().map(|row| row.sessions).sum())
+    }
+
+    /// The images that there are: those of sessions, and those of nodes.
+    ///
+    /// # Errors
+    /// [`FleetError`].
+    pub async fn images(&self) -> Result<Vec<FleetImage>, FleetError> {
+        let mut images: BTreeMap<String, FleetImage> = BTreeMap::new();
+        let mut after = None;
+        loop {
+            let page = self.list(None, after.as_ref(), Self::MAX_PAGE).await?;
+            for session in page.sessions {
+                let image = session.image_sha256;
+                images.entry(service_of(&image)).or_insert_with(|| FleetImage::new(&image)).sessions += 1;
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        let url = format!("{}/deployments", self.admin);
+        let deployments = self.http.ask::<Deployments>(&url, None::<&()>, WAIT).await?;
+        let deployments =
+            deployments.map_err(|(status, text)| FleetError::Answer(format!("status {status}: {text}")))?;
+        for deployment in deployments.deployments {
+            for service in deployment.services.iter().filter(|service| service.name.starts_with(IMAGE_PREFIX)) {
+                let digest = service.name.strip_prefix(IMAGE_PREFIX).unwrap_or_default();
+                let image = images.entry(service.name.clone()).or_insert_with(|| FleetImage::new(digest));
+                image.nodes.extend(deployment.uri.clone());
+            }
+        }
+        Ok(images.into_values().collect())
+    }
+
+    async fn query<T: serde::de::DeserializeOwned>(&self, query: String) -> Result<Vec<T>, FleetError> {
+        let url = format!("{}/query", self.admin);
+        let answer = self.http.ask::<Rows<T>>(&url, Some(&Query { query }), WAIT).await?;
+        answer.map(|rows| rows.rows).map_err(|(status, text)| FleetError::Answer(format!("status {status}: {text}")))
+    }
+}
+
+/// The condition that a session is of this scope.
+fn in_scope(scope: Option<&SessionId>) -> String {
+    scope.map(|scope| format!(" AND starts_with(service_key, '{scope}!')")).unwrap_or_default()
+}

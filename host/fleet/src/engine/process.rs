@@ -1,0 +1,164 @@
+//! The engine as a child process.
+
+use std::{
+    fs::{DirBuilder, File},
+    io,
+    net::{Ipv4Addr, TcpListener},
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use glovebox_runtimes::RuntimeError;
+
+use super::config;
+use crate::{FleetError, FleetUrl, client::Http};
+
+/// How long it may take to begin. It takes a second, and longer where it has much to read.
+const BEGIN: Duration = Duration::from_secs(60);
+/// How long it may take to end.
+const END: Duration = Duration::from_secs(20);
+/// How often it is looked at.
+const POLL: Duration = Duration::from_millis(50);
+/// How much of its log is told when it does not begin.
+const LOG_TAIL_BYTES: usize = 2_000;
+
+/// An engine of this machine could not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// Its program cannot be had.
+    #[error(transparent)]
+    Program(Box<RuntimeError>),
+    /// There is none for this platform.
+    #[error(
+        "the engine's program is fetched for Linux on x86-64 only; install `restate-server` and name it with --restate-server"
+    )]
+    Platform,
+    /// Its directory or its process cannot be had.
+    #[error("cannot {what}")]
+    System {
+        /// What was to be done.
+        what: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It ended, or did not answer.
+    #[error("the engine did not begin ({reason}); its log is `{log}`, whose end is:\n{tail}", log = glovebox::escaped(.log), tail = glovebox::escaped_text(.tail))]
+    Begin {
+        /// What happened.
+        reason: String,
+        /// Where its log is.
+        log: PathBuf,
+        /// The log's end.
+        tail: String,
+    },
+    /// It cannot be asked.
+    #[error(transparent)]
+    Ask(#[from] FleetError),
+}
+
+/// An engine of this machine. It ends when it is dropped.
+#[derive(Debug)]
+pub struct LocalEngine {
+    child: Child,
+    url: FleetUrl,
+}
+
+impl LocalEngine {
+    /// Starts the engine's program with its data in a directory, which is made where it is missing, and waits until it answers. A port of 0
+    /// is any that is free.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub async fn start(program: &Path, data: &Path, ports: (u16, u16)) -> Result<Self, EngineError> {
+        let system = |what: String| move |source| EngineError::System { what, source };
+        let (ingress, admin, node) = free_ports(ports).map_err(system("find free ports".into()))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(data)
+            .map_err(system(format!("make the directory `{}`", glovebox::escaped(data))))?;
+        let (config, log) = (data.join("engine.toml"), data.join("engine.log"));
+        std::fs::write(&config, config::text(ingress, admin, node, &data.join("data")))
+            .map_err(system(format!("write `{}`", glovebox::escaped(&config))))?;
+        let output = File::create(&log).map_err(system(format!("write `{}`", glovebox::escaped(&log))))?;
+        let errors = output.try_clone().map_err(system("write the engine's log".into()))?;
+        let child = Command::new(program)
+            .arg("--no-logo")
+            .arg("-c")
+            .arg(&config)
+            // Variables of its own would change what the configuration says.
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME" || name == "TMPDIR"))
+            .current_dir(data)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .map_err(system(format!("start `{}`", glovebox::escaped(program))))?;
+        let mut engine = Self { child, url: FleetUrl::local(ingress, admin) };
+        engine.wait(&log).await?;
+        Ok(engine)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn url(&self) -> &FleetUrl {
+        &self.url
+    }
+
+    /// Waits until it answers.
+    async fn wait(&mut self, log: &Path) -> Result<(), EngineError> {
+        let failed = |reason: String| {
+            let text = std::fs::read(log).unwrap_or_default();
+            let tail = text.get(text.len().saturating_sub(LOG_TAIL_BYTES)..).unwrap_or_default();
+            EngineError::Begin { reason, log: log.to_owned(), tail: String::from_utf8_lossy(tail).into_owned() }
+        };
+        let (http, begun) = (Http::new()?, Instant::now());
+        let urls = [format!("{}/health", self.url.admin()), format!("{}/restate/health", self.url.ingress())];
+        for url in urls {
+            loop {
+                if let Ok(Some(status)) = self.child.try_wait() {
+                    return Err(failed(status.to_string()));
+                }
+                if http.is_well(&url).await {
+                    break;
+                }
+                if begun.elapsed() > BEGIN {
+                    return Err(failed(format!("nothing answers after {} s", BEGIN.as_secs())));
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for LocalEngine {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        // It stores what it has in memory; killed it would read its log again.
+        if rustix::process::kill_process(pid, rustix::process::Signal::TERM).is_ok() {
+            let begun = Instant::now();
+            while begun.elapsed() < END {
+                if !matches!(self.child.try_wait(), Ok(None)) {
+                    return;
+                }
+                std::thread::sleep(POLL);
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The ports that were asked for, others in the place of 0, and one more.
+fn free_ports((ingress, admin): (u16, u16)) -> io::Result<(u16, u16, u16)> {
+    // All are held at once, so that they differ.
+    let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    let held = [bind(ingress)?, bind(admin)?, bind(0)?];
+    let [ingress, admin, node] = held.each_ref().map(|listener| listener.local_addr().map(|address| address.port()));
+    Ok((ingress?, admin?, node?))
+}

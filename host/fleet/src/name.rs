@@ -1,0 +1,123 @@
+//! The names of sessions in a fleet, and where the engine has them.
+
+use std::{fmt, str::FromStr};
+
+use glovebox::{SessionId, SessionIdError};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// What the services of sessions are called, before two digits.
+pub(crate) const SERVICE_PREFIX: &str = "glovebox-sessions-";
+
+/// Between a scope and an id. No id has it, and in the names of blobs it is allowed.
+const SEPARATOR: char = '!';
+
+/// A session's name in a fleet: its id, and a scope, such as a tenant, in which the id is unique. As text it is `SCOPE!ID`, or `ID` without a
+/// scope. Both are as [`SessionId`] allows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct FleetName {
+    scope: Option<SessionId>,
+    id: SessionId,
+}
+
+/// The text is no session's name in a fleet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a session's name in a fleet is `ID` or `SCOPE!ID`")]
+pub struct FleetNameError(#[from] SessionIdError);
+
+impl FleetName {
+    /// A session of this scope.
+    #[must_use]
+    pub fn new(scope: Option<SessionId>, id: SessionId) -> Self {
+        Self { scope, id }
+    }
+
+    /// The id within the scope.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// The scope.
+    #[must_use]
+    pub fn scope(&self) -> Option<&SessionId> {
+        self.scope.as_ref()
+    }
+
+    /// The engine's service that has it: one of 256 that differ in nothing else, by a digest of the name. What balances calls among nodes sees the
+    /// service and not the object, so that a session is asked of the same node as long as that lives, and is in its memory.
+    pub(crate) fn service(&self) -> String {
+        let digest = Sha256::digest(self.to_string());
+        service(digest.first().copied().unwrap_or_default())
+    }
+}
+
+/// One of the services of sessions.
+pub(crate) fn service(number: u8) -> String {
+    format!("{SERVICE_PREFIX}{number:02x}")
+}
+
+impl fmt::Display for FleetName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(scope) = &self.scope {
+            write!(f, "{scope}{SEPARATOR}")?;
+        }
+        self.id.fmt(f)
+    }
+}
+
+impl FromStr for FleetName {
+    type Err = FleetNameError;
+
+    fn from_str(text: &str) -> Result<Self, FleetNameError> {
+        Ok(match text.split_once(SEPARATOR) {
+            Some((scope, id)) => Self { scope: Some(SessionId::new(scope)?), id: SessionId::new(id)? },
+            None => Self { scope: None, id: SessionId::new(text)? },
+        })
+    }
+}
+
+impl TryFrom<String> for FleetName {
+    type Error = FleetNameError;
+
+    fn try_from(text: String) -> Result<Self, FleetNameError> {
+        text.parse()
+    }
+}
+
+impl From<FleetName> for String {
+    fn from(name: FleetName) -> Self {
+        name.to_string()
+    }
+}
+
+impl From<SessionId> for FleetName {
+    fn from(id: SessionId) -> Self {
+        Self { scope: None, id }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_reads_as_it_was_written_and_others_are_refused() {
+        for text in ["notes", "team-a!notes", &format!("{}!{}", "s".repeat(64), "i".repeat(64))] {
+            assert_eq!(text.parse::<FleetName>().unwrap().to_string(), text);
+        }
+        for text in ["", "!notes", "team!", "a!b!c", "a/b", "a b", &"i".repeat(65), "../x", "team!.x"] {
+            assert!(text.parse::<FleetName>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_spread_over_all_services_and_stay_where_they_are() {
+        let services: std::collections::BTreeSet<String> =
+            (0..4_000).map(|n| format!("team!s{n}").parse::<FleetName>().unwrap().service()).collect();
+        assert_eq!(services.len(), 256);
+        // Sessions of running fleets are found by this: it never changes.
+        assert_eq!("notes".parse::<FleetName>().unwrap().service(), "glovebox-sessions-ab");
+    }
+}

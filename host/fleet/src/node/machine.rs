@@ -1,0 +1,233 @@
+//! What runs here: interpreters, and the states of sessions.
+
+use std::sync::Arc;
+
+use glovebox::{
+    BlobStore, BuildError, Engine, HibernateOptions, JsonText, Language, Policy, ResumeOptions, Sandbox, Session,
+    SessionKey, SessionOptions, Timestamp,
+};
+use glovebox_requests::callbacks::Callbacks;
+use tokio::sync::Semaphore;
+
+use super::{
+    config::{NodeConfig, session_policy},
+    error::{NodeError, StepError},
+    state::{State, blob_dir, blob_name, seed},
+    warm::Warm,
+};
+use crate::{FleetName, FleetSession, OpenRequest, client::status};
+
+/// The most blobs that one request removes from the store.
+const REMOVED_AT_ONCE: usize = 1_000;
+
+/// A runtime that new sessions may have.
+#[derive(Clone, Debug)]
+struct Served {
+    language: Language,
+    name: String,
+    version: Option<String>,
+    image_sha256: String,
+}
+
+/// Interpreters, states and sessions in memory.
+pub(super) struct Machine {
+    engine: Engine,
+    blobs: BlobStore,
+    key: Option<SessionKey>,
+    policy: Policy,
+    served: Vec<Served>,
+    pub(super) callbacks: Option<Callbacks>,
+    /// A place for each execution that may run at once.
+    pub(super) places: Arc<Semaphore>,
+    warm: Warm,
+}
+
+impl Machine {
+    /// Prepares the runtimes, which takes a minute or more where that was not done before.
+    pub(super) fn new(config: NodeConfig) -> Result<Self, NodeError> {
+        NodeConfig::check_policy(&config.policy)?;
+        let NodeConfig { engine, blobs, key, policy, runtimes, callbacks, .. } = config;
+        let named = match runtimes.is_empty() {
+            true => Language::ALL.iter().map(|language| language.name().to_owned()).collect(),
+            false => runtimes,
+        };
+        let mut served: Vec<Served> = Vec::new();
+        for name in named {
+            let sandbox = Sandbox::builder(&engine).named(&name).policy(policy.clone()).build()?;
+            let Some(image) = sandbox.image_sha256() else { continue };
+            if !served.iter().any(|other| other.image_sha256 == image) {
+                served.push(Served {
+                    language: sandbox.language(),
+                    name: sandbox.runtime_name().to_owned(),
+                    version: sandbox.version().map(str::to_owned),
+                    image_sha256: image.to_owned(),
+                });
+            }
+        }
+        let places = Arc::new(Semaphore::new(config.running.clamp(1, Semaphore::MAX_PERMITS)));
+        let warm = Warm::new(config.warm_count, config.warm_bytes);
+        Ok(Self { engine, blobs, key, policy, served, callbacks, places, warm })
+    }
+
+    /// What scripts may do here.
+    pub(super) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The identities of the images of its runtimes.
+    pub(super) fn images(&self) -> impl Iterator<Item = &str> {
+        self.served.iter().map(|served| &*served.image_sha256)
+    }
+
+    /// Makes a session and stores it.
+    pub(super) async fn open(
+        self: &Arc<Self>,
+        name: &FleetName,
+        request: OpenRequest,
+        opened_at: Timestamp,
+    ) -> Result<State, StepError> {
+        let served = self.runtime(request.language, request.runtime.as_deref())?;
+        let (machine, id) = (Arc::clone(self), name.clone());
+        let runtime = served.name.clone();
+        let (session, bytes) = blocking(move || {
+            let sandbox = machine.sandbox(&id, &runtime, opened_at)?;
+            let mut options = SessionOptions::default().id(id.id().as_str());
+            if let Some(context) = request.context {
+                let text = JsonText::new(Box::<str>::from(context));
+                options = options.context(text.map_err(|error| StepError::invalid(format!("`context`: {error}")))?);
+            }
+            let session = sandbox.open_session(options).map_err(|error| StepError::failed(&error))?;
+            let bytes = machine.hibernate(&id, &session)?;
+            Ok((session, bytes))
+        })
+        .await?;
+        let (blob, length) = (blob_name(name, 1, &bytes), bytes.len() as u64);
+        self.blobs.put(&blob, bytes).await?;
+        self.warm.put(name.clone(), blob.clone(), length, session);
+        let session = FleetSession {
+            name: name.clone(),
+            language: served.language,
+            runtime: served.name,
+            version: served.version,
+            image_sha256: served.image_sha256,
+            generation: 1,
+            executions: 0,
+            bytes: length,
+            created_at: opened_at,
+            updated_at: opened_at,
+            is_running: false,
+        };
+        Ok(State { session, blob, previous: None })
+    }
+
+    /// The session in this state: out of memory, or of its bytes.
+    pub(super) async fn session(self: &Arc<Self>, state: &State) -> Result<Session, StepError> {
+        let name = &state.session.name;
+        if let Some(session) = self.warm.take(name, &state.blob) {
+            return Ok(session);
+        }
+        // It is there as long as its state is the session's: what is gone is the state of somebody who was too late.
+        let gone = || StepError::Later(format!("the blob `{}` is not in the store", state.blob));
+        let bytes = self.blobs.get(&state.blob, BlobStore::MAX_BYTES).await?.ok_or_else(gone)?;
+        let (machine, state) = (Arc::clone(self), state.session.clone());
+        blocking(move || {
+            let sandbox = machine.sandbox(&state.name, &state.runtime, state.created_at)?;
+            let mut options = ResumeOptions::default().id(state.name.id().as_str()).bound_to(state.name.to_string());
+            options.key.clone_from(&machine.key);
+            sandbox.resume(&bytes, options).map_err(|error| StepError::failed(&error))
+        })
+        .await
+    }
+
+    /// Stores what a session is now, as the next generation of `state`, and leaves it in memory.
+    pub(super) async fn save(
+        self: &Arc<Self>,
+        state: &State,
+        session: Session,
+        at: Timestamp,
+    ) -> Result<State, StepError> {
+        let name = &state.session.name;
+        let (machine, id, saved) = (Arc::clone(self), name.clone(), session.clone());
+        let bytes = blocking(move || machine.hibernate(&id, &saved)).await?;
+        let blob = blob_name(name, state.session.generation + 1, &bytes);
+        let length = bytes.len() as u64;
+        self.blobs.put(&blob, bytes).await?;
+        let executions = session.info().executions;
+        self.warm.put(name.clone(), blob.clone(), length, session);
+        Ok(state.next(length, executions, at, blob))
+    }
+
+    /// The sessions in memory.
+    #[cfg(test)]
+    pub(super) fn warm_names(&self) -> Vec<String> {
+        self.warm.names()
+    }
+
+    /// Removes a state that nobody goes back to any more. One that stays is removed with its session.
+    pub(super) async fn forget_blob(&self, blob: &str) {
+        if let Err(error) = self.blobs.delete(blob).await {
+            tracing::debug!(target: "glovebox", blob, %error, "a blob that nobody needs stays");
+        }
+    }
+
+    /// Removes all that is stored of a session.
+    pub(super) async fn forget(&self, name: &FleetName) -> Result<(), StepError> {
+        self.warm.forget(name);
+        loop {
+            let page = self.blobs.list(&blob_dir(name), None, REMOVED_AT_ONCE).await?;
+            if page.blobs.is_empty() {
+                return Ok(());
+            }
+            for blob in page.blobs {
+                self.blobs.delete(&blob.name).await?;
+            }
+        }
+    }
+
+    /// The runtime of a new session.
+    fn runtime(&self, language: Option<Language>, runtime: Option<&str>) -> Result<Served, StepError> {
+        let named = runtime.map(|name| match self.engine.runtimes() {
+            // Under one of its names.
+            Ok(known) => {
+                known.iter().find(|info| info.answers_to(name)).map_or(name.to_owned(), |info| info.name.clone())
+            }
+            Err(_) => name.to_owned(),
+        });
+        let fits = |served: &&Served| {
+            language.is_none_or(|wanted| served.language == wanted)
+                && named.as_ref().is_none_or(|name| served.name == *name)
+        };
+        let none = || {
+            let have: Vec<&str> = self.served.iter().map(|served| &*served.name).collect();
+            StepError::invalid(format!("no node has such a runtime; they have {}", have.join(", ")))
+        };
+        self.served.iter().find(fits).cloned().ok_or_else(none)
+    }
+
+    /// A sandbox with the session's own clock and random numbers. Called on a thread that may block.
+    fn sandbox(&self, name: &FleetName, runtime: &str, opened_at: Timestamp) -> Result<Sandbox, StepError> {
+        let policy = session_policy(&self.policy, opened_at.unix_ms(), seed(name, opened_at));
+        let built = Sandbox::builder(&self.engine).runtime(runtime).policy(policy).build();
+        built.map_err(|error: BuildError| StepError::failed(&error))
+    }
+
+    fn hibernate(&self, name: &FleetName, session: &Session) -> Result<Vec<u8>, StepError> {
+        let mut options = HibernateOptions::default().bound_to(name.to_string());
+        options.key.clone_from(&self.key);
+        let bytes = session.hibernate(&options).map_err(|error| StepError::failed(&error))?;
+        let most = BlobStore::MAX_BYTES;
+        if bytes.len() as u64 > most {
+            let message = format!("the session takes more than {most} bytes in the store; remove data from it first");
+            return Err(StepError::Never(status::FAILED, message));
+        }
+        Ok(bytes)
+    }
+}
+
+/// Does something on a thread that may block.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StepError> + Send + 'static,
+) -> Result<T, StepError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(StepError::Later("the node panicked; its log says why".to_owned())))
+}

@@ -1,0 +1,198 @@
+//! A session as the engine has it.
+
+use std::{pin::Pin, sync::Arc};
+
+use glovebox::Timestamp;
+use restate_sdk::{
+    context::{
+        ContextClient as _, ContextReadState as _, ContextSideEffects as _, ContextWriteState as _, ObjectContext,
+        RunFuture as _, SharedObjectContext,
+    },
+    errors::{HandlerError, HandlerResult, TerminalError},
+    serde::Json,
+};
+
+use super::{
+    error::StepError,
+    images,
+    machine::Machine,
+    state::{ID_KEY, RUNNING_KEY, STATE_KEY, State},
+};
+use crate::{ExecuteRequest, Executed, Expected, FleetName, FleetSession, OpenRequest, client::status};
+
+/// A future as a value.
+pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The signal that ends an execution.
+pub(super) const CANCEL: &str = "cancel";
+
+/// What can be asked of a session. The engine has it done one after another, but for what is `shared`.
+#[derive(Clone)]
+pub(super) struct SessionObject(pub(super) Arc<Machine>);
+
+#[restate_sdk::object]
+impl SessionObject {
+    #[handler]
+    pub(super) async fn open(
+        &self,
+        ctx: ObjectContext<'_>,
+        Json(request): Json<OpenRequest>,
+    ) -> Result<Json<FleetSession>, HandlerError> {
+        let name = name(ctx.key())?;
+        if ctx.get::<Json<State>>(STATE_KEY).await?.is_some() {
+            return Err(refused(status::EXISTS, format!("there is a session `{name}`")));
+        }
+        let state = self.make(&ctx, &name, request).await?;
+        Ok(Json(state.session))
+    }
+
+    #[handler]
+    pub(super) async fn execute(
+        &self,
+        ctx: ObjectContext<'_>,
+        Json(mut request): Json<ExecuteRequest>,
+    ) -> Result<Json<Executed>, HandlerError> {
+        let name = name(ctx.key())?;
+        let state = match (ctx.get::<Json<State>>(STATE_KEY).await?, request.open.take()) {
+            (Some(Json(state)), _) => state,
+            (None, Some(open)) => self.make(&ctx, &name, open).await?,
+            (None, None) => return Err(no_session(&name)),
+        };
+        check(&state, request.expected)?;
+        match request.id.take() {
+            Some(id) => ctx.set(ID_KEY, id),
+            None => ctx.clear(ID_KEY),
+        }
+        let replaced = state.previous.as_ref().map(|previous| previous.blob.clone());
+        let done = images::execute(&ctx, &self.0, state, request).await;
+        ctx.clear(RUNNING_KEY);
+        ctx.clear(ID_KEY);
+        let done = done?;
+        let is_changed = !done.executed.is_rolled_back;
+        ctx.set(STATE_KEY, Json(done.state));
+        if let Some(replaced) = replaced.filter(|_| is_changed) {
+            self.0.forget_blob(&replaced).await;
+        }
+        Ok(Json(done.executed))
+    }
+
+    #[handler]
+    pub(super) async fn undo(
+        &self,
+        ctx: ObjectContext<'_>,
+        Json(expected): Json<Option<Expected>>,
+    ) -> Result<Json<FleetSession>, HandlerError> {
+        let name = name(ctx.key())?;
+        let Json(state) = ctx.get::<Json<State>>(STATE_KEY).await?.ok_or_else(|| no_session(&name))?;
+        check(&state, expected)?;
+        let Json(at) = ctx.run(now).name("now").await?;
+        let undone = state.undone(at).ok_or_else(|| {
+            refused(
+                status::NO_UNDO,
+                format!("session `{name}` has no state before its last that it could be set back to"),
+            )
+        })?;
+        let session = undone.session.clone();
+        ctx.set(STATE_KEY, Json(undone));
+        self.0.forget_blob(&state.blob).await;
+        Ok(Json(session))
+    }
+
+    #[handler]
+    pub(super) async fn close(
+        &self,
+        ctx: ObjectContext<'_>,
+        Json(expected): Json<Option<Expected>>,
+    ) -> Result<Json<bool>, HandlerError> {
+        let name = name(ctx.key())?;
+        let state = ctx.get::<Json<State>>(STATE_KEY).await?;
+        let was_there = state.is_some();
+        if let Some(Json(state)) = state {
+            check(&state, expected)?;
+        }
+        // Its state first: where the store fails meanwhile, this is done again.
+        let machine = Arc::clone(&self.0);
+        let forget = move || -> BoxFuture<'static, HandlerResult<()>> {
+            Box::pin(async move { machine.forget(&name).await.map_err(StepError::into_handler_error) })
+        };
+        ctx.run(forget).name("forget").await?;
+        ctx.clear_all();
+        Ok(Json(was_there))
+    }
+
+    #[handler]
+    pub(super) async fn info(&self, ctx: SharedObjectContext<'_>) -> Result<Json<FleetSession>, HandlerError> {
+        let name = name(ctx.key())?;
+        let Json(state) = ctx.get::<Json<State>>(STATE_KEY).await?.ok_or_else(|| no_session(&name))?;
+        let is_running = ctx.get::<String>(RUNNING_KEY).await?.is_some();
+        Ok(Json(FleetSession { is_running, ..state.session }))
+    }
+
+    #[handler]
+    pub(super) async fn cancel(
+        &self,
+        ctx: SharedObjectContext<'_>,
+        Json(id): Json<Option<String>>,
+    ) -> Result<Json<bool>, HandlerError> {
+        if id.is_some() && ctx.get::<String>(ID_KEY).await? != id {
+            return Ok(Json(false));
+        }
+        let running = ctx.get::<String>(RUNNING_KEY).await?;
+        if let Some(invocation) = &running {
+            ctx.invocation_handle(invocation.clone()).signal(CANCEL).resolve(());
+        }
+        Ok(Json(running.is_some()))
+    }
+}
+
+impl SessionObject {
+    /// Makes a session. As a value, since the compiler does not see through the lifetimes of the SDK's contexts otherwise.
+    fn make<'a>(
+        &'a self,
+        ctx: &'a ObjectContext<'_>,
+        name: &'a FleetName,
+        request: OpenRequest,
+    ) -> BoxFuture<'a, Result<State, HandlerError>> {
+        Box::pin(async move {
+            let Json(opened_at) = ctx.run(now).name("now").await?;
+            let (machine, made) = (Arc::clone(&self.0), name.clone());
+            let make = move || -> BoxFuture<'static, HandlerResult<Json<State>>> {
+                Box::pin(async move {
+                    machine.open(&made, request, opened_at).await.map(Json).map_err(StepError::into_handler_error)
+                })
+            };
+            let Json(state) = ctx.run(make).name("open").await?;
+            ctx.set(STATE_KEY, Json(state.clone()));
+            Ok(state)
+        })
+    }
+}
+
+/// The time, to be recorded.
+async fn now() -> HandlerResult<Json<Timestamp>> {
+    Ok(Json(Timestamp::now()))
+}
+
+fn name(key: &str) -> Result<FleetName, HandlerError> {
+    key.parse().map_err(|error: crate::FleetNameError| refused(status::INVALID, glovebox::with_causes(&error)))
+}
+
+/// Refuses a session in another state than is expected.
+fn check(state: &State, expected: Option<Expected>) -> Result<(), HandlerError> {
+    let session = &state.session;
+    match expected.is_none_or(|expected| session.is(expected)) {
+        true => Ok(()),
+        false => {
+            let FleetSession { name, generation, .. } = session;
+            Err(refused(status::CHANGED, format!("session `{name}` has generation {generation}")))
+        }
+    }
+}
+
+fn no_session(name: &FleetName) -> HandlerError {
+    refused(status::NOT_FOUND, format!("there is no session `{name}`; open one first"))
+}
+
+fn refused(code: u16, message: String) -> HandlerError {
+    TerminalError::new_with_code(code, message).into()
+}

@@ -1,0 +1,125 @@
+//! The same object under 256 names, and that of images under theirs.
+//!
+//! The macro of the SDK gives each type one name. Here names are values, so that what is described by the macro is dispatched by hand.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use glovebox::Policy;
+use restate_sdk::{
+    discovery::{Service as Description, ServiceName},
+    endpoint::{ContextInternal, Endpoint, Error, ServiceOptions},
+    service::{
+        Discoverable, Service, ServiceDefinition,
+        macro_support::{ServiceBoxFuture, service_definition},
+    },
+};
+
+use super::{
+    error::NodeError,
+    images::{self, ImageObject},
+    machine::Machine,
+    object::SessionObject,
+};
+use crate::name;
+
+/// For how long the answer to a request with a key is remembered, and what was recorded of any.
+const RETENTION: Duration = Duration::from_secs(3_600);
+/// How much longer than a script may take the engine waits for word of its node.
+const SPARE: Duration = Duration::from_secs(30);
+/// How soon, and how often at least, what failed is tried again.
+const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// All that this node answers.
+pub(super) fn endpoint(machine: &Arc<Machine>, identity_key: Option<&str>) -> Result<Endpoint, NodeError> {
+    let mut builder = Endpoint::builder();
+    if let Some(key) = identity_key {
+        builder = builder.identity_key(key).map_err(|_| NodeError::IdentityKey)?;
+    }
+    let options = || options(machine.policy());
+    for number in 0..=u8::MAX {
+        let object = SessionObject(Arc::clone(machine));
+        builder = builder.bind(named(object, &name::service(number))?.options(options()));
+    }
+    // Two runtimes may be one image.
+    let images: BTreeSet<&str> = machine.images().collect();
+    for image in images {
+        let service = ImageObject(Arc::clone(machine));
+        let options = options().ingress_private(true);
+        builder = builder.bind(named(service, &images::service_of(image))?.options(options));
+    }
+    Ok(builder.build())
+}
+
+/// How the engine deals with what it asks of us.
+fn options(policy: &Policy) -> ServiceOptions {
+    let limits = &policy.limits;
+    // Nothing is heard of a script while it computes, or waits for a tool.
+    let silent = Duration::from_millis(limits.timeout_ms.max(limits.tool_timeout_ms)).saturating_add(SPARE);
+    ServiceOptions::new()
+        .inactivity_timeout(silent)
+        .abort_timeout(SPARE)
+        .idempotency_retention(RETENTION)
+        .journal_retention(RETENTION)
+        .retry_policy_initial_interval(RETRY.0)
+        .retry_policy_exponentiation_factor(2.0)
+        .retry_policy_max_interval(RETRY.1)
+}
+
+/// A service under a name that its type does not have.
+fn named<S>(service: S, name: &str) -> Result<ServiceDefinition, NodeError>
+where
+    S: Discoverable + Service<Future = ServiceBoxFuture> + Send + Sync + 'static,
+{
+    let named = ServiceName::try_from(name).map_err(|error| NodeError::Refused(error.to_string()))?;
+    Ok(service_definition(service, Description { name: named, ..S::discover() }))
+}
+
+/// Hands a handler its input, and the engine its result.
+macro_rules! answer {
+    ($ctx:ident, $object:ident.$handler:ident($input:ident)) => {
+        answer!(@ $ctx, $input, metadata, $object.$handler((&$ctx, metadata).into(), $input))
+    };
+    ($ctx:ident, $object:ident.$handler:ident()) => {
+        answer!(@ $ctx, (), metadata, $object.$handler((&$ctx, metadata).into()))
+    };
+    (@ $ctx:ident, $input:pat, $metadata:ident, $answered:expr) => {{
+        let ($input, $metadata) = $ctx.input().await;
+        let result = $answered.await;
+        $ctx.handle_handler_result(result);
+        $ctx.end();
+        Ok(())
+    }};
+}
+
+impl Service for SessionObject {
+    type Future = ServiceBoxFuture;
+
+    fn handle(&self, ctx: ContextInternal) -> ServiceBoxFuture {
+        let object = self.clone();
+        Box::pin(async move {
+            match ctx.handler_name() {
+                "open" => answer!(ctx, object.open(input)),
+                "execute" => answer!(ctx, object.execute(input)),
+                "undo" => answer!(ctx, object.undo(input)),
+                "close" => answer!(ctx, object.close(input)),
+                "info" => answer!(ctx, object.info()),
+                "cancel" => answer!(ctx, object.cancel(input)),
+                other => Err(Error::unknown_handler(ctx.service_name(), other)),
+            }
+        })
+    }
+}
+
+impl Service for ImageObject {
+    type Future = ServiceBoxFuture;
+
+    fn handle(&self, ctx: ContextInternal) -> ServiceBoxFuture {
+        let service = self.clone();
+        Box::pin(async move {
+            match ctx.handler_name() {
+                "execute" => answer!(ctx, service.execute(input)),
+                other => Err(Error::unknown_handler(ctx.service_name(), other)),
+            }
+        })
+    }
+}

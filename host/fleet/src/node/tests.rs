@@ -1,0 +1,286 @@
+//! Attempts at executions without an engine: what is recorded, and what whoever takes over makes of it.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpListener,
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use glovebox::{BlobStore, CancelToken, Engine, EngineConfig, Language, Timestamp, UrlPatterns};
+use glovebox_requests::callbacks::{Callbacks, CallbacksConfig};
+use serde_json::{Value, json};
+
+use super::{
+    NodeConfig,
+    attempt::Attempt,
+    error::StepError,
+    machine::Machine,
+    state::{State, blob_dir},
+    steps::{Called, Done, Step},
+};
+use crate::{ExecuteRequest, FleetName, OpenRequest};
+
+const COUNT: &str = "globalThis.n = (globalThis.n ?? 0) + 1; console.log(n)";
+const ASK: &str = "const a = await tools.ask({n: 1}); const b = await tools.ask({n: 2}); console.log(a, b)";
+
+fn engine() -> Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    ENGINE.get_or_init(|| Engine::new(EngineConfig::default()).unwrap()).clone()
+}
+
+/// A node whose states are there, as another node of the same fleet has it.
+fn machine(store: &str, change: impl FnOnce(&mut NodeConfig)) -> Arc<Machine> {
+    let mut config = NodeConfig::new(engine(), BlobStore::open(store).unwrap());
+    config.runtimes = vec!["javascript".into()];
+    change(&mut config);
+    Arc::new(Machine::new(config).unwrap())
+}
+
+fn name() -> FleetName {
+    "team!notes".parse().unwrap()
+}
+
+async fn opened(machine: &Arc<Machine>) -> State {
+    let open = OpenRequest { language: Some(Language::JavaScript), ..OpenRequest::default() };
+    machine.open(&name(), open, Timestamp::from_unix_ms(1_000)).await.unwrap()
+}
+
+fn request(source: &str) -> Arc<ExecuteRequest> {
+    Arc::new(ExecuteRequest { source: source.into(), ..ExecuteRequest::default() })
+}
+
+/// Has an execution run to its end; what was recorded besides.
+async fn run(
+    machine: &Arc<Machine>,
+    state: &State,
+    request: Arc<ExecuteRequest>,
+    mut recorded: Vec<Called>,
+) -> Result<(Done, Vec<Called>), StepError> {
+    let mut attempt = Attempt::new(Arc::clone(machine), state.clone(), request, CancelToken::new());
+    loop {
+        match attempt.step(&recorded).await? {
+            Step::Done(done) => return Ok((*done, recorded)),
+            Step::Tool(called) => recorded.push(called),
+        }
+    }
+}
+
+fn printed(done: &Done) -> String {
+    let execution: Value = serde_json::from_str(done.executed.execution.get()).unwrap();
+    execution["stdout"].as_str().unwrap_or_default().trim_end().to_owned()
+}
+
+/// A service that answers each call with how many it has had, and notes their keys.
+struct Service {
+    url: String,
+    keys: Arc<Mutex<Vec<String>>>,
+}
+
+impl Service {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/ask", listener.local_addr().unwrap());
+        let keys = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&keys);
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let (mut length, mut line) = (0, String::new());
+                while reader.read_line(&mut line).unwrap() > 2 {
+                    let (name, value) = line.split_once(':').unwrap_or_default();
+                    match name.to_ascii_lowercase().as_str() {
+                        "content-length" => length = value.trim().parse().unwrap(),
+                        "idempotency-key" => noted.lock().unwrap().push(value.trim().to_owned()),
+                        _ => {}
+                    }
+                    line.clear();
+                }
+                reader.read_exact(&mut vec![0; length]).unwrap();
+                let body = noted.lock().unwrap().len().to_string();
+                let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+                stream.write_all((head + &body).as_bytes()).unwrap();
+            }
+        });
+        Self { url, keys }
+    }
+
+    fn callbacks(&self) -> Callbacks {
+        let allowed = UrlPatterns::new(std::slice::from_ref(&self.url)).unwrap();
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned();
+        Callbacks::new(&CallbacksConfig { allowed, secret }).unwrap()
+    }
+
+    fn request(&self, source: &str) -> Arc<ExecuteRequest> {
+        let tool = json!({ "name": "ask", "callback": self.url });
+        Arc::new(serde_json::from_value(json!({ "source": source, "tools": [tool] })).unwrap())
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.keys.lock().unwrap().clone()
+    }
+}
+
+#[tokio::test]
+async fn a_session_goes_on_where_it_was_on_whichever_node() {
+    let store = "memory://attempts-nodes";
+    let (one, other) = (machine(store, |_| {}), machine(store, |config| config.warm_count = 0));
+    let mut state = opened(&one).await;
+    for (round, node) in [&one, &one, &other, &other, &one].into_iter().enumerate() {
+        let (done, _) = run(node, &state, request(COUNT), Vec::new()).await.unwrap();
+        assert_eq!(printed(&done), (round + 1).to_string());
+        assert_eq!(done.executed.generation, done.state.session.generation);
+        state = done.state;
+    }
+    assert_eq!((state.session.generation, state.session.executions), (6, 5));
+    // The last time, what `one` had in memory was of an earlier state.
+    let undone = state.undone(Timestamp::now()).unwrap();
+    let (done, _) = run(&one, &undone, request("console.log(n)"), Vec::new()).await.unwrap();
+    assert_eq!(printed(&done), "4");
+}
+
+#[tokio::test]
+async fn what_is_repeated_comes_out_the_same_byte_for_byte() {
+    let store = "memory://attempts-same";
+    let (one, other) = (machine(store, |_| {}), machine(store, |config| config.warm_count = 0));
+    let state = opened(&one).await;
+    let script = "globalThis.r = [Math.random(), Date.now()]; console.log(r)";
+    let (first, _) = run(&one, &state, request(script), Vec::new()).await.unwrap();
+    let (again, _) = run(&other, &state, request(script), Vec::new()).await.unwrap();
+    assert_eq!(printed(&first), printed(&again));
+    assert!(printed(&first).contains("1000"), "the time at which it was opened: {}", printed(&first));
+    // And so do the bytes, by which the blob is named.
+    assert_eq!(first.state.blob, again.state.blob);
+}
+
+#[tokio::test]
+async fn whoever_takes_over_calls_no_tool_again_that_was_recorded() {
+    let store = "memory://attempts-tools";
+    let service = Service::start();
+    let node = || machine(store, |config| config.callbacks = Some(service.callbacks()));
+    let (one, other) = (node(), node());
+    let state = opened(&one).await;
+    // The first attempt is cut off after its first call.
+    let mut cut = Attempt::new(Arc::clone(&one), state.clone(), service.request(ASK), CancelToken::new());
+    let Step::Tool(called) = cut.step(&[]).await.unwrap() else { panic!("it calls a tool") };
+    drop(cut);
+    assert_eq!((called.call, called.tool.as_str()), (0, "ask"));
+    let (done, recorded) = run(&other, &state, service.request(ASK), vec![called]).await.unwrap();
+    assert_eq!(printed(&done), "1 2");
+    let keys = service.keys();
+    assert_eq!(keys, ["team!notes/1000-2/0", "team!notes/1000-2/1"]);
+    // Where all was recorded, the script runs and nobody is asked.
+    let (again, _) = run(&one, &state, service.request(ASK), recorded.clone()).await.unwrap();
+    assert_eq!((printed(&again), again.state.blob, service.keys()), ("1 2".into(), done.state.blob.clone(), keys));
+    // The next execution has keys of its own.
+    run(&one, &done.state, service.request("await tools.ask({n: 3})"), Vec::new()).await.unwrap();
+    assert_eq!(service.keys().last().unwrap(), "team!notes/1000-3/0");
+    // A script that does otherwise than was recorded leaves nothing.
+    for script in ["console.log(1)", "await tools.other({})"] {
+        let tools = Arc::new(ExecuteRequest { source: script.into(), ..(*service.request("")).clone() });
+        let error = run(&one, &state, tools, recorded.clone()).await.unwrap_err();
+        assert!(error.to_string().contains("something else than before"), "{script}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn tools_are_answered_where_the_node_may_call_and_nowhere_else() {
+    let store = "memory://attempts-refused";
+    let service = Service::start();
+    let (closed, open) =
+        (machine(store, |_| {}), machine(store, |config| config.callbacks = Some(service.callbacks())));
+    let state = opened(&closed).await;
+    let error = run(&closed, &state, service.request(ASK), Vec::new()).await.unwrap_err();
+    assert!(matches!(&error, StepError::Never(400, text) if text.contains("--callback")), "{error}");
+    let elsewhere = json!({ "source": ASK, "tools": [{ "name": "ask", "callback": "http://127.0.0.1:1/x" }] });
+    let error = run(&open, &state, Arc::new(serde_json::from_value(elsewhere).unwrap()), Vec::new()).await.unwrap_err();
+    assert!(matches!(error, StepError::Never(400, _)), "{error}");
+    let tool = json!({ "name": "ask", "callback": service.url });
+    for (count, taken) in [(63, true), (64, true), (65, false)] {
+        let tools: Vec<Value> = (0..count)
+            .map(|n| {
+                let mut tool = tool.clone();
+                tool["name"] = format!("t{n}").into();
+                tool
+            })
+            .collect();
+        let asked = serde_json::from_value(json!({ "source": "1", "tools": tools })).unwrap();
+        let ran = run(&open, &state, Arc::new(asked), Vec::new()).await;
+        assert_eq!(ran.is_ok(), taken, "{count}: {:?}", ran.err());
+    }
+    assert!(service.keys().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_cancelled_ends_and_says_so() {
+    let node = machine("memory://attempts-cancel", |_| {});
+    let state = opened(&node).await;
+    let cancel = CancelToken::new();
+    let mut attempt = Attempt::new(Arc::clone(&node), state.clone(), request("for (;;) {}"), cancel.clone());
+    let (ended, ()) = tokio::join!(attempt.step(&[]), async {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        cancel.cancel();
+    });
+    let Step::Done(done) = ended.unwrap() else { panic!("it calls no tool") };
+    let execution: Value = serde_json::from_str(done.executed.execution.get()).unwrap();
+    assert_eq!(execution["outcome"]["kind"], "cancelled", "{execution}");
+    assert_eq!(done.state.session.generation, 2);
+    let (next, _) = run(&node, &done.state, request(COUNT), Vec::new()).await.unwrap();
+    assert_eq!(printed(&next), "1", "the session goes on");
+}
+
+#[tokio::test]
+async fn a_script_that_is_stopped_leaves_the_session_as_it_was() {
+    let node = machine("memory://attempts-stopped", |config| config.policy.limits.fuel = 50_000_000);
+    let state = opened(&node).await;
+    let (before, _) = run(&node, &state, request(COUNT), Vec::new()).await.unwrap();
+    let (stopped, _) = run(&node, &before.state, request("n = 100; for (;;) {}"), Vec::new()).await.unwrap();
+    let execution: Value = serde_json::from_str(stopped.executed.execution.get()).unwrap();
+    assert_eq!(execution["outcome"]["kind"], "exhausted", "{execution}");
+    let (after, _) = run(&node, &stopped.state, request(COUNT), Vec::new()).await.unwrap();
+    let expected = if stopped.executed.is_rolled_back { "2" } else { "101" };
+    assert_eq!(printed(&after), expected);
+    assert!(after.state.session.generation > stopped.state.session.generation);
+}
+
+#[tokio::test]
+async fn a_state_that_is_gone_is_looked_for_again_and_one_that_was_sealed_otherwise_is_refused() {
+    let store = "memory://attempts-sealed";
+    let key = |byte| glovebox::SessionKey::new(&[byte; 32]).unwrap();
+    let node = |byte| machine(store, |config| (config.key, config.warm_count) = (Some(key(byte)), 0));
+    let one = node(1);
+    let state = opened(&one).await;
+    let (done, _) = run(&one, &state, request(COUNT), Vec::new()).await.unwrap();
+    let error = run(&node(2), &done.state, request(COUNT), Vec::new()).await.unwrap_err();
+    assert!(matches!(error, StepError::Never(..)), "{error}");
+    let mut gone = done.state.clone();
+    gone.blob = format!("{}/0000000009-00", blob_dir(&name()));
+    let error = run(&one, &gone, request(COUNT), Vec::new()).await.unwrap_err();
+    assert!(matches!(error, StepError::Later(_)), "{error}");
+    one.forget(&name()).await.unwrap();
+    let error = run(&one, &done.state, request(COUNT), Vec::new()).await.unwrap_err();
+    assert!(matches!(error, StepError::Later(_)), "{error}");
+}
+
+#[tokio::test]
+async fn sessions_stay_in_memory_as_long_as_there_is_room() {
+    let held = |machine: &Arc<Machine>| machine.warm_names();
+    let node = machine("memory://attempts-warm", |config| config.warm_count = 2);
+    let mut states = Vec::new();
+    for id in ["a", "b", "c"] {
+        let open = OpenRequest { language: Some(Language::JavaScript), ..OpenRequest::default() };
+        states.push(node.open(&id.parse().unwrap(), open, Timestamp::from_unix_ms(1)).await.unwrap());
+    }
+    assert_eq!(held(&node), ["b", "c"], "the one used longest ago made room");
+    run(&node, &states[1], request(COUNT), Vec::new()).await.unwrap();
+    run(&node, &states[0], request(COUNT), Vec::new()).await.unwrap();
+    assert_eq!(held(&node), ["a", "b"]);
+    // One takes 1 MiB, and a little.
+    for (warm_bytes, expected) in [(1 << 20, 0), (2 << 20, 1)] {
+        let node = machine(&format!("memory://attempts-{warm_bytes}"), |config| config.warm_bytes = warm_bytes);
+        for id in ["a", "b"] {
+            let open = OpenRequest { language: Some(Language::JavaScript), ..OpenRequest::default() };
+            node.open(&id.parse().unwrap(), open, Timestamp::from_unix_ms(1)).await.unwrap();
+        }
+        assert_eq!(held(&node).len(), expected, "{warm_bytes}");
+    }
+}

@@ -1,0 +1,145 @@
+//! Where the engine of a fleet is.
+
+use std::{fmt, str::FromStr};
+
+use url::Url;
+
+/// The ports of Restate where nothing else is said.
+const INGRESS_PORT: u16 = 8080;
+const ADMIN_PORT: u16 = 9070;
+
+/// Where the engine of a fleet is: `restate://HOST[:INGRESS][?admin=PORT]`. The ports are by default those of Restate, 8080 and 9070.
+/// `restates://` is the same with TLS.
+///
+/// ```
+/// use glovebox_fleet::FleetUrl;
+///
+/// let url: FleetUrl = "restate://engine.internal:8080?admin=9071".parse()?;
+/// assert_eq!(url.ingress(), "http://engine.internal:8080");
+/// assert_eq!(url.admin(), "http://engine.internal:9071");
+/// # Ok::<(), glovebox_fleet::FleetUrlError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetUrl {
+    is_tls: bool,
+    host: String,
+    ingress: u16,
+    admin: u16,
+}
+
+/// The text is no URL of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{url}` is not the URL of a fleet: {reason}; write `restate://HOST`, or `restate://HOST:PORT?admin=PORT` where the ports are not {INGRESS_PORT} and {ADMIN_PORT}",
+    url = glovebox::escaped(.url)
+)]
+pub struct FleetUrlError {
+    url: String,
+    reason: &'static str,
+}
+
+impl FleetUrl {
+    /// The longest text.
+    pub const MAX_BYTES: usize = 512;
+
+    /// An engine of this machine.
+    #[must_use]
+    pub fn local(ingress: u16, admin: u16) -> Self {
+        Self { is_tls: false, host: "127.0.0.1".to_owned(), ingress, admin }
+    }
+
+    /// Where sessions are asked for.
+    #[must_use]
+    pub fn ingress(&self) -> String {
+        self.base(self.ingress)
+    }
+
+    /// Where nodes are registered, and sessions listed.
+    #[must_use]
+    pub fn admin(&self) -> String {
+        self.base(self.admin)
+    }
+
+    fn base(&self, port: u16) -> String {
+        format!("{}://{}:{port}", if self.is_tls { "https" } else { "http" }, self.host)
+    }
+}
+
+impl fmt::Display for FleetUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { is_tls, host, ingress, admin } = self;
+        write!(f, "{}://{host}:{ingress}?admin={admin}", if *is_tls { "restates" } else { "restate" })
+    }
+}
+
+impl FromStr for FleetUrl {
+    type Err = FleetUrlError;
+
+    fn from_str(text: &str) -> Result<Self, FleetUrlError> {
+        let wrong = |reason| FleetUrlError { url: text.chars().take(Self::MAX_BYTES).collect(), reason };
+        if text.len() > Self::MAX_BYTES {
+            return Err(wrong("it is longer than 512 bytes"));
+        }
+        let url = Url::parse(text).map_err(|_| wrong("it cannot be read"))?;
+        let is_tls = match url.scheme() {
+            "restate" => false,
+            "restates" => true,
+            _ => return Err(wrong("it begins with another word than `restate`")),
+        };
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it names no host"))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(wrong("it names a user"));
+        }
+        if !matches!(url.path(), "" | "/") || url.fragment().is_some() {
+            return Err(wrong("it has a path"));
+        }
+        let mut admin = ADMIN_PORT;
+        for (name, value) in url.query_pairs() {
+            match (&*name, value.parse()) {
+                ("admin", Ok(port)) => admin = port,
+                ("admin", Err(_)) => return Err(wrong("its `admin` is no port")),
+                _ => return Err(wrong("it asks for something else than `admin`")),
+            }
+        }
+        Ok(Self { is_tls, host: host.to_owned(), ingress: url.port().unwrap_or(INGRESS_PORT), admin })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_both_ports_and_reads_as_it_was_written() {
+        for (text, ingress, admin) in [
+            ("restate://engine", "http://engine:8080", "http://engine:9070"),
+            ("restate://127.0.0.1:18080?admin=19070", "http://127.0.0.1:18080", "http://127.0.0.1:19070"),
+            ("restates://e.example/", "https://e.example:8080", "https://e.example:9070"),
+            ("restate://[::1]:1?admin=2", "http://[::1]:1", "http://[::1]:2"),
+        ] {
+            let url: FleetUrl = text.parse().unwrap();
+            assert_eq!((url.ingress(), url.admin()), (ingress.to_owned(), admin.to_owned()), "{text}");
+            assert_eq!(url.to_string().parse(), Ok(url), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_refused_with_what_is_wrong_and_what_to_write() {
+        let long = format!("restate://{}", "a".repeat(FleetUrl::MAX_BYTES));
+        for (text, said) in [
+            ("http://engine", "another word"),
+            ("engine:8080", "another word"),
+            ("restate://", "no host"),
+            ("restate://user@engine", "a user"),
+            ("restate://engine/x", "a path"),
+            ("restate://engine?admin=x", "no port"),
+            ("restate://engine?admin=65536", "no port"),
+            ("restate://engine?token=x", "something else"),
+            ("", "cannot be read"),
+            (&long, "longer than"),
+        ] {
+            let error = text.parse::<FleetUrl>().unwrap_err().to_string();
+            assert!(error.contains(said) && error.contains("write `restate://HOST`"), "{text}: {error}");
+        }
+    }
+}
