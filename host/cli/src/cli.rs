@@ -9,8 +9,8 @@ use clap::{
 
 use crate::args::GlobalArgs;
 use crate::commands::{
-    bench, daemon, doctor, image, mcp, packages, policy, repl, run, run_component, runtimes, serve, session, validate,
-    weave,
+    bench, daemon, doctor, fleet, image, mcp, packages, policy, repl, run, run_component, runtimes, serve, session,
+    validate, weave,
 };
 use crate::source::STDIN;
 
@@ -30,6 +30,7 @@ Examples:
   glovebox repl                              type code and see its result
   glovebox mcp install claude-code           let a model run code, over the Model Context Protocol
   glovebox daemon                            serve the programs of this machine over a socket
+  glovebox fleet up                          serve sessions that outlive their machine
   glovebox session list                      list the stored sessions
   glovebox validate *.py *.js                check the syntax, run nothing
   glovebox doctor                            check that everything works here
@@ -107,6 +108,7 @@ pub(crate) enum Command {
     Image(image::ImageArgs),
     Mcp(Box<mcp::McpArgs>),
     Daemon(Box<daemon::DaemonArgs>),
+    Fleet(Box<fleet::FleetArgs>),
     Weave(weave::WeaveArgs),
     Policy(policy::PolicyCommandArgs),
     Doctor(doctor::DoctorArgs),

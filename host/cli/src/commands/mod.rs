@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
+pub(crate) mod fleet;
 pub(crate) mod image;
 pub(crate) mod mcp;
 pub(crate) mod packages;
@@ -41,6 +42,7 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
         Command::Weave(args) => weave::run(&cli.global, args),
         Command::Policy(args) => policy::run(args),
         Command::Daemon(args) => daemon::run(&cli.global, args),
+        Command::Fleet(args) => fleet::run(&cli.global, args),
         Command::Doctor(args) => doctor::run(&cli.global, args),
         Command::Bench(args) => bench::run(&cli.global, args),
         Command::CompileComponent => Ok(glovebox_component_runner::compile_stdin()),

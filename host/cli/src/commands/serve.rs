@@ -256,7 +256,7 @@ fn page_url(mut address: SocketAddr, token: &Token) -> String {
 }
 
 /// Returns once the token is cancelled.
-async fn cancelled(cancel: &glovebox::CancelToken) {
+pub(super) async fn cancelled(cancel: &glovebox::CancelToken) {
     let told = Arc::new(tokio::sync::Notify::new());
     let tell = Arc::clone(&told);
     let _hook = cancel.on_cancel(move || tell.notify_one());
@@ -389,7 +389,7 @@ fn callbacks(
     Ok(Some(Callbacks::new(&config).context("callbacks cannot be made")?))
 }
 
-fn read_secret(path: &Path) -> anyhow::Result<String> {
+pub(super) fn read_secret(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     File::open(path).and_then(|file| file.take(MAX_SECRET_BYTES).read_to_string(&mut text)).map_err(|error| {
         Hinted::new(format!("cannot read the secret of callbacks `{}`", escaped(path)), "`tools.secret_file` names it")

@@ -5,12 +5,16 @@ use std::time::Duration;
 use glovebox::{BlobStore, Clock, Engine, Entropy, Policy, PolicyError, SessionKey};
 use glovebox_requests::callbacks::Callbacks;
 
+use crate::FleetUrl;
+
 /// How a node is set up. Make one with [`new`](Self::new) and change what differs.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NodeConfig {
     /// Runs the scripts.
     pub engine: Engine,
+    /// The fleet's engine.
+    pub fleet: FleetUrl,
     /// Where the states of sessions are. All nodes of a fleet have the same.
     pub blobs: BlobStore,
     /// Seals the states. All nodes have the same. Default: none.
@@ -35,23 +39,29 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
-    /// A node that runs what it is given with this engine, and has states there.
+    /// A node of this fleet that runs what it is given with this engine, and has states there.
     #[must_use]
-    pub fn new(engine: Engine, blobs: BlobStore) -> Self {
-        let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    pub fn new(fleet: FleetUrl, engine: Engine, blobs: BlobStore) -> Self {
         Self {
             engine,
+            fleet,
             blobs,
             key: None,
             policy: Policy::default(),
             runtimes: Vec::new(),
             callbacks: None,
-            running: 4 * processors,
+            running: Self::default_running(),
             warm_count: 256,
             warm_bytes: 1 << 30,
             drain: Duration::from_secs(30),
             identity_key: None,
         }
+    }
+
+    /// How many executions run at once where nothing else is said: four for each processor, since some wait for tools.
+    #[must_use]
+    pub fn default_running() -> usize {
+        4 * std::thread::available_parallelism().map_or(2, usize::from)
     }
 
     /// Whether nodes can have this policy. An execution is begun anew where a node fails, and must then do what it did: there are no host

@@ -26,7 +26,7 @@ use super::{
     state::{RUNNING_KEY, State},
     steps::{Called, Done, Step},
 };
-use crate::ExecuteRequest;
+use crate::{ExecuteRequest, client::status};
 
 /// What the services of images are called, before the beginning of their identity.
 pub(crate) const IMAGE_PREFIX: &str = "glovebox-image-";
@@ -72,6 +72,19 @@ pub(super) fn execute<'a>(
             return execute_here(ctx, machine, state, request).await;
         }
         let service = service_of(&state.session.image_sha256);
+        let (admin, sought) = (machine.admin.clone(), service.clone());
+        let seek = move || -> BoxFuture<'static, HandlerResult<Json<bool>>> {
+            Box::pin(async move { Ok(Json(admin.has_service(&sought).await?)) })
+        };
+        // What nobody has would be waited for without end.
+        let Json(is_there) = ctx.run(seek).name("seek").await?;
+        if !is_there {
+            let message = format!(
+                "no node of the fleet has the image {} of session `{}`; start one of the version that opened it",
+                state.session.image_sha256, state.session.name
+            );
+            return Err(TerminalError::new_with_code(status::FAILED, message));
+        }
         let target = RequestTarget::object(service, state.session.name.to_string(), "execute");
         let call = ctx.request::<_, Json<Done>>(target, Json(Question { state, request })).call();
         ctx.set(RUNNING_KEY, call.invocation_handle().await?.invocation_id().to_owned());

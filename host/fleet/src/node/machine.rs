@@ -10,6 +10,7 @@ use glovebox_requests::callbacks::Callbacks;
 use tokio::sync::Semaphore;
 
 use super::{
+    admin::Admin,
     config::{NodeConfig, session_policy},
     error::{NodeError, StepError},
     state::{State, blob_dir, blob_name, seed},
@@ -32,6 +33,8 @@ struct Served {
 /// Interpreters, states and sessions in memory.
 pub(super) struct Machine {
     engine: Engine,
+    /// The administration of the fleet's engine.
+    pub(super) admin: Admin,
     blobs: BlobStore,
     key: Option<SessionKey>,
     policy: Policy,
@@ -46,7 +49,7 @@ impl Machine {
     /// Prepares the runtimes, which takes a minute or more where that was not done before.
     pub(super) fn new(config: NodeConfig) -> Result<Self, NodeError> {
         NodeConfig::check_policy(&config.policy)?;
-        let NodeConfig { engine, blobs, key, policy, runtimes, callbacks, .. } = config;
+        let NodeConfig { engine, fleet, blobs, key, policy, runtimes, callbacks, .. } = config;
         let named = match runtimes.is_empty() {
             true => Language::ALL.iter().map(|language| language.name().to_owned()).collect(),
             false => runtimes,
@@ -66,7 +69,8 @@ impl Machine {
         }
         let places = Arc::new(Semaphore::new(config.running.clamp(1, Semaphore::MAX_PERMITS)));
         let warm = Warm::new(config.warm_count, config.warm_bytes);
-        Ok(Self { engine, blobs, key, policy, served, callbacks, places, warm })
+        let admin = Admin::new(&fleet)?;
+        Ok(Self { engine, admin, blobs, key, policy, served, callbacks, places, warm })
     }
 
     /// What scripts may do here.

@@ -2,6 +2,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | `admin` | what the administration of the engine is asked |
 //! | `object` | a session as the engine has it: what can be asked of it |
 //! | `state` | what the engine stores of a session |
 //! | `steps` | an execution as a row of steps in the engine's journal |
@@ -10,16 +11,15 @@
 //! | `warm` | sessions that stay in memory for their next execution |
 //! | `images` | executions of sessions whose image newer nodes no longer have |
 //! | `services` | the same object under 256 names |
-//! | `register` | tells the engine of this node |
 //! | `serve` | connections |
 
+mod admin;
 mod attempt;
 mod config;
 mod error;
 mod images;
 mod machine;
 mod object;
-mod register;
 mod serve;
 mod services;
 mod state;
@@ -28,9 +28,10 @@ mod steps;
 mod tests;
 mod warm;
 
+pub use admin::Registered;
 pub use config::{NodeConfig, NodePolicyError};
 pub use error::NodeError;
 pub(crate) use images::{IMAGE_PREFIX, service_of};
-pub use register::Registered;
+
 pub use serve::Node;
 pub(crate) use state::STATE_KEY;

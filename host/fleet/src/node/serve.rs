@@ -10,8 +10,7 @@ use hyper_util::{
 use restate_sdk::{endpoint::Endpoint, hyper::HyperEndpoint};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{NodeConfig, Registered, error::NodeError, machine::Machine, register::register, services};
-use crate::FleetUrl;
+use super::{NodeConfig, Registered, error::NodeError, machine::Machine, services};
 
 /// The most connections: engines and what balances calls have a few each.
 const MAX_CONNECTIONS: usize = 1_024;
@@ -65,12 +64,18 @@ impl Node {
     }
 
     /// Registers nodes like this one with the engine, which must reach one of them at the address: an `http://` URL of this node, or of what
-    /// balances calls among several. It is tried for half a minute. Call it while [`serve`](Self::serve) runs.
+    /// balances calls among several. Nodes of another version at that address are an error, unless these replace them: then nobody else may
+    /// have sessions of theirs. It is tried for half a minute, while the node [serves](Self::serve).
     ///
     /// # Errors
     /// [`NodeError::OtherVersion`], [`NodeError::Refused`] and [`NodeError::Engine`].
-    pub async fn register(engine: &FleetUrl, advertised: &str) -> Result<Registered, NodeError> {
-        register(engine, advertised).await
+    pub fn register(
+        &self,
+        advertised: String,
+        replaces: bool,
+    ) -> impl Future<Output = Result<Registered, NodeError>> + Send + 'static {
+        let admin = self.machine.admin.clone();
+        async move { admin.register(&advertised, replaces).await }
     }
 
     /// Serves until `end`; what runs then may go on for a while ([`NodeConfig::drain`]), and what has not ended by then is begun anew on another

@@ -18,7 +18,7 @@ use super::{
     state::{State, blob_dir},
     steps::{Called, Done, Step},
 };
-use crate::{ExecuteRequest, FleetName, OpenRequest};
+use crate::{ExecuteRequest, FleetName, FleetUrl, OpenRequest};
 
 const COUNT: &str = "globalThis.n = (globalThis.n ?? 0) + 1; console.log(n)";
 const ASK: &str = "const a = await tools.ask({n: 1}); const b = await tools.ask({n: 2}); console.log(a, b)";
@@ -30,7 +30,7 @@ fn engine() -> Engine {
 
 /// A node whose states are there, as another node of the same fleet has it.
 fn machine(store: &str, change: impl FnOnce(&mut NodeConfig)) -> Arc<Machine> {
-    let mut config = NodeConfig::new(engine(), BlobStore::open(store).unwrap());
+    let mut config = NodeConfig::new(FleetUrl::local(1, 2), engine(), BlobStore::open(store).unwrap());
     config.runtimes = vec!["javascript".into()];
     change(&mut config);
     Arc::new(Machine::new(config).unwrap())

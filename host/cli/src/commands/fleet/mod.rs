@@ -1,0 +1,44 @@
+//! `glovebox fleet`: sessions over many machines.
+
+mod node;
+mod status;
+mod up;
+
+use clap::{Args, Subcommand};
+
+use crate::args::GlobalArgs;
+
+const AFTER_HELP: &str = "\
+Examples:
+  glovebox fleet up                           an engine, a store and a node on this machine: the first minute
+  glovebox serve --fleet restate://127.0.0.1  serve its sessions over HTTP
+  glovebox fleet status                       what nodes and sessions there are
+
+  glovebox fleet node --engine restate://engine.internal --store s3://bucket/sessions \\
+    --listen 0.0.0.0:9080 --advertise http://nodes.internal:9080       a node on each of several machines
+
+A session of a fleet is on one machine at a time and outlives it: what was answered is stored, and is never done twice. The engine is Restate, the
+states of sessions are in an object store, and whatever balances HTTP/2 stands before the nodes. docs/fleet.md describes how to set that up.";
+
+/// Serve sessions from many machines
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct FleetArgs {
+    #[command(subcommand)]
+    command: FleetCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum FleetCommand {
+    Up(Box<up::UpArgs>),
+    Node(Box<node::NodeArgs>),
+    Status(status::StatusArgs),
+}
+
+pub(crate) fn run(global: &GlobalArgs, args: &FleetArgs) -> anyhow::Result<i32> {
+    match &args.command {
+        FleetCommand::Up(args) => up::run(global, args),
+        FleetCommand::Node(args) => node::run(global, args),
+        FleetCommand::Status(args) => status::run(args),
+    }
+}
