@@ -50,6 +50,12 @@ impl fmt::Debug for Form {
 }
 
 impl Form {
+    /// These bytes as this media type.
+    #[must_use]
+    pub fn new(media_type: impl Into<String>, data: Vec<u8>) -> Self {
+        Self { media_type: media_type.into(), data }
+    }
+
     /// The bytes as text where the media type is one of texts, and they are UTF-8.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
@@ -58,6 +64,12 @@ impl Form {
 }
 
 impl Display {
+    /// What is shown in these forms, and whether it is the value of the script's last expression.
+    #[must_use]
+    pub fn new(forms: Vec<Form>, is_result: bool) -> Self {
+        Self { forms, is_result }
+    }
+
     /// The bytes of the form of a media type.
     #[must_use]
     pub fn data(&self, media_type: &str) -> Option<&[u8]> {

@@ -10,3 +10,12 @@ pub fn milliseconds(duration: Duration) -> f64 {
     let duration_us = duration_us as f64;
     duration_us / 1000.0
 }
+
+/// A duration of so many milliseconds, to the microsecond; of what cannot be one, none at all.
+#[must_use]
+pub fn from_milliseconds(ms: f64) -> Duration {
+    let duration = Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default();
+    // What was rounded down is the microsecond before.
+    let us = u64::try_from(duration.saturating_add(Duration::from_nanos(500)).as_micros()).unwrap_or(u64::MAX);
+    Duration::from_micros(us)
+}

@@ -63,7 +63,7 @@ pub use boot::{GuestWorld, boot_wasi};
 pub use boot_time::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS};
 pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
 pub use display::{Display, Displays, Form, is_text};
-pub use duration::milliseconds;
+pub use duration::{from_milliseconds, milliseconds};
 pub use execution::{ExecutionCtx, Moment, Platform, Woken};
 pub use glovebox_interpreters::WORKSPACE;
 pub use guest::{Guest, GuestMachine, ImageDriver, Written};

@@ -16,7 +16,7 @@ pub enum Metering {
 }
 
 /// How an execution was carried out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
     /// The language: `python` or `javascript`.
     pub runtime: Language,

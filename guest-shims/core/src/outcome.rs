@@ -36,7 +36,7 @@ pub enum TrapKind {
 }
 
 /// What the guest did.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Outcome {
     /// The script ran to its end.
@@ -68,7 +68,7 @@ pub enum Outcome {
 }
 
 /// The exception of [`Outcome::Raised`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RaisedOutcome {
     /// The exception's class: `ValueError`, `TypeError`, …; empty for a thrown value that is not an object.
     #[serde(rename = "type")]

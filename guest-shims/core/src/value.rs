@@ -1,6 +1,7 @@
 //! Values that a guest returns.
 
-use serde::{Serialize, Serializer, de::IgnoredAny, ser::SerializeMap};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::IgnoredAny, ser::SerializeMap};
+use serde_json::Value;
 
 /// The maximum length of a `repr`, in characters. The drivers truncate there; a guest that damaged its driver is
 /// truncated here.
@@ -24,7 +25,7 @@ pub struct GuestValue {
 impl GuestValue {
     /// The parsed JSON; `None` if there is none. Integers beyond 64 bits become floats, as in most JSON parsers.
     #[must_use]
-    pub fn to_json(&self) -> Option<serde_json::Value> {
+    pub fn to_json(&self) -> Option<Value> {
         serde_json::from_str(self.json.as_deref()?).ok()
     }
 }
@@ -49,6 +50,23 @@ impl Serialize for GuestValue {
             out.serialize_entry("json", &json)?;
         }
         out.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for GuestValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Fields {
+            repr: String,
+            #[serde(default, deserialize_with = "present")]
+            json: Option<Value>,
+        }
+        // `null` is a value, too.
+        fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+            Value::deserialize(deserializer).map(Some)
+        }
+        let Fields { repr, json } = Fields::deserialize(deserializer)?;
+        Ok(Self { repr, json: json.map(|json| json.to_string()) })
     }
 }
 

@@ -1,13 +1,60 @@
 //! Displays as JSON.
 
+use std::fmt;
+
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_core::is_text;
 use serde::{
-    Serialize, Serializer,
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error as _, MapAccess, Visitor},
     ser::{SerializeMap as _, SerializeSeq as _, SerializeStruct as _},
 };
 
 use crate::{Display, Form};
+
+/// One display, read from the same form.
+#[derive(Deserialize)]
+pub(crate) struct FromJson {
+    is_result: bool,
+    data: Forms,
+}
+
+/// Its forms, in their order.
+struct Forms(Vec<Form>);
+
+impl From<FromJson> for Display {
+    fn from(FromJson { is_result, data: Forms(forms) }: FromJson) -> Self {
+        Self::new(forms, is_result)
+    }
+}
+
+impl<'de> Deserialize<'de> for Forms {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Forms;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("texts by media type")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Forms, A::Error> {
+                let mut forms = Vec::new();
+                while let Some((media_type, text)) = map.next_entry::<String, String>()? {
+                    let data = match is_text(&media_type) {
+                        true => text.into_bytes(),
+                        false => BASE64_STANDARD.decode(text).map_err(A::Error::custom)?,
+                    };
+                    forms.push(Form::new(media_type, data));
+                }
+                Ok(Forms(forms))
+            }
+        }
+
+        deserializer.deserialize_map(Entries)
+    }
+}
 
 /// Displays as notebooks store them: `{"is_result": …, "data": {MEDIA TYPE: TEXT OR BASE64}}`.
 pub(crate) struct AsJson<'a>(pub(crate) &'a [Display]);

@@ -2,19 +2,20 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use glovebox_core::milliseconds;
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use glovebox_core::{from_milliseconds, milliseconds};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{
     Display, Files, GuestValue, Guidance, Metadata, Outcome, Output, RaisedOutcome, Rollback, ToolRecord,
-    displays::AsJson,
+    displays::{AsJson, FromJson},
 };
 
 /// What one execution did and used.
 ///
 /// As JSON it has exactly the names `success outcome exit_code interrupted value stdout stderr stdout_truncated
 /// stderr_truncated displays displays_dropped fuel_consumed memory_used_bytes duration_ms files_created files_modified
-/// files_deleted tool_calls workspace_path session_id rolled_back_to guidance metadata`.
+/// files_deleted tool_calls workspace_path session_id rolled_back_to guidance metadata`. It can be read from that again, by whoever has it from
+/// another machine: it is then the same as JSON, and has no [`files`](Self::files).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Execution {
@@ -121,4 +122,66 @@ impl Serialize for Execution {
         out.serialize_field("metadata", &self.metadata)?;
         out.end()
     }
+}
+
+impl<'de> Deserialize<'de> for Execution {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// Those that the others do not follow from.
+        #[derive(Deserialize)]
+        struct Fields {
+            outcome: Outcome,
+            interrupted: Option<RaisedOutcome>,
+            value: Option<GuestValue>,
+            stdout: String,
+            stderr: String,
+            stdout_truncated: bool,
+            stderr_truncated: bool,
+            displays: Vec<FromJson>,
+            displays_dropped: u64,
+            fuel_consumed: u64,
+            memory_used_bytes: u64,
+            duration_ms: f64,
+            files_created: Vec<String>,
+            files_modified: Vec<String>,
+            files_deleted: Vec<String>,
+            tool_calls: Vec<ToolRecord>,
+            workspace_path: Option<PathBuf>,
+            session_id: Option<String>,
+            rolled_back_to: Option<Rollback>,
+            guidance: Guidance,
+            metadata: Metadata,
+        }
+        let fields = Fields::deserialize(deserializer)?;
+        let metadata = fields.metadata;
+        Ok(Self {
+            outcome: fields.outcome,
+            interrupted: fields.interrupted,
+            value: fields.value,
+            stdout: output(fields.stdout, fields.stdout_truncated, metadata.stdout_total_bytes),
+            stderr: output(fields.stderr, fields.stderr_truncated, metadata.stderr_total_bytes),
+            displays: fields.displays.into_iter().map(Display::from).collect(),
+            displays_dropped: fields.displays_dropped,
+            fuel_consumed: fields.fuel_consumed,
+            memory_used_bytes: fields.memory_used_bytes,
+            duration: from_milliseconds(fields.duration_ms),
+            files_created: fields.files_created,
+            files_modified: fields.files_modified,
+            files_deleted: fields.files_deleted,
+            tool_calls: fields.tool_calls,
+            workspace_path: fields.workspace_path,
+            session_id: fields.session_id,
+            rolled_back_to: fields.rolled_back_to,
+            guidance: fields.guidance,
+            metadata,
+            files: Files::none(),
+        })
+    }
+}
+
+/// A stream of which this text was shown. Its bytes may have been others, where they were not UTF-8: their number then does not say whether
+/// some are missing.
+fn output(text: String, is_truncated: bool, total_bytes: u64) -> Output {
+    let bytes = text.into_bytes();
+    let held = bytes.len() as u64;
+    Output { total_bytes: if is_truncated { total_bytes.max(held + 1) } else { held }, bytes }
 }

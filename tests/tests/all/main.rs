@@ -21,6 +21,7 @@ mod checkpoints;
 mod component;
 mod daemon;
 mod events;
+mod execution_json;
 mod fuel;
 mod fuzz_smoke;
 mod guarded;

@@ -1,6 +1,6 @@
 //! A snapshot of a workspace.
 
-use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
+use glovebox_vfs::{Access, FileKind, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 
 use super::{FileEntry, FileError, path, pattern::Pattern, walk};
 
@@ -11,7 +11,7 @@ const MAX_READ_BYTES: u64 = 1 << 30;
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     vfs: Vfs,
-    root: Option<RootId>,
+    root: RootId,
 }
 
 /// Checks a pattern without any files.
@@ -25,14 +25,15 @@ pub fn check_pattern(pattern: &str) -> Result<(), FileError> {
 impl Snapshot {
     /// The workspace at a file system's root; without a root it is empty.
     #[must_use]
-    pub fn new(vfs: Vfs, root: Option<RootId>) -> Self {
+    pub fn new(mut vfs: Vfs, root: Option<RootId>) -> Self {
+        let root = root.unwrap_or_else(|| vfs.add_root(Access::ReadOnly));
         Self { vfs, root }
     }
 
     /// The snapshot of a session without a workspace.
     #[must_use]
     pub fn none() -> Self {
-        Self { vfs: Vfs::new(VfsLimits::default()), root: None }
+        Self::new(Vfs::new(VfsLimits::default()), None)
     }
 
     /// The entries that match a pattern, in ascending order of paths: files, directories and links, including names
@@ -100,8 +101,7 @@ impl Snapshot {
 
     /// A file system for reading, which caches lookups, and the workspace's directory.
     pub fn state(&self) -> Result<(Vfs, InodeId), FileError> {
-        let top = self.root.and_then(|root| self.vfs.root_dir(root));
-        let top = top.ok_or(VfsError::BadInode).map_err(FileError::refused("find", "."))?;
+        let top = self.vfs.root_dir(self.root).ok_or(VfsError::BadInode).map_err(FileError::refused("find", "."))?;
         Ok((self.vfs.clone(), top))
     }
 }

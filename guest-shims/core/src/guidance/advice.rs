@@ -1,9 +1,9 @@
 //! What is advised.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A problem and its solution.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
     /// The topic.
     pub kind: AdviceKind,
@@ -16,7 +16,7 @@ pub struct Advice {
 }
 
 /// The topic of an advice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdviceKind {
     /// The fuel ran out.
@@ -50,7 +50,7 @@ pub enum AdviceKind {
 }
 
 /// A corrected line of the script.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Correction {
     /// The line's number, from 1.
     pub line: u32,

@@ -1,12 +1,12 @@
 //! How an execution used its fuel.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::failure::Facts;
 use crate::{Language, Outcome, Resource};
 
 /// How much of its fuel an execution used, and a suggested limit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FuelAnalysis {
     /// The fuel used.
     pub used: u64,
@@ -24,7 +24,7 @@ pub struct FuelAnalysis {
 }
 
 /// How close an execution came to its limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FuelStatus {
     /// Less than half.

@@ -14,7 +14,7 @@ mod network;
 mod python;
 mod typescript;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use failure::Failure;
 
@@ -25,7 +25,7 @@ pub use fuel::{FuelAnalysis, FuelStatus};
 use crate::{Language, Outcome};
 
 /// Advice on an execution, and an analysis of its fuel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guidance {
     /// How much of the fuel it used, and a suggested limit.
     pub fuel: FuelAnalysis,

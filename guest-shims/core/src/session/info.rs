@@ -1,11 +1,11 @@
 //! What is told about sessions.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Language;
 
 /// Names a checkpoint within its session. Later ones are greater.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CheckpointId(pub u64);
 
@@ -23,7 +23,7 @@ pub struct CheckpointInfo {
 }
 
 /// The state that a session was rolled back to after an execution that was unwound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rollback {
     /// The checkpoint whose state it is.
     pub checkpoint: CheckpointId,

@@ -3,7 +3,7 @@
 use glovebox_vfs::escaped;
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// The failure of a tool's handler. The guest sees the message, as `tools.ToolError`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +68,9 @@ pub enum ToolErrorKind {
 }
 
 impl ToolErrorKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Failed, Self::Limit, Self::Timeout, Self::Unknown, Self::InvalidArguments];
+
     /// The class name that the guest sees.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -84,6 +87,14 @@ impl ToolErrorKind {
 impl Serialize for ToolErrorKind {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolErrorKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        found.ok_or_else(|| D::Error::custom(format!("`{}` is no kind of a tool's failure", escaped(&name))))
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::IntoDeserializer as _, ser::SerializeStruct};
 use serde_json::Value;
 
 use super::{Answer, ToolErrorKind};
-use crate::milliseconds;
+use crate::{from_milliseconds, milliseconds};
 
 /// One call of a tool in an execution.
 ///
@@ -69,7 +69,7 @@ impl Serialize for ToolRecord {
             }
             ToolOutcome::Unfinished => {
                 let message = Some("the execution ended before the tool returned");
-                (None, Some(Error { r#type: "Unfinished", message }))
+                (None, Some(Error { r#type: UNFINISHED, message }))
             }
         };
         let mut out = serializer.serialize_struct("ToolRecord", 6)?;
@@ -80,6 +80,39 @@ impl Serialize for ToolRecord {
         out.serialize_field("started_ms", &milliseconds(self.started))?;
         out.serialize_field("duration_ms", &milliseconds(self.duration))?;
         out.end()
+    }
+}
+
+/// The name of the error of a call that the execution's end overtook.
+const UNFINISHED: &str = "Unfinished";
+
+impl<'de> Deserialize<'de> for ToolRecord {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Error {
+            r#type: String,
+            message: Option<String>,
+        }
+        #[derive(Deserialize)]
+        struct Fields {
+            name: String,
+            arguments: Option<Value>,
+            result: Option<Value>,
+            error: Option<Error>,
+            started_ms: f64,
+            duration_ms: f64,
+        }
+        let Fields { name, arguments, result, error, started_ms, duration_ms } = Fields::deserialize(deserializer)?;
+        let text = |value: Option<Value>| value.map(|value| value.to_string());
+        let outcome = match error {
+            None => ToolOutcome::Returned(text(result)),
+            Some(Error { r#type, .. }) if r#type == UNFINISHED => ToolOutcome::Unfinished,
+            Some(Error { r#type, message }) => {
+                ToolOutcome::Failed { kind: ToolErrorKind::deserialize(r#type.into_deserializer())?, message }
+            }
+        };
+        let (started, duration) = (from_milliseconds(started_ms), from_milliseconds(duration_ms));
+        Ok(Self { name, arguments: text(arguments), outcome, started, duration })
     }
 }
 
