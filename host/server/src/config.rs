@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use glovebox::{Policy, PolicyError, Save, SessionId, StorePolicy, UrlPatterns, escaped};
+use glovebox_fleet::{FleetUrl, FleetUrlError};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -53,6 +54,8 @@ pub struct ServerConfig {
     pub store: Option<PathBuf>,
     /// A file with a secret of 32 to 64 bytes that seals sessions. Default: they are not sealed.
     pub key_file: Option<PathBuf>,
+    /// The fleet that has the sessions in place of a store: `restate://HOST[:INGRESS][?admin=PORT]`. Default: none.
+    pub fleet: Option<String>,
     /// Milliseconds that executions have to end in when the server is told to. Default 30,000. Then they are cancelled.
     pub drain_ms: u64,
     /// What every token is granted that has no policy of its own.
@@ -140,6 +143,8 @@ pub struct AdmissionTable {
     pub running: Option<usize>,
     /// How many may wait.
     pub waiting: Option<usize>,
+    /// How many of a fleet are under way at once.
+    pub in_fleet: Option<usize>,
     /// For how many milliseconds one waits.
     pub wait_ms: Option<u64>,
 }
@@ -251,6 +256,17 @@ pub enum ConfigError {
         "`{0}` cannot be had with workers, which have no network; leave it out, or leave `workers` (`--workers`) out"
     )]
     NotInWorkers(&'static str),
+    /// The fleet's URL is none.
+    #[error("`fleet`: {0}")]
+    Fleet(#[from] FleetUrlError),
+    /// Where sessions are in a fleet this has no meaning, or is not to be had.
+    #[error("`{what}` cannot be had with a fleet, {why}; leave it out, or leave `fleet` (`--fleet`) out")]
+    NotWithFleet {
+        /// What was asked for.
+        what: &'static str,
+        /// Why not.
+        why: &'static str,
+    },
     /// There would be too many workers.
     #[error("`workers.count` is {count}; at most {MAX_WORKERS} are started, and one for each processor is enough")]
     Workers {
@@ -269,6 +285,7 @@ impl Default for ServerConfig {
             runtimes: Vec::new(),
             store: None,
             key_file: None,
+            fleet: None,
             drain_ms: 30_000,
             policy: Policy::default(),
             sessions: StorePolicy::default(),
@@ -305,6 +322,7 @@ impl ServerConfig {
         self.policy.check().map_err(policy("`policy`".into()))?;
         for (name, value) in [
             ("admission.running", self.admission.running),
+            ("admission.in_fleet", self.admission.in_fleet),
             ("http.connections", self.http.connections),
             ("http.body_bytes", self.http.body_bytes),
             ("http.bodies_bytes", self.http.bodies_bytes),
@@ -323,6 +341,12 @@ impl ServerConfig {
             && let Some(what) = self.not_in_workers()
         {
             return Err(ConfigError::NotInWorkers(what));
+        }
+        if let Some(url) = &self.fleet {
+            url.parse::<FleetUrl>()?;
+            if let Some((what, why)) = self.not_with_fleet() {
+                return Err(ConfigError::NotWithFleet { what, why });
+            }
         }
         let of_tokens = self.tokens.iter().filter_map(|token| token.callbacks.as_ref());
         for callbacks in of_tokens.chain([&self.tools.callbacks]) {
@@ -366,14 +390,26 @@ impl ServerConfig {
         }
     }
 
+    /// What is asked for that has no meaning where sessions are in a fleet, and why.
+    fn not_with_fleet(&self) -> Option<(&'static str, &'static str)> {
+        match self {
+            _ if self.store.is_some() => Some(("store", "whose nodes store the sessions")),
+            _ if self.key_file.is_some() => Some(("key_file", "whose nodes seal the sessions")),
+            _ if self.workers.count > 0 => Some(("workers", "whose nodes execute what is done in sessions")),
+            _ if self.e2b.enabled => Some(("e2b", "which has no files of sessions")),
+            _ => None,
+        }
+    }
+
     /// How many executions there are at once.
     #[must_use]
     pub fn admission(&self) -> Admission {
-        let AdmissionTable { running, waiting, wait_ms } = self.admission;
+        let AdmissionTable { running, waiting, in_fleet, wait_ms } = self.admission;
         let default = Admission::default();
         Admission {
             running: running.unwrap_or(default.running),
             waiting: waiting.unwrap_or(default.waiting),
+            in_fleet: in_fleet.unwrap_or(default.in_fleet),
             wait: wait_ms.map_or(default.wait, Duration::from_millis),
         }
     }
@@ -429,6 +465,12 @@ mod tests {
             ("[policy.limits]\nfule = 1", "fule"),
             ("[policy.session]\ncheckpoints_retained = 0", "`policy`: "),
             ("[sessions]\nsave = \"on-hibernate\"", "`sessions.save` is `on-hibernate`"),
+            ("[admission]\nin_fleet = 0", "`admission.in_fleet` is 0"),
+            ("fleet = \"http://engine\"", "`fleet`: `http://engine` is not the URL of a fleet"),
+            ("fleet = \"restate://engine\"\nstore = \"/x\"", "`store` cannot be had with a fleet, whose nodes store"),
+            ("fleet = \"restate://engine\"\nkey_file = \"/x\"", "`key_file` cannot be had with a fleet"),
+            ("fleet = \"restate://engine\"\n[workers]\ncount = 1", "`workers` cannot be had with a fleet"),
+            ("fleet = \"restate://engine\"\n[e2b]\nenabled = true", "`e2b` cannot be had with a fleet"),
             ("[admission]\nrunning = 0", "`admission.running` is 0"),
             ("[workers]\ncount = 257", "`workers.count` is 257; at most 256"),
             ("[http]\nbody_bytes = 0", "`http.body_bytes` is 0"),

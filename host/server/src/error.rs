@@ -7,7 +7,9 @@ use glovebox::{
     ToolDefinitionError, escaped, with_causes,
 };
 
-use crate::GrantError;
+use glovebox_fleet::FleetError;
+
+use crate::{GrantError, NotInFleet};
 
 /// The service did not do what it was asked. What a script does is never one: that is an [`Execution`](glovebox::Execution).
 #[derive(Debug, thiserror::Error)]
@@ -134,6 +136,12 @@ pub enum ServiceError {
          execution that waits for answers would not be found again; ask one that runs without `--workers`"
     )]
     ToolsInWorkers,
+    /// A fleet did not do what it was asked.
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+    /// The tenant's sessions are in a fleet, and this is not done with those.
+    #[error("{0}")]
+    NotInFleet(NotInFleet),
     /// A thread of ours panicked. A session is as after an execution that was unwound.
     #[error("the execution's thread panicked; the service's log says why")]
     Panicked,
@@ -163,6 +171,7 @@ const GENERATION: Code = ("generation", 412);
 const INTERNAL: Code = ("internal", 500);
 const UNSAVED: Code = ("unsaved", 500);
 const WORKER_DIED: Code = ("worker-died", 500);
+const NOT_IN_FLEET: Code = ("not-in-a-fleet", 501);
 const UNAVAILABLE: Code = ("unavailable", 503);
 
 impl ServiceError {
@@ -183,9 +192,11 @@ impl ServiceError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::QueueFull { retry_after, .. } | Self::Rate { retry_after, .. } => Some(*retry_after),
-            Self::NoTurn { .. } | Self::TooManySuspended { .. } | Self::NoWorker | Self::Draining => {
-                Some(Duration::from_secs(1))
-            }
+            Self::NoTurn { .. }
+            | Self::TooManySuspended { .. }
+            | Self::NoWorker
+            | Self::Draining
+            | Self::Fleet(FleetError::Unreachable { .. } | FleetError::NoNode) => Some(Duration::from_secs(1)),
             _ => None,
         }
     }
@@ -212,6 +223,7 @@ impl ServiceError {
                 | Self::TooManySuspended { .. }
                 | Self::NoWorker
                 | Self::Draining
+                | Self::Fleet(FleetError::NoNode)
         );
         if self.kind() == UNAVAILABLE && !is_told {
             tracing::error!(target: "glovebox", error = with_causes(self), "the service could not do what it was asked");
@@ -249,13 +261,15 @@ impl ServiceError {
             Self::ExecutionBusy { .. } => BUSY_EXECUTION,
             Self::WorkerDied => WORKER_DIED,
             Self::NotInWorkers | Self::ToolsInWorkers => UNSUPPORTED,
+            Self::Fleet(error) => of_fleet(error),
+            Self::NotInFleet(_) => NOT_IN_FLEET,
             Self::Panicked => INTERNAL,
         }
     }
 }
 
 /// Every code that an error has: what a worker reports is one of these.
-const CODES: [Code; 22] = [
+const CODES: [Code; 23] = [
     INVALID,
     POLICY,
     UNKNOWN_RUNTIME,
@@ -277,6 +291,7 @@ const CODES: [Code; 22] = [
     INTERNAL,
     UNSAVED,
     WORKER_DIED,
+    NOT_IN_FLEET,
     UNAVAILABLE,
 ];
 
@@ -340,6 +355,18 @@ fn of_files(error: &FilesError) -> Code {
         FilesError::Exists { .. } => EXISTS,
         FilesError::Path { .. } | FilesError::Pattern { .. } => INVALID,
         FilesError::Refused { .. } | FilesError::Archive { .. } => FILE,
+        _ => UNAVAILABLE,
+    }
+}
+
+fn of_fleet(error: &FleetError) -> Code {
+    match error {
+        FleetError::NotFound(_) => NOT_FOUND,
+        FleetError::Exists(_) => EXISTS,
+        FleetError::NoUndo(_) => NO_CHECKPOINT,
+        FleetError::Changed(_) => GENERATION,
+        FleetError::Invalid(_) => INVALID,
+        FleetError::Failed(_) => INTERNAL,
         _ => UNAVAILABLE,
     }
 }

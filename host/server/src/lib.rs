@@ -40,9 +40,10 @@ pub use grant::GrantError;
 pub use service::{Admission, Service, ServiceConfig, Suspension};
 #[cfg(feature = "otlp")]
 pub use telemetry::{Telemetry, TelemetryError};
+pub(crate) use tenant::NO_CALLBACKS;
 pub use tenant::{
-    Changed, Ended, Fresh, NeedsTools, NewSandbox, NoStore, OnOutput, OwnSandbox, OwnSession, Script, Stepped, Target,
-    Tenant, TenantConfig, Watch, Work, generation,
+    Changed, Ended, Fresh, NeedsTools, NewSandbox, NoStore, NotInFleet, OnOutput, OwnSandbox, OwnSession, Script,
+    SessionPage, SessionPlace, SessionSummary, Stepped, Target, Tenant, TenantConfig, Watch, Work,
 };
 pub use workers::{
     Confinement, Measure, Reach, WorkerCommand, WorkerError, WorkersConfig, confine, orders, serve as serve_as_worker,

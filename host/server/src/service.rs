@@ -31,6 +31,9 @@ pub struct Admission {
     pub running: usize,
     /// How many may wait. Default 1,024. One more is refused at once ([`ServiceError::QueueFull`]).
     pub waiting: usize,
+    /// How many executions in sessions of a fleet, and other requests about these, are under way at once. Default 1,024: they take no processor
+    /// of this machine.
+    pub in_fleet: usize,
     /// For how long one waits. Default 10 s. Then it is refused ([`ServiceError::NoTurn`]); nothing of it was run.
     pub wait: Duration,
 }
@@ -38,7 +41,7 @@ pub struct Admission {
 impl Default for Admission {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { running: 4 * processors, waiting: 1_024, wait: Duration::from_secs(10) }
+        Self { running: 4 * processors, waiting: 1_024, in_fleet: 1_024, wait: Duration::from_secs(10) }
     }
 }
 
@@ -97,6 +100,7 @@ pub(crate) struct Inner {
     workers: OnceLock<Workers>,
     admission: Admission,
     places: Places,
+    places_in_fleet: Places,
     suspension: Suspension,
     suspended: Arc<Semaphore>,
     waiting: AtomicUsize,
@@ -146,6 +150,7 @@ impl Service {
             reporter: config.worker.then(|| Arc::new(Reporter::new(std::io::stdout()))),
             workers: OnceLock::new(),
             places: Places::new(config.admission.running.max(1)),
+            places_in_fleet: Places::new(config.admission.in_fleet.max(1)),
             suspension: config.suspension,
             suspended: Arc::new(Semaphore::new(config.suspension.count.min(Semaphore::MAX_PERMITS))),
             admission: config.admission,
@@ -231,11 +236,14 @@ impl Service {
     pub async fn drain(&self, wait: Duration) {
         let _ended = self.0.ended.clone().drop_guard();
         self.0.draining.cancel();
-        let ended = self.0.places.idle();
-        if tokio::time::timeout(wait, ended).await.is_err() {
+        let idle = async || {
+            self.0.places.idle().await;
+            self.0.places_in_fleet.idle().await;
+        };
+        if tokio::time::timeout(wait, idle()).await.is_err() {
             self.0.executions.cancel();
             // A cancelled script has its reserve to clean up; then it is unwound.
-            let _ = tokio::time::timeout(END_TIME, self.0.places.idle()).await;
+            let _ = tokio::time::timeout(END_TIME, idle()).await;
         }
         // Those that wait for answers have been told, too.
         let all = u32::try_from(self.0.suspension.count.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
@@ -272,15 +280,24 @@ impl Service {
 
     /// A place among the executions that run, once there is one, and it is this tenant's turn. Whoever drops the future no longer waits.
     pub(crate) async fn admit(&self, tenant: &str) -> Result<Place, ServiceError> {
+        self.admit_to(&self.0.places, tenant).await
+    }
+
+    /// The same for what a fleet does: what waits for its nodes takes no place from what runs here.
+    pub(crate) async fn admit_to_fleet(&self, tenant: &str) -> Result<Place, ServiceError> {
+        self.admit_to(&self.0.places_in_fleet, tenant).await
+    }
+
+    async fn admit_to(&self, places: &Places, tenant: &str) -> Result<Place, ServiceError> {
         if self.is_draining() {
             return Err(ServiceError::Draining);
         }
-        if let Some(permit) = self.0.places.try_take(tenant) {
+        if let Some(permit) = places.try_take(tenant) {
             return Ok(self.place(permit));
         }
         let waiting = Waiting::enter(&self.0)?;
         let permit = tokio::select! {
-            permit = tokio::time::timeout(self.0.admission.wait, self.0.places.take(tenant)) => permit,
+            permit = tokio::time::timeout(self.0.admission.wait, places.take(tenant)) => permit,
             () = self.draining() => return Err(ServiceError::Draining),
         };
         drop(waiting);

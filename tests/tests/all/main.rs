@@ -22,6 +22,7 @@ mod component;
 mod daemon;
 mod events;
 mod execution_json;
+mod fleet_engine;
 mod fuel;
 mod fuzz_smoke;
 mod guarded;

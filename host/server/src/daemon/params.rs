@@ -210,7 +210,7 @@ impl Execute {
             stdin: self.stdin.map(|stdin| stdin.0).unwrap_or_default(),
             context: self.context.map(json_text).transpose()?,
             cancel_after: self.timeout_ms.map(Duration::from_millis),
-            tools: Vec::new(),
+            ..Script::default()
         })
     }
 }

@@ -41,10 +41,11 @@ pub(crate) async fn fresh(
         let begun = known.answered.begin(asking.name(), &headers, &[b"execute", &read.bytes])?;
         let (mut body, held): (ExecuteBody, Held) = read.json()?;
         let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, &asking)?);
-        let mut fresh = body.fresh()?;
-        fresh.script.tools = tools.tools;
+        let (mut fresh, is_stepped) = (body.fresh()?, tools.is_stepped());
+        tools.to(&mut fresh.script);
+        fresh.script.wants_files = !patterns.is_empty();
         let work = Work::Fresh(Box::new(fresh));
-        Ok(Asked { begun, patterns, work, is_stepped: tools.is_stepped, form: Form::of(&headers), held })
+        Ok(Asked { begun, patterns, work, is_stepped, form: Form::of(&headers), held })
     });
     execute(shared, tenant, asked.await?).await
 }
@@ -70,10 +71,12 @@ pub(crate) async fn in_session(
         let begun = known.answered.begin(asking.name(), &headers, &[b"session", id.as_bytes(), &read.bytes])?;
         let (mut body, held): (ExecuteBody, Held) = read.json()?;
         let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, &asking)?);
-        let mut script = body.in_session()?;
-        script.tools = tools.tools;
+        let (mut script, is_stepped) = (body.in_session()?, tools.is_stepped());
+        tools.to(&mut script);
+        script.wants_files = !patterns.is_empty();
+        script.key = begun.key().map(str::to_owned);
         let work = Work::InSession(IfMatch::of(&headers).target(id)?, Box::new(script));
-        Ok(Asked { begun, patterns, work, is_stepped: tools.is_stepped, form: Form::of(&headers), held })
+        Ok(Asked { begun, patterns, work, is_stepped, form: Form::of(&headers), held })
     });
     execute(shared, tenant, asked.await?).await
 }

@@ -70,6 +70,16 @@ pub(crate) enum Begun {
     Again(Answer),
 }
 
+impl Begun {
+    /// The key of what nobody has asked before.
+    pub(super) fn key(&self) -> Option<&str> {
+        match self {
+            Self::First(slot) => slot.key.as_deref(),
+            Self::Unkeyed | Self::Again(_) => None,
+        }
+    }
+}
+
 /// The place for an answer. Where none is given, the key is free again.
 pub(crate) struct Slot {
     held: Arc<Answers>,

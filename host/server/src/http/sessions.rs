@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use glovebox::{CheckpointId, FileKind, IfExists, JsonText, PageRequest, SessionId, SessionRecord};
+use glovebox::{CheckpointId, FileKind, IfExists, JsonText, PageRequest, SessionId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -19,11 +19,11 @@ use super::{
         SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
     },
 };
-use crate::{Changed, generation};
+use crate::{Changed, SessionSummary};
 
 /// A session with its generation as `ETag`.
-fn described(status: StatusCode, record: SessionRecord) -> Response {
-    with_etag(Some(generation(&record)), (status, Json(SessionAnswer::from(record))))
+fn described(status: StatusCode, session: SessionSummary) -> Response {
+    with_etag(Some(session.generation.clone()), (status, Json(SessionAnswer::from(session))))
 }
 
 /// Which sessions.
@@ -67,8 +67,8 @@ pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Respo
         })
         .await?;
     let id = body.id.map(session_id).transpose()?;
-    let record = tenant.open(id, body.language, body.runtime.as_deref(), context).await?;
-    Ok(described(StatusCode::CREATED, record))
+    let session = tenant.open(id, body.language, body.runtime.as_deref(), context).await?;
+    Ok(described(StatusCode::CREATED, session))
 }
 
 /// Describes a session.

@@ -6,7 +6,7 @@ use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
 use super::Problem;
-use crate::{NeedsTools, ServiceError, Tenant, json_bytes::at_most, tools::Callback};
+use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, json_bytes::at_most, tools::Callback};
 
 /// How many tools a request may bring along, and how many answers.
 const MAX_TOOLS: usize = 64;
@@ -35,11 +35,13 @@ fn few_tools<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<To
     at_most::<D, ToolBody, MAX_TOOLS>(deserializer)
 }
 
-/// The tools of a request, as scripts have them.
+/// The tools of a request.
+#[derive(Default)]
 pub(super) struct Offered {
+    /// Those that whoever asked answers.
     pub(super) tools: Vec<Tool>,
-    /// Whether some are answered by whoever asked.
-    pub(super) is_stepped: bool,
+    /// Those that services answer.
+    pub(super) callbacks: Vec<Callback>,
 }
 
 impl Offered {
@@ -47,27 +49,32 @@ impl Offered {
         if !bodies.is_empty() {
             tenant.check_tools()?;
         }
-        let is_stepped = bodies.iter().any(|tool| tool.callback.is_none());
-        let tools = bodies.into_iter().map(|tool| tool.offered(tenant)).collect::<Result<_, _>>()?;
-        Ok(Self { tools, is_stepped })
+        let mut offered = Self::default();
+        for ToolBody { name, description, schema, callback } in bodies {
+            let Some(url) = callback else {
+                let tool = Tool::new(name, description).stepped().foreign();
+                offered.tools.push(match schema {
+                    Some(schema) => tool.schema(schema),
+                    None => tool,
+                });
+                continue;
+            };
+            // Looked at before anything else is done.
+            let callbacks = tenant.callbacks().ok_or_else(|| Problem::invalid(NO_CALLBACKS))?;
+            callbacks.target(&name, &url).map_err(|refused| Problem::invalid(refused.to_string()))?;
+            offered.callbacks.push(Callback { name, description, schema, url });
+        }
+        Ok(offered)
     }
-}
 
-impl ToolBody {
-    fn offered(self, tenant: &Tenant) -> Result<Tool, Problem> {
-        let Self { name, description, schema, callback } = self;
-        let Some(url) = callback else {
-            let tool = Tool::new(name, description).stepped().foreign();
-            return Ok(match schema {
-                Some(schema) => tool.schema(schema),
-                None => tool,
-            });
-        };
-        let callbacks = tenant.callbacks().ok_or_else(|| {
-            Problem::invalid("this token may have no `callback` called; leave it out and answer the calls yourself")
-        })?;
-        let tool = callbacks.tool(Callback { name, description, schema, url });
-        Ok(tool.map_err(|refused| ServiceError::Invalid(refused.to_string()))?)
+    /// Whether an execution with them ends in steps.
+    pub(super) fn is_stepped(&self) -> bool {
+        !self.tools.is_empty()
+    }
+
+    /// Gives them to a script.
+    pub(super) fn to(self, script: &mut Script) {
+        (script.tools, script.callbacks) = (self.tools, self.callbacks);
     }
 }
 

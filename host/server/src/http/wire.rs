@@ -4,8 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::{
-    CheckpointInfo, Execution, FileEntry, JsonText, Language, ListedPage, ListedSession, RuntimeInfo, SessionInfo,
-    SessionRecord, SourceKind,
+    CheckpointInfo, Execution, FileEntry, JsonText, Language, RuntimeInfo, SessionId, SessionInfo, SourceKind,
 };
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
@@ -16,7 +15,7 @@ use super::{
     tools::{ToolBodies, ToolBody},
 };
 use crate::{
-    Fresh, Script, ServiceError, generation,
+    Fresh, Script, ServiceError, SessionPage, SessionSummary,
     json_bytes::{Bytes, at_most, entries_at_most},
     workers::WorkersState,
 };
@@ -135,7 +134,7 @@ impl ExecuteBody {
             stdin: self.stdin.map(|stdin| stdin.0).unwrap_or_default(),
             context: self.context.map(json_text).transpose()?,
             cancel_after: self.deadline_ms.map(Duration::from_millis),
-            tools: Vec::new(),
+            ..Script::default()
         })
     }
 
@@ -267,19 +266,19 @@ pub(crate) struct SessionAnswer {
     live: Option<SessionInfo>,
 }
 
-impl From<SessionRecord> for SessionAnswer {
-    fn from(record: SessionRecord) -> Self {
+impl From<SessionSummary> for SessionAnswer {
+    fn from(session: SessionSummary) -> Self {
         Self {
-            generation: generation(&record),
-            id: record.id.to_string(),
-            language: record.language.name(),
-            runtime: record.runtime,
-            version: record.version,
-            created_at: record.created_at.to_string(),
-            updated_at: record.updated_at.to_string(),
-            executions: record.executions,
-            bytes: record.bytes,
-            live: None,
+            id: session.id.to_string(),
+            language: session.language.name(),
+            runtime: session.runtime,
+            version: session.version,
+            created_at: session.created_at.to_string(),
+            updated_at: session.updated_at.to_string(),
+            executions: session.executions,
+            generation: session.generation,
+            bytes: session.bytes,
+            live: session.live,
         }
     }
 }
@@ -295,16 +294,11 @@ pub(crate) struct SessionsAnswer {
     next: Option<String>,
 }
 
-impl From<ListedPage> for SessionsAnswer {
-    fn from(page: ListedPage) -> Self {
-        let (mut sessions, mut damaged) = (Vec::new(), Vec::new());
-        for ListedSession { stored, live, .. } in page.sessions {
-            match stored.record {
-                Some(record) => sessions.push(SessionAnswer { live, ..record.into() }),
-                None => damaged.push(stored.id.to_string()),
-            }
-        }
-        Self { sessions, damaged, next: page.next.map(|id| id.to_string()) }
+impl From<SessionPage> for SessionsAnswer {
+    fn from(SessionPage { sessions, damaged, next }: SessionPage) -> Self {
+        let sessions = sessions.into_iter().map(SessionAnswer::from).collect();
+        let damaged = damaged.iter().map(SessionId::to_string).collect();
+        Self { sessions, damaged, next: next.map(|id| id.to_string()) }
     }
 }
 

@@ -56,7 +56,8 @@ impl McpServer {
     #[must_use]
     pub fn new(tenant: Tenant, listing: &str) -> Self {
         let tenant = tenant.through(Door::Mcp);
-        let tools = Name::ALL.iter().map(|name| name.tool(&tenant, listing)).collect();
+        let names = Name::ALL.iter().filter(|name| !tenant.is_in_fleet() || name.is_in_fleet());
+        let tools = names.map(|name| name.tool(&tenant, listing)).collect();
         Self(Arc::new(Inner { tenant, outputs: Outputs::default(), tools }))
     }
 

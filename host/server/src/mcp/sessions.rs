@@ -1,11 +1,10 @@
 //! The tools for sessions.
 
-use glovebox::{ListedSession, SessionRecord};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{arguments as given, said::Said};
-use crate::{ServiceError, Tenant};
+use crate::{ServiceError, SessionPage, SessionSummary, Tenant};
 
 /// How many sessions are listed: a tenant may have a thousand, and a model does not read that many.
 const MAX_LISTED: usize = 100;
@@ -44,14 +43,14 @@ pub(super) struct DoneAnswer {
 }
 
 impl OneAnswer {
-    fn of(record: &SessionRecord) -> Self {
+    fn of(session: SessionSummary) -> Self {
         Self {
-            session: record.id.to_string(),
-            language: record.language.name().to_owned(),
-            runtime: record.runtime.clone(),
-            executions: record.executions,
-            updated_at: record.updated_at.to_string(),
-            files: record.files,
+            session: session.id.to_string(),
+            language: session.language.name().to_owned(),
+            runtime: session.runtime,
+            executions: session.executions,
+            updated_at: session.updated_at.to_string(),
+            files: session.files,
         }
     }
 
@@ -63,18 +62,17 @@ impl OneAnswer {
 
 pub(super) async fn open(tenant: &Tenant, given: given::OpenSession) -> Result<Said, ServiceError> {
     let id = given.session.as_deref().map(given::session_id).transpose()?;
-    let record = tenant.open(id, Some(given.language.language()), None, None).await?;
-    let answer = OneAnswer::of(&record);
+    let answer = OneAnswer::of(tenant.open(id, Some(given.language.language()), None, None).await?);
     Said::new(format!("Session `{}` is open: {} ({}).", answer.session, answer.language, answer.runtime), &answer)
 }
 
 pub(super) async fn list(tenant: &Tenant, given::Nothing {}: given::Nothing) -> Result<Said, ServiceError> {
-    let mut all: Vec<ListedSession> = tenant.list().await?;
+    let SessionPage { sessions: mut all, damaged, .. } = tenant.list().await?;
+    let count = all.len() + damaged.len();
     // A model wants those it used last.
-    all.sort_by_key(|info| std::cmp::Reverse(info.stored.updated_at()));
-    let sessions: Vec<OneAnswer> =
-        all.iter().filter_map(|info| info.stored.record.as_ref()).map(OneAnswer::of).take(MAX_LISTED).collect();
-    let more = all.len() - sessions.len();
+    all.sort_by_key(|session| std::cmp::Reverse(session.updated_at));
+    let sessions: Vec<OneAnswer> = all.into_iter().map(OneAnswer::of).take(MAX_LISTED).collect();
+    let more = count - sessions.len();
     let mut lines: Vec<String> = sessions.iter().map(OneAnswer::line).collect();
     match (lines.is_empty(), more) {
         (true, 0) => lines.push("There is no session.".to_owned()),
@@ -86,8 +84,7 @@ pub(super) async fn list(tenant: &Tenant, given::Nothing {}: given::Nothing) -> 
 
 pub(super) async fn fork(tenant: &Tenant, given: given::ForkSession) -> Result<Said, ServiceError> {
     let fork = given.fork.as_deref().map(given::session_id).transpose()?;
-    let record = tenant.fork(&given::session_id(&given.session)?, fork).await?;
-    let answer = OneAnswer::of(&record);
+    let answer = OneAnswer::of(tenant.fork(&given::session_id(&given.session)?, fork).await?);
     Said::new(format!("Session `{}` is a copy of `{}`.", answer.session, given.session), &answer)
 }
 

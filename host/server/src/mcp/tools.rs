@@ -36,6 +36,11 @@ impl Name {
         Self::FilesWrite,
     ];
 
+    /// Whether it does something with sessions that are in a fleet. Others say what to do in their place, and are not listed.
+    pub(super) fn is_in_fleet(self) -> bool {
+        !matches!(self, Self::SessionFork | Self::FilesList | Self::FilesRead | Self::FilesWrite)
+    }
+
     pub(super) fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
@@ -101,9 +106,13 @@ impl Name {
             ),
             Self::SessionUndo => self.made::<sessions::DoneAnswer>(
                 "Undo in a session",
-                "Sets a session back to before its last run_code: variables and files. Calling it again goes back further, as far as \
-                 there are checkpoints."
-                    .into(),
+                format!(
+                    "Sets a session back to before its last run_code: variables and files. {}",
+                    match tenant.is_in_fleet() {
+                        true => "It goes back once: the next time after another run_code.",
+                        false => "Calling it again goes back further, as far as there are checkpoints.",
+                    }
+                ),
                 schema::input::<given::OneSession>(),
                 ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(false),
             ),
@@ -182,9 +191,10 @@ fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
     let limits = &policy.limits;
     text.push_str(&format!(
         "State is only in sessions: without `session` each call starts with nothing and leaves nothing. The working directory is \
-         /app; files go in with `files`, or files_write into a session.\n\
+         /app; files go in with `files`{}.\n\
          {} There is no subprocess and no package installation. Limits: {} s, {} MiB of memory, {} MiB of files, {} kB of \
          output. Long output is shown as its head and tail; print what matters.\n",
+        if tenant.is_in_fleet() { ", where there is no `session`" } else { ", or files_write into a session" },
         network(&policy.network),
         seconds(limits.timeout_ms),
         limits.memory_bytes >> 20,

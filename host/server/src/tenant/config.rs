@@ -2,9 +2,25 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use glovebox::{Policy, SessionKey, SessionStore, StorePolicy, Tool};
+use glovebox::{Policy, SessionId, SessionKey, SessionStore, StorePolicy, Tool};
+use glovebox_fleet::FleetClient;
 
 use glovebox_requests::callbacks::Callbacks;
+
+/// Where a tenant's sessions are.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SessionPlace {
+    /// In a store, and executed in this process. No other tenant may have the same.
+    Store(Arc<dyn SessionStore>),
+    /// In a fleet, and executed by its nodes, with what these grant.
+    Fleet {
+        /// Asks the fleet.
+        client: FleetClient,
+        /// The scope of their names. No other tenant may have the same.
+        scope: SessionId,
+    },
+}
 
 /// How a tenant is set up.
 #[derive(Debug)]
@@ -17,8 +33,8 @@ pub struct TenantConfig {
     pub tools: Vec<Tool>,
     /// Services that its requests may name to answer tools. Default: none.
     pub callbacks: Option<Callbacks>,
-    /// Where its sessions are stored. No other tenant may have the same.
-    pub store: Arc<dyn SessionStore>,
+    /// Where its sessions are.
+    pub place: SessionPlace,
     /// When sessions are hibernated. They are always saved after each execution, before it is answered, whatever this says.
     pub store_policy: StorePolicy,
     /// Seals its sessions.
@@ -38,12 +54,22 @@ pub struct TenantConfig {
 impl TenantConfig {
     /// The defaults, over a store.
     pub fn new(name: impl Into<String>, store: Arc<dyn SessionStore>) -> Self {
+        Self::with(name.into(), SessionPlace::Store(store))
+    }
+
+    /// The defaults, before a fleet: its sessions are in the scope of its name.
+    #[must_use]
+    pub fn in_fleet(name: SessionId, client: FleetClient) -> Self {
+        Self::with(name.to_string(), SessionPlace::Fleet { client, scope: name })
+    }
+
+    fn with(name: String, place: SessionPlace) -> Self {
         Self {
-            name: name.into(),
+            name,
             policy: Policy::default(),
             tools: Vec::new(),
             callbacks: None,
-            store,
+            place,
             store_policy: StorePolicy::default(),
             key: None,
             sessions: 1_000,

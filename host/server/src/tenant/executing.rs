@@ -128,6 +128,9 @@ impl Tenant {
         watch: Watch,
         then: impl FnOnce(Execution, Option<String>) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
+        if let Some(fleet) = &self.0.fleet {
+            return self.execute_in_fleet(fleet, door, target, script, watch, then).await;
+        }
         let (tenant, id) = (self.clone(), target.id.clone());
         let run = move |request: Request<'_>| {
             tenant.check(&target)?;
@@ -148,17 +151,13 @@ impl Tenant {
         execute: impl FnOnce(Request<'_>) -> Result<Execution, ServiceError> + Send + 'static,
         then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        let admitted = match self.check_here().and_then(|()| self.check_rate()) {
-            Ok(()) => self.admit(session).await,
-            Err(error) => Err(error),
+        let admitted = async {
+            self.check_here()?;
+            script.offer(self.callbacks())?;
+            self.check_rate()?;
+            self.admit(session).await
         };
-        let held = match admitted {
-            Ok(held) => held,
-            Err(error) => {
-                self.refused(door, &error);
-                return Err(error);
-            }
-        };
+        let held = admitted.await.inspect_err(|error| self.refused(door, error))?;
         let (tenant, session) = (self.clone(), session.cloned());
         let token = self.0.service.token();
         let _cancel = CancelOnDrop(token.clone());

@@ -2,11 +2,14 @@
 //!
 //! * [`one`]: the tenant itself.
 //! * [`executing`], [`stepping`], [`sessions`], [`own`]: what it is asked.
+//! * [`fleet`]: the same, of sessions in a fleet.
+//! * [`summary`]: what is said of a session.
 //! * [`stepped`], [`suspended`], [`suspending`]: executions that wait for answers.
 //! * [`quotas`], [`turns`]: what holds it back.
 
 mod config;
 mod executing;
+mod fleet;
 mod no_store;
 mod one;
 mod own;
@@ -16,18 +19,22 @@ mod sessions;
 mod stepped;
 mod stepping;
 mod stored;
+mod summary;
 mod suspended;
 mod suspending;
 mod traced_store;
 mod turns;
 
-pub use config::TenantConfig;
+pub use config::{SessionPlace, TenantConfig};
 pub(crate) use executing::{execution_span, record};
+pub use fleet::NotInFleet;
 pub use no_store::NoStore;
 pub use one::Tenant;
 pub use own::{NewSandbox, OwnSandbox, OwnSession};
 pub(crate) use quotas::Held;
+pub(crate) use script::NO_CALLBACKS;
 pub use script::{Changed, Fresh, OnOutput, Script, Target, Watch, Work};
 pub use stepped::Ended;
 pub use stepping::{NeedsTools, Stepped};
-pub use stored::generation;
+use summary::generation;
+pub use summary::{SessionPage, SessionSummary};

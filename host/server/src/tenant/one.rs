@@ -7,11 +7,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use glovebox::{Policy, Sandbox, Save, Sessions, Tool};
+use glovebox::{Policy, Sandbox, Save, SessionStore, Sessions, Tool};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::sync::Semaphore;
 
-use super::{TenantConfig, suspended::SuspendedExecutions, traced_store::TracedStore, turns::Turns};
+use super::{
+    NoStore, SessionPlace, TenantConfig, fleet::Fleet, suspended::SuspendedExecutions, traced_store::TracedStore,
+    turns::Turns,
+};
 use crate::{Door, Service, metrics::Metrics, tools::Callbacks, workers::Told};
 
 /// One who may use the service: a policy, sessions that no other tenant sees, and quotas. Cheap to clone.
@@ -26,7 +29,9 @@ pub(super) struct Inner {
     pub(super) callbacks: Option<Callbacks>,
     /// By the runtime's name, with the tenant's own policy.
     pub(super) sandboxes: Mutex<HashMap<String, Sandbox>>,
+    /// Those of the store; none where they are in a fleet.
     pub(super) sessions: Sessions,
+    pub(super) fleet: Option<Fleet>,
     pub(super) max_sessions: usize,
     /// Held while a session is made, so that their number is what was counted.
     pub(super) making: Arc<tokio::sync::Mutex<()>>,
@@ -52,8 +57,12 @@ impl Tenant {
     #[must_use]
     pub fn new(service: &Service, config: TenantConfig) -> Self {
         let TenantConfig {
-            name, policy, tools, callbacks, store, mut store_policy, key, sessions: max_sessions, ..
+            name, policy, tools, callbacks, place, mut store_policy, key, sessions: max_sessions, ..
         } = config;
+        let (store, fleet): (Arc<dyn SessionStore>, _) = match place {
+            SessionPlace::Store(store) => (store, None),
+            SessionPlace::Fleet { client, scope } => (Arc::new(NoStore), Some(Fleet::new(client, scope))),
+        };
         // What was answered is in the store, and has another generation.
         store_policy.save = Save::AfterEach;
         let (made, granted, offered) = (service.clone(), policy.clone(), tools.clone());
@@ -79,6 +88,7 @@ impl Tenant {
             callbacks,
             sandboxes: Mutex::default(),
             sessions: sessions.build(),
+            fleet,
             max_sessions,
             making: Arc::default(),
             turns: Turns::default(),
@@ -111,6 +121,12 @@ impl Tenant {
         self.0.callbacks.as_ref()
     }
 
+    /// Whether its sessions are in a fleet: some things are not done with those ([`NotInFleet`](crate::NotInFleet)).
+    #[must_use]
+    pub fn is_in_fleet(&self) -> bool {
+        self.0.fleet.is_some()
+    }
+
     /// What was counted, in the text format of OpenMetrics: of all tenants together, or where it may not see that, of its own executions.
     #[must_use]
     pub fn metrics_text(&self) -> String {
@@ -140,7 +156,8 @@ impl Tenant {
         &self.0.tools
     }
 
-    /// Its sessions, for what blocks: hibernating those that are idle, or all of them at the end.
+    /// Its sessions in this process, for what blocks: hibernating those that are idle, or all of them at the end. Of a tenant in a fleet there are
+    /// none.
     #[must_use]
     pub fn sessions(&self) -> &Sessions {
         &self.0.sessions

@@ -61,13 +61,26 @@ impl Tenant {
     }
 
     pub(crate) async fn admit(&self, id: Option<&SessionId>) -> Result<Held, ServiceError> {
+        self.admit_to(id, self.0.service.admit(&self.0.name)).await
+    }
+
+    /// The same for what a fleet does.
+    pub(super) async fn admit_to_fleet(&self, id: Option<&SessionId>) -> Result<Held, ServiceError> {
+        self.admit_to(id, self.0.service.admit_to_fleet(&self.0.name)).await
+    }
+
+    async fn admit_to(
+        &self,
+        id: Option<&SessionId>,
+        place: impl Future<Output = Result<Place, ServiceError>>,
+    ) -> Result<Held, ServiceError> {
         let wait = async {
             let own = self.own_turn()?;
             let turn = match id {
                 Some(id) => Some(self.turn(id).await?),
                 None => None,
             };
-            Ok(Held { own, turn, place: self.0.service.admit(&self.0.name).await? })
+            Ok(Held { own, turn, place: place.await? })
         };
         wait.instrument(info_span!(target: SPANS, "queue")).await
     }

@@ -5,6 +5,15 @@ use std::{fmt, time::Duration};
 use glovebox::{CancelToken, JsonText, Language, Request, SessionId, SourceKind, Stream, Tool};
 use serde_json::{Map, Value};
 
+use crate::{
+    ServiceError,
+    tools::{Callback, Callbacks},
+};
+
+/// What is said to whoever may have no service called.
+pub(crate) const NO_CALLBACKS: &str =
+    "this token may have no `callback` called; leave it out and answer the calls yourself";
+
 /// A script, and what goes with it this once.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
@@ -22,9 +31,25 @@ pub struct Script {
     pub cancel_after: Option<Duration>,
     /// Tools that it may call besides the tenant's.
     pub tools: Vec<Tool>,
+    /// Tools that services answer, at addresses that the tenant may have called.
+    pub callbacks: Vec<Callback>,
+    /// Whether whoever asks looks at the files that it leaves ([`Execution::files`](glovebox::Execution::files)).
+    pub wants_files: bool,
+    /// With the same key the same is executed once, by whatever server it is asked of. A fleet sees to that; elsewhere this says nothing.
+    pub key: Option<String>,
 }
 
 impl Script {
+    /// Makes tools of its callbacks. Called where a runtime of tokio is.
+    pub(super) fn offer(&mut self, callbacks: Option<&Callbacks>) -> Result<(), ServiceError> {
+        for callback in std::mem::take(&mut self.callbacks) {
+            let callbacks = callbacks.ok_or_else(|| ServiceError::Invalid(NO_CALLBACKS.to_owned()))?;
+            let tool = callbacks.tool(callback).map_err(|refused| ServiceError::Invalid(refused.to_string()))?;
+            self.tools.push(tool);
+        }
+        Ok(())
+    }
+
     /// The request that it is. It takes the context along, which may be long.
     pub(super) fn request(&mut self) -> Request<'_> {
         let (context, tools) = (self.context.take(), std::mem::take(&mut self.tools));

@@ -1,12 +1,11 @@
 //! The sessions of a tenant.
 
 use glovebox::{
-    ActiveSession, CheckpointId, CheckpointInfo, FilesError, GuestValue, IfExists, JsonText, Language, ListedPage,
-    ListedSession, NewSession, PageRequest, SessionFiles, SessionGuard, SessionId, SessionRecord, Sessions,
-    SessionsError,
+    ActiveSession, CheckpointId, CheckpointInfo, FilesError, GuestValue, IfExists, JsonText, Language, NewSession,
+    PageRequest, SessionFiles, SessionGuard, SessionId, Sessions, SessionsError,
 };
 
-use super::{Changed, Target, Tenant, generation};
+use super::{Changed, NotInFleet, SessionPage, SessionSummary, Target, Tenant, generation};
 use crate::{
     ServiceError,
     audit::{Act, Acted, Asked},
@@ -23,7 +22,10 @@ impl Tenant {
         language: Option<Language>,
         runtime: Option<&str>,
         context: Option<JsonText>,
-    ) -> Result<SessionRecord, ServiceError> {
+    ) -> Result<SessionSummary, ServiceError> {
+        if let Some(fleet) = &self.0.fleet {
+            return self.open_in_fleet(fleet, id, language, runtime, context).await;
+        }
         let runtime = self.0.service.runtime(language, runtime)?;
         let mut new = NewSession::default().language(runtime.language).runtime(&runtime.name);
         new.context = context;
@@ -43,7 +45,8 @@ impl Tenant {
         &self,
         target: impl Into<Target>,
         fork: Option<SessionId>,
-    ) -> Result<SessionRecord, ServiceError> {
+    ) -> Result<SessionSummary, ServiceError> {
+        self.check_stored(NotInFleet::Fork)?;
         let (target, fork) = (target.into(), fork.unwrap_or_else(SessionId::random));
         let id = target.id.clone();
         self.work(Some(&id), move |tenant| {
@@ -60,39 +63,48 @@ impl Tenant {
         &self,
         id: &SessionId,
         make: impl FnOnce(&Sessions, SessionId) -> Result<SessionGuard, SessionsError>,
-    ) -> Result<SessionRecord, ServiceError> {
+    ) -> Result<SessionSummary, ServiceError> {
         let _making = self.0.making.blocking_lock();
         let (sessions, most) = (&self.0.sessions, self.0.max_sessions);
         if sessions.count(most)? >= most {
             return Err(ServiceError::TooMany { what: "sessions", most });
         }
         make(sessions, id.clone())?;
-        self.record(id)
+        self.record(id).map(SessionSummary::from)
     }
 
     /// Some sessions, in the order of their names.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn list_page(&self, page: PageRequest) -> Result<ListedPage, ServiceError> {
-        self.work(None, move |tenant| Ok(tenant.0.sessions.list(&page)?)).await
+    pub async fn list_page(&self, page: PageRequest) -> Result<SessionPage, ServiceError> {
+        if let Some(fleet) = &self.0.fleet {
+            return self.list_page_in_fleet(fleet, page).await;
+        }
+        self.work(None, move |tenant| Ok(tenant.0.sessions.list(&page)?.into())).await
     }
 
     /// Every session, in the order of their names: no more than the tenant may have.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn list(&self) -> Result<Vec<ListedSession>, ServiceError> {
-        self.work(None, |tenant| Ok(tenant.0.sessions.list_all()?)).await
+    pub async fn list(&self) -> Result<SessionPage, ServiceError> {
+        if let Some(fleet) = &self.0.fleet {
+            return self.list_in_fleet(fleet).await;
+        }
+        self.work(None, |tenant| Ok(tenant.0.sessions.list_all()?.into())).await
     }
 
-    /// A session's record.
+    /// What a session is.
     ///
     /// # Errors
     /// When there is no such session.
-    pub async fn session(&self, id: &SessionId) -> Result<SessionRecord, ServiceError> {
+    pub async fn session(&self, id: &SessionId) -> Result<SessionSummary, ServiceError> {
+        if let Some(fleet) = &self.0.fleet {
+            return self.session_in_fleet(fleet, id).await;
+        }
         let id = id.clone();
-        self.work(None, move |tenant| tenant.record(&id)).await
+        self.work(None, move |tenant| tenant.record(&id).map(SessionSummary::from)).await
     }
 
     /// Saves the state of a session, to come back to it.
@@ -100,6 +112,7 @@ impl Tenant {
     /// # Errors
     /// When there is no such session, or no room.
     pub async fn checkpoint(&self, target: impl Into<Target>) -> Result<Changed<CheckpointId>, ServiceError> {
+        self.check_stored(NotInFleet::Checkpoints)?;
         self.change(target.into(), Act::new("checkpoint"), |session| session.checkpoint()).await
     }
 
@@ -112,6 +125,9 @@ impl Tenant {
         target: impl Into<Target>,
         to: Option<CheckpointId>,
     ) -> Result<Changed<CheckpointId>, ServiceError> {
+        if let Some(fleet) = &self.0.fleet {
+            return self.undo_in_fleet(fleet, target.into(), to).await;
+        }
         self.change(target.into(), Act::new("undo"), move |session| match to {
             Some(checkpoint) => session.undo_to(checkpoint).map(|()| checkpoint),
             None => session.undo(),
@@ -124,6 +140,7 @@ impl Tenant {
     /// # Errors
     /// When there is no such session, or it cannot be written.
     pub async fn hibernate(&self, target: impl Into<Target>) -> Result<Changed<bool>, ServiceError> {
+        self.check_stored(NotInFleet::Hibernate)?;
         let target = target.into();
         let id = target.id.clone();
         self.work(Some(&id), move |tenant| {
@@ -143,6 +160,9 @@ impl Tenant {
     pub async fn close(&self, target: impl Into<Target>) -> Result<(), ServiceError> {
         self.check_rate()?;
         let target = target.into();
+        if let Some(fleet) = &self.0.fleet {
+            return self.close_in_fleet(fleet, target).await;
+        }
         let id = target.id.clone();
         self.work(Some(&id), move |tenant| {
             let closed = tenant.check_generation(&target).and_then(|_| match tenant.0.sessions.close(&target.id) {
@@ -161,6 +181,9 @@ impl Tenant {
     /// # Errors
     /// When it is in use.
     pub async fn remove(&self, id: &SessionId) -> Result<bool, ServiceError> {
+        if let Some(fleet) = &self.0.fleet {
+            return self.remove_in_fleet(fleet, id).await;
+        }
         let session = id.clone();
         self.work(Some(id), move |tenant| {
             let removed = tenant.0.sessions.delete(&session).map_err(ServiceError::from);
@@ -174,6 +197,7 @@ impl Tenant {
     /// # Errors
     /// When there is no such session.
     pub async fn checkpoints(&self, id: &SessionId) -> Result<Vec<CheckpointInfo>, ServiceError> {
+        self.check_stored(NotInFleet::Checkpoints)?;
         self.with_session(id.into(), None, |session| Ok(session.checkpoints()?)).await
     }
 
@@ -182,6 +206,7 @@ impl Tenant {
     /// # Errors
     /// When there is no such session, or the value cannot be had.
     pub async fn get_variable(&self, id: &SessionId, name: String) -> Result<Option<GuestValue>, ServiceError> {
+        self.check_stored(NotInFleet::Variables)?;
         self.check_rate()?;
         // Code of the guest's may run for it.
         let act = Act::new("get-variable").of(&name);
@@ -198,6 +223,7 @@ impl Tenant {
         name: String,
         json: JsonText,
     ) -> Result<Changed<()>, ServiceError> {
+        self.check_stored(NotInFleet::Variables)?;
         self.check_rate()?;
         let act = Act::new("set-variable").of(&name);
         self.change(target.into(), act, move |session| session.set_variable_text(&name, &json)).await
@@ -213,6 +239,7 @@ impl Tenant {
         path: &str,
         ask: impl FnOnce(&SessionFiles) -> Result<T, FilesError> + Send + 'static,
     ) -> Result<T, ServiceError> {
+        self.check_stored(NotInFleet::Files)?;
         let act = Act::new("read-files").of(path);
         self.with_session(id.into(), Some(act), move |session| Ok(ask(&session.files())?)).await
     }
@@ -227,6 +254,7 @@ impl Tenant {
         path: &str,
         change: impl FnOnce(&SessionFiles) -> Result<T, FilesError> + Send + 'static,
     ) -> Result<Changed<T>, ServiceError> {
+        self.check_stored(NotInFleet::Files)?;
         let act = Act::new("change-files").of(path);
         self.change(target.into(), act, move |session| change(&session.files())).await
     }
@@ -236,6 +264,7 @@ impl Tenant {
     /// # Errors
     /// When there is no such session.
     pub async fn export(&self, id: &SessionId) -> Result<Vec<u8>, ServiceError> {
+        self.check_stored(NotInFleet::Export)?;
         let session = id.clone();
         self.work(Some(id), move |tenant| {
             let exported = tenant.0.sessions.export(&session).map_err(ServiceError::from);
@@ -252,7 +281,8 @@ impl Tenant {
         &self,
         id: SessionId,
         bytes: impl AsRef<[u8]> + Send + 'static,
-    ) -> Result<SessionRecord, ServiceError> {
+    ) -> Result<SessionSummary, ServiceError> {
+        self.check_stored(NotInFleet::Import)?;
         self.work(Some(&id.clone()), move |tenant| {
             let made = tenant.make(&id, |sessions, id| sessions.import(id, bytes.as_ref(), IfExists::Fail));
             tenant.told(&id, Act::new("import"), made)
@@ -306,7 +336,7 @@ impl Tenant {
     }
 
     /// Writes down what was done with a session, or tells the parent of this worker, who does.
-    fn told<T>(&self, id: &SessionId, act: Act, result: Result<T, ServiceError>) -> Result<T, ServiceError> {
+    pub(super) fn told<T>(&self, id: &SessionId, act: Act, result: Result<T, ServiceError>) -> Result<T, ServiceError> {
         let acted = act.ended(result.as_ref().err());
         match &self.2 {
             Some(told) => told.acted(acted),

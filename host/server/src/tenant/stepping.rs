@@ -8,7 +8,7 @@ use glovebox::{
 };
 
 use super::{
-    Tenant, Watch, Work,
+    NotInFleet, Tenant, Watch, Work,
     executing::CancelOnDrop,
     generation,
     stepped::{Ended, Output, Stepping},
@@ -54,11 +54,16 @@ impl Tenant {
         then: impl FnOnce(Ended) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         let session = work.session().cloned();
-        let admitted = match self.check_tools().and_then(|()| self.check_rate()) {
-            Ok(()) => self.admit_stepped(session.as_ref()).await,
-            Err(error) => Err(error),
+        let admitted = async {
+            self.check_tools()?;
+            if session.is_some() {
+                self.check_stored(NotInFleet::Stepping)?;
+            }
+            work.script().offer(self.callbacks())?;
+            self.check_rate()?;
+            self.admit_stepped(session.as_ref()).await
         };
-        let (suspended, held) = admitted.inspect_err(|error| self.refused(door, error))?;
+        let (suspended, held) = admitted.await.inspect_err(|error| self.refused(door, error))?;
         let (tenant, cancel) = (self.clone(), self.0.service.token());
         let guard = CancelOnDrop(cancel.clone());
         let cancelled = cancel.clone();

@@ -2,7 +2,7 @@
 
 use glovebox::{SessionId, SessionRecord, SessionsError};
 
-use super::{Target, Tenant};
+use super::{Target, Tenant, generation};
 use crate::ServiceError;
 
 impl Tenant {
@@ -30,10 +30,4 @@ impl Tenant {
         }
         Ok(record)
     }
-}
-
-/// Which state of a session it is: another one after each change, and for another session of the same name.
-#[must_use]
-pub fn generation(record: &SessionRecord) -> String {
-    format!("{}-{}", record.created_at.unix_ms(), record.generation)
 }

@@ -3,6 +3,7 @@
 
 mod answers;
 mod files;
+mod fleet;
 mod http;
 mod running;
 mod sessions;

@@ -78,7 +78,7 @@ fn all_bodies_together_are_at_most_so_long_and_slow_ones_are_cut_off() {
 
 #[test]
 fn executions_wait_for_their_turn_and_only_so_many_do() {
-    let admission = Admission { running: 1, waiting: 1, wait: Duration::from_secs(20) };
+    let admission = Admission { running: 1, waiting: 1, wait: Duration::from_secs(20), ..Admission::default() };
     let server =
         Server::start(Setup { service: ServiceConfig { admission, ..ServiceConfig::default() }, ..Setup::default() });
     let first = running(&server);
@@ -96,7 +96,7 @@ fn executions_wait_for_their_turn_and_only_so_many_do() {
 
 #[test]
 fn nobody_waits_longer_than_is_said() {
-    let admission = Admission { running: 1, waiting: 8, wait: Duration::from_millis(50) };
+    let admission = Admission { running: 1, waiting: 8, wait: Duration::from_millis(50), ..Admission::default() };
     let server =
         Server::start(Setup { service: ServiceConfig { admission, ..ServiceConfig::default() }, ..Setup::default() });
     let first = running(&server);

@@ -5,6 +5,7 @@ mod callbacks;
 mod document;
 mod e2b;
 mod executing;
+mod fleet;
 mod fuzz;
 mod hostile_requests;
 mod page;

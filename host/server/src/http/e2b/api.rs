@@ -8,7 +8,6 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
-use glovebox::ListedSession;
 use serde::Deserialize;
 
 use super::{
@@ -148,9 +147,9 @@ pub(super) async fn list(
 /// Those that the store has.
 async fn left(tenant: &Tenant) -> Result<BTreeMap<String, DetailAnswer>, Failure> {
     let mut all = BTreeMap::new();
-    for ListedSession { stored, .. } in tenant.list().await? {
-        if let (Some((sandbox, _)), Some(record)) = (Sandboxes::of_session(&stored.id), &stored.record) {
-            let since = record.updated_at.to_string();
+    for session in tenant.list().await?.sessions {
+        if let Some((sandbox, _)) = Sandboxes::of_session(&session.id) {
+            let since = session.updated_at.to_string();
             all.entry(sandbox.to_owned()).or_insert_with(|| DetailAnswer::left(tenant, sandbox, since));
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::{Json, http::StatusCode};
-use glovebox::{Language, SessionId, SessionRecord};
+use glovebox::{Language, SessionId};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -16,6 +16,8 @@ use super::{
     sandboxes::Sandboxes,
 };
 
+use crate::SessionSummary;
+
 /// A context.
 #[derive(Debug, Serialize)]
 pub(super) struct ContextAnswer {
@@ -25,7 +27,7 @@ pub(super) struct ContextAnswer {
 }
 
 impl ContextAnswer {
-    fn of(record: &SessionRecord) -> Option<Self> {
+    fn of(record: &SessionSummary) -> Option<Self> {
         let (_, id) = Sandboxes::of_session(&record.id)?;
         Some(Self { id: id.to_owned(), language: record.language.name(), cwd: WORKSPACE.to_owned() })
     }

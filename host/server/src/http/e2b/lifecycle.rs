@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use glovebox::{Language, SessionId, SessionRecord, SessionsError};
+use glovebox::{Language, SessionId, SessionsError};
 
 use super::{
     code,
     sandboxes::{Description, Sandbox, Sandboxes},
 };
-use crate::{Door, Script, ServiceError, Tenant, Watch};
+use crate::{Door, Script, ServiceError, SessionPage, SessionSummary, Tenant, Watch};
 
 /// The name of a language's own context.
 pub(super) fn context_name(language: Language) -> &'static str {
@@ -131,13 +131,14 @@ pub(super) async fn stored(tenant: &Tenant, id: &str) -> Result<Vec<SessionId>, 
     if !Sandboxes::is_name(id) {
         return Ok(Vec::new());
     }
-    let all = tenant.list().await?.into_iter().map(|info| info.stored.id);
+    let SessionPage { sessions, damaged, .. } = tenant.list().await?;
+    let all = sessions.into_iter().map(|session| session.id).chain(damaged);
     Ok(all.filter(|session| Sandboxes::of_session(session).is_some_and(|(of, _)| of == id)).collect())
 }
 
 impl Sandbox {
     /// Opens a context, and sets it up.
-    pub(super) async fn open(&self, context: &str, language: Language) -> Result<SessionRecord, ServiceError> {
+    pub(super) async fn open(&self, context: &str, language: Language) -> Result<SessionSummary, ServiceError> {
         let id = self.session(context)?;
         let record = self.tenant.open(Some(id), Some(language), None, None).await?;
         if let Some(source) = code::set_env(language, &self.description.env) {
@@ -147,7 +148,7 @@ impl Sandbox {
     }
 
     /// The context of this name, opened if it is the language's own and is not there yet.
-    pub(super) async fn context(&self, name: &str, language: Option<Language>) -> Result<SessionRecord, ServiceError> {
+    pub(super) async fn context(&self, name: &str, language: Option<Language>) -> Result<SessionSummary, ServiceError> {
         let id = self.session(name)?;
         match (self.tenant.session(&id).await, language) {
             (Err(ServiceError::Sessions(SessionsError::NotFound { .. })), Some(language)) => {

@@ -1,0 +1,106 @@
+//! A tenant's part of a fleet.
+
+use glovebox::{SessionId, SessionsError, Timestamp};
+use glovebox_fleet::{Expected, FleetClient, FleetError, FleetName, FleetSession};
+
+use super::super::{SessionSummary, Target};
+use crate::ServiceError;
+
+/// A tenant's part of a fleet. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Fleet {
+    pub(super) client: FleetClient,
+    pub(super) scope: SessionId,
+}
+
+impl Fleet {
+    pub(in super::super) fn new(client: FleetClient, scope: SessionId) -> Self {
+        Self { client, scope }
+    }
+
+    /// A session's name in the fleet.
+    pub(super) fn name(&self, id: &SessionId) -> FleetName {
+        FleetName::new(Some(self.scope.clone()), id.clone())
+    }
+}
+
+/// A state of a session as clients have it.
+pub(super) fn generation(created_at: Timestamp, number: u64) -> String {
+    format!("{}-{number}", created_at.unix_ms())
+}
+
+/// The state that is expected. What no state is called is none that the session could be in.
+pub(super) fn expected(Target { id, expected }: &Target) -> Result<Option<Expected>, ServiceError> {
+    let Some(text) = expected else { return Ok(None) };
+    let parsed = text.split_once('-').and_then(|(created_ms, number)| {
+        let created_at = Timestamp::from_unix_ms(created_ms.parse().ok()?);
+        Some(Expected { created_at, generation: number.parse().ok()? })
+    });
+    parsed.map(Some).ok_or_else(|| FleetError::Changed(id.clone().into()).into())
+}
+
+/// An error about a session, by the name that the tenant knows it by.
+pub(super) fn about(id: &SessionId) -> impl FnOnce(FleetError) -> ServiceError {
+    let id = id.clone();
+    move |error| match error {
+        FleetError::NotFound(_) => SessionsError::NotFound { id }.into(),
+        FleetError::Exists(_) => SessionsError::Exists { id }.into(),
+        FleetError::NoUndo(_) => FleetError::NoUndo(id.into()).into(),
+        FleetError::Changed(_) => FleetError::Changed(id.into()).into(),
+        error => error.into(),
+    }
+}
+
+impl From<FleetSession> for SessionSummary {
+    fn from(session: FleetSession) -> Self {
+        Self {
+            id: session.name.id().clone(),
+            language: session.language,
+            runtime: session.runtime,
+            version: session.version,
+            created_at: session.created_at,
+            updated_at: session.updated_at,
+            executions: session.executions,
+            generation: generation(session.created_at, session.generation),
+            files: None,
+            bytes: session.bytes,
+            live: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(expected: &str) -> Target {
+        Target { id: SessionId::new("s").unwrap(), expected: Some(expected.to_owned()) }
+    }
+
+    #[test]
+    fn a_generation_is_read_as_it_is_written_and_what_is_none_is_no_state_of_the_session() {
+        let created_at = Timestamp::from_unix_ms(1_700_000_000_000);
+        let text = generation(created_at, 7);
+        assert_eq!(expected(&target(&text)).unwrap(), Some(Expected { created_at, generation: 7 }));
+        for none in ["", "7", "1-", "-7", "1-7-", "x-7", "1-18446744073709551616", "W/\"1-7"] {
+            let error = expected(&target(none)).unwrap_err();
+            assert_eq!((error.code(), error.status()), ("generation", 412), "{none}");
+        }
+        assert_eq!(expected(&Target { expected: None, ..target("") }).unwrap(), None);
+    }
+
+    #[test]
+    fn whoever_asks_is_told_of_sessions_by_their_own_names() {
+        let (id, name): (SessionId, FleetName) = (SessionId::new("notes").unwrap(), "team!notes".parse().unwrap());
+        for (error, code, status) in [
+            (FleetError::NotFound(name.clone()), "not-found", 404),
+            (FleetError::Exists(name.clone()), "exists", 409),
+            (FleetError::NoUndo(name.clone()), "no-checkpoint", 409),
+            (FleetError::Changed(name), "generation", 412),
+        ] {
+            let error = about(&id)(error);
+            assert_eq!((error.code(), error.status()), (code, status));
+            assert!(error.public().contains("`notes`"), "{}", error.public());
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! What a server before a fleet asks: the engine and its nodes, as far as their answers go, in memory. Scripts are real ones. What is promised of a
+//! fleet is tested with the engine itself.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+};
+
+use glovebox::{CancelToken, Language, Request, Sandbox, Session, SessionOptions, Timestamp};
+use glovebox_fleet::{ExecuteRequest, Expected, FleetClient, FleetSession, FleetUrl, OpenRequest};
+use glovebox_tests::engine;
+use percent_encoding::percent_decode_str;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// What it was asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// The session's name in the fleet; for queries of the administration `query`.
+    pub(crate) name: String,
+    pub(crate) handler: String,
+    pub(crate) key: Option<String>,
+    pub(crate) body: Value,
+}
+
+/// A failure: a status and a message.
+type Failure = (u16, String);
+
+struct Held {
+    session: Session,
+    about: FleetSession,
+    can_undo: bool,
+}
+
+#[derive(Default)]
+struct State {
+    sessions: BTreeMap<String, Arc<Mutex<Held>>>,
+    /// Answers by session, handler and key.
+    answered: HashMap<(String, String), Result<Value, Failure>>,
+    running: HashMap<String, CancelToken>,
+    asked: Vec<Asked>,
+    /// Sessions that are listed, and are nowhere else.
+    listed: BTreeMap<String, FleetSession>,
+    /// What everything is answered with, if anything.
+    failure: Option<Failure>,
+    /// How often the clock was read: each session is opened at another time.
+    clock: u64,
+}
+
+/// A running engine. It ends with the test program.
+#[derive(Clone)]
+pub(crate) struct FleetEngine {
+    port: u16,
+    state: Arc<Mutex<State>>,
+}
+
+impl FleetEngine {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let engine = Self { port: listener.local_addr().unwrap().port(), state: Arc::default() };
+        let serving = engine.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let serving = serving.clone();
+                std::thread::spawn(move || serving.serve(&stream.unwrap()));
+            }
+        });
+        engine
+    }
+
+    pub(crate) fn client(&self) -> FleetClient {
+        FleetClient::new(&FleetUrl::local(self.port, self.port)).unwrap()
+    }
+
+    /// What it was asked so far.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.state.lock().unwrap().asked.clone()
+    }
+
+    /// Has everything answered with this from now on.
+    pub(crate) fn fail(&self, failure: Option<(u16, &str)>) {
+        self.state.lock().unwrap().failure = failure.map(|(status, message)| (status, message.to_owned()));
+    }
+
+    /// Lists so many sessions of a scope besides.
+    pub(crate) fn list_also(&self, scope: &str, count: usize) {
+        let mut state = self.state.lock().unwrap();
+        for number in 0..count {
+            let name = format!("{scope}!also-{number:05}");
+            let about = about(&name, Language::Python, "python", Timestamp::from_unix_ms(1));
+            state.listed.insert(name, about);
+        }
+    }
+
+    /// How many executions are under way.
+    pub(crate) fn running(&self) -> usize {
+        self.state.lock().unwrap().running.len()
+    }
+
+    fn serve(&self, stream: &TcpStream) {
+        let mut reader = BufReader::new(stream);
+        let (mut first, mut length, mut key) = (String::new(), 0, None);
+        if reader.read_line(&mut first).unwrap_or(0) == 0 {
+            return;
+        }
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+            match name.to_ascii_lowercase().as_str() {
+                "content-length" => length = value.parse().unwrap(),
+                "idempotency-key" => key = Some(value.to_owned()),
+                _ => {}
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        let path = first.split(' ').nth(1).unwrap().to_owned();
+        let (status, answer) = match self.answer(&path, key, &body) {
+            Ok(answer) => (200, answer),
+            Err((status, message)) => (status, json!({ "message": message })),
+        };
+        let answer = answer.to_string();
+        let head = format!(
+            "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\nx-restate-id: inv_1\r\nconnection: close\r\n"
+        );
+        let _ = (&*stream).write_all(format!("{head}content-length: {}\r\n\r\n{answer}", answer.len()).as_bytes());
+    }
+
+    fn answer(&self, path: &str, key: Option<String>, body: &[u8]) -> Result<Value, Failure> {
+        let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_slice(body).unwrap() };
+        let (name, handler) = match path {
+            "/query" => ("query".to_owned(), String::new()),
+            path => {
+                let parts: Vec<&str> = path.split('/').collect();
+                let ["", "restate", "call", service, name, handler] = parts[..] else { panic!("{path}") };
+                assert!(service.starts_with("glovebox-sessions-"), "{path}");
+                (percent_decode_str(name).decode_utf8().unwrap().into_owned(), handler.to_owned())
+            }
+        };
+        let mut state = self.state.lock().unwrap();
+        state.asked.push(Asked { name: name.clone(), handler: handler.clone(), key: key.clone(), body: body.clone() });
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
+        let known = key.map(|key| (name.clone(), key));
+        if let Some(answer) = known.as_ref().and_then(|known| state.answered.get(known)) {
+            return answer.clone();
+        }
+        drop(state);
+        let answer = match (name.as_str(), handler.as_str()) {
+            ("query", _) => Ok(self.query(body["query"].as_str().unwrap())),
+            (_, "open") => self.open(&name, given(body)),
+            (_, "execute") => self.execute(&name, given(body)),
+            (_, "info") => Ok(json!(self.held(&name)?.lock().unwrap().about)),
+            (_, "undo") => self.undo(&name, given(body)),
+            (_, "close") => self.close(&name, given(body)),
+            (_, "cancel") => Ok(json!(self.cancel(given::<Option<String>>(body)))),
+            (_, other) => panic!("{other}"),
+        };
+        if let Some(known) = known {
+            self.state.lock().unwrap().answered.insert(known, answer.clone());
+        }
+        answer
+    }
+
+    fn held(&self, name: &str) -> Result<Arc<Mutex<Held>>, Failure> {
+        let none = || (404, format!("there is no session `{name}`"));
+        self.state.lock().unwrap().sessions.get(name).cloned().ok_or_else(none)
+    }
+
+    fn open(&self, name: &str, request: OpenRequest) -> Result<Value, Failure> {
+        let mut state = self.state.lock().unwrap();
+        if state.sessions.contains_key(name) {
+            return Err((409, format!("there is a session `{name}`")));
+        }
+        if let Some(runtime) = request.runtime.filter(|runtime| runtime == "cobol") {
+            return Err((400, format!("no node has such a runtime as {runtime}")));
+        }
+        state.clock += 1;
+        let language = request.language.unwrap_or(Language::Python);
+        let sandbox = Sandbox::builder(engine()).language(language).build().unwrap();
+        let mut options = SessionOptions::default().id(name.split('!').next_back().unwrap());
+        if let Some(context) = request.context {
+            options = options.context(glovebox::JsonText::new(Box::<str>::from(context)).unwrap());
+        }
+        let at = Timestamp::from_unix_ms(state.clock);
+        let about = about(name, language, sandbox.runtime_name(), at);
+        let held = Held { session: sandbox.open_session(options).unwrap(), about: about.clone(), can_undo: false };
+        state.sessions.insert(name.to_owned(), Arc::new(Mutex::new(held)));
+        Ok(json!(about))
+    }
+
+    fn execute(&self, name: &str, request: ExecuteRequest) -> Result<Value, Failure> {
+        let held = self.held(name)?;
+        let mut held = held.lock().unwrap();
+        held.check(request.expected)?;
+        let cancel = CancelToken::new();
+        let id = request.id.unwrap();
+        self.state.lock().unwrap().running.insert(id.clone(), cancel.clone());
+        let mut script = Request::new(&request.source).stdin(&request.stdin).cancel(&cancel);
+        if let Some(name) = &request.name {
+            script = script.name(name);
+        }
+        let execution = held.session.run(script).unwrap();
+        self.state.lock().unwrap().running.remove(&id);
+        held.about.generation += 1;
+        held.about.executions += 1;
+        held.can_undo = true;
+        let FleetSession { created_at, generation, .. } = held.about;
+        Ok(json!({
+            "created_at": created_at, "generation": generation, "execution": execution,
+            "is_rolled_back": request.source.contains("rolled back"),
+        }))
+    }
+
+    fn undo(&self, name: &str, expected: Option<Expected>) -> Result<Value, Failure> {
+        let held = self.held(name)?;
+        let mut held = held.lock().unwrap();
+        held.check(expected)?;
+        if !std::mem::take(&mut held.can_undo) {
+            return Err((410, "no state before".into()));
+        }
+        held.session.undo().unwrap();
+        held.about.generation += 1;
+        Ok(json!(held.about))
+    }
+
+    fn close(&self, name: &str, expected: Option<Expected>) -> Result<Value, Failure> {
+        let Ok(held) = self.held(name) else { return Ok(json!(false)) };
+        held.lock().unwrap().check(expected)?;
+        self.state.lock().unwrap().sessions.remove(name);
+        Ok(json!(true))
+    }
+
+    /// Only what is named is stopped.
+    fn cancel(&self, id: Option<String>) -> bool {
+        let state = self.state.lock().unwrap();
+        let running = state.running.get(&id.unwrap());
+        running.inspect(|cancel| cancel.cancel()).is_some()
+    }
+
+    /// The two queries that servers make, of those sessions whose scope they name.
+    fn query(&self, query: &str) -> Value {
+        let scope = query.split("starts_with(service_key, '").nth(1).and_then(|rest| rest.split('\'').next());
+        let after = query.split("service_key > '").nth(1).and_then(|rest| rest.split('\'').next());
+        let limit = query.split("LIMIT ").nth(1).map_or(usize::MAX, |limit| limit.parse().unwrap());
+        let state = self.state.lock().unwrap();
+        let mut all = state.listed.clone();
+        all.extend(state.sessions.iter().map(|(name, held)| (name.clone(), held.lock().unwrap().about.clone())));
+        let found = all.into_iter().filter(|(name, _)| {
+            scope.is_none_or(|scope| name.starts_with(scope)) && after.is_none_or(|after| name.as_str() > after)
+        });
+        if query.contains("COUNT(*)") {
+            return json!({ "rows": [{ "sessions": found.count() }] });
+        }
+        let rows: Vec<Value> = found
+            .take(limit)
+            .map(|(name, about)| json!({ "service_key": name, "value_utf8": json!({ "session": about }).to_string() }))
+            .collect();
+        json!({ "rows": rows })
+    }
+}
+
+impl Held {
+    fn check(&self, expected: Option<Expected>) -> Result<(), Failure> {
+        let is = Expected { created_at: self.about.created_at, generation: self.about.generation };
+        match expected.is_none_or(|expected| expected == is) {
+            true => Ok(()),
+            false => Err((412, "another generation".into())),
+        }
+    }
+}
+
+fn given<T: DeserializeOwned>(body: Value) -> T {
+    serde_json::from_value(body.clone()).unwrap_or_else(|error| panic!("{error}: {body}"))
+}
+
+fn about(name: &str, language: Language, runtime: &str, at: Timestamp) -> FleetSession {
+    FleetSession {
+        name: name.parse().unwrap(),
+        language,
+        runtime: runtime.to_owned(),
+        version: None,
+        image_sha256: "00".into(),
+        generation: 1,
+        executions: 0,
+        bytes: 10,
+        created_at: at,
+        updated_at: at,
+        is_running: false,
+    }
+}

@@ -1,0 +1,373 @@
+//! Sessions in a fleet: which route asks what of it, and what its errors become.
+
+use std::{net::TcpListener, time::Duration};
+
+use glovebox::UrlPatterns;
+use glovebox_fleet::{FleetClient, FleetUrl};
+use glovebox_server::{
+    SessionPlace, TenantConfig,
+    tools::{Callbacks, CallbacksConfig},
+};
+use serde_json::{Value, json};
+
+use super::support::{Answer, Server, Setup, metric, until};
+use crate::fleet_engine::FleetEngine;
+
+const PYTHON: &str = "python";
+
+/// A server whose one tenant has its sessions in this scope of a fleet.
+fn server_in(client: FleetClient, scope: &'static str, change: impl FnOnce(&mut TenantConfig) + 'static) -> Server {
+    let place = SessionPlace::Fleet { client, scope: scope.parse().unwrap() };
+    let tenant = Box::new(move |config: &mut TenantConfig| {
+        config.place = place;
+        change(config);
+    });
+    Server::start(Setup { tenant: Some(tenant), ..Setup::default() })
+}
+
+fn server(engine: &FleetEngine) -> Server {
+    server_in(engine.client(), "one", |_| {})
+}
+
+fn open(server: &Server, id: &str) -> Answer {
+    server.post("/v1/sessions", &json!({"id": id, "language": PYTHON}))
+}
+
+fn execute(server: &Server, headers: &[(&str, &str)], source: &str) -> Answer {
+    let body = json!({ "source": source }).to_string();
+    server.ask("POST", "/v1/sessions/s/execute", headers, body.as_bytes())
+}
+
+fn etag(answer: &Answer) -> String {
+    answer.header("etag").unwrap_or_else(|| panic!("no ETag: {answer:?}")).to_owned()
+}
+
+#[test]
+fn a_session_is_opened_executed_in_undone_and_closed_by_the_fleet() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    let opened = server.post("/v1/sessions", &json!({"id": "s", "language": "javascript", "context": [7]}));
+    assert_eq!((opened.status, &opened.json()["id"], &opened.json()["executions"]), (201, &json!("s"), &json!(0)));
+    assert_eq!(open(&server, "s").problem(), (409, "exists".into()));
+    assert_eq!(server.get("/v1/sessions/s").header("etag"), Some(&*etag(&opened)));
+    let done = execute(&server, &[], "x = context[0]; x + 1");
+    let answer = done.ok();
+    assert_eq!((&answer["value"]["json"], &answer["session_id"]), (&json!(8), &json!("s")), "{answer}");
+    assert_eq!((&answer["files"], &answer["files_left_out"]), (&json!({}), &json!(0)));
+    assert_eq!(server.get("/v1/sessions/s").header("etag"), Some(&*etag(&done)));
+    execute(&server, &[], "x = 'changed'").ok();
+    let undone = server.post("/v1/sessions/s/undo", &json!({}));
+    assert_eq!(undone.ok()["checkpoint"], 4, "each state has a number of its own");
+    assert_eq!(execute(&server, &[], "x").ok()["value"]["json"], 7);
+    server.post("/v1/sessions/s/undo", &json!({})).ok();
+    assert_eq!(server.post("/v1/sessions/s/undo", &json!({})).problem(), (409, "no-checkpoint".into()));
+    let listed = server.get("/v1/sessions").ok();
+    assert_eq!((listed["sessions"].as_array().unwrap().len(), &listed["sessions"][0]["id"]), (1, &json!("s")));
+    assert_eq!(listed["sessions"][0]["live"], json!(null));
+    assert_eq!(server.ask("DELETE", "/v1/sessions/s", &[], b"").status, 204);
+    for answer in [
+        server.get("/v1/sessions/s"),
+        execute(&server, &[], "1"),
+        server.ask("DELETE", "/v1/sessions/s", &[], b""),
+        server.post("/v1/sessions/s/undo", &json!({})),
+    ] {
+        assert_eq!(answer.problem(), (404, "not-found".into()));
+        assert!(!answer.text().contains("one!s"), "by its own name: {}", answer.text());
+    }
+    assert!(engine.asked().iter().all(|asked| ["one!s", "query"].contains(&&*asked.name)), "{:?}", engine.asked());
+}
+
+#[test]
+fn what_is_done_is_written_down_and_counted_as_with_a_store() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s").ok();
+    let fuel = execute(&server, &[], "print(6 * 7)").ok()["fuel_consumed"].clone();
+    execute(&server, &[], "1 / 0").ok();
+    server.post("/v1/sessions/s/undo", &json!({})).ok();
+    server.ask("DELETE", "/v1/sessions/s", &[], b"");
+    execute(&server, &[], "1");
+    let lines: Vec<(Value, Value)> =
+        server.audited().iter().map(|line| (line["action"].clone(), line["outcome"].clone())).collect();
+    let expected = [
+        ("open", "done"),
+        ("execute", "completed"),
+        ("execute", "raised"),
+        ("undo", "done"),
+        ("close", "done"),
+        ("execute", "not-found"),
+    ];
+    assert_eq!(lines, expected.map(|(action, outcome)| (json!(action), json!(outcome))));
+    assert_eq!((&server.audited()[1]["fuel"], &server.audited()[1]["session"]), (&fuel, &json!("s")));
+    assert_eq!(metric(&server, "glovebox_running"), 0);
+}
+
+#[test]
+fn executions_outside_of_sessions_ask_nothing_of_the_fleet() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    let body = json!({"language": PYTHON, "source": "open('a', 'w').write('x')", "return_files": ["a"]});
+    assert_eq!(server.post("/v1/execute", &body).ok()["files"]["a"], "eA==");
+    assert_eq!(server.post("/v1/validate", &json!({"language": PYTHON, "source": "1 +"})).status, 200);
+    assert!(engine.asked().is_empty(), "{:?}", engine.asked());
+}
+
+#[test]
+fn what_a_fleet_does_not_have_is_one_problem_that_says_what_to_do() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s").ok();
+    let before = engine.asked().len();
+    let source = json!({"source": "1", "return_files": ["*"]}).to_string();
+    let stepped = json!({"source": "1", "tools": [{"name": "t"}]}).to_string();
+    for (method, path, body, said) in [
+        ("GET", "/files", "", "files of sessions"),
+        ("GET", "/files/a", "", "files of sessions"),
+        ("PUT", "/files/a", "x", "files of sessions"),
+        ("DELETE", "/files/a", "", "files of sessions"),
+        ("POST", "/execute", &source, "files of sessions"),
+        ("GET", "/variables/x", "", "have a script of the session print it"),
+        ("PUT", "/variables/x", "1", "variables of sessions"),
+        ("POST", "/checkpoint", "", "checkpoints"),
+        ("GET", "/checkpoints", "", "checkpoints"),
+        ("POST", "/undo", r#"{"checkpoint": 1}"#, "`undo` without a `checkpoint`"),
+        ("POST", "/fork", "", "open another session"),
+        ("GET", "/state", "", "--store"),
+        ("PUT", "", "bytes", "--store"),
+        ("POST", "/hibernate", "", "there is no need to"),
+        ("POST", "/execute", &stepped, "give each tool of a session the address of a service"),
+    ] {
+        let answer = server.ask(method, &format!("/v1/sessions/s{path}"), &[], body.as_bytes());
+        assert_eq!(answer.problem(), (501, "not-in-a-fleet".into()), "{method} {path}");
+        assert!(answer.text().contains(said), "{method} {path}: {}", answer.text());
+    }
+    assert_eq!(engine.asked().len(), before, "nothing was asked");
+    assert_eq!(execute(&server, &[], "1 + 1").ok()["value"]["json"], 2);
+}
+
+#[test]
+fn errors_of_the_fleet_are_problems_of_their_kind_on_every_route() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    let routes = [
+        ("POST", "/v1/sessions", r#"{"id": "t", "language": "python"}"#),
+        ("GET", "/v1/sessions", ""),
+        ("GET", "/v1/sessions/s", ""),
+        ("POST", "/v1/sessions/s/execute", r#"{"source": "1"}"#),
+        ("POST", "/v1/sessions/s/undo", ""),
+        ("DELETE", "/v1/sessions/s", ""),
+    ];
+    for (failure, expected, retry, said) in [
+        ((404, "service 'glovebox-sessions-00' not found"), (503, "unavailable"), true, "no node of the fleet"),
+        ((400, "`x` is wrong"), (400, "invalid-argument"), false, "`x` is wrong"),
+        ((500, "the bytes are damaged"), (500, "internal"), false, "the bytes are damaged"),
+        ((503, "overloaded at 10.0.0.1"), (503, "unavailable"), true, "the service's log says why"),
+    ] {
+        engine.fail(Some(failure));
+        for (method, path, body) in routes {
+            let is_query = path == "/v1/sessions";
+            let answer = server.ask(method, path, &[], body.as_bytes());
+            if is_query {
+                // The administration has no codes of ours.
+                assert_eq!(answer.problem(), (503, "unavailable".into()), "{method} {path} {failure:?}");
+                continue;
+            }
+            assert_eq!(answer.problem(), (expected.0, expected.1.to_owned()), "{method} {path} {failure:?}");
+            assert_eq!(answer.header("retry-after").is_some(), retry, "{method} {path} {failure:?}");
+            assert!(answer.text().contains(said), "{method} {path}: {}", answer.text());
+            assert!(!answer.text().contains("10.0.0.1"), "{}", answer.text());
+        }
+    }
+    engine.fail(None);
+    let unknown = server.post("/v1/sessions", &json!({"runtime": "cobol"}));
+    assert_eq!(unknown.problem(), (400, "invalid-argument".into()));
+    assert_eq!(open(&server, "s").status, 201, "and then it serves again");
+}
+
+#[test]
+fn an_engine_that_cannot_be_reached_is_asked_again_later() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = server_in(FleetClient::new(&FleetUrl::local(port, port)).unwrap(), "one", |_| {});
+    for answer in [open(&server, "s"), execute(&server, &[], "1"), server.get("/v1/sessions")] {
+        assert_eq!(answer.problem(), (503, "unavailable".into()));
+        assert_eq!(answer.header("retry-after"), Some("1"));
+        assert!(!answer.text().contains(&port.to_string()), "it does not say where: {}", answer.text());
+    }
+    assert_eq!(server.post("/v1/execute", &json!({"language": PYTHON, "source": "1"})).status, 200);
+}
+
+#[test]
+fn a_session_in_another_state_than_is_expected_is_left_alone() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    let first = etag(&open(&server, "s"));
+    let second = etag(&execute(&server, &[("if-match", &first)], "n = 1"));
+    assert_ne!(first, second);
+    for wrong in [&*first, "\"none\"", "\"1\""] {
+        assert_eq!(execute(&server, &[("if-match", wrong)], "n = 2").problem(), (412, "generation".into()), "{wrong}");
+        for (method, path) in [("POST", "/v1/sessions/s/undo"), ("DELETE", "/v1/sessions/s")] {
+            let answer = server.ask(method, path, &[("if-match", wrong)], b"");
+            assert_eq!(answer.problem(), (412, "generation".into()), "{method} {wrong}");
+        }
+    }
+    assert_eq!(execute(&server, &[("if-match", "*")], "n").ok()["value"]["json"], 1);
+    // Another session of the same name has none of the first one's states.
+    server.ask("DELETE", "/v1/sessions/s", &[], b"");
+    assert_ne!(etag(&open(&server, "s")), first);
+    assert_eq!(execute(&server, &[("if-match", &first)], "1").problem(), (412, "generation".into()));
+}
+
+#[test]
+fn a_key_holds_across_servers_and_restarts() {
+    let engine = FleetEngine::start();
+    let first = server(&engine);
+    open(&first, "s").ok();
+    let count = "n = globals().get('n', 0) + 1; n";
+    let answer = execute(&first, &[("idempotency-key", "k1")], count);
+    assert_eq!(answer.ok()["value"]["json"], 1);
+    let keys = || engine.asked().into_iter().filter_map(|asked| asked.key).collect::<Vec<_>>();
+    assert_eq!(keys(), ["one/k1"]);
+    assert_eq!(execute(&first, &[("idempotency-key", "k1")], count).body, answer.body);
+    assert_eq!(keys().len(), 1, "the server has the answer");
+    let other = execute(&first, &[("idempotency-key", "k1")], "2");
+    assert_eq!(other.problem(), (422, "idempotency-key".into()));
+    drop(first);
+    let second = server(&engine);
+    let again = execute(&second, &[("idempotency-key", "k1")], count);
+    assert_eq!((again.ok(), etag(&again)), (answer.json(), etag(&answer)));
+    assert_eq!(execute(&second, &[], "n").ok()["value"]["json"], 1, "it was run once");
+}
+
+#[test]
+fn a_key_can_be_asked_again_after_the_engine_was_gone() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s").ok();
+    engine.fail(Some((503, "overloaded")));
+    assert_eq!(execute(&server, &[("idempotency-key", "k")], "1").problem(), (503, "unavailable".into()));
+    engine.fail(None);
+    assert_eq!(execute(&server, &[("idempotency-key", "k")], "1").status, 200);
+}
+
+#[test]
+fn whoever_leaves_cancels_and_whoever_has_a_key_does_not() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s").ok();
+    let body = json!({"source": "import time\nfor _ in range(100): time.sleep(0.1)"}).to_string();
+    let leaving = server.begin("POST", "/v1/sessions/s/execute", &[], body.as_bytes());
+    until("it runs", || engine.running() == 1);
+    drop(leaving);
+    until("it was stopped", || engine.running() == 0);
+    until("and written down", || server.audited().last().is_some_and(|line| line["outcome"] == "cancelled"));
+    let body = json!({"source": "import time; time.sleep(0.5); x = 5"}).to_string();
+    let leaving = server.begin("POST", "/v1/sessions/s/execute", &[("idempotency-key", "k")], body.as_bytes());
+    until("it runs", || engine.running() == 1);
+    drop(leaving);
+    assert_eq!(execute(&server, &[], "x").ok()["value"]["json"], 5);
+}
+
+#[test]
+fn tokens_see_their_own_sessions_and_servers_before_one_fleet_the_same() {
+    let engine = FleetEngine::start();
+    let (one, same) = (server(&engine), server(&engine));
+    let other = server_in(engine.client(), "other", |_| {});
+    open(&one, "s").ok();
+    execute(&one, &[], "x = 1").ok();
+    assert_eq!(execute(&same, &[], "x").ok()["value"]["json"], 1);
+    assert_eq!(other.get("/v1/sessions").ok()["sessions"], json!([]));
+    assert_eq!(other.get("/v1/sessions/s").problem(), (404, "not-found".into()));
+    assert_eq!(open(&other, "s").status, 201, "a name is each token's own");
+    assert_eq!(execute(&other, &[], "globals().get('x')").ok()["value"], json!(null));
+}
+
+#[test]
+fn sessions_are_listed_by_pages_and_count_against_the_quota() {
+    let engine = FleetEngine::start();
+    let one = server_in(engine.client(), "one", |config| config.sessions = 1_201);
+    engine.list_also("one", 1_200);
+    engine.list_also("other", 5);
+    assert_eq!(open(&one, "s").status, 201, "just room");
+    assert_eq!(open(&one, "t").problem(), (429, "quota-exceeded".into()));
+    let page = |query: &str| {
+        let listed = one.get(&format!("/v1/sessions{query}")).ok();
+        let ids =
+            listed["sessions"].as_array().unwrap().iter().map(|session| session["id"].as_str().unwrap().to_owned());
+        (ids.collect::<Vec<_>>(), listed["next"].as_str().map(str::to_owned))
+    };
+    let (first, next) = page("");
+    assert_eq!((first.len(), next.as_deref()), (1_000, Some("also-00999")));
+    let (second, next) = page("?after=also-00999");
+    assert_eq!((second.len(), second[0].as_str(), second[200].as_str(), next), (201, "also-01000", "s", None));
+    assert_eq!(page("?limit=2&after=also-01198"), (vec!["also-01199".to_owned(), "s".to_owned()], None));
+}
+
+#[test]
+fn quotas_and_rates_hold_before_anything_is_asked() {
+    let engine = FleetEngine::start();
+    let change = |config: &mut TenantConfig| config.executions_per_minute = std::num::NonZeroU32::new(2);
+    let server = server_in(engine.client(), "one", change);
+    open(&server, "s").ok();
+    execute(&server, &[], "1").ok();
+    execute(&server, &[], "1").ok();
+    let before = engine.asked().len();
+    assert_eq!(execute(&server, &[], "1").problem(), (429, "rate-exceeded".into()));
+    assert_eq!(engine.asked().len(), before);
+}
+
+#[test]
+fn an_answer_in_pieces_is_its_result() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s").ok();
+    let answer = execute(&server, &[("accept", "application/x-ndjson")], "print('hello')");
+    let pieces: Vec<Value> = answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((pieces.len(), &pieces[0]["type"]), (1, &json!("result")));
+    assert_eq!(pieces[0]["result"]["stdout"], "hello\n");
+}
+
+#[test]
+fn a_session_that_is_what_it_was_before_says_so() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s").ok();
+    let answer = execute(&server, &[], "'rolled back'").ok();
+    assert_eq!(answer["rolled_back_to"], json!({"checkpoint": 2, "executions_lost": 0}));
+}
+
+#[test]
+fn tools_with_a_callback_are_passed_on_where_the_token_may_call_it() {
+    let engine = FleetEngine::start();
+    let server = server_in(engine.client(), "one", |config| {
+        let allowed = UrlPatterns::new(&["https://tools.example.com/*".to_owned()]).unwrap();
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned();
+        config.callbacks = Some(Callbacks::new(&CallbacksConfig { allowed, secret }).unwrap());
+    });
+    open(&server, "s").ok();
+    let ask = |callback: &str| {
+        let tools = json!([{"name": "t", "description": "d", "schema": {"type": "object"}, "callback": callback}]);
+        server.post("/v1/sessions/s/execute", &json!({"source": "1 + 1", "tools": tools}))
+    };
+    ask("https://tools.example.com/t").ok();
+    let asked = engine.asked().pop().unwrap();
+    let tool = json!({
+        "name": "t", "description": "d", "schema": {"type": "object"}, "callback": "https://tools.example.com/t",
+    });
+    assert_eq!((asked.handler.as_str(), &asked.body["tools"]), ("execute", &json!([tool])));
+    let before = engine.asked().len();
+    assert_eq!(ask("https://evil.example.com/t").problem(), (400, "invalid-argument".into()));
+    assert_eq!(engine.asked().len(), before);
+}
+
+#[test]
+fn what_runs_when_the_server_ends_is_cancelled() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s").ok();
+    let body = json!({"source": "import time\nfor _ in range(600): time.sleep(0.1)"}).to_string();
+    let waiting = server.begin("POST", "/v1/sessions/s/execute", &[], body.as_bytes());
+    until("it runs", || engine.running() == 1);
+    server.stop(Duration::from_millis(100));
+    assert_eq!(Answer::read(waiting).ok()["outcome"]["kind"], "cancelled");
+    assert_eq!(engine.running(), 0);
+}
