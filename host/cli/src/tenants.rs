@@ -1,8 +1,10 @@
 //! The tenants of a server, and of its workers.
 
-use std::{path::Path, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
-use glovebox::SessionKey;
+use anyhow::Context as _;
+use glovebox::{SessionId, SessionKey};
+use glovebox_fleet::FleetClient;
 use glovebox_server::{ServerConfig, TenantConfig, TokenTable};
 
 use crate::stored::open_store;
@@ -12,16 +14,30 @@ pub(crate) const ONLY: &str = "default";
 /// How often idle sessions are looked for.
 pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
 
+/// Where the sessions of all tenants are.
+pub(crate) enum Root {
+    /// In a directory, each tenant's in one of its own there, or below the URL of an object store.
+    Store(PathBuf),
+    /// In a fleet, each tenant's in the scope of its name.
+    Fleet(FleetClient),
+}
+
 /// The configuration of a tenant, or of the one whose token was given besides.
 pub(crate) fn tenant_config(
     config: &ServerConfig,
     table: Option<&TokenTable>,
-    root: &Path,
+    root: &Root,
     key: Option<SessionKey>,
 ) -> anyhow::Result<TenantConfig> {
     let name = table.map_or(ONLY, |table| &table.name);
-    // A directory inside of it, or a prefix below the URL.
-    let mut tenant = TenantConfig::new(name, open_store(&root.join(name))?);
+    let mut tenant = match root {
+        // A directory inside of it, or a prefix below the URL.
+        Root::Store(root) => TenantConfig::new(name, open_store(&root.join(name))?),
+        Root::Fleet(client) => {
+            let name = SessionId::new(name).context("the token's name cannot be a scope in a fleet")?;
+            TenantConfig::in_fleet(name, client.clone())
+        }
+    };
     tenant.policy = table.and_then(|table| table.policy.clone()).unwrap_or_else(|| config.policy.clone());
     tenant.store_policy = config.sessions.clone();
     tenant.key = key;

@@ -12,6 +12,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use glovebox::{Engine, UrlPatterns, escaped};
+use glovebox_fleet::FleetClient;
 use glovebox_server::{
     Audit, ServerConfig, Service, ServiceConfig, Telemetry, Tenant, TokenTable,
     http::{self, Bound, Tenants, TokenHash},
@@ -25,7 +26,7 @@ use crate::{
     engine::{Host, Pooling},
     interrupt, logging, state,
     stored::{is_url, read_key},
-    tenants::{IDLE_LOOK, ONLY, tenant_config},
+    tenants::{IDLE_LOOK, ONLY, Root, tenant_config},
     terminal::{Hinted, note, out},
 };
 
@@ -36,6 +37,7 @@ Examples:
   glovebox serve --config server.toml              with tokens, policies and limits from a file
   glovebox serve --config server.toml --check-config
   glovebox serve --new-token ci                    make a token, and its entry for the file
+  glovebox serve --fleet restate://engine          have the sessions in a fleet (docs/fleet.md)
 
   curl -H \"Authorization: Bearer $GLOVEBOX_TOKEN\" http://127.0.0.1:8700/v1/execute \\
     -d '{\"language\": \"python\", \"source\": \"print(6 * 7)\"}'
@@ -104,6 +106,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ENDPOINT")]
     otlp: Option<String>,
 
+    /// Have the sessions in this fleet, `restate://HOST`, in place of a store: its nodes execute what is done in them. What is done outside of
+    /// sessions is executed here
+    #[arg(long, value_name = "URL")]
+    fleet: Option<String>,
+
     /// A runtime to serve; repeatable. Of several for a language the first is the default [default: the default of each language]
     #[arg(long = "runtime", value_name = "NAME")]
     runtimes: Vec<String>,
@@ -134,11 +141,12 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     config.e2b.enabled |= args.e2b;
     config.telemetry.otlp = args.otlp.clone().or(config.telemetry.otlp);
     config.workers.count = args.workers.unwrap_or(config.workers.count);
+    config.store = args.store.store.clone().or(config.store);
+    config.key_file = args.store.key_file.clone().or(config.key_file);
+    config.fleet = args.fleet.clone().or(config.fleet);
     config.check().map_err(|error| {
         Hinted::new("the server cannot be set up so", "docs/server.md says what can be").because(error)
     })?;
-    config.store = args.store.store.clone().or(config.store);
-    config.key_file = args.store.key_file.clone().or(config.key_file);
     let token = token(args, &config)?;
     if args.check_config {
         let tokens = config.tokens.len();
@@ -161,15 +169,18 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     let (admission, suspension) = (config.admission(), config.suspension());
     let service_config = ServiceConfig { runtimes, admission, suspension, audit, ..ServiceConfig::default() };
     let service = host.with_progress(|engine: &Engine| Service::new(engine.clone(), service_config))?;
-    let root = store_root(&config)?;
+    let root = root(&config)?;
     let tenants = tenants(&service, &config, &token, &root)?;
-    let workers = match config.workers.count {
-        0 => None,
-        count => {
-            Some(serve_worker::started_by(global, &host, &config, &root, count, !matches!(token, Token::Configured))?)
+    let workers = match (config.workers.count, &root) {
+        (0, _) | (_, Root::Fleet(_)) => None,
+        (count, Root::Store(dir)) => {
+            Some(serve_worker::started_by(global, &host, &config, dir, count, !matches!(token, Token::Configured))?)
         }
     };
     let code = runtime.block_on(async {
+        if let Root::Fleet(fleet) = &root {
+            probe(fleet).await;
+        }
         if let Some(workers) = workers {
             service.start_workers(workers).await?;
         }
@@ -326,8 +337,11 @@ fn read_config(path: &Path) -> anyhow::Result<ServerConfig> {
     })
 }
 
-/// The directory of the sessions of all tenants, or the URL.
-fn store_root(config: &ServerConfig) -> anyhow::Result<PathBuf> {
+/// Where the sessions of all tenants are.
+fn root(config: &ServerConfig) -> anyhow::Result<Root> {
+    if let Some(url) = &config.fleet {
+        return Ok(Root::Fleet(FleetClient::new(&url.parse()?).context("cannot ask the fleet")?));
+    }
     let root = match &config.store {
         Some(dir) => dir.clone(),
         None => state::create()?.join(SESSIONS),
@@ -341,11 +355,18 @@ fn store_root(config: &ServerConfig) -> anyhow::Result<PathBuf> {
         )
         .into());
     }
-    Ok(root)
+    Ok(Root::Store(root))
+}
+
+/// Says where a fleet does not answer. That is no error: it may be started later than this server.
+pub(super) async fn probe(fleet: &FleetClient) {
+    if let Err(error) = fleet.count(None).await {
+        note(&format!("the fleet does not answer yet: {}", glovebox::with_causes(&error)));
+    }
 }
 
 /// Those of the configuration, and the one that was given besides.
-fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Path) -> anyhow::Result<Tenants> {
+fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root) -> anyhow::Result<Tenants> {
     let key = config.key_file.as_deref().map(read_key).transpose()?;
     let secret = config.tools.secret_file.as_deref().map(read_secret).transpose()?;
     let tenant = |table: Option<&TokenTable>| {

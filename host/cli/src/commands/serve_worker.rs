@@ -20,7 +20,7 @@ use crate::{
     engine::{Host, Pooling, own_images_dir, own_packages_dir},
     own_program,
     stored::read_key,
-    tenants::{IDLE_LOOK, tenant_config},
+    tenants::{IDLE_LOOK, Root, tenant_config},
     terminal::note,
 };
 
@@ -107,10 +107,11 @@ pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
         ..ServiceConfig::default()
     };
     let service = host.with_progress(|engine| Service::new(engine.clone(), service_config))?;
+    let home = Root::Store(root);
     let mut tenants = Tenants::default();
     let all: Vec<Option<&TokenTable>> = config.tokens.iter().map(Some).chain(has_own.then_some(None)).collect();
     for table in all {
-        let mut tenant = tenant_config(&config, table, &root, key.clone())?;
+        let mut tenant = tenant_config(&config, table, &home, key.clone())?;
         tenant.executions_at_once = EXECUTIONS;
         tenant.executions_per_minute = None;
         // Nobody asks a worker with a token.

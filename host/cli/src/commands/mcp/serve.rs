@@ -12,7 +12,8 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
-use glovebox::{CancelToken, Policy, Sandbox, escaped};
+use glovebox::{CancelToken, Policy, Sandbox, SessionId, escaped};
+use glovebox_fleet::{FleetClient, FleetUrl};
 use glovebox_server::{
     Service, ServiceConfig, Tenant, TenantConfig,
     http::{self, Bound, HttpConfig, Tenants, TokenHash},
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::{GlobalArgs, PolicyArgs, ProgramArgs, StoreArgs},
-    commands::serve::given_token,
+    commands::serve::{given_token, probe},
     engine::{Host, Pooling},
     interrupt,
     stored::SessionDir,
@@ -31,6 +32,9 @@ use crate::{
 
 /// The directory of the sessions inside the state directory.
 const SESSIONS: &str = "mcp-sessions";
+
+/// The name of the one who may ask, and in a fleet the scope of the sessions.
+const TENANT: &str = "mcp";
 
 /// How often it is looked for sessions that nobody uses. They go to the store, where another server finds them.
 const IDLE_LOOK: Duration = Duration::from_secs(60);
@@ -70,6 +74,11 @@ pub(super) struct ServerArgs {
     #[command(flatten)]
     programs: ProgramArgs,
 
+    /// Have the sessions in this fleet, `restate://HOST`, in place of a store: its nodes execute what is done in them, without functions of this
+    /// host
+    #[arg(long, value_name = "URL", conflicts_with_all = ["store", "key_file", "tools_from", "tools"], help_heading = "Sessions")]
+    fleet: Option<FleetUrl>,
+
     /// The interpreters to serve, by name (see `glovebox runtimes list`), with commas between them; of several for a
     /// language the first is used [default: that of each language]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -91,16 +100,21 @@ pub(super) fn run(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32>
         Some(address) => token(args, address)?,
         None => None,
     };
-    let sessions = SessionDir::open_or(&args.store, SESSIONS, &CancelToken::new())?;
+    let fleet = args.fleet.as_ref().map(FleetClient::new).transpose().context("cannot ask the fleet")?;
+    let config = tenant_config(args, fleet.as_ref())?;
     let host = Arc::new(Host::open(global, Pooling::Pooled)?);
-    let config = ServiceConfig { runtimes: args.runtime.clone(), prepare_later: true, ..ServiceConfig::default() };
-    let service = Service::new(host.engine.clone(), config).context("cannot serve")?;
+    let service_config =
+        ServiceConfig { runtimes: args.runtime.clone(), prepare_later: true, ..ServiceConfig::default() };
+    let service = Service::new(host.engine.clone(), service_config).context("cannot serve")?;
     prepare(&host, &service)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let served = runtime.block_on(async {
         let upstreams = start(servers, &policy).await?;
-        let mut config = TenantConfig::new("mcp", sessions.shared_store());
-        (config.policy, config.tools, config.key) = (policy, programs, sessions.key().cloned());
+        if let Some(fleet) = &fleet {
+            probe(fleet).await;
+        }
+        let mut config = config;
+        (config.policy, config.tools) = (policy, programs);
         config.tools.extend(upstreams.iter().flat_map(Upstreams::tools));
         let mut listing = Listing::default();
         for name in args.programs.names() {
@@ -119,6 +133,17 @@ pub(super) fn run(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32>
     // A read of standard input that nobody waits for may be under way.
     runtime.shutdown_background();
     served.map(|()| 0)
+}
+
+/// The client's sessions: in a store, or in a fleet.
+fn tenant_config(args: &ServerArgs, fleet: Option<&FleetClient>) -> anyhow::Result<TenantConfig> {
+    if let Some(client) = fleet {
+        return Ok(TenantConfig::in_fleet(SessionId::new(TENANT)?, client.clone()));
+    }
+    let sessions = SessionDir::open_or(&args.store, SESSIONS, &CancelToken::new())?;
+    let mut config = TenantConfig::new(TENANT, sessions.shared_store());
+    config.key = sessions.key().cloned();
+    Ok(config)
 }
 
 /// Starts the servers whose tools scripts may call.
