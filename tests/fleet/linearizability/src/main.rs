@@ -1,0 +1,111 @@
+//! Reads histories of sessions as JSON, `{SESSION: [{"begun": S, "ended": S | null, "kind": KIND, "count": N | null}]}`, and writes the sessions
+//! whose history is not linearizable, `{"sessions": N, "operations": N, "refuted": [SESSION]}`.
+//!
+//! An operation that nothing is known of has no end: it may have taken effect at any time after its begin, or never.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io;
+use todc_utils::linearizability::WGLChecker;
+use todc_utils::linearizability::history::{Action, History};
+use todc_utils::specifications::Specification;
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    /// Opens the session where there is none, counts one up and answers the count.
+    Execute,
+    /// As `Execute`, with a call of a tool.
+    Record,
+    /// Answers the count: 0 where there is no session.
+    Info,
+    /// Sets the session back to before its last execution and answers the count then, or refuses.
+    Undo,
+    /// Ends the session and answers whether there was one, as 1 or 0.
+    Close,
+}
+
+/// What a client asked for, and was answered.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Operation {
+    begun: f64,
+    /// None: nothing was answered.
+    ended: Option<f64>,
+    kind: Kind,
+    /// None where `ended` is something: it was refused.
+    count: Option<u64>,
+}
+
+/// The model: a counter that can be set back once in succession.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Session {
+    is_open: bool,
+    count: u64,
+    /// The count before the last execution.
+    previous: Option<u64>,
+}
+
+impl Specification for Session {
+    type State = Self;
+    type Operation = Operation;
+
+    fn init() -> Self {
+        Self::default()
+    }
+
+    fn apply(operation: &Operation, session: &Self) -> (bool, Self) {
+        let count = session.count;
+        let (answer, next) = match operation.kind {
+            Kind::Execute | Kind::Record => {
+                (Some(count + 1), Self { is_open: true, count: count + 1, previous: Some(count) })
+            }
+            Kind::Info => (Some(count), *session),
+            Kind::Undo => match session.previous {
+                Some(previous) => (Some(previous), Self { count: previous, previous: None, ..*session }),
+                None => (None, *session),
+            },
+            Kind::Close => (Some(u64::from(session.is_open)), Self::default()),
+        };
+        (operation.ended.is_none() || operation.count == answer, next)
+    }
+}
+
+/// Whether there is an order of the operations that real time allows and that answers as they were answered.
+fn is_linearizable(operations: &[Operation]) -> bool {
+    if operations.is_empty() {
+        return true;
+    }
+    // What happened at the same moment counts as concurrent: calls come first. Of an operation without an end, the response comes after all
+    // others, where no answer depends on it: that is as good as never.
+    let mut events = Vec::new();
+    for (process, operation) in operations.iter().enumerate() {
+        events.push((operation.begun, false, process, Action::Call(*operation)));
+        events.push((operation.ended.unwrap_or(f64::INFINITY), true, process, Action::Response(*operation)));
+    }
+    events.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let actions = events.into_iter().map(|(_, _, process, action)| (process, action)).collect();
+    WGLChecker::<Session>::is_linearizable(History::from_actions(actions))
+}
+
+#[derive(Serialize)]
+struct Verdict {
+    sessions: usize,
+    operations: usize,
+    refuted: Vec<String>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let sessions: BTreeMap<String, Vec<Operation>> = serde_json::from_reader(io::stdin().lock())?;
+    let verdict = Verdict {
+        sessions: sessions.len(),
+        operations: sessions.values().map(Vec::len).sum(),
+        refuted: sessions
+            .iter()
+            .filter(|(_, operations)| !is_linearizable(operations))
+            .map(|(id, _)| id.clone())
+            .collect(),
+    };
+    serde_json::to_writer(io::stdout().lock(), &verdict)?;
+    Ok(())
+}

@@ -1,0 +1,5 @@
+import sys
+
+from proof.command import main
+
+sys.exit(main())

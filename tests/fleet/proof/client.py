@@ -1,0 +1,90 @@
+"""One operation of a client: attempts with one key, at one ingress after the other, until there is an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+import aiohttp
+
+from proof import contract
+from proof.history import Operation
+
+# An attempt without an answer is given up, and made again elsewhere: the engine goes on with what runs.
+ATTEMPT_S = 8.0
+# A client that does not ask again.
+IMPATIENT_S = 1.0
+PAUSE_S = 0.2
+# Until all faults are over, and something more.
+PATIENCE_S = 180.0
+
+
+class Again(Exception):
+    """No answer: whether it was carried out is not known."""
+
+
+class Client:
+    def __init__(self, http: aiohttp.ClientSession, ingresses: list[str], callback: str, seed: int, patience_s: float = PATIENCE_S) -> None:
+        self._http = http
+        self._ingresses = ingresses
+        self._callback = callback
+        self._random = random.Random(seed)
+        self._patience_s = patience_s
+
+    async def carry_out(self, operation: Operation, *, patient: bool = True, doubled: bool = False) -> None:
+        """Fills in how it ended. `doubled`: it is sent twice at once, with the same key, and both must be answered alike."""
+        try:
+            if doubled:
+                answers = await asyncio.gather(self._insist(operation), self._insist(operation))
+                if answers[0] != answers[1]:
+                    raise ValueError(f"the same key was answered {answers[0]!r} and {answers[1]!r}")
+                answer = answers[0]
+            elif patient:
+                answer = await self._insist(operation)
+            else:
+                answer = await self._attempt(operation, self._random.choice(self._ingresses), IMPATIENT_S)
+            contract.read(operation, *answer)
+            operation.outcome = "ok"
+        except Again as failure:
+            operation.errors.append(str(failure))
+        except (ValueError, KeyError, TypeError) as failure:
+            operation.errors.append(repr(failure))
+            operation.outcome = "failed"
+        finally:
+            operation.ended = time.monotonic()
+
+    async def _insist(self, operation: Operation) -> tuple[int, bytes]:
+        last = None
+        while True:
+            ingress = self._random.choice([each for each in self._ingresses if each != last])
+            try:
+                return await self._attempt(operation, ingress, ATTEMPT_S)
+            except Again as failure:
+                operation.errors.append(str(failure))
+                if time.monotonic() > operation.begun + self._patience_s:
+                    raise
+                last = ingress
+                await asyncio.sleep(PAUSE_S)
+
+    def headers(self, operation: Operation) -> dict[str, str]:
+        return {} if operation.kind == "info" else {"content-type": "application/json", "idempotency-key": operation.id}
+
+    async def _attempt(self, operation: Operation, ingress: str, timeout_s: float) -> tuple[int, bytes]:
+        """Status and body of an answer that is the service's."""
+        operation.attempts += 1
+        try:
+            async with self._http.post(
+                ingress + contract.path(operation),
+                data=contract.body(operation, self._callback),
+                headers=self.headers(operation),
+                # What takes no input refuses a type of it.
+                skip_auto_headers=["content-type"],
+                timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=1.0),
+            ) as answer:
+                status, text = answer.status, await answer.read()
+        except (TimeoutError, OSError, aiohttp.ClientError) as failure:
+            raise Again(f"{ingress}: {failure!r}") from failure
+        if contract.is_engine_error(status, text):
+            raise Again(f"{ingress}: status {status}: {text[:200]!r}")
+        return status, text

@@ -1,0 +1,105 @@
+"""The proof of the proof: doctored histories, each of which a check must notice. A check that none of them fails proves nothing."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from proof.checks import Record, check
+from proof.history import Effect, Operation
+
+
+def example() -> Record:
+    """A history in which everything holds: a session with two clients, one of which gives up once, and one that is set back and closed."""
+    counter = [
+        Operation("s.0", "s", "execute", 0.0, 1.0, "ok", 1),
+        Operation("s.1", "s", "record", 0.5, 1.6, "ok", 2, recorded=True),
+        Operation("s.2", "s", "execute", 2.0, 3.0, "unknown"),
+        Operation("s.3", "s", "info", 4.0, 4.1, "ok", 3),
+        Operation("s.4", "s", "record", 5.0, 6.0, "ok", 4, recorded=True),
+        Operation("s.5", "s", "info", 7.0, 7.1, "ok", 4),
+    ]
+    reopened = [
+        Operation("r.0", "r", "execute", 0.0, 1.0, "ok", 1),
+        Operation("r.1", "r", "execute", 1.1, 2.0, "ok", 2),
+        Operation("r.2", "r", "undo", 2.1, 3.0, "ok", 1),
+        Operation("r.3", "r", "undo", 3.1, 4.0, "ok", None, refused=True),
+        Operation("r.4", "r", "close", 4.1, 5.0, "ok", 1),
+        Operation("r.5", "r", "info", 5.1, 6.0, "ok", 0),
+        Operation("r.6", "r", "close", 6.1, 7.0, "ok", 0),
+        Operation("r.7", "r", "execute", 7.1, 8.0, "ok", 1),
+    ]
+    effects = [Effect("s/e1/0", "s", "e1", "0", "s.1", 2, 1.2), Effect("s/e3/0", "s", "e3", "0", "s.4", 4, 5.5)]
+    return Record({"s": counter, "r": reopened}, {"s": 4, "r": 1}, effects, [])
+
+
+def changed(record: Record, number: int, *, session: str = "s", **fields: object) -> Record:
+    """The record with one operation doctored."""
+    operations = copy.deepcopy(record.sessions[session])
+    for name, value in fields.items():
+        setattr(operations[number], name, value)
+    return replace(record, sessions=record.sessions | {session: operations})
+
+
+# Each doctors the example; the check of that name must notice it.
+DOCTORED: dict[str, tuple[str, Callable[[Record], Record]]] = {
+    "an operation without an answer": (
+        "every operation is answered in the end",
+        lambda record: changed(record, 4, outcome="unknown", count=None, attempts=9),
+    ),
+    "two executions acknowledged with one count": ("no acknowledged execution is lost", lambda record: changed(record, 1, count=1)),
+    "a session that fell back": ("no acknowledged execution is lost", lambda record: replace(record, finals=record.finals | {"s": 3})),
+    "a session that counted twice": (
+        "no execution is applied twice, no counter has a gap",
+        lambda record: replace(changed(changed(record, 4, count=5), 5, count=5), finals=record.finals | {"s": 5}),
+    ),
+    "an effect of two executions": (
+        "no effect of a tool is recorded twice",
+        lambda record: replace(record, effects=[*record.effects, replace(record.effects[1], key="s/e4/0", execution="e4")]),
+    ),
+    "a call that was not recorded": (
+        "each acknowledged call of a tool is recorded, with its count",
+        lambda record: replace(record, effects=record.effects[:1]),
+    ),
+    "an effect with another count": (
+        "each acknowledged call of a tool is recorded, with its count",
+        lambda record: replace(record, effects=[record.effects[0], replace(record.effects[1], count=3)]),
+    ),
+    "effects in another order": (
+        "effects are recorded in the order of the executions",
+        lambda record: replace(record, effects=record.effects[::-1]),
+    ),
+    "a read of what was no more": ("each history is linearizable", lambda record: changed(record, 5, count=3)),
+    "a read of what was not yet": ("each history is linearizable", lambda record: changed(record, 3, count=4)),
+    "an answer before its time": (
+        "each history is linearizable",
+        lambda record: changed(changed(record, 0, count=2), 1, count=1, begun=1.2),
+    ),
+    "an undo that did nothing": ("each history is linearizable", lambda record: changed(record, 2, session="r", count=2)),
+    "a second undo in succession": ("each history is linearizable", lambda record: changed(record, 3, session="r", refused=False, count=0)),
+    "a session that outlived its end": ("each history is linearizable", lambda record: changed(record, 7, session="r", count=2)),
+}
+
+
+def doctored(checker: Path) -> dict[str, dict[str, list[str]]]:
+    """What is noticed of each doctored history; raises where the check that is meant to does not notice it, or where one fails that holds."""
+    held = {name: found for name, found in check(example(), checker).items() if found}
+    if held:
+        raise RuntimeError(f"self-test: the history in which everything holds is refused: {held}")
+    noticed = {}
+    meant = set()
+    for variant, (name, doctor) in DOCTORED.items():
+        noticed[variant] = check(doctor(example()), checker)
+        meant.add(name)
+        if not noticed[variant][name]:
+            raise RuntimeError(f"self-test: `{name}` does not notice {variant}")
+    if meant != set(check(example(), checker)):
+        raise RuntimeError(f"self-test: no doctored history is for {set(check(example(), checker)) - meant}")
+    return noticed
+
+
+if __name__ == "__main__":
+    print(f"{len(doctored(Path(os.environ['FLEET_CHECKER'])))} doctored histories are noticed")

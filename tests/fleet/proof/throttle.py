@@ -1,0 +1,79 @@
+"""A TCP proxy before the object store, which can be told to slow it down and to refuse it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+
+CHUNK_BYTES = 64 << 10
+
+
+class Throttle:
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target = target
+        self._delay_s = 0.0
+        self._refuses = False
+        self._open: set[asyncio.StreamWriter] = set()
+        self._met = 0
+
+    async def listen(self, address: str, port: int) -> None:
+        await asyncio.start_server(self._serve, address, port)
+
+    def slow(self, delay_s: float) -> None:
+        """Every piece of an answer waits so long."""
+        self._delay_s = delay_s
+
+    def refuse(self) -> None:
+        """Resets the connections that are open, and each new one."""
+        self._refuses = True
+        for writer in list(self._open):
+            self._met += 1
+            reset(writer)
+
+    def pass_all(self) -> int:
+        """How many connections were reset and pieces delayed since it last passed all."""
+        self._delay_s = 0.0
+        self._refuses = False
+        met, self._met = self._met, 0
+        return met
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refuses:
+            self._met += 1
+            reset(writer)
+            return
+        try:
+            to_reader, to_writer = await asyncio.open_connection(*self._target)
+        except OSError:
+            reset(writer)
+            return
+        both = (writer, to_writer)
+        self._open.update(both)
+        try:
+            await asyncio.gather(self._copy(reader, to_writer, delayed=False), self._copy(to_reader, writer, delayed=True))
+        except (OSError, asyncio.CancelledError):
+            # The other end is gone, or the loop has ended.
+            pass
+        finally:
+            self._open.difference_update(both)
+            for end in both:
+                end.close()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, delayed: bool) -> None:
+        while chunk := await reader.read(CHUNK_BYTES):
+            if delayed and self._delay_s:
+                self._met += 1
+                await asyncio.sleep(self._delay_s)
+            writer.write(chunk)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Ends a connection with RST, as a host does on which nothing listens."""
+    end: socket.socket | None = writer.get_extra_info("socket")
+    if end is not None:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
