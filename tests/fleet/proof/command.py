@@ -20,6 +20,7 @@ from proof.checks import check
 from proof.client import Client
 from proof.faults import NODES, SERVERS, Injector
 from proof.fleet import Fleet, Programs
+from proof.late import close_comes_late
 from proof.load import Load
 from proof.process import put_first
 from proof.report import Report, text
@@ -27,6 +28,7 @@ from proof.takeover import Takeover, takeover
 
 # Between two faults whose takeover is measured.
 SETTLE_S = 5.0
+LATE_PATIENCE_S = 30.0
 
 
 def arguments() -> argparse.Namespace:
@@ -89,10 +91,12 @@ async def prove(options: argparse.Namespace, programs: Programs, checker: Path, 
             await load.stop()
             say(begun, "every session has been read")
             record = broken.record_of(load, fleet.tools)
+            late = await close_comes_late(Client(http, fleet.ingresses, fleet.callback, seed, LATE_PATIENCE_S), fleet)
             noticed = await broken.live(http, fleet, checker, seed)
             supervisor.cancel()
         load.history.save(directory / "history.jsonl")
         violations = check(record, checker)
+        violations["a close that comes late leaves the new session alone"] = late
         violations["the checks notice each broken variant"] = [name for name, checks in noticed.items() if not any(checks.values())]
         violations["each kind of fault was injected and met something"] = missed(injector)
         return Report(

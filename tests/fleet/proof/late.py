@@ -1,0 +1,53 @@
+"""A node that comes late: it closes a session, is lost in the middle, and goes on when the session has been closed by another node and opened again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from proof.client import Client
+from proof.fleet import Fleet
+from proof.history import Kind, Operation, service
+
+SESSION = "late-000"
+# How long the store takes for an answer, so that the node is in the middle of removing blobs when it is lost.
+SLOW_S = 1.0
+# How long it then has to do what it is late with.
+LATE_S = 4.0
+
+
+async def close_comes_late(client: Client, fleet: Fleet) -> list[str]:
+    """What is wrong with the new session afterwards."""
+    numbers = iter(range(1 << 62))
+
+    async def ask(kind: Kind) -> Operation:
+        operation = Operation(f"{SESSION}.{next(numbers)}", SESSION, kind, time.monotonic())
+        await client.carry_out(operation)
+        return operation
+
+    asked = [await ask("execute"), await ask("execute")]
+    place = fleet.balancer.places()[service(SESSION)]
+    victim = next(host for host in fleet.nodes if host.name == place)
+    fleet.throttle.slow(SLOW_S)
+    closing = asyncio.create_task(ask("close"))
+    await asyncio.sleep(SLOW_S / 2)
+    # It never learns that nobody waits for it any more.
+    victim.cut([fleet.balancer.host])
+    fleet.process(victim).freeze()
+    met = fleet.throttle.pass_all()
+    asked += [await closing, await ask("execute")]
+    fleet.process(victim).thaw()
+    await asyncio.sleep(LATE_S)
+    victim.heal()
+    # Nothing of the session is in memory: it is what the store has of it.
+    for host in fleet.nodes:
+        fleet.process(host).kill()
+        fleet.process(host).start()
+    asked += [await ask("execute"), await ask("info")]
+    wrong = [f"{each.id}: {each.kind} is {each.outcome}: {each.errors[-1:]}" for each in asked if each.outcome != "ok"]
+    counts = [each.count for each in asked]
+    if not wrong and counts != [1, 2, 1, 1, 2, 2]:
+        wrong.append(f"the answers are {counts}")
+    if met == 0:
+        wrong.append("the store was not asked to remove anything")
+    return wrong
