@@ -16,7 +16,7 @@ pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
 
 /// Where the sessions of all tenants are.
 pub(crate) enum Root {
-    /// In a directory, each tenant's in one of its own there, or below the URL of an object store.
+    /// In a directory, or below a URL, each tenant's in a place of its own there.
     Store(PathBuf),
     /// In a fleet, each tenant's in the scope of its name.
     Fleet(FleetClient),

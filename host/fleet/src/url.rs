@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use glovebox::escaped;
 use url::Url;
 
 /// The ports of Restate where nothing else is said.
@@ -31,7 +32,7 @@ pub struct FleetUrl {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{url}` is not the URL of a fleet: {reason}; write `restate://HOST`, or `restate://HOST:PORT?admin=PORT` where the ports are not {INGRESS_PORT} and {ADMIN_PORT}",
-    url = glovebox::escaped(.url)
+    url = escaped(.url)
 )]
 pub struct FleetUrlError {
     url: String,

@@ -1,5 +1,6 @@
 //! Why a fleet has no answer.
 
+use glovebox::escaped;
 use restate_sdk::ingress::ClientError;
 use serde::Deserialize;
 
@@ -47,7 +48,7 @@ pub enum FleetError {
     #[error("no node of the fleet is registered; start one with `glovebox fleet node`")]
     NoNode,
     /// The engine cannot be reached, or broke off: it may have been carried out.
-    #[error("the engine of the fleet cannot be reached at `{url}`; look whether it runs", url = glovebox::escaped(.url))]
+    #[error("the engine of the fleet cannot be reached at `{url}`; look whether it runs", url = escaped(.url))]
     Unreachable {
         /// Where.
         url: String,
@@ -73,8 +74,12 @@ impl FleetError {
             let source = std::error::Error::source(error).map_or_else(|| error.to_string(), glovebox::with_causes);
             return Self::Unreachable { url: String::new(), source: source.into() };
         };
+        if response.status().is_success() {
+            return Self::Answer(glovebox::with_causes(error));
+        }
         let failure: Option<Failure> = serde_json::from_slice(response.body()).ok();
-        let message = failure.map_or_else(|| error.to_string(), |failure| failure.message);
+        let message = failure.map(|failure| failure.message).filter(|message| !message.is_empty());
+        let message = message.unwrap_or_else(|| error.to_string());
         // The engine's own 404 is for a service that nobody has registered.
         let has_no_service = message.contains("not found") && message.contains("service");
         match response.status().as_u16() {

@@ -7,10 +7,12 @@ use http::{Request, Response};
 use restate_sdk::ingress::RequestExecutor;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{FleetClient, FleetError};
+use super::error::FleetError;
 
 /// How long it may take to reach the engine.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// For how long an answer is waited for.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(3_600);
 /// The longest answer of the engine: what it takes as a message by default.
 pub(crate) const MAX_ANSWER_BYTES: usize = 32 << 20;
 
@@ -36,7 +38,7 @@ impl Http {
             .tcp_nodelay(true)
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIME)
-            .timeout(FleetClient::MAX_WAIT)
+            .timeout(MAX_WAIT)
             .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION")))
             .build();
         Ok(Self(client.map_err(|error| unreachable("", error))?))

@@ -53,7 +53,7 @@ impl std::fmt::Debug for FleetClient {
 
 impl FleetClient {
     /// For how long an answer is waited for: an hour. What is asked of a session waits for its turn, and where nodes are gone, for others.
-    pub const MAX_WAIT: Duration = Duration::from_secs(3_600);
+    pub const MAX_WAIT: Duration = http::MAX_WAIT;
 
     /// A client of the engine at this URL. Nothing is asked of it yet.
     ///

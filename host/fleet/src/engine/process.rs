@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use glovebox::escaped;
 use glovebox_runtimes::RuntimeError;
 
 use super::config;
@@ -45,7 +46,7 @@ pub enum EngineError {
         source: io::Error,
     },
     /// It ended, or did not answer.
-    #[error("the engine did not begin ({reason}); its log is `{log}`, whose end is:\n{tail}", log = glovebox::escaped(.log), tail = glovebox::escaped_text(.tail))]
+    #[error("the engine did not begin ({reason}); its log is `{log}`, whose end is:\n{tail}", log = escaped(.log), tail = glovebox::escaped_text(.tail))]
     Begin {
         /// What happened.
         reason: String,
@@ -79,11 +80,11 @@ impl LocalEngine {
             .recursive(true)
             .mode(0o700)
             .create(data)
-            .map_err(system(format!("make the directory `{}`", glovebox::escaped(data))))?;
+            .map_err(system(format!("make the directory `{}`", escaped(data))))?;
         let (config, log) = (data.join("engine.toml"), data.join("engine.log"));
         std::fs::write(&config, config::text(ingress, admin, node, &data.join("data")))
-            .map_err(system(format!("write `{}`", glovebox::escaped(&config))))?;
-        let output = File::create(&log).map_err(system(format!("write `{}`", glovebox::escaped(&log))))?;
+            .map_err(system(format!("write `{}`", escaped(&config))))?;
+        let output = File::create(&log).map_err(system(format!("write `{}`", escaped(&log))))?;
         let errors = output.try_clone().map_err(system("write the engine's log".into()))?;
         let child = Command::new(program)
             .arg("--no-logo")
@@ -97,7 +98,7 @@ impl LocalEngine {
             .stdout(output)
             .stderr(errors)
             .spawn()
-            .map_err(system(format!("start `{}`", glovebox::escaped(program))))?;
+            .map_err(system(format!("start `{}`", escaped(program))))?;
         let mut engine = Self { child, url: FleetUrl::local(ingress, admin) };
         engine.wait(&log).await?;
         Ok(engine)

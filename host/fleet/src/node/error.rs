@@ -1,6 +1,6 @@
 //! Why a node could not begin, or a step of an execution could not be made.
 
-use glovebox::{BuildError, StoreError};
+use glovebox::{BuildError, StoreError, escaped};
 use restate_sdk::errors::{HandlerError, TerminalError};
 
 use crate::client::status;
@@ -35,7 +35,7 @@ pub enum NodeError {
     /// Another version of nodes is registered at this address.
     #[error(
         "another version of nodes is registered at `{url}`, and may still have work; give the nodes of this version an address of their own (--advertise)",
-        url = glovebox::escaped(.0)
+        url = escaped(.0)
     )]
     OtherVersion(String),
     /// The engine has no answer.

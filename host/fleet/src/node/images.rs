@@ -22,9 +22,8 @@ use super::{
     attempt::Attempt,
     error::StepError,
     machine::Machine,
-    object::{BoxFuture, CANCEL},
     state::{RUNNING_KEY, State},
-    steps::{Called, Done, Step},
+    steps::{BoxFuture, CANCEL, Called, Done, Step},
 };
 use crate::{ExecuteRequest, client::status};
 

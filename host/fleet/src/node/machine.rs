@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use glovebox::{
     BlobStore, BuildError, Engine, HibernateOptions, JsonText, Language, Policy, ResumeOptions, Sandbox, Session,
-    SessionKey, SessionOptions, Timestamp,
+    SessionId, SessionKey, SessionOptions, Timestamp,
 };
 use glovebox_requests::callbacks::Callbacks;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use super::{
@@ -28,6 +29,22 @@ struct Served {
     name: String,
     version: Option<String>,
     image_sha256: String,
+}
+
+/// How a session was opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Opening {
+    /// When.
+    pub(super) at: Timestamp,
+    /// What no other has.
+    pub(super) id: String,
+}
+
+impl Opening {
+    /// One more, now.
+    pub(super) fn new() -> Self {
+        Self { at: Timestamp::now(), id: SessionId::random().as_str().get(..16).unwrap_or_default().to_owned() }
+    }
 }
 
 /// Interpreters, states and sessions in memory.
@@ -88,13 +105,14 @@ impl Machine {
         self: &Arc<Self>,
         name: &FleetName,
         request: OpenRequest,
-        opened_at: Timestamp,
+        opening: Opening,
     ) -> Result<State, StepError> {
         let served = self.runtime(request.language, request.runtime.as_deref())?;
+        let Opening { at: opened_at, id: opening } = opening;
         let (machine, id) = (Arc::clone(self), name.clone());
-        let runtime = served.name.clone();
+        let (runtime, opened) = (served.name.clone(), opening.clone());
         let (session, bytes) = blocking(move || {
-            let sandbox = machine.sandbox(&id, &runtime, opened_at)?;
+            let sandbox = machine.sandbox(&id, &runtime, opened_at, &opened)?;
             let mut options = SessionOptions::default().id(id.id().as_str());
             if let Some(context) = request.context {
                 let text = JsonText::new(Box::<str>::from(context));
@@ -105,7 +123,7 @@ impl Machine {
             Ok((session, bytes))
         })
         .await?;
-        let (blob, length) = (blob_name(name, 1, &bytes), bytes.len() as u64);
+        let (blob, length) = (blob_name(name, &opening, 1, &bytes), bytes.len() as u64);
         self.blobs.put(&blob, bytes).await?;
         self.warm.put(name.clone(), blob.clone(), length, session);
         let session = FleetSession {
@@ -121,7 +139,7 @@ impl Machine {
             updated_at: opened_at,
             is_running: false,
         };
-        Ok(State { session, blob, previous: None })
+        Ok(State { session, opening, blob, previous: None })
     }
 
     /// The session in this state: out of memory, or of its bytes.
@@ -133,9 +151,9 @@ impl Machine {
         // It is there as long as its state is the session's: what is gone is the state of somebody who was too late.
         let gone = || StepError::Later(format!("the blob `{}` is not in the store", state.blob));
         let bytes = self.blobs.get(&state.blob, BlobStore::MAX_BYTES).await?.ok_or_else(gone)?;
-        let (machine, state) = (Arc::clone(self), state.session.clone());
+        let (machine, opening, state) = (Arc::clone(self), state.opening.clone(), state.session.clone());
         blocking(move || {
-            let sandbox = machine.sandbox(&state.name, &state.runtime, state.created_at)?;
+            let sandbox = machine.sandbox(&state.name, &state.runtime, state.created_at, &opening)?;
             let mut options = ResumeOptions::default().id(state.name.id().as_str()).bound_to(state.name.to_string());
             options.key.clone_from(&machine.key);
             sandbox.resume(&bytes, options).map_err(|error| StepError::failed(&error))
@@ -153,7 +171,7 @@ impl Machine {
         let name = &state.session.name;
         let (machine, id, saved) = (Arc::clone(self), name.clone(), session.clone());
         let bytes = blocking(move || machine.hibernate(&id, &saved)).await?;
-        let blob = blob_name(name, state.session.generation + 1, &bytes);
+        let blob = blob_name(name, &state.opening, state.session.generation + 1, &bytes);
         let length = bytes.len() as u64;
         self.blobs.put(&blob, bytes).await?;
         let executions = session.info().executions;
@@ -175,10 +193,11 @@ impl Machine {
     }
 
     /// Removes all that is stored of a session.
-    pub(super) async fn forget(&self, name: &FleetName) -> Result<(), StepError> {
+    pub(super) async fn forget(&self, state: &State) -> Result<(), StepError> {
+        let name = &state.session.name;
         self.warm.forget(name);
         loop {
-            let page = self.blobs.list(&blob_dir(name), None, REMOVED_AT_ONCE).await?;
+            let page = self.blobs.list(&blob_dir(name, &state.opening), None, REMOVED_AT_ONCE).await?;
             if page.blobs.is_empty() {
                 return Ok(());
             }
@@ -209,8 +228,14 @@ impl Machine {
     }
 
     /// A sandbox with the session's own clock and random numbers. Called on a thread that may block.
-    fn sandbox(&self, name: &FleetName, runtime: &str, opened_at: Timestamp) -> Result<Sandbox, StepError> {
-        let policy = session_policy(&self.policy, opened_at.unix_ms(), seed(name, opened_at));
+    fn sandbox(
+        &self,
+        name: &FleetName,
+        runtime: &str,
+        opened_at: Timestamp,
+        opening: &str,
+    ) -> Result<Sandbox, StepError> {
+        let policy = session_policy(&self.policy, opened_at.unix_ms(), seed(name, opening));
         let built = Sandbox::builder(&self.engine).runtime(runtime).policy(policy).build();
         built.map_err(|error: BuildError| StepError::failed(&error))
     }

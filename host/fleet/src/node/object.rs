@@ -1,6 +1,6 @@
 //! A session as the engine has it.
 
-use std::{pin::Pin, sync::Arc};
+use std::sync::Arc;
 
 use glovebox::Timestamp;
 use restate_sdk::{
@@ -15,16 +15,11 @@ use restate_sdk::{
 use super::{
     error::StepError,
     images,
-    machine::Machine,
+    machine::{Machine, Opening},
     state::{ID_KEY, RUNNING_KEY, STATE_KEY, State},
+    steps::{BoxFuture, CANCEL},
 };
 use crate::{ExecuteRequest, Executed, Expected, FleetName, FleetSession, OpenRequest, client::status};
-
-/// A future as a value.
-pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// The signal that ends an execution.
-pub(super) const CANCEL: &str = "cancel";
 
 /// What can be asked of a session. The engine has it done one after another, but for what is `shared`.
 #[derive(Clone)]
@@ -94,6 +89,8 @@ impl SessionObject {
         })?;
         let session = undone.session.clone();
         ctx.set(STATE_KEY, Json(undone));
+        // Once this is recorded, that is, too.
+        ctx.run(now).name("undone").await?;
         self.0.forget_blob(&state.blob).await;
         Ok(Json(session))
     }
@@ -104,20 +101,16 @@ impl SessionObject {
         ctx: ObjectContext<'_>,
         Json(expected): Json<Option<Expected>>,
     ) -> Result<Json<bool>, HandlerError> {
-        let name = name(ctx.key())?;
-        let state = ctx.get::<Json<State>>(STATE_KEY).await?;
-        let was_there = state.is_some();
-        if let Some(Json(state)) = state {
-            check(&state, expected)?;
-        }
-        // Its state first: where the store fails meanwhile, this is done again.
+        let Some(Json(state)) = ctx.get::<Json<State>>(STATE_KEY).await? else { return Ok(Json(false)) };
+        check(&state, expected)?;
+        // Its blobs first: where the store fails meanwhile, this is done again.
         let machine = Arc::clone(&self.0);
         let forget = move || -> BoxFuture<'static, HandlerResult<()>> {
-            Box::pin(async move { machine.forget(&name).await.map_err(StepError::into_handler_error) })
+            Box::pin(async move { machine.forget(&state).await.map_err(StepError::into_handler_error) })
         };
         ctx.run(forget).name("forget").await?;
         ctx.clear_all();
-        Ok(Json(was_there))
+        Ok(Json(true))
     }
 
     #[handler]
@@ -154,11 +147,11 @@ impl SessionObject {
         request: OpenRequest,
     ) -> BoxFuture<'a, Result<State, HandlerError>> {
         Box::pin(async move {
-            let Json(opened_at) = ctx.run(now).name("now").await?;
+            let Json(opening) = ctx.run(opening).name("opening").await?;
             let (machine, made) = (Arc::clone(&self.0), name.clone());
             let make = move || -> BoxFuture<'static, HandlerResult<Json<State>>> {
                 Box::pin(async move {
-                    machine.open(&made, request, opened_at).await.map(Json).map_err(StepError::into_handler_error)
+                    machine.open(&made, request, opening).await.map(Json).map_err(StepError::into_handler_error)
                 })
             };
             let Json(state) = ctx.run(make).name("open").await?;
@@ -171,6 +164,11 @@ impl SessionObject {
 /// The time, to be recorded.
 async fn now() -> HandlerResult<Json<Timestamp>> {
     Ok(Json(Timestamp::now()))
+}
+
+/// How a session is opened, to be recorded.
+async fn opening() -> HandlerResult<Json<Opening>> {
+    Ok(Json(Opening::new()))
 }
 
 fn name(key: &str) -> Result<FleetName, HandlerError> {

@@ -28,6 +28,8 @@ const RETENTION: Duration = Duration::from_secs(3_600);
 const SPARE: Duration = Duration::from_secs(30);
 /// How soon, and how often at least, what failed is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// How often: for as long as a client waits, an hour. Then the engine pauses it, until its operator has it go on.
+const MAX_ATTEMPTS: u64 = 1_800;
 
 /// All that this node answers.
 pub(super) fn endpoint(machine: &Arc<Machine>, identity_key: Option<&str>) -> Result<Endpoint, NodeError> {
@@ -63,6 +65,8 @@ fn options(policy: &Policy) -> ServiceOptions {
         .retry_policy_initial_interval(RETRY.0)
         .retry_policy_exponentiation_factor(2.0)
         .retry_policy_max_interval(RETRY.1)
+        .retry_policy_max_attempts(MAX_ATTEMPTS)
+        .retry_policy_pause_on_max_attempts()
 }
 
 /// A service under a name that its type does not have.

@@ -18,6 +18,8 @@ pub(super) const ID_KEY: &str = "running-id";
 pub(super) struct State {
     /// What it is now.
     pub(super) session: FleetSession,
+    /// What this session has, and none that had its name before or has it later.
+    pub(super) opening: String,
     /// The name of the blob with its bytes.
     pub(super) blob: String,
     /// What it was before its last execution, once.
@@ -43,7 +45,8 @@ impl State {
             ..self.session.clone()
         };
         let (bytes, executions) = (self.session.bytes, self.session.executions);
-        Self { session, blob, previous: Some(Previous { blob: self.blob.clone(), bytes, executions }) }
+        let previous = Some(Previous { blob: self.blob.clone(), bytes, executions });
+        Self { session, opening: self.opening.clone(), blob, previous }
     }
 
     /// The session as it is, as another generation: an execution was, and left nothing.
@@ -65,24 +68,25 @@ impl State {
     /// What its next execution is called, for whoever must know one execution from all others: what is closed and opened again under the same
     /// name has another.
     pub(super) fn next_execution(&self) -> String {
-        format!("{}-{}", self.session.created_at.unix_ms(), self.session.generation + 1)
+        format!("{}-{}", self.opening, self.session.generation + 1)
     }
 }
 
-/// The directory of a session's blobs.
-pub(super) fn blob_dir(name: &FleetName) -> String {
-    format!("sessions/{name}")
+/// The directory of the blobs of a session. One that is opened again under its name has another: whoever comes late with closing the first
+/// removes nothing of the second.
+pub(super) fn blob_dir(name: &FleetName, opening: &str) -> String {
+    format!("sessions/{name}/{opening}")
 }
 
 /// The name of the blob of a state. It says what is in it, so that two who write the same generation do not write over one another.
-pub(super) fn blob_name(name: &FleetName, generation: u64, state: &[u8]) -> String {
+pub(super) fn blob_name(name: &FleetName, opening: &str, generation: u64, state: &[u8]) -> String {
     let digest: String = Sha256::digest(state).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}/{generation:010}-{digest}", blob_dir(name))
+    format!("{}/{generation:010}-{digest}", blob_dir(name, opening))
 }
 
 /// From what a session's random numbers come.
-pub(super) fn seed(name: &FleetName, opened_at: Timestamp) -> u64 {
-    let digest = Sha256::digest(format!("{name} {}", opened_at.unix_ms()));
+pub(super) fn seed(name: &FleetName, opening: &str) -> u64 {
+    let digest = Sha256::digest(format!("{name} {opening}"));
     digest.first_chunk().map_or(0, |first| u64::from_le_bytes(*first))
 }
 
@@ -107,13 +111,13 @@ mod tests {
             updated_at: at,
             is_running: false,
         };
-        State { session, blob: "sessions/notes/1".into(), previous: None }
+        State { session, opening: "0a".into(), blob: "sessions/notes/0a/1".into(), previous: None }
     }
 
     #[test]
     fn each_change_has_a_generation_of_its_own_and_undoing_is_one() {
         let first = state();
-        let second = first.next(20, 1, Timestamp::from_unix_ms(6), "sessions/notes/2".into());
+        let second = first.next(20, 1, Timestamp::from_unix_ms(6), "sessions/notes/0a/2".into());
         assert_eq!((second.session.generation, second.session.bytes, second.session.executions), (2, 20, 1));
         let undone = second.undone(Timestamp::from_unix_ms(7)).unwrap();
         assert_eq!((undone.session.generation, undone.session.bytes, undone.session.executions), (3, 10, 0));
@@ -124,21 +128,21 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_was_opened_again_draws_other_numbers_and_calls_its_executions_otherwise() {
+    fn a_session_that_was_opened_again_has_nothing_in_common_with_the_one_before() {
         let name: FleetName = "team!notes".parse().unwrap();
-        let (early, late) = (Timestamp::from_unix_ms(1), Timestamp::from_unix_ms(2));
-        assert_ne!(seed(&name, early), seed(&name, late));
-        assert_ne!(seed(&name, early), seed(&"team!other".parse().unwrap(), early));
+        assert_ne!(seed(&name, "0a"), seed(&name, "0b"));
+        assert_ne!(seed(&name, "0a"), seed(&"team!other".parse().unwrap(), "0a"));
         let mut again = state();
-        again.session.created_at = late;
+        again.opening = "0b".into();
         assert_ne!(again.next_execution(), state().next_execution());
+        assert!(!blob_name(&name, "0b", 1, b"state").starts_with(&blob_dir(&name, "0a")));
     }
 
     #[test]
     fn a_blob_is_named_by_what_is_in_it() {
         let name: FleetName = "team!notes".parse().unwrap();
-        let blob = blob_name(&name, 7, b"state");
-        assert!(blob.starts_with("sessions/team!notes/0000000007-"), "{blob}");
-        assert_ne!(blob, blob_name(&name, 7, b"other"));
+        let blob = blob_name(&name, "0a", 7, b"state");
+        assert!(blob.starts_with("sessions/team!notes/0a/0000000007-"), "{blob}");
+        assert_ne!(blob, blob_name(&name, "0a", 7, b"other"));
     }
 }

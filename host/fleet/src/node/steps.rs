@@ -5,11 +5,19 @@
 //! step was recorded nothing is executed at all. Whether a step is a call or the end stands in what is recorded, so that the row never
 //! differs from the journal, wherever an execution was cut or cancelled.
 
+use std::pin::Pin;
+
 use glovebox::{ToolAnswer, ToolError, ToolErrorKind};
 use serde::{Deserialize, Serialize};
 
 use super::state::State;
 use crate::Executed;
+
+/// A future as a value.
+pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The signal that ends an execution.
+pub(super) const CANCEL: &str = "cancel";
 
 /// A step of an execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]

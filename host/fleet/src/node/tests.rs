@@ -14,7 +14,7 @@ use super::{
     NodeConfig,
     attempt::Attempt,
     error::StepError,
-    machine::Machine,
+    machine::{Machine, Opening},
     state::{State, blob_dir},
     steps::{Called, Done, Step},
 };
@@ -40,9 +40,13 @@ fn name() -> FleetName {
     "team!notes".parse().unwrap()
 }
 
+fn opening(id: &str) -> Opening {
+    Opening { at: Timestamp::from_unix_ms(1_000), id: id.into() }
+}
+
 async fn opened(machine: &Arc<Machine>) -> State {
     let open = OpenRequest { language: Some(Language::JavaScript), ..OpenRequest::default() };
-    machine.open(&name(), open, Timestamp::from_unix_ms(1_000)).await.unwrap()
+    machine.open(&name(), open, opening("0a")).await.unwrap()
 }
 
 fn request(source: &str) -> Arc<ExecuteRequest> {
@@ -167,13 +171,13 @@ async fn whoever_takes_over_calls_no_tool_again_that_was_recorded() {
     let (done, recorded) = run(&other, &state, service.request(ASK), vec![called]).await.unwrap();
     assert_eq!(printed(&done), "1 2");
     let keys = service.keys();
-    assert_eq!(keys, ["team!notes/1000-2/0", "team!notes/1000-2/1"]);
+    assert_eq!(keys, ["team!notes/0a-2/0", "team!notes/0a-2/1"]);
     // Where all was recorded, the script runs and nobody is asked.
     let (again, _) = run(&one, &state, service.request(ASK), recorded.clone()).await.unwrap();
     assert_eq!((printed(&again), again.state.blob, service.keys()), ("1 2".into(), done.state.blob.clone(), keys));
     // The next execution has keys of its own.
     run(&one, &done.state, service.request("await tools.ask({n: 3})"), Vec::new()).await.unwrap();
-    assert_eq!(service.keys().last().unwrap(), "team!notes/1000-3/0");
+    assert_eq!(service.keys().last().unwrap(), "team!notes/0a-3/0");
     // A script that does otherwise than was recorded leaves nothing.
     for script in ["console.log(1)", "await tools.other({})"] {
         let tools = Arc::new(ExecuteRequest { source: script.into(), ..(*service.request("")).clone() });
@@ -253,12 +257,17 @@ async fn a_state_that_is_gone_is_looked_for_again_and_one_that_was_sealed_otherw
     let error = run(&node(2), &done.state, request(COUNT), Vec::new()).await.unwrap_err();
     assert!(matches!(error, StepError::Never(..)), "{error}");
     let mut gone = done.state.clone();
-    gone.blob = format!("{}/0000000009-00", blob_dir(&name()));
+    gone.blob = format!("{}/0000000009-00", blob_dir(&name(), "0a"));
     let error = run(&one, &gone, request(COUNT), Vec::new()).await.unwrap_err();
     assert!(matches!(error, StepError::Later(_)), "{error}");
-    one.forget(&name()).await.unwrap();
+    // Whoever closes it late leaves the one alone that has been opened again.
+    let open = OpenRequest { language: Some(Language::JavaScript), ..OpenRequest::default() };
+    let again = one.open(&name(), open, opening("0b")).await.unwrap();
+    one.forget(&done.state).await.unwrap();
     let error = run(&one, &done.state, request(COUNT), Vec::new()).await.unwrap_err();
     assert!(matches!(error, StepError::Later(_)), "{error}");
+    let (done, _) = run(&one, &again, request(COUNT), Vec::new()).await.unwrap();
+    assert_eq!(printed(&done), "1");
 }
 
 #[tokio::test]
@@ -268,7 +277,7 @@ async fn sessions_stay_in_memory_as_long_as_there_is_room() {
     let mut states = Vec::new();
     for id in ["a", "b", "c"] {
         let open = OpenRequest { language: Some(Language::JavaScript), ..OpenRequest::default() };
-        states.push(node.open(&id.parse().unwrap(), open, Timestamp::from_unix_ms(1)).await.unwrap());
+        states.push(node.open(&id.parse().unwrap(), open, opening("0a")).await.unwrap());
     }
     assert_eq!(held(&node), ["b", "c"], "the one used longest ago made room");
     run(&node, &states[1], request(COUNT), Vec::new()).await.unwrap();
@@ -279,7 +288,7 @@ async fn sessions_stay_in_memory_as_long_as_there_is_room() {
         let node = machine(&format!("memory://attempts-{warm_bytes}"), |config| config.warm_bytes = warm_bytes);
         for id in ["a", "b"] {
             let open = OpenRequest { language: Some(Language::JavaScript), ..OpenRequest::default() };
-            node.open(&id.parse().unwrap(), open, Timestamp::from_unix_ms(1)).await.unwrap();
+            node.open(&id.parse().unwrap(), open, opening("0a")).await.unwrap();
         }
         assert_eq!(held(&node).len(), expected, "{warm_bytes}");
     }
