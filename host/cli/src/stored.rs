@@ -25,7 +25,7 @@ pub(crate) const NOT_OURS_REMEDY: &str =
     "remove others' write access (`chmod -R go-w DIR`), or name another with --store";
 
 /// The hint for an object store that cannot be used.
-const REMOTE_REMEDY: &str = "look at the URL, whether it can be reached, and at the credentials in the environment (for `s3://`: \
+pub(crate) const REMOTE_REMEDY: &str = "look at the URL, whether it can be reached, and at the credentials in the environment (for `s3://`: \
      AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL)";
 
 /// Opens a store of sessions: an object store where a URL names it, and otherwise a directory, which is made where it is missing.

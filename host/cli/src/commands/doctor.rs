@@ -3,13 +3,14 @@
 use std::{
     fmt::Write as _,
     fs,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Instant,
 };
 
 use clap::Args;
 use glovebox::{
-    ComponentCache, DirectoryStore, Engine, Language, Policy, RuntimeInfo, Sandbox, ToolInfo, escaped, escaped_text,
+    ComponentCache, Engine, Language, Policy, RuntimeInfo, Sandbox, ToolInfo, escaped, escaped_text,
 };
 use serde::Serialize;
 
@@ -17,7 +18,7 @@ use crate::{
     args::GlobalArgs,
     engine::{Host, Pooling},
     interrupt, state,
-    stored::{NOT_OURS_REMEDY, SESSIONS, entries},
+    stored::{NOT_OURS_REMEDY, REMOTE_REMEDY, SESSIONS, entries, is_url, open_store},
     terminal::{BAD, CARE, GOOD, bytes, out, out_json},
 };
 
@@ -41,6 +42,10 @@ pub(crate) struct DoctorArgs {
     /// Run no script, and fetch and prepare nothing
     #[arg(long)]
     no_run: bool,
+
+    /// Where sessions are stored: a directory, or the URL of an object store, in which objects are created and deleted for a trial [default: $XDG_STATE_HOME/glovebox/sessions]
+    #[arg(long, value_name = "DIR|URL", env = "GLOVEBOX_STORE", hide_env_values = true)]
+    store: Option<PathBuf>,
 }
 
 /// The result of a check.
@@ -75,7 +80,7 @@ impl Finding {
 
 pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32> {
     interrupt::install()?;
-    let mut findings = vec![fetcher(), address_space(), overcommit(), sessions()];
+    let mut findings = vec![fetcher(), address_space(), overcommit(), sessions(args.store.as_deref())];
     match Host::open(global, Pooling::Single) {
         Ok(host) => {
             findings.push(Finding::ok(
@@ -193,29 +198,33 @@ fn overcommit() -> Finding {
 }
 
 /// Who may write to the stored sessions, and whether they can be read.
-fn sessions() -> Finding {
+fn sessions(store: Option<&Path>) -> Finding {
     let name = "stored sessions";
-    // A directory that others can write to is not even listed, and nothing is created.
-    let Some(dir) = state::dir().ok().map(|dir| dir.join(SESSIONS)).filter(|dir| dir.exists()) else {
+    let at = store.map(Path::to_owned).or_else(|| Some(state::dir().ok()?.join(SESSIONS)));
+    // A directory that others can write to is not even listed, and none is made.
+    let Some(at) = at.filter(|at| is_url(at) || at.exists()) else {
         return Finding::ok(name, "none yet");
     };
-    let listed = DirectoryStore::open(&dir).and_then(|store| entries(&store));
+    let listed = open_store(&at).and_then(|store| Ok(entries(&*store)?));
     match listed {
         Ok(entries) => {
             let damaged: Vec<&str> =
                 entries.iter().filter(|entry| entry.damage.is_some()).map(|entry| entry.id.as_str()).collect();
             if damaged.is_empty() {
                 let size = entries.iter().map(|entry| entry.stored_bytes).sum();
-                return Finding::ok(name, format!("{} in `{}`, {}", entries.len(), escaped(&dir), bytes(size)));
+                return Finding::ok(name, format!("{} in `{}`, {}", entries.len(), escaped(&at), bytes(size)));
             }
             Finding::bad(
                 Status::Warning,
                 name,
-                format!("damaged in `{}`: {}", escaped(&dir), damaged.join(", ")),
+                format!("damaged in `{}`: {}", escaped(&at), damaged.join(", ")),
                 "restore their files from a copy, or `glovebox session delete` them",
             )
         }
-        Err(error) => Finding::bad(Status::Wrong, name, format!("{:#}", anyhow::Error::from(error)), NOT_OURS_REMEDY),
+        Err(error) => {
+            let remedy = if is_url(&at) { REMOTE_REMEDY } else { NOT_OURS_REMEDY };
+            Finding::bad(Status::Wrong, name, format!("{error:#}"), remedy)
+        }
     }
 }
 
