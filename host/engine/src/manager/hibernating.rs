@@ -25,8 +25,8 @@ impl Sessions {
     /// One that is in use is left alone: that is an error. So is one that another process has taken over: its memory is freed unwritten.
     pub fn hibernate(&self, id: &SessionId) -> Result<bool, SessionsError> {
         let slot = self.0.slot(id);
-        let mut state = slot.settled_unused(&self.0.storage)?;
-        state.hibernate(&self.0.storage)
+        let state = slot.settled_unused(&self.0.storage)?;
+        slot.hibernate(state, &self.0.storage)
     }
 
     /// Hibernates the sessions that at `now` have been unused for the policy's `idle_ms`.
@@ -54,11 +54,11 @@ impl Sessions {
         let mut report = HibernateReport::default();
         for slot in self.0.all() {
             // Whoever has it at this moment uses it.
-            let Some(mut state) = slot.try_state() else { continue };
+            let Some(state) = slot.try_state() else { continue };
             if !state.is_idle() || !is_due(state.used_at) {
                 continue;
             }
-            match state.hibernate(&self.0.storage) {
+            match slot.hibernate(state, &self.0.storage) {
                 Ok(true) => report.hibernated.push(slot.id.clone()),
                 Ok(false) => {}
                 Err(error) => report.errors.push((slot.id.clone(), error)),

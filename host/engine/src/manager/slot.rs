@@ -147,6 +147,31 @@ impl Slot {
         Change(self)
     }
 
+    /// Writes the session to the store if it has changed, and drops the live one. That of a session which another process has
+    /// taken over is dropped, too, and its changes with it: an error. A store may take long: whoever wants the session meanwhile waits as for
+    /// every [`Change`].
+    pub(super) fn hibernate<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        storage: &Storage,
+    ) -> Result<bool, SessionsError> {
+        let Some(live) = state.alive() else { return Ok(false) };
+        let change = self.change(state);
+        let saved = live.save(storage);
+        let mut state = self.state();
+        state.drop_fenced(&live);
+        if saved.is_ok() {
+            state.live = None;
+        }
+        drop(state);
+        // First its lock is given back, and then it is another's turn.
+        drop(live);
+        drop(change);
+        saved?;
+        events::session("session.hibernated", &self.id);
+        Ok(true)
+    }
+
     /// The state, if nobody else has it at this moment.
     pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
         self.state.try_lock().ok()
@@ -177,18 +202,6 @@ impl State {
             self.live = None;
         }
         self.live.clone()
-    }
-
-    /// Writes the session to the store if it has changed, and drops the live one. That of a session which another process has
-    /// taken over is dropped, too, and its changes with it: an error.
-    pub(super) fn hibernate(&mut self, storage: &Storage) -> Result<bool, SessionsError> {
-        let Some(live) = self.alive() else { return Ok(false) };
-        let saved = live.save(storage);
-        self.drop_fenced(&live);
-        saved?;
-        self.live = None;
-        events::session("session.hibernated", live.lock.id());
-        Ok(true)
     }
 
     /// Drops a live session that another process has taken over: unsaved, and without its exit handlers. Others may still be

@@ -95,8 +95,8 @@ impl Slots {
         let mut failed = None;
         for (_, slot) in slots {
             match slot.try_state() {
-                Some(mut state) if state.is_idle() => {
-                    match state.hibernate(&self.storage) {
+                Some(state) if state.is_idle() => {
+                    match slot.hibernate(state, &self.storage) {
                         // One that has ended gave its place up, which is as good.
                         Ok(_) => return Ok(Found::Freed),
                         // So did one that another process has taken over.

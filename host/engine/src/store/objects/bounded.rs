@@ -1,4 +1,4 @@
-//! What is asked of a store: whole objects, each within limits of size and time.
+//! What is asked of a store: whole objects, each within limits of size, and of time but where they are files of this machine's.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{
     background::Background,
     bucket::{Bucket, Listed, failed},
     files,
-    place::Place,
+    place::{Place, shown},
 };
 use crate::store::StoreError;
 
@@ -31,7 +31,7 @@ pub(super) struct Objects {
 
 impl Objects {
     pub(super) fn open(url: &str) -> Result<Self, StoreError> {
-        let failed = |source| StoreError::Remote { url: url.to_owned(), action: "be set up".into(), source };
+        let failed = |source| StoreError::Remote { url: shown(url), action: "be set up".into(), source };
         let background = Background::get().map_err(|error| failed(error.into()))?;
         let handle = background.handle().ok_or_else(|| failed("its threads have ended".into()))?;
         Ok(Self { place: Arc::new(Place::of(url, handle)?), background })
@@ -135,7 +135,10 @@ impl Bucket for Objects {
             };
         }
         let store = Arc::clone(&self.place.store);
-        let (prefix, path, after) = (self.place.prefix.clone(), self.path(dir), after.map(|name| self.path(name)));
+        let (prefix, path) = (self.place.prefix.clone(), self.path(dir));
+        // As it was listed: encoded, it would stand elsewhere in the order.
+        let after = after.map(|name| Path::parse(format!("{prefix}/{name}"))).transpose();
+        let after = after.map_err(|error| failed(self, format!("list `{dir}`"), error))?;
         let listed = self.within(0, format!("list `{dir}`"), async move {
             let mut names = match &after {
                 Some(after) => store.list_with_offset(Some(&path), after),

@@ -6,6 +6,8 @@ use crate::store::{SessionId, SessionRecord, StoredVersion, record::MAX_WORKSPAC
 
 /// The version of this form.
 const FORMAT: u32 = 1;
+/// The digits of a version.
+const VERSION_DIGITS: usize = 32;
 /// How many earlier entries an entry names.
 pub(super) const MAX_ANCESTORS: usize = 16;
 /// An entry with a session is padded to this length, and one that removes it is shorter: so a listing tells them apart.
@@ -65,6 +67,11 @@ impl Entry {
         let entry: Self = serde_json::from_slice(bytes).map_err(|_| "its record cannot be read")?;
         if entry.format != FORMAT {
             return Err(format!("its record has version {}, and this program reads version {FORMAT}", entry.format));
+        }
+        let is_version =
+            |name: &String| name.len() == VERSION_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if entry.ancestors.len() > MAX_ANCESTORS || !entry.ancestors.iter().chain([&entry.version]).all(is_version) {
+            return Err("its versions are none".into());
         }
         match &entry.record {
             Some(record) if record.id != *id => Err(format!("its record is that of `{}`", record.id)),

@@ -1,6 +1,11 @@
 //! Listing a directory of this machine: the library's listing leaves out what is deleted while it looks, and what took its place with it.
 
-use std::{fs, io, path::Path, time::UNIX_EPOCH};
+use std::{
+    ffi::OsStr,
+    fs, io,
+    path::Path,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use super::bucket::Listed;
 
@@ -53,4 +58,26 @@ fn describe(root: &Path, name: String) -> io::Result<Listed> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Listed { name, bytes: 0, modified_ms: 0 }),
         Err(error) => Err(error),
     }
+}
+
+/// Removes what killed writers left: the library writes to `NAME#NUMBER` first. What cannot be removed is tried again when the store is opened next.
+pub(super) fn remove_staged(root: &Path, older_than: Duration) {
+    let Ok(entries) = fs::read_dir(root) else { return };
+    for entry in entries.flatten() {
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() {
+            remove_staged(&entry.path(), older_than);
+        } else if kind.is_file() && is_staged(&entry.file_name()) {
+            let modified = entry.metadata().and_then(|metadata| metadata.modified());
+            let is_old = modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > older_than));
+            if is_old && let Err(error) = fs::remove_file(entry.path()) {
+                tracing::debug!(target: "glovebox", %error, "a file of a write that was killed stays in the store");
+            }
+        }
+    }
+}
+
+fn is_staged(name: &OsStr) -> bool {
+    let number = name.to_str().and_then(|name| name.rsplit_once('#'));
+    number.is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }

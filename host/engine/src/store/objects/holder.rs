@@ -27,9 +27,12 @@ impl Holder {
         }
     }
 
-    /// After a write that was accepted.
-    pub(super) fn settles(&self) {
-        *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// After a write that was accepted: those of unknown outcome before it, which were not accepted, or were written over.
+    pub(super) fn settles(&self, accepted: &StoredVersion) -> Vec<StoredVersion> {
+        let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (_, mut versions) = unsettled.unwrap_or((Expected::Any, Vec::new()));
+        versions.retain(|version| version != accepted);
+        versions
     }
 
     /// Whether this is what a write of ours left which expected the same and of which nothing was heard.

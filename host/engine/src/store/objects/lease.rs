@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use super::{
     background::Background,
-    bucket::{Bucket, Created, Listed, create},
+    bucket::{Bucket, Created, Listed, create, failed},
     log::number_of,
 };
 use crate::{
@@ -31,6 +31,8 @@ use crate::{
 const MARGIN: Duration = Duration::from_secs(1);
 /// The most bytes of an entry: who holds the lease, and for how many milliseconds.
 const MAX_ENTRY_BYTES: u64 = 64;
+/// The most objects of a session's leases.
+const MAX_LISTED: usize = 10_000;
 /// The longest lease that is believed.
 const MAX_LEASE: Duration = Duration::from_secs(60 * 60);
 /// For how long whoever drops a lease waits until it is given back, so that the next finds it free.
@@ -121,7 +123,10 @@ impl LeaseLog {
         if since.last().is_none_or(|(number, listed)| number != last || is_held(&found, listed, clock)) {
             return Ok(None);
         }
-        let Some(number) = self.create_highest(last.saturating_add(1)).await? else { return Ok(None) };
+        let next = last.checked_add(1).ok_or_else(|| {
+            failed(&*self.bucket, format!("lock `{}`", self.dir), "no number comes after its last; delete that object")
+        })?;
+        let Some(number) = self.create_highest(next).await? else { return Ok(None) };
         if self.read(*last).await?.as_ref() != Some(&found) {
             self.delete(number).await;
             return Ok(None);
@@ -150,7 +155,11 @@ impl LeaseLog {
     }
 
     async fn entries(&self) -> Result<Vec<(u64, Listed)>, StoreError> {
-        let listed = self.bucket.list(&self.dir, None, usize::MAX).await?;
+        let listed = self.bucket.list(&self.dir, None, MAX_LISTED + 1).await?;
+        if listed.len() > MAX_LISTED {
+            let reason = format!("it has more than {MAX_LISTED} objects; delete them");
+            return Err(failed(&*self.bucket, format!("lock `{}`", self.dir), reason));
+        }
         Ok(listed.into_iter().filter_map(|listed| Some((number_of(&listed.name)?, listed))).collect())
     }
 

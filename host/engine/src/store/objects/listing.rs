@@ -1,5 +1,7 @@
 //! Listing and counting sessions: by names, and by the lengths of what is under them.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::{
@@ -14,6 +16,8 @@ use crate::store::{PageRequest, SessionId, StoreError, StoredEntry, StoredPage};
 const NAMES: usize = 1_000;
 /// How many entries are read at once.
 const READERS: usize = 16;
+/// How many removals a page forgets at most: later pages forget others.
+const FORGOTTEN: usize = 16;
 /// A number that no entry has: its name comes after those of a session's entries, and before the next session's.
 const LAST: u64 = u64::MAX;
 
@@ -52,13 +56,14 @@ impl ObjectStore {
     pub(super) async fn list_page(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
         let (heads, has_more) = self.heads(page.begins_after(), page.limit()).await?;
         let next = heads.last().filter(|_| has_more).map(|head| head.id.clone());
-        let read = stream::iter(heads).map(|head| self.entry(head)).buffered(READERS);
+        let forgets = AtomicUsize::new(FORGOTTEN);
+        let read = stream::iter(heads).map(|head| self.entry(head, &forgets)).buffered(READERS);
         let entries: Vec<Option<StoredEntry>> = read.try_collect().await?;
         Ok(StoredPage::new(entries.into_iter().flatten().collect(), next))
     }
 
     /// A session as it is listed; none if it was removed. Forgets a removal that is old enough.
-    async fn entry(&self, found: Found) -> Result<Option<StoredEntry>, StoreError> {
+    async fn entry(&self, found: Found, forgets: &AtomicUsize) -> Result<Option<StoredEntry>, StoreError> {
         let log = self.log(&found.id);
         let head = match log.read(found.number, &found.listed).await? {
             Some(head) => Some(head),
@@ -66,18 +71,22 @@ impl ObjectStore {
             None => log.head().await?,
         };
         let Some(head) = head else { return Ok(None) };
-        if head.is_removal() && head.modified_ms < self.clock.ms_before_now(REMOVAL) {
-            self.expire(log).await?;
+        let one_fewer = |count: usize| count.checked_sub(1);
+        if head.is_removal()
+            && head.modified_ms < self.clock.ms_before_now(REMOVAL)
+            && forgets.try_update(Ordering::Relaxed, Ordering::Relaxed, one_fewer).is_ok()
+            && let Err(error) = self.expire(log).await
+        {
+            tracing::debug!(target: "glovebox", %error, "a removal stays in the store until it is listed again");
         }
         Ok(entry_of(&found.id, head))
     }
 
     /// Under the session's lease, so that nobody makes the session anew meanwhile.
     async fn expire(&self, log: Log<'_>) -> Result<(), StoreError> {
-        if self.lease(log.id).await?.is_some() {
-            log.expire(self.clock.ms_before_now(REMOVAL)).await?;
-        }
-        Ok(())
+        // It has a name, and so is held until this returns.
+        let Some(_lease) = self.lease(log.id).await? else { return Ok(()) };
+        log.expire(self.clock.ms_before_now(REMOVAL)).await
     }
 
     pub(super) async fn count_sessions(&self, most: usize) -> Result<usize, StoreError> {

@@ -17,7 +17,7 @@
 //! 2. create the state;
 //! 3. create entry N + 1: **this is the commit, if N is the head at that moment**;
 //! 4. list the log, to see whether it was;
-//! 5. delete the lower entries, each after its state.
+//! 5. delete the lower entries, each once its state is gone.
 //!
 //! The head is never deleted, only entries below it ([but for removals that expired](#removal)). Therefore numbers only grow, and a name that was
 //! free at step 3 was free for one of two reasons: nothing above N was ever created, so N was the head and the write counts; or N + 1 had been
@@ -31,7 +31,8 @@
 //!   lost and asking fails.
 //! * *An answer that got lost* at step 2 or 3: creating compares what is there with what it wanted to write. Where even that fails, the outcome is
 //!   unknown, and the session's lock remembers the version: the next write with the same expectation accepts a head that it wrote itself.
-//! * *A crash* before step 3 leaves a state that nobody names; after it, a committed write, with lower entries that the next writer deletes.
+//! * *A crash* before step 3 leaves a state that nobody names, until the session has been removed for seven days; after it, a committed write,
+//!   with lower entries that the next writer deletes.
 //! * *A reader* lists, reads the head's entry, reads its state. Where one of them is missing, a writer has deleted it after a later commit: it
 //!   begins again. So it gets the state and the record of one write, and the latest that was committed when it began, or a later one.
 //!
@@ -55,6 +56,8 @@ use crate::store::{SessionId, SessionRecord, StoreError, StoredVersion};
 pub(super) const RECORDS: &str = "records";
 /// The directory of the states.
 pub(super) const STATES: &str = "states";
+/// The most objects of a session's log, and of states that are looked at to forget a session: what cannot be deleted is tried again by every writer.
+const MAX_LISTED: usize = 10_000;
 /// How often a read begins again because others write meanwhile.
 const READS: usize = 16;
 /// The digits of a number.
@@ -120,7 +123,12 @@ impl Log<'_> {
 
     /// The entries, lowest first.
     async fn entries(self) -> Result<Vec<(u64, Listed)>, StoreError> {
-        let listed = self.bucket.list(&self.dir(), None, usize::MAX).await?;
+        let dir = self.dir();
+        let listed = self.bucket.list(&dir, None, MAX_LISTED + 1).await?;
+        if listed.len() > MAX_LISTED {
+            let reason = format!("it has more than {MAX_LISTED} objects; delete those below the last");
+            return Err(failed(self.bucket, format!("read `{dir}`"), reason));
+        }
         Ok(listed.into_iter().filter_map(|listed| Some((number_of(&listed.name)?, listed))).collect())
     }
 
@@ -152,6 +160,11 @@ impl Log<'_> {
     /// # Errors
     /// The outcome is unknown then: the write may be accepted.
     pub(super) async fn append(self, base: Option<&Head>, write: Write<'_>) -> Result<Outcome, StoreError> {
+        let Some(number) = base.map_or(Some(1), |base| base.number.checked_add(1)) else {
+            let path = format!("{}/{}", self.bucket.url(), self.name(u64::MAX));
+            let reason = "no number comes after its own; delete this object".to_owned();
+            return Err(StoreError::Damaged { id: self.id.clone(), path: path.into(), reason });
+        };
         if let Some((_, state)) = write.session {
             let name = self.state_name(write.version);
             if create(self.bucket, &name, state.clone()).await? != Created::Here {
@@ -160,7 +173,6 @@ impl Log<'_> {
         }
         let below = base.and_then(|base| base.entry.as_ref().ok());
         let entry = Entry::new(write.version, below, write.session.map(|(record, _)| record));
-        let number = base.map_or(1, |base| base.number.saturating_add(1));
         let created = create(self.bucket, &self.name(number), entry.to_bytes().into()).await?;
         for _ in 0..READS {
             let entries = self.entries().await?;
@@ -202,29 +214,41 @@ impl Log<'_> {
         }
     }
 
-    /// Deletes all entries but the last, each after its state, so that a crash in between leaves no state that nobody names.
+    /// Deletes all entries but the last, each once its state is gone: nothing else says where that is. The next writer tries again what fails.
     pub(super) async fn delete_below(self, entries: &[(u64, Listed)], known: Option<&Head>) {
         let Some((_, below)) = entries.split_last() else { return };
         for (number, listed) in below {
             let version = match known.filter(|known| known.number == *number) {
                 Some(known) => known.entry.as_ref().ok().map(Entry::version),
-                None => {
-                    let read = self.read(*number, listed).await;
-                    read.ok().flatten().and_then(|head| Some(head.entry.ok()?.version()))
-                }
+                None => match self.read(*number, listed).await {
+                    Ok(Some(head)) => head.entry.ok().map(|entry| entry.version()),
+                    Ok(None) | Err(_) => continue,
+                },
             };
-            if let Some(version) = version {
-                self.tidy(&self.state_name(&version)).await;
+            let has_state = match version {
+                Some(version) => !self.tidy(&self.state_name(&version)).await,
+                None => false,
+            };
+            if !has_state {
+                self.tidy(&listed.name).await;
             }
-            self.tidy(&listed.name).await;
         }
     }
 
-    /// Deletes what nobody needs. What cannot be deleted harms nobody, and the next writer tries again.
-    async fn tidy(self, name: &str) {
-        if let Err(error) = self.bucket.delete(name).await {
+    /// Deletes the states of writes that were not accepted, of which nothing was heard.
+    pub(super) async fn forget(self, versions: &[StoredVersion]) {
+        for version in versions {
+            self.tidy(&self.state_name(version)).await;
+        }
+    }
+
+    /// Deletes what nobody needs; whether it is gone. What cannot be deleted harms nobody.
+    async fn tidy(self, name: &str) -> bool {
+        let deleted = self.bucket.delete(name).await;
+        if let Err(error) = &deleted {
             tracing::debug!(target: "glovebox", %error, "an object of a session stays in the store");
         }
+        deleted.is_ok()
     }
 
     /// Cleans up after a session that was removed long ago: deletes its removal, and states of before `until_ms` that crashed writers left. The
@@ -236,10 +260,14 @@ impl Log<'_> {
         if !head.is_removal() || head.modified_ms >= until_ms {
             return Ok(());
         }
-        for state in self.bucket.list(&format!("{STATES}/{}!", self.id), None, usize::MAX).await? {
-            if state.modified_ms < until_ms {
-                self.tidy(&state.name).await;
-            }
+        let states = self.bucket.list(&format!("{STATES}/{}!", self.id), None, MAX_LISTED).await?;
+        let mut stays = states.len() == MAX_LISTED;
+        for state in states {
+            stays |= state.modified_ms >= until_ms || !self.tidy(&state.name).await;
+        }
+        // Without the removal nobody would come back for them.
+        if stays {
+            return Ok(());
         }
         self.delete_below(&entries, None).await;
         self.tidy(&listed.name).await;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::Duration,
@@ -15,7 +16,7 @@ use object_store::{
 use tokio::runtime::Handle;
 use url::Url;
 
-use super::http::Connector;
+use super::{files, http::Connector};
 use crate::store::StoreError;
 
 /// How often a request is tried again that failed for a reason that may pass, at intervals that double, with some randomness.
@@ -25,8 +26,10 @@ const MAX_BACKOFF: Duration = Duration::from_secs(2);
 /// No request is tried again after this.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How old a file of an unfinished write is before it is removed: no write takes that long.
+const STAGED: Duration = Duration::from_secs(60 * 60);
+
 /// Where objects are.
-#[derive(Debug)]
 pub(super) struct Place {
     pub(super) store: Arc<dyn ObjectStore>,
     /// What stands before every name.
@@ -39,19 +42,24 @@ pub(super) struct Place {
     _dir: Option<TrustedDir>,
 }
 
+/// The store's own would show credentials, and all that is in memory.
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
 impl Place {
     /// The store of a URL, whether it can be reached or not.
     pub(super) fn of(text: &str, runtime: &Handle) -> Result<Self, StoreError> {
-        let wrong = |reason: &str| StoreError::Url { url: text.to_owned(), reason: reason.to_owned() };
+        let wrong = |reason: &str| StoreError::Url { url: shown(text), reason: reason.to_owned() };
         let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
         if url.query().is_some() || url.fragment().is_some() {
             return Err(wrong("it has a query or a fragment"));
         }
         // It stands in messages.
         if url.password().is_some() {
-            return Err(StoreError::Url {
-                url: url.scheme().to_owned() + "://…", reason: "it has a password".into()
-            });
+            return Err(wrong("it has a password"));
         }
         if url.scheme() == "memory" {
             return Self::in_memory(&url);
@@ -62,7 +70,7 @@ impl Place {
             return Self::in_directory(&url);
         }
         let store = remote(&scheme, url.as_str(), runtime).ok_or_else(|| wrong("it is not an object store"))?;
-        let store = store.map_err(|source| failed(text, "be set up", source))?;
+        let store = store.map_err(|source| failed(&shown(text), "be set up", source))?;
         Ok(Self { store, prefix, url: named(&url), local: None, _dir: None })
     }
 
@@ -73,6 +81,7 @@ impl Place {
             reason: "it has no absolute path of this machine's".into(),
         })?;
         let dir = TrustedDir::open(&path, Guarded::Sessions)?;
+        files::remove_staged(&path, STAGED);
         let store =
             LocalFileSystem::new_with_prefix(&path).map_err(|source| failed(url.as_str(), "be opened", source))?;
         let store = Arc::new(store.with_fsync(true).with_automatic_cleanup(true));
@@ -126,6 +135,16 @@ fn remote(
 
 fn failed(url: &str, action: &str, source: object_store::Error) -> StoreError {
     StoreError::Remote { url: url.to_owned(), action: action.to_owned(), source: source.into() }
+}
+
+/// A URL as messages have it: without what may be a password or a signature.
+pub(super) fn shown(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    match (text.split_once("://"), text.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
+        (None, Some((_, rest))) => format!("…@{rest}"),
+        (_, None) => text.to_owned(),
+    }
 }
 
 fn named(url: &Url) -> String {

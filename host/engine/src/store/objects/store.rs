@@ -123,7 +123,8 @@ impl ObjectStore {
             holder.begins(expected, &version);
             match log.append(head.as_ref(), Write { version: &version, session }).await? {
                 Outcome::Committed => {
-                    holder.settles();
+                    // Their numbers are not above ours, so that none of them becomes the head any more.
+                    log.forget(&holder.settles(&version)).await;
                     return Ok(Written { was_there, version: Some(version) });
                 }
                 // What is there now may be what is expected all the same: anything, or a write of ours that was late.

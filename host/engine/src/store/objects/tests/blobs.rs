@@ -2,11 +2,12 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
+use object_store::{ObjectStoreExt as _, PutPayload, path::Path};
 use tempfile::tempdir;
 
 use crate::{
-    store::objects::BlobStore,
-    store::{StoreError, block_on},
+    store::objects::{BlobStore, ObjectStore, background::Background, place::Place},
+    store::{PageRequest, SessionStore as _, StoreError, block_on},
 };
 
 /// A store of each kind that needs no server, and what keeps it.
@@ -169,8 +170,61 @@ fn urls_that_are_none_say_what_is() {
         assert!(matches!(error, StoreError::Url { .. }), "{url}: {error}");
         assert!(error.to_string().contains("s3://BUCKET/PREFIX"), "{error}");
     }
-    let error = BlobStore::open("s3://me:secret@bucket/p").unwrap_err();
-    assert!(!error.to_string().contains("secret"), "{error}");
+    for url in [
+        "s3://me:secret@bucket/p",
+        "s3://me:secret@bucket?x",
+        "s3://me:secret@bucket:port/",
+        "az://container/p?sv=1&sig=secret",
+        "az://container/p#secret",
+        "me:secret@bucket",
+    ] {
+        let error = BlobStore::open(url).unwrap_err();
+        assert!(!crate::with_causes(&error).contains("secret"), "{error}");
+    }
+}
+
+#[test]
+fn nothing_of_what_it_holds_is_in_its_debug_output() {
+    let blobs = BlobStore::open(&format!("memory://{}", crate::entropy::random_id())).unwrap();
+    block_on(blobs.put("a", b"held".as_slice())).unwrap();
+    let shown = format!("{blobs:?}");
+    assert!(shown.contains("memory://") && !shown.contains("Memory") && !shown.contains("104, 101"), "{shown}");
+}
+
+#[test]
+fn what_killed_writers_left_in_a_directory_is_removed_when_it_is_old() {
+    let dir = tempdir().unwrap();
+    let url = format!("file://{}", dir.path().display());
+    let blobs = BlobStore::open(&url).unwrap();
+    block_on(blobs.put("sessions/a", b"x".as_slice())).unwrap();
+    let (old, new) = (dir.path().join("sessions/b#1"), dir.path().join("sessions/c#2"));
+    for file in [&old, &new] {
+        fs::write(file, "half").unwrap();
+    }
+    let hours_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(2 * 60 * 60);
+    for file in [&old, &dir.path().join("sessions/a")] {
+        fs::File::options().write(true).open(file).unwrap().set_modified(hours_ago).unwrap();
+    }
+    let again = BlobStore::open(&url).unwrap();
+    assert!(!old.exists() && new.exists(), "only what is old is nobody's");
+    assert!(block_on(again.get("sessions/a", 1)).unwrap().is_some());
+}
+
+#[test]
+fn a_listing_goes_on_behind_names_that_are_none_of_ours() {
+    let background = Background::get().unwrap();
+    let url = format!("memory://{}", crate::entropy::random_id());
+    let place = Place::of(&url, background.handle().unwrap()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        for number in 0..2_500 {
+            let name = Path::parse(format!("records/a!/~{number:04}")).unwrap();
+            place.store.put(&name, PutPayload::from_static(b"x")).await.unwrap();
+        }
+    });
+    let store = block_on(ObjectStore::open(&url)).unwrap();
+    assert_eq!(block_on(store.count(usize::MAX)).unwrap(), 0);
+    assert!(block_on(store.list(&PageRequest::default())).unwrap().entries.is_empty());
 }
 
 #[test]

@@ -9,7 +9,10 @@ use std::{
 use super::model::{Run, Task, exhaustively};
 use crate::store::{
     SessionId, block_on,
-    objects::lease::{LeaseLog, StoreClock},
+    objects::{
+        bucket::Bucket as _,
+        lease::{LeaseLog, StoreClock},
+    },
 };
 
 const LASTS: Duration = Duration::from_secs(15);
@@ -76,4 +79,14 @@ fn of_two_that_follow_one_that_was_killed_one_holds_it() {
 #[test]
 fn of_three_that_follow_one_that_was_killed_one_holds_it() {
     contend(4, &[1, 2, 1], true);
+}
+
+#[test]
+fn the_last_number_is_an_error_that_names_the_directory() {
+    exhaustively(0, |run| {
+        block_on(run.memory.try_create(&format!("leases/a!/{}", u64::MAX), "x 1".into())).unwrap();
+        *run.memory.now_ms.lock().unwrap() += HOUR_MS;
+        let error = block_on(log(run).take(clock(run))).unwrap_err().to_string();
+        assert!(error.contains("leases/a!"), "{error}");
+    });
 }

@@ -92,6 +92,8 @@ pub(super) struct Object {
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) objects: Mutex<BTreeMap<String, Object>>,
+    /// What was deleted, and whether a lease was there at that moment.
+    pub(super) deleted: Mutex<Vec<(String, bool)>>,
     /// By the store's clock, which stands.
     pub(super) now_ms: Mutex<i64>,
     choices: Mutex<Choices>,
@@ -157,7 +159,12 @@ impl Bucket for Memory {
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
-        self.turn(|objects| drop(objects.remove(name))).await
+        self.turn(|objects| {
+            let is_leased = objects.keys().any(|name| name.starts_with("leases/"));
+            self.deleted.lock().unwrap().push((name.to_owned(), is_leased));
+            objects.remove(name);
+        })
+        .await
     }
 
     async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<Listed>, StoreError> {
@@ -189,6 +196,7 @@ impl Run {
     fn new(choices: Choices, faults: usize) -> Self {
         let memory = Arc::new(Memory {
             objects: Mutex::default(),
+            deleted: Mutex::default(),
             now_ms: Mutex::default(),
             choices: Mutex::new(choices),
             faults: Mutex::new(faults),

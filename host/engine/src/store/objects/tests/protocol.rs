@@ -1,11 +1,19 @@
 //! Who writes, removes and reads a session at the same time, in every order, with failures and crashes anywhere.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, time::Instant};
 
 use super::model::{Run, Task, at_random, exhaustively};
 use crate::{
-    store::objects::holder::Holder,
-    store::{Expected, SessionId, SessionLock, SessionRecord, SessionStore as _, StoreError, StoredVersion, block_on},
+    store::objects::{
+        ObjectStore,
+        entry::{Entry, MAX_ANCESTORS},
+        holder::Holder,
+        lease::StoreClock,
+    },
+    store::{
+        Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore as _, StoreError, StoredVersion,
+        block_on,
+    },
 };
 
 /// What somebody did, and what came of it.
@@ -300,4 +308,78 @@ fn many_at_once_with_many_faults() {
         run.interleave(ANY, tasks);
         check(run, &done.take(), 3, &format!("seed {seed}"));
     });
+}
+
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+
+fn objects(run: &Run, dir: &str) -> usize {
+    run.memory.objects.lock().unwrap().keys().filter(|name| name.starts_with(dir)).count()
+}
+
+#[test]
+fn a_removal_is_forgotten_after_a_week_under_the_sessions_lease() {
+    let runs = exhaustively(0, |run| {
+        let from = first(run);
+        assert!(block_on(run.store.remove(&lock(), &from)).unwrap());
+        // What a writer left that crashed.
+        block_on(run.store.bucket.try_create("states/a!/crashed", "x".into())).unwrap();
+        for (days, stays) in [(6, true), (8, false)] {
+            let clock = StoreClock { seen_ms: days * DAY_MS, seen_at: Instant::now() };
+            let store = ObjectStore { clock, ..run.store.clone() };
+            run.memory.deleted.lock().unwrap().clear();
+            *run.memory.now_ms.lock().unwrap() = days * DAY_MS;
+            assert!(block_on(store.list(&PageRequest::default())).unwrap().entries.is_empty());
+            assert_eq!((objects(run, "records/") == 1, objects(run, "states/") == 1), (stays, stays), "{days}");
+        }
+        let deleted = run.memory.deleted.lock().unwrap().clone();
+        let of_the_session: Vec<&(String, bool)> =
+            deleted.iter().filter(|(name, _)| !name.starts_with("leases/")).collect();
+        assert_eq!(of_the_session.len(), 2, "{deleted:?}");
+        assert!(of_the_session.iter().all(|(_, is_leased)| *is_leased), "{deleted:?}");
+        assert_eq!(objects(run, "leases/"), 0);
+    });
+    assert_eq!(runs, 1);
+}
+
+#[test]
+fn a_state_that_stays_keeps_its_removal() {
+    exhaustively(0, |run| {
+        let from = first(run);
+        assert!(block_on(run.store.remove(&lock(), &from)).unwrap());
+        *run.memory.now_ms.lock().unwrap() = 8 * DAY_MS;
+        block_on(run.store.bucket.try_create("states/a!/young", "x".into())).unwrap();
+        let clock = StoreClock { seen_ms: 8 * DAY_MS, seen_at: Instant::now() };
+        let store = ObjectStore { clock, ..run.store.clone() };
+        block_on(store.list(&PageRequest::default())).unwrap();
+        assert_eq!((objects(run, "records/"), objects(run, "states/")), (1, 1));
+    });
+}
+
+#[test]
+fn the_last_number_is_an_error_that_names_the_object() {
+    exhaustively(0, |run| {
+        let from = first(run);
+        let head =
+            run.memory.objects.lock().unwrap().keys().find(|name| name.starts_with("records/")).cloned().unwrap();
+        let entry = block_on(run.store.bucket.get(&head, u64::MAX)).unwrap().unwrap();
+        block_on(run.store.bucket.try_create(&format!("records/a!/{}", u64::MAX), entry)).unwrap();
+        let error = block_on(put(run, &lock(), &from, "next")).unwrap_err().to_string();
+        assert!(error.contains("records/a!/18446744073709551615"), "{error}");
+        assert_eq!(objects(run, "states/"), 1, "nothing was written");
+    });
+}
+
+#[test]
+fn what_is_no_entry_of_ours_is_damaged() {
+    let session = "a".repeat(32);
+    let entry = |version: &str, ancestors: Vec<String>| {
+        let entry = serde_json::json!({ "format": 1, "version": version, "ancestors": ancestors });
+        Entry::read(&id(), entry.to_string().as_bytes())
+    };
+    assert!(entry(&session, vec![session.clone(); MAX_ANCESTORS]).is_ok(), "at");
+    assert!(entry(&session, vec![session.clone(); MAX_ANCESTORS + 1]).is_err(), "over");
+    assert!(entry(&session, vec!["a".repeat(33)]).is_err());
+    for version in ["", "../../x", &"a".repeat(31), &"g".repeat(32)] {
+        assert!(entry(version, Vec::new()).is_err(), "{version}");
+    }
 }
