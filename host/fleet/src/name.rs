@@ -9,6 +9,9 @@ use sha2::{Digest, Sha256};
 /// What the services of sessions are called, before two digits.
 pub(crate) const SERVICE_PREFIX: &str = "glovebox-sessions-";
 
+/// What the services of images are called, before the beginning of their identity.
+pub(crate) const IMAGE_PREFIX: &str = "glovebox-image-";
+
 /// Between a scope and an id. No id has it, and in the names of blobs it is allowed.
 const SEPARATOR: char = '!';
 
@@ -56,6 +59,11 @@ impl FleetName {
 /// One of the services of sessions.
 pub(crate) fn service(number: u8) -> String {
     format!("{SERVICE_PREFIX}{number:02x}")
+}
+
+/// The service of an image, whose identity this is.
+pub(crate) fn image_service(image_sha256: &str) -> String {
+    format!("{IMAGE_PREFIX}{}", image_sha256.get(..32).unwrap_or(image_sha256))
 }
 
 impl fmt::Display for FleetName {

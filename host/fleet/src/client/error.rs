@@ -22,6 +22,9 @@ pub(crate) mod status {
     pub(crate) const FAILED: u16 = 500;
 }
 
+/// How a node begins to say that there is a session.
+pub(crate) const EXISTS: &str = "there is a session";
+
 /// A fleet has no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -69,10 +72,11 @@ struct Failure {
 
 impl FleetError {
     /// What a call through the ingress failed with.
-    pub(super) fn of(name: &FleetName, error: &ClientError) -> Self {
+    pub(super) fn of(name: &FleetName, url: &str, error: &ClientError) -> Self {
+        let unreachable = |source: String| Self::Unreachable { url: url.to_owned(), source: source.into() };
         let Some(response) = error.response() else {
             let source = std::error::Error::source(error).map_or_else(|| error.to_string(), glovebox::with_causes);
-            return Self::Unreachable { url: String::new(), source: source.into() };
+            return unreachable(source);
         };
         if response.status().is_success() {
             return Self::Answer(glovebox::with_causes(error));
@@ -85,12 +89,13 @@ impl FleetError {
         match response.status().as_u16() {
             status::NOT_FOUND if has_no_service => Self::NoNode,
             status::NOT_FOUND => Self::NotFound(name.clone()),
-            status::EXISTS => Self::Exists(name.clone()),
+            // The engine's own is for what its operator has killed or cancelled.
+            status::EXISTS if message.starts_with(EXISTS) => Self::Exists(name.clone()),
             status::NO_UNDO => Self::NoUndo(name.clone()),
             status::CHANGED => Self::Changed(name.clone()),
             status::INVALID => Self::Invalid(message),
             // A balancer before the engine, or the engine itself, for the moment.
-            502..=504 => Self::Unreachable { url: String::new(), source: message.into() },
+            502..=504 => unreachable(message),
             _ => Self::Failed(message),
         }
     }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{FleetClient, FleetError};
 use crate::{
     FleetName, FleetSession,
-    name::SERVICE_PREFIX,
-    node::{IMAGE_PREFIX, STATE_KEY, service_of},
+    name::{IMAGE_PREFIX, SERVICE_PREFIX, image_service},
+    node::STATE_KEY,
 };
 
 /// For how long a listing is waited for.
@@ -145,7 +145,7 @@ impl FleetClient {
             let page = self.list(None, after.as_ref(), Self::MAX_PAGE).await?;
             for session in page.sessions {
                 let image = session.image_sha256;
-                images.entry(service_of(&image)).or_insert_with(|| FleetImage::new(&image)).sessions += 1;
+                images.entry(image_service(&image)).or_insert_with(|| FleetImage::new(&image)).sessions += 1;
             }
             match page.next {
                 Some(next) => after = Some(next),

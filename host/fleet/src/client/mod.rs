@@ -15,7 +15,10 @@ pub use self::{
     error::FleetError,
     listing::{FleetImage, FleetPage},
 };
-pub(crate) use self::{error::status, http::Http};
+pub(crate) use self::{
+    error::{EXISTS, status},
+    http::Http,
+};
 use crate::{ExecuteRequest, Executed, Expected, FleetName, FleetSession, FleetUrl, OpenRequest};
 
 /// Asks a fleet for executions. Cheap to clone; its futures need a runtime of tokio.
@@ -41,6 +44,7 @@ use crate::{ExecuteRequest, Executed, Expected, FleetName, FleetSession, FleetUr
 #[derive(Clone)]
 pub struct FleetClient {
     ingress: Client<Http>,
+    ingress_url: String,
     http: Http,
     admin: String,
 }
@@ -64,7 +68,7 @@ impl FleetClient {
         let base =
             url.ingress().parse().map_err(|_| FleetError::Answer("the URL of the ingress cannot be read".into()))?;
         let ingress = Client::new(base, http.clone()).map_err(|error| FleetError::Answer(error.to_string()))?;
-        Ok(Self { ingress, http, admin: url.admin() })
+        Ok(Self { ingress, ingress_url: url.ingress(), http, admin: url.admin() })
     }
 
     /// Runs a script in a session. With a key, the same again is not run again and answered the same, for an hour.
@@ -127,7 +131,7 @@ impl FleetClient {
         Json<A>: Deserialize,
     {
         let request = self.ingress.request::<(), Json<A>>(target(name, handler), ());
-        answer(name, request.call().await)
+        self.answer(name, request.call().await)
     }
 
     /// Asks something of a session.
@@ -140,18 +144,22 @@ impl FleetClient {
         if let Some(key) = key {
             request = request.idempotency_key(key);
         }
-        answer(name, request.call().await)
+        self.answer(name, request.call().await)
+    }
+
+    fn answer<A>(
+        &self,
+        name: &FleetName,
+        answered: Result<CallResponse<Http, Json<A>>, ClientError>,
+    ) -> Result<A, FleetError>
+    where
+        Json<A>: Deserialize,
+    {
+        let body = answered.and_then(CallResponse::into_body);
+        body.map(|Json(answer)| answer).map_err(|error| FleetError::of(name, &self.ingress_url, &error))
     }
 }
 
 fn target(name: &FleetName, handler: &str) -> RequestTarget {
     RequestTarget::object(name.service(), name.to_string(), handler)
-}
-
-fn answer<A>(name: &FleetName, answered: Result<CallResponse<Http, Json<A>>, ClientError>) -> Result<A, FleetError>
-where
-    Json<A>: Deserialize,
-{
-    let body = answered.and_then(CallResponse::into_body);
-    body.map(|Json(answer)| answer).map_err(|error| FleetError::of(name, &error))
 }

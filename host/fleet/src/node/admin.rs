@@ -1,6 +1,6 @@
 //! What a node asks the administration of the engine: to know it, and whether others are there.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
@@ -8,6 +8,7 @@ use super::error::NodeError;
 use crate::{
     FleetUrl,
     client::{FleetError, Http},
+    name::IMAGE_PREFIX,
 };
 
 /// How long the engine may take to ask the node what it is, and store that.
@@ -29,6 +30,20 @@ struct Question<'a> {
 #[derive(Deserialize)]
 struct Answer {
     id: String,
+    services: Vec<Service>,
+}
+
+#[derive(Deserialize)]
+struct Service {
+    name: String,
+}
+
+impl Answer {
+    /// Whether the nodes that the engine knows at the address have these images. It does not ask whom it knows already.
+    fn has(&self, images: &BTreeSet<String>) -> bool {
+        let known = self.services.iter().map(|service| &service.name);
+        known.filter(|name| name.starts_with(IMAGE_PREFIX)).collect::<BTreeSet<_>>() == images.iter().collect()
+    }
 }
 
 /// What the engine knows a kind of nodes by.
@@ -52,16 +67,21 @@ impl Admin {
     }
 
     /// Registers the address under which the engine finds nodes like this one. Where it knows that and finds the same there, nothing changes;
-    /// where it finds others, they are refused unless they replace what was there.
-    pub(super) async fn register(&self, advertised: &str, replaces: bool) -> Result<Registered, NodeError> {
+    /// where nodes of other images are known there, these are refused unless they replace what was there.
+    pub(super) async fn register(
+        &self,
+        advertised: &str,
+        images: &BTreeSet<String>,
+        replaces: bool,
+    ) -> Result<Registered, NodeError> {
         let url = format!("{}/deployments", self.url);
         let question = Question { uri: advertised, force: replaces };
         let mut tries = 0;
         loop {
             tries += 1;
             match self.http.ask::<Answer>(&url, Some(&question), WAIT).await {
-                Ok(Ok(Answer { id })) => return Ok(Registered { deployment: id }),
-                Ok(Err((CONFLICT, _))) => return Err(NodeError::OtherVersion(advertised.to_owned())),
+                Ok(Ok(answer)) if answer.has(images) => return Ok(Registered { deployment: answer.id }),
+                Ok(Ok(_)) | Ok(Err((CONFLICT, _))) => return Err(NodeError::OtherVersion(advertised.to_owned())),
                 // It does not find us: perhaps what stands between is not there yet.
                 Ok(Err((status, text))) if tries >= TRIES => {
                     return Err(NodeError::Refused(format!("status {status}: {text}")));

@@ -6,8 +6,8 @@ use std::{
 };
 
 use glovebox::{
-    AdvanceError, CancelToken, ExecuteError, Execution, JsonText, Request, Session, Started, Step as Progress,
-    Timestamp, Tool, ToolAnswer, ToolRequest,
+    AdvanceError, CancelToken, ExecuteError, Execution, JsonText, Outcome, Request, Resource, Session, Started,
+    Step as Progress, Timestamp, Tool, ToolAnswer, ToolError, ToolErrorKind, ToolRequest,
 };
 use glovebox_requests::callbacks::{Asked, Target};
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     error::StepError,
-    machine::{Machine, blocking},
+    machine::{Machine, blocking, is_of_the_moment},
     state::State,
     steps::{Called, Done, Failure, Step},
 };
@@ -24,12 +24,17 @@ use crate::{ExecuteRequest, Executed};
 /// The longest answer. The engine takes twice that as a message; where an answer was longer, it could never be given.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
+/// How long an execution waits for its turn on a busy node before the engine asks again, perhaps another.
+const QUEUE: Duration = Duration::from_secs(20);
+
 /// One attempt at an execution, on one node.
 pub(super) struct Attempt {
     machine: Arc<Machine>,
     state: State,
     request: Arc<ExecuteRequest>,
     cancel: CancelToken,
+    /// The engine's name for the execution.
+    invocation: String,
     running: Option<Running>,
 }
 
@@ -47,19 +52,24 @@ struct Running {
     targets: Targets,
     /// The calls that it waits for, in their order.
     waits_for: Vec<ToolRequest>,
-    /// How many recorded answers it was given.
-    answered: usize,
     _place: OwnedSemaphorePermit,
 }
 
 impl Attempt {
     /// An attempt that begins with a session in this state. `cancel` ends the script.
-    pub(super) fn new(machine: Arc<Machine>, state: State, request: Arc<ExecuteRequest>, cancel: CancelToken) -> Self {
-        Self { machine, state, request, cancel, running: None }
+    pub(super) fn new(
+        machine: Arc<Machine>,
+        state: State,
+        request: Arc<ExecuteRequest>,
+        cancel: CancelToken,
+        invocation: String,
+    ) -> Self {
+        Self { machine, state, request, cancel, invocation, running: None }
     }
 
-    /// Makes the step that comes after those that were recorded.
-    pub(super) async fn step(&mut self, recorded: &[Called]) -> Result<Step, StepError> {
+    /// Makes the step that comes after those that were recorded. It is given what was recorded since the last that it made.
+    pub(super) async fn step(&mut self, recorded: Vec<Called>) -> Result<Step, StepError> {
+        let mut recorded = recorded.into_iter();
         let mut running = match self.running.take() {
             Some(running) => running,
             None => self.begin().await?,
@@ -67,11 +77,8 @@ impl Attempt {
         let mut answers = Vec::new();
         loop {
             if let Some(call) = running.waits_for.first() {
-                match recorded.get(running.answered) {
-                    Some(called) if called.call == call.id && called.tool == call.name => {
-                        running.answered += 1;
-                        answers.push(called.answer());
-                    }
+                match recorded.next() {
+                    Some(called) if called.call == call.id && called.tool == call.name => answers.push(called.answer()),
                     Some(_) => return Err(not_repeated()),
                     None => {
                         let called = self.ask(&running, call).await;
@@ -83,8 +90,13 @@ impl Attempt {
             match advance(&running.started, std::mem::take(&mut answers)).await? {
                 Progress::NeedsTools(calls) => running.waits_for = calls,
                 Progress::Running => running.waits_for.clear(),
-                Progress::Done(_) if running.answered < recorded.len() => return Err(not_repeated()),
-                Progress::Done(execution) => return self.end(running, &execution).await,
+                Progress::Done(execution) => {
+                    let is_short = recorded.len() > 0;
+                    if is_short && !self.was_stopped(&execution) {
+                        return Err(not_repeated());
+                    }
+                    return self.end(running, &execution, is_short).await;
+                }
             }
         }
     }
@@ -98,8 +110,9 @@ impl Attempt {
         let (tools, targets) = self.tools()?;
         let context = request.context.clone().map(|context| JsonText::new(Box::<str>::from(context)));
         let context = context.transpose().map_err(|error| StepError::invalid(format!("`context`: {error}")))?;
-        let closed = |_| StepError::Later("the node is about to end".to_owned());
-        let place = Arc::clone(&self.machine.places).acquire_owned().await.map_err(closed)?;
+        let later = |reason: &str| StepError::Later(reason.to_owned());
+        let place = tokio::time::timeout(QUEUE, Arc::clone(&self.machine.places).acquire_owned()).await;
+        let place = place.map_err(|_| later("the node is busy"))?.map_err(|_| later("the node is about to end"))?;
         let session = self.machine.session(&self.state).await?;
         let (begun, asked, cancel) = (session.clone(), Arc::clone(request), self.cancel.clone());
         let started = blocking(move || {
@@ -116,7 +129,7 @@ impl Attempt {
             begun.start(request.cancel(&cancel)).map_err(|error| refused(&error))
         });
         let started = Arc::new(started.await?);
-        Ok(Running { session, started, targets, waits_for: Vec::new(), answered: 0, _place: place })
+        Ok(Running { session, started, targets, waits_for: Vec::new(), _place: place })
     }
 
     /// The tools that the request offers, as scripts have them, and where they are answered.
@@ -124,9 +137,7 @@ impl Attempt {
         let (mut tools, mut targets) = Offered::default();
         for offer in &self.request.tools {
             let callbacks = self.machine.callbacks.as_ref().ok_or_else(|| {
-                StepError::invalid(
-                    "the nodes of this fleet call no services; name those that they may with --callbacks",
-                )
+                StepError::invalid("the nodes of this fleet call no services; name those that they may with --callback")
             })?;
             let target = callbacks.target(&offer.name, &offer.callback);
             targets.push((offer.name.clone(), target.map_err(|refused| StepError::invalid(refused.to_string()))?));
@@ -142,8 +153,10 @@ impl Attempt {
     /// Has a service answer a call.
     async fn ask(&self, running: &Running, call: &ToolRequest) -> Called {
         let session = &self.state.session.name;
-        let key = format!("{session}/{}/{}", self.state.next_execution(), call.id);
-        let timeout = Duration::from_millis(self.machine.policy().limits.tool_timeout_ms);
+        // The generation is another for each execution that left something, and the invocation for each at all.
+        let key = format!("{session}/{}-{}/{}", self.state.next_execution(), self.invocation, call.id);
+        let limits = &self.machine.policy().limits;
+        let timeout = Duration::from_millis(limits.tool_timeout_ms);
         let target = running.targets.iter().find(|(name, _)| *name == call.name);
         let answer = match (target, &self.machine.callbacks) {
             (Some((_, target)), Some(callbacks)) => {
@@ -158,16 +171,30 @@ impl Attempt {
                 };
                 callbacks.ask(target, asked).await
             }
-            _ => Err(glovebox::ToolError::new("nobody answers this tool")),
+            _ => Err(ToolError::new("nobody answers this tool")),
         };
+        let answer = answer.and_then(|answer| match answer.len() as u64 > limits.tool_bytes {
+            true => Err(ToolError::of(
+                ToolErrorKind::Limit,
+                format!("the answer of `{}` takes more than {} bytes", call.name, limits.tool_bytes),
+            )),
+            false => Ok(answer),
+        });
         Called { call: call.id, tool: call.name.clone(), answer: answer.map_err(|error| Failure::from(&error)) }
     }
 
-    /// Stores the session as the script left it.
-    async fn end(&self, running: Running, execution: &Execution) -> Result<Step, StepError> {
+    /// Whether it ended as it did since somebody stopped it, or its time was over. That may come sooner than it did before.
+    fn was_stopped(&self, execution: &Execution) -> bool {
+        let is_late = matches!(execution.outcome, Outcome::Exhausted { resource: Resource::Time, .. });
+        is_late || self.cancel.is_cancelled() || execution.outcome == Outcome::Cancelled
+    }
+
+    /// Stores the session as the script left it. `is_short`: it ended before it had got all the answers that were recorded.
+    async fn end(&self, running: Running, execution: &Execution, is_short: bool) -> Result<Step, StepError> {
         let at = Timestamp::now();
-        // A script that was stopped in the middle of something may leave a session that cannot go on: then it is what it was before.
-        let is_rolled_back = running.session.ended().is_some();
+        // A script that was stopped in the middle of something may leave a session that cannot go on, or has not seen what its tools answered:
+        // then it is what it was before.
+        let is_rolled_back = is_short || running.session.ended().is_some();
         let state = match is_rolled_back {
             true => self.state.unchanged(at),
             false => self.machine.save(&self.state, running.session, at).await?,
@@ -196,15 +223,20 @@ async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Pro
     blocking(move || {
         started.advance(answers, None).map_err(|error| match error {
             AdvanceError::Execute(error) => refused(&error),
+            // As every panic of a node's.
+            error @ AdvanceError::Panicked => StepError::Later(error.to_string()),
             error => StepError::failed(&error),
         })
     })
     .await
 }
 
-/// What the sandbox refuses is the request's, or comes out the same everywhere.
+/// What the sandbox refuses is the request's, and comes out the same everywhere, but for what a node has no room for.
 fn refused(error: &ExecuteError) -> StepError {
-    StepError::invalid(glovebox::with_causes(error))
+    match is_of_the_moment(error) {
+        true => StepError::Later(glovebox::with_causes(error)),
+        false => StepError::invalid(glovebox::with_causes(error)),
+    }
 }
 
 fn not_repeated() -> StepError {

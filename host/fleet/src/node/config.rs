@@ -99,11 +99,16 @@ pub enum NodePolicyError {
     NotRepeatable(&'static str),
 }
 
+/// The longest that limits may say of a tool: a year.
+const MAX_TOOL_TIMEOUT_MS: u64 = 365 * 24 * 3_600 * 1_000;
+
 /// The policy of one session: what its nodes grant, with a clock that stands and random numbers from a seed.
 pub(super) fn session_policy(policy: &Policy, opened_at_ms: u64, seed: u64) -> Policy {
     let mut policy = policy.clone();
     policy.clock = Clock::Fixed(opened_at_ms.saturating_mul(1_000_000));
     policy.entropy = Entropy::Seeded(seed);
     policy.session.checkpoints = glovebox::Checkpoints::Never;
+    // The node times each call, from when it is made, and records what came of it. A clock of the interpreter's would not come out the same again.
+    policy.limits.tool_timeout_ms = MAX_TOOL_TIMEOUT_MS;
     policy
 }

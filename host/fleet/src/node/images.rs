@@ -4,7 +4,10 @@
 //! what is asked of all sessions, since the engine gives it to the newest; for a session whose image they do not have they call the service of that
 //! image, which only nodes have that have the image. So older nodes are needed until the last session of their images is closed.
 
-use std::{pin::pin, sync::Arc};
+use std::{
+    pin::pin,
+    sync::{Arc, PoisonError},
+};
 
 use glovebox::CancelToken;
 use restate_sdk::{
@@ -25,15 +28,7 @@ use super::{
     state::{RUNNING_KEY, State},
     steps::{BoxFuture, CANCEL, Called, Done, Step},
 };
-use crate::{ExecuteRequest, client::status};
-
-/// What the services of images are called, before the beginning of their identity.
-pub(crate) const IMAGE_PREFIX: &str = "glovebox-image-";
-
-/// The service of an image, whose identity this is.
-pub(crate) fn service_of(image_sha256: &str) -> String {
-    format!("{IMAGE_PREFIX}{}", image_sha256.get(..32).unwrap_or(image_sha256))
-}
+use crate::{ExecuteRequest, client::status, name::image_service};
 
 /// What the service of an image is asked.
 #[derive(Serialize, Deserialize)]
@@ -70,7 +65,7 @@ pub(super) fn execute<'a>(
             ctx.set(RUNNING_KEY, ctx.invocation_id().to_owned());
             return execute_here(ctx, machine, state, request).await;
         }
-        let service = service_of(&state.session.image_sha256);
+        let service = image_service(&state.session.image_sha256);
         let (admin, sought) = (machine.admin.clone(), service.clone());
         let seek = move || -> BoxFuture<'static, HandlerResult<Json<bool>>> {
             Box::pin(async move { Ok(Json(admin.has_service(&sought).await?)) })
@@ -100,20 +95,26 @@ fn execute_here<'a>(
     request: ExecuteRequest,
 ) -> BoxFuture<'a, Result<Done, TerminalError>> {
     let cancel = CancelToken::new();
-    let attempt = Attempt::new(Arc::clone(machine), state, Arc::new(request), cancel.clone());
+    let invocation = ctx.invocation_id().to_owned();
+    let attempt = Attempt::new(Arc::clone(machine), state, Arc::new(request), cancel.clone(), invocation);
     let attempt = Arc::new(Mutex::new(attempt));
     Box::pin(async move {
-        let mut recorded: Vec<Called> = Vec::new();
+        // Where this is given up, so is the script: whoever takes over begins it anew.
+        let _cancel = CancelOnDrop(cancel.clone());
+        // What was recorded since the last step that was made here: steps that are read out of the journal are not.
+        let recorded: Arc<std::sync::Mutex<Vec<Called>>> = Arc::default();
+        let mut count = 0_usize;
         let mut stop = pin!(ctx.signal::<()>(CANCEL));
         let mut is_stopped = false;
         loop {
-            let (attempt, given) = (Arc::clone(&attempt), recorded.clone());
+            let (attempt, given) = (Arc::clone(&attempt), Arc::clone(&recorded));
             let make = move || -> BoxFuture<'static, HandlerResult<Json<Step>>> {
                 Box::pin(async move {
-                    attempt.lock().await.step(&given).await.map(Json).map_err(StepError::into_handler_error)
+                    let given = std::mem::take(&mut *given.lock().unwrap_or_else(PoisonError::into_inner));
+                    attempt.lock().await.step(given).await.map(Json).map_err(StepError::into_handler_error)
                 })
             };
-            let mut step = pin!(ctx.run(make).name(format!("step:{}", recorded.len())));
+            let mut step = pin!(ctx.run(make).name(format!("step:{count}")));
             let Json(made) = loop {
                 tokio::select! {
                     biased;
@@ -126,8 +127,18 @@ fn execute_here<'a>(
             };
             match made {
                 Step::Done(done) => return Ok(*done),
-                Step::Tool(called) => recorded.push(called),
+                Step::Tool(called) => recorded.lock().unwrap_or_else(PoisonError::into_inner).push(called),
             }
+            count += 1;
         }
     })
+}
+
+/// Cancels when it is dropped.
+struct CancelOnDrop(CancelToken);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use glovebox::{
-    BlobStore, BuildError, Engine, HibernateOptions, JsonText, Language, Policy, ResumeOptions, Sandbox, Session,
-    SessionId, SessionKey, SessionOptions, Timestamp,
+    BlobStore, BuildError, Engine, ExecuteError, HibernateOptions, JsonText, Language, Policy, ResumeError,
+    ResumeOptions, Sandbox, Session, SessionId, SessionKey, SessionOptions, Timestamp,
 };
 use glovebox_requests::callbacks::Callbacks;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,9 @@ use super::{
 };
 use crate::{FleetName, FleetSession, OpenRequest, client::status};
 
+/// What limits may say of sessions in memory at most.
+const MAX_SESSIONS: u32 = 1_000_000;
+const MAX_SESSION_BYTES: u64 = 1 << 50;
 /// The most blobs that one request removes from the store.
 const REMOVED_AT_ONCE: usize = 1_000;
 
@@ -66,7 +69,9 @@ impl Machine {
     /// Prepares the runtimes, which takes a minute or more where that was not done before.
     pub(super) fn new(config: NodeConfig) -> Result<Self, NodeError> {
         NodeConfig::check_policy(&config.policy)?;
-        let NodeConfig { engine, fleet, blobs, key, policy, runtimes, callbacks, .. } = config;
+        let running = config.running.clamp(1, Semaphore::MAX_PERMITS);
+        let policy = with_room(&config, running);
+        let NodeConfig { engine, fleet, blobs, key, runtimes, callbacks, .. } = config;
         let named = match runtimes.is_empty() {
             true => Language::ALL.iter().map(|language| language.name().to_owned()).collect(),
             false => runtimes,
@@ -84,7 +89,7 @@ impl Machine {
                 });
             }
         }
-        let places = Arc::new(Semaphore::new(config.running.clamp(1, Semaphore::MAX_PERMITS)));
+        let places = Arc::new(Semaphore::new(running));
         let warm = Warm::new(config.warm_count, config.warm_bytes);
         let admin = Admin::new(&fleet)?;
         Ok(Self { engine, admin, blobs, key, policy, served, callbacks, places, warm })
@@ -118,7 +123,10 @@ impl Machine {
                 let text = JsonText::new(Box::<str>::from(context));
                 options = options.context(text.map_err(|error| StepError::invalid(format!("`context`: {error}")))?);
             }
-            let session = sandbox.open_session(options).map_err(|error| StepError::failed(&error))?;
+            let session = sandbox.open_session(options).map_err(|error| match is_of_the_moment(&error) {
+                true => StepError::Later(glovebox::with_causes(&error)),
+                false => StepError::failed(&error),
+            })?;
             let bytes = machine.hibernate(&id, &session)?;
             Ok((session, bytes))
         })
@@ -139,7 +147,7 @@ impl Machine {
             updated_at: opened_at,
             is_running: false,
         };
-        Ok(State { session, opening, blob, previous: None })
+        Ok(State { session, opening, blob, previous: None, stale: Vec::new() })
     }
 
     /// The session in this state: out of memory, or of its bytes.
@@ -156,7 +164,12 @@ impl Machine {
             let sandbox = machine.sandbox(&state.name, &state.runtime, state.created_at, &opening)?;
             let mut options = ResumeOptions::default().id(state.name.id().as_str()).bound_to(state.name.to_string());
             options.key.clone_from(&machine.key);
-            sandbox.resume(&bytes, options).map_err(|error| StepError::failed(&error))
+            sandbox.resume(&bytes, options).map_err(|error| match &error {
+                ResumeError::Session(source) if is_of_the_moment(source) => {
+                    StepError::Later(glovebox::with_causes(&error))
+                }
+                _ => StepError::failed(&error),
+            })
         })
         .await
     }
@@ -185,10 +198,15 @@ impl Machine {
         self.warm.names()
     }
 
-    /// Removes a state that nobody goes back to any more. One that stays is removed with its session.
-    pub(super) async fn forget_blob(&self, blob: &str) {
-        if let Err(error) = self.blobs.delete(blob).await {
-            tracing::debug!(target: "glovebox", blob, %error, "a blob that nobody needs stays");
+    /// Removes states that nobody goes back to any more, while other things are done. One that stays is removed with its session.
+    pub(super) fn forget_blobs(&self, blobs: Vec<String>) {
+        for blob in blobs {
+            let store = self.blobs.clone();
+            tokio::spawn(async move {
+                if let Err(error) = store.delete(&blob).await {
+                    tracing::debug!(target: "glovebox", blob, %error, "a blob that nobody needs stays");
+                }
+            });
         }
     }
 
@@ -251,6 +269,27 @@ impl Machine {
         }
         Ok(bytes)
     }
+}
+
+/// The nodes' policy, with room for the sessions in memory and for those that run.
+fn with_room(config: &NodeConfig, running: usize) -> Policy {
+    let mut policy = config.policy.clone();
+    let limits = &mut policy.limits;
+    // One that is opened or resumed, and one whose place it takes.
+    let sessions = config.warm_count.saturating_add(running.saturating_mul(2));
+    let each = limits.memory_bytes.saturating_add(limits.workspace_bytes);
+    let bytes = config.warm_bytes.saturating_add((running as u64).saturating_mul(2).saturating_mul(each));
+    limits.session_count = limits.session_count.max(u32::try_from(sessions).unwrap_or(u32::MAX)).min(MAX_SESSIONS);
+    limits.session_total_bytes = limits.session_total_bytes.max(bytes).min(MAX_SESSION_BYTES);
+    policy
+}
+
+/// Whether an error is this node's, at this moment: it has no room or no thread.
+pub(super) fn is_of_the_moment(error: &ExecuteError) -> bool {
+    matches!(
+        error,
+        ExecuteError::TooManySessions { .. } | ExecuteError::System { .. } | ExecuteError::Instantiate { .. }
+    )
 }
 
 /// Does something on a thread that may block.

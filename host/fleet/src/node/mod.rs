@@ -31,7 +31,6 @@ mod warm;
 pub use admin::Registered;
 pub use config::{NodeConfig, NodePolicyError};
 pub use error::NodeError;
-pub(crate) use images::{IMAGE_PREFIX, service_of};
 
 pub use serve::Node;
 pub(crate) use state::STATE_KEY;

@@ -19,7 +19,10 @@ use super::{
     state::{ID_KEY, RUNNING_KEY, STATE_KEY, State},
     steps::{BoxFuture, CANCEL},
 };
-use crate::{ExecuteRequest, Executed, Expected, FleetName, FleetSession, OpenRequest, client::status};
+use crate::{
+    ExecuteRequest, Executed, Expected, FleetName, FleetSession, OpenRequest,
+    client::{EXISTS, status},
+};
 
 /// What can be asked of a session. The engine has it done one after another, but for what is `shared`.
 #[derive(Clone)]
@@ -35,7 +38,7 @@ impl SessionObject {
     ) -> Result<Json<FleetSession>, HandlerError> {
         let name = name(ctx.key())?;
         if ctx.get::<Json<State>>(STATE_KEY).await?.is_some() {
-            return Err(refused(status::EXISTS, format!("there is a session `{name}`")));
+            return Err(refused(status::EXISTS, format!("{EXISTS} `{name}`")));
         }
         let state = self.make(&ctx, &name, request).await?;
         Ok(Json(state.session))
@@ -48,7 +51,7 @@ impl SessionObject {
         Json(mut request): Json<ExecuteRequest>,
     ) -> Result<Json<Executed>, HandlerError> {
         let name = name(ctx.key())?;
-        let state = match (ctx.get::<Json<State>>(STATE_KEY).await?, request.open.take()) {
+        let mut state = match (ctx.get::<Json<State>>(STATE_KEY).await?, request.open.take()) {
             (Some(Json(state)), _) => state,
             (None, Some(open)) => self.make(&ctx, &name, open).await?,
             (None, None) => return Err(no_session(&name)),
@@ -58,16 +61,12 @@ impl SessionObject {
             Some(id) => ctx.set(ID_KEY, id),
             None => ctx.clear(ID_KEY),
         }
-        let replaced = state.previous.as_ref().map(|previous| previous.blob.clone());
+        self.0.forget_blobs(std::mem::take(&mut state.stale));
         let done = images::execute(&ctx, &self.0, state, request).await;
         ctx.clear(RUNNING_KEY);
         ctx.clear(ID_KEY);
         let done = done?;
-        let is_changed = !done.executed.is_rolled_back;
         ctx.set(STATE_KEY, Json(done.state));
-        if let Some(replaced) = replaced.filter(|_| is_changed) {
-            self.0.forget_blob(&replaced).await;
-        }
         Ok(Json(done.executed))
     }
 
@@ -78,8 +77,12 @@ impl SessionObject {
         Json(expected): Json<Option<Expected>>,
     ) -> Result<Json<FleetSession>, HandlerError> {
         let name = name(ctx.key())?;
-        let Json(state) = ctx.get::<Json<State>>(STATE_KEY).await?.ok_or_else(|| no_session(&name))?;
+        let Json(mut state) = ctx.get::<Json<State>>(STATE_KEY).await?.ok_or_else(|| no_session(&name))?;
         check(&state, expected)?;
+        self.0.forget_blobs(std::mem::take(&mut state.stale));
+        // Whoever was killed while it executed has left these.
+        ctx.clear(RUNNING_KEY);
+        ctx.clear(ID_KEY);
         let Json(at) = ctx.run(now).name("now").await?;
         let undone = state.undone(at).ok_or_else(|| {
             refused(
@@ -89,9 +92,6 @@ impl SessionObject {
         })?;
         let session = undone.session.clone();
         ctx.set(STATE_KEY, Json(undone));
-        // Once this is recorded, that is, too.
-        ctx.run(now).name("undone").await?;
-        self.0.forget_blob(&state.blob).await;
         Ok(Json(session))
     }
 

@@ -24,6 +24,7 @@ use tokio::{
 };
 
 use super::{NodeConfig, Registered, error::NodeError, machine::Machine, services};
+use crate::name::image_service;
 
 /// The most connections: engines and what balances calls have a few each.
 const MAX_CONNECTIONS: usize = 1_024;
@@ -92,7 +93,8 @@ impl Node {
         replaces: bool,
     ) -> impl Future<Output = Result<Registered, NodeError>> + Send + 'static {
         let admin = self.machine.admin.clone();
-        async move { admin.register(&advertised, replaces).await }
+        let images = self.machine.images().map(image_service).collect();
+        async move { admin.register(&advertised, &images, replaces).await }
     }
 
     /// Serves until `end`; what runs then may go on for a while ([`NodeConfig::drain`]), and what has not ended by then is begun anew on another

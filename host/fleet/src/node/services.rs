@@ -4,31 +4,30 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use glovebox::Policy;
 use restate_sdk::{
     discovery::{Service as Description, ServiceName},
-    endpoint::{ContextInternal, Endpoint, Error, ServiceOptions},
+    endpoint::{ContextInternal, Endpoint, Error, HandlerOptions, ServiceOptions},
     service::{
         Discoverable, Service, ServiceDefinition,
         macro_support::{ServiceBoxFuture, service_definition},
     },
 };
 
-use super::{
-    error::NodeError,
-    images::{self, ImageObject},
-    machine::Machine,
-    object::SessionObject,
-};
+use super::{error::NodeError, images::ImageObject, machine::Machine, object::SessionObject};
 use crate::name;
 
 /// For how long the answer to a request with a key is remembered, and what was recorded of any.
 const RETENTION: Duration = Duration::from_secs(3_600);
-/// How much longer than a script may take the engine waits for word of its node.
+/// How long the engine waits for word of a node before it has an execution suspended: never, for all that is executed. The SDK suspends a handler
+/// whose input ends as soon as it listens for a signal, though a step runs, and then nothing but that signal would wake it. A node that is
+/// gone is noticed by its connection.
+const SILENT: Duration = Duration::from_secs(24 * 3_600);
+/// How long it waits for a handler to end that was told to.
 const SPARE: Duration = Duration::from_secs(30);
 /// How soon, and how often at least, what failed is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// How often: for as long as a client waits, an hour. Then the engine pauses it, until its operator has it go on.
+/// How often: for as long as a client waits, an hour. Then whoever asked is told, and the session is what it was: as long as a step fails,
+/// nothing of it was recorded.
 const MAX_ATTEMPTS: u64 = 1_800;
 
 /// All that this node answers.
@@ -37,28 +36,26 @@ pub(super) fn endpoint(machine: &Arc<Machine>, identity_key: Option<&str>) -> Re
     if let Some(key) = identity_key {
         builder = builder.identity_key(key).map_err(|_| NodeError::IdentityKey)?;
     }
-    let options = || options(machine.policy());
     for number in 0..=u8::MAX {
         let object = SessionObject(Arc::clone(machine));
-        builder = builder.bind(named(object, &name::service(number))?.options(options()));
+        let shared = || HandlerOptions::new().journal_retention(Duration::ZERO);
+        let options = options().handler("info", shared()).handler("cancel", shared());
+        builder = builder.bind(named(object, &name::service(number))?.options(options));
     }
     // Two runtimes may be one image.
     let images: BTreeSet<&str> = machine.images().collect();
     for image in images {
         let service = ImageObject(Arc::clone(machine));
         let options = options().ingress_private(true);
-        builder = builder.bind(named(service, &images::service_of(image))?.options(options));
+        builder = builder.bind(named(service, &name::image_service(image))?.options(options));
     }
     Ok(builder.build())
 }
 
 /// How the engine deals with what it asks of us.
-fn options(policy: &Policy) -> ServiceOptions {
-    let limits = &policy.limits;
-    // Nothing is heard of a script while it computes, or waits for a tool.
-    let silent = Duration::from_millis(limits.timeout_ms.max(limits.tool_timeout_ms)).saturating_add(SPARE);
+fn options() -> ServiceOptions {
     ServiceOptions::new()
-        .inactivity_timeout(silent)
+        .inactivity_timeout(SILENT)
         .abort_timeout(SPARE)
         .idempotency_retention(RETENTION)
         .journal_retention(RETENTION)
@@ -66,7 +63,7 @@ fn options(policy: &Policy) -> ServiceOptions {
         .retry_policy_exponentiation_factor(2.0)
         .retry_policy_max_interval(RETRY.1)
         .retry_policy_max_attempts(MAX_ATTEMPTS)
-        .retry_policy_pause_on_max_attempts()
+        .retry_policy_kill_on_max_attempts()
 }
 
 /// A service under a name that its type does not have.

@@ -24,6 +24,9 @@ pub(super) struct State {
     pub(super) blob: String,
     /// What it was before its last execution, once.
     pub(super) previous: Option<Previous>,
+    /// Blobs that this state does not name any more. Whoever reads it removes them: then the engine has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) stale: Vec<String>,
 }
 
 /// What a session was before.
@@ -46,7 +49,8 @@ impl State {
         };
         let (bytes, executions) = (self.session.bytes, self.session.executions);
         let previous = Some(Previous { blob: self.blob.clone(), bytes, executions });
-        Self { session, opening: self.opening.clone(), blob, previous }
+        let stale = self.previous.iter().map(|previous| previous.blob.clone()).collect();
+        Self { session, opening: self.opening.clone(), blob, previous, stale }
     }
 
     /// The session as it is, as another generation: an execution was, and left nothing.
@@ -62,6 +66,7 @@ impl State {
         let Previous { blob, bytes, executions } = self.previous.clone()?;
         let mut undone = self.next(bytes, executions, at, blob);
         undone.previous = None;
+        undone.stale = vec![self.blob.clone()];
         Some(undone)
     }
 
@@ -111,7 +116,7 @@ mod tests {
             updated_at: at,
             is_running: false,
         };
-        State { session, opening: "0a".into(), blob: "sessions/notes/0a/1".into(), previous: None }
+        State { session, opening: "0a".into(), blob: "sessions/notes/0a/1".into(), previous: None, stale: Vec::new() }
     }
 
     #[test]
@@ -122,6 +127,10 @@ mod tests {
         let undone = second.undone(Timestamp::from_unix_ms(7)).unwrap();
         assert_eq!((undone.session.generation, undone.session.bytes, undone.session.executions), (3, 10, 0));
         assert_eq!(undone.blob, first.blob);
+        assert_eq!((first.stale.len(), second.stale.len()), (0, 0), "both are named");
+        assert_eq!(undone.stale, std::slice::from_ref(&second.blob));
+        let third = second.next(30, 2, Timestamp::from_unix_ms(8), "sessions/notes/0a/3".into());
+        assert_eq!(third.stale, std::slice::from_ref(&first.blob));
         assert_eq!(undone.undone(Timestamp::from_unix_ms(8)), None, "not twice");
         assert_eq!(first.undone(Timestamp::from_unix_ms(8)), None, "nothing was executed");
         assert_ne!(undone.next_execution(), second.next_execution());

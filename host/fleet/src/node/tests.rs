@@ -21,6 +21,8 @@ use super::{
 use crate::{ExecuteRequest, FleetName, FleetUrl, OpenRequest};
 
 const COUNT: &str = "globalThis.n = (globalThis.n ?? 0) + 1; console.log(n)";
+/// What the engine calls an execution.
+const INVOCATION: &str = "inv_1";
 const ASK: &str = "const a = await tools.ask({n: 1}); const b = await tools.ask({n: 2}); console.log(a, b)";
 
 fn engine() -> Engine {
@@ -60,11 +62,15 @@ async fn run(
     request: Arc<ExecuteRequest>,
     mut recorded: Vec<Called>,
 ) -> Result<(Done, Vec<Called>), StepError> {
-    let mut attempt = Attempt::new(Arc::clone(machine), state.clone(), request, CancelToken::new());
+    let mut attempt = Attempt::new(Arc::clone(machine), state.clone(), request, CancelToken::new(), INVOCATION.into());
+    let mut fresh = recorded.clone();
     loop {
-        match attempt.step(&recorded).await? {
+        match attempt.step(std::mem::take(&mut fresh)).await? {
             Step::Done(done) => return Ok((*done, recorded)),
-            Step::Tool(called) => recorded.push(called),
+            Step::Tool(called) => {
+                fresh.push(called.clone());
+                recorded.push(called);
+            }
         }
     }
 }
@@ -82,6 +88,11 @@ struct Service {
 
 impl Service {
     fn start() -> Self {
+        Self::answering(|count| count.to_string())
+    }
+
+    /// One whose answer to each call is made of its number.
+    fn answering(answer: impl Fn(usize) -> String + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/ask", listener.local_addr().unwrap());
         let keys = Arc::new(Mutex::new(Vec::new()));
@@ -100,7 +111,7 @@ impl Service {
                     line.clear();
                 }
                 reader.read_exact(&mut vec![0; length]).unwrap();
-                let body = noted.lock().unwrap().len().to_string();
+                let body = answer(noted.lock().unwrap().len());
                 let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
                 stream.write_all((head + &body).as_bytes()).unwrap();
             }
@@ -164,20 +175,21 @@ async fn whoever_takes_over_calls_no_tool_again_that_was_recorded() {
     let (one, other) = (node(), node());
     let state = opened(&one).await;
     // The first attempt is cut off after its first call.
-    let mut cut = Attempt::new(Arc::clone(&one), state.clone(), service.request(ASK), CancelToken::new());
-    let Step::Tool(called) = cut.step(&[]).await.unwrap() else { panic!("it calls a tool") };
+    let mut cut =
+        Attempt::new(Arc::clone(&one), state.clone(), service.request(ASK), CancelToken::new(), INVOCATION.into());
+    let Step::Tool(called) = cut.step(Vec::new()).await.unwrap() else { panic!("it calls a tool") };
     drop(cut);
     assert_eq!((called.call, called.tool.as_str()), (0, "ask"));
     let (done, recorded) = run(&other, &state, service.request(ASK), vec![called]).await.unwrap();
     assert_eq!(printed(&done), "1 2");
     let keys = service.keys();
-    assert_eq!(keys, ["team!notes/0a-2/0", "team!notes/0a-2/1"]);
+    assert_eq!(keys, ["team!notes/0a-2-inv_1/0", "team!notes/0a-2-inv_1/1"]);
     // Where all was recorded, the script runs and nobody is asked.
     let (again, _) = run(&one, &state, service.request(ASK), recorded.clone()).await.unwrap();
     assert_eq!((printed(&again), again.state.blob, service.keys()), ("1 2".into(), done.state.blob.clone(), keys));
     // The next execution has keys of its own.
     run(&one, &done.state, service.request("await tools.ask({n: 3})"), Vec::new()).await.unwrap();
-    assert_eq!(service.keys().last().unwrap(), "team!notes/0a-3/0");
+    assert_eq!(service.keys().last().unwrap(), "team!notes/0a-3-inv_1/0");
     // A script that does otherwise than was recorded leaves nothing.
     for script in ["console.log(1)", "await tools.other({})"] {
         let tools = Arc::new(ExecuteRequest { source: script.into(), ..(*service.request("")).clone() });
@@ -219,8 +231,9 @@ async fn what_is_cancelled_ends_and_says_so() {
     let node = machine("memory://attempts-cancel", |_| {});
     let state = opened(&node).await;
     let cancel = CancelToken::new();
-    let mut attempt = Attempt::new(Arc::clone(&node), state.clone(), request("for (;;) {}"), cancel.clone());
-    let (ended, ()) = tokio::join!(attempt.step(&[]), async {
+    let mut attempt =
+        Attempt::new(Arc::clone(&node), state.clone(), request("for (;;) {}"), cancel.clone(), INVOCATION.into());
+    let (ended, ()) = tokio::join!(attempt.step(Vec::new()), async {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         cancel.cancel();
     });
@@ -230,6 +243,70 @@ async fn what_is_cancelled_ends_and_says_so() {
     assert_eq!(done.state.session.generation, 2);
     let (next, _) = run(&node, &done.state, request(COUNT), Vec::new()).await.unwrap();
     assert_eq!(printed(&next), "1", "the session goes on");
+}
+
+#[tokio::test]
+async fn what_was_cancelled_before_it_was_taken_over_is_cancelled_and_leaves_nothing() {
+    let store = "memory://attempts-cancelled-before";
+    let service = Service::start();
+    let node = || machine(store, |config| config.callbacks = Some(service.callbacks()));
+    let (one, other) = (node(), node());
+    let state = opened(&one).await;
+    let mut cut =
+        Attempt::new(Arc::clone(&one), state.clone(), service.request(ASK), CancelToken::new(), INVOCATION.into());
+    let Step::Tool(called) = cut.step(Vec::new()).await.unwrap() else { panic!("it calls a tool") };
+    drop(cut);
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    let mut taken_over =
+        Attempt::new(Arc::clone(&other), state.clone(), service.request(ASK), cancel, INVOCATION.into());
+    let Step::Done(done) = taken_over.step(vec![called]).await.unwrap() else { panic!("it calls nothing") };
+    let execution: Value = serde_json::from_str(done.executed.execution.get()).unwrap();
+    assert_eq!(execution["outcome"]["kind"], "cancelled", "{execution}");
+    assert!(done.executed.is_rolled_back && done.state.blob == state.blob);
+    assert_eq!(done.state.session.generation, 2);
+}
+
+#[tokio::test]
+async fn an_answer_is_recorded_up_to_its_limit() {
+    for (bytes, expected) in [(9, "string"), (10, "string"), (11, "ToolLimit")] {
+        let service = Service::answering(move |_| format!("\"{}\"", "x".repeat(bytes - 2)));
+        let node = machine(&format!("memory://attempts-answers-{bytes}"), |config| {
+            config.callbacks = Some(service.callbacks());
+            config.policy.limits.tool_bytes = 10;
+        });
+        let state = opened(&node).await;
+        let script = "try { console.log(typeof await tools.ask({})) } catch (error) { console.log(error.name) }";
+        let (done, recorded) = run(&node, &state, service.request(script), Vec::new()).await.unwrap();
+        assert_eq!(printed(&done), expected, "{bytes}");
+        assert_eq!(recorded[0].answer.is_ok(), bytes <= 10);
+    }
+}
+
+#[tokio::test]
+async fn an_execution_that_finds_no_place_is_asked_for_again() {
+    let node = machine("memory://attempts-places", |config| config.running = 1);
+    let state = opened(&node).await;
+    let held = Arc::clone(&node.places).acquire_owned().await.unwrap();
+    tokio::time::pause();
+    let error = run(&node, &state, request(COUNT), Vec::new()).await.unwrap_err();
+    assert!(matches!(&error, StepError::Later(text) if text.contains("busy")), "{error}");
+    tokio::time::resume();
+    drop(held);
+    run(&node, &state, request(COUNT), Vec::new()).await.unwrap();
+}
+
+#[tokio::test]
+async fn sessions_in_memory_have_room_beyond_the_policys_own() {
+    let node = machine("memory://attempts-room", |config| {
+        config.policy.limits.session_count = 1;
+        (config.warm_count, config.running) = (3, 1);
+    });
+    for id in ["a", "b", "c", "d", "e"] {
+        let open = OpenRequest { language: Some(Language::JavaScript), ..OpenRequest::default() };
+        node.open(&id.parse().unwrap(), open, opening("0a")).await.unwrap();
+    }
+    assert_eq!(node.warm_names(), ["c", "d", "e"]);
 }
 
 #[tokio::test]

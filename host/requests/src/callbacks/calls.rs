@@ -148,7 +148,7 @@ impl Callbacks {
     pub fn target(&self, tool: &str, url: &str) -> Result<Target, CallbackRefused> {
         let refused = |reason| CallbackRefused { tool: tool.to_owned(), url: url.to_owned(), reason };
         let target = Allowed::find(&self.0.allowed, url).ok_or_else(|| {
-            refused("is not among the addresses that this token's callbacks may have: `[tools] callbacks` of the server names them")
+            refused("is not among the addresses that may be called: `[tools] callbacks` of a server names them, and `--callback` of a fleet's nodes")
         })?;
         if !target.is_named && is_private_literal(&target.url) {
             return Err(refused("is not an address of the public network"));

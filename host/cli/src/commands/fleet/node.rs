@@ -131,12 +131,15 @@ pub(super) fn run(global: &GlobalArgs, args: &NodeArgs) -> anyhow::Result<i32> {
     let host = Host::open(global, Pooling::Pooled)?;
     let config = args.node.config(&host, &args.engine, &args.store)?;
     let runtime = threads(config.running)?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let node = Node::bind(config, args.listen).await;
         host.steps.clear();
         let advertise = args.advertise.as_deref();
         serve(node?, advertise, Shares::Address, || {}).await
-    })
+    });
+    // What has not ended by then is begun anew elsewhere, and nobody waits for it here.
+    runtime.shutdown_background();
+    served
 }
 
 /// Threads for a node: one that may block for each execution, and for what only looks at the store.

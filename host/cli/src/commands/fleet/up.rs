@@ -78,7 +78,8 @@ pub(super) fn run(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
         }
     };
     let store = format!("file://{}", dir.join("store").display());
-    threads(args.node.running())?.block_on(async {
+    let runtime = threads(args.node.running())?;
+    let served = runtime.block_on(async {
         let ports = (args.ingress_port, args.admin_port);
         let engine = LocalEngine::start(&program, &dir.join("engine"), ports).await.map_err(|error| {
             Hinted::new(
@@ -98,5 +99,7 @@ pub(super) fn run(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
         .await;
         tokio::task::spawn_blocking(move || drop(engine)).await.context("cannot end the engine")?;
         code
-    })
+    });
+    runtime.shutdown_background();
+    served
 }
