@@ -21,8 +21,8 @@ use crate::{
     executed::{Executed as Counted, Failed},
 };
 
-/// How long until an execution that was to be stopped, and has not ended, is stopped again: its turn may not have come.
-const STOP_AGAIN: Duration = Duration::from_millis(100);
+/// How long until an execution that was to be stopped, and has not ended, is stopped again: its turn may not have come. At first, and at most.
+const STOP_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 impl Fleet {
     /// Executes, and stops that once it is cancelled.
@@ -43,11 +43,13 @@ impl Fleet {
     /// Stops an execution once it is cancelled. It never returns: that has ended when it is answered.
     async fn stop(&self, name: &FleetName, execution: Option<&str>, cancel: &CancelToken) -> Infallible {
         cancelled(cancel).await;
+        let (mut again, most) = STOP_AGAIN;
         loop {
             if let Err(error) = self.client.cancel(name, execution).await {
                 tracing::debug!(target: "glovebox", session = %name, %error, "an execution could not be stopped");
             }
-            tokio::time::sleep(STOP_AGAIN).await;
+            tokio::time::sleep(again).await;
+            again = (again * 2).min(most);
         }
     }
 }
@@ -66,7 +68,7 @@ impl Tenant {
         let (source, id) = (script.source.clone(), target.id.clone());
         let key = script.key.take().map(|key| format!("{}/{key}", fleet.scope));
         let admitted = async {
-            let request = self.fleet_request(&target, script)?;
+            let request = self.fleet_request(&target, script, key.as_deref())?;
             self.check_rate()?;
             Ok((request, self.admit_to_fleet(Some(&id)).await?))
         };
@@ -97,7 +99,12 @@ impl Tenant {
 
     /// What the fleet is asked for. Services that answer tools are those that this tenant may have called; the nodes have a list of their own
     /// besides.
-    fn fleet_request(&self, target: &Target, script: Script) -> Result<ExecuteRequest, ServiceError> {
+    fn fleet_request(
+        &self,
+        target: &Target,
+        script: Script,
+        key: Option<&str>,
+    ) -> Result<ExecuteRequest, ServiceError> {
         if script.wants_files {
             return Err(ServiceError::NotInFleet(NotInFleet::Files));
         }
@@ -124,7 +131,8 @@ impl Tenant {
             tools,
             open: None,
             expected: expected(target)?,
-            id: Some(SessionId::random().to_string()),
+            // Whoever asks again with a key means the same execution.
+            id: Some(key.map_or_else(|| SessionId::random().to_string(), |key| format!("key {key}"))),
         })
     }
 }
