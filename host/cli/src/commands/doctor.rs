@@ -9,9 +9,7 @@ use std::{
 };
 
 use clap::Args;
-use glovebox::{
-    ComponentCache, Engine, Language, Policy, RuntimeInfo, Sandbox, ToolInfo, escaped, escaped_text,
-};
+use glovebox::{ComponentCache, Engine, Language, Policy, RuntimeInfo, Sandbox, ToolInfo, escaped, escaped_text};
 use serde::Serialize;
 
 use crate::{
