@@ -112,7 +112,7 @@ impl Work {
 pub struct Target {
     /// The session.
     pub id: SessionId,
-    /// Its [`generation`](super::generation); none: any.
+    /// The generation that it is to have, as answers say it; none: any.
     pub expected: Option<String>,
 }
 
