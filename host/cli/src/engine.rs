@@ -19,7 +19,10 @@ use crate::{
 /// pool costs more than the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pooling {
+    /// One of the usual size.
     Pooled,
+    /// One with room for so many, if that is more than the usual.
+    Holding(u32),
     Single,
 }
 
@@ -42,8 +45,10 @@ impl Host {
     pub(crate) fn open(global: &GlobalArgs, pooling: Pooling) -> anyhow::Result<Self> {
         let steps = Arc::new(Steps::default());
         let mut config = EngineConfig::default();
-        if pooling == Pooling::Single {
-            config.pool = None;
+        match (pooling, &mut config.pool) {
+            (Pooling::Single, pool) => *pool = None,
+            (Pooling::Holding(count), Some(pool)) => pool.instance_count = pool.instance_count.max(count),
+            (Pooling::Holding(_), None) | (Pooling::Pooled, _) => {}
         }
         if global.no_packages {
             config.packages = Packages::None;

@@ -28,7 +28,8 @@ pub struct NodeConfig {
     pub callbacks: Option<Callbacks>,
     /// How many executions run at once; more wait. Default: four for each processor.
     pub running: usize,
-    /// How many sessions stay in memory for their next execution. Default 256.
+    /// How many sessions stay in memory for their next execution. Default 256. With twice what runs at once they need as many places in the
+    /// engine's pool.
     pub warm_count: usize,
     /// How many bytes they may hold together. Default 1 GiB. One counts as its stored state or what its memory has grown, and 1 MiB besides.
     pub warm_bytes: u64,

@@ -54,6 +54,9 @@ pub(crate) struct NodeArgs {
     node: NodeOptions,
 }
 
+/// Places in the pool for instances that wait for another script.
+const SPARE_INSTANCES: usize = 64;
+
 /// What nodes have, whoever starts them.
 #[derive(Args, Debug)]
 pub(super) struct NodeOptions {
@@ -69,13 +72,13 @@ pub(super) struct NodeOptions {
     #[arg(long = "runtime", value_name = "NAME")]
     runtimes: Vec<String>,
 
-    /// How many executions run at once [default: four for each processor]
-    #[arg(long, value_name = "N")]
-    running: Option<usize>,
+    /// How many executions run at once, up to 1,000 [default: four for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    running: Option<u16>,
 
-    /// How many sessions stay in memory for their next execution
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    warm: usize,
+    /// How many sessions stay in memory for their next execution, up to 4,000
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=4_000), default_value_t = 256)]
+    warm: u16,
 
     /// How much memory these may hold together
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "1GiB")]
@@ -100,7 +103,13 @@ pub(super) struct NodeOptions {
 impl NodeOptions {
     /// How many executions run at once.
     pub(super) fn running(&self) -> usize {
-        self.running.unwrap_or_else(NodeConfig::default_running)
+        self.running.map_or_else(NodeConfig::default_running, usize::from)
+    }
+
+    /// A pool with room for what is in memory and what runs, and for what takes its place.
+    pub(super) fn pooling(&self) -> Pooling {
+        let count = usize::from(self.warm) + 2 * self.running() + SPARE_INSTANCES;
+        Pooling::Holding(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
     /// A node as the flags say, with its states there.
@@ -117,7 +126,7 @@ impl NodeOptions {
         config.runtimes.clone_from(&self.runtimes);
         config.identity_key.clone_from(&self.identity_key);
         config.running = self.running();
-        (config.warm_count, config.warm_bytes) = (self.warm, self.warm_bytes);
+        (config.warm_count, config.warm_bytes) = (usize::from(self.warm), self.warm_bytes);
         config.drain = Duration::from_millis(self.drain_ms);
         if let Some(file) = &self.callback_secret_file {
             let callbacks = CallbacksConfig { allowed: UrlPatterns::new(&self.callbacks)?, secret: read_secret(file)? };
@@ -128,7 +137,7 @@ impl NodeOptions {
 }
 
 pub(super) fn run(global: &GlobalArgs, args: &NodeArgs) -> anyhow::Result<i32> {
-    let host = Host::open(global, Pooling::Pooled)?;
+    let host = Host::open(global, args.node.pooling())?;
     let config = args.node.config(&host, &args.engine, &args.store)?;
     let runtime = threads(config.running)?;
     let served = runtime.block_on(async {

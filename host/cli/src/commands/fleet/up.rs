@@ -16,7 +16,7 @@ use glovebox_fleet::{
 use super::node::{NodeOptions, Shares, serve, threads};
 use crate::{
     args::GlobalArgs,
-    engine::{Host, Pooling},
+    engine::Host,
     state,
     terminal::{Hinted, note},
 };
@@ -64,7 +64,7 @@ pub(crate) struct UpArgs {
 }
 
 pub(super) fn run(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
-    let host = Host::open(global, Pooling::Pooled)?;
+    let host = Host::open(global, args.node.pooling())?;
     let dir = match &args.dir {
         Some(dir) => std::path::absolute(dir).context("cannot tell where the directory is")?,
         None => state::create()?.join(FLEET),
