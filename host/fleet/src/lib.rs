@@ -1,16 +1,16 @@
 //! Sessions over many machines.
 //!
-//! One session is in one place at a time, outlives the machine that it is on, and whatever was answered is never lost and never done
-//! twice. None of this is decided here: each session is a virtual object of [Restate](https://restate.dev), a durable-execution engine, which
-//! serializes what is asked of it, journals it, and has it done again elsewhere where a machine fails. The bytes of a session are immutable
-//! blobs in an object store ([`glovebox::BlobStore`]); the engine's state of a session names the one that counts.
+//! A session runs on one node at a time and outlives the machine it is on. Acknowledged executions are never lost and never applied twice.
+//! This crate does not implement that agreement: each session is a virtual object of [Restate](https://restate.dev), a durable-execution
+//! engine, which serializes and journals its requests and retries them on another node if a machine fails. A session's bytes are immutable
+//! blobs in an object store ([`glovebox::BlobStore`]); the session's state in the engine names the current one.
 //!
-//! * [`FleetUrl`]: where the engine is.
-//! * [`FleetClient`]: asks for executions, from anywhere.
-//! * [`Node`]: executes, on each machine.
-//! * [`engine`]: the engine of a single machine, for its first minute.
+//! * [`FleetUrl`]: the address of the engine.
+//! * [`FleetClient`]: requests executions, from anywhere.
+//! * [`Node`]: runs executions, on each machine.
+//! * [`engine`]: a single-machine engine, for getting started.
 //!
-//! `docs/fleet.md` describes what is guaranteed and what it costs.
+//! `docs/fleet.md` describes the guarantees and their cost.
 
 mod client;
 pub mod engine;

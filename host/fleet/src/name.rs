@@ -1,4 +1,4 @@
-//! The names of sessions in a fleet, and where the engine has them.
+//! Session names in a fleet, and the engine services they map to.
 
 use std::{fmt, str::FromStr};
 
@@ -6,17 +6,17 @@ use glovebox::{SessionId, SessionIdError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// What the services of sessions are called, before two digits.
+/// Name prefix of the session services. Two hex digits follow.
 pub(crate) const SERVICE_PREFIX: &str = "glovebox-sessions-";
 
-/// What the services of images are called, before the beginning of their identity.
+/// Name prefix of the image services. The start of the image's identity follows.
 pub(crate) const IMAGE_PREFIX: &str = "glovebox-image-";
 
-/// Between a scope and an id. No id has it, and in the names of blobs it is allowed.
+/// Separates scope and id. Not allowed in ids; allowed in blob names.
 const SEPARATOR: char = '!';
 
-/// A session's name in a fleet: its id, and a scope, such as a tenant, in which the id is unique. As text it is `SCOPE!ID`, or `ID` without a
-/// scope. Both are as [`SessionId`] allows.
+/// A session's name in a fleet: an id, and optionally the scope (such as a tenant) in which the id is unique. Its text form is `SCOPE!ID`, or
+/// `ID` without a scope. Both parts follow the rules of [`SessionId`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct FleetName {
@@ -24,13 +24,13 @@ pub struct FleetName {
     id: SessionId,
 }
 
-/// The text is no session's name in a fleet.
+/// The text is not a valid session name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a session's name in a fleet is `ID` or `SCOPE!ID`")]
 pub struct FleetNameError(#[from] SessionIdError);
 
 impl FleetName {
-    /// A session of this scope.
+    /// A name in this scope.
     #[must_use]
     pub fn new(scope: Option<SessionId>, id: SessionId) -> Self {
         Self { scope, id }
@@ -48,20 +48,20 @@ impl FleetName {
         self.scope.as_ref()
     }
 
-    /// The engine's service that has it: one of 256 that differ in nothing else, by a digest of the name. What balances calls among nodes sees the
-    /// service and not the object, so that a session is asked of the same node as long as that lives, and is in its memory.
+    /// The engine service of this session: one of 256 identical services, chosen by a digest of the name. A balancer sees the service but not the
+    /// object. Balancing by service keeps a session on the node that has it in memory for as long as that node is up.
     pub(crate) fn service(&self) -> String {
         let digest = Sha256::digest(self.to_string());
         service(digest.first().copied().unwrap_or_default())
     }
 }
 
-/// One of the services of sessions.
+/// The name of one session service.
 pub(crate) fn service(number: u8) -> String {
     format!("{SERVICE_PREFIX}{number:02x}")
 }
 
-/// The service of an image, whose identity this is.
+/// The service of the image with this digest.
 pub(crate) fn image_service(image_sha256: &str) -> String {
     format!("{IMAGE_PREFIX}{}", image_sha256.get(..32).unwrap_or(image_sha256))
 }
@@ -125,7 +125,7 @@ mod tests {
         let services: std::collections::BTreeSet<String> =
             (0..4_000).map(|n| format!("team!s{n}").parse::<FleetName>().unwrap().service()).collect();
         assert_eq!(services.len(), 256);
-        // Sessions of running fleets are found by this: it never changes.
+        // Running fleets depend on this mapping: it must never change.
         assert_eq!("notes".parse::<FleetName>().unwrap().service(), "glovebox-sessions-ab");
     }
 }

@@ -1,16 +1,16 @@
-//! Where the engine of a fleet is.
+//! The URL of a fleet's engine.
 
 use std::{fmt, str::FromStr};
 
 use glovebox::escaped;
 use url::Url;
 
-/// The ports of Restate where nothing else is said.
+/// The default ports of Restate.
 const INGRESS_PORT: u16 = 8080;
 const ADMIN_PORT: u16 = 9070;
 
-/// Where the engine of a fleet is: `restate://HOST[:INGRESS][?admin=PORT]`. The ports are by default those of Restate, 8080 and 9070.
-/// `restates://` is the same with TLS.
+/// The URL of a fleet's engine: `restate://HOST[:INGRESS][?admin=PORT]`. The ports default to Restate's, 8080 and 9070.
+/// `restates://` uses TLS.
 ///
 /// ```
 /// use glovebox_fleet::FleetUrl;
@@ -28,10 +28,10 @@ pub struct FleetUrl {
     admin: u16,
 }
 
-/// The text is no URL of a fleet.
+/// The text is not a fleet URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{url}` is not the URL of a fleet: {reason}; write `restate://HOST`, or `restate://HOST:PORT?admin=PORT` where the ports are not {INGRESS_PORT} and {ADMIN_PORT}",
+    "`{url}` is not the URL of a fleet: {reason}; write `restate://HOST`, or `restate://HOST:PORT?admin=PORT` if the ports are not {INGRESS_PORT} and {ADMIN_PORT}",
     url = escaped(.url)
 )]
 pub struct FleetUrlError {
@@ -40,22 +40,22 @@ pub struct FleetUrlError {
 }
 
 impl FleetUrl {
-    /// The longest text.
+    /// Maximum length in bytes.
     pub const MAX_BYTES: usize = 512;
 
-    /// An engine of this machine.
+    /// An engine on 127.0.0.1.
     #[must_use]
     pub fn local(ingress: u16, admin: u16) -> Self {
         Self { is_tls: false, host: "127.0.0.1".to_owned(), ingress, admin }
     }
 
-    /// Where sessions are asked for.
+    /// Base URL of the ingress.
     #[must_use]
     pub fn ingress(&self) -> String {
         self.base(self.ingress)
     }
 
-    /// Where nodes are registered, and sessions listed.
+    /// Base URL of the admin API.
     #[must_use]
     pub fn admin(&self) -> String {
         self.base(self.admin)
@@ -81,15 +81,15 @@ impl FromStr for FleetUrl {
         if text.len() > Self::MAX_BYTES {
             return Err(wrong("it is longer than 512 bytes"));
         }
-        let url = Url::parse(text).map_err(|_| wrong("it cannot be read"))?;
+        let url = Url::parse(text).map_err(|_| wrong("it cannot be read as a URL"))?;
         let is_tls = match url.scheme() {
             "restate" => false,
             "restates" => true,
-            _ => return Err(wrong("it begins with another word than `restate`")),
+            _ => return Err(wrong("its scheme is another word than `restate` or `restates`")),
         };
-        let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it names no host"))?;
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it has no host"))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(wrong("it names a user"));
+            return Err(wrong("it has a user name or password"));
         }
         if !matches!(url.path(), "" | "/") || url.fragment().is_some() {
             return Err(wrong("it has a path"));
@@ -98,8 +98,8 @@ impl FromStr for FleetUrl {
         for (name, value) in url.query_pairs() {
             match (&*name, value.parse()) {
                 ("admin", Ok(port)) => admin = port,
-                ("admin", Err(_)) => return Err(wrong("its `admin` is no port")),
-                _ => return Err(wrong("it asks for something else than `admin`")),
+                ("admin", Err(_)) => return Err(wrong("it gives no port number for `admin`")),
+                _ => return Err(wrong("it sets something else besides `admin`")),
             }
         }
         Ok(Self { is_tls, host: host.to_owned(), ingress: url.port().unwrap_or(INGRESS_PORT), admin })

@@ -1,4 +1,4 @@
-//! What goes through the engine, as JSON.
+//! The JSON messages sent through the engine.
 
 use glovebox::{Language, SourceKind, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::FleetName;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// By looking at it.
+    /// Detected from the source.
     #[default]
     Detect,
     /// As a script.
@@ -39,7 +39,7 @@ impl From<SourceKind> for Kind {
     }
 }
 
-/// A script, and what goes with it.
+/// A script and its inputs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecuteRequest {
@@ -53,80 +53,80 @@ pub struct ExecuteRequest {
     /// Standard input, in base64. Default: nothing.
     #[serde(rename = "stdin_base64", with = "base64_text", skip_serializing_if = "Vec::is_empty")]
     pub stdin: Vec<u8>,
-    /// What the script finds in the global variable `context`. Default: no such variable, or what it was before.
+    /// JSON value of the global variable `context`. Default: unset, or unchanged in an existing session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Box<RawValue>>,
-    /// Milliseconds after which it is cancelled. Default: never; the nodes' limits hold all the same.
+    /// Milliseconds after which it is cancelled. Default: none; the nodes' limits apply anyway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// Functions that the script may call, each answered by a service: at most [`MAX_TOOLS`](Self::MAX_TOOLS).
+    /// Tools that the script may call, each answered by a service: at most [`MAX_TOOLS`](Self::MAX_TOOLS).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolOffer>,
-    /// How the session is made where there is none of this name. Default: that there is none is an error.
+    /// How to create the session if it does not exist. Default: a missing session is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open: Option<OpenRequest>,
-    /// The state that the session must be in. Default: any.
+    /// The state the session must be in. Default: any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<Expected>,
-    /// What [`FleetClient::cancel`](crate::FleetClient::cancel) calls this execution, so that it stops no other. Default: nothing.
+    /// The id to give [`FleetClient::cancel`](crate::FleetClient::cancel) so that it stops only this execution. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
 
-/// A state that a session must be in.
+/// The state a session must be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
-    /// When it was opened: of sessions of one name that are opened one after another only one is meant.
+    /// When it was opened: tells apart sessions opened one after another under one name.
     pub created_at: Timestamp,
     /// Its generation.
     pub generation: u64,
 }
 
 impl ExecuteRequest {
-    /// The most tools.
+    /// Maximum number of tools.
     pub const MAX_TOOLS: usize = 64;
 }
 
-/// A function that a service answers.
+/// A tool answered by a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolOffer {
-    /// The name that scripts call it by, `tools.NAME`.
+    /// Its name: scripts call `tools.NAME`.
     pub name: String,
-    /// What `help(tools.NAME)` shows.
+    /// Shown by `help(tools.NAME)`.
     #[serde(default)]
     pub description: String,
     /// JSON Schema of its arguments. Default: any object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// The address of the service: one of those that the nodes may call.
+    /// The URL of the service. The nodes must be allowed to call it.
     pub callback: String,
 }
 
-/// How a session is made.
+/// How to open a session.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OpenRequest {
-    /// Its language. Default: the runtime's, or Python.
+    /// The language. Default: the runtime's, or Python.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<Language>,
-    /// Its runtime, by name. Default: the nodes' default of the language.
+    /// The runtime's name. Default: the nodes' default for the language.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// What its scripts find in the global variable `context`. Default: no such variable.
+    /// JSON value of the global variable `context`. Default: unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Box<RawValue>>,
 }
 
-/// What an execution did.
+/// The result of an execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Executed {
     /// When the session was opened.
     pub created_at: Timestamp,
-    /// The session's generation then.
+    /// The session's generation afterwards.
     pub generation: u64,
-    /// Whether the session is what it was before, since the script was stopped in the middle of something.
+    /// Whether the session was rolled back because the script was stopped half-way.
     pub is_rolled_back: bool,
     /// The execution, as `glovebox run --json` prints it.
     pub execution: Box<RawValue>,
@@ -143,19 +143,19 @@ pub struct FleetSession {
     pub runtime: String,
     /// The interpreter's version.
     pub version: Option<String>,
-    /// The identity of its image: nodes that have it execute what is asked of the session.
+    /// The identity of its image. Only nodes with this image run the session's executions.
     pub image_sha256: String,
-    /// How often its state has changed: no two states of it have the same.
+    /// Increases with every change, so no two states share one.
     pub generation: u64,
     /// Executions so far.
     pub executions: u64,
-    /// The size of its state in the store.
+    /// Size of the stored state in bytes.
     pub bytes: u64,
-    /// When it was opened. Its scripts see this time, whenever they run.
+    /// When it was opened. Its scripts' clock is fixed at this time.
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
-    /// Whether something is being executed.
+    /// Whether an execution is running.
     #[serde(default)]
     pub is_running: bool,
 }

@@ -1,4 +1,4 @@
-//! Why a fleet has no answer.
+//! Errors of the client.
 
 use glovebox::escaped;
 use restate_sdk::ingress::ClientError;
@@ -6,26 +6,26 @@ use serde::Deserialize;
 
 use crate::FleetName;
 
-/// What the nodes answer with, by what is wrong. Numbers as in HTTP, which is how they reach the client.
+/// Error codes of the nodes. They reach the client as HTTP status codes.
 pub(crate) mod status {
-    /// The request cannot be carried out as it is.
+    /// The request is invalid.
     pub(crate) const INVALID: u16 = 400;
-    /// There is no such session.
+    /// No such session.
     pub(crate) const NOT_FOUND: u16 = 404;
-    /// There is one of this name.
+    /// The name is taken.
     pub(crate) const EXISTS: u16 = 409;
-    /// There is nothing to go back to.
+    /// There is nothing to undo.
     pub(crate) const NO_UNDO: u16 = 410;
-    /// It has another generation.
+    /// Not in the expected state.
     pub(crate) const CHANGED: u16 = 412;
-    /// It cannot be carried out, and will not be at another time.
+    /// It failed permanently: a retry would fail too.
     pub(crate) const FAILED: u16 = 500;
 }
 
-/// How a node begins to say that there is a session.
+/// How the message of [`status::EXISTS`] begins.
 pub(crate) const EXISTS: &str = "there is a session";
 
-/// A fleet has no answer.
+/// A request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FleetError {
@@ -33,37 +33,37 @@ pub enum FleetError {
     #[error("there is no session `{0}` in the fleet; open one first")]
     NotFound(FleetName),
     /// There is a session of this name.
-    #[error("there is a session `{0}` in the fleet already; name another, or close that first")]
+    #[error("session `{0}` already exists in the fleet; choose another name or close it first")]
     Exists(FleetName),
-    /// The session was set back already, or nothing was executed in it.
-    #[error("session `{0}` has no state before its last that it could be set back to")]
+    /// It was undone already, or nothing was executed in it.
+    #[error("session `{0}` has nothing to undo")]
     NoUndo(FleetName),
-    /// The session has another generation than was expected. Nothing was run.
-    #[error("session `{0}` has another generation than was expected; nothing was run, look at it and ask again")]
+    /// The session is not in the expected state. Nothing was run.
+    #[error("session `{0}` is not in the expected state, so nothing was run; read its state and try again")]
     Changed(FleetName),
-    /// The request cannot be carried out.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// It was not carried out, for a reason that stays.
-    #[error("the fleet could not carry it out: {0}")]
+    /// It was not carried out, for a permanent reason.
+    #[error("the fleet could not carry out the request: {0}")]
     Failed(String),
-    /// No node is registered that has sessions.
+    /// No node is registered with the engine.
     #[error("no node of the fleet is registered; start one with `glovebox fleet node`")]
     NoNode,
-    /// The engine cannot be reached, or broke off: it may have been carried out.
-    #[error("the engine of the fleet cannot be reached at `{url}`; look whether it runs", url = escaped(.url))]
+    /// The connection to the engine failed. The request may have run.
+    #[error("cannot reach the fleet's engine at `{url}`; check that it is running", url = escaped(.url))]
     Unreachable {
-        /// Where.
+        /// The URL.
         url: String,
-        /// Why.
+        /// Cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The engine's answer cannot be understood.
-    #[error("the engine of the fleet answered with something unexpected: {0}")]
+    /// The engine's answer is malformed.
+    #[error("the fleet's engine sent an unexpected answer: {0}")]
     Answer(String),
 }
 
-/// What the engine says of a failure.
+/// The body of an engine error.
 #[derive(Deserialize)]
 struct Failure {
     #[serde(default)]
@@ -71,7 +71,7 @@ struct Failure {
 }
 
 impl FleetError {
-    /// What a call through the ingress failed with.
+    /// Converts the error of an ingress call.
     pub(super) fn of(name: &FleetName, url: &str, error: &ClientError) -> Self {
         let unreachable = |source: String| Self::Unreachable { url: url.to_owned(), source: source.into() };
         let Some(response) = error.response() else {
@@ -84,17 +84,17 @@ impl FleetError {
         let failure: Option<Failure> = serde_json::from_slice(response.body()).ok();
         let message = failure.map(|failure| failure.message).filter(|message| !message.is_empty());
         let message = message.unwrap_or_else(|| error.to_string());
-        // The engine's own 404 is for a service that nobody has registered.
+        // The engine's own 404 means that the service is not registered.
         let has_no_service = message.contains("not found") && message.contains("service");
         match response.status().as_u16() {
             status::NOT_FOUND if has_no_service => Self::NoNode,
             status::NOT_FOUND => Self::NotFound(name.clone()),
-            // The engine's own is for what its operator has killed or cancelled.
+            // The engine's own 409: the operator killed or cancelled it.
             status::EXISTS if message.starts_with(EXISTS) => Self::Exists(name.clone()),
             status::NO_UNDO => Self::NoUndo(name.clone()),
             status::CHANGED => Self::Changed(name.clone()),
             status::INVALID => Self::Invalid(message),
-            // A balancer before the engine, or the engine itself, for the moment.
+            // A temporary failure of the engine or of a balancer in front of it.
             502..=504 => unreachable(message),
             _ => Self::Failed(message),
         }

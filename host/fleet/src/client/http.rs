@@ -9,11 +9,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::error::FleetError;
 
-/// How long it may take to reach the engine.
+/// Timeout for connecting to the engine.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// For how long an answer is waited for.
+/// Timeout for an answer.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(3_600);
-/// The longest answer of the engine: what it takes as a message by default.
+/// Largest answer accepted: the engine's default message size limit.
 pub(crate) const MAX_ANSWER_BYTES: usize = 32 << 20;
 
 /// HTTP to the engine. Cheap to clone.
@@ -31,7 +31,7 @@ pub(crate) enum HttpError {
 
 impl Http {
     pub(crate) fn new() -> Result<Self, FleetError> {
-        // Of two that are installed the first stays.
+        // A provider installed earlier stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .no_proxy()
@@ -44,7 +44,7 @@ impl Http {
         Ok(Self(client.map_err(|error| unreachable("", error))?))
     }
 
-    /// Asks the administration of the engine, with JSON in and out.
+    /// Calls the engine's admin API, with JSON in and out.
     pub(crate) async fn ask<A: DeserializeOwned>(
         &self,
         url: &str,
@@ -64,7 +64,7 @@ impl Http {
         serde_json::from_slice(answer.body()).map(Ok).map_err(|error| FleetError::Answer(error.to_string()))
     }
 
-    /// Whether something answers there, and that it is well.
+    /// Whether a GET of this URL succeeds.
     pub(crate) async fn is_well(&self, url: &str) -> bool {
         let answer = self.0.get(url).timeout(CONNECT_TIME).send().await;
         answer.is_ok_and(|answer| answer.status().is_success())
@@ -86,7 +86,7 @@ impl Http {
     }
 }
 
-/// A body of JSON, without a feature of the client's for it.
+/// A JSON body, without reqwest's `json` feature.
 trait JsonOf: Sized {
     fn json_of(self, value: &impl Serialize) -> Result<Self, FleetError>;
 }

@@ -1,4 +1,4 @@
-//! The sessions of a fleet.
+//! Lists sessions and images.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,16 +12,16 @@ use crate::{
     node::STATE_KEY,
 };
 
-/// For how long a listing is waited for.
+/// Timeout for a listing.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Some of the sessions of a fleet, in the order of their names.
+/// A page of the sessions of a fleet, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FleetPage {
-    /// The sessions. Whether something is being executed in them is not known here.
+    /// The sessions. `is_running` is not known here.
     pub sessions: Vec<FleetSession>,
-    /// After which name the next page begins; none if this is the last.
+    /// Start the next page after this name; `None` on the last page.
     pub next: Option<FleetName>,
 }
 
@@ -41,15 +41,15 @@ struct Row {
     value_utf8: String,
 }
 
-/// An image of sessions, of nodes or of both.
+/// An image that sessions or nodes have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FleetImage {
-    /// Its identity; the beginning of it, where only nodes have it.
+    /// Its identity, or a prefix of it if only nodes have it.
     pub image: String,
-    /// How many sessions have it.
+    /// Number of sessions.
     pub sessions: u64,
-    /// The addresses at which nodes have it.
+    /// The addresses of its nodes.
     pub nodes: Vec<String>,
 }
 
@@ -80,17 +80,17 @@ struct Count {
     sessions: u64,
 }
 
-/// What is stored of a session, as far as it is listed.
+/// The part of a stored state that is listed.
 #[derive(Deserialize)]
 struct Stored {
     session: FleetSession,
 }
 
 impl FleetClient {
-    /// The most sessions of a page.
+    /// Maximum sessions per page.
     pub const MAX_PAGE: usize = 1_000;
 
-    /// The sessions of a scope, or of all, after one of them: up to `limit` and [`MAX_PAGE`](Self::MAX_PAGE).
+    /// Lists the sessions of a scope, or of all, after a name. `limit` is clamped to 1–[`MAX_PAGE`](Self::MAX_PAGE).
     ///
     /// # Errors
     /// [`FleetError`].
@@ -101,7 +101,7 @@ impl FleetClient {
         limit: usize,
     ) -> Result<FleetPage, FleetError> {
         let limit = limit.clamp(1, Self::MAX_PAGE);
-        // Names have letters, digits, `.`, `_`, `-` and `!`: none of them means anything in SQL.
+        // Safe to interpolate: names contain only letters, digits, `.`, `_`, `-` and `!`.
         let scope = in_scope(scope);
         let after = after.map(|after| format!(" AND service_key > '{after}'")).unwrap_or_default();
         let query = format!(
@@ -120,7 +120,7 @@ impl FleetClient {
         Ok(FleetPage { sessions: sessions.collect::<Result<_, _>>()?, next })
     }
 
-    /// How many sessions there are in a scope, or in all.
+    /// Counts the sessions of a scope, or of all.
     ///
     /// # Errors
     /// [`FleetError`].
@@ -134,7 +134,7 @@ impl FleetClient {
         Ok(rows.into_iter().map(|row| row.sessions).sum())
     }
 
-    /// The images that there are: those of sessions, and those of nodes.
+    /// Lists the images of sessions and of nodes.
     ///
     /// # Errors
     /// [`FleetError`].
@@ -173,7 +173,7 @@ impl FleetClient {
     }
 }
 
-/// The condition that a session is of this scope.
+/// The SQL condition for a scope.
 fn in_scope(scope: Option<&SessionId>) -> String {
     scope.map(|scope| format!(" AND starts_with(service_key, '{scope}!')")).unwrap_or_default()
 }

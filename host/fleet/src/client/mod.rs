@@ -1,4 +1,4 @@
-//! Asks a fleet for executions.
+//! The client of a fleet.
 
 mod error;
 mod http;
@@ -21,10 +21,10 @@ pub(crate) use self::{
 };
 use crate::{ExecuteRequest, Executed, Expected, FleetName, FleetSession, FleetUrl, OpenRequest};
 
-/// Asks a fleet for executions. Cheap to clone; its futures need a runtime of tokio.
+/// Requests executions from a fleet. Cheap to clone; its futures need a tokio runtime.
 ///
-/// What is asked of one session is done one after another, in the order in which it arrives at the engine. What was answered is stored. A request that
-/// breaks off may have been carried out: with a key it can be asked again, and is carried out once.
+/// Requests to one session are carried out one at a time, in the order in which they reach the engine. An answer means that the result is stored. A
+/// request whose connection broke may have been carried out: with a key it can be repeated and is carried out once.
 ///
 /// ```no_run
 /// use glovebox_fleet::{ExecuteRequest, FleetClient, OpenRequest};
@@ -56,13 +56,13 @@ impl std::fmt::Debug for FleetClient {
 }
 
 impl FleetClient {
-    /// For how long an answer is waited for: an hour. What is asked of a session waits for its turn, and where nodes are gone, for others.
+    /// How long to wait for an answer: an hour. A request waits for its turn in the session and, if nodes are gone, for other nodes.
     pub const MAX_WAIT: Duration = http::MAX_WAIT;
 
-    /// A client of the engine at this URL. Nothing is asked of it yet.
+    /// Creates a client of the engine at this URL, without connecting.
     ///
     /// # Errors
-    /// Where no client over HTTP can be made.
+    /// If no HTTP client can be created.
     pub fn new(url: &FleetUrl) -> Result<Self, FleetError> {
         let http = Http::new()?;
         let base =
@@ -71,10 +71,10 @@ impl FleetClient {
         Ok(Self { ingress, ingress_url: url.ingress(), http, admin: url.admin() })
     }
 
-    /// Runs a script in a session. With a key, the same again is not run again and answered the same, for an hour.
+    /// Runs a script in a session. Within an hour, repeating a key returns the first answer and runs nothing.
     ///
     /// # Errors
-    /// [`FleetError`]. What the script does is never an error.
+    /// [`FleetError`]. A failing script is not an error.
     pub async fn execute(
         &self,
         name: &FleetName,
@@ -87,12 +87,12 @@ impl FleetClient {
     /// Opens a session.
     ///
     /// # Errors
-    /// [`FleetError::Exists`] where there is one of this name, and others.
+    /// [`FleetError::Exists`] if the name is taken, and others.
     pub async fn open(&self, name: &FleetName, open: OpenRequest) -> Result<FleetSession, FleetError> {
         self.call(name, "open", open, None).await
     }
 
-    /// What a session is. It does not wait for what is being executed.
+    /// Describes a session, without waiting for a running execution.
     ///
     /// # Errors
     /// [`FleetError::NotFound`], and others.
@@ -100,8 +100,8 @@ impl FleetClient {
         self.ask(name, "info").await
     }
 
-    /// Stops what is being executed in a session; whether something was. Whoever asked for it is answered that it was cancelled. With the id of
-    /// an execution ([`ExecuteRequest::id`]) only that one is stopped.
+    /// Cancels the running execution of a session and returns whether there was one. Its caller is told that it was cancelled. With the id of an
+    /// execution ([`ExecuteRequest::id`]), cancels only that one.
     ///
     /// # Errors
     /// [`FleetError`].
@@ -109,23 +109,23 @@ impl FleetClient {
         self.call(name, "cancel", id.map(str::to_owned), None).await
     }
 
-    /// Sets a session back to before its last execution: once, not twice in succession.
+    /// Undoes the last execution of a session: once, not twice in a row.
     ///
     /// # Errors
-    /// [`FleetError::NotFound`], [`FleetError::NoUndo`], [`FleetError::Changed`] where it is not in the state that is expected, and others.
+    /// [`FleetError::NotFound`], [`FleetError::NoUndo`], [`FleetError::Changed`] if it is not in the expected state, and others.
     pub async fn undo(&self, name: &FleetName, expected: Option<Expected>) -> Result<FleetSession, FleetError> {
         self.call(name, "undo", expected, None).await
     }
 
-    /// Ends a session and removes what is stored of it; whether there was one. Its exit handlers do not run.
+    /// Closes a session, deletes its bytes and returns whether it existed. Exit handlers do not run.
     ///
     /// # Errors
-    /// [`FleetError::Changed`] where it is not in the state that is expected, and others.
+    /// [`FleetError::Changed`] if it is not in the expected state, and others.
     pub async fn close(&self, name: &FleetName, expected: Option<Expected>) -> Result<bool, FleetError> {
         self.call(name, "close", expected, None).await
     }
 
-    /// Asks something of a session that needs no input.
+    /// Calls a handler that takes no input.
     async fn ask<A>(&self, name: &FleetName, handler: &str) -> Result<A, FleetError>
     where
         Json<A>: Deserialize,
@@ -134,7 +134,7 @@ impl FleetClient {
         self.answer(name, request.call().await)
     }
 
-    /// Asks something of a session.
+    /// Calls a handler of a session.
     async fn call<Q, A>(&self, name: &FleetName, handler: &str, input: Q, key: Option<&str>) -> Result<A, FleetError>
     where
         Json<Q>: Serialize + PayloadMetadata,

@@ -1,13 +1,13 @@
-//! The configuration of an engine of one machine. It notices within four seconds that a node no longer answers.
+//! Configuration of a single-machine engine. It detects an unresponsive node within four seconds.
 
 use std::path::Path;
 
-/// Few partitions: each costs memory, and one machine has few processors.
+/// Few: each partition costs memory, and one machine has few processors.
 const PARTITIONS: u32 = 4;
-/// What the engine may hold in memory for its tables. Its default is for machines of its own.
+/// Memory limit for the engine's tables. The default suits a dedicated machine.
 const ROCKSDB_BYTES: u64 = 256 << 20;
 
-/// The configuration, in the engine's TOML: reached from this machine alone, telling nobody of itself.
+/// The configuration as TOML: listens on loopback only, with telemetry off.
 pub(super) fn text(ingress: u16, admin: u16, node: u16, data: &Path) -> String {
     let data = toml_string(&data.to_string_lossy());
     format!(
@@ -37,7 +37,7 @@ bind-address = "127.0.0.1:{ingress}"
     )
 }
 
-/// A string of TOML: as JSON has it, which escapes the same way.
+/// A TOML string. JSON escapes strings the same way.
 fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

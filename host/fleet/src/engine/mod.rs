@@ -1,5 +1,5 @@
-//! The engine of a single machine: Restate's own program as a child process, with its data in a directory, for the first minute and for small fleets.
-//! More than one machine needs a cluster of it, which is set up as its documentation says.
+//! A single-machine engine: Restate's own program as a child process, with its data in a directory. For getting started and for small fleets.
+//! Several machines need a Restate cluster, set up as its documentation describes.
 
 mod config;
 mod process;

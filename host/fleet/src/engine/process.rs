@@ -16,51 +16,51 @@ use glovebox_runtimes::RuntimeError;
 use super::config;
 use crate::{FleetError, FleetUrl, client::Http};
 
-/// How long it may take to begin. It takes a second, and longer where it has much to read.
+/// Startup timeout. Startup takes a second, and longer with much data.
 const BEGIN: Duration = Duration::from_secs(60);
-/// How long it may take to end.
+/// Shutdown timeout.
 const END: Duration = Duration::from_secs(20);
-/// How often it is looked at.
+/// Polling interval.
 const POLL: Duration = Duration::from_millis(50);
-/// How much of its log is told when it does not begin.
+/// How much of the log to show if startup fails.
 const LOG_TAIL_BYTES: usize = 2_000;
 
-/// An engine of this machine could not begin.
+/// The local engine could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// Its program cannot be had.
+    /// Its program cannot be fetched.
     #[error(transparent)]
     Program(Box<RuntimeError>),
-    /// There is none for this platform.
+    /// No program for this platform.
     #[error(
-        "the engine's program is fetched for Linux on x86-64 only; install `restate-server` and name it with --restate-server"
+        "the engine can be downloaded for Linux on x86-64 only; install `restate-server` and name it with --restate-server"
     )]
     Platform,
-    /// Its directory or its process cannot be had.
+    /// A file or process operation failed.
     #[error("cannot {what}")]
     System {
-        /// What was to be done.
+        /// What failed.
         what: String,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
-    /// It ended, or did not answer.
-    #[error("the engine did not begin ({reason}); its log is `{log}`, whose end is:\n{tail}", log = escaped(.log), tail = glovebox::escaped_text(.tail))]
+    /// It exited, or did not answer.
+    #[error("the engine did not start ({reason}); its log `{log}` ends with:\n{tail}", log = escaped(.log), tail = glovebox::escaped_text(.tail))]
     Begin {
-        /// What happened.
+        /// The reason.
         reason: String,
-        /// Where its log is.
+        /// Path of the log.
         log: PathBuf,
         /// The log's end.
         tail: String,
     },
-    /// It cannot be asked.
+    /// A request failed.
     #[error(transparent)]
     Ask(#[from] FleetError),
 }
 
-/// An engine of this machine. It ends when it is dropped.
+/// An engine on this machine, stopped when dropped.
 #[derive(Debug)]
 pub struct LocalEngine {
     child: Child,
@@ -68,8 +68,8 @@ pub struct LocalEngine {
 }
 
 impl LocalEngine {
-    /// Starts the engine's program with its data in a directory, which is made where it is missing, and waits until it answers. A port of 0
-    /// is any that is free.
+    /// Starts the engine's program with its data in this directory, created if missing, and waits up to a minute until it answers. `ports` are
+    /// ingress and admin; 0 picks any free port.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -80,7 +80,7 @@ impl LocalEngine {
             .recursive(true)
             .mode(0o700)
             .create(data)
-            .map_err(system(format!("make the directory `{}`", escaped(data))))?;
+            .map_err(system(format!("create the directory `{}`", escaped(data))))?;
         let (config, log) = (data.join("engine.toml"), data.join("engine.log"));
         std::fs::write(&config, config::text(ingress, admin, node, &data.join("data")))
             .map_err(system(format!("write `{}`", escaped(&config))))?;
@@ -90,7 +90,7 @@ impl LocalEngine {
             .arg("--no-logo")
             .arg("-c")
             .arg(&config)
-            // Variables of its own would change what the configuration says.
+            // Restate variables would override the configuration.
             .env_clear()
             .envs(std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME" || name == "TMPDIR"))
             .current_dir(data)
@@ -104,7 +104,7 @@ impl LocalEngine {
         Ok(engine)
     }
 
-    /// Where it is.
+    /// Its URL.
     #[must_use]
     pub fn url(&self) -> &FleetUrl {
         &self.url
@@ -128,7 +128,7 @@ impl LocalEngine {
                     break;
                 }
                 if begun.elapsed() > BEGIN {
-                    return Err(failed(format!("nothing answers after {} s", BEGIN.as_secs())));
+                    return Err(failed(format!("no answer after {} s", BEGIN.as_secs())));
                 }
                 tokio::time::sleep(POLL).await;
             }
@@ -140,7 +140,7 @@ impl LocalEngine {
 impl Drop for LocalEngine {
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        // It stores what it has in memory; killed it would read its log again.
+        // SIGTERM lets it flush; after SIGKILL it would replay its log.
         if rustix::process::kill_process(pid, rustix::process::Signal::TERM).is_ok() {
             let begun = Instant::now();
             while begun.elapsed() < END {
@@ -155,9 +155,9 @@ impl Drop for LocalEngine {
     }
 }
 
-/// The ports that were asked for, others in the place of 0, and one more.
+/// The requested ports, with free ports for 0, and one more.
 fn free_ports((ingress, admin): (u16, u16)) -> io::Result<(u16, u16, u16)> {
-    // All are held at once, so that they differ.
+    // Held at the same time, so they differ.
     let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     let held = [bind(ingress)?, bind(admin)?, bind(0)?];
     let [ingress, admin, node] = held.each_ref().map(|listener| listener.local_addr().map(|address| address.port()));

@@ -1,4 +1,4 @@
-//! What a node asks the administration of the engine: to know it, and whether others are there.
+//! The engine's admin API: registers nodes and looks up services.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,13 +11,13 @@ use crate::{
     name::IMAGE_PREFIX,
 };
 
-/// How long the engine may take to ask the node what it is, and store that.
+/// Timeout for the engine to discover the node and store the result.
 const WAIT: Duration = Duration::from_secs(60);
-/// How often it is tried where the engine is not there yet, and how long is between.
+/// Attempts if the engine is not up yet, and the pause between them.
 const TRIES: u32 = 30;
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// What the engine says of an address that it knows as another, and of what it does not know.
+/// Status of an address registered differently, and of an unknown service.
 const CONFLICT: u16 = 409;
 const NOT_FOUND: u16 = 404;
 
@@ -39,22 +39,22 @@ struct Service {
 }
 
 impl Answer {
-    /// Whether the nodes that the engine knows at the address have these images. It does not ask whom it knows already.
+    /// Whether the nodes known at the address have these images. The engine does not rediscover known nodes.
     fn has(&self, images: &BTreeSet<String>) -> bool {
         let known = self.services.iter().map(|service| &service.name);
         known.filter(|name| name.starts_with(IMAGE_PREFIX)).collect::<BTreeSet<_>>() == images.iter().collect()
     }
 }
 
-/// What the engine knows a kind of nodes by.
+/// The engine's registration of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Registered {
-    /// The engine's name for it.
+    /// The engine's deployment id.
     pub deployment: String,
 }
 
-/// The administration of the fleet's engine.
+/// Client of the engine's admin API.
 #[derive(Clone, Debug)]
 pub(super) struct Admin {
     http: Http,
@@ -66,8 +66,8 @@ impl Admin {
         Ok(Self { http: Http::new()?, url: fleet.admin() })
     }
 
-    /// Registers the address under which the engine finds nodes like this one. Where it knows that and finds the same there, nothing changes;
-    /// where nodes of other images are known there, these are refused unless they replace what was there.
+    /// Registers the address at which the engine finds nodes like this one. Nothing changes if the same images are registered there already.
+    /// Fails if other images are, unless these nodes replace them.
     pub(super) async fn register(
         &self,
         advertised: &str,
@@ -82,7 +82,7 @@ impl Admin {
             match self.http.ask::<Answer>(&url, Some(&question), WAIT).await {
                 Ok(Ok(answer)) if answer.has(images) => return Ok(Registered { deployment: answer.id }),
                 Ok(Ok(_)) | Ok(Err((CONFLICT, _))) => return Err(NodeError::OtherVersion(advertised.to_owned())),
-                // It does not find us: perhaps what stands between is not there yet.
+                // The engine cannot reach us: perhaps a balancer is not up yet.
                 Ok(Err((status, text))) if tries >= TRIES => {
                     return Err(NodeError::Refused(format!("status {status}: {text}")));
                 }
@@ -93,7 +93,7 @@ impl Admin {
         }
     }
 
-    /// Whether the engine knows a service of this name.
+    /// Whether a service of this name is registered.
     pub(super) async fn has_service(&self, name: &str) -> Result<bool, FleetError> {
         let url = format!("{}/services/{name}", self.url);
         match self.http.ask::<IgnoredAny>(&url, None::<&()>, WAIT).await? {

@@ -21,11 +21,8 @@ use super::{
 };
 use crate::{ExecuteRequest, Executed};
 
-/// The longest answer. The engine takes twice that as a message; where an answer was longer, it could never be given.
+/// Maximum answer size. The engine's message limit is twice that; a longer answer could never be delivered.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
-
-/// How long an execution waits for its turn on a busy node before the engine asks again, perhaps another.
-const QUEUE: Duration = Duration::from_secs(20);
 
 /// One attempt at an execution, on one node.
 pub(super) struct Attempt {
@@ -33,30 +30,30 @@ pub(super) struct Attempt {
     state: State,
     request: Arc<ExecuteRequest>,
     cancel: CancelToken,
-    /// The engine's name for the execution.
+    /// The engine's invocation id.
     invocation: String,
     running: Option<Running>,
 }
 
-/// Where tools are answered, by their names.
+/// The callback of each tool, by name.
 type Targets = Vec<(String, Target)>;
 
-/// The tools of a request, as scripts have them, and where they are answered.
+/// The tools of a request and their callbacks.
 type Offered = (Vec<Tool>, Targets);
 
 /// The script.
 struct Running {
     session: Session,
     started: Arc<Started>,
-    /// Where its tools are answered, by their names.
+    /// The callback of each tool, by name.
     targets: Targets,
-    /// The calls that it waits for, in their order.
+    /// Its outstanding calls, in order.
     waits_for: Vec<ToolRequest>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Attempt {
-    /// An attempt that begins with a session in this state. `cancel` ends the script.
+    /// An attempt on a session in this state. `cancel` stops the script.
     pub(super) fn new(
         machine: Arc<Machine>,
         state: State,
@@ -67,7 +64,7 @@ impl Attempt {
         Self { machine, state, request, cancel, invocation, running: None }
     }
 
-    /// Makes the step that comes after those that were recorded. It is given what was recorded since the last that it made.
+    /// Runs the step after the recorded ones. `recorded`: the calls recorded since the last step that was run here.
     pub(super) async fn step(&mut self, recorded: Vec<Called>) -> Result<Step, StepError> {
         let mut recorded = recorded.into_iter();
         let mut running = match self.running.take() {
@@ -111,7 +108,7 @@ impl Attempt {
         let context = request.context.clone().map(|context| JsonText::new(Box::<str>::from(context)));
         let context = context.transpose().map_err(|error| StepError::invalid(format!("`context`: {error}")))?;
         let later = |reason: &str| StepError::Later(reason.to_owned());
-        let place = tokio::time::timeout(QUEUE, Arc::clone(&self.machine.places).acquire_owned()).await;
+        let place = tokio::time::timeout(self.machine.queue, Arc::clone(&self.machine.places).acquire_owned()).await;
         let place = place.map_err(|_| later("the node is busy"))?.map_err(|_| later("the node is about to end"))?;
         let session = self.machine.session(&self.state).await?;
         let (begun, asked, cancel) = (session.clone(), Arc::clone(request), self.cancel.clone());
@@ -132,7 +129,7 @@ impl Attempt {
         Ok(Running { session, started, targets, waits_for: Vec::new(), _place: place })
     }
 
-    /// The tools that the request offers, as scripts have them, and where they are answered.
+    /// The tools that the request offers, with their callbacks.
     fn tools(&self) -> Result<Offered, StepError> {
         let (mut tools, mut targets) = Offered::default();
         for offer in &self.request.tools {
@@ -150,10 +147,10 @@ impl Attempt {
         Ok((tools, targets))
     }
 
-    /// Has a service answer a call.
+    /// Calls the service of a tool.
     async fn ask(&self, running: &Running, call: &ToolRequest) -> Called {
         let session = &self.state.session.name;
-        // The generation is another for each execution that left something, and the invocation for each at all.
+        // The generation differs for each stored execution, the invocation for each execution.
         let key = format!("{session}/{}-{}/{}", self.state.next_execution(), self.invocation, call.id);
         let limits = &self.machine.policy().limits;
         let timeout = Duration::from_millis(limits.tool_timeout_ms);
@@ -183,17 +180,16 @@ impl Attempt {
         Called { call: call.id, tool: call.name.clone(), answer: answer.map_err(|error| Failure::from(&error)) }
     }
 
-    /// Whether it ended as it did since somebody stopped it, or its time was over. That may come sooner than it did before.
+    /// Whether it was cancelled or timed out. On a replay either may happen sooner than before.
     fn was_stopped(&self, execution: &Execution) -> bool {
         let is_late = matches!(execution.outcome, Outcome::Exhausted { resource: Resource::Time, .. });
         is_late || self.cancel.is_cancelled() || execution.outcome == Outcome::Cancelled
     }
 
-    /// Stores the session as the script left it. `is_short`: it ended before it had got all the answers that were recorded.
+    /// Stores the session as the script left it. `is_short`: it ended before using all recorded answers.
     async fn end(&self, running: Running, execution: &Execution, is_short: bool) -> Result<Step, StepError> {
         let at = Timestamp::now();
-        // A script that was stopped in the middle of something may leave a session that cannot go on, or has not seen what its tools answered:
-        // then it is what it was before.
+        // A script stopped half-way may leave a session that cannot continue or has not seen all tool answers: roll it back.
         let is_rolled_back = is_short || running.session.ended().is_some();
         let state = match is_rolled_back {
             true => self.state.unchanged(at),
@@ -217,13 +213,13 @@ impl Attempt {
     }
 }
 
-/// Gives answers, and waits for what comes then.
+/// Delivers answers and waits for the next event.
 async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Progress, StepError> {
     let started = Arc::clone(started);
     blocking(move || {
         started.advance(answers, None).map_err(|error| match error {
             AdvanceError::Execute(error) => refused(&error),
-            // As every panic of a node's.
+            // Like every panic of a node.
             error @ AdvanceError::Panicked => StepError::Later(error.to_string()),
             error => StepError::failed(&error),
         })
@@ -231,7 +227,7 @@ async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Pro
     .await
 }
 
-/// What the sandbox refuses is the request's, and comes out the same everywhere, but for what a node has no room for.
+/// Errors of the sandbox are the request's and the same on every node, except when this node lacks resources.
 fn refused(error: &ExecuteError) -> StepError {
     match is_of_the_moment(error) {
         true => StepError::Later(glovebox::with_causes(error)),

@@ -1,4 +1,4 @@
-//! How a node is set up.
+//! Configuration of a node.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use glovebox_requests::callbacks::Callbacks;
 
 use crate::FleetUrl;
 
-/// How a node is set up. Make one with [`new`](Self::new) and change what differs.
+/// Configuration of a node. Create it with [`new`](Self::new) and change fields.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NodeConfig {
@@ -15,32 +15,34 @@ pub struct NodeConfig {
     pub engine: Engine,
     /// The fleet's engine.
     pub fleet: FleetUrl,
-    /// Where the states of sessions are. All nodes of a fleet have the same.
+    /// The store of session states. Must be the same on all nodes.
     pub blobs: BlobStore,
-    /// Seals the states. All nodes have the same. Default: none.
+    /// Seals the states. Same on all nodes. Default: none.
     pub key: Option<SessionKey>,
-    /// What scripts may do. All nodes should have the same. Clock and entropy are the session's own: see
+    /// What scripts may do. Should be the same on all nodes. Clock and entropy are set per session: see
     /// [`check_policy`](Self::check_policy).
     pub policy: Policy,
-    /// The runtimes of new sessions, by name or alias; the first of a language is its default. Default: the default of each language.
+    /// Runtimes for new sessions, by name or alias. The first of a language is its default. Default: each language's default.
     pub runtimes: Vec<String>,
-    /// Calls the services that answer tools. Default: none, so that no request may bring tools along.
+    /// Calls the services that answer tools. Default: none, so requests cannot offer tools.
     pub callbacks: Option<Callbacks>,
-    /// How many executions run at once; more wait. Default: four for each processor.
+    /// Maximum concurrent executions; more wait. Default: four per processor.
     pub running: usize,
-    /// How many sessions stay in memory for their next execution. Default 256. With twice what runs at once they need as many places in the
-    /// engine's pool.
+    /// How long an execution waits for its turn before the engine retries it, perhaps on another node. Default: 20 s.
+    pub queue: Duration,
+    /// Maximum sessions held in memory for their next execution. Default 256. The engine's pool needs a slot for each, plus two per
+    /// concurrent execution.
     pub warm_count: usize,
-    /// How many bytes they may hold together. Default 1 GiB. One counts as its stored state or what its memory has grown, and 1 MiB besides.
+    /// Maximum bytes they hold together. Default 1 GiB. A session counts as its stored state or its memory growth, plus 1 MiB.
     pub warm_bytes: u64,
-    /// For how long what runs may go on when the node is to end. Default 30 s. What has not ended then is begun anew elsewhere.
+    /// How long running executions may take to finish at shutdown. Default 30 s. Others restart on another node.
     pub drain: Duration,
-    /// The engine's key: requests that it has not signed are refused. Default: none.
+    /// The engine's public key: requests it did not sign are rejected. Default: none.
     pub identity_key: Option<String>,
 }
 
 impl NodeConfig {
-    /// A node of this fleet that runs what it is given with this engine, and has states there.
+    /// Defaults for a node of this fleet that runs scripts with this engine.
     #[must_use]
     pub fn new(fleet: FleetUrl, engine: Engine, blobs: BlobStore) -> Self {
         Self {
@@ -52,6 +54,7 @@ impl NodeConfig {
             runtimes: Vec::new(),
             callbacks: None,
             running: Self::default_running(),
+            queue: Duration::from_secs(20),
             warm_count: 256,
             warm_bytes: 1 << 30,
             drain: Duration::from_secs(30),
@@ -59,18 +62,18 @@ impl NodeConfig {
         }
     }
 
-    /// How many executions run at once where nothing else is said: four for each processor, since some wait for tools.
+    /// Default concurrent executions: four per processor, since some wait for tools.
     #[must_use]
     pub fn default_running() -> usize {
         4 * std::thread::available_parallelism().map_or(2, usize::from)
     }
 
-    /// Whether nodes can have this policy. An execution is begun anew where a node fails, and must then do what it did: there are no host
-    /// directories, no network, and fuel is counted. Clock and entropy are each session's own: its clock stands at the time at which it was
-    /// opened, its random numbers come from a seed.
+    /// Checks that nodes can use this policy. If a node fails, its executions restart and must repeat what they did. So there are no host
+    /// directories and no network, and fuel is metered. Clock and entropy are set per session: the clock is fixed at the time of opening,
+    /// random numbers come from a seed.
     ///
     /// # Errors
-    /// What it has that cannot be repeated.
+    /// If it is invalid or has what cannot be repeated.
     pub fn check_policy(policy: &Policy) -> Result<(), NodePolicyError> {
         policy.check()?;
         let has = |what| Err(NodePolicyError::NotRepeatable(what));
@@ -86,30 +89,30 @@ impl NodeConfig {
     }
 }
 
-/// Nodes cannot have a policy.
+/// Nodes cannot use a policy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodePolicyError {
-    /// It cannot be.
+    /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// It has something that does not come out the same when it is done again.
+    /// It has something that does not repeat identically.
     #[error(
         "the policy has {0}, which an execution that is begun anew on another node would not find the same; leave it out"
     )]
     NotRepeatable(&'static str),
 }
 
-/// The longest that limits may say of a tool: a year.
+/// The maximum of `tool_timeout_ms`: a year.
 const MAX_TOOL_TIMEOUT_MS: u64 = 365 * 24 * 3_600 * 1_000;
 
-/// The policy of one session: what its nodes grant, with a clock that stands and random numbers from a seed.
+/// The policy of one session: the nodes' policy with a fixed clock and seeded random numbers.
 pub(super) fn session_policy(policy: &Policy, opened_at_ms: u64, seed: u64) -> Policy {
     let mut policy = policy.clone();
     policy.clock = Clock::Fixed(opened_at_ms.saturating_mul(1_000_000));
     policy.entropy = Entropy::Seeded(seed);
     policy.session.checkpoints = glovebox::Checkpoints::Never;
-    // The node times each call, from when it is made, and records what came of it. A clock of the interpreter's would not come out the same again.
+    // The node times each call from its start and records the outcome. A timeout in the interpreter would not be repeatable.
     policy.limits.tool_timeout_ms = MAX_TOOL_TIMEOUT_MS;
     policy
 }

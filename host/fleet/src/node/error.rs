@@ -1,55 +1,55 @@
-//! Why a node could not begin, or a step of an execution could not be made.
+//! Errors of starting a node and of running a step.
 
 use glovebox::{BuildError, StoreError, escaped};
 use restate_sdk::errors::{HandlerError, TerminalError};
 
 use crate::client::status;
 
-/// A node could not begin.
+/// A node failed to start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// Its policy cannot be a node's.
+    /// Nodes cannot use this policy.
     #[error(transparent)]
     Policy(#[from] super::config::NodePolicyError),
-    /// A runtime cannot be had.
+    /// A runtime cannot be prepared.
     #[error(transparent)]
     Runtime(#[from] BuildError),
-    /// The key of the engine is none.
-    #[error("the key of the engine is not one; write it as the engine shows it, `publickeyv1_…`")]
+    /// Invalid identity key.
+    #[error("the identity key is invalid; write the engine's public key as the engine shows it, `publickeyv1_…`")]
     IdentityKey,
-    /// It cannot listen.
+    /// Listening failed.
     #[error("cannot listen on {address}")]
     Listen {
-        /// Where.
+        /// Address.
         address: std::net::SocketAddr,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The engine did not take it.
-    #[error("the engine of the fleet did not register the node: {0}")]
+    /// The engine rejected it.
+    #[error("the fleet's engine did not register the node: {0}")]
     Refused(String),
-    /// Another version of nodes is registered at this address.
+    /// Nodes of another version are registered at this address.
     #[error(
-        "another version of nodes is registered at `{url}`, and may still have work; give the nodes of this version an address of their own (--advertise)",
+        "nodes of another version are registered at `{url}` and may still have work; give nodes of this version their own address (--advertise)",
         url = escaped(.0)
     )]
     OtherVersion(String),
-    /// The engine has no answer.
+    /// The engine call failed.
     #[error(transparent)]
     Engine(#[from] crate::FleetError),
 }
 
-/// A step of an execution could not be made.
+/// A step of an execution failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StepError {
-    /// It will be possible at another time, or elsewhere: the engine has it tried again.
+    /// Transient: the engine retries it, here or on another node.
     #[error("{0}")]
     Later(String),
-    /// It will never be possible: whoever asked is told.
+    /// Permanent: the caller gets this error.
     #[error("{1}")]
     Never(u16, String),
 }
@@ -59,7 +59,7 @@ impl StepError {
         Self::Never(status::INVALID, message.into())
     }
 
-    /// What the engine is told.
+    /// As an error for the engine.
     pub(super) fn into_handler_error(self) -> HandlerError {
         match self {
             // The engine logs it.
@@ -68,7 +68,7 @@ impl StepError {
         }
     }
 
-    /// An error of the sandbox, which would be the same elsewhere.
+    /// A sandbox error that would be the same on every node.
     pub(super) fn failed(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Never(status::FAILED, glovebox::with_causes(error))
     }

@@ -1,8 +1,8 @@
-//! Executions, in the image that the session has.
+//! Executions in a session's image.
 //!
-//! A session belongs to the image in which it was opened: its bytes are differences from that. Nodes of a newer version have other images. They still get
-//! what is asked of all sessions, since the engine gives it to the newest; for a session whose image they do not have they call the service of that
-//! image, which only nodes have that have the image. So older nodes are needed until the last session of their images is closed.
+//! A session belongs to the image it was opened in: its bytes are a difference from that image. Nodes of a newer version have other images, but the
+//! engine sends the requests of all sessions to the newest nodes. For a session whose image they lack, they call the service of that image, which
+//! only nodes with the image offer. So older nodes are needed until the last session of their images is closed.
 
 use std::{
     pin::pin,
@@ -30,14 +30,14 @@ use super::{
 };
 use crate::{ExecuteRequest, client::status, name::image_service};
 
-/// What the service of an image is asked.
+/// Input of the service of an image.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Question {
     state: State,
     request: ExecuteRequest,
 }
 
-/// Executes in an image. It is an object for each session, which stores nothing.
+/// Runs executions in an image. An object per session, without state.
 #[derive(Clone)]
 pub(super) struct ImageObject(pub(super) Arc<Machine>);
 
@@ -53,7 +53,7 @@ impl ImageObject {
     }
 }
 
-/// Executes, here or where the session's image is.
+/// Executes here, or on a node with the image.
 pub(super) fn execute<'a>(
     ctx: &'a ObjectContext<'_>,
     machine: &'a Arc<Machine>,
@@ -70,7 +70,7 @@ pub(super) fn execute<'a>(
         let seek = move || -> BoxFuture<'static, HandlerResult<Json<bool>>> {
             Box::pin(async move { Ok(Json(admin.has_service(&sought).await?)) })
         };
-        // What nobody has would be waited for without end.
+        // A call to a missing service would wait forever.
         let Json(is_there) = ctx.run(seek).name("seek").await?;
         if !is_there {
             let message = format!(
@@ -87,7 +87,7 @@ pub(super) fn execute<'a>(
     })
 }
 
-/// Executes step by step, each of them recorded.
+/// Executes, recording each step.
 fn execute_here<'a>(
     ctx: &'a ObjectContext<'_>,
     machine: &'a Arc<Machine>,
@@ -99,9 +99,9 @@ fn execute_here<'a>(
     let attempt = Attempt::new(Arc::clone(machine), state, Arc::new(request), cancel.clone(), invocation);
     let attempt = Arc::new(Mutex::new(attempt));
     Box::pin(async move {
-        // Where this is given up, so is the script: whoever takes over begins it anew.
+        // If dropped, stop the script: the node that takes over restarts it.
         let _cancel = CancelOnDrop(cancel.clone());
-        // What was recorded since the last step that was made here: steps that are read out of the journal are not.
+        // Calls recorded since the last step run here. Steps read from the journal are not run.
         let recorded: Arc<std::sync::Mutex<Vec<Called>>> = Arc::default();
         let mut count = 0_usize;
         let mut stop = pin!(ctx.signal::<()>(CANCEL));

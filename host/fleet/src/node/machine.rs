@@ -1,6 +1,6 @@
-//! What runs here: interpreters, and the states of sessions.
+//! This node's interpreters and session states.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use glovebox::{
     BlobStore, BuildError, Engine, ExecuteError, HibernateOptions, JsonText, Language, Policy, ResumeError,
@@ -19,13 +19,13 @@ use super::{
 };
 use crate::{FleetName, FleetSession, OpenRequest, client::status};
 
-/// What limits may say of sessions in memory at most.
+/// Largest values of the session limits.
 const MAX_SESSIONS: u32 = 1_000_000;
 const MAX_SESSION_BYTES: u64 = 1 << 50;
-/// The most blobs that one request removes from the store.
+/// Blobs listed and deleted per page.
 const REMOVED_AT_ONCE: usize = 1_000;
 
-/// A runtime that new sessions may have.
+/// A runtime for new sessions.
 #[derive(Clone, Debug)]
 struct Served {
     language: Language,
@@ -39,12 +39,12 @@ struct Served {
 pub(super) struct Opening {
     /// When.
     pub(super) at: Timestamp,
-    /// What no other has.
+    /// Unique id.
     pub(super) id: String,
 }
 
 impl Opening {
-    /// One more, now.
+    /// A new one, now.
     pub(super) fn new() -> Self {
         Self { at: Timestamp::now(), id: SessionId::random().as_str().get(..16).unwrap_or_default().to_owned() }
     }
@@ -53,24 +53,27 @@ impl Opening {
 /// Interpreters, states and sessions in memory.
 pub(super) struct Machine {
     engine: Engine,
-    /// The administration of the fleet's engine.
+    /// The engine's admin API.
     pub(super) admin: Admin,
     blobs: BlobStore,
     key: Option<SessionKey>,
     policy: Policy,
     served: Vec<Served>,
     pub(super) callbacks: Option<Callbacks>,
-    /// A place for each execution that may run at once.
+    /// One permit per concurrent execution.
     pub(super) places: Arc<Semaphore>,
+    /// How long an execution waits for one.
+    pub(super) queue: Duration,
     warm: Warm,
 }
 
 impl Machine {
-    /// Prepares the runtimes, which takes a minute or more where that was not done before.
+    /// Prepares the runtimes, which takes a minute or more the first time.
     pub(super) fn new(config: NodeConfig) -> Result<Self, NodeError> {
         NodeConfig::check_policy(&config.policy)?;
         let running = config.running.clamp(1, Semaphore::MAX_PERMITS);
         let policy = with_room(&config, running);
+        let queue = config.queue;
         let NodeConfig { engine, fleet, blobs, key, runtimes, callbacks, .. } = config;
         let named = match runtimes.is_empty() {
             true => Language::ALL.iter().map(|language| language.name().to_owned()).collect(),
@@ -92,20 +95,20 @@ impl Machine {
         let places = Arc::new(Semaphore::new(running));
         let warm = Warm::new(config.warm_count, config.warm_bytes);
         let admin = Admin::new(&fleet)?;
-        Ok(Self { engine, admin, blobs, key, policy, served, callbacks, places, warm })
+        Ok(Self { engine, admin, blobs, key, policy, served, callbacks, places, queue, warm })
     }
 
-    /// What scripts may do here.
+    /// What scripts may do.
     pub(super) fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The identities of the images of its runtimes.
+    /// The identities of its images.
     pub(super) fn images(&self) -> impl Iterator<Item = &str> {
         self.served.iter().map(|served| &*served.image_sha256)
     }
 
-    /// Makes a session and stores it.
+    /// Opens and stores a session.
     pub(super) async fn open(
         self: &Arc<Self>,
         name: &FleetName,
@@ -150,13 +153,13 @@ impl Machine {
         Ok(State { session, opening, blob, previous: None, stale: Vec::new() })
     }
 
-    /// The session in this state: out of memory, or of its bytes.
+    /// The session in this state, from memory or from its blob.
     pub(super) async fn session(self: &Arc<Self>, state: &State) -> Result<Session, StepError> {
         let name = &state.session.name;
         if let Some(session) = self.warm.take(name, &state.blob) {
             return Ok(session);
         }
-        // It is there as long as its state is the session's: what is gone is the state of somebody who was too late.
+        // The blob exists as long as the state refers to it: only a stale caller finds it gone.
         let gone = || StepError::Later(format!("the blob `{}` is not in the store", state.blob));
         let bytes = self.blobs.get(&state.blob, BlobStore::MAX_BYTES).await?.ok_or_else(gone)?;
         let (machine, opening, state) = (Arc::clone(self), state.opening.clone(), state.session.clone());
@@ -174,7 +177,7 @@ impl Machine {
         .await
     }
 
-    /// Stores what a session is now, as the next generation of `state`, and leaves it in memory.
+    /// Stores the session as the next generation of `state` and keeps it in memory.
     pub(super) async fn save(
         self: &Arc<Self>,
         state: &State,
@@ -198,7 +201,7 @@ impl Machine {
         self.warm.names()
     }
 
-    /// Removes states that nobody goes back to any more, while other things are done. One that stays is removed with its session.
+    /// Deletes unreferenced blobs in the background. A blob whose deletion fails is deleted with its session.
     pub(super) fn forget_blobs(&self, blobs: Vec<String>) {
         for blob in blobs {
             let store = self.blobs.clone();
@@ -210,7 +213,7 @@ impl Machine {
         }
     }
 
-    /// Removes all that is stored of a session.
+    /// Deletes all blobs of a session.
     pub(super) async fn forget(&self, state: &State) -> Result<(), StepError> {
         let name = &state.session.name;
         self.warm.forget(name);
@@ -228,7 +231,7 @@ impl Machine {
     /// The runtime of a new session.
     fn runtime(&self, language: Option<Language>, runtime: Option<&str>) -> Result<Served, StepError> {
         let named = runtime.map(|name| match self.engine.runtimes() {
-            // Under one of its names.
+            // By name or alias.
             Ok(known) => {
                 known.iter().find(|info| info.answers_to(name)).map_or(name.to_owned(), |info| info.name.clone())
             }
@@ -245,7 +248,7 @@ impl Machine {
         self.served.iter().find(fits).cloned().ok_or_else(none)
     }
 
-    /// A sandbox with the session's own clock and random numbers. Called on a thread that may block.
+    /// A sandbox with the session's own clock and random numbers. Called on a blocking thread.
     fn sandbox(
         &self,
         name: &FleetName,
@@ -271,11 +274,11 @@ impl Machine {
     }
 }
 
-/// The nodes' policy, with room for the sessions in memory and for those that run.
+/// The policy with room for sessions in memory and running ones.
 fn with_room(config: &NodeConfig, running: usize) -> Policy {
     let mut policy = config.policy.clone();
     let limits = &mut policy.limits;
-    // One that is opened or resumed, and one whose place it takes.
+    // Two each: the one opened or resumed and the one it evicts.
     let sessions = config.warm_count.saturating_add(running.saturating_mul(2));
     let each = limits.memory_bytes.saturating_add(limits.workspace_bytes);
     let bytes = config.warm_bytes.saturating_add((running as u64).saturating_mul(2).saturating_mul(each));
@@ -284,7 +287,7 @@ fn with_room(config: &NodeConfig, running: usize) -> Policy {
     policy
 }
 
-/// Whether an error is this node's, at this moment: it has no room or no thread.
+/// Whether an error is transient: the node lacks room or threads.
 pub(super) fn is_of_the_moment(error: &ExecuteError) -> bool {
     matches!(
         error,
@@ -292,7 +295,7 @@ pub(super) fn is_of_the_moment(error: &ExecuteError) -> bool {
     )
 }
 
-/// Does something on a thread that may block.
+/// Runs work on a blocking thread.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StepError> + Send + 'static,
 ) -> Result<T, StepError> {

@@ -1,15 +1,15 @@
-//! Executes what is asked of the sessions of a fleet.
+//! A node: runs the executions of a fleet's sessions.
 //!
-//! | module | what it is |
+//! | module | purpose |
 //! |---|---|
-//! | `admin` | what the administration of the engine is asked |
-//! | `object` | a session as the engine has it: what can be asked of it |
-//! | `state` | what the engine stores of a session |
-//! | `steps` | an execution as a row of steps in the engine's journal |
-//! | `attempt` | one attempt at an execution: it repeats what was recorded, and goes on from there |
-//! | `machine` | what runs here: interpreters, states and sessions in memory |
-//! | `warm` | sessions that stay in memory for their next execution |
-//! | `images` | executions of sessions whose image newer nodes no longer have |
+//! | `admin` | client of the engine's admin API |
+//! | `object` | a session as a virtual object of the engine, and its handlers |
+//! | `state` | the state that the engine stores for a session |
+//! | `steps` | the journal steps of an execution |
+//! | `attempt` | one attempt at an execution: replays the recorded steps, then continues |
+//! | `machine` | this node's interpreters, states and sessions in memory |
+//! | `warm` | sessions held in memory for their next execution |
+//! | `images` | executions in a session's image, forwarded if this node lacks it |
 //! | `services` | the same object under 256 names |
 //! | `serve` | connections |
 

@@ -1,4 +1,4 @@
-//! A session as the engine has it.
+//! A session as a virtual object.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
     client::{EXISTS, status},
 };
 
-/// What can be asked of a session. The engine has it done one after another, but for what is `shared`.
+/// The handlers of a session. The engine runs them one at a time, except shared ones.
 #[derive(Clone)]
 pub(super) struct SessionObject(pub(super) Arc<Machine>);
 
@@ -80,16 +80,13 @@ impl SessionObject {
         let Json(mut state) = ctx.get::<Json<State>>(STATE_KEY).await?.ok_or_else(|| no_session(&name))?;
         check(&state, expected)?;
         self.0.forget_blobs(std::mem::take(&mut state.stale));
-        // Whoever was killed while it executed has left these.
+        // Left behind by an execution that was killed.
         ctx.clear(RUNNING_KEY);
         ctx.clear(ID_KEY);
         let Json(at) = ctx.run(now).name("now").await?;
-        let undone = state.undone(at).ok_or_else(|| {
-            refused(
-                status::NO_UNDO,
-                format!("session `{name}` has no state before its last that it could be set back to"),
-            )
-        })?;
+        let undone = state
+            .undone(at)
+            .ok_or_else(|| refused(status::NO_UNDO, format!("session `{name}` has nothing to undo")))?;
         let session = undone.session.clone();
         ctx.set(STATE_KEY, Json(undone));
         Ok(Json(session))
@@ -103,7 +100,7 @@ impl SessionObject {
     ) -> Result<Json<bool>, HandlerError> {
         let Some(Json(state)) = ctx.get::<Json<State>>(STATE_KEY).await? else { return Ok(Json(false)) };
         check(&state, expected)?;
-        // Its blobs first: where the store fails meanwhile, this is done again.
+        // Blobs first: if the store fails, this step is retried.
         let machine = Arc::clone(&self.0);
         let forget = move || -> BoxFuture<'static, HandlerResult<()>> {
             Box::pin(async move { machine.forget(&state).await.map_err(StepError::into_handler_error) })
@@ -139,7 +136,7 @@ impl SessionObject {
 }
 
 impl SessionObject {
-    /// Makes a session. As a value, since the compiler does not see through the lifetimes of the SDK's contexts otherwise.
+    /// Opens a session. Returns a boxed future: the compiler cannot resolve the lifetimes of the SDK's contexts otherwise.
     fn make<'a>(
         &'a self,
         ctx: &'a ObjectContext<'_>,
@@ -161,12 +158,12 @@ impl SessionObject {
     }
 }
 
-/// The time, to be recorded.
+/// The time, for the journal.
 async fn now() -> HandlerResult<Json<Timestamp>> {
     Ok(Json(Timestamp::now()))
 }
 
-/// How a session is opened, to be recorded.
+/// A new opening, for the journal.
 async fn opening() -> HandlerResult<Json<Opening>> {
     Ok(Json(Opening::new()))
 }
@@ -175,7 +172,7 @@ fn name(key: &str) -> Result<FleetName, HandlerError> {
     key.parse().map_err(|error: crate::FleetNameError| refused(status::INVALID, glovebox::with_causes(&error)))
 }
 
-/// Refuses a session in another state than is expected.
+/// Fails unless the session is in the expected state.
 fn check(state: &State, expected: Option<Expected>) -> Result<(), HandlerError> {
     let session = &state.session;
     match expected.is_none_or(|expected| session.is(expected)) {

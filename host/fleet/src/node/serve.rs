@@ -1,4 +1,4 @@
-//! Connections of the engine.
+//! The engine's connections.
 
 use std::{
     convert::Infallible,
@@ -26,17 +26,17 @@ use tokio::{
 use super::{NodeConfig, Registered, error::NodeError, machine::Machine, services};
 use crate::name::image_service;
 
-/// The most connections: engines and what balances calls have a few each.
+/// Maximum connections. Engines and balancers open a few each.
 const MAX_CONNECTIONS: usize = 1_024;
-/// The most that is asked at once on one connection; more waits for its turn with the engine.
+/// Maximum concurrent requests per connection; more wait in the engine.
 const MAX_STREAMS: u32 = 1_024;
-/// How long a connection may be silent before it is asked whether it is there, and then until it is taken for lost.
+/// HTTP/2 keep-alive: how long a connection may be silent before a ping, and how long to wait for its reply.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
-/// Where whoever balances calls among nodes asks whether this one takes any.
+/// Where balancers ask whether this node takes requests.
 const HEALTH: &str = "/health";
-/// How long they have to notice that it takes none any more, before it says so on the connections that it has.
+/// How long balancers have to notice draining before existing connections are told.
 const NOTICE: Duration = Duration::from_secs(1);
-/// How long to wait where no connection can be taken.
+/// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A node of a fleet.
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Prepares the runtimes, which takes a minute or more where that was not done before, and listens.
+    /// Prepares the runtimes, which takes a minute or more the first time, and listens.
     ///
     /// # Errors
     /// [`NodeError`].
@@ -70,20 +70,20 @@ impl Node {
         Ok(Self { endpoint, machine, listener, address, drain })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The identities of the images that it has.
+    /// The identities of its images.
     pub fn images(&self) -> impl Iterator<Item = &str> {
         self.machine.images()
     }
 
-    /// Registers nodes like this one with the engine, which must reach one of them at the address: an `http://` URL of this node, or of what
-    /// balances calls among several. Nodes of another version at that address are an error, unless these replace them: then nobody else may
-    /// have sessions of theirs. It is tried for half a minute, while the node [serves](Self::serve).
+    /// Registers nodes like this one with the engine. The engine must reach one of them at `advertised`: the `http://` URL of this node or of
+    /// a balancer. Nodes of another version at that address are an error, unless `replaces`: these then replace them, and no other node may
+    /// have sessions of theirs. Retries for half a minute; the node must be [serving](Self::serve) meanwhile.
     ///
     /// # Errors
     /// [`NodeError::OtherVersion`], [`NodeError::Refused`] and [`NodeError::Engine`].
@@ -97,8 +97,8 @@ impl Node {
         async move { admin.register(&advertised, &images, replaces).await }
     }
 
-    /// Serves until `end`; what runs then may go on for a while ([`NodeConfig::drain`]), and what has not ended by then is begun anew on another
-    /// node. Whatever was answered is stored already.
+    /// Serves until `end`, then drains: running executions get [`NodeConfig::drain`] to finish, and the rest restart on another node. Everything
+    /// acknowledged is already stored.
     pub async fn serve(self, end: impl Future<Output = ()>) {
         let answering = Answering {
             endpoint: HyperEndpoint::new(self.endpoint),
@@ -111,7 +111,7 @@ impl Node {
             never = accept(&self.listener, &room, &answering, Some(&graceful)) => match never {},
             () = end => answering.is_draining.store(true, Ordering::Relaxed),
         }
-        // Whoever asks for its health is answered until the end: a node that does not answer is taken for lost, and what runs on it is begun anew.
+        // Health checks are answered to the end: a node that does not answer counts as lost, and its executions restart elsewhere.
         let notice = NOTICE.min(self.drain);
         tokio::select! {
             never = accept(&self.listener, &room, &answering, Some(&graceful)) => match never {},
@@ -124,7 +124,7 @@ impl Node {
     }
 }
 
-/// Takes connections as long as there is room. They end with `graceful`, where that is given; otherwise nobody waits for them.
+/// Accepts connections while there is room. `graceful`, if given, shuts them down; otherwise nobody waits for them.
 async fn accept(
     listener: &TcpListener,
     room: &Arc<Semaphore>,
@@ -140,7 +140,7 @@ async fn accept(
                 continue;
             }
         };
-        // One too many is closed.
+        // Over the limit: closed.
         let Ok(place) = Arc::clone(room).try_acquire_owned() else { continue };
         let connection = connection(stream, answering.clone());
         match graceful {
@@ -150,18 +150,18 @@ async fn accept(
     }
 }
 
-/// Holds a connection's place until it ends.
+/// Holds a connection's permit until it ends.
 async fn log(connection: impl Future<Output = hyper::Result<()>>, _place: OwnedSemaphorePermit) {
     if let Err(error) = connection.await {
         tracing::debug!(target: "glovebox", %error, "a connection of the engine broke off");
     }
 }
 
-/// What is answered on a connection.
+/// The service of a connection.
 #[derive(Clone)]
 struct Answering {
     endpoint: HyperEndpoint,
-    /// It has no services, and no key of the engine: whoever asks for the node's health cannot sign.
+    /// Has no services and no identity key: health checks are not signed.
     health: HyperEndpoint,
     is_draining: Arc<AtomicBool>,
 }
@@ -176,7 +176,7 @@ impl Service<Request<Incoming>> for Answering {
             return self.endpoint.call(request);
         }
         ready(self.health.call(request).into_inner().map(|mut answer| {
-            // 404 is a node that takes nothing new and ends what it has.
+            // 404: draining, takes no new requests.
             if self.is_draining.load(Ordering::Relaxed) {
                 *answer.status_mut() = StatusCode::NOT_FOUND;
             }
@@ -185,7 +185,7 @@ impl Service<Request<Incoming>> for Answering {
     }
 }
 
-/// A connection, on which nothing waits for more to send: the server of the SDK leaves that on, and each call takes 40 ms more.
+/// A connection without Nagle's algorithm: the SDK's server leaves it on, which adds 40 ms to each call.
 fn connection(
     stream: TcpStream,
     answering: Answering,

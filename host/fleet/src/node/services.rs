@@ -1,6 +1,6 @@
-//! The same object under 256 names, and that of images under theirs.
+//! The same object under 256 names, and an object per image.
 //!
-//! The macro of the SDK gives each type one name. Here names are values, so that what is described by the macro is dispatched by hand.
+//! The SDK's macro gives each type one fixed name. Here names are values, so handlers are dispatched by hand.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -16,21 +16,21 @@ use restate_sdk::{
 use super::{error::NodeError, images::ImageObject, machine::Machine, object::SessionObject};
 use crate::name;
 
-/// For how long the answer to a request with a key is remembered, and what was recorded of any.
+/// How long answers to requests with a key, and all journals, are held.
 const RETENTION: Duration = Duration::from_secs(3_600);
-/// How long the engine waits for word of a node before it has an execution suspended: never, for all that is executed. The SDK suspends a handler
-/// whose input ends as soon as it listens for a signal, though a step runs, and then nothing but that signal would wake it. A node that is
-/// gone is noticed by its connection.
+/// How long a node may be silent before the engine suspends an execution: longer than any execution. When its input ends, the SDK suspends a
+/// handler that listens for a signal, even while a step runs, and then only that signal would wake it. The engine detects a lost node by its
+/// connection.
 const SILENT: Duration = Duration::from_secs(24 * 3_600);
-/// How long it waits for a handler to end that was told to.
+/// How long a handler may take to end when told to.
 const SPARE: Duration = Duration::from_secs(30);
-/// How soon, and how often at least, what failed is tried again.
+/// Retry backoff: initial and maximum interval.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// How often: for as long as a client waits, an hour. Then whoever asked is told, and the session is what it was: as long as a step fails,
-/// nothing of it was recorded.
+/// Maximum attempts: an hour of retries, as long as a client waits. Then the caller gets an error and the session is unchanged: a failed step
+/// records nothing.
 const MAX_ATTEMPTS: u64 = 1_800;
 
-/// All that this node answers.
+/// All services of this node.
 pub(super) fn endpoint(machine: &Arc<Machine>, identity_key: Option<&str>) -> Result<Endpoint, NodeError> {
     let mut builder = Endpoint::builder();
     if let Some(key) = identity_key {
@@ -42,7 +42,7 @@ pub(super) fn endpoint(machine: &Arc<Machine>, identity_key: Option<&str>) -> Re
         let options = options().handler("info", shared()).handler("cancel", shared());
         builder = builder.bind(named(object, &name::service(number))?.options(options));
     }
-    // Two runtimes may be one image.
+    // Runtimes may share an image.
     let images: BTreeSet<&str> = machine.images().collect();
     for image in images {
         let service = ImageObject(Arc::clone(machine));
@@ -52,7 +52,7 @@ pub(super) fn endpoint(machine: &Arc<Machine>, identity_key: Option<&str>) -> Re
     Ok(builder.build())
 }
 
-/// How the engine deals with what it asks of us.
+/// Timeouts, retention and retries.
 fn options() -> ServiceOptions {
     ServiceOptions::new()
         .inactivity_timeout(SILENT)
@@ -66,7 +66,7 @@ fn options() -> ServiceOptions {
         .retry_policy_kill_on_max_attempts()
 }
 
-/// A service under a name that its type does not have.
+/// A service under a name other than its type's.
 fn named<S>(service: S, name: &str) -> Result<ServiceDefinition, NodeError>
 where
     S: Discoverable + Service<Future = ServiceBoxFuture> + Send + Sync + 'static,
@@ -75,7 +75,7 @@ where
     Ok(service_definition(service, Description { name: named, ..S::discover() }))
 }
 
-/// Hands a handler its input, and the engine its result.
+/// Runs a handler and returns its result.
 macro_rules! answer {
     ($ctx:ident, $object:ident.$handler:ident($input:ident)) => {
         answer!(@ $ctx, $input, metadata, $object.$handler((&$ctx, metadata).into(), $input))

@@ -1,4 +1,4 @@
-//! What the engine stores of a session.
+//! The state that the engine stores.
 
 use glovebox::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,30 +6,30 @@ use sha2::{Digest, Sha256};
 
 use crate::{FleetName, FleetSession};
 
-/// Under which name the engine has it.
+/// Engine key of the state.
 pub(crate) const STATE_KEY: &str = "session";
-/// Under which name it has the invocation that is executing.
+/// Engine key of the running invocation.
 pub(super) const RUNNING_KEY: &str = "running";
-/// Under which name it has what whoever asked calls that.
+/// Engine key of the caller's id for it.
 pub(super) const ID_KEY: &str = "running-id";
 
 /// A session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct State {
-    /// What it is now.
+    /// The session now.
     pub(super) session: FleetSession,
-    /// What this session has, and none that had its name before or has it later.
+    /// Unique among all sessions that ever have this name.
     pub(super) opening: String,
-    /// The name of the blob with its bytes.
+    /// Name of its current blob.
     pub(super) blob: String,
-    /// What it was before its last execution, once.
+    /// State before its last execution, for one undo.
     pub(super) previous: Option<Previous>,
-    /// Blobs that this state does not name any more. Whoever reads it removes them: then the engine has it.
+    /// Blobs no longer referred to. The next reader deletes them: by then the engine has stored this state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) stale: Vec<String>,
 }
 
-/// What a session was before.
+/// A previous state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Previous {
     pub(super) blob: String,
@@ -38,7 +38,7 @@ pub(super) struct Previous {
 }
 
 impl State {
-    /// The session after its next change.
+    /// The state after the next change.
     pub(super) fn next(&self, bytes: u64, executions: u64, at: Timestamp, blob: String) -> Self {
         let session = FleetSession {
             generation: self.session.generation + 1,
@@ -53,7 +53,7 @@ impl State {
         Self { session, opening: self.opening.clone(), blob, previous, stale }
     }
 
-    /// The session as it is, as another generation: an execution was, and left nothing.
+    /// The same state as the next generation, after an execution that changed nothing.
     pub(super) fn unchanged(&self, at: Timestamp) -> Self {
         let mut unchanged = self.clone();
         unchanged.session.generation += 1;
@@ -61,7 +61,7 @@ impl State {
         unchanged
     }
 
-    /// The session before its last execution.
+    /// The last execution undone, once.
     pub(super) fn undone(&self, at: Timestamp) -> Option<Self> {
         let Previous { blob, bytes, executions } = self.previous.clone()?;
         let mut undone = self.next(bytes, executions, at, blob);
@@ -70,26 +70,25 @@ impl State {
         Some(undone)
     }
 
-    /// What its next execution is called, for whoever must know one execution from all others: what is closed and opened again under the same
-    /// name has another.
+    /// The id of its next execution, unique even if the session is closed and opened again under the same name.
     pub(super) fn next_execution(&self) -> String {
         format!("{}-{}", self.opening, self.session.generation + 1)
     }
 }
 
-/// The directory of the blobs of a session. One that is opened again under its name has another: whoever comes late with closing the first
-/// removes nothing of the second.
+/// The directory of a session's blobs. A session opened again under the same name has another: a late close of the first one deletes
+/// nothing of the second.
 pub(super) fn blob_dir(name: &FleetName, opening: &str) -> String {
     format!("sessions/{name}/{opening}")
 }
 
-/// The name of the blob of a state. It says what is in it, so that two who write the same generation do not write over one another.
+/// The name of a state's blob. It contains a digest, so two writers of the same generation do not overwrite each other.
 pub(super) fn blob_name(name: &FleetName, opening: &str, generation: u64, state: &[u8]) -> String {
     let digest: String = Sha256::digest(state).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{}/{generation:010}-{digest}", blob_dir(name, opening))
 }
 
-/// From what a session's random numbers come.
+/// The seed of the random numbers.
 pub(super) fn seed(name: &FleetName, opening: &str) -> u64 {
     let digest = Sha256::digest(format!("{name} {opening}"));
     digest.first_chunk().map_or(0, |first| u64::from_le_bytes(*first))

@@ -1,9 +1,9 @@
-//! An execution as a row of steps in the engine's journal.
+//! The steps of an execution in the engine's journal.
 //!
-//! A step is everything up to the next call of a tool, with that call, or up to the end. Whoever takes an execution over is given the steps that were
-//! recorded: it repeats the script up to there with the answers that the tools gave, calls none of them again, and makes the next step. Where the last
-//! step was recorded nothing is executed at all. Whether a step is a call or the end stands in what is recorded, so that the row never
-//! differs from the journal, wherever an execution was cut or cancelled.
+//! A step is everything up to and including the next tool call, or up to the end. A node that takes over an execution gets the recorded steps. It
+//! replays the script with the recorded answers, without repeating those calls, and runs the next step. If the last step was recorded, it runs
+//! nothing. The record says whether a step is a call or the end, so the sequence of steps never differs from the journal, wherever an execution
+//! was interrupted or cancelled.
 
 use std::pin::Pin;
 
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use super::state::State;
 use crate::Executed;
 
-/// A future as a value.
+/// A boxed future.
 pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The signal that ends an execution.
+/// The signal that cancels an execution.
 pub(super) const CANCEL: &str = "cancel";
 
 /// A step of an execution.
@@ -29,20 +29,20 @@ pub(super) enum Step {
     Done(Box<Done>),
 }
 
-/// A call of a tool, and its answer.
+/// A tool call and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Called {
-    /// Which call of the execution it is.
+    /// Its id within the execution.
     pub(super) call: u64,
     /// The tool.
     pub(super) tool: String,
     pub(super) answer: Result<String, Failure>,
 }
 
-/// What a script is told of a tool that failed.
+/// The error that a failed tool raises.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Failure {
-    /// The name of the class.
+    /// The class name.
     class: String,
     message: String,
 }
@@ -52,7 +52,7 @@ pub(super) struct Failure {
 pub(super) struct Done {
     /// The session now.
     pub(super) state: State,
-    /// What is answered.
+    /// The answer.
     pub(super) executed: Executed,
 }
 
@@ -78,7 +78,7 @@ impl From<&Failure> for ToolError {
 }
 
 impl Called {
-    /// The answer as the script is given it.
+    /// The answer for the script.
     pub(super) fn answer(&self) -> ToolAnswer {
         ToolAnswer { id: self.call, answer: self.answer.clone().map_err(|failure| ToolError::from(&failure)) }
     }

@@ -1,6 +1,7 @@
-//! Attempts at executions without an engine: what is recorded, and what whoever takes over makes of it.
+//! Attempts at executions without an engine: what is recorded, and how a node that takes over uses it.
 
 use std::{
+    collections::BTreeSet,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpListener,
     sync::{Arc, Mutex, OnceLock},
@@ -12,16 +13,17 @@ use serde_json::{Value, json};
 
 use super::{
     NodeConfig,
+    admin::Admin,
     attempt::Attempt,
     error::StepError,
     machine::{Machine, Opening},
     state::{State, blob_dir},
     steps::{Called, Done, Step},
 };
-use crate::{ExecuteRequest, FleetName, FleetUrl, OpenRequest};
+use crate::{ExecuteRequest, FleetName, FleetUrl, OpenRequest, name::image_service};
 
 const COUNT: &str = "globalThis.n = (globalThis.n ?? 0) + 1; console.log(n)";
-/// What the engine calls an execution.
+/// The invocation id.
 const INVOCATION: &str = "inv_1";
 const ASK: &str = "const a = await tools.ask({n: 1}); const b = await tools.ask({n: 2}); console.log(a, b)";
 
@@ -30,7 +32,7 @@ fn engine() -> Engine {
     ENGINE.get_or_init(|| Engine::new(EngineConfig::default()).unwrap()).clone()
 }
 
-/// A node whose states are there, as another node of the same fleet has it.
+/// A node with this store, like the other nodes of its fleet.
 fn machine(store: &str, change: impl FnOnce(&mut NodeConfig)) -> Arc<Machine> {
     let mut config = NodeConfig::new(FleetUrl::local(1, 2), engine(), BlobStore::open(store).unwrap());
     config.runtimes = vec!["javascript".into()];
@@ -55,7 +57,7 @@ fn request(source: &str) -> Arc<ExecuteRequest> {
     Arc::new(ExecuteRequest { source: source.into(), ..ExecuteRequest::default() })
 }
 
-/// Has an execution run to its end; what was recorded besides.
+/// Runs an execution to its end. Also returns the recorded calls.
 async fn run(
     machine: &Arc<Machine>,
     state: &State,
@@ -80,8 +82,9 @@ fn printed(done: &Done) -> String {
     execution["stdout"].as_str().unwrap_or_default().trim_end().to_owned()
 }
 
-/// A service that answers each call with how many it has had, and notes their keys.
+/// A service that answers with the number of calls so far and records their keys.
 struct Service {
+    port: u16,
     url: String,
     keys: Arc<Mutex<Vec<String>>>,
 }
@@ -91,10 +94,11 @@ impl Service {
         Self::answering(|count| count.to_string())
     }
 
-    /// One whose answer to each call is made of its number.
+    /// Computes each answer from the call number.
     fn answering(answer: impl Fn(usize) -> String + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/ask", listener.local_addr().unwrap());
+        let port = listener.local_addr().unwrap().port();
+        let url = format!("http://127.0.0.1:{port}/ask");
         let keys = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&keys);
         std::thread::spawn(move || {
@@ -116,7 +120,7 @@ impl Service {
                 stream.write_all((head + &body).as_bytes()).unwrap();
             }
         });
-        Self { url, keys }
+        Self { port, url, keys }
     }
 
     fn callbacks(&self) -> Callbacks {
@@ -147,7 +151,7 @@ async fn a_session_goes_on_where_it_was_on_whichever_node() {
         state = done.state;
     }
     assert_eq!((state.session.generation, state.session.executions), (6, 5));
-    // The last time, what `one` had in memory was of an earlier state.
+    // The last time, `one` had an earlier state in memory.
     let undone = state.undone(Timestamp::now()).unwrap();
     let (done, _) = run(&one, &undone, request("console.log(n)"), Vec::new()).await.unwrap();
     assert_eq!(printed(&done), "4");
@@ -163,7 +167,7 @@ async fn what_is_repeated_comes_out_the_same_byte_for_byte() {
     let (again, _) = run(&other, &state, request(script), Vec::new()).await.unwrap();
     assert_eq!(printed(&first), printed(&again));
     assert!(printed(&first).contains("1000"), "the time at which it was opened: {}", printed(&first));
-    // And so do the bytes, by which the blob is named.
+    // And so do the bytes that name the blob.
     assert_eq!(first.state.blob, again.state.blob);
 }
 
@@ -174,7 +178,7 @@ async fn whoever_takes_over_calls_no_tool_again_that_was_recorded() {
     let node = || machine(store, |config| config.callbacks = Some(service.callbacks()));
     let (one, other) = (node(), node());
     let state = opened(&one).await;
-    // The first attempt is cut off after its first call.
+    // The first attempt is interrupted after its first call.
     let mut cut =
         Attempt::new(Arc::clone(&one), state.clone(), service.request(ASK), CancelToken::new(), INVOCATION.into());
     let Step::Tool(called) = cut.step(Vec::new()).await.unwrap() else { panic!("it calls a tool") };
@@ -184,13 +188,13 @@ async fn whoever_takes_over_calls_no_tool_again_that_was_recorded() {
     assert_eq!(printed(&done), "1 2");
     let keys = service.keys();
     assert_eq!(keys, ["team!notes/0a-2-inv_1/0", "team!notes/0a-2-inv_1/1"]);
-    // Where all was recorded, the script runs and nobody is asked.
+    // If all was recorded, the script runs without any call.
     let (again, _) = run(&one, &state, service.request(ASK), recorded.clone()).await.unwrap();
     assert_eq!((printed(&again), again.state.blob, service.keys()), ("1 2".into(), done.state.blob.clone(), keys));
     // The next execution has keys of its own.
     run(&one, &done.state, service.request("await tools.ask({n: 3})"), Vec::new()).await.unwrap();
     assert_eq!(service.keys().last().unwrap(), "team!notes/0a-3-inv_1/0");
-    // A script that does otherwise than was recorded leaves nothing.
+    // A script that deviates from the record stores nothing.
     for script in ["console.log(1)", "await tools.other({})"] {
         let tools = Arc::new(ExecuteRequest { source: script.into(), ..(*service.request("")).clone() });
         let error = run(&one, &state, tools, recorded.clone()).await.unwrap_err();
@@ -285,13 +289,13 @@ async fn an_answer_is_recorded_up_to_its_limit() {
 
 #[tokio::test]
 async fn an_execution_that_finds_no_place_is_asked_for_again() {
-    let node = machine("memory://attempts-places", |config| config.running = 1);
+    let node = machine("memory://attempts-places", |config| {
+        (config.running, config.queue) = (1, std::time::Duration::from_millis(20));
+    });
     let state = opened(&node).await;
     let held = Arc::clone(&node.places).acquire_owned().await.unwrap();
-    tokio::time::pause();
     let error = run(&node, &state, request(COUNT), Vec::new()).await.unwrap_err();
     assert!(matches!(&error, StepError::Later(text) if text.contains("busy")), "{error}");
-    tokio::time::resume();
     drop(held);
     run(&node, &state, request(COUNT), Vec::new()).await.unwrap();
 }
@@ -307,6 +311,27 @@ async fn sessions_in_memory_have_room_beyond_the_policys_own() {
         node.open(&id.parse().unwrap(), open, opening("0a")).await.unwrap();
     }
     assert_eq!(node.warm_names(), ["c", "d", "e"]);
+}
+
+#[tokio::test]
+async fn nodes_of_other_images_are_refused_at_an_address() {
+    let own = image_service(&"ab".repeat(32));
+    let images = BTreeSet::from([own.clone()]);
+    for (known, is_registered) in [
+        (vec!["glovebox-sessions-00", &own], true),
+        (vec!["glovebox-sessions-00", "glovebox-image-0123"], false),
+        (vec!["glovebox-sessions-00", &own, "glovebox-image-0123"], false),
+        (vec!["glovebox-sessions-00"], false),
+    ] {
+        let services: Vec<Value> = known.iter().map(|name| json!({ "name": name, "revision": 1 })).collect();
+        let answer = json!({ "id": "dp_1", "services": services }).to_string();
+        let engine = Service::answering(move |_| answer.clone());
+        let admin = Admin::new(&FleetUrl::local(1, engine.port)).unwrap();
+        match admin.register("http://nodes:9080", &images, false).await {
+            Ok(registered) => assert!(is_registered && registered.deployment == "dp_1", "{known:?}"),
+            Err(error) => assert!(!is_registered && error.to_string().contains("--advertise"), "{known:?}: {error}"),
+        }
+    }
 }
 
 #[tokio::test]
@@ -337,7 +362,7 @@ async fn a_state_that_is_gone_is_looked_for_again_and_one_that_was_sealed_otherw
     gone.blob = format!("{}/0000000009-00", blob_dir(&name(), "0a"));
     let error = run(&one, &gone, request(COUNT), Vec::new()).await.unwrap_err();
     assert!(matches!(error, StepError::Later(_)), "{error}");
-    // Whoever closes it late leaves the one alone that has been opened again.
+    // A late close leaves the session that was opened again alone.
     let open = OpenRequest { language: Some(Language::JavaScript), ..OpenRequest::default() };
     let again = one.open(&name(), open, opening("0b")).await.unwrap();
     one.forget(&done.state).await.unwrap();
@@ -360,7 +385,7 @@ async fn sessions_stay_in_memory_as_long_as_there_is_room() {
     run(&node, &states[1], request(COUNT), Vec::new()).await.unwrap();
     run(&node, &states[0], request(COUNT), Vec::new()).await.unwrap();
     assert_eq!(held(&node), ["a", "b"]);
-    // One takes 1 MiB, and a little.
+    // One takes a little over 1 MiB.
     for (warm_bytes, expected) in [(1 << 20, 0), (2 << 20, 1)] {
         let node = machine(&format!("memory://attempts-{warm_bytes}"), |config| config.warm_bytes = warm_bytes);
         for id in ["a", "b"] {

@@ -1,4 +1,4 @@
-//! Sessions that stay in memory for their next execution.
+//! Sessions held in memory for their next execution.
 
 use std::{
     collections::HashMap,
@@ -9,10 +9,10 @@ use glovebox::Session;
 
 use crate::FleetName;
 
-/// What an interpreter takes that has next to nothing of its own: its stack, tables and the pages that each execution writes.
+/// Memory of an almost empty interpreter: its stack, tables and the pages that each execution writes.
 const INSTANCE_BYTES: u64 = 1 << 20;
 
-/// Sessions in memory, by name. Each is in the state of one blob: it is used only for whoever needs that one.
+/// Sessions in memory, by name. Each is in the state of one blob and is used only for that state.
 #[derive(Debug)]
 pub(super) struct Warm {
     max_count: usize,
@@ -24,7 +24,7 @@ pub(super) struct Warm {
 struct Held {
     sessions: HashMap<FleetName, Place>,
     bytes: u64,
-    /// Counts uses: the lowest is used longest ago.
+    /// Use counter: lowest is oldest.
     uses: u64,
 }
 
@@ -45,20 +45,20 @@ impl Warm {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes out the session in the state of this blob. One in another state is of no use to anybody and goes.
+    /// Removes and returns the session in the state of this blob. A session in another state is dropped.
     pub(super) fn take(&self, name: &FleetName, blob: &str) -> Option<Session> {
         let place = self.held().remove(name)?;
         (place.blob == blob).then_some(place.session)
     }
 
-    /// Puts a session in, in the state of this blob, which has so many bytes. Those used longest ago make room.
+    /// Adds a session in the state of this blob. `stored_bytes`: the blob's size. Evicts the least recently used.
     pub(super) fn put(&self, name: FleetName, blob: String, stored_bytes: u64, session: Session) {
-        // What it has changed in its image is not counted as long as nobody saves it, and then compressed: that and what an instance takes.
+        // Changed image pages are not counted until stored, then compressed: count that plus what an instance takes.
         let bytes = session.info().held_bytes.max(stored_bytes).saturating_add(INSTANCE_BYTES);
         if self.max_count == 0 || bytes > self.max_bytes || session.ended().is_some() {
             return;
         }
-        // Dropped when nobody waits for the lock.
+        // Dropped after unlocking.
         let mut out = Vec::new();
         let mut held = self.held();
         out.extend(held.remove(&name));
@@ -74,7 +74,7 @@ impl Warm {
         drop(out);
     }
 
-    /// The sessions, in the order of their names.
+    /// The session names, sorted.
     #[cfg(test)]
     pub(super) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.held().sessions.keys().map(ToString::to_string).collect();
@@ -82,7 +82,7 @@ impl Warm {
         names
     }
 
-    /// Forgets a session.
+    /// Drops a session.
     pub(super) fn forget(&self, name: &FleetName) {
         let forgotten = self.held().remove(name);
         drop(forgotten);
