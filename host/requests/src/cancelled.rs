@@ -1,4 +1,4 @@
-//! Cancellation, for asynchronous code.
+//! Cancellation for async code.
 
 use std::sync::Arc;
 

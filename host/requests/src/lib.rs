@@ -1,7 +1,7 @@
-//! What requests from elsewhere bring along, whichever way they come: over HTTP, or through a fleet.
+//! Support for external requests, whether over HTTP or through a fleet.
 //!
-//! * [`callbacks`]: tools that a service answers, at addresses that are allowed, by signed requests.
-//! * [`cancelled`]: cancellation, for asynchronous code.
+//! * [`callbacks`]: tools answered by a service, at allowed addresses, through signed requests.
+//! * [`cancelled`]: cancellation for async code.
 
 pub mod callbacks;
 mod cancelled;

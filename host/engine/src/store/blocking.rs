@@ -1,4 +1,4 @@
-//! Waiting for a store on the thread of whoever asks.
+//! Waits for a store on the calling thread.
 
 use std::{
     pin::pin,
@@ -15,8 +15,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Polls a future on this thread until it is done: one that needs no runtime around it, as those of a
-/// [`SessionStore`](crate::SessionStore). The thread is parked meanwhile, so this is for threads that may block.
+/// Polls a future on this thread until it completes. It must not need an async runtime; those of a
+/// [`SessionStore`](crate::SessionStore) do not. Parks the thread meanwhile, so call it only where blocking is allowed.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));

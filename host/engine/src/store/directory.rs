@@ -1,4 +1,4 @@
-//! Sessions in a directory, a file each.
+//! Sessions in a directory, one file each.
 
 use std::{
     fs::File,
@@ -22,35 +22,35 @@ use super::{
 };
 use crate::{Limits, Timestamp};
 
-/// The ending of a stored session's file.
+/// The suffix of a session's file.
 const ENDING: &str = ".session";
-/// How lock files begin. No session's id begins with a dot.
+/// The prefix of lock files. No session id begins with a dot.
 const LOCK_PREFIX: &str = ".lock-";
 
-/// Keeps sessions in a directory: one file each, `ID.session`, which begins with its record as two lines of text.
+/// Stores sessions in a directory, one file each: `ID.session`, which begins with its record as two lines of text.
 ///
-/// The directory is the user's own, as the cache is: made with mode 0700; refused where somebody else owns it or may write
-/// to it; no link in it is followed. A state is written to a new file, synchronised, and given its name: whoever is killed
-/// in between leaves the earlier state. Locks are `flock`s on files beside, which end with the process that holds them.
+/// The directory belongs to the user, like the cache. It is created with mode 0700, and refused if somebody else owns it or may
+/// write to it. Links in it are not followed. A state is written to a new file, synced and renamed, so a writer killed in between
+/// leaves the earlier state. Locks are `flock`s on separate files and end with the process that holds them.
 ///
-/// Each write has a name of 128 random bits in its file. Writing compares the name that is there with the one that is
-/// [expected](Expected), and then renames: two steps, which the lock makes one. A lock is lost only where somebody removes its file, or
-/// the file system has no `flock` that other machines see. Then a write that had ended is still always noticed, but of two that
-/// compare at the same moment both can be acknowledged, and the later one stays. The work is done on the thread that polls.
+/// Each write has a name of 128 random bits in its file. A write compares the name in the file with the [expected](Expected) one,
+/// then renames: two steps, which the lock makes atomic. A lock is lost only if somebody removes its file, or if
+/// the file system has no `flock` that other machines see. A completed write is then still always noticed, but two writers that
+/// compare at the same moment can both be acknowledged, and the later one stays. The polling thread does the work.
 #[derive(Debug)]
 pub struct DirectoryStore {
     dir: Arc<TrustedDir>,
 }
 
 impl DirectoryStore {
-    /// Opens the directory, making it where it is missing, and removes what killed processes left in it.
+    /// Opens the directory, creating it if it is missing, and removes what killed processes left.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let dir = Arc::new(TrustedDir::open(path.as_ref(), Guarded::Sessions)?);
         dir.remove_leftovers()?;
         for name in dir.names()? {
-            // Taken and given back, it is gone.
+            // Acquiring and releasing it removes it.
             if let Some(id) = name.strip_prefix(LOCK_PREFIX).and_then(|id| SessionId::new(id).ok()) {
-                // What is no lock file harms nobody but its session.
+                // An invalid lock file only affects its own session.
                 if let Err(error) = FileLock::try_take(&dir, &lock_name(&id)) {
                     tracing::debug!(target: "glovebox", %error, "a session's lock file stays");
                 }
@@ -59,11 +59,11 @@ impl DirectoryStore {
         Ok(Self { dir })
     }
 
-    /// The longest state that is stored: 8 GiB, a guest's whole memory with as much in files. A state is read as a whole, before
-    /// any policy's limits are asked.
+    /// The maximum size of a state: 8 GiB, a guest's maximum memory and as much in files. A state is read as a whole, before
+    /// any policy's limits are checked.
     pub const MAX_STATE_BYTES: u64 = 2 * Limits::MAX_MEMORY_BYTES;
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.dir.path()
@@ -83,7 +83,7 @@ impl DirectoryStore {
         Ok(Some(Opened { head: read_head(id, &start, bytes), file, bytes }))
     }
 
-    /// Whether there is a session; an error if it is not the one that is expected.
+    /// Whether the session exists. Fails if it is not the expected one.
     fn check(&self, id: &SessionId, expected: &Expected) -> Result<bool, StoreError> {
         let found = match expected {
             Expected::Any => return Ok(true),
@@ -93,7 +93,7 @@ impl DirectoryStore {
         match (found, expected) {
             (None, _) => Ok(false),
             (Some(opened), Expected::Version(version)) => {
-                // One whose head cannot be read may be the one that is expected: nobody has taken anything over.
+                // With an unreadable head it may be the expected one: no takeover is known.
                 let (stored, _) = opened.head.map_err(|reason| self.damaged(id, reason))?;
                 if stored.version == *version { Ok(true) } else { Err(fenced()) }
             }
@@ -112,15 +112,15 @@ impl DirectoryStore {
                 let stored_at = modified.map_or(Timestamp::from_unix_ms(0), Timestamp::from);
                 Some(StoredEntry::new(id, opened.bytes, stored_at, opened.head.map(|(stored, _)| stored)))
             }
-            // Removed while we were listing.
+            // Removed during the listing.
             Ok(None) => None,
-            // One that cannot be opened must not hide the others.
+            // An unreadable session must not hide the others.
             Err(error) => Some(StoredEntry::new(id, 0, Timestamp::from_unix_ms(0), Err(error.to_string()))),
         }
     }
 }
 
-/// A session's file, its head read.
+/// A session's file, with its head read.
 struct Opened {
     file: File,
     bytes: u64,
@@ -153,7 +153,7 @@ impl SessionStore for DirectoryStore {
         let version = StoredVersion::random();
         let mut file = self.dir.create()?;
         file.write_all(&head(record, &version)).and_then(|()| file.write_all(state)).map_err(failed)?;
-        // As late as can be: whoever broke the lock may have written meanwhile.
+        // As late as possible: whoever broke the lock may have written.
         if !self.check(id, expected)? && matches!(expected, Expected::Version(_)) {
             return Err(StoreError::Fenced { id: id.clone() });
         }
@@ -167,7 +167,7 @@ impl SessionStore for DirectoryStore {
         let bytes = stored.record.bytes;
         check_length(id, bytes)?;
         let mut state = Vec::new();
-        // One more, to see whether it has grown.
+        // One more, to detect whether it has grown.
         let most = bytes.saturating_add(1);
         let read = file.seek(SeekFrom::Start(start as u64)).and_then(|_| file.take(most).read_to_end(&mut state));
         read.map_err(|error| CacheError::io("read", &self.dir.path_of(&file_name(id)), error))?;
@@ -253,11 +253,11 @@ mod tests {
         let head = head(&record, &StoredVersion::random());
         let path = dir.path().join(file_name(&id));
         std::fs::write(&path, &head).unwrap();
-        // A hole: it takes no room.
+        // A sparse file: it takes no space.
         File::options().write(true).open(&path).unwrap().set_len(head.len() as u64 + bytes).unwrap();
         let error = block_on(store.get(&id)).unwrap_err();
         assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
-        // It can be seen, and removed.
+        // It can be listed and removed.
         let listed = block_on(store.list(&PageRequest::default())).unwrap().entries;
         assert_eq!(listed.first().and_then(|entry| entry.record.as_ref()), Some(&record));
         let lock = block_on(store.try_lock(&id)).unwrap().unwrap();

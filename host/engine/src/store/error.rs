@@ -1,4 +1,4 @@
-//! Why a store could not do as it was told.
+//! Errors of session stores.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use glovebox_runtimes::CacheError;
 
 use super::SessionId;
 
-/// A store could not do as it was told.
+/// A store operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The store's directory or a file in it cannot be used.
     #[error(transparent)]
     Directory(#[from] CacheError),
-    /// A session's file is not what was written.
+    /// A session's file is damaged.
     #[error("the stored session `{id}` is damaged: {reason}; restore `{}` from a copy, or delete the session", escaped(path), reason = escaped_text(.reason))]
     Damaged {
         /// The session.
@@ -24,19 +24,19 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A session's state is longer than a store keeps.
+    /// A session's state exceeds the store's limit.
     #[error(
         "the stored session `{id}` takes {bytes} bytes, and no more than {most} are stored; delete it, or remove files in it first"
     )]
     TooLarge {
         /// The session.
         id: SessionId,
-        /// Its state's length.
+        /// Its state's size in bytes.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes.
         most: u64,
     },
-    /// The record is another session's than the lock.
+    /// The lock is for a different session than the record.
     #[error("the lock of session `{locked}` gives no right to write `{id}`; lock that")]
     NotLocked {
         /// The session to be written.
@@ -44,7 +44,7 @@ pub enum StoreError {
         /// The session that is locked.
         locked: SessionId,
     },
-    /// Something else is in the store than whoever writes expects: another process wrote or removed the session, or made one. Nothing
+    /// The store does not contain what the writer expects: another process wrote, removed or created the session. Nothing
     /// was changed.
     #[error(
         "session `{id}` was changed in the store by another process; nothing was written: read it again, and repeat what was done"
@@ -53,7 +53,7 @@ pub enum StoreError {
         /// The session.
         id: SessionId,
     },
-    /// The URL cannot be a store's.
+    /// The URL does not name a store.
     #[cfg(feature = "object-store")]
     #[error(
         "`{url}` is not the URL of a store: {reason}; use `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, `file:///DIRECTORY` or `memory://NAME`",
@@ -71,12 +71,12 @@ pub enum StoreError {
     Remote {
         /// The store.
         url: String,
-        /// What it was to do.
+        /// The operation.
         action: String,
-        /// What it said.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// An object store does not do what sessions need of one.
+    /// An object store lacks a guarantee that sessions need.
     #[cfg(feature = "object-store")]
     #[error("the store `{url}` cannot hold sessions: {reason}; use another", url = escaped(.url), reason = escaped_text(.reason))]
     Unfit {
@@ -85,32 +85,32 @@ pub enum StoreError {
         /// What it did instead.
         reason: String,
     },
-    /// A blob is longer than may be stored.
+    /// A blob exceeds the size limit.
     #[cfg(feature = "object-store")]
     #[error("`{name}` takes {bytes} bytes in the store, and no more than {most} are stored", name = escaped(.name))]
     BlobTooLarge {
         /// The blob.
         name: String,
-        /// Its length.
+        /// Its length in bytes.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes.
         most: u64,
     },
-    /// There is another blob of this name.
+    /// Another blob has this name.
     #[cfg(feature = "object-store")]
     #[error("the store has other bytes under the name `{name}`, and a blob is never changed; use another name", name = escaped(.name))]
     BlobExists {
         /// The blob.
         name: String,
     },
-    /// This cannot be a blob's name.
+    /// The text is not a valid blob name.
     #[cfg(feature = "object-store")]
     #[error("`{name}` cannot name a blob; use up to 512 letters, digits, `.`, `_`, `-`, `!`, with single `/` between parts of up to 240", name = escaped(.name))]
     BlobName {
         /// The name.
         name: String,
     },
-    /// For other stores than ours.
+    /// For third-party stores.
     #[error("the session store failed")]
     Other(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

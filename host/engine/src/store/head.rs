@@ -1,4 +1,4 @@
-//! How the directory store writes a session's record at the head of its file.
+//! The directory store's file head, which contains a session's record.
 
 use std::fmt::Write as _;
 
@@ -6,24 +6,24 @@ use sha2::{Digest, Sha256};
 
 use super::{SessionId, SessionRecord, StoredRecord, StoredVersion, record::MAX_WORKSPACE_BYTES};
 
-/// What a stored session's file begins with.
+/// The magic of a session's file.
 const MAGIC: &str = "glovebox-session";
-/// The version of the file's head. The state behind it has a version of its own.
+/// The version of the file's head. The state after it has its own version.
 const VERSION: &str = "2";
-/// The version before, whose heads do not say which write they are of: their digest stands for that.
+/// The previous version, whose heads do not name their write: the digest is used instead.
 const VERSION_BY_DIGEST: &str = "1";
 
-/// The most bytes of a head; ours take 600, and what the path of a workspace takes, in JSON up to six times its length.
+/// The maximum size of a head in bytes. Ours take 600 plus the workspace's path, which JSON can expand to six times its length.
 pub(super) const MAX_HEAD_BYTES: usize = 4096 + 6 * MAX_WORKSPACE_BYTES;
 
-/// Writes a record as two lines of text: magic, format, which write this is, digest; the record as JSON. The state follows.
+/// Encodes a record as two lines of text: magic, format, write, digest; then the record as JSON. The state follows.
 pub(super) fn head(record: &SessionRecord, version: &StoredVersion) -> Vec<u8> {
-    // Strings and numbers: this cannot fail.
+    // Strings and numbers only: this cannot fail.
     let json = serde_json::to_string(record).unwrap_or_default();
     format!("{MAGIC} {VERSION} {version} {}\n{json}\n", digest(&[version.as_str(), &json])).into_bytes()
 }
 
-/// Reads the head of a session's file of this length; the record and where the state begins.
+/// Parses the head of a session's file of this length. Returns the record and the state's offset.
 pub(super) fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRecord, usize), String> {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').map(|line| str::from_utf8(line).ok());
     let mut line = || lines.next().flatten().and_then(|line| line.strip_suffix('\n'));
@@ -62,7 +62,7 @@ pub(super) fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result
 
 const NOT_ONE: &str = "it is not a stored session";
 
-/// The digest of lines that have no line end in them.
+/// The digest of lines that contain no line breaks.
 fn digest(lines: &[&str]) -> String {
     Sha256::digest(lines.join("\n")).iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");

@@ -1,4 +1,4 @@
-//! The names of stored sessions.
+//! Ids of stored sessions.
 
 use glovebox_vfs::escaped;
 use std::{fmt, str::FromStr};
@@ -7,28 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::entropy;
 
-/// A stored session's name: 1 to 64 letters, digits, `.`, `_` and `-`, not beginning with `.`. It can therefore be a file's
+/// A stored session's id: 1 to 64 letters, digits, `.`, `_` and `-`, not beginning with `.`. It can therefore be a file
 /// name and a part of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionId(String);
 
-/// The text is no session's name.
+/// The text is not a valid session id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` cannot be a session's id; use 1 to 64 letters, digits, `.`, `_` or `-`, and no `.` in front", name = escaped(.0))]
 pub struct SessionIdError(String);
 
 impl SessionId {
-    /// The most bytes of an id.
+    /// The maximum length: 64 bytes.
     pub const MAX_BYTES: usize = 64;
 
-    /// A name that no other session has: 128 random bits in hexadecimal.
+    /// A new unique id: 128 random bits in hexadecimal.
     #[must_use]
     pub fn random() -> Self {
         Self(entropy::random_id())
     }
 
-    /// Checks a name.
+    /// Validates an id. Fails with [`SessionIdError`].
     pub fn new(id: impl Into<String>) -> Result<Self, SessionIdError> {
         let id = id.into();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
@@ -36,11 +36,11 @@ impl SessionId {
         if begins && id.len() <= Self::MAX_BYTES && id.bytes().all(plain) {
             return Ok(Self(id));
         }
-        // It stands in a message: no megabytes.
+        // Truncated: it appears in a message.
         Err(SessionIdError(id.chars().take(Self::MAX_BYTES).collect()))
     }
 
-    /// The name.
+    /// The id.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,17 +1,17 @@
-//! The right to write one session.
+//! Session locks.
 
 use std::{any::Any, fmt};
 
 use super::SessionId;
 
-/// The right to write one session of a store; given back when dropped.
+/// The right to write one session of a store. Released when dropped.
 pub struct SessionLock {
     id: SessionId,
     guard: Box<dyn Any + Send + Sync>,
 }
 
 impl SessionLock {
-    /// For stores: a lock of this session that lasts as long as `guard`, whose drop gives it back.
+    /// For stores: creates a lock of this session that lasts as long as `guard`, whose drop releases it.
     pub fn new(id: SessionId, guard: impl Any + Send + Sync) -> Self {
         Self { id, guard: Box::new(guard) }
     }
@@ -22,8 +22,8 @@ impl SessionLock {
         &self.id
     }
 
-    /// For stores: the guard that the lock was made with, such as a lease to be looked at before a write. `None` if the lock was made
-    /// with another type, and so by another store.
+    /// For stores: the guard that the lock was created with, such as a lease to be checked before a write. `None` if the guard has
+    /// another type, so the lock is from another store.
     #[must_use]
     pub fn guard<T: Any>(&self) -> Option<&T> {
         self.guard.downcast_ref()

@@ -1,4 +1,4 @@
-//! Where hibernated sessions are stored, each with a record of what it is.
+//! Stores of hibernated sessions, each with a record that describes it.
 
 mod blocking;
 mod directory;
@@ -36,27 +36,27 @@ use std::fmt;
 
 use async_trait::async_trait;
 
-/// Keeps hibernated sessions: the directory store is one, and others can be written, over a database or an object store.
+/// Stores hibernated sessions. [`DirectoryStore`] is one; others can be written, over a database or an object store.
 ///
-/// A session is written whole or not at all: whoever reads gets the last state whose [`put`](Self::put) came back, or a
-/// later one, whatever happened to the writer. Used from several threads and processes at once.
+/// Writes are atomic. A reader gets the last state whose [`put`](Self::put) returned, or a later one, whatever happened to
+/// the writer. A store is used from several threads and processes at once.
 ///
-/// Who writes has the session's lock, and says besides what it expects to find ([`Expected`]). A lock can be lost without its
-/// holder knowing, as a lease that ran out while the process was stopped; the version cannot: a late writer gets
-/// [`StoreError::Fenced`], and what others wrote since stays.
+/// A writer holds the session's lock, and also states what it expects to find ([`Expected`]). A lock can be lost without its
+/// holder knowing, such as a lease that expired while the process was frozen; the version cannot. A late writer gets
+/// [`StoreError::Fenced`], and what others have written since stays.
 ///
-/// The futures need no runtime around them. They may do their work on the thread that polls them, so poll them where blocking is allowed;
+/// The futures need no async runtime. They may work on the thread that polls them, so poll them where blocking is allowed;
 /// [`block_on`] does.
 #[async_trait]
 pub trait SessionStore: fmt::Debug + Send + Sync {
-    /// Takes the session's lock, which only one holder has in all processes that use the store; none while another has
-    /// it. The session need not be there.
+    /// Acquires the session's lock, exclusive among all processes that use the store. `None` while another holds it. The session
+    /// need not exist.
     async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError>;
 
-    /// Writes a session in the place of what is expected there, and answers which write that was. It lasts when this returns.
+    /// Writes a session in place of what is expected, and returns the new version. The write is durable when this returns.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] if something else is there than expected: nothing was written, and what is there stays.
+    /// [`StoreError::Fenced`] if something else is there than expected. Nothing was written, and what is there stays.
     async fn put(
         &self,
         lock: &SessionLock,
@@ -65,16 +65,16 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
         state: &[u8],
     ) -> Result<StoredVersion, StoreError>;
 
-    /// A session's record, version and state, all of one write; none if there is no such session.
+    /// A session's record, version and state, all of one write. `None` if it does not exist.
     async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError>;
 
-    /// A session's record and version, without its state.
+    /// Like [`get`](Self::get), without the state.
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError>;
 
-    /// Some sessions, in the order of their ids. Damaged ones are listed as such. [`Pages`] goes through all.
+    /// A page of sessions in id order. Damaged ones are marked as such. [`Pages`] iterates over all.
     async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError>;
 
-    /// How many sessions there are, damaged ones too, counted up to `most`. A store that can count without reading records should.
+    /// The number of sessions including damaged ones, at most `most`. Stores that can count without reading records should override it.
     async fn count(&self, most: usize) -> Result<usize, StoreError> {
         let (mut count, mut page) = (0_usize, PageRequest::default());
         while count < most {
@@ -86,9 +86,9 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
         Ok(count.min(most))
     }
 
-    /// Removes a session, a damaged one too where [any](Expected::Any) is expected; whether there was one.
+    /// Removes a session, even a damaged one if [any](Expected::Any) is expected. Returns whether it existed.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] if there is one, and not the one that is expected. It stays.
+    /// [`StoreError::Fenced`] if it exists and is not the expected one. It stays.
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError>;
 }

@@ -1,9 +1,9 @@
-//! Going through all sessions of a store.
+//! Iterates over all sessions of a store.
 
 use super::{PageRequest, SessionStore, StoreError, StoredEntry};
 
-/// All sessions of a store, page by page. A session that is there from the first page to the last is seen, and none is seen twice; one
-/// that is added or removed meanwhile may be or not.
+/// All sessions of a store, page by page. A session that exists throughout is returned exactly once. One that is added or removed
+/// meanwhile is returned at most once.
 #[derive(Debug)]
 pub struct Pages<'a> {
     store: &'a dyn SessionStore,
@@ -11,16 +11,16 @@ pub struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// Begins with the first page, and asks for pages as long as a store gives them.
+    /// Starts at the first page. Pages are requested until the store has no more.
     #[must_use]
     pub fn new(store: &'a dyn SessionStore) -> Self {
         Self { store, request: Some(PageRequest::default()) }
     }
 
-    /// The next page; `None` after the last.
+    /// The next page, or `None` after the last.
     ///
     /// # Errors
-    /// If the store cannot be read. The same page can be asked for again.
+    /// If the store cannot be read. The call can be retried for the same page.
     pub async fn next(&mut self) -> Result<Option<Vec<StoredEntry>>, StoreError> {
         let Some(request) = &self.request else { return Ok(None) };
         let page = self.store.list(request).await?;

@@ -1,4 +1,4 @@
-//! Removing sessions that nobody needs any more.
+//! Removes sessions over configured limits.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,23 +8,23 @@ use super::{
 };
 use crate::{Timestamp, events};
 
-/// Which sessions to remove: those over any of the limits that are set. Default: none.
+/// Which sessions to remove: those over any limit that is set. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prune {
-    /// Those that were last written longer ago than this.
+    /// Sessions last written longer ago than this.
     pub older_than: Option<Duration>,
-    /// All but so many of those written last.
+    /// All but this many of the sessions written last.
     pub max_count: Option<usize>,
-    /// Those that do not fit so many bytes any more, counted from the one written last.
+    /// Sessions that do not fit into this many bytes, counted from the one written last.
     pub max_bytes: Option<u64>,
-    /// Only find out what would be removed.
+    /// Only report what would be removed.
     pub dry_run: bool,
 }
 
 impl Prune {
-    /// Removes sessions from a store. One that is in use is left alone. Damaged ones go by the time of their file, as do
-    /// those whose record names a time to come.
+    /// Removes sessions from a store. Sessions in use are skipped. Damaged sessions, and those whose record has a time in the
+    /// future, are dated by their file.
     pub async fn run(&self, store: &dyn SessionStore, now: Timestamp) -> Result<PruneReport, StoreError> {
         let mut report = PruneReport { dry_run: self.dry_run, ..PruneReport::default() };
         for (listed, reason) in self.choose(store, now).await? {
@@ -44,9 +44,9 @@ impl Prune {
         Ok(report)
     }
 
-    /// The sessions over a limit, the oldest first.
+    /// The sessions over a limit, oldest first.
     async fn choose(&self, store: &dyn SessionStore, now: Timestamp) -> Result<Vec<(Listed, PruneReason)>, StoreError> {
-        // By time and name: the same choice every time. Of each only what is needed of it: there may be very many.
+        // By time and name, so the choice is deterministic. Only needed fields are stored: sessions may be many.
         let mut by_time: BTreeMap<(Timestamp, SessionId), Listed> = BTreeMap::new();
         let mut pages = Pages::new(store);
         while let Some(entries) = pages.next().await? {
@@ -78,7 +78,7 @@ impl Prune {
         let is_as_listed = match store.record(&listed.id).await {
             Ok(stored) => stored.map(|stored| stored.version) == listed.version,
             Err(StoreError::Damaged { .. }) => listed.version.is_none(),
-            // What cannot even be opened is not known to be anything else.
+            // A session that cannot even be opened is not known to have changed.
             Err(error) if listed.version.is_some() => return Err(error),
             Err(_) => true,
         };
@@ -96,11 +96,11 @@ impl Prune {
     }
 }
 
-/// What is needed of a session that was listed.
+/// The needed fields of a listed session.
 struct Listed {
     id: SessionId,
     bytes: u64,
-    /// None where it is damaged.
+    /// `None` if it is damaged.
     version: Option<StoredVersion>,
 }
 
@@ -110,8 +110,8 @@ impl From<StoredEntry> for Listed {
     }
 }
 
-/// When a session was last written. A record that names a time to come is wrong, and would never grow old: the store knows
-/// better.
+/// When a session was last written. A record with a time in the future is wrong and would never expire, so the store's time
+/// is used.
 fn written_at(entry: &StoredEntry, now: Timestamp) -> Timestamp {
     let updated_at = entry.updated_at();
     if updated_at > now { entry.stored_at.min(now) } else { updated_at }

@@ -1,4 +1,4 @@
-//! What pruning did.
+//! Results of pruning.
 
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ pub enum PruneReason {
 }
 
 impl PruneReason {
-    /// The reason in a word, as it is serialized.
+    /// The reason as one word, as serialized.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -29,30 +29,30 @@ impl PruneReason {
     }
 }
 
-/// A session that was removed, or would be.
+/// A session removed, or selected in a dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Pruned {
     /// The session.
     pub id: SessionId,
-    /// What it took.
+    /// Its size in bytes.
     pub bytes: u64,
     /// Why.
     pub reason: PruneReason,
 }
 
-/// Why a session was left alone.
+/// Why a session was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SkipReason {
-    /// Somebody has it locked.
+    /// Another holds its lock.
     InUse,
     /// It was written after it was listed.
     Changed,
 }
 
-/// A session that was to be removed and was left alone.
+/// A session that was selected for removal but skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PruneSkip {
@@ -76,14 +76,14 @@ pub struct PruneError {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PruneReport {
-    /// Those removed, the oldest first.
+    /// Removed sessions, oldest first.
     pub deleted: Vec<Pruned>,
-    /// Those left alone.
+    /// Skipped sessions.
     pub skipped: Vec<PruneSkip>,
-    /// What removing them freed.
+    /// Bytes freed by removal.
     pub reclaimed_bytes: u64,
-    /// Those that could not be removed.
+    /// Sessions that could not be removed.
     pub errors: Vec<PruneError>,
-    /// Whether nothing was removed in truth.
+    /// Whether this was a dry run.
     pub dry_run: bool,
 }

@@ -1,16 +1,16 @@
-//! What a store says about a session.
+//! Records of stored sessions.
 
 use serde::{Deserialize, Serialize};
 
 use super::{SessionId, StoredVersion};
 use crate::{Language, Timestamp};
 
-/// What a store says about a session.
+/// Describes a stored session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SessionRecord {
-    /// Its name.
+    /// Its id.
     pub id: SessionId,
     /// When it was opened, imported or forked.
     pub created_at: Timestamp,
@@ -26,26 +26,26 @@ pub struct SessionRecord {
     pub image_sha256: String,
     /// Executions so far.
     pub executions: u64,
-    /// How often it was written: each state of the session in the store has another. 0 for one that an earlier version wrote.
+    /// The number of writes: every stored state of the session has a different one. 0 if an earlier version wrote it.
     #[serde(default)]
     pub generation: u64,
-    /// Files, directories and links in its workspace; none where that was not counted.
+    /// Files, directories and links in its workspace, or `None` if they were not counted.
     pub files: Option<u64>,
-    /// The host directory behind its `/app` when it was last written; none where its files are its own, or where that is not
-    /// known, as of a session that was imported. It gives no right: what a session may use is what its sandbox has.
+    /// The host directory behind `/app` when it was last written. `None` if the session has its own files, or if unknown, as for an
+    /// imported session. It grants no access: the sandbox decides what a session may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// The size of its state.
+    /// The size of its state in bytes.
     pub bytes: u64,
 }
 
-/// A session's record as it is stored.
+/// A session's record and version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredRecord {
-    /// What it is.
+    /// Its record.
     pub record: SessionRecord,
-    /// Which write of it this is.
+    /// Its version.
     pub version: StoredVersion,
 }
 
@@ -57,15 +57,15 @@ impl StoredRecord {
     }
 }
 
-/// A session as it is stored.
+/// A stored session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredSession {
-    /// What it is.
+    /// Its record.
     pub record: SessionRecord,
-    /// Which write of it this is.
+    /// Its version.
     pub version: StoredVersion,
-    /// What [`Session::hibernate`](crate::Session::hibernate) gave.
+    /// What [`Session::hibernate`](crate::Session::hibernate) returned.
     pub state: Vec<u8>,
 }
 
@@ -77,27 +77,27 @@ impl StoredSession {
     }
 }
 
-/// A line of a store's listing.
+/// A session in a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StoredEntry {
-    /// The session's name.
+    /// The session's id.
     pub id: SessionId,
-    /// What it takes in the store.
+    /// Its size in the store in bytes.
     pub stored_bytes: u64,
-    /// When it was last written, by the store's own account.
+    /// When it was last written, according to the store.
     pub stored_at: Timestamp,
-    /// What it is; none where it is damaged.
+    /// Its record, or `None` if it is damaged.
     pub record: Option<SessionRecord>,
-    /// Which write of it was found; none where it is damaged. It means nothing outside of the store.
+    /// Its version, or `None` if it is damaged. Meaningless outside the store.
     #[serde(skip)]
     pub version: Option<StoredVersion>,
-    /// Why it cannot be used, where it is damaged.
+    /// Why it cannot be used, if it is damaged.
     pub damage: Option<String>,
 }
 
 impl StoredEntry {
-    /// For stores: what was found under this name, its record or what is wrong with it.
+    /// For stores: what was found under this id: its record, or what is wrong.
     #[must_use]
     pub fn new(id: SessionId, stored_bytes: u64, stored_at: Timestamp, found: Result<StoredRecord, String>) -> Self {
         let (stored, damage) = match found {
@@ -115,5 +115,5 @@ impl StoredEntry {
     }
 }
 
-/// The longest path of a workspace that is recorded: as long as Linux has them.
+/// The longest recorded workspace path in bytes: the limit on Linux.
 pub(crate) const MAX_WORKSPACE_BYTES: usize = 4096;

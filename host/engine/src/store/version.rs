@@ -1,22 +1,22 @@
-//! Which write of a session is meant.
+//! Versions of stored sessions.
 
 use std::fmt;
 
 use crate::entropy;
 
-/// Which write of a session this is. Each write has another, that of equal bytes too, and that of a session which was removed and made
-/// again. Only the store that gave it can tell what it means.
+/// Identifies one write of a session. Every write has a different version, even if the bytes are equal or the session was removed and
+/// created again. Only the store that issued it can interpret it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StoredVersion(String);
 
 impl StoredVersion {
-    /// For stores: a version by the name that the store has for it, such as an object's ETag. It must differ for each write.
+    /// For stores: a version from the store's own name for it, such as an object's ETag. It must differ for each write.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
 
-    /// For stores that name versions themselves: one that no other write has, 128 random bits in hexadecimal.
+    /// For stores that name versions themselves: a unique version, 128 random bits in hexadecimal.
     #[must_use]
     pub fn random() -> Self {
         Self(entropy::random_id())
@@ -35,13 +35,13 @@ impl fmt::Display for StoredVersion {
     }
 }
 
-/// What must be in the store for a session to be written or removed there.
+/// What must be in the store for a session to be written or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// Nothing, not even a damaged session.
     Absent,
-    /// What this write stored, and nothing since.
+    /// This version, with no write since.
     Version(StoredVersion),
-    /// Anything, damaged or not: for importing over a damaged session, and for removing one.
+    /// Anything, damaged or not: for importing over a damaged session, or removing it.
     Any,
 }

@@ -1,12 +1,12 @@
-//! Addresses of the network that are somebody's private machines.
+//! Protects private machines from callbacks.
 
 use std::net::SocketAddr;
 
 use glovebox::is_public_address;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Resolves names to public addresses alone. What is called is what was looked at here: a name that leads elsewhere a moment later is not
-/// asked again.
+/// Resolves names to public addresses only. The call goes to the addresses checked here: a name that resolves differently a moment later is
+/// not resolved again.
 pub(super) struct PublicOnly;
 
 impl Resolve for PublicOnly {

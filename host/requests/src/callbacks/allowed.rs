@@ -5,14 +5,14 @@ use std::fmt;
 use glovebox::UrlPatterns;
 use reqwest::Url;
 
-/// The longest address.
+/// The longest address, in bytes.
 const MAX_URL_BYTES: usize = 2_048;
 
 /// An address that may be called.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Allowed {
     pub(super) url: Url,
-    /// Whether a pattern names the host itself: then its address may be any, a private one too.
+    /// Whether a pattern names the host itself. It may then have any address, even a private one.
     pub(super) is_named: bool,
 }
 
@@ -23,10 +23,10 @@ impl fmt::Debug for Allowed {
 }
 
 impl Allowed {
-    /// The address, if one of the patterns has it.
+    /// The address, if one of the patterns matches it.
     pub(super) fn find(patterns: &UrlPatterns, address: &str) -> Option<Self> {
         let url = (address.len() <= MAX_URL_BYTES).then(|| Url::parse(address).ok()).flatten()?;
-        // What names a user or a place in a page is no address of a service.
+        // A URL with credentials or a fragment is not a service's address.
         if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Tools that are answered by a service: one request over HTTP for each call.
+//! Tools answered by a service: one HTTP request per call.
 
 use std::{
     sync::Arc,
@@ -16,30 +16,30 @@ use tokio::runtime::Handle;
 use super::{addresses::PublicOnly, allowed::Allowed, signature::Signer};
 use crate::cancelled;
 
-/// How much of an answer is read. A script's own limit, `limits.tool_bytes`, holds besides.
+/// The maximum size of an answer in bytes. The script's own limit, `limits.tool_bytes`, also applies.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
-/// How much of a failure is told to a script.
+/// The longest error passed to a script, in chars.
 const MAX_ERROR_CHARS: usize = 1_000;
-/// How long it may take to reach the service.
+/// The time limit for connecting to the service.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// What callbacks may do. Make one with `default()` and change what differs.
+/// The configuration of callbacks. Start with `default()` and change fields.
 #[derive(Clone, Debug, Default)]
 pub struct CallbacksConfig {
     /// The addresses that may be called. Default: none.
     pub allowed: UrlPatterns,
-    /// Signs each call: `whsec_` and base64 of 24 to 64 bytes, as Standard Webhooks have it.
+    /// Signs each call: `whsec_` and base64 of 24 to 64 bytes, as in Standard Webhooks.
     pub secret: String,
 }
 
-/// Callbacks cannot be made as they were configured.
+/// Callbacks could not be created as configured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallbacksError {
-    /// The secret is none.
+    /// The secret is invalid.
     #[error("the secret of callbacks is not `whsec_` and 24 to 64 bytes in base64")]
     Secret,
-    /// The client could not be made.
+    /// The HTTP client could not be created.
     #[error("callbacks cannot be made over HTTP")]
     Client(#[source] reqwest::Error),
 }
@@ -60,19 +60,19 @@ pub struct Target(Allowed);
 /// One call of a tool.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// What the service is told the call by, as `idempotency-key` and `webhook-id`: what has it twice was sent twice.
+    /// Identifies the call, as `idempotency-key` and `webhook-id`. A repeated key means that the call was sent twice.
     pub key: &'a str,
     /// The tool.
     pub tool: &'a str,
     /// Its arguments: the text of a JSON object.
     pub arguments: &'a str,
-    /// Which call of the execution it is, counted from 0.
+    /// The call's index in the execution, starting at 0.
     pub call: u64,
-    /// The session, where there is one.
+    /// The session, if there is one.
     pub session: Option<&'a str>,
-    /// When there must be an answer.
+    /// When the answer is due.
     pub deadline: Instant,
-    /// Gives up.
+    /// Aborts the call.
     pub cancel: &'a CancelToken,
 }
 
@@ -83,13 +83,13 @@ pub struct Callback {
     pub name: String,
     /// What `help(tools.name)` shows.
     pub description: String,
-    /// What its arguments must be. Default: any object.
+    /// The schema of its arguments. Default: any object.
     pub schema: Option<Value>,
-    /// Where it is answered.
+    /// The service's address.
     pub url: String,
 }
 
-/// Calls services back. Cheap to clone.
+/// Calls services. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Callbacks(Arc<Inner>);
 
@@ -97,39 +97,39 @@ pub struct Callbacks(Arc<Inner>);
 struct Inner {
     allowed: UrlPatterns,
     signer: Signer,
-    /// For hosts that no pattern names: they must have public addresses.
+    /// For hosts that no pattern names: only public addresses.
     public: Client,
     /// For hosts that the operator names.
     named: Client,
 }
 
-/// What a service is told.
+/// The body of a request.
 #[derive(Serialize)]
 struct Question<'a> {
     tool: &'a str,
     arguments: &'a RawValue,
-    /// Which call of the execution it is, counted from 0.
+    /// The call's index in the execution, starting at 0.
     call: u64,
     session: Option<&'a str>,
 }
 
-/// What a service may say of a failure.
+/// A failure reported by a service.
 #[derive(Deserialize)]
 struct Failure {
     error: String,
 }
 
 impl Callbacks {
-    /// Callbacks as they are configured.
+    /// Creates callbacks from a configuration.
     ///
     /// # Errors
-    /// When the secret is none, or there is no client.
+    /// If the secret is invalid or no client can be created.
     pub fn new(config: &CallbacksConfig) -> Result<Self, CallbacksError> {
         let signer = Signer::new(&config.secret).ok_or(CallbacksError::Secret)?;
-        // Of two that are installed the first stays.
+        // If a provider is installed already, it stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = || {
-            // A redirect, or a proxy of the environment, would lead where no pattern does.
+            // A redirect or an environment proxy would lead outside the patterns.
             Client::builder()
                 .redirect(reqwest::redirect::Policy::none())
                 .no_proxy()
@@ -141,10 +141,10 @@ impl Callbacks {
         Ok(Self(Arc::new(Inner { allowed: config.allowed.clone(), signer, public, named })))
     }
 
-    /// Where a tool is answered.
+    /// Validates a tool's callback address.
     ///
     /// # Errors
-    /// When the address may not be called.
+    /// If the address may not be called.
     pub fn target(&self, tool: &str, url: &str) -> Result<Target, CallbackRefused> {
         let refused = |reason| CallbackRefused { tool: tool.to_owned(), url: url.to_owned(), reason };
         let target = Allowed::find(&self.0.allowed, url).ok_or_else(|| {
@@ -156,14 +156,14 @@ impl Callbacks {
         Ok(Target(target))
     }
 
-    /// The tool as scripts have it. Called where a runtime of tokio is.
+    /// Creates the tool for scripts. Call it within a Tokio runtime.
     ///
     /// # Errors
-    /// When the address may not be called.
+    /// If the address may not be called.
     pub fn tool(&self, callback: Callback) -> Result<Tool, CallbackRefused> {
         let Callback { name, description, schema, url } = callback;
         let target = self.target(&name, &url)?;
-        // One for each execution: what a service has seen twice was sent twice.
+        // One per execution: a service that sees a key twice was sent the call twice.
         let (callbacks, handle, run) = (self.clone(), Handle::current(), SessionId::random());
         let mut tool = Tool::new(name, description).foreign();
         if let Some(schema) = schema {
@@ -183,16 +183,16 @@ impl Callbacks {
         }))
     }
 
-    /// Calls the service: JSON text, or what the script is told of a failure.
+    /// Calls the service. Returns JSON text, or the error for the script.
     ///
     /// # Errors
-    /// When the service cannot be reached, answers too late or too much, or says that the tool failed.
+    /// If the service cannot be reached, answers too late or too much, or reports that the tool failed.
     pub async fn ask(&self, target: &Target, asked: Asked<'_>) -> Result<String, ToolError> {
         self.0.ask(&target.0, asked).await
     }
 }
 
-/// Whether the host is written as an address that is not of the public network.
+/// Whether the host is an IP literal outside the public network.
 fn is_private_literal(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);

@@ -1,8 +1,8 @@
-//! Tools of a request that somebody answers over HTTP: callbacks.
+//! Callbacks: tools of a request that a service answers over HTTP.
 //!
 //! * `allowed`: the addresses that may be called.
-//! * `addresses`: those of the network that lead to nobody's private machines.
-//! * `signature`: how a call says that it comes from this server.
+//! * `addresses`: restricts DNS names to public addresses.
+//! * `signature`: signs calls, to prove that they come from this server.
 //! * `calls`: the calls themselves.
 
 mod addresses;

@@ -1,4 +1,4 @@
-//! How a call says that it comes from this server: as Standard Webhooks do.
+//! Signs calls as Standard Webhooks does, to prove that they come from this server.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// How long a secret may be, in bytes.
+/// The length of a secret in bytes.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// The secret with which calls are signed.
+/// The secret that signs calls.
 #[derive(Clone)]
 pub(super) struct Signer(Hmac<Sha256>);
 
@@ -20,14 +20,14 @@ impl fmt::Debug for Signer {
 }
 
 impl Signer {
-    /// With a secret as it is written: `whsec_` and base64 of 24 to 64 bytes.
+    /// Parses a secret: `whsec_` and base64 of 24 to 64 bytes.
     pub(super) fn new(secret: &str) -> Option<Self> {
         let bytes = BASE64_STANDARD.decode(secret.trim().strip_prefix("whsec_")?).ok()?;
         let fits = SECRET_BYTES.contains(&bytes.len());
         fits.then(|| Hmac::new_from_slice(&bytes).ok()).flatten().map(Self)
     }
 
-    /// What `webhook-signature` has.
+    /// The value of `webhook-signature`.
     pub(super) fn sign(&self, id: &str, timestamp_s: u64, body: &[u8]) -> String {
         let mut mac = self.0.clone();
         mac.update(format!("{id}.{timestamp_s}.").as_bytes());
@@ -40,7 +40,7 @@ impl Signer {
 mod tests {
     use super::*;
 
-    /// The example of the specification of Standard Webhooks.
+    /// The example in the Standard Webhooks specification.
     #[test]
     fn a_signature_is_that_of_the_specification() {
         let signer = Signer::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();

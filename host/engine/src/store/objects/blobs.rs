@@ -1,4 +1,4 @@
-//! Immutable bytes under names, in a store that a URL names.
+//! Immutable named blobs, in a store given by URL.
 
 use bytes::Bytes;
 
@@ -8,16 +8,16 @@ use super::{
 };
 use crate::{Timestamp, store::StoreError};
 
-/// Keeps immutable blobs under names, in S3 (`s3://BUCKET/PREFIX`), Google Cloud Storage (`gs://`), Azure (`az://`), a directory
+/// Stores immutable blobs under names, in S3 (`s3://BUCKET/PREFIX`), Google Cloud Storage (`gs://`), Azure (`az://`), a directory
 /// (`file:///DIRECTORY`) or this process's memory (`memory://NAME`). Cheap to clone.
 ///
-/// Credentials, regions and endpoints come from the environment, by the names that each provider's own tools have
+/// Credentials, regions and endpoints come from the environment, under the names that each provider's own tools use
 /// (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_KEY` and so on; `AWS_ALLOW_HTTP=true` for an
 /// endpoint without TLS).
 ///
-/// A blob is written whole or not at all, and lasts when [`put`](Self::put) returns. Its futures can be polled from any thread, inside of an
-/// asynchronous runtime and outside. A request that fails for a reason that may pass is tried again up to 6 times within 15 s; an operation
-/// takes 30 s at most, and a second more for each mebibyte.
+/// A write is atomic, and durable when [`put`](Self::put) returns. The futures can be polled from any thread, inside or outside an
+/// asynchronous runtime. A request that fails for a transient reason is retried up to 6 times within 15 s. An operation
+/// takes at most 30 s, plus one second per mebibyte.
 ///
 /// ```
 /// use glovebox::BlobStore;
@@ -35,40 +35,40 @@ use crate::{Timestamp, store::StoreError};
 #[derive(Clone, Debug)]
 pub struct BlobStore(Objects);
 
-/// A line of a listing of blobs.
+/// A blob in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlobInfo {
     /// Its name.
     pub name: String,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
     /// When it was written, by the store's clock.
     pub stored_at: Timestamp,
 }
 
-/// Some of the blobs of a store, in the order of their names.
+/// A page of a store's blobs, in the order of their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlobPage {
     /// The blobs.
     pub blobs: Vec<BlobInfo>,
-    /// After which name the next page begins; none if this is the last.
+    /// The name to list the next page after, or `None` if this is the last.
     pub next: Option<String>,
 }
 
 impl BlobStore {
-    /// The longest blob: 1 GiB. Longer ones are neither written nor read.
+    /// The maximum size of a blob: 1 GiB. Larger ones are neither written nor read.
     pub const MAX_BYTES: u64 = 1 << 30;
-    /// The most blobs of a page.
+    /// The maximum page size: 1,000.
     pub const MAX_PAGE: usize = 1_000;
-    /// The longest name, in bytes.
+    /// The longest name: 512 bytes.
     pub const MAX_NAME_BYTES: usize = 512;
 
-    /// The store of a URL. Nothing is asked of it yet; a directory is made where it is missing, for its user alone.
+    /// Opens the store of a URL. No request is sent yet. A missing directory is created with access for its owner only.
     ///
     /// # Errors
-    /// [`StoreError::Url`], [`StoreError::Directory`], and [`StoreError::Remote`] where the environment has no usable configuration.
+    /// [`StoreError::Url`], [`StoreError::Directory`], and [`StoreError::Remote`] if the environment has no usable configuration.
     pub fn open(url: &str) -> Result<Self, StoreError> {
         Ok(Self(Objects::open(url)?))
     }
@@ -79,11 +79,11 @@ impl BlobStore {
         self.0.url()
     }
 
-    /// Writes a blob. Where the same bytes are there under this name, that is done already; names should say what is in them.
+    /// Writes a blob. Succeeds if the same bytes already exist under this name. Names should be derived from the content.
     ///
     /// # Errors
-    /// [`StoreError::BlobExists`] where other bytes are there: they stay. [`StoreError::BlobName`], [`StoreError::BlobTooLarge`] and
-    /// [`StoreError::Remote`]; after the last the blob may be there all the same, and may be written again.
+    /// [`StoreError::BlobExists`] if other bytes exist under this name: they stay. [`StoreError::BlobName`], [`StoreError::BlobTooLarge`] and
+    /// [`StoreError::Remote`]. After the last, the blob may exist; writing it can be retried.
     pub async fn put(&self, name: &str, bytes: impl Into<Bytes>) -> Result<(), StoreError> {
         let bytes = bytes.into();
         check_name(name)?;
@@ -98,17 +98,17 @@ impl BlobStore {
         }
     }
 
-    /// A blob; none if there is none of this name.
+    /// Reads a blob. `None` if it does not exist.
     ///
     /// # Errors
-    /// [`StoreError::BlobTooLarge`] where it has more than `max_bytes` or [`MAX_BYTES`](Self::MAX_BYTES): it is not read.
+    /// [`StoreError::BlobTooLarge`] if it has more than `max_bytes` or [`MAX_BYTES`](Self::MAX_BYTES) bytes: it is not read.
     /// [`StoreError::BlobName`] and [`StoreError::Remote`].
     pub async fn get(&self, name: &str, max_bytes: u64) -> Result<Option<Bytes>, StoreError> {
         check_name(name)?;
         self.0.get(name, max_bytes.min(Self::MAX_BYTES)).await
     }
 
-    /// Deletes a blob, which need not be there.
+    /// Deletes a blob, if it exists.
     ///
     /// # Errors
     /// [`StoreError::BlobName`] and [`StoreError::Remote`].
@@ -117,8 +117,8 @@ impl BlobStore {
         self.0.delete(name).await
     }
 
-    /// The blobs under a prefix of whole parts (`sessions/notes`: all whose names begin with `sessions/notes/`; all blobs where it is
-    /// empty), in the order of their names, after one of them, at most `limit` and [`MAX_PAGE`](Self::MAX_PAGE) of them.
+    /// Lists blobs in the order of their names, after the given name, at most `limit` and [`MAX_PAGE`](Self::MAX_PAGE) of them. `prefix` consists
+    /// of whole parts: `sessions/notes` matches names that begin with `sessions/notes/`; an empty one matches all.
     ///
     /// # Errors
     /// [`StoreError::BlobName`] and [`StoreError::Remote`].
@@ -128,7 +128,7 @@ impl BlobStore {
         }
         after.map_or(Ok(()), check_name)?;
         let limit = limit.clamp(1, Self::MAX_PAGE);
-        // One more, to see whether there is a next page.
+        // One more, to detect a next page.
         let listed = self.0.list(prefix, after, limit + 1).await?;
         let mut blobs: Vec<BlobInfo> = listed
             .into_iter()
@@ -141,15 +141,15 @@ impl BlobStore {
     }
 }
 
-/// A store's time.
+/// Converts a store's time.
 pub(super) fn timestamp(ms: i64) -> Timestamp {
     Timestamp::from_unix_ms(u64::try_from(ms).unwrap_or_default())
 }
 
-/// The longest part of a name: as long as a file's name may be, with what is appended while it is written.
+/// The longest part of a name, in bytes: a file name's limit, less the suffix used while it is written.
 const MAX_PART_BYTES: usize = 240;
 
-/// Names that every store has as they are: in no store is anything encoded or has a meaning of its own.
+/// Accepts only names that every store uses unchanged: no encoding, no special meaning.
 fn check_name(name: &str) -> Result<(), StoreError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-!".contains(&byte);
     let part = |part: &str| {

@@ -1,4 +1,4 @@
-//! What is asked of a store: whole objects, each within limits of size, and of time but where they are files of this machine's.
+//! Operations on whole objects, with limits on size, and on time except for files on this machine.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -15,11 +15,11 @@ use super::{
 };
 use crate::store::StoreError;
 
-/// How long one operation may take with everything that it is tried again for, in addition to what its bytes take.
+/// The time limit of an operation including its retries, in addition to the time for its bytes.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The slowest transfer that is waited for: a mebibyte a second.
+/// The slowest accepted transfer: one mebibyte per second.
 const MIN_BYTES_PER_SECOND: u64 = 1 << 20;
-/// What is waited for where nobody knows how long an object is before it comes: as for a blob of the greatest length.
+/// Caps the time allowed for an object of unknown length: that of a blob of the maximum size.
 const MAX_WAITED_BYTES: u64 = 1 << 30;
 
 /// The objects under a URL. Cheap to clone.
@@ -38,16 +38,16 @@ impl Objects {
     }
 
     fn path(&self, name: &str) -> Path {
-        // None has an empty part but the prefix of all.
+        // Only the prefix of all names has an empty part.
         name.split('/').filter(|part| !part.is_empty()).fold(self.place.prefix.clone(), |path, part| path.join(part))
     }
 
-    /// The threads that ask the store.
+    /// The store's threads.
     pub(super) fn background(&self) -> &Background {
         &self.background
     }
 
-    /// Does something on the store's threads, for so long as these bytes may take.
+    /// Runs an operation on the store's threads, with a time limit for these bytes.
     async fn within<T: Send + 'static>(
         &self,
         bytes: u64,
@@ -136,7 +136,7 @@ impl Bucket for Objects {
         }
         let store = Arc::clone(&self.place.store);
         let (prefix, path) = (self.place.prefix.clone(), self.path(dir));
-        // As it was listed: encoded, it would stand elsewhere in the order.
+        // Unencoded, as listed: encoding would change its sort position.
         let after = after.map(|name| Path::parse(format!("{prefix}/{name}"))).transpose();
         let after = after.map_err(|error| failed(self, format!("list `{dir}`"), error))?;
         let listed = self.within(0, format!("list `{dir}`"), async move {
@@ -161,7 +161,7 @@ impl Bucket for Objects {
     }
 }
 
-/// A name below the prefix.
+/// The name relative to the prefix.
 fn below(prefix: &Path, location: &Path) -> Option<String> {
     let rest = location.as_ref().strip_prefix(prefix.as_ref())?;
     Some(rest.strip_prefix('/').unwrap_or(rest).to_owned())

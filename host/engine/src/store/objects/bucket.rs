@@ -1,4 +1,4 @@
-//! What is asked of an object store, and what is made of its answers.
+//! The operations on an object store, and how their results are interpreted.
 
 use std::fmt;
 
@@ -7,29 +7,29 @@ use bytes::Bytes;
 
 use crate::store::StoreError;
 
-/// How often something is created that a store neither creates nor has.
+/// The maximum number of attempts to create an object that is refused but absent.
 const CREATE_ATTEMPTS: u32 = 3;
 
-/// Whole objects under names. Reads and listings see every write that was answered before they were asked.
+/// Named objects. Reads and listings see every write that was acknowledged before they began.
 #[async_trait]
 pub(super) trait Bucket: fmt::Debug + Send + Sync {
-    /// The store as it was named.
+    /// The store's URL.
     fn url(&self) -> &str;
 
-    /// Creates an object, whole and lasting when this returns; whether there was none of this name. After an error it may be there.
+    /// Creates an object atomically and durably. Returns whether the name was free. After an error the object may exist.
     async fn try_create(&self, name: &str, bytes: Bytes) -> Result<bool, StoreError>;
 
-    /// An object, unless it is longer than `most`; none if there is none.
+    /// Reads an object of at most `most` bytes. `None` if absent.
     async fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, StoreError>;
 
-    /// Deletes an object, which need not be there.
+    /// Deletes an object, if it exists.
     async fn delete(&self, name: &str) -> Result<(), StoreError>;
 
-    /// The objects in a directory that come after a name, in the order of their names, up to `limit`.
+    /// Lists the objects in a directory after a name, in the order of their names, up to `limit`.
     async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<Listed>, StoreError>;
 }
 
-/// What a listing says of an object.
+/// An object in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
     /// Its name below the URL.
@@ -39,21 +39,21 @@ pub(super) struct Listed {
     pub(super) modified_ms: i64,
 }
 
-/// What is under a name after it was to be created.
+/// What exists under a name after an attempt to create it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Created {
     /// These bytes.
     Here,
     /// Other bytes, which stay.
     Other,
-    /// Nothing, and yet it was refused: somebody else's, which was deleted since, or a store that is at work on a request for the same name.
+    /// Nothing, though creation was refused: another's object was deleted since, or the store is processing a request for the same name.
     Gone,
 }
 
-/// Creates an object, whole and lasting when this returns [`Created::Here`].
+/// Creates an object, atomically and durably when this returns [`Created::Here`].
 ///
-/// A store may do it and its answer get lost, or may refuse because of a request that is at work on the same name (S3 does). So whoever
-/// gets another answer than that it was created looks at what is there, and where that is nothing, asks again.
+/// The answer to a successful request may be lost, and a store may refuse because of a concurrent request for the same name (S3 does).
+/// Unless creation is confirmed, this therefore compares what is there, and retries if nothing is.
 pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Result<Created, StoreError> {
     let mut attempts = 0;
     loop {
@@ -74,12 +74,12 @@ pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Res
     }
 }
 
-/// A name is free, and the store refuses to create it.
+/// A name is free, but the store refuses to create it.
 pub(super) fn refused(bucket: &dyn Bucket, name: &str) -> StoreError {
     failed(bucket, format!("create `{name}`"), "it refuses a name that is free")
 }
 
-/// The store could not do something.
+/// The store could not perform an operation.
 pub(super) fn failed(
     bucket: &dyn Bucket,
     action: impl Into<String>,

@@ -1,18 +1,18 @@
-//! What stands in an entry of a session's log.
+//! The content of an entry of a session's log.
 
 use serde::{Deserialize, Serialize};
 
 use crate::store::{SessionId, SessionRecord, StoredVersion, record::MAX_WORKSPACE_BYTES};
 
-/// The version of this form.
+/// The format version.
 const FORMAT: u32 = 1;
-/// The digits of a version.
+/// The number of digits in a version.
 const VERSION_DIGITS: usize = 32;
-/// How many earlier entries an entry names.
+/// How many ancestors an entry names.
 pub(super) const MAX_ANCESTORS: usize = 16;
-/// An entry with a session is padded to this length, and one that removes it is shorter: so a listing tells them apart.
+/// An entry with a session is padded to this length in bytes. A removal is shorter, so listings can tell them apart.
 const MIN_SESSION_BYTES: usize = 2048;
-/// The most bytes of an entry; ours take 3,000, and what the path of a workspace takes, in JSON up to six times its length.
+/// The maximum size in bytes. Ours take 3,000 plus the workspace's path, which JSON can expand to six times its length.
 pub(super) const MAX_ENTRY_BYTES: u64 = 16_384 + 6 * MAX_WORKSPACE_BYTES as u64;
 
 /// One write of a session.
@@ -20,11 +20,11 @@ pub(super) const MAX_ENTRY_BYTES: u64 = 16_384 + 6 * MAX_WORKSPACE_BYTES as u64;
 #[serde(deny_unknown_fields)]
 pub(super) struct Entry {
     format: u32,
-    /// Which write this is: 128 random bits. The state's name has it, too.
+    /// Identifies this write: 128 random bits. The state's name contains it too.
     version: String,
-    /// The writes that this one was built on, the latest first: so that whoever lost the answer finds out whether it was accepted.
+    /// The writes this one is built on, latest first. A writer whose answer was lost looks itself up here.
     ancestors: Vec<String>,
-    /// What was written; none where the session was removed.
+    /// What was written, or `None` for a removal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) record: Option<SessionRecord>,
 }
@@ -45,7 +45,7 @@ impl Entry {
         self.version == version.as_str()
     }
 
-    /// Whether this is built on that write; none where it does not go back so far: `distance` entries.
+    /// Whether this is built on that write, `distance` entries below. `None` if ancestors do not go back so far.
     pub(super) fn descends_from(&self, version: &StoredVersion, distance: u64) -> Option<bool> {
         if self.ancestors.iter().any(|ancestor| ancestor == version.as_str()) {
             return Some(true);
@@ -53,9 +53,9 @@ impl Entry {
         (distance <= self.ancestors.len() as u64).then_some(false)
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        // Strings and numbers: this cannot fail.
+        // Strings and numbers only: this cannot fail.
         let mut bytes = serde_json::to_vec(self).unwrap_or_default();
         if self.record.is_some() {
             bytes.resize(bytes.len().max(MIN_SESSION_BYTES), b' ');
@@ -79,7 +79,7 @@ impl Entry {
         }
     }
 
-    /// Whether an entry of this length removes its session.
+    /// Whether an entry of this length is a removal.
     pub(super) fn is_removal(bytes: u64) -> bool {
         bytes < MIN_SESSION_BYTES as u64
     }

@@ -1,4 +1,4 @@
-//! Listing a directory of this machine: the library's listing leaves out what is deleted while it looks, and what took its place with it.
+//! Lists a directory on this machine: the library's listing omits what is deleted meanwhile, together with what replaced it.
 
 use std::{
     ffi::OsStr,
@@ -9,10 +9,10 @@ use std::{
 
 use super::bucket::Listed;
 
-/// The files below a directory that come after a name, in the order of their names.
+/// The files below a directory after a name, in the order of their names.
 ///
-/// The names of one directory are read before anything is asked about them; Linux reads as many as a session's log has in one call, as they
-/// are at one moment. One that is deleted afterwards is listed all the same, as of length 0: whoever wants it finds it missing.
+/// All names of one directory are read before any metadata. For as many as a session's log has, Linux reads them in one call, and so at one
+/// moment. A file that is deleted afterwards is still listed, with length 0; reading it finds it missing.
 pub(super) fn list(root: &Path, dir: &str, after: Option<&str>, limit: usize) -> io::Result<Vec<Listed>> {
     let mut names = Vec::new();
     collect(root, dir, &mut names)?;
@@ -31,7 +31,7 @@ fn collect(root: &Path, dir: &str, names: &mut Vec<String>) -> io::Result<()> {
     let (mut files, mut dirs) = (Vec::new(), Vec::new());
     for entry in entries {
         let entry = entry?;
-        // Names that are not ours. The library's own, of what is being written, have a `#`.
+        // Skip names that are not ours. The library's temporary files contain a `#`.
         let Some(name) = entry.file_name().to_str().filter(|name| !name.contains('#')).map(str::to_owned) else {
             continue;
         };
@@ -60,7 +60,7 @@ fn describe(root: &Path, name: String) -> io::Result<Listed> {
     }
 }
 
-/// Removes what killed writers left: the library writes to `NAME#NUMBER` first. What cannot be removed is tried again when the store is opened next.
+/// Removes files left by killed writers: the library first writes to `NAME#NUMBER`. Failures are retried when the store is next opened.
 pub(super) fn remove_staged(root: &Path, older_than: Duration) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {

@@ -1,15 +1,15 @@
-//! What a lock's holder has: the lease, and what it does not know about its own writes.
+//! The state of a lock's holder: its lease, and its writes of unknown outcome.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::lease::Lease;
 use crate::store::{Expected, StoredVersion};
 
-/// What a lock's holder knows of its session.
+/// A lock holder's lease and unsettled writes.
 #[derive(Debug, Default)]
 pub(super) struct Holder {
     _lease: Option<Lease>,
-    /// Writes of unknown outcome, and what each of them expected.
+    /// Writes of unknown outcome, with what they expected.
     unsettled: Mutex<Option<(Expected, Vec<StoredVersion>)>>,
 }
 
@@ -18,7 +18,7 @@ impl Holder {
         Self { _lease: Some(lease), ..Self::default() }
     }
 
-    /// Before a write of which nothing may be heard.
+    /// Records a write before its outcome is known.
     pub(super) fn begins(&self, expected: &Expected, version: &StoredVersion) {
         let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *unsettled {
@@ -27,7 +27,7 @@ impl Holder {
         }
     }
 
-    /// After a write that was accepted: those of unknown outcome before it, which were not accepted, or were written over.
+    /// Called after an accepted write. Returns earlier writes of unknown outcome: not accepted, or overwritten.
     pub(super) fn settles(&self, accepted: &StoredVersion) -> Vec<StoredVersion> {
         let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (_, mut versions) = unsettled.unwrap_or((Expected::Any, Vec::new()));
@@ -35,7 +35,7 @@ impl Holder {
         versions
     }
 
-    /// Whether this is what a write of ours left which expected the same and of which nothing was heard.
+    /// Whether this is one of our writes of unknown outcome with the same expectation.
     pub(super) fn wrote(&self, expected: &Expected, is: impl Fn(&StoredVersion) -> bool) -> bool {
         let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
         unsettled.as_ref().is_some_and(|(same, versions)| same == expected && versions.iter().any(is))

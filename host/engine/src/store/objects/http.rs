@@ -1,4 +1,4 @@
-//! The client of the library for object stores: the one that scripts and servers have, HTTP/1.1 with TLS of rustls.
+//! The object store library's HTTP client: the same as for scripts and servers, HTTP/1.1 with rustls.
 
 use std::{error::Error, io, time::Duration};
 
@@ -14,12 +14,12 @@ use tokio::runtime::Handle;
 
 use crate::tls;
 
-/// How long a connection may be set up.
+/// The time limit for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// For how long a server may send nothing while it answers.
+/// How long a server may stay silent during a response.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Makes the client when a store is opened.
+/// Creates the client when a store is opened.
 #[derive(Debug)]
 pub(super) struct Connector(pub(super) Handle);
 
@@ -56,7 +56,7 @@ impl HttpService for Client {
         let url = url::Url::parse(&url).map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
         let mut request = reqwest::Request::new(parts.method, url);
         *request.headers_mut() = parts.headers;
-        // In one piece where it is one: such a body has a length, which stores ask for.
+        // In one piece if possible: such a body has a length, which stores require.
         *request.body_mut() = Some(match body.as_bytes() {
             Some(bytes) => bytes.clone().into(),
             None => reqwest::Body::wrap(body),
@@ -70,7 +70,7 @@ impl HttpService for Client {
     }
 }
 
-/// An error, with what says whether asking again may help.
+/// An error with a kind that says whether a retry may help.
 fn http_error(error: reqwest::Error) -> HttpError {
     let kind = if error.is_timeout() {
         HttpErrorKind::Timeout
@@ -81,7 +81,7 @@ fn http_error(error: reqwest::Error) -> HttpError {
     } else {
         was_cut_off(&error)
     };
-    // A signed URL may have secrets in it, and the store's own is in the error around this.
+    // A signed URL may contain secrets, and the outer error names the store's URL.
     HttpError::new(kind, error.without_url())
 }
 
@@ -100,6 +100,6 @@ fn was_cut_off(error: &reqwest::Error) -> HttpErrorKind {
         }
         source = error.source();
     }
-    // Closed between two requests, before an answer began.
+    // The connection closed between requests, before a response began.
     if error.is_request() { HttpErrorKind::Interrupted } else { HttpErrorKind::Unknown }
 }

@@ -1,13 +1,13 @@
-//! Leases: locks of sessions that end with their holders, also where those are killed.
+//! Leases: session locks that end with their holder, even if it is killed.
 //!
-//! A lease is a log of its own, `leases/ID!/N`: who creates the next entry has the lease, for as long as the entry says by the store's clock; it
-//! creates one more every third of that time as long as it holds it, and deletes the earlier ones. Whoever gives it back deletes the last.
+//! A lease is a log of its own, `leases/ID!/N`. Whoever creates the next entry holds the lease, for as long as the entry says by the store's clock.
+//! The holder renews it every third of that time by creating one more entry and deleting the earlier ones. Releasing it deletes the last entry.
 //!
-//! So numbers come again, and an entry is not known by its number: what it says is random. Whoever takes over one that ran out reads it first,
-//! then lists when it was written, creates the next, and reads it again: if it is the same, it was there all the time, and no other has the lease.
+//! Numbers are therefore reused, and a number does not identify an entry: its random content does. To take over an expired lease, a process reads
+//! the entry, lists when it was written, creates the next, and reads it again. If it is unchanged, it was there throughout: no other has the lease.
 //!
-//! A lease spares work, and no more: a holder that was frozen for longer than that finds another in its place, or none, and is not told. What it
-//! then writes is refused by the [log](super::log) of the session, which asks for versions and not for the time.
+//! A lease only saves work. A holder that was frozen for longer than its lease may find another holder, or none, and is not told. The session's
+//! [log](super::log) refuses what it then writes, because the log checks versions, not times.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, mpsc},
@@ -27,18 +27,18 @@ use crate::{
     store::{SessionId, StoreError},
 };
 
-/// What is waited longer, since some stores tell the time in whole seconds.
+/// A margin added to expiry, since some stores report times in whole seconds.
 const MARGIN: Duration = Duration::from_secs(1);
-/// The most bytes of an entry: who holds the lease, and for how many milliseconds.
+/// The maximum size of an entry in bytes: the holder, and the duration in milliseconds.
 const MAX_ENTRY_BYTES: u64 = 64;
-/// The most objects of a session's leases.
+/// The maximum number of a session's lease objects.
 const MAX_LISTED: usize = 10_000;
-/// The longest lease that is believed.
+/// Longer leases are treated as this long.
 const MAX_LEASE: Duration = Duration::from_secs(60 * 60);
-/// For how long whoever drops a lease waits until it is given back, so that the next finds it free.
+/// How long dropping a lease waits for its release, so that the next holder finds it free.
 const GIVING_BACK: Duration = Duration::from_secs(2);
 
-/// The store's clock, as it was seen when it was opened: whatever the clocks of those who use it say.
+/// The store's clock as observed when the store was opened, independent of its users' clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoreClock {
     pub(super) seen_ms: i64,
@@ -55,7 +55,7 @@ impl StoreClock {
     }
 }
 
-/// A lease, given back when dropped.
+/// A lease, released when dropped.
 #[derive(Debug)]
 pub(super) struct Lease {
     stop: Option<oneshot::Sender<()>>,
@@ -66,7 +66,7 @@ pub(super) struct Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if self.stop.take().is_some_and(|stop| stop.send(()).is_ok()) {
-            // An error: nobody renews it any more, since another has taken it.
+            // An error means that renewal stopped because another holder took over.
             let given_back = self.given_back.get_mut().unwrap_or_else(PoisonError::into_inner);
             let _ = given_back.recv_timeout(GIVING_BACK);
         }
@@ -74,7 +74,7 @@ impl Drop for Lease {
 }
 
 impl Lease {
-    /// Takes a session's lease; none while another has it.
+    /// Acquires a session's lease. `None` while another holds it.
     pub(super) async fn take(
         bucket: Arc<dyn Bucket>,
         background: &Background,
@@ -96,12 +96,12 @@ impl Lease {
     }
 }
 
-/// The log of a session's leases.
+/// The lease log of a session.
 #[derive(Debug)]
 pub(super) struct LeaseLog {
     bucket: Arc<dyn Bucket>,
     dir: String,
-    /// What our entries say.
+    /// The content of our entries.
     holder: String,
     lasts: Duration,
 }
@@ -112,7 +112,7 @@ impl LeaseLog {
         Self { bucket, dir: format!("leases/{id}!"), holder, lasts }
     }
 
-    /// The number of the entry that we have the lease by; none while another has it, or comes first.
+    /// Acquires the lease and returns its entry's number. `None` if another holds it or was first.
     pub(super) async fn take(&self, clock: StoreClock) -> Result<Option<u64>, StoreError> {
         let before = self.entries().await?;
         let Some((last, _)) = before.last() else {
@@ -137,12 +137,12 @@ impl LeaseLog {
         Ok(Some(number))
     }
 
-    /// Creates an entry; none if it is there, or a higher one.
+    /// Creates an entry. `None` if it or a higher one exists.
     async fn create_highest(&self, number: u64) -> Result<Option<u64>, StoreError> {
         if !self.create(number).await? {
             return Ok(None);
         }
-        // Somebody may have come and gone on since it was listed.
+        // Others may have acquired and renewed it since the listing.
         if self.entries().await?.last().is_some_and(|(last, _)| *last > number) {
             self.delete(number).await;
             return Ok(None);
@@ -163,7 +163,7 @@ impl LeaseLog {
         Ok(listed.into_iter().filter_map(|listed| Some((number_of(&listed.name)?, listed))).collect())
     }
 
-    /// What an entry says: nothing where it was not written by us. None: it is gone.
+    /// The content of an entry, empty if it is too long to be ours. `None` if it is gone.
     async fn read(&self, number: u64) -> Result<Option<Bytes>, StoreError> {
         match self.bucket.get(&self.name(number), MAX_ENTRY_BYTES).await {
             Err(StoreError::BlobTooLarge { .. }) => Ok(Some(Bytes::new())),
@@ -171,7 +171,7 @@ impl LeaseLog {
         }
     }
 
-    /// Whether it is ours.
+    /// Creates an entry. Returns whether it is ours.
     async fn create(&self, number: u64) -> Result<bool, StoreError> {
         let entry = self.holder.clone().into_bytes();
         Ok(create(&*self.bucket, &self.name(number), entry.into()).await? == Created::Here)
@@ -183,16 +183,16 @@ impl LeaseLog {
         }
     }
 
-    /// Whether an entry is there and ours. An error: nobody knows, so it may be.
+    /// Whether an entry exists and is ours. On an error it may be, so `true`.
     async fn is_ours(&self, number: u64) -> bool {
         self.read(number).await.map_or(true, |found| found.is_some_and(|found| found == self.holder.as_bytes()))
     }
 
-    /// Holds the lease until it is to be given back, or another has taken it.
+    /// Renews the lease until it is released or another holder takes over.
     async fn renew(&self, mut number: u64, mut stopped: oneshot::Receiver<()>) {
         while tokio::time::timeout(self.lasts / 3, &mut stopped).await.is_err() {
             let next = number.saturating_add(1);
-            // One that was deleted has run out, and what has its name since is another's.
+            // If ours was deleted, it has expired, and any entry of its name is another's.
             if !self.is_ours(number).await {
                 tracing::warn!(target: "glovebox", lease = self.dir, "a lease was lost");
                 return;
@@ -217,7 +217,7 @@ impl LeaseLog {
     }
 }
 
-/// Whether what an entry says has not run out.
+/// Whether the lease of this entry is unexpired.
 fn is_held(says: &Bytes, listed: &Listed, clock: StoreClock) -> bool {
     let ms = str::from_utf8(says).ok().and_then(|entry| entry.rsplit_once(' ')?.1.parse().ok());
     let lasts = Duration::from_millis(ms.unwrap_or(0)).min(MAX_LEASE);

@@ -1,4 +1,4 @@
-//! Listing and counting sessions: by names, and by the lengths of what is under them.
+//! Lists and counts sessions by the names and lengths of their entries.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,16 +12,16 @@ use super::{
 };
 use crate::store::{PageRequest, SessionId, StoreError, StoredEntry, StoredPage};
 
-/// How many names are asked for at once.
+/// How many names are requested at once.
 const NAMES: usize = 1_000;
 /// How many entries are read at once.
 const READERS: usize = 16;
-/// How many removals a page forgets at most: later pages forget others.
+/// How many removals a page expires at most; later pages expire others.
 const FORGOTTEN: usize = 16;
-/// A number that no entry has: its name comes after those of a session's entries, and before the next session's.
+/// A number no entry has. Its name sorts after a session's entries and before the next session's.
 const LAST: u64 = u64::MAX;
 
-/// The head of a log, as a listing shows it.
+/// A log's head in a listing.
 struct Found {
     id: SessionId,
     number: u64,
@@ -29,7 +29,7 @@ struct Found {
 }
 
 impl ObjectStore {
-    /// The heads after a session, up to a number of sessions, and whether there are more.
+    /// The heads after a session, for at most `most` sessions, and whether there are more.
     async fn heads(&self, after: Option<&SessionId>, most: usize) -> Result<(Vec<Found>, bool), StoreError> {
         let mut heads: Vec<Found> = Vec::new();
         let mut after = after.map(|id| self.log(id).name(LAST));
@@ -39,7 +39,7 @@ impl ObjectStore {
             after = listed.last().map(|listed| listed.name.clone());
             for listed in listed {
                 let Some((id, number)) = parse(&listed.name) else { continue };
-                // The entries of one session are in their order: the last is its head.
+                // A session's entries are in order: the last is its head.
                 if heads.last().is_some_and(|head| head.id == id) {
                     heads.pop();
                 } else if heads.len() == most {
@@ -62,12 +62,12 @@ impl ObjectStore {
         Ok(StoredPage::new(entries.into_iter().flatten().collect(), next))
     }
 
-    /// A session as it is listed; none if it was removed. Forgets a removal that is old enough.
+    /// A session's listing entry, or `None` if it was removed. Expires an old removal.
     async fn entry(&self, found: Found, forgets: &AtomicUsize) -> Result<Option<StoredEntry>, StoreError> {
         let log = self.log(&found.id);
         let head = match log.read(found.number, &found.listed).await? {
             Some(head) => Some(head),
-            // Written over since.
+            // Overwritten since.
             None => log.head().await?,
         };
         let Some(head) = head else { return Ok(None) };
@@ -82,9 +82,9 @@ impl ObjectStore {
         Ok(entry_of(&found.id, head))
     }
 
-    /// Under the session's lease, so that nobody makes the session anew meanwhile.
+    /// Holds the session's lease, so that nobody creates the session again meanwhile.
     async fn expire(&self, log: Log<'_>) -> Result<(), StoreError> {
-        // It has a name, and so is held until this returns.
+        // Named, so it is held until this returns.
         let Some(_lease) = self.lease(log.id).await? else { return Ok(()) };
         log.expire(self.clock.ms_before_now(REMOVAL)).await
     }
@@ -104,7 +104,7 @@ impl ObjectStore {
     }
 }
 
-/// The session and the number of an entry's name.
+/// The session and number in an entry's name.
 fn parse(name: &str) -> Option<(SessionId, u64)> {
     let number = number_of(name)?;
     let (dir, _) = name.rsplit_once('/')?;

@@ -1,48 +1,48 @@
-//! A session's log: who may write next, and whether a write was accepted.
+//! A session's log. It decides who may write next, and whether a write was accepted.
 //!
 //! # The objects
 //!
-//! * `records/ID!/N`: the entries of session `ID`, N a number of 20 digits. An entry has a name of its own (its [version](StoredVersion)), those of
-//!   the entries that it is built on, and the session's record; one without a record says that the session was removed.
-//! * `states/ID!/VERSION`: the state that the entry of this version belongs to.
+//! * `records/ID!/N`: the log entries of session `ID`. N is a number of 20 digits. An entry contains its own name (its [version](StoredVersion)),
+//!   the names of the entries it is built on, and the session's record. An entry without a record means that the session was removed.
+//! * `states/ID!/VERSION`: the state that belongs to the entry of this version.
 //!
-//! Objects are created and deleted, and never written again. The only thing asked of a store beyond that is that of all who create a name one
-//! succeeds, and that reads and listings see what was answered. (`!` is less than all that is in ids: so names are ordered as ids are.)
+//! Objects are created and deleted, and never overwritten. The only other requirements on a store are that exactly one creator of a name
+//! succeeds, and that reads and listings see every acknowledged operation. (`!` sorts before every id character, so names sort as ids do.)
 //!
 //! # The protocol
 //!
-//! The *head* is the entry of the highest number; the session is what it says. To write on top of head N:
+//! The *head* is the entry with the highest number. It defines the session. A write on top of head N takes these steps:
 //!
-//! 1. read the head, and look whether it is what is expected;
+//! 1. read the head and compare it with what is expected;
 //! 2. create the state;
 //! 3. create entry N + 1: **this is the commit, if N is the head at that moment**;
 //! 4. list the log, to see whether it was;
-//! 5. delete the lower entries, each once its state is gone.
+//! 5. delete the lower entries, each after its state is gone.
 //!
-//! The head is never deleted, only entries below it ([but for removals that expired](#removal)). Therefore numbers only grow, and a name that was
+//! The head is never deleted, only entries below it ([except for expired removals](#removal)). Numbers therefore only grow. A name that was
 //! free at step 3 was free for one of two reasons: nothing above N was ever created, so N was the head and the write counts; or N + 1 had been
-//! created and deleted again, so there is an entry above. Step 4 tells these apart:
+//! created and deleted again, so there is an entry above it. Step 4 distinguishes the two:
 //!
-//! * *Two writers* with one base create the same name, and one of them succeeds. The other sees a head that is not built on its entry: `Fenced`.
-//! * *A frozen writer that wakes after others took over* finds its name taken, or creates an entry below the head: that is garbage, which is
-//!   never the head, whom no reader follows, and which it deletes itself, or the next writer does. It sees that the head is not built on it: `Fenced`.
-//! * *A writer whose entry was already built upon before it looked* finds itself among the head's ancestors: it was accepted. Where more than
-//!   [`MAX_ANCESTORS`] writes came in between, nobody can tell any more, and it says so ([`StoreError::Remote`]), as it does where an answer got
-//!   lost and asking fails.
-//! * *An answer that got lost* at step 2 or 3: creating compares what is there with what it wanted to write. Where even that fails, the outcome is
-//!   unknown, and the session's lock remembers the version: the next write with the same expectation accepts a head that it wrote itself.
-//! * *A crash* before step 3 leaves a state that nobody names, until the session has been removed for seven days; after it, a committed write,
-//!   with lower entries that the next writer deletes.
-//! * *A reader* lists, reads the head's entry, reads its state. Where one of them is missing, a writer has deleted it after a later commit: it
-//!   begins again. So it gets the state and the record of one write, and the latest that was committed when it began, or a later one.
+//! * *Two writers* with the same base create the same name, and one succeeds. The other finds a head that is not built on its entry: `Fenced`.
+//! * *A frozen writer that wakes after a takeover* finds its name taken, or creates an entry below the head. That entry is an orphan: it is never
+//!   the head, no reader follows it, and its writer or the next one deletes it. The head is not built on it: `Fenced`.
+//! * *A writer whose entry was built upon before it checked* finds itself among the head's ancestors: it was accepted. After more than
+//!   [`MAX_ANCESTORS`] intervening writes nobody can tell, and the write fails with [`StoreError::Remote`]. It fails the same way if an answer
+//!   was lost and the check fails too.
+//! * *A lost answer* at step 2 or 3: creating compares what is there with what was to be written. If that fails too, the outcome is
+//!   unknown, and the session's lock remembers the version. The next write with the same expectation accepts a head that the lock itself wrote.
+//! * *A crash* before step 3 leaves an orphaned state, until the session has been removed for seven days. A crash after it leaves a committed
+//!   write, with lower entries that the next writer deletes.
+//! * *A reader* lists the log, reads the head's entry, then its state. If either is missing, a writer deleted it after a later commit, and the
+//!   reader retries. It gets the state and the record of one write: the latest that was committed when it began, or a later one.
 //!
 //! # Removal
 //!
-//! A session is removed by an entry without a record: so removing and writing contend for one name as two writers do, and a writer from
-//! before the removal is fenced by the number and the version, also when a session of the same id was made anew on top of it. Seven days later it is
-//! cleaned up by a listing, under the session's lease; then the log is empty and begins anew at 1. A write that had been under way all that time does not find
-//! its base in the listing of step 4, and is fenced. Only a process that was frozen in the middle of this cleaning, for longer than a lease lasts,
-//! while others made the same id anew, could delete what it does not mean.
+//! A session is removed by an entry without a record. Removals and writes therefore contend for one name as two writers do. A writer from
+//! before the removal is fenced by the number and the version, even if a session of the same id was created again on top. Seven days later a
+//! listing cleans up the removal under the session's lease. The log is then empty and starts again at 1. A write that was in progress all that
+//! time does not find its base in the listing of step 4, and is fenced. Only a process that was frozen in the middle of this cleanup, for longer
+//! than a lease lasts, while others created the same id again, could delete the wrong objects.
 
 use bytes::Bytes;
 
@@ -56,11 +56,11 @@ use crate::store::{SessionId, SessionRecord, StoreError, StoredVersion};
 pub(super) const RECORDS: &str = "records";
 /// The directory of the states.
 pub(super) const STATES: &str = "states";
-/// The most objects of a session's log, and of states that are looked at to forget a session: what cannot be deleted is tried again by every writer.
+/// The maximum number of objects in a log, and of states examined to expire a session. Every writer retries deletions that failed.
 const MAX_LISTED: usize = 10_000;
-/// How often a read begins again because others write meanwhile.
+/// The maximum number of attempts of a read while others write.
 const READS: usize = 16;
-/// The digits of a number.
+/// Digits of an entry's number.
 const DIGITS: usize = 20;
 
 /// The log of one session.
@@ -70,11 +70,11 @@ pub(super) struct Log<'a> {
     pub(super) id: &'a SessionId,
 }
 
-/// The entry that a log ends with.
+/// The last entry of a log.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) number: u64,
-    /// What it says, or why it cannot be read.
+    /// Its content, or why it cannot be read.
     pub(super) entry: Result<Entry, String>,
     pub(super) bytes: u64,
     pub(super) modified_ms: i64,
@@ -90,21 +90,21 @@ impl Head {
     }
 }
 
-/// What is written.
+/// One write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write<'a> {
-    /// Its name, which no other write has.
+    /// Its unique name.
     pub(super) version: &'a StoredVersion,
-    /// The record and the state; none to remove the session.
+    /// The record and the state, or `None` to remove the session.
     pub(super) session: Option<(&'a SessionRecord, &'a Bytes)>,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// It was accepted.
     Committed,
-    /// Others were first: nothing of it is left.
+    /// Another writer was first. Nothing of it remains.
     Lost,
 }
 
@@ -121,7 +121,7 @@ impl Log<'_> {
         format!("{STATES}/{}!/{version}", self.id)
     }
 
-    /// The entries, lowest first.
+    /// The entries, in ascending order.
     async fn entries(self) -> Result<Vec<(u64, Listed)>, StoreError> {
         let dir = self.dir();
         let listed = self.bucket.list(&dir, None, MAX_LISTED + 1).await?;
@@ -132,7 +132,7 @@ impl Log<'_> {
         Ok(listed.into_iter().filter_map(|listed| Some((number_of(&listed.name)?, listed))).collect())
     }
 
-    /// The entry that a listing found; none if it was deleted since.
+    /// Reads a listed entry. `None` if it was deleted since.
     pub(super) async fn read(self, number: u64, listed: &Listed) -> Result<Option<Head>, StoreError> {
         let entry = match self.bucket.get(&listed.name, MAX_ENTRY_BYTES).await {
             Ok(None) => return Ok(None),
@@ -143,7 +143,7 @@ impl Log<'_> {
         Ok(Some(Head { number, entry, bytes: listed.bytes, modified_ms: listed.modified_ms }))
     }
 
-    /// The head; none if the log is empty.
+    /// The head, or `None` if the log is empty.
     pub(super) async fn head(self) -> Result<Option<Head>, StoreError> {
         for _ in 0..READS {
             let entries = self.entries().await?;
@@ -155,10 +155,10 @@ impl Log<'_> {
         Err(self.moves())
     }
 
-    /// Writes on top of this head.
+    /// Appends a write to this head.
     ///
     /// # Errors
-    /// The outcome is unknown then: the write may be accepted.
+    /// The outcome is then unknown: the write may be accepted.
     pub(super) async fn append(self, base: Option<&Head>, write: Write<'_>) -> Result<Outcome, StoreError> {
         let Some(number) = base.map_or(Some(1), |base| base.number.checked_add(1)) else {
             let path = format!("{}/{}", self.bucket.url(), self.name(u64::MAX));
@@ -191,9 +191,9 @@ impl Log<'_> {
                         None => return Err(self.unknown("too much was written since")),
                     }
                 }
-                // Refused by none that can be seen: a request of ours that broke off may still arrive.
+                // Refused, but no entry is visible: an aborted request of ours may still arrive.
                 _ if created == Created::Gone => return Err(refused(self.bucket, &self.name(number))),
-                // Where ours stands alone, what it was built on was removed and forgotten; where another stands in its place, that was first.
+                // If our entry is alone, its base was removed and expired; if another has its place, that one was first.
                 Some(_) => {}
                 None if created == Created::Here => return Err(self.unknown("it does not list what it has")),
                 None => {}
@@ -204,7 +204,7 @@ impl Log<'_> {
         Err(self.moves())
     }
 
-    /// Deletes what was written in vain.
+    /// Deletes what a lost write created.
     async fn discard(self, number: u64, created: Created, write: Write<'_>) {
         if created == Created::Here {
             self.tidy(&self.name(number)).await;
@@ -214,7 +214,7 @@ impl Log<'_> {
         }
     }
 
-    /// Deletes all entries but the last, each once its state is gone: nothing else says where that is. The next writer tries again what fails.
+    /// Deletes all entries but the last, each after its state: only the entry says where that is. The next writer retries failures.
     pub(super) async fn delete_below(self, entries: &[(u64, Listed)], known: Option<&Head>) {
         let Some((_, below)) = entries.split_last() else { return };
         for (number, listed) in below {
@@ -235,14 +235,14 @@ impl Log<'_> {
         }
     }
 
-    /// Deletes the states of writes that were not accepted, of which nothing was heard.
+    /// Deletes the states of writes that were not accepted and whose outcome was unknown.
     pub(super) async fn forget(self, versions: &[StoredVersion]) {
         for version in versions {
             self.tidy(&self.state_name(version)).await;
         }
     }
 
-    /// Deletes what nobody needs; whether it is gone. What cannot be deleted harms nobody.
+    /// Deletes an unneeded object. Returns whether it is gone. A failure is harmless.
     async fn tidy(self, name: &str) -> bool {
         let deleted = self.bucket.delete(name).await;
         if let Err(error) = &deleted {
@@ -251,8 +251,8 @@ impl Log<'_> {
         deleted.is_ok()
     }
 
-    /// Cleans up after a session that was removed long ago: deletes its removal, and states of before `until_ms` that crashed writers left. The
-    /// caller has the session's lease.
+    /// Cleans up after a session that was removed long ago: deletes its removal entry, and states from before `until_ms` that crashed writers
+    /// left. The caller holds the session's lease.
     pub(super) async fn expire(self, until_ms: i64) -> Result<(), StoreError> {
         let entries = self.entries().await?;
         let Some((number, listed)) = entries.last() else { return Ok(()) };
@@ -265,7 +265,7 @@ impl Log<'_> {
         for state in states {
             stays |= state.modified_ms >= until_ms || !self.tidy(&state.name).await;
         }
-        // Without the removal nobody would come back for them.
+        // Without the removal entry nobody would retry them.
         if stays {
             return Ok(());
         }
@@ -285,7 +285,7 @@ impl Log<'_> {
     }
 }
 
-/// The number of an entry of this name.
+/// Parses an entry's number from its name.
 pub(super) fn number_of(name: &str) -> Option<u64> {
     let (_, digits) = name.rsplit_once('/')?;
     (digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok()).flatten()

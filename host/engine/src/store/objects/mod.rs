@@ -1,11 +1,11 @@
-//! Stores over a network: sessions and bytes as objects in S3, Google Cloud Storage, Azure, a directory or memory.
+//! Network stores: sessions and blobs as objects in S3, Google Cloud Storage, Azure, a directory or memory.
 //!
-//! * [`place`]: which store a URL names, with credentials from the environment; [`http`]: the client it is asked with.
-//! * [`bucket`]: what is asked of it; [`bounded`]: how, each within limits of size and time, on threads of its own ([`background`]);
-//!   [`files`]: how a directory is listed.
-//! * [`blobs`]: immutable bytes under names.
-//! * [`store`]: sessions; [`log`]: who may write one, and whether that was accepted; [`entry`]: what a log has; [`listing`]: all of them.
-//! * [`lease`]: who has a session at the moment; [`holder`]: what that one knows; [`probe`]: whether a store is fit for all this.
+//! * [`place`]: parses store URLs and reads credentials from the environment; [`http`]: the HTTP client.
+//! * [`bucket`]: the operations on a store; [`bounded`]: these with size and time limits, on threads of their own ([`background`]);
+//!   [`files`]: directory listing.
+//! * [`blobs`]: immutable named blobs.
+//! * [`store`]: sessions; [`log`]: who may write one, and whether it was accepted; [`entry`]: log entries; [`listing`]: listing sessions.
+//! * [`lease`]: who holds a session now; [`holder`]: what the holder knows; [`probe`]: checks whether a store is suitable.
 
 mod background;
 mod blobs;

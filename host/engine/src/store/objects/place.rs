@@ -1,4 +1,4 @@
-//! Which store a URL names.
+//! Resolves store URLs.
 
 use std::{
     collections::HashMap,
@@ -19,30 +19,30 @@ use url::Url;
 use super::{files, http::Connector};
 use crate::store::StoreError;
 
-/// How often a request is tried again that failed for a reason that may pass, at intervals that double, with some randomness.
+/// How often a request is retried after a transient failure, with exponential backoff and jitter.
 const RETRIES: usize = 6;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
-/// No request is tried again after this.
+/// No request is retried after this.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How old a file of an unfinished write is before it is removed: no write takes that long.
+/// The age at which a file of an unfinished write is removed: no write takes that long.
 const STAGED: Duration = Duration::from_secs(60 * 60);
 
-/// Where objects are.
+/// A store's location.
 pub(super) struct Place {
     pub(super) store: Arc<dyn ObjectStore>,
-    /// What stands before every name.
+    /// The prefix of every name.
     pub(super) prefix: Path,
-    /// The store as it was named, without its end.
+    /// The store's URL, without trailing slashes.
     pub(super) url: String,
-    /// The directory, where it is one of this machine's.
+    /// The directory, if it is on this machine.
     pub(super) local: Option<PathBuf>,
-    /// The directory, which no guest gets while it is open.
+    /// Keeps guests out of the directory.
     _dir: Option<TrustedDir>,
 }
 
-/// The store's own would show credentials, and all that is in memory.
+/// The derived one would show credentials and all objects in memory.
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Place").field("url", &self.url).finish_non_exhaustive()
@@ -50,14 +50,14 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// The store of a URL, whether it can be reached or not.
+    /// Resolves a URL, whether the store is reachable or not.
     pub(super) fn of(text: &str, runtime: &Handle) -> Result<Self, StoreError> {
         let wrong = |reason: &str| StoreError::Url { url: shown(text), reason: reason.to_owned() };
         let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
         if url.query().is_some() || url.fragment().is_some() {
             return Err(wrong("it has a query or a fragment"));
         }
-        // It stands in messages.
+        // The URL appears in messages.
         if url.password().is_some() {
             return Err(wrong("it has a password"));
         }
@@ -74,7 +74,7 @@ impl Place {
         Ok(Self { store, prefix, url: named(&url), local: None, _dir: None })
     }
 
-    /// A directory, made as that of a [`DirectoryStore`](crate::DirectoryStore) is.
+    /// A directory, created like that of a [`DirectoryStore`](crate::DirectoryStore).
     fn in_directory(url: &Url) -> Result<Self, StoreError> {
         let path: PathBuf = url.to_file_path().map_err(|()| StoreError::Url {
             url: url.to_string(),
@@ -88,7 +88,7 @@ impl Place {
         Ok(Self { store, prefix: Path::default(), url: named(url), local: Some(path), _dir: Some(dir) })
     }
 
-    /// Memory of this process, which all stores of one name have together until the last is dropped.
+    /// Memory of this process, shared by all stores of one name until the last is dropped.
     fn in_memory(url: &Url) -> Result<Self, StoreError> {
         static NAMED: OnceLock<Mutex<HashMap<String, Weak<InMemory>>>> = OnceLock::new();
         let prefix = Path::from_url_path(url.path())
@@ -106,7 +106,7 @@ impl Place {
     }
 }
 
-/// A store over a network, with the credentials and the endpoint that the environment names; none where the URL is not that of one.
+/// A network store, with credentials and endpoint from the environment. `None` if the URL does not name one.
 fn remote(
     scheme: &ObjectStoreScheme,
     url: &str,
@@ -137,7 +137,7 @@ fn failed(url: &str, action: &str, source: object_store::Error) -> StoreError {
     StoreError::Remote { url: url.to_owned(), action: action.to_owned(), source: source.into() }
 }
 
-/// A URL as messages have it: without what may be a password or a signature.
+/// A URL for messages: without parts that may contain a password or signature.
 pub(super) fn shown(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     match (text.split_once("://"), text.rsplit_once('@')) {

@@ -20,22 +20,22 @@ use crate::store::{
     StoredRecord, StoredSession, StoredVersion,
 };
 
-/// How often a write begins again because others write meanwhile.
+/// The maximum number of attempts of a write while others write.
 const WRITES: usize = 8;
-/// How often a state is looked for whose entry is there.
+/// The maximum number of attempts to find a listed entry's state.
 const READS: usize = 8;
-/// For how long it is remembered that a session was removed.
+/// How long a removal is remembered.
 pub(super) const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Keeps sessions in an object store that several machines share: S3 (`s3://BUCKET/PREFIX`), Google Cloud Storage (`gs://`), Azure (`az://`), a
-/// directory (`file:///DIRECTORY`) or this process's memory (`memory://NAME`). As for [`BlobStore`], credentials come from the environment.
+/// Stores sessions in an object store that several machines share: S3 (`s3://BUCKET/PREFIX`), Google Cloud Storage (`gs://`), Azure (`az://`), a
+/// directory (`file:///DIRECTORY`) or this process's memory (`memory://NAME`). Credentials come from the environment, as for [`BlobStore`].
 ///
-/// Nothing is asked of a store but that it creates a name once and shows what it has answered; [`open`](Self::open) tries that out. Each session
-/// is a short log of its writes, each with a version of its own: of two writers with one base, one is accepted, and the other is
-/// [fenced](StoreError::Fenced), however long it slept. Locks are leases of 15 s, renewed while they are held: they end with their
-/// holder, and only spare work.
+/// The store must only create each name once and show every acknowledged operation; [`open`](Self::open) tests this. Each session is a short log of
+/// its writes, each with a unique version. Of two writers with the same base, one is accepted and the other is
+/// [fenced](StoreError::Fenced), however long it was frozen. Locks are leases of 15 s, renewed while they are held. They expire after their
+/// holder is killed, and only save work.
 ///
-/// It is remembered for seven days that a session was removed. No write may be under way for as long.
+/// A removal is remembered for seven days. No write may be in progress for that long.
 ///
 /// ```
 /// use glovebox::{ObjectStore, PageRequest, SessionStore};
@@ -58,14 +58,14 @@ pub struct ObjectStore {
 impl ObjectStore {
     /// The longest state that is stored: 1 GiB.
     pub const MAX_STATE_BYTES: u64 = BlobStore::MAX_BYTES;
-    /// How long a lock lasts by default after its holder was killed: 15 s.
+    /// How long a lock lasts after its holder was killed. Default: 15 s.
     pub const LEASE: Duration = Duration::from_secs(15);
 
-    /// The store of a URL, after a trial: an object is created, refused a second time, read, listed and deleted.
+    /// Opens the store of a URL and tests it: creates an object, checks that a second creation is refused, reads, lists and deletes it.
     ///
     /// # Errors
-    /// [`StoreError::Url`], [`StoreError::Directory`], [`StoreError::Remote`] where it cannot be reached or refuses, and
-    /// [`StoreError::Unfit`] where it does not do what it should.
+    /// [`StoreError::Url`], [`StoreError::Directory`], [`StoreError::Remote`] if it cannot be reached or refuses, and
+    /// [`StoreError::Unfit`] if it fails the test.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let objects = Objects::open(url)?;
         let background = objects.background().clone();
@@ -83,15 +83,15 @@ impl ObjectStore {
         self.bucket.url()
     }
 
-    /// Has locks that are taken from now on last so long after their holder was killed, from a second to an hour. They are renewed three
-    /// times in that time. Default: [`LEASE`](Self::LEASE).
+    /// Sets how long locks taken from now on last after their holder was killed, clamped to 1 s to 1 h. They are renewed three times in that
+    /// time. Default: [`LEASE`](Self::LEASE).
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease.clamp(Duration::from_secs(1), Duration::from_secs(60 * 60));
         self
     }
 
-    /// Takes a session's lease; none while another has it.
+    /// Acquires a session's lease. `None` while another holds it.
     pub(super) async fn lease(&self, id: &SessionId) -> Result<Option<Lease>, StoreError> {
         Lease::take(Arc::clone(&self.bucket), &self.background, self.clock, self.lease, id).await
     }
@@ -100,7 +100,7 @@ impl ObjectStore {
         Log { bucket: &*self.bucket, id }
     }
 
-    /// Writes on top of what is expected; what was there, and the version that is there now.
+    /// Writes on top of what is expected. Returns whether a session was there, and the new version.
     async fn write(
         &self,
         lock: &SessionLock,
@@ -115,7 +115,7 @@ impl ObjectStore {
             self.check(log, head.as_ref(), expected, holder)?;
             let was_there = head.as_ref().is_some_and(|head| !head.is_removal());
             if session.is_none() && !was_there {
-                // It was there if it was a write of ours that removed it, whose answer was lost.
+                // It was there if our own removal, whose answer was lost, removed it.
                 let ours = |version: &StoredVersion| head.as_ref().is_some_and(|head| head.is(version));
                 return Ok(Written { was_there: holder.wrote(expected, ours), version: None });
             }
@@ -123,11 +123,11 @@ impl ObjectStore {
             holder.begins(expected, &version);
             match log.append(head.as_ref(), Write { version: &version, session }).await? {
                 Outcome::Committed => {
-                    // Their numbers are not above ours, so that none of them becomes the head any more.
+                    // Their numbers are not above ours, so none of them can become the head.
                     log.forget(&holder.settles(&version)).await;
                     return Ok(Written { was_there, version: Some(version) });
                 }
-                // What is there now may be what is expected all the same: anything, or a write of ours that was late.
+                // The new head may still be expected: `Any`, or a late write of ours.
                 Outcome::Lost => {}
             }
         }
@@ -135,7 +135,7 @@ impl ObjectStore {
         Err(failed(&*self.bucket, action, "others write it all the time"))
     }
 
-    /// An error if something else is there than what is expected.
+    /// Fails if something else is there than expected.
     fn check(&self, log: Log<'_>, head: Option<&Head>, expected: &Expected, holder: &Holder) -> Result<(), StoreError> {
         let found = head.filter(|head| !head.is_removal());
         let is_expected = match (expected, found) {
@@ -155,7 +155,7 @@ impl ObjectStore {
         StoreError::Damaged { id: log.id.clone(), path: path.into(), reason: reason.into() }
     }
 
-    /// The record of a head; none where its session was removed.
+    /// The record of a head, or `None` for a removal.
     fn stored(&self, log: Log<'_>, head: Head) -> Result<Option<StoredRecord>, StoreError> {
         let entry = head.entry.map_err(|reason| self.damaged(log, head.number, reason))?;
         let version = entry.version();
@@ -214,7 +214,7 @@ impl SessionStore for ObjectStore {
                     return Ok(Some(StoredSession::new(stored, state.into())));
                 }
                 Some(_) => return Err(self.damaged(log, number, "its state is not as long as its record says")),
-                // Written over since, unless it is the same again.
+                // Overwritten since, unless the version is the same again.
                 None if looked_for.as_ref() == Some(&stored.version) => {
                     return Err(self.damaged(log, number, "its state is missing"));
                 }
@@ -242,7 +242,7 @@ impl SessionStore for ObjectStore {
     }
 
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
-        // Where there is none, that is what whoever removes it wants, whatever it expected.
+        // If there is none, the caller has what it wants, whatever it expected.
         let log = self.log(lock.id());
         let head = log.head().await?;
         if head.as_ref().is_none_or(Head::is_removal) {
@@ -259,7 +259,7 @@ fn check_length(id: &SessionId, bytes: u64) -> Result<(), StoreError> {
     if bytes > most { Err(StoreError::TooLarge { id: id.clone(), bytes, most }) } else { Ok(()) }
 }
 
-/// What a listing says of a head.
+/// A head's listing entry.
 pub(super) fn entry_of(id: &SessionId, head: Head) -> Option<StoredEntry> {
     let (bytes, stored_at) = (head.bytes, timestamp(head.modified_ms));
     match head.entry {

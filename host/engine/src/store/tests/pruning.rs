@@ -1,10 +1,10 @@
-//! Pruning where a directory's files say when.
+//! Pruning by the times of a directory's files.
 
 use std::time::Duration;
 
 use super::*;
 
-/// Sessions `s1` to `s5`, last written at 1,000 to 5,000 seconds, each state as many hundred bytes as its number says.
+/// Sessions `s1` to `s5`, last written at 1,000 to 5,000 seconds. The state of session N has N hundred bytes.
 fn five() -> Fixture {
     let fixture = Fixture::new();
     for n in 1..=5_u64 {

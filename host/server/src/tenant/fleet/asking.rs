@@ -1,4 +1,4 @@
-//! What is asked of sessions in a fleet besides executing in them.
+//! Operations on fleet sessions other than execution.
 
 use glovebox::{CheckpointId, JsonText, Language, PageRequest, SessionId, SessionsError};
 use glovebox_fleet::{FleetClient, OpenRequest};
@@ -9,7 +9,7 @@ use super::{Fleet, NotInFleet, about, expected};
 use crate::{Changed, SPANS, ServiceError, SessionPage, SessionSummary, Target, Tenant, audit::Act};
 
 impl Fleet {
-    /// Opens a session where one more may be.
+    /// Opens a session unless `most` are open.
     async fn open(&self, id: &SessionId, open: OpenRequest, most: usize) -> Result<SessionSummary, ServiceError> {
         let count = self.client.count(Some(&self.scope)).await?;
         if usize::try_from(count).unwrap_or(usize::MAX) >= most {
@@ -18,7 +18,7 @@ impl Fleet {
         Ok(self.client.open(&self.name(id), open).await.map_err(about(id))?.into())
     }
 
-    /// Some sessions of the tenant.
+    /// A page of the tenant's sessions.
     async fn list(&self, after: Option<&SessionId>, limit: usize) -> Result<SessionPage, ServiceError> {
         let after = after.map(|id| self.name(id));
         let page = self.client.list(Some(&self.scope), after.as_ref(), limit).await?;
@@ -40,7 +40,7 @@ impl Fleet {
         }
     }
 
-    /// Whether there was such a session.
+    /// Closes a session. Returns whether it existed.
     async fn close(&self, target: &Target) -> Result<bool, ServiceError> {
         let expected = expected(target)?;
         self.client.close(&self.name(&target.id), expected).await.map_err(about(&target.id))
@@ -48,7 +48,7 @@ impl Fleet {
 }
 
 impl Tenant {
-    /// Refuses what is done with the sessions of a store alone, where they are in a fleet.
+    /// Refuses an operation that is only for stored sessions, if the tenant's sessions are in a fleet.
     pub(in super::super) fn check_stored(&self, what: NotInFleet) -> Result<(), ServiceError> {
         match self.0.fleet {
             Some(_) => Err(ServiceError::NotInFleet(what)),
@@ -106,7 +106,7 @@ impl Tenant {
         self.ask_fleet(None, "info", info).await
     }
 
-    /// A checkpoint that is asked for by name is refused: a fleet has the state before the last execution, and no other.
+    /// Undoes the last execution. Refuses a named checkpoint: a fleet stores only the state before the last execution.
     pub(in super::super) async fn undo_in_fleet(
         &self,
         fleet: &Fleet,
@@ -150,8 +150,8 @@ impl Tenant {
         self.ask_fleet(Some(id), "close", remove).await
     }
 
-    /// Asks the fleet something, once it is the tenant's turn, and the session's where one is named. What was begun is seen through and written
-    /// down, though whoever asked has gone.
+    /// Sends an operation to the fleet when it is the turn of the tenant, and of the session if one is named. A started operation is completed
+    /// and logged even if the caller is gone.
     async fn ask_fleet<T: Send + 'static>(
         &self,
         id: Option<&SessionId>,
@@ -168,7 +168,7 @@ impl Tenant {
     }
 }
 
-/// JSON as the fleet is given it.
+/// Converts JSON for the fleet.
 pub(super) fn json(text: JsonText) -> Result<Box<RawValue>, ServiceError> {
     RawValue::from_string(text.into()).map_err(|error| ServiceError::Invalid(format!("`context`: {error}")))
 }

@@ -1,4 +1,4 @@
-//! Scripts in sessions of a fleet.
+//! Runs scripts in fleet sessions.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::{
     executed::{Executed as Counted, Failed},
 };
 
-/// How long until an execution that was to be stopped, and has not ended, is stopped again: its turn may not have come. At first, and at most.
+/// The delay before cancelling an unfinished execution again, since its turn may not have come: initial and maximum.
 const STOP_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 impl Fleet {
-    /// Executes, and stops that once it is cancelled.
+    /// Executes until done or cancelled by the token.
     async fn execute(
         &self,
         id: &SessionId,
@@ -40,7 +40,7 @@ impl Fleet {
         }
     }
 
-    /// Stops an execution once it is cancelled. It never returns: that has ended when it is answered.
+    /// Cancels an execution once the token is cancelled. Never returns: the execution ends with its answer.
     async fn stop(&self, name: &FleetName, execution: Option<&str>, cancel: &CancelToken) -> Infallible {
         cancelled(cancel).await;
         let (mut again, most) = STOP_AGAIN;
@@ -55,7 +55,7 @@ impl Fleet {
 }
 
 impl Tenant {
-    /// Runs a script in a session of a fleet. Its output comes with its end.
+    /// Runs a script in a fleet session. Its output arrives at the end.
     pub(in super::super) async fn execute_in_fleet<T: Send + 'static>(
         &self,
         fleet: &Fleet,
@@ -78,7 +78,7 @@ impl Tenant {
         let stopped = token.clone();
         let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || stopped.cancel()));
         let (tenant, fleet, span) = (self.clone(), fleet.clone(), execution_span(&Span::current()));
-        // Seen through and written down, though whoever asked has gone.
+        // Completed and logged even if the caller is gone.
         let work = async move {
             let _held = held;
             let asking = info_span!(target: SPANS, "fleet", operation = "execute");
@@ -97,8 +97,8 @@ impl Tenant {
         tokio::spawn(work.instrument(span)).await.map_err(|_| ServiceError::Panicked)?
     }
 
-    /// What the fleet is asked for. Services that answer tools are those that this tenant may have called; the nodes have a list of their own
-    /// besides.
+    /// Builds the request to the fleet. Callback addresses must be on this tenant's allow list; the nodes have an allow list of their
+    /// own.
     fn fleet_request(
         &self,
         target: &Target,
@@ -131,13 +131,13 @@ impl Tenant {
             tools,
             open: None,
             expected: expected(target)?,
-            // Whoever asks again with a key means the same execution.
+            // A retry with the same key means the same execution.
             id: Some(key.map_or_else(|| SessionId::random().to_string(), |key| format!("key {key}"))),
         })
     }
 }
 
-/// An execution as those here are, and the session's generation then. Called on a thread that may block: it may be long.
+/// Converts an execution, and returns it with the session's generation. Call it on a blocking thread: it may be long.
 fn read(executed: Executed, id: &SessionId) -> Result<(Execution, String), ServiceError> {
     let wrong = |error: serde_json::Error| FleetError::Answer(format!("an execution that cannot be read: {error}"));
     let mut execution: Execution = serde_json::from_str(executed.execution.get()).map_err(wrong)?;

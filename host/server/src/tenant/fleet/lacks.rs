@@ -1,31 +1,31 @@
-//! What a fleet does not do.
+//! Operations a fleet lacks.
 
 use std::fmt;
 
-/// Something that is done with sessions of a store, and not with those of a fleet.
+/// An operation on stored sessions that fleet sessions do not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotInFleet {
-    /// Looking at files, changing them, or having them given back.
+    /// Reading or changing files, or having them returned.
     Files,
     /// Getting and setting variables.
     Variables,
-    /// Checkpoints that are asked for by name.
+    /// Named checkpoints.
     Checkpoints,
-    /// Making a second session of one.
+    /// Forking a session.
     Fork,
-    /// A session as bytes.
+    /// Exporting a session.
     Export,
-    /// A session of bytes.
+    /// Importing a session.
     Import,
-    /// Giving up a session's memory.
+    /// Releasing a session's memory.
     Hibernate,
-    /// Tools that whoever asked answers.
+    /// Tools that the caller answers.
     Stepping,
 }
 
 impl NotInFleet {
-    /// What it is.
+    /// Its name.
     fn what(self) -> &'static str {
         match self {
             Self::Files => "files of sessions",
@@ -39,7 +39,7 @@ impl NotInFleet {
         }
     }
 
-    /// What to do in its place.
+    /// The alternative.
     fn instead(self) -> &'static str {
         match self {
             Self::Files => {

@@ -1,9 +1,9 @@
-//! A tenant's sessions in a fleet: executed by its nodes, and asked of its engine.
+//! A tenant's sessions in a fleet: executed by its nodes, managed through its engine.
 //!
-//! * [`scope`]: a tenant's part of a fleet: names, generations and errors as the tenant has them.
+//! * [`scope`]: a tenant's scope: its names, generations and errors.
 //! * [`asking`]: opening, describing, undoing and closing sessions.
-//! * [`executing`]: scripts in them.
-//! * [`lacks`]: what is not done with them.
+//! * [`executing`]: running scripts in them.
+//! * [`lacks`]: unsupported operations.
 
 mod asking;
 mod executing;

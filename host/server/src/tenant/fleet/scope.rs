@@ -1,4 +1,4 @@
-//! A tenant's part of a fleet.
+//! A tenant's scope in a fleet.
 
 use glovebox::{SessionId, SessionsError, Timestamp};
 use glovebox_fleet::{Expected, FleetClient, FleetError, FleetName, FleetSession};
@@ -6,7 +6,7 @@ use glovebox_fleet::{Expected, FleetClient, FleetError, FleetName, FleetSession}
 use super::super::{SessionSummary, Target};
 use crate::ServiceError;
 
-/// A tenant's part of a fleet. Cheap to clone.
+/// A tenant's scope in a fleet. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Fleet {
     pub(super) client: FleetClient,
@@ -24,12 +24,12 @@ impl Fleet {
     }
 }
 
-/// A state of a session as clients have it.
+/// A session's generation as shown to clients.
 pub(super) fn generation(created_at: Timestamp, number: u64) -> String {
     format!("{}-{number}", created_at.unix_ms())
 }
 
-/// The state that is expected. What no state is called is none that the session could be in.
+/// Parses the expected generation. Text that is not one matches no state of the session.
 pub(super) fn expected(Target { id, expected }: &Target) -> Result<Option<Expected>, ServiceError> {
     let Some(text) = expected else { return Ok(None) };
     let parsed = text.split_once('-').and_then(|(created_ms, number)| {
@@ -39,7 +39,7 @@ pub(super) fn expected(Target { id, expected }: &Target) -> Result<Option<Expect
     parsed.map(Some).ok_or_else(|| FleetError::Changed(id.clone().into()).into())
 }
 
-/// An error about a session, by the name that the tenant knows it by.
+/// Converts an error to use the tenant's name for the session.
 pub(super) fn about(id: &SessionId) -> impl FnOnce(FleetError) -> ServiceError {
     let id = id.clone();
     move |error| match error {

@@ -1,4 +1,4 @@
-//! Who takes and gives back a session's lease at the same time, in every order.
+//! Concurrent acquisition and release of a session's lease, in every order.
 
 use std::{
     cell::Cell,
@@ -26,7 +26,7 @@ fn clock(run: &Run) -> StoreClock {
     StoreClock { seen_ms: *run.memory.now_ms.lock().unwrap(), seen_at: Instant::now() }
 }
 
-/// Takes the lease and gives it back, so many times.
+/// Acquires and releases the lease, `times` times.
 fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<usize>) -> Task<'a> {
     Box::pin(async move {
         for _ in 0..times {
@@ -34,7 +34,7 @@ fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<
             if let Some(number) = log.take(clock(run)).await.unwrap() {
                 assert!(!held.replace(true), "two hold it");
                 taken.set(taken.get() + 1);
-                // Others have their turns until it is deleted, and none before this is noted.
+                // Others take turns until it is deleted, but none before this is recorded.
                 log.delete(number).await;
                 held.set(false);
             }
@@ -42,7 +42,7 @@ fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<
     })
 }
 
-/// Some take it, so many times each; whether one has held it that was killed, an hour before.
+/// Holders acquire it, each `times` times; `was_killed`: a holder was killed an hour before.
 fn contend(switches: usize, times: &[usize], was_killed: bool) {
     let runs = exhaustively(0, |run| {
         if was_killed {
@@ -52,7 +52,7 @@ fn contend(switches: usize, times: &[usize], was_killed: bool) {
         }
         let (held, taken) = (Cell::new(false), Cell::new(0));
         run.interleave(switches, times.iter().map(|times| holder(run, *times, &held, &taken)).collect());
-        // Those that were late have left nothing behind.
+        // Late holders have left nothing behind.
         assert!(block_on(log(run).take(clock(run))).unwrap().is_some());
         if !was_killed {
             assert!(taken.get() > 0);

@@ -1,4 +1,4 @@
-//! Stores by URL: blobs, and the protocols of sessions and their leases against a store that is asked in every order and that fails.
+//! Stores by URL: blobs, and the session and lease protocols against a store that executes requests in every order and fails.
 
 mod blobs;
 mod leases;

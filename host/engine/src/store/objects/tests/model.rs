@@ -1,4 +1,4 @@
-//! A store in memory whose every request waits for its turn, and that fails when it is told; and every order of turns and failures.
+//! An in-memory store whose requests wait for their turn and fail on demand; explores every order of turns and failures.
 
 use std::{
     collections::BTreeMap,
@@ -22,12 +22,12 @@ use crate::store::{
     },
 };
 
-/// Decisions, one after the other: those of a run before this up to the last that had another alternative, that alternative, then the first of each.
+/// A sequence of decisions: those of the previous run up to the last with an untried alternative, that alternative, then the first of each.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
     made: Vec<(usize, usize)>,
     next: usize,
-    /// Set for decisions at random.
+    /// Set for random decisions.
     random: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ impl Choices {
         chosen
     }
 
-    /// Goes on to the next run; whether there is one.
+    /// Advances to the next run. Returns whether there is one.
     fn advance(&mut self) -> bool {
         self.next = 0;
         while let Some((chosen, of)) = self.made.pop() {
@@ -68,15 +68,15 @@ impl Choices {
     }
 }
 
-/// What a request of a faulty store does.
+/// The outcome of a request to a faulty store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Works,
-    /// Nothing is done.
+    /// Nothing happens.
     Fails,
-    /// It is done, and its answer gets lost.
+    /// It is done, but its answer is lost.
     LosesAnswer,
-    /// Whoever asks ends before it is done, or after.
+    /// The client crashes before it is done, or after.
     Crashes,
     CrashesAfter,
 }
@@ -92,9 +92,9 @@ pub(super) struct Object {
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) objects: Mutex<BTreeMap<String, Object>>,
-    /// What was deleted, and whether a lease was there at that moment.
+    /// What was deleted, and whether a lease existed at that moment.
     pub(super) deleted: Mutex<Vec<(String, bool)>>,
-    /// By the store's clock, which stands.
+    /// The store's clock, which is stopped.
     pub(super) now_ms: Mutex<i64>,
     choices: Mutex<Choices>,
     faults: Mutex<usize>,
@@ -103,7 +103,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Waits for the turn, and does something.
+    /// Waits for its turn, then does the work.
     async fn turn<T>(&self, work: impl FnOnce(&mut BTreeMap<String, Object>) -> T) -> Result<T, StoreError> {
         if *self.is_calm.lock().unwrap() {
             return Ok(work(&mut self.objects.lock().unwrap()));
@@ -183,13 +183,13 @@ impl Bucket for Memory {
     }
 }
 
-/// A run: a store, and what is done with it by turns.
+/// A run: a store, and the tasks that take turns on it.
 pub(super) struct Run {
     pub(super) memory: Arc<Memory>,
     pub(super) store: ObjectStore,
 }
 
-/// Somebody who uses the store.
+/// A user of the store.
 pub(super) type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl Run {
@@ -213,12 +213,12 @@ impl Run {
         Self { memory, store }
     }
 
-    /// Lets each take its turns, in an order that the choices decide, until all have ended or crashed. Whoever has its turn goes on until it is
-    /// another's, which it becomes up to so many times before somebody has ended: few are enough for what goes wrong at all.
+    /// Interleaves the tasks in an order that the choices decide, until all have ended or crashed. A task runs until a switch to another. At most
+    /// `switches` switches occur before a task has ended: a few are enough to expose a fault.
     pub(super) fn interleave(&self, mut switches: usize, mut tasks: Vec<Task<'_>>) {
         *self.memory.is_calm.lock().unwrap() = false;
         let mut context = Context::from_waker(Waker::noop());
-        // Each to its first request, which needs no order.
+        // Run each up to its first request, which needs no order.
         tasks.retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
         let mut current = None;
         while !tasks.is_empty() {
@@ -238,7 +238,7 @@ impl Run {
     }
 }
 
-/// Runs with every order of turns and every choice of so many faults; how many runs those were.
+/// Runs every order of turns with every choice of `faults` faults. Returns the number of runs.
 pub(super) fn exhaustively(faults: usize, check: impl Fn(&Run)) -> usize {
     let (mut choices, mut runs) = (Choices::default(), 0);
     loop {
@@ -252,7 +252,7 @@ pub(super) fn exhaustively(faults: usize, check: impl Fn(&Run)) -> usize {
     }
 }
 
-/// Runs with orders and faults at random.
+/// Runs with random orders and faults.
 pub(super) fn at_random(runs: u64, faults: usize, check: impl Fn(&Run, u64)) {
     for seed in 1..=runs {
         check(&Run::new(Choices::at_random(seed), faults), seed);

@@ -1,4 +1,4 @@
-//! Who writes, removes and reads a session at the same time, in every order, with failures and crashes anywhere.
+//! Concurrent writes, removals and reads of a session, in every order, with failures and crashes anywhere.
 
 use std::{cell::RefCell, time::Instant};
 
@@ -16,11 +16,11 @@ use crate::{
     },
 };
 
-/// What somebody did, and what came of it.
+/// An operation and its result.
 #[derive(Debug)]
 struct Done {
     expected: Expected,
-    /// What it wrote; none for a removal.
+    /// What it wrote, or `None` for a removal.
     state: Option<String>,
     result: Result<Option<StoredVersion>, StoreError>,
 }
@@ -29,7 +29,7 @@ fn id() -> SessionId {
     SessionId::new("a").unwrap()
 }
 
-/// A lock without a lease, as one is that was lost: all hangs on what is expected.
+/// A lock without a lease, like a lost one: everything depends on the expected version.
 fn lock() -> SessionLock {
     SessionLock::new(id(), Holder::default())
 }
@@ -46,7 +46,7 @@ async fn put(run: &Run, lock: &SessionLock, expected: &Expected, state: &str) ->
     run.store.put(lock, expected, &record(state.len()), state.as_bytes()).await
 }
 
-/// The state that is there, which is whole.
+/// The stored state, which is complete.
 fn stored(run: &Run) -> Option<(StoredVersion, String)> {
     let stored = block_on(run.store.get(&id())).unwrap()?;
     Some((stored.version, String::from_utf8(stored.state).unwrap()))
@@ -56,7 +56,7 @@ fn first(run: &Run) -> Expected {
     Expected::Version(block_on(put(run, &lock(), &Expected::Absent, "first")).unwrap())
 }
 
-/// Writes on top of one another from what is expected, until it is fenced; after an error, the same again.
+/// Writes on top of its own writes, starting from what is expected, until fenced. Retries after an error.
 fn writer<'a>(run: &'a Run, name: &'a str, from: &Expected, writes: usize, done: &'a RefCell<Vec<Done>>) -> Task<'a> {
     let mut expected = from.clone();
     Box::pin(async move {
@@ -76,7 +76,7 @@ fn writer<'a>(run: &'a Run, name: &'a str, from: &Expected, writes: usize, done:
     })
 }
 
-/// Removes what is expected; then makes a session anew.
+/// Removes what is expected, then creates a session again.
 fn remover<'a>(run: &'a Run, from: &Expected, done: &'a RefCell<Vec<Done>>) -> Task<'a> {
     let expected = from.clone();
     Box::pin(async move {
@@ -91,8 +91,8 @@ fn remover<'a>(run: &'a Run, from: &Expected, done: &'a RefCell<Vec<Done>>) -> T
     })
 }
 
-/// Of all writes that expected the same version, one was accepted; what is there is the last that was accepted, or one whose outcome is unknown;
-/// and whoever was told that it was fenced left nothing.
+/// Checks that of all writes with the same expected version one was accepted; that the session is the last accepted write, or one of unknown
+/// outcome; and that fenced writers left nothing.
 fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
     let found = stored(run);
     for (index, one) in done.iter().enumerate() {
@@ -110,7 +110,7 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
         }
     }
     let accepted: Vec<&Done> = done.iter().filter(|one| one.result.is_ok()).collect();
-    // Those on which no other accepted write was built.
+    // Those on which no other accepted write is built.
     let version = |one: &Done| one.result.as_ref().ok().cloned().flatten().map(Expected::Version);
     let tops: Vec<&&Done> = accepted
         .iter()
@@ -122,7 +122,7 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
             assert_eq!(found.map(|(_, state)| state), expected, "{context}: {done:?}");
         }
     } else if let Some(top) = tops.iter().find(|top| top.state.is_some()) {
-        // It is there, or a write of unknown outcome came after it.
+        // It is stored, or a write of unknown outcome came after it.
         let is_unknown =
             |state: &str| done.iter().any(|one| one.result.is_err() && one.state.as_deref() == Some(state));
         let is_it = match &found {
@@ -131,7 +131,7 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
         };
         assert!(is_it, "{context}: {found:?} after {done:?}");
     }
-    // Whatever happened, the session can be written, and what was left is cleaned up.
+    // In any case the session can be written, and leftovers are cleaned up.
     block_on(put(run, &lock(), &Expected::Any, "last")).unwrap();
     assert_eq!(stored(run).unwrap().1, "last", "{context}");
     let names: Vec<String> = run.memory.objects.lock().unwrap().keys().cloned().collect();
@@ -141,12 +141,12 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
     }
 }
 
-/// Whether whoever wrote this lived to say so.
+/// Whether the writer of this state lived to record it.
 fn is_recorded(done: &[Done], state: &str) -> bool {
     done.iter().any(|one| one.state.as_deref() == Some(state))
 }
 
-/// Any number of turns of the other in between.
+/// Any number of switches.
 const ANY: usize = usize::MAX;
 
 fn contend(switches: usize, faults: usize, writes: [usize; 2]) -> usize {
@@ -266,7 +266,7 @@ fn a_write_whose_answer_was_lost_is_neither_lost_nor_done_twice() {
         let writer: Task<'_> = Box::pin(async {
             let (lock, mut expected) = (lock(), first);
             for state in ["a", "b"] {
-                // Once more than it can fail.
+                // One more attempt than faults.
                 for attempt in 0..3 {
                     match put(run, &lock, &expected, state).await {
                         Ok(version) => {
@@ -282,7 +282,7 @@ fn a_write_whose_answer_was_lost_is_neither_lost_nor_done_twice() {
         run.interleave(0, vec![writer]);
         let found = stored(run).unwrap().1;
         let accepted = accepted.take();
-        // Whoever crashed may have written what came next.
+        // A crashed writer may have written the next one.
         assert!(found == accepted || found.as_str() > accepted || accepted == "first", "{found} after {accepted}");
         check(run, &[], 2, "");
     });
@@ -299,7 +299,7 @@ fn many_at_once_with_many_faults() {
         tasks.push(remover(run, &from, &done));
         tasks.push(Box::pin(async {
             for _ in 0..4 {
-                // A fault is an error; what is read is whole.
+                // A fault is an error; a read is complete.
                 if let Err(error) = run.store.get(&id()).await {
                     assert!(matches!(error, StoreError::Remote { .. }), "{seed}: {error}");
                 }
@@ -321,7 +321,7 @@ fn a_removal_is_forgotten_after_a_week_under_the_sessions_lease() {
     let runs = exhaustively(0, |run| {
         let from = first(run);
         assert!(block_on(run.store.remove(&lock(), &from)).unwrap());
-        // What a writer left that crashed.
+        // What a crashed writer left.
         block_on(run.store.bucket.try_create("states/a!/crashed", "x".into())).unwrap();
         for (days, stays) in [(6, true), (8, false)] {
             let clock = StoreClock { seen_ms: days * DAY_MS, seen_at: Instant::now() };
