@@ -303,6 +303,8 @@ async fn an_execution_that_finds_no_place_is_asked_for_again() {
 #[tokio::test]
 async fn sessions_in_memory_have_room_beyond_the_policys_own() {
     let node = machine("memory://attempts-room", |config| {
+        // One of its own: an engine counts the sessions of all its nodes.
+        config.engine = Engine::new(EngineConfig::default()).unwrap();
         config.policy.limits.session_count = 1;
         (config.warm_count, config.running) = (3, 1);
     });
