@@ -96,8 +96,10 @@ impl Objects {
 const SERVER_VARIABLE: &str = "GLOVEBOX_TEST_STORE_URL";
 
 /// Whoever is killed loses locks soon.
+const LEASE: Duration = Duration::from_secs(1);
+
 fn open_objects(url: &str) -> Arc<dyn SessionStore> {
-    Arc::new(block_on(ObjectStore::open(url)).unwrap().with_lease(Duration::from_secs(1)))
+    Arc::new(block_on(ObjectStore::open(url)).unwrap().with_lease(LEASE))
 }
 
 impl Place for Objects {
@@ -116,8 +118,17 @@ impl Place for Objects {
     }
 
     fn lose_lock(&self, id: &SessionId) {
-        for lease in self.names("leases", id) {
-            block_on(self.blobs.delete(&lease)).unwrap();
+        // A server is slow enough for its holder to renew it meanwhile: then there is one more.
+        let pause = if self.address().is_some_and(|address| address.contains("s3:")) { LEASE } else { Duration::ZERO };
+        loop {
+            let leases = self.names("leases", id);
+            for lease in &leases {
+                block_on(self.blobs.delete(lease)).unwrap();
+            }
+            std::thread::sleep(pause);
+            if pause.is_zero() || leases.is_empty() {
+                return;
+            }
         }
     }
 }
