@@ -67,7 +67,16 @@ pub fn build_components() {
 
 /// Runs one of the two scripts; returns what it reports as missing, each with the command that installs it.
 fn built(script: &str, names: &[&str]) -> BTreeSet<String> {
-    let output = Command::new(root().join(script))
+    let mut command = Command::new(root().join(script));
+    // What Cargo says of this package would be news to the build scripts of dependencies, which would be compiled again, and once more
+    // by the next Cargo outside.
+    for (name, _) in env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"CARGO_PKG_") || name.as_encoded_bytes().starts_with(b"CARGO_MANIFEST_")
+        {
+            command.env_remove(name);
+        }
+    }
+    let output = command
         .args(names)
         .stdin(Stdio::null())
         .output()
