@@ -85,6 +85,7 @@ mod error;
 mod events;
 mod execution;
 mod files;
+mod function;
 mod guest;
 mod hibernate;
 mod images;

@@ -1,14 +1,17 @@
 //! A guest instance as its driver sees it: [`Machine`] over Wasmtime.
 
+use std::{collections::HashMap, sync::Arc};
+
 use glovebox_core::{
     GuestHost,
     session::{PAGE_BYTES, Page, Pages},
 };
 use glovebox_interpreters::{Callee, Machine, MachineError, Value};
 use glovebox_wasi::{Host, Stop, Wasi};
-use wasmtime::{Func, Instance, Memory, Ref, Store, Table, Val};
+use wasmtime::{Extern, Global, Instance, Memory, Ref, Store, Table, Val};
 
 use crate::{
+    function::Function,
     imports::with_wasi,
     platform::EnginePlatform,
     private_pages::PrivatePages,
@@ -19,14 +22,28 @@ use crate::{
 /// The export name of the function table in a prepared module.
 const TABLE: &str = "__table";
 
+/// How many functions of the table are held. Drivers call two or three; which ones, a guest can choose.
+const MAX_CALLED: usize = 16;
+
 /// A guest, and how its last call ended.
 pub(crate) struct GuestMachine {
     pub(crate) store: Store<State>,
     instance: Instance,
     memory: Memory,
     table: Option<Table>,
+    /// Those that were asked for.
+    exports: HashMap<Box<str>, Export>,
+    /// The functions of the table that were called, by their address.
+    called: HashMap<usize, Arc<Function>>,
     /// Those of the memory.
     private_pages: PrivatePages,
+}
+
+/// What drivers use of a guest's exports.
+#[derive(Clone)]
+enum Export {
+    Function(Arc<Function>),
+    Global(Global),
 }
 
 impl GuestMachine {
@@ -35,18 +52,53 @@ impl GuestMachine {
         let memory = instance.get_memory(&mut store, "memory")?;
         let table = instance.get_table(&mut store, TABLE);
         store.data_mut().memory = Some(memory);
-        Some(Self { store, instance, memory, table, private_pages: PrivatePages::default() })
+        let (exports, called) = (HashMap::new(), HashMap::new());
+        Some(Self { store, instance, memory, table, exports, called, private_pages: PrivatePages::default() })
     }
 
-    fn function(&mut self, callee: Callee<'_>) -> Result<Func, MachineError> {
+    /// The export of that name.
+    fn export(&mut self, name: &str) -> Result<Export, MachineError> {
+        if let Some(found) = self.exports.get(name) {
+            return Ok(found.clone());
+        }
+        let missing = || MachineError::Missing(name.to_owned());
+        let found = match self.instance.get_export(&mut self.store, name).ok_or_else(missing)? {
+            Extern::Func(function) => Export::Function(Arc::new(Function::new(function, &self.store))),
+            Extern::Global(global) => Export::Global(global),
+            _ => return Err(missing()),
+        };
+        self.exports.insert(name.into(), found.clone());
+        Ok(found)
+    }
+
+    fn exported_global(&mut self, name: &str) -> Option<Global> {
+        match self.export(name) {
+            Ok(Export::Global(global)) => Some(global),
+            _ => None,
+        }
+    }
+
+    fn function(&mut self, callee: Callee<'_>) -> Result<Arc<Function>, MachineError> {
+        let missing = || match callee {
+            Callee::Export(name) => MachineError::Missing(name.to_owned()),
+            Callee::Table(slot) => MachineError::Missing(format!("{TABLE}[{slot}]")),
+        };
         match callee {
-            Callee::Export(name) => {
-                self.instance.get_func(&mut self.store, name).ok_or_else(|| MachineError::Missing(name.to_owned()))
-            }
-            Callee::Table(slot) => match self.table.and_then(|table| table.get(&mut self.store, u64::from(slot))) {
-                Some(Ref::Func(Some(function))) => Ok(function),
-                _ => Err(MachineError::Missing(format!("{TABLE}[{slot}]"))),
+            Callee::Export(name) => match self.export(name)? {
+                Export::Function(function) => Ok(function),
+                Export::Global(_) => Err(missing()),
             },
+            Callee::Table(slot) => {
+                let found = self.table.and_then(|table| table.get(&mut self.store, u64::from(slot)));
+                let Some(Ref::Func(Some(function))) = found else { return Err(missing()) };
+                // A guest may have put another function there meanwhile.
+                let address = function.to_raw(&mut self.store).addr();
+                if self.called.len() == MAX_CALLED && !self.called.contains_key(&address) {
+                    self.called.clear();
+                }
+                let made = || Arc::new(Function::new(function, &self.store));
+                Ok(Arc::clone(self.called.entry(address).or_insert_with(made)))
+            }
         }
     }
 
@@ -96,7 +148,7 @@ impl GuestMachine {
 
     /// Sets an exported global from its bits, as [`bits`](crate::session::bits) gives them.
     pub(crate) fn set_global_bits(&mut self, name: &str, bits: u64) -> Option<()> {
-        let global = self.instance.get_global(&mut self.store, name)?;
+        let global = self.exported_global(name)?;
         let low = u32::try_from(bits & u64::from(u32::MAX)).ok()?;
         let value = match global.get(&mut self.store) {
             Val::I32(_) => Val::I32(low.cast_signed()),
@@ -121,7 +173,7 @@ impl GuestMachine {
 
     /// The bits of an exported global.
     pub(crate) fn global_value(&mut self, name: &str) -> Option<Val> {
-        let global = self.instance.get_global(&mut self.store, name)?;
+        let global = self.exported_global(name)?;
         Some(global.get(&mut self.store))
     }
 }
@@ -135,32 +187,14 @@ impl Machine for GuestMachine {
     fn call(&mut self, callee: Callee<'_>, args: &[Value]) -> Result<Option<Value>, MachineError> {
         let function = self.function(callee)?;
         self.private_pages.before_write();
-        let wrong = || MachineError::Missing(format!("{callee:?}"));
-        // The C functions that drivers call take a handful of arguments.
-        let mut params = [const { Val::I32(0) }; 8];
-        let params = params.get_mut(..args.len()).ok_or_else(wrong)?;
-        for (param, arg) in params.iter_mut().zip(args) {
-            *param = match *arg {
-                Value::I32(bits) => Val::I32(bits.cast_signed()),
-                Value::I64(bits) => Val::I64(bits.cast_signed()),
-            };
-        }
-        let count = function.ty(&self.store).results().len();
-        let mut results = [const { Val::I32(0) }; 1];
-        let results = results.get_mut(..count).ok_or_else(wrong)?;
-        if let Err(error) = function.call(&mut self.store, params, results) {
-            return Err(MachineError::Stopped(match classify(error) {
-                Ended::Stopped(stop) => stop,
-                Ended::Trapped(kind) => {
-                    self.store.data_mut().host.trapped = Some(kind);
-                    Stop::Trap(format!("{kind:?}"))
-                }
-            }));
-        }
-        Ok(match results.first() {
-            Some(Val::I32(value)) => Some(Value::I32(value.cast_unsigned())),
-            Some(Val::I64(value)) => Some(Value::I64(value.cast_unsigned())),
-            _ => None,
+        let returned =
+            function.call(&mut self.store, args).ok_or_else(|| MachineError::Missing(format!("{callee:?}")))?;
+        returned.map_err(|error| match classify(error) {
+            Ended::Stopped(stop) => MachineError::Stopped(stop),
+            Ended::Trapped(kind) => {
+                self.store.data_mut().host.trapped = Some(kind);
+                MachineError::Stopped(Stop::Trap(format!("{kind:?}")))
+            }
         })
     }
 
@@ -184,8 +218,7 @@ impl Machine for GuestMachine {
     }
 
     fn set_global(&mut self, name: &str, value: u32) -> Result<(), MachineError> {
-        self.instance
-            .get_global(&mut self.store, name)
+        self.exported_global(name)
             .and_then(|global| global.set(&mut self.store, Val::I32(value.cast_signed())).ok())
             .ok_or_else(|| MachineError::Missing(name.to_owned()))
     }
@@ -237,5 +270,88 @@ impl glovebox_core::GuestMachine for GuestMachine {
 
     fn host_mut(&mut self) -> &mut GuestHost<EnginePlatform> {
         &mut self.store.data_mut().host
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use glovebox_core::MemoryLimit;
+    use wasmtime::{Engine, Module};
+
+    use super::*;
+
+    fn machine(text: &str) -> GuestMachine {
+        let engine = Engine::default();
+        let module = Module::new(&engine, wat::parse_str(text).unwrap()).unwrap();
+        let state = State::new(Box::default(), MemoryLimit::from(u64::MAX), EnginePlatform::over());
+        let mut store = Store::new(&engine, state);
+        let instance = Instance::new(&mut store, &module, &[]).unwrap();
+        GuestMachine::new(store, instance).unwrap()
+    }
+
+    #[test]
+    fn functions_take_and_return_the_numbers_of_their_types() {
+        let mut machine = machine(
+            r#"(module (memory (export "memory") 1)
+                (func (export "nothing"))
+                (func (export "less") (param i32 i32) (result i32) (i32.sub (local.get 0) (local.get 1)))
+                (func (export "shifted") (param i32 i64) (result i64) (i64.shl (local.get 1) (i64.extend_i32_u (local.get 0))))
+                (func (export "sixth") (param i64 i64 i64 i64 i64 i32) (result i32) (local.get 5))
+                (func (export "float") (param f32))
+                (func (export "two") (result i32 i32) (i32.const 1) (i32.const 2)))"#,
+        );
+        let mut call = |name, args: &[Value]| machine.call(Callee::Export(name), args);
+        for _ in 0..2 {
+            assert_eq!(call("nothing", &[]).unwrap(), None);
+            assert_eq!(call("less", &[Value::I32(3), Value::I32(4)]).unwrap(), Some(Value::I32(u32::MAX)));
+            assert_eq!(call("shifted", &[Value::I32(63), Value::I64(1)]).unwrap(), Some(Value::I64(1 << 63)));
+            let six = [[Value::I64(0); 5].as_slice(), &[Value::I32(6)]].concat();
+            assert_eq!(call("sixth", &six).unwrap(), Some(Value::I32(6)));
+            for (name, args) in [
+                ("nothing", &[Value::I32(0)][..]),
+                ("less", &[Value::I32(3)]),
+                ("less", &[Value::I32(3), Value::I64(4)]),
+                ("sixth", &six[1..]),
+                ("sixth", &[Value::I32(0); 6]),
+                ("float", &[Value::I32(0)]),
+                ("two", &[]),
+                ("memory", &[]),
+                ("none", &[]),
+            ] {
+                let error = call(name, args).unwrap_err();
+                assert!(matches!(&error, MachineError::Missing(missing) if missing.contains(name)), "{name}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_function_that_a_guest_has_put_into_its_table_is_called() {
+        let mut machine = machine(
+            r#"(module (memory (export "memory") 1) (table (export "__table") 2 funcref) (elem (i32.const 0) $one $two)
+                (func $one (result i32) (i32.const 1))
+                (func $two (result i32) (i32.const 2))
+                (func (export "swap") (table.set (i32.const 0) (table.get (i32.const 1)))))"#,
+        );
+        let first = |machine: &mut GuestMachine| machine.call(Callee::Table(0), &[]).unwrap();
+        assert_eq!(first(&mut machine), Some(Value::I32(1)));
+        machine.call(Callee::Export("swap"), &[]).unwrap();
+        assert_eq!(first(&mut machine), Some(Value::I32(2)));
+        assert!(matches!(machine.call(Callee::Table(2), &[]), Err(MachineError::Missing(_))));
+    }
+
+    #[test]
+    fn a_guest_that_names_many_functions_has_few_of_them_held() {
+        let count = MAX_CALLED + 1;
+        let functions: String = (0..count).map(|at| format!("(func $f{at} (result i32) (i32.const {at}))")).collect();
+        let names: String = (0..count).map(|at| format!(" $f{at}")).collect();
+        let mut machine = machine(&format!(
+            r#"(module (memory (export "memory") 1) (table (export "__table") {count} funcref) (elem (i32.const 0){names}) {functions})"#
+        ));
+        for (slot, held) in (0..count).map(|at| (u32::try_from(at).unwrap(), at % MAX_CALLED + 1)) {
+            for _ in 0..2 {
+                assert_eq!(machine.call(Callee::Table(slot), &[]).unwrap(), Some(Value::I32(slot)));
+                assert_eq!(machine.called.len(), held, "{slot}");
+            }
+        }
     }
 }
