@@ -108,6 +108,7 @@ mod prepared_module;
 mod private_pages;
 mod recycled;
 mod request;
+mod reuse;
 mod run;
 mod runtime;
 mod sandbox;

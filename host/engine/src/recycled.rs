@@ -12,12 +12,7 @@
 //! [`rewrite::changes_only_memory_and_globals`]: glovebox_runtimes::rewrite::changes_only_memory_and_globals
 //! [`State`]: crate::state::State
 
-use std::{
-    num::NonZero,
-    sync::{Mutex, PoisonError},
-    thread,
-    time::Duration,
-};
+use std::{num::NonZero, thread, time::Duration};
 
 use glovebox_core::session::PAGE_BYTES;
 use glovebox_interpreters::Machine;
@@ -26,15 +21,14 @@ use crate::{
     PoolConfig,
     machine::GuestMachine,
     platform::EnginePlatform,
+    reuse::Reuse,
     session::{Pristine, bits},
     state::State,
 };
 
-/// The restored instances of a runtime, the one that was used last on top: its memory is in the processor's cache.
+/// The restored instances of a runtime.
 pub(crate) struct RecycledInstances {
-    waiting: Mutex<Vec<GuestMachine>>,
-    /// More than run at once are of no use.
-    max_count: usize,
+    waiting: Reuse<GuestMachine>,
     /// An instance with no more private pages is restored in any case. Pages once written stay private: this is what each later script may
     /// have to wait for.
     max_private_pages: usize,
@@ -48,12 +42,13 @@ impl RecycledInstances {
     pub(crate) fn new(pool: &PoolConfig) -> Self {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let max_private_pages = pool.keep_resident_bytes / PAGE_BYTES;
-        Self { waiting: Mutex::default(), max_count: 2 * cores, max_private_pages }
+        // More than run at once are of no use.
+        Self { waiting: Reuse::new(2 * cores), max_private_pages }
     }
 
     /// One of them.
     pub(crate) fn take(&self) -> Option<GuestMachine> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        self.waiting.take()
     }
 
     /// Restores an instance to its image and stores it, or drops it. `took`: how long its script ran.
@@ -72,47 +67,44 @@ impl RecycledInstances {
 
     /// Stores an instance that equals its image.
     pub(crate) fn put_back(&self, machine: GuestMachine) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() < self.max_count {
-            waiting.push(machine);
-        } else {
-            // Outside the lock.
-            drop(waiting);
-            drop(machine);
-        }
+        self.waiting.give(machine);
     }
 
     /// Drops them all; says whether there were any.
     pub(crate) fn clear(&self) -> bool {
-        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-        !waiting.is_empty()
+        self.waiting.take_all().count() > 0
     }
 
     /// How one of the waiting instances differs from a new one, byte for byte, and what the globals of these names and its table hold; how
     /// many there are where none does.
     pub(crate) fn compare(&self, new: &mut GuestMachine, globals: &[(String, u64)]) -> Result<usize, String> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        for machine in waiting.iter_mut() {
-            if machine.memory() != new.memory() {
-                let pages = |machine: &GuestMachine| machine.memory().len() / PAGE_BYTES;
-                let mut both = machine.memory().chunks(PAGE_BYTES).zip(new.memory().chunks(PAGE_BYTES));
-                let first = both.position(|(one, other)| one != other);
-                return Err(format!("{} pages and not {}, or page {first:?}", pages(machine), pages(new)));
-            }
-            for (name, _) in globals {
-                let bits = |machine: &mut GuestMachine| machine.global_value(name).as_ref().and_then(bits);
-                let (found, expected) = (bits(machine), bits(new));
-                if found != expected || found.is_none() {
-                    return Err(format!("global `{name}` is {found:?}, and not {expected:?}"));
-                }
-            }
-            let (found, expected) = (machine.table_types(), new.table_types());
-            if found != expected {
-                return Err(format!("a table of {} functions, and not {}", found.len(), expected.len()));
-            }
-        }
-        Ok(waiting.len())
+        let mut waiting: Vec<_> = self.waiting.take_all().collect();
+        waiting.iter_mut().try_for_each(|machine| compare(machine, new, globals))?;
+        let count = waiting.len();
+        waiting.into_iter().for_each(|machine| self.put_back(machine));
+        Ok(count)
     }
+}
+
+fn compare(machine: &mut GuestMachine, new: &mut GuestMachine, globals: &[(String, u64)]) -> Result<(), String> {
+    if machine.memory() != new.memory() {
+        let pages = |machine: &GuestMachine| machine.memory().len() / PAGE_BYTES;
+        let mut both = machine.memory().chunks(PAGE_BYTES).zip(new.memory().chunks(PAGE_BYTES));
+        let first = both.position(|(one, other)| one != other);
+        return Err(format!("{} pages and not {}, or page {first:?}", pages(machine), pages(new)));
+    }
+    for (name, _) in globals {
+        let bits = |machine: &mut GuestMachine| machine.global_value(name).as_ref().and_then(bits);
+        let (found, expected) = (bits(machine), bits(new));
+        if found != expected || found.is_none() {
+            return Err(format!("global `{name}` is {found:?}, and not {expected:?}"));
+        }
+    }
+    let (found, expected) = (machine.table_types(), new.table_types());
+    if found != expected {
+        return Err(format!("a table of {} functions, and not {}", found.len(), expected.len()));
+    }
+    Ok(())
 }
 
 /// Restores an instance to its image. False if it has to be dropped: then it may be partly restored.

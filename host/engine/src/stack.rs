@@ -5,9 +5,10 @@
 //! stack: they run on one of these, guard page below, whatever thread calls.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
 
 use corosensei::{on_stack, stack::DefaultStack};
+
+use crate::reuse::Reuse;
 
 /// The native stack a guest may use; more is a trap. QuickJS counts 320 KiB of its own stack and needs up to 40 times
 /// that of the native one before its `RangeError` comes (measured: 4 MiB fail 12 of 150 hostile scripts, 8 MiB pass
@@ -23,8 +24,13 @@ const HOST_STACK_BYTES: usize = 1 << 20;
 const IDLE_COUNT: usize = 16;
 
 /// Stacks to run guests on, for reuse.
-#[derive(Default)]
-pub(crate) struct Stacks(Mutex<Vec<DefaultStack>>);
+pub(crate) struct Stacks(Reuse<DefaultStack>);
+
+impl Default for Stacks {
+    fn default() -> Self {
+        Self(Reuse::new(IDLE_COUNT))
+    }
+}
 
 impl std::fmt::Debug for Stacks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -35,16 +41,12 @@ impl std::fmt::Debug for Stacks {
 impl Stacks {
     /// Runs `work` on a guest stack and waits for it. A panic in it goes on in the caller.
     pub(crate) fn run<R>(&self, work: impl FnOnce() -> R) -> io::Result<R> {
-        let unused = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut stack = match unused {
+        let mut stack = match self.0.take() {
             Some(stack) => stack,
             None => DefaultStack::new(GUEST_STACK_BYTES + HOST_STACK_BYTES)?,
         };
         let result = on_stack(&mut stack, work);
-        let mut unused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if unused.len() < IDLE_COUNT {
-            unused.push(stack);
-        }
+        self.0.give(stack);
         Ok(result)
     }
 }
