@@ -47,6 +47,10 @@ pub fn child_command(task: &str) -> Command {
     command
 }
 
+/// With these the GNU allocator gives freed memory back. Otherwise each thread's share of it may hold tens of MiB that nobody uses, more or less
+/// by chance, and a test of what is held would be one of the allocator.
+const MEASURABLE: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "131072")];
+
 /// Runs one `#[test]` of this program in a separate process, so that its memory is separate and an abort is observed
 /// instead of suffered. The test gets `task` from [`child_task`].
 ///
@@ -55,6 +59,7 @@ pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
     let mut child = Command::new(env::current_exe().expect("this program has a path"))
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(CHILD, task)
+        .envs(MEASURABLE)
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
