@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Machine, MachineError};
 
-/// How to interpret JavaScript source. Python has only scripts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How to interpret JavaScript source. Python has only scripts. In JSON the variant's name in lower case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum SourceKind {
     /// A module if the source uses `import`, `export` or top-level `await` and is not a valid script, otherwise a
     /// script.

@@ -23,4 +23,4 @@ pub use client::{FleetClient, FleetError, FleetImage, FleetPage};
 pub use name::{FleetName, FleetNameError};
 pub use node::{Node, NodeConfig, NodeError, NodePolicyError, Registered};
 pub use url::{FleetUrl, FleetUrlError};
-pub use wire::{ExecuteRequest, Executed, Expected, FleetSession, Kind, OpenRequest, ToolOffer};
+pub use wire::{ExecuteRequest, Executed, Expected, FleetSession, OpenRequest, ToolOffer};

@@ -6,39 +6,6 @@ use serde_json::{Value, value::RawValue};
 
 use crate::FleetName;
 
-/// How JavaScript is parsed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Detected from the source.
-    #[default]
-    Detect,
-    /// As a script.
-    Script,
-    /// As a module.
-    Module,
-}
-
-impl From<Kind> for SourceKind {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Detect => Self::Detect,
-            Kind::Script => Self::Script,
-            Kind::Module => Self::Module,
-        }
-    }
-}
-
-impl From<SourceKind> for Kind {
-    fn from(kind: SourceKind) -> Self {
-        match kind {
-            SourceKind::Script => Self::Script,
-            SourceKind::Module => Self::Module,
-            _ => Self::Detect,
-        }
-    }
-}
-
 /// A script and its inputs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -49,7 +16,7 @@ pub struct ExecuteRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// How JavaScript is parsed.
-    pub kind: Kind,
+    pub kind: SourceKind,
     /// Standard input, in base64. Default: nothing.
     #[serde(rename = "stdin_base64", with = "base64_text", skip_serializing_if = "Vec::is_empty")]
     pub stdin: Vec<u8>,
@@ -188,7 +155,7 @@ mod tests {
     #[test]
     fn a_request_says_only_what_differs_and_unknown_names_are_refused() {
         let request: ExecuteRequest = serde_json::from_str(r#"{"source":"1","open":{}}"#).unwrap();
-        assert!(request.open.is_some() && request.stdin.is_empty() && request.kind == Kind::Detect);
+        assert!(request.open.is_some() && request.stdin.is_empty() && request.kind == SourceKind::Detect);
         let text = serde_json::to_string(&ExecuteRequest { stdin: b"\xff".to_vec(), ..ExecuteRequest::default() });
         assert_eq!(text.unwrap(), r#"{"source":"","kind":"detect","stdin_base64":"/w=="}"#);
         for text in [r#"{"sourc":"1"}"#, r#"{"source":"1","stdin_base64":"?"}"#, r#"{"open":{"policy":{}}}"#] {

@@ -113,7 +113,7 @@ impl Attempt {
         let session = self.machine.session(&self.state).await?;
         let (begun, asked, cancel) = (session.clone(), Arc::clone(request), self.cancel.clone());
         let started = blocking(move || {
-            let mut request = Request::new(&asked.source).kind(asked.kind.into()).stdin(&asked.stdin).tools(tools);
+            let mut request = Request::new(&asked.source).kind(asked.kind).stdin(&asked.stdin).tools(tools);
             if let Some(name) = &asked.name {
                 request = request.name(name);
             }

@@ -158,26 +158,6 @@ pub(super) fn json_text(raw: Box<RawValue>) -> Result<JsonText, RpcError> {
     JsonText::new(Box::<str>::from(raw)).map_err(|error| RpcError::params(error.to_string()))
 }
 
-/// How JavaScript is parsed.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
-    #[default]
-    Detect,
-    Script,
-    Module,
-}
-
-impl From<Kind> for SourceKind {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Detect => Self::Detect,
-            Kind::Script => Self::Script,
-            Kind::Module => Self::Module,
-        }
-    }
-}
-
 /// `execute` and `validate`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -186,7 +166,7 @@ pub(super) struct Execute {
     _session: Option<String>,
     code: String,
     name: Option<String>,
-    kind: Option<Kind>,
+    kind: Option<SourceKind>,
     stdin: Option<Bytes>,
     context: Option<Box<RawValue>>,
     timeout_ms: Option<u64>,
@@ -206,7 +186,7 @@ impl Execute {
         Ok(Script {
             source: self.code,
             name: self.name,
-            kind: self.kind.unwrap_or_default().into(),
+            kind: self.kind.unwrap_or_default(),
             stdin: self.stdin.map(|stdin| stdin.0).unwrap_or_default(),
             context: self.context.map(json_text).transpose()?,
             cancel_after: self.timeout_ms.map(Duration::from_millis),

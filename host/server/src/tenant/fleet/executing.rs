@@ -124,7 +124,7 @@ impl Tenant {
         Ok(ExecuteRequest {
             source: script.source,
             name: script.name,
-            kind: script.kind.into(),
+            kind: script.kind,
             stdin: script.stdin,
             context: script.context.map(json).transpose()?,
             deadline_ms: script.cancel_after.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
