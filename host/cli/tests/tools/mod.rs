@@ -1,0 +1,74 @@
+//! Tools that are programs of the host: what they are given, what they answer, and how they end.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    output, prepared, rest,
+    support::{interrupt, text, wait},
+};
+
+/// Whether a process with this number is running.
+fn is_alive(process: &str) -> bool {
+    // A zombie has ended, but nobody has waited for it.
+    fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+fn a_tool_is_killed_with_all_that_it_has_started_when_nobody_waits_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("tool.sh");
+    let started = dir.path().join("started");
+    let text = format!("#!/bin/sh\nsleep 300 & echo $$ $! > {0}.new; mv {0}.new {0}\nwait\n", started.display());
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    let tool = format!("slow={}", program.display());
+    for (case, flags, code, exit_code) in [
+        ("its time is over", &["--tool-timeout-ms", "500"][..], "await tools.slow().catch(() => 0)", 0),
+        ("the script's time is over", &["--timeout-ms", "500"], "await tools.slow()", 124),
+        (
+            "the script ends without it",
+            &[],
+            "tools.slow().catch(() => 0); const end = Date.now() + 300; while (Date.now() < end); process.exit(0)",
+            0,
+        ),
+        ("Ctrl-C", &["--timeout-ms", "100000", "--tool-timeout-ms", "100000"], "await tools.slow()", 130),
+    ] {
+        let _ = fs::remove_file(&started);
+        let args = [&["run", "--tool", &tool, "-l", "js", "-e", code][..], flags].concat();
+        let mut child = prepared(&args).spawn().unwrap();
+        if exit_code == 130 {
+            while !started.exists() {
+                thread::sleep(Duration::from_millis(5));
+            }
+            interrupt(&child);
+        }
+        assert_eq!(wait(&mut child), exit_code, "{case}: {}", rest(child.stderr.take().unwrap()));
+        let processes = fs::read_to_string(&started).unwrap_or_default();
+        assert_eq!(processes.split_whitespace().count(), 2, "{case}: it did not run");
+        let begin = Instant::now();
+        while processes.split_whitespace().any(is_alive) {
+            assert!(begin.elapsed() < Duration::from_secs(5), "{case}: {processes} still run");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn a_tool_that_leaves_a_process_behind_with_its_output_answers_all_the_same() {
+    let begin = Instant::now();
+    let ran = output(&["run", "--tool", "t=sh -c 'setsid sleep 20 & echo 7'", "-e", "print(tools.t())"]);
+    assert_eq!(text(&ran.stdout), "7\n", "{}", text(&ran.stderr));
+    assert!(begin.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn a_tool_that_does_not_read_its_input_or_gets_much_of_it_answers() {
+    let code = "print(tools.t(text='x' * 900000))";
+    assert_eq!(text(&output(&["run", "--tool", "t=echo 1", "-e", code]).stdout), "1\n");
+    assert_eq!(text(&output(&["run", "--tool", "t=wc -c", "-e", code]).stdout), "900011\n");
+}

@@ -1,0 +1,142 @@
+//! Prepared images in a cache: shared by processes, the same whenever they are made, and not run once they are damaged.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use glovebox::{BuildError, Language, Sandbox};
+use glovebox_tests::{Goldens, engine, is_large, process, tested_runtimes, whole_matrix};
+use tempfile::TempDir;
+
+use super::{another, bare_cache_of, chain};
+
+/// A cache with only the default JavaScript binary, the smallest, and nothing prepared.
+fn bare_cache() -> TempDir {
+    bare_cache_of("javascript")
+}
+
+fn prepared_files(cache: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![cache.to_path_buf()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "cwasm") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn processes_share_one_cache() {
+    if let Some(cache) = process::child_task() {
+        let sandbox = Sandbox::builder(&another(Path::new(&cache))).language(Language::JavaScript).build().unwrap();
+        let execution = sandbox.execute("console.log('from the child')").unwrap();
+        assert_eq!(execution.stdout.text(), "from the child\n");
+        return;
+    }
+    let dir = bare_cache();
+    let task = dir.path().to_str().unwrap();
+    // Three at once, with nothing prepared: all run, and one image exists afterwards.
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let output =
+                    process::run_child("runtimes::caches::processes_share_one_cache", task, Duration::from_secs(120));
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+            });
+        }
+    });
+    let first = prepared_files(dir.path());
+    assert_eq!(first.len(), 2, "the code and an image of it: {first:?}");
+    let made = |path: &PathBuf| fs::metadata(path).unwrap().modified().unwrap();
+    let times: Vec<_> = first.iter().map(made).collect();
+    let output = process::run_child("runtimes::caches::processes_share_one_cache", task, Duration::from_secs(120));
+    assert!(output.status.success());
+    assert_eq!(prepared_files(dir.path()), first);
+    assert_eq!(first.iter().map(made).collect::<Vec<_>>(), times, "nothing was made again");
+}
+
+/// The images' identities are pinned: a change that goes unnoticed would invalidate fuel figures and saved sessions.
+#[test]
+fn preparing_again_gives_the_same_image() {
+    let mut seen = BTreeMap::new();
+    for info in tested_runtimes().into_iter().filter(|info| !is_large(info) || whole_matrix()) {
+        let dir = bare_cache_of(&info.name);
+        let again = another(dir.path()).prepare(&info.name).unwrap();
+        assert_eq!(again.image_sha256, engine().prepare(&info.name).unwrap().image_sha256, "{}", info.name);
+        seen.insert(info.name, again.image_sha256);
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/images.toml");
+    let mut held: BTreeMap<String, String> = toml::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    if Goldens::blessing() {
+        held.extend(seen);
+        fs::write(path, toml::to_string(&held).unwrap()).unwrap();
+        return;
+    }
+    // The large ones are held where all is tested.
+    held.retain(|name, _| seen.contains_key(name));
+    assert_eq!(seen, held, "run with BLESS=1 where the boot code or a binary was changed on purpose");
+}
+
+#[test]
+fn the_duration_does_not_count_preparing() {
+    let dir = bare_cache();
+    let begun = Instant::now();
+    let sandbox = Sandbox::builder(&another(dir.path())).language(Language::JavaScript).build().unwrap();
+    let execution = sandbox.execute("console.log(1)").unwrap();
+    assert!(execution.duration < begun.elapsed() / 4, "{:?} of {:?}", execution.duration, begun.elapsed());
+}
+
+/// The output of a script in an engine over `cache` that has not loaded anything yet.
+fn prints_one(cache: &Path) -> Result<String, BuildError> {
+    let sandbox = Sandbox::builder(&another(cache)).language(Language::JavaScript).build()?;
+    Ok(sandbox.execute("console.log(1)").unwrap().stdout.text())
+}
+
+#[test]
+fn a_damaged_image_is_not_run() {
+    let dir = bare_cache();
+    assert_eq!(prints_one(dir.path()).unwrap(), "1\n");
+    for nth in [0, 1] {
+        // The code, and the image.
+        let file = prepared_files(dir.path()).remove(nth);
+        let bytes = fs::read(&file).unwrap();
+        // Truncated, as by a full disk.
+        fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+        let error = chain(&prints_one(dir.path()).unwrap_err());
+        assert!(error.contains("damaged") && error.contains("runtimes remove"), "{error}");
+        // The error's advice can be followed, and helps.
+        let engine = another(dir.path());
+        assert!(engine.runtimes().is_ok());
+        assert!(engine.clear_prepared().unwrap() > 0);
+        assert_eq!(prints_one(dir.path()).unwrap(), "1\n");
+    }
+}
+
+#[test]
+fn an_image_that_others_may_write_to_is_not_run() {
+    let dir = bare_cache();
+    assert_eq!(prints_one(dir.path()).unwrap(), "1\n");
+    for file in prepared_files(dir.path()) {
+        let set = |mode| {
+            let mut permissions = fs::metadata(&file).unwrap().permissions();
+            std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, mode);
+            fs::set_permissions(&file, permissions).unwrap();
+        };
+        set(0o666);
+        let error = chain(&prints_one(dir.path()).unwrap_err());
+        assert!(error.contains(file.file_name().unwrap().to_str().unwrap()) && error.contains("chmod"), "{error}");
+        set(0o400);
+        assert_eq!(prints_one(dir.path()).unwrap(), "1\n");
+    }
+}
