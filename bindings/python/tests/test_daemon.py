@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import tempfile
 import threading
 import unittest
@@ -183,6 +184,16 @@ class Unsafe(unittest.TestCase):
             marker = Path(directory, "written")
             box.execute(f"open({str(marker)!r}, 'w').close()").raise_for_outcome()
             self.assertTrue(marker.exists(), "it is no sandbox")
+
+    def test_its_limits_hold_in_the_background_of_a_shell(self) -> None:
+        # As a shell starts what it does not wait for.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            session = Sandbox(backend="native", unsafe_native=True, limits=Limits(timeout_ms=200)).session()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        with session:
+            self.assertEqual(session.execute("while True: pass").outcome.resource, "time")
 
 
 class Asynchronous(unittest.IsolatedAsyncioTestCase):

@@ -319,6 +319,8 @@ def answer(message):
 
 
 def main():
+    # Whoever is started in the background of a shell has inherited that the signal is ignored, and no limit on time would hold.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=read, daemon=True).start()
     while True:
         # A signal that comes late concerns nothing.
