@@ -6,7 +6,7 @@
 //! Numbers are therefore reused, and a number does not identify an entry: its random content does. To take over an expired lease, a process reads
 //! the entry, lists when it was written, creates the next, and reads it again. If it is unchanged, it was there throughout: no other has the lease.
 //!
-//! A lease only saves work. A holder that was frozen for longer than its lease may find another holder, or none, and is not told. The session's
+//! A lease only saves work. A holder that was frozen for longer than its lease learns of it when it renews it next, and not before. The session's
 //! [log](super::log) refuses what it then writes, because the log checks versions, not times.
 
 use std::{
@@ -183,26 +183,33 @@ impl LeaseLog {
         }
     }
 
-    /// Whether an entry exists and is ours. On an error it may be, so `true`.
-    async fn is_ours(&self, number: u64) -> bool {
-        self.read(number).await.map_or(true, |found| found.is_some_and(|found| found == self.holder.as_bytes()))
+    /// Whether an entry exists and is ours.
+    async fn is_ours(&self, number: u64) -> Result<bool, StoreError> {
+        Ok(self.read(number).await?.is_some_and(|found| found == self.holder.as_bytes()))
+    }
+
+    /// Creates the next entry and deletes this one. Returns the number of what is ours then, `None` if another has taken the lease over.
+    pub(super) async fn renewed(&self, number: u64) -> Result<Option<u64>, StoreError> {
+        let next = number.saturating_add(1);
+        // If ours was deleted, it has expired, and any entry of its name is another's.
+        if !self.is_ours(number).await? || !self.create(next).await? {
+            return Ok(None);
+        }
+        // Between the two it may have expired, been taken over and been released, which left the name of the next entry free.
+        if !self.is_ours(number).await? {
+            self.delete(next).await;
+            return Ok(None);
+        }
+        self.delete(number).await;
+        Ok(Some(next))
     }
 
     /// Renews the lease until it is released or another holder takes over.
     async fn renew(&self, mut number: u64, mut stopped: oneshot::Receiver<()>) {
         while tokio::time::timeout(self.lasts / 3, &mut stopped).await.is_err() {
-            let next = number.saturating_add(1);
-            // If ours was deleted, it has expired, and any entry of its name is another's.
-            if !self.is_ours(number).await {
-                tracing::warn!(target: "glovebox", lease = self.dir, "a lease was lost");
-                return;
-            }
-            match self.create(next).await {
-                Ok(true) => {
-                    self.delete(number).await;
-                    number = next;
-                }
-                Ok(false) => {
+            match self.renewed(number).await {
+                Ok(Some(next)) => number = next,
+                Ok(None) => {
                     tracing::warn!(target: "glovebox", lease = self.dir, "another process has taken a lease over");
                     return;
                 }
@@ -211,7 +218,8 @@ impl LeaseLog {
                 }
             }
         }
-        if self.is_ours(number).await {
+        // On an error it may be ours.
+        if self.is_ours(number).await.unwrap_or(true) {
             self.delete(number).await;
         }
     }

@@ -42,6 +42,18 @@ fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<
     })
 }
 
+/// Renews a lease that expired an hour ago, as one does that was frozen meanwhile.
+fn frozen<'a>(log: &'a LeaseLog, held: &'a Cell<bool>, renewed: &'a Cell<usize>) -> Task<'a> {
+    Box::pin(async move {
+        if let Some(number) = log.renewed(1).await.unwrap() {
+            assert!(!held.replace(true), "two hold it");
+            renewed.set(renewed.get() + 1);
+            log.delete(number).await;
+            held.set(false);
+        }
+    })
+}
+
 /// Holders acquire it, each `times` times; `was_killed`: a holder was killed an hour before.
 fn contend(switches: usize, times: &[usize], was_killed: bool) {
     let runs = exhaustively(0, |run| {
@@ -79,6 +91,23 @@ fn of_two_that_follow_one_that_was_killed_one_holds_it() {
 #[test]
 fn of_three_that_follow_one_that_was_killed_one_holds_it() {
     contend(4, &[1, 2, 1], true);
+}
+
+#[test]
+fn one_that_was_frozen_has_it_alone_or_not_at_all() {
+    for (switches, times) in [(6, &[3][..]), (5, &[2, 1])] {
+        let (renewed, taken) = (Cell::new(0), Cell::new(0));
+        let runs = exhaustively(0, |run| {
+            let first = log(run);
+            assert_eq!(block_on(first.take(clock(run))).unwrap(), Some(1));
+            *run.memory.now_ms.lock().unwrap() += HOUR_MS;
+            let held = Cell::new(false);
+            let others = times.iter().map(|times| holder(run, *times, &held, &taken));
+            run.interleave(switches, others.chain([frozen(&first, &held, &renewed)]).collect());
+            assert!(block_on(log(run).take(clock(run))).unwrap().is_some(), "something was left behind");
+        });
+        assert!(runs > 1_000 && renewed.get() > 10 && taken.get() > 10, "{runs} {} {}", renewed.get(), taken.get());
+    }
 }
 
 #[test]
