@@ -77,6 +77,13 @@ async fn run(
     }
 }
 
+/// An execution that its node leaves after its first call, which is returned.
+async fn interrupted(machine: &Arc<Machine>, state: &State, request: Arc<ExecuteRequest>) -> Called {
+    let mut attempt = Attempt::new(Arc::clone(machine), state.clone(), request, CancelToken::new(), INVOCATION.into());
+    let Step::Tool(called) = attempt.step(Vec::new()).await.unwrap() else { panic!("it calls a tool") };
+    called
+}
+
 fn printed(done: &Done) -> String {
     let execution: Value = serde_json::from_str(done.executed.execution.get()).unwrap();
     execution["stdout"].as_str().unwrap_or_default().trim_end().to_owned()
@@ -178,11 +185,7 @@ async fn whoever_takes_over_calls_no_tool_again_that_was_recorded() {
     let node = || machine(store, |config| config.callbacks = Some(service.callbacks()));
     let (one, other) = (node(), node());
     let state = opened(&one).await;
-    // The first attempt is interrupted after its first call.
-    let mut cut =
-        Attempt::new(Arc::clone(&one), state.clone(), service.request(ASK), CancelToken::new(), INVOCATION.into());
-    let Step::Tool(called) = cut.step(Vec::new()).await.unwrap() else { panic!("it calls a tool") };
-    drop(cut);
+    let called = interrupted(&one, &state, service.request(ASK)).await;
     assert_eq!((called.call, called.tool.as_str()), (0, "ask"));
     let (done, recorded) = run(&other, &state, service.request(ASK), vec![called]).await.unwrap();
     assert_eq!(printed(&done), "1 2");
@@ -256,10 +259,7 @@ async fn what_was_cancelled_before_it_was_taken_over_is_cancelled_and_leaves_not
     let node = || machine(store, |config| config.callbacks = Some(service.callbacks()));
     let (one, other) = (node(), node());
     let state = opened(&one).await;
-    let mut cut =
-        Attempt::new(Arc::clone(&one), state.clone(), service.request(ASK), CancelToken::new(), INVOCATION.into());
-    let Step::Tool(called) = cut.step(Vec::new()).await.unwrap() else { panic!("it calls a tool") };
-    drop(cut);
+    let called = interrupted(&one, &state, service.request(ASK)).await;
     let cancel = CancelToken::new();
     cancel.cancel();
     let mut taken_over =
