@@ -16,6 +16,7 @@ macro_rules! boot_code {
         concat!(
             include_str!("boot/library.py"),
             include_str!("boot/world.py"),
+            include_str!("boot/clock.py"),
             include_str!("boot/interrupt.py"),
             include_str!("boot/report.py"),
             include_str!("boot/value.py"),

@@ -151,6 +151,8 @@ def set_environment(wanted):
             replaced_env[key] = os.environ.get(key)
         if os.environ.get(key) != value:
             os.environ[key] = value
+    if "TZ" in wanted or "TZ" in script_env:
+        time.tzset()
     script_env = wanted
 
 

@@ -50,6 +50,7 @@ import asyncio.unix_events
 import atexit
 import base64
 import builtins
+import datetime
 import errno
 import functools
 import gc
@@ -71,6 +72,7 @@ import signal
 import threading
 import time
 import traceback
+import types
 import uuid
 import warnings
 import zoneinfo
