@@ -4,6 +4,67 @@
 settrace, setprofile = sys.settrace, sys.setprofile
 
 
+def perform(name, shown):
+    """Runs the source, and returns the report of its value, if there is one. Raises what the script raises."""
+    global running
+    result = loop = None
+    try:
+        if shown:
+            head, tail = halves(name)
+        else:
+            head, tail = compile(source, name, "exec", 0, True), None
+    except SyntaxError as error:
+        loop = asyncio.run
+        head, tail = awaiting(error, name)
+    running = True
+    if loop is not None:
+        value = in_loop(loop, head, tail)
+    else:
+        value = None
+        if head is not None:
+            exec(head, namespace)
+        if tail is not None:
+            value = eval(tail, namespace)
+    settrace(None)
+    setprofile(None)
+    if shown and value is not None:
+        result = described(value, True)
+        value = None  # which may end it, and its finalizer print
+    running = False
+    settrace(None)
+    setprofile(None)
+    return result
+
+
+def awaiting(error, name):
+    """The code of a script with `await` outside of functions, as notebooks have it, if that is all that is wrong with it."""
+    if not str(error.msg).startswith(("'await'", "'async ", "asynchronous comprehension")):
+        raise error
+    return parsed(name, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+async def awaited(head, tail):
+    for code in head, tail:
+        value = None if code is None else eval(code, namespace)
+        if code is not None and code.co_flags & inspect.CO_COROUTINE:
+            value = await value
+    return value
+
+
+def in_loop(run_loop, head, tail):
+    """Both parts of such a script, in one event loop. Tasks that it leaves behind are cancelled."""
+    try:
+        return run_loop(awaited(head, tail))
+    except BaseException as error:
+        # The loop's own frames are not the script's.
+        trace = at = trace_of(error)
+        while at is not None:
+            trace = at if at.tb_frame.f_code is awaited.__code__ else trace
+            at = at.tb_next
+        error.__traceback__ = trace
+        raise
+
+
 def run(last, shown):
     """Runs the source in `buffer` as `<sandbox>`, without arguments, environment or standard input, and reports the value
     of its last statement if it is to be `shown`. Not `last`: the interpreter is kept."""
@@ -15,27 +76,9 @@ def run(last, shown):
             name = Name(DEFAULT_NAME)
             name.source = source
         sys.argv = [""]
-        if shown:
-            head, tail = halves(name)
-            running = True
-            if head is not None:
-                exec(head, namespace)
-            if tail is not None:
-                value = eval(tail, namespace)
-                settrace(None)
-                setprofile(None)
-                if value is not None:
-                    result = described(value, True)
-                    value = None  # which may end it, and its finalizer print
-        else:
-            code = compile(source, name, "exec", 0, True)
-            running = True
-            exec(code, namespace)
-        running = False
-        settrace(None)
-        setprofile(None)
+        result = perform(name, shown)
     except BaseException as error:
-        running, value = False, None
+        running = False
         try:
             settrace(None)
             setprofile(None)
@@ -82,27 +125,9 @@ def run_with(last, shown):
             name = Name(given)
             name.source = source
         linecache.cache[given] = (len(source), None, quoted, given)
-        if shown:
-            head, tail = halves(name)
-            running = True
-            if head is not None:
-                exec(head, namespace)
-            if tail is not None:
-                value = eval(tail, namespace)
-                settrace(None)
-                setprofile(None)
-                if value is not None:
-                    result = described(value, True)
-                    value = None  # which may end it, and its finalizer print
-        else:
-            code = compile(source, name, "exec", 0, True)
-            running = True
-            exec(code, namespace)
-        running = False
-        settrace(None)
-        setprofile(None)
+        result = perform(name, shown)
     except BaseException as error:
-        running, value = False, None
+        running = False
         try:
             settrace(None)
             setprofile(None)
@@ -215,7 +240,7 @@ def validate():
         name, source = fields()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(source, name, "exec", 0, True)
+            compile(source, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
         return None
     except SyntaxError as error:
         kind, message, line, column = type(error).__name__, str(error.msg), error.lineno or 1, error.offset or 1

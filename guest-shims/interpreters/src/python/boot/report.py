@@ -70,6 +70,19 @@ def format_frame_summary(self, frame_summary, **settings):
 replace(traceback.StackSummary, "format_frame_summary", format_frame_summary)
 
 
+_init = traceback.TracebackException.__init__
+
+
+def init(self, exc_type, exc_value, *args, **named):
+    # CPython adds a hint for interpreters without `site`: of directories that do not exist here.
+    _init(self, exc_type, exc_value, *args, **named)
+    if isinstance(exc_value, ModuleNotFoundError):
+        self._str = self._str.partition(". Site initialization is disabled")[0]
+
+
+replace(traceback.TracebackException, "__init__", init)
+
+
 _distance = traceback._levenshtein_distance
 
 
@@ -206,6 +219,8 @@ def failed(error, name, silent=False):
         while trace is not None and trace.tb_frame.f_globals is globals():
             trace = trace.tb_next
         error.__traceback__ = trace
+        if trace is None and isinstance(error, SyntaxError):
+            complete(error, name)
         if isinstance(error, SystemExit) and not silent:
             return reply(b"X", str(exit_code(error)))
         text = render(error)
@@ -234,6 +249,14 @@ def failed(error, name, silent=False):
         return last_resort
     except BaseException:
         return indescribable
+
+
+def complete(error, name):
+    """Adds the line that CPython's compiler, other than its parser, looks for in a file. What the driver tried before, such as
+    compiling the last statement apart, is none of the script's errors."""
+    error.__context__ = None
+    if error.text is None and error.filename == name and error.lineno:
+        error.text = split_lines(source)[error.lineno - 1]
 
 
 def in_short(error, name):

@@ -184,18 +184,18 @@ def is_statement(text):
     return len(body) == 1 and not isinstance(body[0], ast.Expr)
 
 
-def parsed(name):
+def parsed(name, flags=0):
     """Both by way of the syntax tree, which is dear and always right."""
     try:
-        tree = compile(source, name, "exec", ast.PyCF_ONLY_AST, True)
+        tree = compile(source, name, "exec", flags | ast.PyCF_ONLY_AST, True)
         if not (tree.body and isinstance(tree.body[-1], ast.Expr)):
-            return compile(tree, name, "exec", 0, True), None
+            return compile(tree, name, "exec", flags, True), None
         last = tree.body.pop()
-        head = compile(tree, name, "exec", 0, True)
-        return head, compile(ast.Expression(last.value), name, "eval", head.co_flags & _FUTURE, True)
+        head = compile(tree, name, "exec", flags, True)
+        return head, compile(ast.Expression(last.value), name, "eval", flags | head.co_flags & _FUTURE, True)
     except Exception:
         pass
-    return compile(source, name, "exec", 0, True), None
+    return compile(source, name, "exec", flags, True), None
 
 
 def described(value, shown=False):
