@@ -16,6 +16,8 @@ mod packages;
 mod tests;
 mod wire;
 
+use std::borrow::Cow;
+
 use crate::{
     Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
     persist::Persisting,
@@ -124,8 +126,8 @@ impl Driver for Python {
             Some(most) => Some(Persisting::begin(&mut python, most)?),
             None => None,
         };
-        // CPython skips a byte order mark in a file, but not in a string.
-        let source = script.source.strip_prefix('\u{feff}').unwrap_or(script.source);
+        let (source, _) = source_of(script);
+        let source = source.as_ref();
         let plain = script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() && !script.has_stdin;
         let marked = python.is_marked()?;
         let (function, fits) = if plain && !marked {
@@ -202,18 +204,51 @@ impl Driver for Python {
         script: &Script<'_>,
     ) -> Result<Vec<Diagnostic>, DriverError> {
         let mut python = Interpreter::new(machine, anchors);
-        let source = script.source.strip_prefix('\u{feff}').unwrap_or(script.source);
-        if !python.send(&framed([script.name, source]))? {
+        let (source, indentation) = source_of(script);
+        if !python.send(&framed([script.name, source.as_ref()]))? {
             let message = "MemoryError: the source does not fit into the guest's memory".to_owned();
             return Ok(vec![Diagnostic { line: 1, column: 1, message }]);
         }
         let reply = python.call("validate")?;
-        reply.map_or(Ok(Vec::new()), |reply| Ok(vec![decode_diagnostic(&reply)?]))
+        let Some(reply) = reply else { return Ok(Vec::new()) };
+        let mut diagnostic = decode_diagnostic(&reply)?;
+        diagnostic.column = diagnostic.column.saturating_add(indentation);
+        Ok(vec![diagnostic])
     }
 
     fn close(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
         Interpreter::new(machine, anchors).call("close").map(drop)
     }
+}
+
+/// The text that CPython compiles, and how many columns of indentation it lacks.
+fn source_of<'s>(script: &Script<'s>) -> (Cow<'s, str>, u32) {
+    // CPython skips a byte order mark in a file, but not in a string.
+    let source = script.source.strip_prefix('\u{feff}').unwrap_or(script.source);
+    let is_file = !(script.name.starts_with('<') && script.name.ends_with('>'));
+    if is_file { (Cow::Borrowed(source), 0) } else { dedented(source) }
+}
+
+/// Removes the indentation that all lines share, as `python -c` has done since 3.14, and says how long it was.
+fn dedented(source: &str) -> (Cow<'_, str>, u32) {
+    let blank = |line: &str| line.trim_matches([' ', '\t', '\r']).is_empty();
+    let indentation = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
+    let mut lines = source.split('\n').filter(|line| !blank(line));
+    let first = lines.next().unwrap_or_default();
+    let mut shared = first.get(..indentation(first)).unwrap_or_default();
+    for line in lines {
+        if shared.is_empty() {
+            break;
+        }
+        let same = shared.bytes().zip(line.bytes()).take_while(|(one, other)| one == other).count();
+        shared = shared.get(..same).unwrap_or_default();
+    }
+    if shared.is_empty() {
+        return (Cow::Borrowed(source), 0);
+    }
+    let lines =
+        source.split('\n').map(|line| if blank(line) { "" } else { line.get(shared.len()..).unwrap_or_default() });
+    (Cow::Owned(lines.collect::<Vec<_>>().join("\n")), u32::try_from(shared.len()).unwrap_or(u32::MAX))
 }
 
 /// The request that `run_with` in boot/driver.py decodes.

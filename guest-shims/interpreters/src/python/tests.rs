@@ -405,3 +405,22 @@ fn random_memory_and_random_results_never_panic() {
         let _ = Python::command().reseed(&mut liar, &anchors());
     }
 }
+
+#[test]
+fn the_indentation_that_all_lines_share_is_removed() {
+    for (source, expected, columns) in [
+        ("", "", 0),
+        ("x = 1\n", "x = 1\n", 0),
+        ("  x = 1\n  y = 2\n", "x = 1\ny = 2\n", 2),
+        ("\n    if x:\n\n        y\n   \n    z\n", "\nif x:\n\n    y\n\nz\n", 4),
+        ("\tif x:\n\t\ty", "if x:\n\ty", 1),
+        (" \tx\n  y", "\tx\n y", 1),
+        ("  x\ny", "  x\ny", 0),
+        ("\tx\n    y", "\tx\n    y", 0),
+        ("  é\r\n  \r\n  ü", "é\r\n\nü", 2),
+        ("   ", "   ", 0),
+    ] {
+        let (dedented, indentation) = dedented(source);
+        assert_eq!((dedented.as_ref(), indentation), (expected, columns), "{source:?}");
+    }
+}
