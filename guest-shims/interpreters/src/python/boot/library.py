@@ -21,6 +21,7 @@ VERSION = "python3.%d" % sys.version_info.minor
 ARCHIVE = VERSION.replace(".", "") + ".zip"
 LIBRARY = next(path for path in sys.path if path.endswith("/" + ARCHIVE))
 _module_code, _exec_module = zipimport._get_module_code, zipimport.zipimporter.exec_module
+_get_data = zipimport.zipimporter.get_data
 
 
 def module_code(self, fullname):
@@ -32,16 +33,26 @@ def module_code(self, fullname):
 
 
 def exec_module(self, module):
-    # It opens its data as files, beside its own. The host has put them where they would be in a directory.
-    if module.__name__ == "matplotlib" and self.archive == LIBRARY:
-        module.__file__ = module.__file__.replace(ARCHIVE, VERSION)
+    # Where its code says that it comes from: by that, packages tell their own frames from those of scripts. The host has put what
+    # they open as files, beside their own, where it would be in a directory.
+    if self.archive == LIBRARY:
+        module.__file__ = module.__file__.replace(ARCHIVE, VERSION).removesuffix("c")
     if module.__name__ == "matplotlib.pyplot" and self.archive == LIBRARY:
         make_figures()
     _exec_module(self, module)
 
 
+def get_data(self, pathname):
+    # By the name that a module has for its own file.
+    directory = LIBRARY.replace(ARCHIVE, VERSION)
+    if self.archive == LIBRARY and pathname.startswith(directory + "/"):
+        pathname = LIBRARY + pathname[len(directory) :]
+    return _get_data(self, pathname)
+
+
 # Before anything else is imported.
 zipimport._get_module_code, zipimport.zipimporter.exec_module = module_code, exec_module
+zipimport.zipimporter.get_data = get_data
 
 import _thread
 import ast
@@ -119,3 +130,4 @@ def replace(owner, name, function):
 
 functools.update_wrapper(module_code, _module_code)
 functools.update_wrapper(exec_module, _exec_module)
+functools.update_wrapper(get_data, _get_data)
