@@ -4,6 +4,7 @@ A display is one message to a device: what kind it is, then media type and data 
 """
 
 DISPLAYS = "/dev/glovebox/displays"
+BACKEND = "module://glovebox_figures"  # of matplotlib, as `MPLBACKEND` names it
 
 # As IPython has them, so that what libraries make for notebooks is shown here.
 _METHODS = (
@@ -67,6 +68,7 @@ def forms_of(value):
         return forms
     figure = sys.modules.get("matplotlib.figure")
     if figure is not None and isinstance(value, figure.Figure):
+        shown_figures.add(value)
         return {"image/png": picture(value)}
     if kind.__module__.startswith("leather."):  # charts, which have a method and no form
         return {"image/svg+xml": value.to_svg()}
@@ -124,6 +126,41 @@ def send_display(kind, forms):
 
 
 # --- matplotlib's backend, which `MPLBACKEND` names ------------------------------------------------
+
+
+shown_figures = weakref.WeakSet()  # by `display`, or as a value
+
+
+def show_left(result, name):
+    """Shows figures that are open at a script's end, as notebooks do, if the backend is ours. The script's report is `result`."""
+    global running
+    try:
+        figures = sys.modules["matplotlib._pylab_helpers"].Gcf
+        chosen = sys.modules["matplotlib.pyplot"].get_backend(), os.environ.get("MPLBACKEND")
+        if chosen != (BACKEND, BACKEND):
+            return result
+        running = True
+        try:
+            if result is None or result[:1] != b"I":  # a limit is near
+                show_open(figures.get_all_fig_managers())
+        finally:
+            figures.destroy_all()
+            running = False
+    except BaseException as error:
+        running = False
+        return failed(error, name)
+    return result
+
+
+def show_open(managers):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they would name the driver's lines
+        for manager in managers:
+            if manager.canvas.figure not in shown_figures:
+                try:
+                    display(manager.canvas.figure)
+                except Exception as error:  # a text that is no formula, for instance: the script itself has come to its end
+                    write_error(render(error))
 
 
 def show_figures(*args, **kwargs):

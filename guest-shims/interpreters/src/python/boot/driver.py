@@ -87,6 +87,8 @@ def run(last, shown):
             setprofile(None)
         result = failed(error, name)
     try:
+        if "matplotlib.pyplot" in sys.modules:
+            result = show_left(result, name)
         if last:
             finish()
         elif reserve is None:
@@ -135,6 +137,8 @@ def run_with(last, shown):
             settrace(None)
             setprofile(None)
         result = failed(error, name)
+    if "matplotlib.pyplot" in sys.modules:
+        result = show_left(result, name)
     if last:
         finish()
     elif reserve is None:

@@ -86,6 +86,7 @@ import traceback
 import types
 import uuid
 import warnings
+import weakref
 import zoneinfo
 
 # What scripts import most, loaded here so that importing it costs next to nothing there.
