@@ -215,6 +215,7 @@ impl Sandbox {
             source: &task.source,
             outcome: &ran.outcome,
             limits: &self.policy.limits,
+            has_data_packages: self.runtime.library.is_some(),
             fuel_consumed: ran.fuel_consumed,
             stdout_bytes: output.stdout.total_bytes,
             stderr_bytes: output.stderr.total_bytes,

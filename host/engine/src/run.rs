@@ -369,6 +369,7 @@ impl<'a> PreparedRequest<'a> {
             source: &self.source,
             outcome,
             limits: &inner.policy.limits,
+            has_data_packages: inner.runtime.library.is_some(),
             fuel_consumed,
             stdout_bytes,
             stderr_bytes,

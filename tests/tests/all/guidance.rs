@@ -3,8 +3,8 @@
 
 use std::{fmt::Write, fs, path::Path};
 
-use glovebox::{Execution, Language, Request, guidance};
-use glovebox_tests::{Goldens, fixed, sandbox, short};
+use glovebox::{Execution, Language, Request, Sandbox, guidance};
+use glovebox_tests::{Goldens, engine, fixed, sandbox, short};
 
 const PAGE: &str = "docs/guidance.md";
 
@@ -34,6 +34,7 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
             "import numpy as np",
             "from bs4 import BeautifulSoup",
             "import httpx",
+            "import IPython",
             "import my_company_tools",
             "import pip",
             "import openpyxle",
@@ -89,6 +90,10 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
             "for (let i = 0; i < 3; i++) {\n}",
             "console.log(1)",
             "x = {'a': null}",
+            "!pip install tabulate",
+            "%matplotlib inline",
+            "def f():\n    await g()",
+            "import ast\nast.parse('-' * 100_000 + '1')",
         ],
     ),
     (
@@ -119,6 +124,7 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
             "open('/app/../etc/passwd')",
             r"open('C:\\data\\x.csv')",
             "open('data.csv')",
+            "open('reports/data.csv', 'w')",
         ],
     ),
     (
@@ -260,6 +266,18 @@ fn the_modules_that_are_proposed_are_there() {
         "{}",
         ran.stderr.text()
     );
+}
+
+#[test]
+fn the_modules_that_are_advised_instead_of_missing_ones_are_there() {
+    let with_data = Sandbox::builder(engine()).runtime("python-3.15-data").build().unwrap();
+    for (sandbox, has_data_packages) in [(sandbox(Language::Python, fixed), false), (with_data, true)] {
+        let names: Vec<&str> = guidance::substitutes(has_data_packages).collect();
+        assert!(names.len() > 25, "{names:?}");
+        let source = format!("for name in '{}'.split():\n    __import__(name)", names.join(" "));
+        let ran = sandbox.execute(&source).unwrap();
+        assert!(ran.is_success(), "{}", ran.stderr.text());
+    }
 }
 
 #[test]

@@ -14,6 +14,8 @@ pub struct Facts<'a> {
     pub outcome: &'a Outcome,
     /// Its limits.
     pub limits: &'a Limits,
+    /// Whether the interpreter has packages in a library of its own, such as numpy and pandas.
+    pub has_data_packages: bool,
     /// The fuel it used.
     pub fuel_consumed: u64,
     /// The bytes it wrote to standard output, retained or not.
@@ -26,6 +28,7 @@ pub struct Facts<'a> {
 pub(super) struct Failure<'a> {
     pub(super) raised: &'a RaisedOutcome,
     pub(super) source: &'a str,
+    pub(super) has_data_packages: bool,
 }
 
 /// Longer lines are not repeated.

@@ -148,7 +148,7 @@ fn file(failure: &Failure<'_>) -> Option<Advice> {
     }
     let (_, named) = rest.split_once(", ")?.1.split_once(" '")?;
     let (path, _) = named.split_once("' -> '").or_else(|| named.rsplit_once('\''))?;
-    limits::path(path)
+    limits::path(path, Language::JavaScript)
 }
 
 /// A vendored package that does not exist.
@@ -270,7 +270,7 @@ fn null_file(failure: &Failure<'_>) -> Option<Advice> {
         let quote = argument.chars().next().filter(|char| matches!(char, '\'' | '"' | '`'))?;
         argument.get(1..)?.split_once(quote).map(|(path, _)| path)
     })?;
-    limits::path(path)
+    limits::path(path, Language::JavaScript)
 }
 
 /// `os.readdir` and similar functions return two values: the result and the error.

@@ -34,19 +34,24 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
         Outcome::Exhausted { resource: Resource::Memory, .. } => Some(memory(facts)),
         Outcome::Trapped { trap: TrapKind::StackOverflow } => Some(call_depth()),
         Outcome::Raised(raised) => {
-            let failure = Failure { raised, source: facts.source };
+            let failure = Failure { raised, source: facts.source, has_data_packages: facts.has_data_packages };
             let is_deep = match facts.language {
                 Language::Python => failure.is("RecursionError"),
                 Language::JavaScript => failure.is("RangeError") && failure.message().contains("call stack"),
             };
             let is_memory = match facts.language {
-                Language::Python => failure.is("MemoryError"),
+                Language::Python => failure.is("MemoryError") && !is_parser_stack(failure.message()),
                 Language::JavaScript => failure.is("InternalError") && failure.message() == "out of memory",
             };
             if is_deep { Some(call_depth()) } else { is_memory.then(|| memory(facts)) }
         }
         Outcome::Completed | Outcome::Exited { .. } | Outcome::Cancelled | Outcome::Trapped { .. } => None,
     }
+}
+
+/// Whether Python's parser ran out of its own stack, which is no memory of the script's.
+pub(super) fn is_parser_stack(message: &str) -> bool {
+    message.contains("too complex to parse") || message.contains("Parser stack overflow")
 }
 
 /// Adds the step of raising the limit, if it can be raised.
@@ -112,7 +117,7 @@ fn is_in_workspace(path: &str) -> bool {
 }
 
 /// Why a file does not exist: it is outside the sandbox, or it was never put there.
-pub(super) fn path(path: &str) -> Option<Advice> {
+pub(super) fn path(path: &str, language: Language) -> Option<Advice> {
     let is_windows = path.contains('\\') || path.get(1..3) == Some(":/");
     let named = quoted(path);
     if is_windows {
@@ -133,13 +138,25 @@ pub(super) fn path(path: &str) -> Option<Advice> {
         ));
     }
     (!path.is_empty()).then(|| {
-        Advice::new(
+        let mut advice = Advice::new(
             AdviceKind::Path,
             format!("There is no file {named} in the workspace."),
             &[
                 "List what is there before opening it: each execution without a session begins with what it is given.",
                 "Write the file first, in the same execution or in the same session.",
             ],
-        )
+        );
+        let within = path.strip_prefix(WORKSPACE).map_or(path, |rest| rest.trim_start_matches('/'));
+        if let Some((directory, _)) = within.rsplit_once('/') {
+            let make = match language {
+                Language::Python => "os.makedirs(…, exist_ok=True)",
+                Language::JavaScript => "fs.mkdirSync(…, { recursive: true })",
+            };
+            let directory = quoted(directory);
+            advice
+                .steps
+                .push(format!("To write it, make the directory {directory} first, if it is missing: `{make}`."));
+        }
+        advice
     })
 }

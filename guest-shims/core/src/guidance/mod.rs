@@ -43,12 +43,17 @@ pub fn packages() -> impl Iterator<Item = &'static str> {
     names::packages()
 }
 
+/// The modules that advice on missing Python modules proposes instead of them. Tests with the interpreters import each.
+pub fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'static str> {
+    python::substitutes(has_data_packages)
+}
+
 /// Analyses an execution.
 #[must_use]
 pub fn guidance(facts: &Facts<'_>) -> Guidance {
     let mut advice: Vec<Advice> = limits::of_outcome(facts).into_iter().collect();
     if let Outcome::Raised(raised) = facts.outcome {
-        let failure = Failure { raised, source: facts.source };
+        let failure = Failure { raised, source: facts.source, has_data_packages: facts.has_data_packages };
         advice.extend(match facts.language {
             Language::Python => python::advice(&failure),
             Language::JavaScript => javascript::advice(&failure),

@@ -106,6 +106,37 @@ const IN_DATA_RUNTIME: &[&str] = &[
     "yaml",
 ];
 
+/// Replacements in an interpreter that has the packages of [`IN_DATA_RUNTIME`].
+const INSTEAD_WITH_DATA: &[(&[&str], &str)] = &[
+    (
+        &["polars", "pyarrow", "duckdb", "dask", "modin", "vaex"],
+        "Use `pandas`, or `sqlite3` with a database in memory.",
+    ),
+    (
+        &["plotly", "altair", "bokeh", "pygal"],
+        "Use `matplotlib` or `seaborn`: figures that are open at the end are shown.",
+    ),
+    (&["cv2", "imageio", "skimage", "wand"], "Use `PIL` (Pillow), `numpy` and `scipy.ndimage`."),
+    (
+        &["torch", "tensorflow", "keras", "xgboost", "lightgbm", "catboost", "transformers", "jax"],
+        "Use `sklearn` (scikit-learn), which has trees, boosting, linear models and small neural networks, or `numpy`.",
+    ),
+    (&["numba", "cupy"], "Use `numpy` with operations on whole arrays."),
+    (&["fitz", "pdfplumber", "pdfminer"], "Use `pypdf`."),
+    (&["rich", "colorama", "termcolor"], "Print plain text, or use `tqdm` for progress."),
+    (&["ruamel"], "Use `yaml`."),
+];
+
+/// The modules that these replacements name.
+pub(super) fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'static str> {
+    const NO_MODULES: [&str; 3] = ["assert", "yaml_dump", "yaml_load"];
+    let with_data = INSTEAD_WITH_DATA.iter().filter(move |_| has_data_packages).map(|(_, instead)| *instead);
+    let texts = INSTEAD.iter().map(|(.., instead)| *instead).chain(with_data);
+    texts.flat_map(|text| text.split('`').skip(1).step_by(2)).filter(|word| {
+        word.chars().all(|char| char.is_alphanumeric() || matches!(char, '_' | '.')) && !NO_MODULES.contains(word)
+    })
+}
+
 const DATA_RUNTIME: &str = "Have the operator add the runtime that has it (`glovebox runtimes add python-3.15-data`), and run the script as it is.";
 
 /// Advice for an exception; `None` if its own message is enough.
@@ -115,12 +146,29 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
     }
     match failure.raised.type_name.as_str() {
         "SyntaxError" | "IndentationError" | "TabError" => Some(syntax(failure)),
+        "MemoryError" if super::limits::is_parser_stack(failure.message()) => Some(Advice::new(
+            AdviceKind::Syntax,
+            "The text is nested too deeply for Python's parser. More memory does not help.",
+            &[
+                "Break the expression up: give its parts names, or make it in a loop.",
+                "Read data with `json.loads` instead of as Python source.",
+            ],
+        )),
+        "ImportError" if failure.message().contains("'pyarrow', 'fastparquet'") => Some(Advice::new(
+            AdviceKind::Module,
+            "Nothing here reads or writes Parquet, and no package can be installed as a script runs.",
+            &["Use `to_csv`, `to_json`, `to_excel` or `to_sql` with `sqlite3`, and the readers of the same names."],
+        )),
         "ModuleNotFoundError" => Some(module(failure, failure.within("No module named '", "'")?)),
         "PermissionError" | "FileNotFoundError" => path(failure),
         "EOFError" => failure.message().starts_with("EOF when reading").then(input),
         "RuntimeError" => (failure.message() == "can't start new thread").then(threads),
         "OSError" if failure.message().contains("does not support processes") => Some(subprocess()),
-        "OSError" => (failure.message() == "[Errno 58] Not supported").then(network),
+        // Many calls end so, and only those of sockets are about the network.
+        "OSError" if failure.message().starts_with("[Errno 58] Not supported") => {
+            failure.raised.traceback.contains("socket").then(network)
+        }
+        "OSError" => directory(failure),
         // What a server did not do is in the message.
         "URLError" if network::was_tried(failure.message()) => None,
         "URLError" | "SSLError" | "gaierror" => Some(network()),
@@ -136,6 +184,18 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
     }
     let top = name.split('.').next().unwrap_or(name);
     let missing = format!("There is no module {} here.", quoted(name));
+    if top == "IPython" {
+        return Advice::new(
+            AdviceKind::Module,
+            missing,
+            &["Leave the import out: `display` is there without it, and shows tables, figures and text."],
+        );
+    }
+    if failure.has_data_packages
+        && let Some((_, instead)) = INSTEAD_WITH_DATA.iter().find(|(names, _)| names.contains(&top))
+    {
+        return Advice::new(AdviceKind::Module, missing, &[instead]);
+    }
     // Of a module in a package that is there another one is meant.
     if let Some((_, kind, instead)) = INSTEAD.iter().find(|(names, ..)| names.contains(&name)) {
         return match kind {
@@ -146,7 +206,9 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
             AdviceKind::Subprocess => {
                 Advice { summary: format!("{missing} Nor are there other processes."), ..subprocess() }
             }
-            _ if IN_DATA_RUNTIME.contains(&name) => Advice::new(*kind, missing, &[instead, DATA_RUNTIME]),
+            _ if !failure.has_data_packages && IN_DATA_RUNTIME.contains(&name) => {
+                Advice::new(*kind, missing, &[instead, DATA_RUNTIME])
+            }
             _ => Advice::new(*kind, missing, &[instead]),
         };
     }
@@ -230,12 +292,21 @@ fn input() -> Advice {
     )
 }
 
+/// What pandas says of a directory that is missing.
+fn directory(failure: &Failure<'_>) -> Option<Advice> {
+    let directory = failure.within("Cannot save file into a non-existent directory: '", "'")?;
+    super::limits::path(&format!("{directory}/x"), Language::Python).map(|mut advice| {
+        advice.summary = format!("There is no directory {}.", quoted(directory));
+        advice
+    })
+}
+
 /// The message ends with a string in Python's notation.
 fn path(failure: &Failure<'_>) -> Option<Advice> {
     let (_, written) = failure.message().split_once("]")?.1.split_once(": ")?;
     let quote = written.chars().next().filter(|char| matches!(char, '\'' | '"'))?;
     let (path, _) = written.get(1..)?.split_once(quote)?;
-    super::limits::path(&path.replace(r"\\", r"\"))
+    super::limits::path(&path.replace(r"\\", r"\"), Language::Python)
 }
 
 /// Names from JavaScript, called or accessed.
@@ -271,8 +342,18 @@ fn syntax(failure: &Failure<'_>) -> Advice {
     if is_fenced(failure.source) {
         return advice(&["Send the code alone, without the ``` lines around it."]);
     }
+    if let Some(step) = line.and_then(notebook_command) {
+        return Advice::new(AdviceKind::Syntax, "This is a command of notebooks (IPython), not Python.", &[step]);
+    }
     if line.is_some_and(looks_like_javascript) {
         return advice(&[LOOKS_LIKE_JAVASCRIPT]);
+    }
+    if failure.message().starts_with("'await'") || failure.message().starts_with("'async ") {
+        return Advice::new(
+            AdviceKind::Syntax,
+            "`await` stands in a function that is not `async`.",
+            &["Make it `async def`, and await it where it is called, or call it with `asyncio.run`."],
+        );
     }
     let message = failure.message();
     let correction = line.and_then(|line| match message {
@@ -327,6 +408,34 @@ fn colon(failure: &Failure<'_>, line: &str) -> Option<Correction> {
     }
     let is_head = HEADS.iter().any(|start| head.starts_with(start)) && !head.contains(':') && is_whole(head);
     is_head.then(|| failure.corrected(format!("{}:", line.trim_end()))).flatten()
+}
+
+/// What to do instead of a line that only notebooks understand.
+fn notebook_command(line: &str) -> Option<&'static str> {
+    let line = line.trim();
+    let command = line.split_once("= ").map_or(line, |(name, rest)| match rest.trim_start() {
+        rest if rest.starts_with(['!', '%']) && !name.contains(['(', '"', '\'']) => rest,
+        _ => line,
+    });
+    if let Some(command) = command.strip_prefix(['!', '%']) {
+        let mut words = command.trim_start_matches(['!', '%']).split_whitespace();
+        let first = words.next().unwrap_or_default();
+        if matches!(first, "pip" | "pip3" | "conda" | "mamba" | "uv" | "apt" | "apt-get") {
+            return Some(
+                "Leave the line out: packages are not installed as a script runs. The operator adds them with `glovebox packages add`.",
+            );
+        }
+        if command.starts_with('=') {
+            return None;
+        }
+        let instead = if line.starts_with('%') {
+            "Leave the line out: figures and tables are shown without it, and `time` measures."
+        } else {
+            "Leave the line out, and do it in Python: there is no shell. `pathlib` and `shutil` work with files."
+        };
+        return Some(instead);
+    }
+    (line.starts_with('?') || line.ends_with('?') && !line.contains('#')).then_some("Use `help(…)` instead of `?`.")
 }
 
 fn looks_like_javascript(line: &str) -> bool {

@@ -4,7 +4,8 @@ use super::{advice::quoted, *};
 use crate::{Limits, RaisedOutcome, Resource, TrapKind};
 
 fn facts<'a>(language: Language, source: &'a str, outcome: &'a Outcome, limits: &'a Limits) -> Facts<'a> {
-    Facts { language, source, outcome, limits, fuel_consumed: 0, stdout_bytes: 0, stderr_bytes: 0 }
+    let has_data_packages = false;
+    Facts { language, source, outcome, limits, has_data_packages, fuel_consumed: 0, stdout_bytes: 0, stderr_bytes: 0 }
 }
 
 fn raised(type_name: &str, message: &str, line: Option<u32>) -> Outcome {
@@ -142,6 +143,65 @@ fn a_correction_is_of_a_line_that_the_script_has() {
         let line = format!("import jsno{}", " ".repeat(chars - 11));
         assert_eq!(corrected(&line, "ModuleNotFoundError", "No module named 'jsno'").is_some(), is_there);
     }
+}
+
+#[test]
+fn an_interpreter_with_packages_is_advised_to_use_those() {
+    let advised = |message: &str, has_data_packages: bool| {
+        let outcome = raised("ModuleNotFoundError", message, Some(1));
+        let limits = Limits::default();
+        let facts = Facts { has_data_packages, ..facts(Language::Python, "", &outcome, &limits) };
+        guidance(&facts).advice.pop().unwrap().steps.join(" ")
+    };
+    for (module, instead) in
+        [("polars", "`pandas`"), ("plotly.express", "`matplotlib`"), ("xgboost", "`sklearn`"), ("cv2", "`PIL`")]
+    {
+        let message = format!("No module named '{module}'");
+        assert!(advised(&message, true).contains(instead), "{module}");
+        assert!(!advised(&message, false).contains(instead), "{module}");
+    }
+    assert!(!advised("No module named 'numpy'", true).contains("runtimes add"));
+    assert!(advised("No module named 'IPython'", false).contains("`display`"));
+    assert!(substitutes(true).any(|module| module == "scipy.ndimage") && substitutes(false).all(|it| it != "pandas"));
+}
+
+#[test]
+fn commands_of_notebooks_are_recognised() {
+    let summary = |line: &str| python(line, "SyntaxError", "invalid syntax").unwrap().summary;
+    for line in
+        ["!pip install x", "%matplotlib inline", "%%time", "  !ls", "files = !ls", "x = %timeit 1", "print?", "?print"]
+    {
+        assert!(summary(line).contains("notebooks"), "{line}");
+    }
+    for line in ["x != = 1", "%= 2", "x = 'a' % %", "f(a = !b)", "x = 1 # why?", "x = '= !' !"] {
+        assert!(!summary(line).contains("notebooks"), "{line}");
+    }
+    let pip = python("!pip install x", "SyntaxError", "invalid syntax").unwrap();
+    assert!(pip.steps.iter().any(|step| step.contains("glovebox packages add")));
+}
+
+#[test]
+fn errors_with_one_name_and_several_causes_get_the_advice_of_their_cause() {
+    let memory = |message: &str| python("x", "MemoryError", message).unwrap().kind;
+    assert_eq!(memory(""), AdviceKind::Memory);
+    assert_eq!(memory("Parser stack overflowed - Python source too complex to parse"), AdviceKind::Syntax);
+
+    let unsupported = |traceback: &str| {
+        let (type_name, message) = ("OSError".to_owned(), "[Errno 58] Not supported".to_owned());
+        let outcome =
+            Outcome::Raised(RaisedOutcome { type_name, message, traceback: traceback.to_owned(), line: None });
+        of(Language::Python, "", &outcome).pop().map(|advice| advice.kind)
+    };
+    assert_eq!(unsupported("    socket.socket()"), Some(AdviceKind::Network));
+    assert_eq!(unsupported("    os.dup(1)"), None);
+
+    let steps = |kind: &str, message: &str| python("x", kind, message).unwrap().steps.join(" ");
+    let missing = steps("FileNotFoundError", "[Errno 44] No such file or directory: 'reports/2024/x.csv'");
+    assert!(missing.contains("`reports/2024`") && missing.contains("os.makedirs"), "{missing}");
+    let missing = steps("OSError", "Cannot save file into a non-existent directory: 'reports'");
+    assert!(missing.contains("`reports`") && missing.contains("os.makedirs"), "{missing}");
+    assert!(!steps("FileNotFoundError", "[Errno 44] No such file or directory: 'x.csv'").contains("makedirs"));
+    assert!(steps("ImportError", "… tried using: 'pyarrow', 'fastparquet'.").contains("to_csv"));
 }
 
 #[test]
