@@ -39,6 +39,9 @@ impl DriverKind {
 pub enum Callback {
     /// `int32_t f(void *, const int32_t *word) { return *word; }`: tells whether the host has set a word.
     LoadWord,
+    /// `JSValue f(JSContext *, JSValue promise, int magic)`: the state of a promise if `magic` is zero, otherwise its result. The
+    /// recipe must export `JS_PromiseState` and `JS_PromiseResult`.
+    ReadPromise,
 }
 
 /// The exports of the prepared module, in addition to the binary's own.

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use wasm_encoder::{
-    ConstExpr, ElementSection, Elements, Encode, ExportKind, Function, GlobalSection, GlobalType, MemArg, SectionId,
-    ValType,
+    BlockType, ConstExpr, ElementSection, Elements, Encode, ExportKind, Function, GlobalSection, GlobalType, MemArg,
+    SectionId, ValType,
 };
 use wasmparser::{Payload, RefType, Table, TableInit};
 
@@ -15,8 +15,9 @@ use super::longer::{Raw, entries, longer};
 use super::sections::{Changed, Sections, bound};
 use crate::Callback;
 
-/// `(i32, i32) -> i32`, encoded as in the type section.
-const TWO_WORDS_TO_ONE: [u8; 6] = [0x60, 2, 0x7f, 0x7f, 1, 0x7f];
+/// `(i32, i32) -> i32` and `(i32, i64, i32) -> i64`, encoded as in the type section.
+const TWO_WORDS_TO_ONE: &[u8] = &[0x60, 2, 0x7f, 0x7f, 1, 0x7f];
+const MAGIC_GETTER: &[u8] = &[0x60, 3, 0x7f, 0x7e, 0x7f, 1, 0x7e];
 
 /// The maximum initial size of a table in engines and validators.
 const MAX_SLOTS: u64 = 10_000_000;
@@ -42,11 +43,14 @@ pub(super) fn add(
     let last = counts.functions.checked_add(count).zip(counts.globals.checked_add(count));
     last.ok_or_else(too_many)?;
 
-    let type_index = type_count(sections)?;
-    let (mut declarations, mut bodies, mut globals) = (Vec::new(), Vec::new(), GlobalSection::new());
+    let first_type = type_count(sections)?;
+    first_type.checked_add(count).ok_or_else(too_many)?;
+    let (mut types, mut declarations, mut bodies, mut globals) =
+        (Vec::new(), Vec::new(), Vec::new(), GlobalSection::new());
     for (nth, (name, callback)) in (0u32..).zip(callbacks) {
-        type_index.encode(&mut declarations);
-        body(*callback).encode(&mut bodies);
+        types.extend_from_slice(signature(*callback));
+        first_type.saturating_add(nth).encode(&mut declarations);
+        body(*callback, exports)?.encode(&mut bodies);
         let slot = first_slot.saturating_add(nth).cast_signed();
         let kind = GlobalType { val_type: ValType::I32, mutable: false, shared: false };
         globals.global(kind, &ConstExpr::i32_const(slot));
@@ -57,7 +61,7 @@ pub(super) fn add(
     elements.active(None, &ConstExpr::i32_const(first_slot.cast_signed()), Elements::Functions(functions.into()));
 
     Ok(vec![
-        Changed::to(longer(sections, SectionId::Type, 1, &TWO_WORDS_TO_ONE)?),
+        Changed::to(longer(sections, SectionId::Type, count, &types)?),
         Changed::to(longer(sections, SectionId::Function, count, &declarations)?),
         Changed::to(tables),
         Changed::to(longer(sections, SectionId::Global, count, entries(&globals)?.as_slice())?),
@@ -66,14 +70,30 @@ pub(super) fn add(
     ])
 }
 
-fn body(callback: Callback) -> Function {
+fn signature(callback: Callback) -> &'static [u8] {
+    match callback {
+        Callback::LoadWord => TWO_WORDS_TO_ONE,
+        Callback::ReadPromise => MAGIC_GETTER,
+    }
+}
+
+fn body(callback: Callback, exports: &Exports) -> Result<Function, RewriteError> {
     let mut function = Function::new([]);
+    let mut body = function.instructions();
     match callback {
         Callback::LoadWord => {
-            function.instructions().local_get(1).i32_load(MemArg { offset: 0, align: 2, memory_index: 0 }).end()
+            body.local_get(1).i32_load(MemArg { offset: 0, align: 2, memory_index: 0 }).end();
         }
-    };
-    function
+        Callback::ReadPromise => {
+            let callee = |name: &str| exports.function(name).ok_or_else(|| RewriteError::NoFunction(name.to_owned()));
+            let (state, result) = (callee("JS_PromiseState")?, callee("JS_PromiseResult")?);
+            body.local_get(2).if_(BlockType::Result(ValType::I64));
+            body.local_get(0).local_get(1).call(result).else_();
+            // A small number is its own value.
+            body.local_get(0).local_get(1).call(state).i64_extend_i32_u().end().end();
+        }
+    }
+    Ok(function)
 }
 
 fn too_many() -> RewriteError {

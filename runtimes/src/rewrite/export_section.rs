@@ -36,6 +36,11 @@ impl Exports {
         self.by_name.get(name).is_some_and(|(of, _)| *of == kind)
     }
 
+    /// The index of an exported function.
+    pub(super) fn function(&self, name: &str) -> Option<u32> {
+        self.by_name.get(name).and_then(|(kind, index)| (*kind == ExportKind::Func).then_some(*index))
+    }
+
     /// A name of an exported global.
     pub(super) fn global(&self, index: u32) -> Option<&String> {
         self.globals.get(&index)

@@ -95,6 +95,28 @@ fn a_callback_gets_a_slot_of_its_own() {
 }
 
 #[test]
+fn a_promise_is_read_by_the_functions_of_the_module() {
+    let list = ExportList {
+        functions: vec!["JS_PromiseState".to_owned(), "JS_PromiseResult".to_owned()],
+        callbacks: [("__read".to_owned(), Callback::ReadPromise), ("__word".to_owned(), Callback::LoadWord)].into(),
+        ..ExportList::default()
+    };
+    let module = |functions: &str| wasm(&format!("(module {functions} (table 1 funcref) (memory 1))"));
+    let both = "(func (export \"JS_PromiseState\") (param i32 i64) (result i32) i32.const -1)
+        (func (export \"JS_PromiseResult\") (param i32 i64) (result i64) local.get 1)";
+    let bytes = rewrite::with_exports(&module(both), &list).unwrap().bytes;
+    Validator::new().validate_all(&bytes).unwrap();
+    let made = code(&bytes);
+    assert_eq!(made.slots, BTreeMap::from([(1, 2), (2, 3)]));
+    assert!(made.bodies[2].iter().any(|operator| operator.contains("function_index: 0")), "{:?}", made.bodies);
+    assert!(made.bodies[2].iter().any(|operator| operator.contains("function_index: 1")), "{:?}", made.bodies);
+
+    let list = ExportList { functions: Vec::new(), ..list };
+    let error = rewrite::with_exports(&module(""), &list).unwrap_err().to_string();
+    assert!(error.contains("JS_PromiseState"), "{error}");
+}
+
+#[test]
 fn a_callback_outlives_the_image() {
     let bootable = rewrite::with_exports(&wasm(MODULE), &asking_for(&["__a"])).unwrap();
     let memory = vec![0; 65_536];

@@ -66,6 +66,12 @@ const ENDLESS: &str = "for (;;);";
 /// The export with the table slot of the interrupt handler that the recipe adds.
 const INTERRUPT_HANDLER: &str = "__interrupt_handler";
 
+/// The same for the function that reads promises; how the boot scripts call it, with its `magic`; and how the interpreter does
+/// (`JS_CFUNC_getter_magic`).
+const PROMISE_READER: &str = "__read_promise";
+const PROMISE_READERS: [(&str, u32); 2] = [("promiseState", 0), ("promiseResult", 1)];
+const GETTER_WITH_MAGIC: u32 = 10;
+
 const NATIVES: (&str, &str) = ("glovebox:natives", include_str!("natives.js"));
 const FINISH: (&str, &str) = ("glovebox:finish", include_str!("finish.js"));
 
@@ -138,6 +144,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     let mut booted = Booted { guest, at };
     booted.at.rejections = booted.find_rejections()?;
     booted.evaluate(NATIVES, EVAL_MODULE)?;
+    booted.give_promise_readers()?;
     let (warm, scripts) = SCRIPTS.split_last().ok_or_else(|| fault("no boot scripts"))?;
     for script in scripts {
         booted.evaluate_stripped(*script)?;
@@ -210,6 +217,23 @@ fn not_null(at: u32, what: &str) -> Result<u32, DriverError> {
 }
 
 impl Booted<'_> {
+    /// Adds functions to `$glovebox` that read the promise that is their `this`.
+    fn give_promise_readers(&mut self) -> Result<(), DriverError> {
+        let shared = self.value_of("glovebox:functions", "$glovebox", 0)?;
+        let slot = self.guest.machine.global(PROMISE_READER)?;
+        for (name, magic) in PROMISE_READERS {
+            self.guest.write_text(self.at.name, name.as_bytes())?;
+            let args = [self.at.context, slot, self.at.name, 0, GETTER_WITH_MAGIC, magic].map(Value::I32);
+            let function = self.guest.call_value("JS_NewCFunction2", &args)?;
+            let [context, name] = [self.at.context, self.at.name].map(Value::I32);
+            let args = [context, Value::I64(shared.0), name, Value::I64(function.0)];
+            if function.is_exception() || self.guest.call_word("JS_SetPropertyStr", &args)? != 1 {
+                return Err(fault("it cannot read promises"));
+            }
+        }
+        Ok(self.guest.free(shared)?)
+    }
+
     /// Evaluates a boot text, which must neither throw nor wait.
     fn evaluate(&mut self, (name, source): (&str, &str), flags: u32) -> Result<(), DriverError> {
         let value = self.value_of(name, source, flags)?;

@@ -2,8 +2,8 @@
 // `console` and `print`.
 {
   const $ = globalThis.$glovebox;
-  const { inspect, join, uncurry, writeErr, writeOut } = $;
-  const { formatNumber, hasOwnText, isError, read, safeString } = $.text;
+  const { inspect, inspectWith, join, uncurry, writeErr, writeOut } = $;
+  const { formatNumber, hasOwnText, read, safeString } = $.text;
 
   const { parseInt, parseFloat, Number } = globalThis;
   const indexOf = uncurry(String.prototype.indexOf);
@@ -11,22 +11,31 @@
   const charCodeAt = uncurry(String.prototype.charCodeAt);
   const slice = uncurry(String.prototype.slice);
   const repeat = uncurry(String.prototype.repeat);
-  const padEnd = uncurry(String.prototype.padEnd);
+  const codePointAt = uncurry(String.prototype.codePointAt);
   const toFixed = uncurry(Number.prototype.toFixed);
   const mapGet = uncurry(Map.prototype.get);
   const mapSet = uncurry(Map.prototype.set);
   const mapDelete = uncurry(Map.prototype.delete);
   const mapForEach = uncurry(Map.prototype.forEach);
+  const setForEach = uncurry(Set.prototype.forEach);
+  const hasOwnProperty = uncurry(Object.prototype.hasOwnProperty);
+  const { max } = Math;
   const { stringify } = JSON;
   const { isArray } = Array;
   const { keys } = Object;
   const MapClass = Map;
+  const SetClass = Set;
+  const WrongType = TypeError;
   const Failure = Error;
   const now = uncurry(performance.now);
   const clock = performance;
 
   // Node opens two levels of nested objects.
   const DEPTH = 2;
+  // The options of `%o`, and of a table's cells: one with many keys, and others.
+  const WHOLE = { __proto__: null, depth: 4, showHidden: true };
+  const CLOSED = { __proto__: null, depth: -1, maxArrayLength: 3, breakLength: Infinity };
+  const OPEN = { __proto__: null, ...CLOSED, depth: 0 };
 
   const asNumber = (value, convert) => {
     if (typeof value === 'bigint') return `${value}n`;
@@ -39,9 +48,8 @@
   };
 
   const asString = (value) => {
-    if (typeof value === 'string') return value;
-    if (typeof value === 'object' && value !== null) return hasOwnText(value) && !isError(value) ? safeString(value) : inspect(value, 0);
-    return inspect(value, 0);
+    if (typeof value === 'number' || typeof value === 'bigint') return inspect(value, 0);
+    return typeof value === 'object' && value !== null && !hasOwnText(value) ? inspect(value, 0) : safeString(value);
   };
 
   const asJson = (value) => {
@@ -59,7 +67,7 @@
       case 105: return asNumber(value, parseInt);
       case 102: return asNumber(value, parseFloat);
       case 106: return asJson(value);
-      case 111: return inspect(value, 4);
+      case 111: return inspectWith(value, WHOLE);
       case 79: return inspect(value, DEPTH);
       case 99: return '';
       default: return undefined;
@@ -126,53 +134,79 @@
     return ms >= 1000 ? `${toFixed(ms / 1000, 3)}s` : `${toFixed(ms, 3)}ms`;
   };
 
-  const cells = (row, columns, add) => {
-    if (row === null || (typeof row !== 'object' && typeof row !== 'function')) return { __proto__: null, own: inspect(row, 0) };
-    const found = { __proto__: null, at: new MapClass() };
-    const names = keys(row);
-    for (let i = 0; i < names.length; i++) {
-      add(names[i]);
-      mapSet(found.at, names[i], inspect(read(row, names[i]), 0));
+  const cell = (value) => {
+    const isLarge = typeof value === 'object' && value !== null && !isArray(value) && keys(value).length > 2;
+    return inspectWith(value, isLarge ? CLOSED : OPEN);
+  };
+
+  // How many columns a terminal takes for a text: scripts of East Asia and pictures take two for a character.
+  const columnsOf = (text) => {
+    let width = text.length;
+    for (let i = 0; i < text.length; i++) {
+      const code = codePointAt(text, i);
+      if (code > 0xffff) i++;
+      if (code < 0x300) continue;
+      if (code < 0x370 || (code >= 0x200b && code <= 0x200f) || (code >= 0xfe00 && code <= 0xfe0f)) width--;
+      else if ((code >= 0x1100 && code <= 0x115f) || (code >= 0x2e80 && code <= 0xa4cf && code !== 0x303f) || (code >= 0xac00 && code <= 0xd7a3) ||
+        (code >= 0xf900 && code <= 0xfaff) || (code >= 0xfe30 && code <= 0xfe6f) || (code >= 0xff00 && code <= 0xff60) || (code >= 0xffe0 && code <= 0xffe6)) width++;
+      else if (code > 0xffff && !((code >= 0x1f300 && code <= 0x1f64f) || (code >= 0x1f900 && code <= 0x1f9ff) || (code >= 0x20000 && code <= 0x3fffd))) width--;
     }
-    return found;
+    return width;
+  };
+
+  // The columns of a map's or a set's members.
+  const members = (grid, isMap, forEach, data) => {
+    grid[0] = isMap ? ['(iteration index)', 'Key', 'Values'] : ['(iteration index)', 'Values'];
+    forEach(data, (value, key) => {
+      const index = `${grid.length - 1}`;
+      grid[grid.length] = isMap ? [index, cell(key), cell(value)] : [index, cell(value)];
+    });
+  };
+
+  // The columns of a list's or an object's items: the keys of all of them, or those chosen.
+  const items = (grid, data, chosen) => {
+    const names = keys(data);
+    const rows = [];
+    const own = [];
+    const heads = { __proto__: null };
+    let hasOwn = false;
+    for (let r = 0; r < names.length; r++) {
+      const item = data[names[r]];
+      const isPrimitive = item === null || (typeof item !== 'object' && typeof item !== 'function');
+      rows[r] = { __proto__: null };
+      own[r] = '';
+      if (isPrimitive && chosen === undefined) {
+        hasOwn = true;
+        own[r] = cell(item);
+        continue;
+      }
+      const wanted = chosen ?? keys(item);
+      for (let c = 0; c < wanted.length; c++) {
+        heads[wanted[c]] = true;
+        rows[r][wanted[c]] = isPrimitive || !hasOwnProperty(item, wanted[c]) ? '' : cell(item[wanted[c]]);
+      }
+    }
+    const shown = keys(heads);
+    grid[0] = ['(index)'];
+    for (let c = 0; c < shown.length; c++) grid[0][c + 1] = shown[c];
+    if (hasOwn) grid[0][shown.length + 1] = 'Values';
+    for (let r = 0; r < names.length; r++) {
+      const line = [names[r]];
+      for (let c = 0; c < shown.length; c++) line[c + 1] = rows[r][shown[c]] ?? '';
+      if (hasOwn) line[line.length] = own[r];
+      grid[r + 1] = line;
+    }
   };
 
   const table = (data, chosen) => {
-    if (data === null || typeof data !== 'object') return inspect(data, DEPTH);
-    const heads = [];
-    const known = new MapClass();
-    const add = (name) => {
-      if (mapGet(known, name)) return;
-      mapSet(known, name, true);
-      heads[heads.length] = name;
-    };
-    const rows = [];
-    let plain = false;
-    const addRow = (name, row) => {
-      const found = cells(row, heads, add);
-      plain ||= found.own !== undefined;
-      rows[rows.length] = { __proto__: null, name, found };
-    };
-    let index = 0;
-    if (data instanceof MapClass) mapForEach(data, (value, key) => addRow(inspect(key, 0), { Value: value, index: index++ }));
-    else {
-      const names = keys(data);
-      for (let i = 0; i < names.length; i++) addRow(names[i], data[names[i]]);
-    }
-    const shown = isArray(chosen) ? chosen : heads;
-    const grid = [['(index)']];
-    for (let c = 0; c < shown.length; c++) grid[0][c + 1] = `${shown[c]}`;
-    if (plain) grid[0][grid[0].length] = 'Values';
-    for (let r = 0; r < rows.length; r++) {
-      const line = [rows[r].name];
-      for (let c = 0; c < shown.length; c++) line[c + 1] = rows[r].found.at === undefined ? '' : mapGet(rows[r].found.at, shown[c]) ?? '';
-      if (plain) line[line.length] = rows[r].found.own ?? '';
-      grid[r + 1] = line;
-    }
+    const grid = [];
+    if (data instanceof MapClass) members(grid, true, mapForEach, data);
+    else if (data instanceof SetClass) members(grid, false, setForEach, data);
+    else items(grid, data, chosen);
     const widths = [];
     for (let c = 0; c < grid[0].length; c++) {
       let width = 0;
-      for (let r = 0; r < grid.length; r++) if (grid[r][c].length > width) width = grid[r][c].length;
+      for (let r = 0; r < grid.length; r++) width = max(width, columnsOf(grid[r][c]));
       widths[c] = width + 2;
     }
     const rule = (left, middle, right) => {
@@ -182,7 +216,7 @@
     };
     const line = (row) => {
       const parts = [];
-      for (let c = 0; c < widths.length; c++) parts[c] = padEnd(` ${row[c]}`, widths[c]);
+      for (let c = 0; c < widths.length; c++) parts[c] = ` ${row[c]}${repeat(' ', widths[c] - 1 - columnsOf(row[c]))}`;
       return `│${join(parts, '│')}│\n`;
     };
     let text = rule('┌', '┬', '┐') + line(grid[0]) + rule('├', '┼', '┤');
@@ -214,10 +248,16 @@
     },
     dirxml: (...args) => toOut(args.length === 0 ? '' : format(args)),
     table: (data, columns) => {
+      if (columns !== undefined && !isArray(columns)) throw new WrongType('The "properties" argument must be an instance of Array');
+      if (data === null || typeof data !== 'object') {
+        log(data);
+        return;
+      }
       let text;
       try {
         text = table(data, columns);
       } catch {
+        // A Proxy whose traps throw.
         text = inspect(data, DEPTH);
       }
       toOut(text);
@@ -258,6 +298,7 @@
     clear: () => {},
   };
   methods.groupCollapsed = methods.group;
+  $.console = methods;
   $.global('console', methods);
   $.global('print', print);
   $.resetConsole = () => {

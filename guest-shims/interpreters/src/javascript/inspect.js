@@ -56,6 +56,9 @@
   const viewOffset = getter(DataView.prototype, 'byteOffset');
   const viewBuffer = getter(DataView.prototype, 'buffer');
   const weakDeref = uncurry(WeakRef.prototype.deref);
+  // 0 for a pending promise, 1 for a fulfilled, 2 for a rejected one; less for any other value.
+  const promiseState = uncurry($.promiseState);
+  const promiseResult = uncurry($.promiseResult);
   const numberValue = uncurry(Number.prototype.valueOf);
   const stringValue = uncurry(String.prototype.valueOf);
   const booleanValue = uncurry(Boolean.prototype.valueOf);
@@ -138,10 +141,14 @@
     return output;
   };
 
-  const typedItems = (context, value, length) => {
+  const TYPED_KEYS = ['BYTES_PER_ELEMENT', 'length', 'byteLength', 'byteOffset', 'buffer'];
+  const typedItems = (context, value, length, level) => {
     const output = [];
     for (let i = 0; i < length && i < context.items; i++) add(output, formatPrimitive(value[i]));
     if (length > context.items) add(output, more(length - context.items, 'item'));
+    for (let i = 0; context.isHiddenShown && i < TYPED_KEYS.length; i++) {
+      add(output, `[${TYPED_KEYS[i]}]: ${inner(context, value[TYPED_KEYS[i]], level)}`);
+    }
     return output;
   };
 
@@ -291,7 +298,7 @@
     const kind = typedTag(value);
     if (kind !== undefined) {
       const length = typedLength(value);
-      return list(prefix(value, name, kind, length), () => typedItems(context, value, length), length);
+      return list(prefix(value, name, kind, length), () => typedItems(context, value, length, level), length);
     }
     // The tag says what to look for, and the internal slot whether it is there: a probe that fails costs an exception.
     const builtin = objectToString(value);
@@ -345,6 +352,12 @@
       case '[object WeakRef]': {
         const target = slot(weakDeref, value);
         return braces('WeakRef', () => [inner(context, target, level)]);
+      }
+      case '[object Promise]': {
+        const state = promiseState(value);
+        const items = () => [state === 0 ? '<pending>' : `${state === 2 ? '<rejected> ' : ''}${inner(context, promiseResult(value), level)}`];
+        if (state >= 0) return braces('Promise', items);
+        break;
       }
       case '[object Number]':
       case '[object String]':

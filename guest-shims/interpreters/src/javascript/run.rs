@@ -207,6 +207,7 @@ impl Booted<'_> {
             // A module has no value.
             Grammar::AsyncScript | Grammar::Module => JsValue::UNDEFINED,
         };
+        let value = self.awaited(value)?;
         if value.is_undefined() {
             return Ok(Completion::Done(None));
         }
@@ -219,6 +220,16 @@ impl Booted<'_> {
             }),
             Err(thrown) => Ok(Completion::Threw(thrown)),
         }
+    }
+
+    /// The result of a fulfilled promise, any other value as it is. Consumes it.
+    fn awaited(&mut self, value: JsValue) -> Result<JsValue, DriverError> {
+        if value.address().is_none() || self.promise_state(value)? != PROMISE_FULFILLED {
+            return Ok(value);
+        }
+        let result = self.promise_result(value)?;
+        self.guest.free(value)?;
+        Ok(result)
     }
 
     /// Offers an uncaught value to the script's own listeners, with its rejected promise or `undefined`. Consumes it,

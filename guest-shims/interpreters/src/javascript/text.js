@@ -23,13 +23,13 @@
   const functionToString = uncurry(Function.prototype.toString);
   const objectToString = uncurry(Object.prototype.toString);
   const hasOwn = uncurry(Object.prototype.hasOwnProperty);
-  const isArray = Array.isArray;
   const ObjectPrototype = Object.prototype;
   const ArrayPrototype = Array.prototype;
   const { toStringTag } = Symbol;
   const Failure = Error;
-  const failureToString = Error.prototype.toString;
-  const objectOwnToString = Object.prototype.toString;
+  const BUILTIN = [Object, Array, Error, Date, RegExp, Function, Number, String, Boolean, Symbol, BigInt];
+  const builtinTexts = [];
+  for (let i = 0; i < BUILTIN.length; i++) builtinTexts[i] = BUILTIN[i].prototype.toString;
 
   const escapes = { __proto__: null, 8: '\\b', 9: '\\t', 10: '\\n', 11: '\\v', 12: '\\f', 13: '\\r', 92: '\\\\' };
 
@@ -142,7 +142,8 @@
     object = value;
     for (let hops = 0; object !== null && hops < 100; hops++) {
       const own = getOwnPropertyDescriptor(object, 'constructor');
-      if (own !== undefined && typeof own.value === 'function') {
+      // A class's own prototype was made by the class above.
+      if (own !== undefined && typeof own.value === 'function' && getOwnPropertyDescriptor(own.value, 'prototype')?.value !== value) {
         const name = ownName(own.value);
         if (name !== '') return name;
       }
@@ -201,7 +202,9 @@
   // Whether an object says itself how it becomes a string, for `%s`.
   const hasOwnText = (value) => {
     const method = read(value, 'toString');
-    return typeof method === 'function' && method !== objectOwnToString && method !== failureToString && !isArray(value);
+    if (typeof method !== 'function') return false;
+    for (let i = 0; i < builtinTexts.length; i++) if (method === builtinTexts[i]) return false;
+    return true;
   };
 
   $.text = {
