@@ -16,10 +16,10 @@
   const mapSet = uncurry(Map.prototype.set);
   const mapDelete = uncurry(Map.prototype.delete);
   const mapClear = uncurry(Map.prototype.clear);
-  const mapSize = uncurry(Reflect.getOwnPropertyDescriptor(Map.prototype, 'size').get);
+  const hasOwn = uncurry(Object.prototype.hasOwnProperty);
   const weakGet = uncurry(WeakMap.prototype.get);
   const weakSet = uncurry(WeakMap.prototype.set);
-  const { apply, defineProperty } = Reflect;
+  const { apply, construct, defineProperty } = Reflect;
   const { ceil, max } = Math;
   const dateNow = Date.now;
   const PromiseClass = Promise;
@@ -83,8 +83,10 @@
   // What is to be done when nothing else is left to do.
   let ending;
 
+  // How many timers keep the script alive: all that are not `unref`ed.
+  let referenced = 0;
   const count = () => {
-    words[WAITING] = mapSize(live) + calls + (ending === undefined ? 0 : 1);
+    words[WAITING] = referenced + calls + (ending === undefined ? 0 : 1);
   };
 
   $.expect = (more) => {
@@ -118,31 +120,164 @@
       for (let i = 0; i < args.length; i++) bound[i + 2] = args[i];
       call = apply(bind, undefined, bound);
     }
-    const timer = { id: nextId++, due: now() + wait, call, every: every === AGAIN ? wait : 0 };
+    const timer = { id: nextId++, due: 0, wait, call, every: every === AGAIN ? wait : 0, isReferenced: true };
+    arm(timer);
+    return timer;
+  };
+
+  // Puts a timer into the heap, to be due once its delay has passed.
+  const arm = (timer) => {
+    timer.due = now() + timer.wait;
     mapSet(live, timer.id, timer);
+    if (timer.isReferenced) referenced++;
     push(timer);
     count();
-    return timer.id;
   };
 
   const stop = (id) => {
+    const timer = mapGet(live, id);
+    if (timer === undefined) return;
     mapDelete(live, id);
+    if (timer.isReferenced) referenced--;
     count();
   };
 
-  const setTimeout = (callback, delay, ...args) => start(callback, delay, args, ONCE);
-  const setInterval = (callback, delay, ...args) => start(callback, delay, args, AGAIN);
-  const setImmediate = (callback, ...args) => start(callback, 0, args, AT_ONCE);
-  const clearTimeout = (id) => stop(id);
-  const clearInterval = (id) => stop(id);
-  const clearImmediate = (id) => stop(id);
+  // The record behind an object that a script holds.
+  let recordOf;
+  const refer = (timer, is) => {
+    if (timer.isReferenced === is) return;
+    timer.isReferenced = is;
+    if (mapGet(live, timer.id) !== timer) return;
+    referenced += is ? 1 : -1;
+    count();
+  };
+  class Immediate {
+    #timer;
+    constructor(timer) {
+      this.#timer = timer;
+    }
+    static {
+      recordOf = (object) => (typeof object === 'object' && object !== null && #timer in object ? object.#timer : undefined);
+      this.replace = (object, timer) => {
+        object.#timer = timer;
+      };
+    }
+    ref() {
+      refer(this.#timer, true);
+      return this;
+    }
+    unref() {
+      refer(this.#timer, false);
+      return this;
+    }
+    hasRef() {
+      return this.#timer.isReferenced;
+    }
+  }
+  const { replace } = Immediate;
+  delete Immediate.replace;
+  // A class of its own, and not one that scripts find to be an `Immediate`.
+  class Timeout extends Immediate {
+    refresh() {
+      const timer = recordOf(this);
+      if (timer.isClosed) return this;
+      stop(timer.id);
+      // The heap still has the old record, which is not live any more.
+      const fresh = { ...timer };
+      replace(this, fresh);
+      arm(fresh);
+      return this;
+    }
+    close() {
+      clear(this);
+      return this;
+    }
+  }
+  const toPrimitive = function () {
+    return recordOf(this).id;
+  };
+  const dispose = function () {
+    clear(this);
+  };
+  defineProperty(Timeout.prototype, Symbol.toPrimitive, { __proto__: null, value: toPrimitive, writable: true, configurable: true });
+  if (Symbol.dispose !== undefined) {
+    defineProperty(Immediate.prototype, Symbol.dispose, { __proto__: null, value: dispose, writable: true, configurable: true });
+  }
+
+  // Takes a timer, or its number.
+  const clear = (given) => {
+    const timer = recordOf(given);
+    if (timer !== undefined) {
+      timer.isClosed = true;
+      stop(timer.id);
+    } else if (typeof given === 'number' || typeof given === 'string') stop(+given);
+  };
+
+  const setTimeout = (callback, delay, ...args) => new Timeout(start(callback, delay, args, ONCE));
+  const setInterval = (callback, delay, ...args) => new Timeout(start(callback, delay, args, AGAIN));
+  const setImmediate = (callback, ...args) => new Immediate(start(callback, 0, args, AT_ONCE));
+  const clearTimeout = (timer) => clear(timer);
+  const clearInterval = (timer) => clear(timer);
+  const clearImmediate = (timer) => clear(timer);
+
+  // Targets of weak references that the running job has made or followed: the language keeps them until it ends.
+  const kept = new Set();
+  const keptAdd = uncurry(Set.prototype.add);
+  const keptClear = uncurry(Set.prototype.clear);
+  const keep = (target) => {
+    if (target === undefined) return;
+    keptAdd(kept, target);
+    $.litter(true);
+  };
+  $.releaseKept = () => keptClear(kept);
+  const NativeRef = WeakRef;
+  const deref = uncurry(NativeRef.prototype.deref);
+  const references = {
+    WeakRef: function WeakRef(target) {
+      if (new.target === undefined) throw new Failure("Constructor WeakRef requires 'new'");
+      const made = construct(NativeRef, [target], new.target);
+      keep(target);
+      return made;
+    },
+    deref() {
+      const target = deref(this);
+      keep(target);
+      return target;
+    },
+  };
+  defineProperty(references.WeakRef, 'prototype', { __proto__: null, value: NativeRef.prototype, writable: false });
+  for (const [name, value] of [['constructor', references.WeakRef], ['deref', references.deref]]) {
+    defineProperty(NativeRef.prototype, name, { __proto__: null, value, writable: true, configurable: true });
+  }
+
+  // The interpreter's `Promise.any` rejects with an error that has no message.
+  const nativeAny = PromiseClass.any;
+  const Aggregate = AggregateError;
+  const { any } = {
+    any(promises) {
+      const Class = this;
+      const Reporting = function (executor) {
+        return new Class((resolve, reject) => executor(resolve, (error) => {
+          if (error instanceof Aggregate && !hasOwn(error, 'message')) {
+            defineProperty(error, 'message', { __proto__: null, value: 'All promises were rejected', writable: true, configurable: true });
+          }
+          reject(error);
+        }));
+      };
+      Reporting.resolve = (value) => Class.resolve(value);
+      return apply(nativeAny, Reporting, [promises]);
+    },
+  };
+  defineProperty(PromiseClass, 'any', { __proto__: null, value: any, writable: true, configurable: true });
 
   // Waits for the next timer and returns its callback, for the host to call: no frame of ours is below it. Or waits for
   // the next answer of the host's, where there may be one earlier, and returns nothing.
   $.tick = () => {
+    keptClear(kept);
     while (heapSize > 0 && mapGet(live, heap[0].id) !== heap[0]) pop();
     if (calls > 0 && $.answer(heapSize > 0 ? max(ceil(heap[0].due - now()), 0) : null)) return undefined;
-    if (heapSize > 0) {
+    // Timers that keep nothing alive are not waited for when only the end is left to do.
+    if (heapSize > 0 && (referenced > 0 || calls > 0)) {
       const timer = heap[0];
       for (let wait = timer.due - now(); wait > 0; wait = timer.due - now()) native.sleep(ceil(wait));
       pop();
@@ -154,6 +289,7 @@
       return timer.call;
     }
     mapClear(live);
+    referenced = 0;
     const last = ending;
     ending = undefined;
     count();
@@ -165,6 +301,7 @@
     heap = { __proto__: null };
     heapSize = 0;
     mapClear(live);
+    referenced = 0;
     calls = 0;
     ending = undefined;
     $.resetConsole();
@@ -236,6 +373,7 @@
   $.global('clearInterval', clearInterval);
   $.global('setImmediate', setImmediate);
   $.global('clearImmediate', clearImmediate);
+  $.global('WeakRef', references.WeakRef);
   if (typeof globalThis.queueMicrotask !== 'function') $.global('queueMicrotask', queueMicrotask);
 
   // The interpreter's `performance.timeOrigin` is its monotonic clock's reading at boot, equal in every instance.
@@ -253,6 +391,8 @@
   // Instances count from here.
   times[FRESH_ORIGIN] = times[OLD_ORIGIN] + now();
   $.global('performance', clock);
+  // For the library: a script may declare these names itself, and not have reached its declaration yet.
+  $.builtins = { __proto__: null, performance: clock, setTimeout, clearTimeout, setInterval, clearInterval, setImmediate, clearImmediate };
 
   const depths = new WeakMap();
   const Helpers = globalThis.Iterator?.prototype;

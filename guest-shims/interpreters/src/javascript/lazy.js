@@ -108,13 +108,13 @@
   $.node = { __proto__: null };
   const MODULES = {
     assert: 'assert', 'assert/strict': 'assert', buffer: 'buffer', console: 'process', crypto: 'crypto', events: 'events', 'fs/promises': 'promises', module: 'modules',
-    os: 'process', perf_hooks: 'process', process: 'process', querystring: 'url', string_decoder: 'buffer', timers: 'process',
+    os: 'process', perf_hooks: 'process', process: 'process', querystring: 'url', string_decoder: 'buffer', timers: 'process', sys: 'util', tty: 'process',
     'timers/promises': 'process', url: 'url', util: 'util', 'util/types': 'util',
   };
   // What the scripts have in common.
-  const SHARED = { codec: 'buffer', deepEqual: 'util', encoding: 'encoding', globPattern: 'glob', makeFacade: 'modules', modules: 'modules', received: 'util', showResult: 'display' };
+  const SHARED = { blobs: 'blob', codec: 'buffer', deepEqual: 'util', encoding: 'encoding', globPattern: 'glob', legacy: 'legacy', makeFacade: 'modules', marks: 'performance', modules: 'modules', parseArgs: 'args', received: 'util', showResult: 'display' };
   const GLOBALS = {
-    AbortController: 'events', AbortSignal: 'events', Buffer: 'buffer', CustomEvent: 'events', Event: 'events', EventTarget: 'events', TextDecoder: 'encoding',
+    AbortController: 'events', AbortSignal: 'events', Blob: 'blob', BroadcastChannel: 'channels', Buffer: 'buffer', CustomEvent: 'events', Event: 'events', EventTarget: 'events', File: 'blob', MessageChannel: 'channels', MessageEvent: 'channels', MessagePort: 'channels', TextDecoder: 'encoding',
     Headers: 'fetch', Request: 'fetch', Response: 'fetch', TextEncoder: 'encoding', URL: 'url', URLSearchParams: 'url', atob: 'encoding', btoa: 'encoding',
     crypto: 'crypto', display: 'display', fetch: 'fetch', process: 'process', structuredClone: 'clone',
   };
@@ -126,6 +126,8 @@
       }, true);
     }
   }
+  const MARKS = ['mark', 'measure', 'clearMarks', 'clearMeasures', 'getEntries', 'getEntriesByName', 'getEntriesByType', 'timerify'];
+  for (const name of MARKS) $.lazily(performance, name, () => $.marks[name], true);
   const { global } = $;
   const provided = { __proto__: null };
   for (const name of Object.keys(GLOBALS)) {

@@ -1,11 +1,14 @@
 //! Scripts outside the image.
 
 /// By path, sorted. They contain no multi-line string.
-pub(super) const FILES: [(&str, &str); 19] = [
+pub(super) const FILES: [(&str, &str); 24] = [
     ("csv-simple.js", include_str!("../../../../vendor_js/csv-simple.js")),
     ("json-utils.js", include_str!("../../../../vendor_js/json-utils.js")),
+    ("node/args.js", include_str!("node/args.js")),
     ("node/assert.js", include_str!("node/assert.js")),
+    ("node/blob.js", include_str!("node/blob.js")),
     ("node/buffer.js", include_str!("node/buffer.js")),
+    ("node/channels.js", include_str!("node/channels.js")),
     ("node/clone.js", include_str!("node/clone.js")),
     ("node/crypto.js", include_str!("node/crypto.js")),
     ("node/display.js", include_str!("node/display.js")),
@@ -14,7 +17,9 @@ pub(super) const FILES: [(&str, &str); 19] = [
     ("node/fetch.js", include_str!("node/fetch.js")),
     ("node/fs.js", include_str!("node/fs.js")),
     ("node/glob.js", include_str!("node/glob.js")),
+    ("node/legacy.js", include_str!("node/legacy.js")),
     ("node/modules.js", include_str!("node/modules.js")),
+    ("node/performance.js", include_str!("node/performance.js")),
     ("node/process.js", include_str!("node/process.js")),
     ("node/promises.js", include_str!("node/promises.js")),
     ("node/url.js", include_str!("node/url.js")),

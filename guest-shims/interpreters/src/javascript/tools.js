@@ -62,6 +62,7 @@
     lastNumber = 0;
     catalogue = undefined;
     silences = 0;
+    $.releaseKept();
     $.litter(false);
   };
 

@@ -336,7 +336,7 @@
 
   $.codec = codec;
   $.node.buffer = {
-    Buffer, SlowBuffer: Buffer, atob, btoa, kMaxLength: LONGEST, kStringMaxLength: 2 ** 30 - 1,
+    Buffer, SlowBuffer: Buffer, atob: $.encoding.atob, btoa: $.encoding.btoa, kMaxLength: LONGEST, kStringMaxLength: 2 ** 30 - 1,
     constants: { MAX_LENGTH: LONGEST, MAX_STRING_LENGTH: 2 ** 30 - 1 },
     isUtf8: (bytes) => {
       try {
@@ -348,6 +348,7 @@
     },
     isAscii: (bytes) => bytesOf(bytes).every((byte) => byte < 128),
   };
+  for (const name of ['Blob', 'File']) $.lazily($.node.buffer, name, () => $.blobs[name], true);
   $.node.string_decoder = { StringDecoder };
   $.provide('Buffer', Buffer);
 }

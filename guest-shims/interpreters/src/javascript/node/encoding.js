@@ -131,10 +131,12 @@
   };
 
   const LABELS = {
-    __proto__: null, 'utf-8': 'utf-8', utf8: 'utf-8', 'unicode-1-1-utf-8': 'utf-8', 'utf-16le': 'utf-16le', 'utf-16': 'utf-16le',
+    __proto__: null, 'utf-8': 'utf-8', utf8: 'utf-8', 'unicode-1-1-utf-8': 'utf-8', 'utf-16le': 'utf-16le', 'utf-16': 'utf-16le', 'utf-16be': 'utf-16be',
     'ucs-2': 'utf-16le', latin1: 'windows-1252', 'iso-8859-1': 'windows-1252', ascii: 'windows-1252', 'us-ascii': 'windows-1252',
     'windows-1252': 'windows-1252', cp1252: 'windows-1252',
   };
+  // Swaps the bytes of each unit.
+  const swapped = (bytes) => bytes.map((_, i) => bytes[i ^ 1] ?? 0);
 
   class TextEncoder {
     get encoding() {
@@ -151,9 +153,11 @@
   class TextDecoder {
     #pending = new Uint8Array();
     #isStarted = false;
+    #legacy;
     constructor(label = 'utf-8', options = {}) {
-      const encoding = LABELS[`${label}`.trim().toLowerCase()];
-      if (encoding === undefined) throw coded(RangeError, 'ERR_ENCODING_NOT_SUPPORTED', `The "${label}" encoding is not supported`);
+      const plain = `${label}`.trim().toLowerCase();
+      if (LABELS[plain] === undefined) this.#legacy = $.legacy(plain);
+      const encoding = LABELS[plain] ?? this.#legacy.name;
       const { fatal = false, ignoreBOM = false } = options ?? {};
       Object.assign(Object.defineProperties(this, Object.fromEntries(['encoding', 'fatal', 'ignoreBOM'].map((name) => [name, { writable: true, enumerable: true }]))), {
         encoding, fatal: Boolean(fatal), ignoreBOM: Boolean(ignoreBOM),
@@ -163,12 +167,15 @@
       let bytes = concat(this.#pending, bytesOf(source));
       const goesOn = Boolean(options?.stream);
       const isUtf8 = this.encoding === 'utf-8';
-      const whole = !goesOn ? bytes.length : isUtf8 ? wholeUtf8(bytes) : this.encoding === 'utf-16le' ? bytes.length & ~1 : bytes.length;
+      const isUtf16 = this.encoding === 'utf-16le' || this.encoding === 'utf-16be';
+      const whole = !goesOn ? bytes.length : isUtf8 ? wholeUtf8(bytes) : isUtf16 ? bytes.length & ~1 : bytes.length;
       this.#pending = bytes.slice(whole);
       bytes = bytes.subarray(0, whole);
-      let text = isUtf8 ? decodeUtf8(bytes, this.fatal) : this.encoding === 'utf-16le' ? decodeUtf16(bytes) : decodeWindows(bytes);
-      if (this.encoding === 'utf-16le') text = text.toWellFormed();
-      if (!this.#isStarted && !this.ignoreBOM && this.encoding !== 'windows-1252' && text[0] === '\ufeff') text = text.slice(1);
+      let text;
+      if (isUtf8) text = decodeUtf8(bytes, this.fatal);
+      else if (isUtf16) text = decodeUtf16(this.encoding === 'utf-16be' ? swapped(bytes) : bytes).toWellFormed();
+      else text = this.#legacy === undefined ? decodeWindows(bytes) : this.#legacy.decode(decodeLatin1(bytes), this.fatal);
+      if (!this.#isStarted && !this.ignoreBOM && (isUtf8 || isUtf16) && text[0] === '\ufeff') text = text.slice(1);
       this.#isStarted = goesOn && (this.#isStarted || text !== '');
       return text;
     }
@@ -260,7 +267,7 @@
 
   $.encoding = {
     __proto__: null, bytesOf, decodeLatin1, decodeUtf16, decodeUtf8, encode, encodeInto, fromBase64, fromHex, latin1Bytes, toBase64, toHex,
-    utf8Length, wholeUtf8,
+    utf8Length, wholeUtf8, TextDecoder, TextEncoder, ...base64,
   };
   $.provide('TextEncoder', TextEncoder);
   $.provide('TextDecoder', TextDecoder);

@@ -12,7 +12,7 @@
     'there is no network in the sandbox': ['http', 'https', 'http2', 'net', 'tls', 'dns', 'dns/promises', 'dgram', 'node-fetch', 'axios', 'undici', 'got', 'ws', 'express', 'request'],
     'there are no other processes in the sandbox': ['child_process', 'cluster'],
     'there are no threads in the sandbox': ['worker_threads'],
-    'the sandbox does not have it': ['stream', 'stream/promises', 'readline', 'readline/promises', 'zlib', 'vm', 'v8', 'repl', 'tty', 'inspector', 'async_hooks', 'diagnostics_channel', 'test', 'sqlite', 'wasi'],
+    'the sandbox does not have it': ['stream', 'stream/promises', 'readline', 'readline/promises', 'zlib', 'vm', 'v8', 'repl', 'inspector', 'async_hooks', 'diagnostics_channel', 'test', 'sqlite', 'wasi'],
   };
   const names = () => Object.keys(node).filter((name) => !name.includes('/'));
   const vendored = () => {

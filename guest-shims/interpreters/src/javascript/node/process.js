@@ -2,63 +2,145 @@
 // `process`, `require('os')` and `require('timers')`.
 {
   const $ = $glovebox;
-  const { coded, os, std } = $;
+  const { coded, console, os, std } = $;
+  const { clearImmediate, clearInterval, clearTimeout, performance, setImmediate, setInterval, setTimeout } = $.builtins;
   const EventEmitter = $.node.events;
   const { now } = performance;
 
   const emitter = new EventEmitter();
-  const sink = (fd, write) => ({
+  const writeBytes = (fd, write, bytes) => {
+    write('');
+    for (let at = 0; at < bytes.length; ) {
+      const written = os.write(fd, bytes.buffer, bytes.byteOffset + at, bytes.length - at);
+      if (written <= 0) return;
+      at += written;
+    }
+  };
+  const sink = (fd, write) => Object.assign(new EventEmitter(), {
     fd,
     isTTY: false,
     writable: true,
     columns: 80,
     write(chunk, encoding, callback) {
-      write(typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString());
+      if (typeof chunk === 'string') write(chunk);
+      else writeBytes(fd, write, Buffer.from(chunk));
       const done = typeof encoding === 'function' ? encoding : callback;
       if (typeof done === 'function') queueMicrotask(() => done(null));
       return true;
     },
     end(chunk, encoding, callback) {
       if (chunk !== undefined && typeof chunk !== 'function') this.write(chunk, encoding, callback);
+      return this;
     },
-    on: () => {},
-    once: () => {},
     cork() {},
     uncork() {},
-    emit: () => false,
   });
 
-  // Standard input is whole when the script begins: it is read when it is first asked for.
+  // Standard input is whole when the script begins: it is read when it is first asked for, and comes in one piece.
+  let waiting;
+  let isScheduled = false;
+  let hasEnded = false;
+  // As in Node: `null` until something asks for the data, `false` once paused.
+  let isFlowing = null;
+  const take = () => {
+    waiting ??= $.node.fs.readFileSync(0);
+    if (waiting.length === 0) return null;
+    const chunk = waiting;
+    waiting = Buffer.alloc(0);
+    return stdin.readableEncoding === null ? chunk : chunk.toString(stdin.readableEncoding);
+  };
+  const step = () => {
+    isScheduled = false;
+    waiting ??= $.node.fs.readFileSync(0);
+    const hasReaders = stdin.listenerCount('readable') > 0;
+    if (waiting.length > 0) {
+      if (hasReaders) stdin.emit('readable');
+      else if (isFlowing) stdin.emit('data', take());
+    }
+    if (hasEnded || waiting.length > 0 || !(hasReaders || isFlowing)) return;
+    hasEnded = true;
+    stdin.readable = false;
+    if (hasReaders) stdin.emit('readable');
+    stdin.emit('end');
+    stdin.emit('close');
+  };
+  const schedule = () => {
+    if (!isScheduled && !hasEnded) setImmediate(step);
+    isScheduled = !hasEnded;
+  };
   const stdin = Object.assign(new EventEmitter(), {
     fd: 0,
     isTTY: false,
     readable: true,
-    setEncoding: () => stdin,
-    resume: () => stdin,
-    pause: () => stdin,
+    readableEncoding: null,
+    setEncoding(encoding = 'utf8') {
+      stdin.readableEncoding = encoding;
+      return stdin;
+    },
+    read: () => {
+      const chunk = take();
+      schedule();
+      return chunk;
+    },
+    resume() {
+      isFlowing = true;
+      schedule();
+      return stdin;
+    },
+    pause() {
+      isFlowing = false;
+      return stdin;
+    },
+    isPaused: () => isFlowing === false,
+    pipe(target, options) {
+      stdin.on('data', (chunk) => target.write(chunk));
+      // Node leaves its own streams open.
+      if (options?.end !== false && target !== process.stdout && target !== process.stderr) stdin.on('end', () => target.end());
+      target.emit?.('pipe', stdin);
+      return target;
+    },
+    unpipe() {
+      stdin.removeAllListeners('data');
+      return stdin.pause();
+    },
+    destroy() {
+      hasEnded = true;
+      stdin.readable = false;
+      return stdin;
+    },
     unref: () => stdin,
     ref: () => stdin,
     async *[Symbol.asyncIterator]() {
-      const text = $.node.fs.readFileSync(0, 'utf8');
-      if (text !== '') yield text;
+      const chunk = hasEnded ? null : take();
+      hasEnded = true;
+      stdin.readable = false;
+      if (chunk !== null) yield chunk;
     },
   });
   stdin.on('newListener', (name) => {
-    if ((name !== 'data' && name !== 'end' && name !== 'readable') || stdin.isStarted) return;
-    stdin.isStarted = true;
-    setImmediate(() => {
-      stdin.isStarted = false;
-      let text = $.node.fs.readFileSync(0, 'utf8');
-      stdin.read = () => {
-        const rest = text === '' ? null : text;
-        text = '';
-        return rest;
-      };
-      if (text !== '') stdin.emit('readable');
-      if (text !== '' && stdin.listenerCount('data') > 0) stdin.emit('data', stdin.read());
-      stdin.emit('end');
-      stdin.emit('close');
-    });
+    if (name === 'readable') schedule();
+    if (name === 'data' && isFlowing !== false) stdin.resume();
+  });
+  const rewind = () => {
+    waiting = undefined;
+    hasEnded = false;
+    isScheduled = false;
+    isFlowing = null;
+    stdin.readable = true;
+    stdin.readableEncoding = null;
+  };
+
+  // The environment holds text and nothing else.
+  const asText = (value) => {
+    if (typeof value === 'symbol') throw new TypeError('Cannot convert a Symbol value to a string');
+    return `${value}`;
+  };
+  const environment = (env) => new Proxy(env, {
+    set(target, name, value) {
+      target[asText(name)] = asText(value);
+      return true;
+    },
+    defineProperty: (target, name, property) => Reflect.defineProperty(target, asText(name), { ...property, value: asText(property.value) }),
   });
 
   const version = '24.0.0';
@@ -95,7 +177,7 @@
     argv: [],
     execArgv: [],
     execPath: '/usr/bin/node',
-    env: {},
+    env: environment({}),
     pid: 1,
     ppid: 0,
     features: {},
@@ -206,7 +288,8 @@
     const { input, env } = $.entered();
     process.argv = [process.execPath, $.mainFile(), ...input.args];
     process.argv0 = 'node';
-    process.env = env;
+    process.env = environment(env);
+    rewind();
   };
   $.entering();
   $.resetProcess = () => {
@@ -264,6 +347,15 @@
   $.node.timers = { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate, clearImmediate, promises: timersPromises };
   $.node['timers/promises'] = timersPromises;
   $.node.perf_hooks = { performance };
+  const { ReadStream, WriteStream } = {
+    ReadStream: function ReadStream() {
+      throw coded(Error, 'ERR_TTY_INIT_FAILED', 'there is no terminal in the sandbox');
+    },
+    WriteStream: function WriteStream() {
+      throw coded(Error, 'ERR_TTY_INIT_FAILED', 'there is no terminal in the sandbox');
+    },
+  };
+  $.node.tty = { isatty: () => false, ReadStream, WriteStream };
   $.node.console = console;
   $.provide('process', process);
 }

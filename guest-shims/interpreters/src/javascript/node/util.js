@@ -122,6 +122,7 @@
     types,
     format: (...args) => $.format(args),
     formatWithOptions: (options, ...args) => $.format(args),
+    parseArgs: (config) => $.parseArgs(config),
     isDeepStrictEqual: (a, b) => deepEqual(a, b, true),
     callbackify(original) {
       isFunction('original', original);
@@ -152,9 +153,10 @@
     styleText: (style, text) => `${text}`,
     toUSVString: (text) => `${text}`.toWellFormed(),
     isArray: Array.isArray,
-    TextEncoder,
-    TextDecoder,
+    TextEncoder: $.encoding.TextEncoder,
+    TextDecoder: $.encoding.TextDecoder,
   };
   $.node.util = util;
+  $.node.sys = util;
   $.node['util/types'] = types;
 }
