@@ -147,6 +147,7 @@
   const refer = (timer, is) => {
     if (timer.isReferenced === is) return;
     timer.isReferenced = is;
+    if (!is) $.litter(true);
     if (mapGet(live, timer.id) !== timer) return;
     referenced += is ? 1 : -1;
     count();
@@ -229,7 +230,15 @@
     keptAdd(kept, target);
     $.litter(true);
   };
-  $.releaseKept = () => keptClear(kept);
+  // At the end of an execution: lets go of these, and of the timers that it did not wait for.
+  $.release = () => {
+    keptClear(kept);
+    heap = { __proto__: null };
+    heapSize = 0;
+    mapClear(live);
+    referenced = 0;
+    count();
+  };
   const NativeRef = WeakRef;
   const deref = uncurry(NativeRef.prototype.deref);
   const references = {
@@ -298,10 +307,6 @@
 
   // Forgets what a failed execution left to do.
   $.reset = () => {
-    heap = { __proto__: null };
-    heapSize = 0;
-    mapClear(live);
-    referenced = 0;
     calls = 0;
     ending = undefined;
     $.resetConsole();

@@ -62,7 +62,7 @@
     lastNumber = 0;
     catalogue = undefined;
     silences = 0;
-    $.releaseKept();
+    $.release();
     $.litter(false);
   };
 

@@ -66,7 +66,7 @@
       return `File ${$.inspectWith({ size: this.size, type: this.type, name: this.name, lastModified: this.lastModified }, options)}`;
     }
   }
-  $.blobs = { Blob, File };
+  $.blobs = { Blob, File, read: (blob) => contents.get(blob) };
   $.provide('Blob', Blob);
   $.provide('File', File);
 }

@@ -89,6 +89,9 @@
     if (init instanceof URLSearchParams) return { data: `${init}`, type: 'application/x-www-form-urlencoded;charset=UTF-8' };
     if (init instanceof ArrayBuffer) return { data: new Uint8Array(init.slice(0)), type: undefined };
     if (ArrayBuffer.isView(init)) return { data: new Uint8Array(init.buffer, init.byteOffset, init.byteLength).slice(), type: undefined };
+    const isBlob = /^\[object (?:Blob|File)\]$/.test(Object.prototype.toString.call(init));
+    const held = isBlob ? $.blobs.read(init) : undefined;
+    if (held !== undefined) return { data: held.slice(), type: init.type === '' ? undefined : init.type };
     return { data: `${init}`.toWellFormed(), type: 'text/plain;charset=UTF-8' };
   };
   const withoutMark = (text) => (text.charCodeAt(0) === 0xfeff ? text.slice(1) : text);
@@ -114,6 +117,9 @@
     async bytes() {
       const data = this.#take();
       return typeof data === 'string' ? $.encoding.encode(data) : data;
+    }
+    async blob() {
+      return new $.blobs.Blob([await this.bytes()], { type: this.headers.get('content-type') ?? '' });
     }
     async arrayBuffer() {
       const { buffer, byteOffset, byteLength } = await this.bytes();
