@@ -162,8 +162,8 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
         "ModuleNotFoundError" => Some(module(failure, failure.within("No module named '", "'")?)),
         "PermissionError" | "FileNotFoundError" => path(failure),
         "EOFError" => failure.message().starts_with("EOF when reading").then(input),
-        "RuntimeError" => (failure.message() == "can't start new thread").then(threads),
-        "OSError" if failure.message().contains("does not support processes") => Some(subprocess()),
+        "RuntimeError" => needs_threads(failure.message()).then(threads),
+        "OSError" if needs_processes(failure.message()) => Some(subprocess()),
         // Many calls end so, and only those of sockets are about the network.
         "OSError" if failure.message().starts_with("[Errno 58] Not supported") => {
             failure.raised.traceback.contains("socket").then(network)
@@ -176,6 +176,16 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
         "NameError" => name(failure),
         _ => None,
     }
+}
+
+/// The messages of CPython and of boot/threads.py.
+fn needs_threads(message: &str) -> bool {
+    message == "can't start new thread" || message.ends_with("the sandbox has no threads")
+}
+
+/// The messages of CPython and of boot/world.py.
+fn needs_processes(message: &str) -> bool {
+    message.contains("does not support processes") || message.ends_with("the sandbox has no processes")
 }
 
 fn module(failure: &Failure<'_>, name: &str) -> Advice {

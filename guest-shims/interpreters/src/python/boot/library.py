@@ -22,6 +22,7 @@ ARCHIVE = VERSION.replace(".", "") + ".zip"
 LIBRARY = next(path for path in sys.path if path.endswith("/" + ARCHIVE))
 _module_code, _exec_module = zipimport._get_module_code, zipimport.zipimporter.exec_module
 _get_data = zipimport.zipimporter.get_data
+late = {}  # by the name of a module of the library: a function that changes it once it is loaded
 
 
 def module_code(self, fullname):
@@ -40,6 +41,8 @@ def exec_module(self, module):
     if module.__name__ == "matplotlib.pyplot" and self.archive == LIBRARY:
         make_figures()
     _exec_module(self, module)
+    if module.__name__ in late and self.archive == LIBRARY:
+        late[module.__name__](module)
 
 
 def get_data(self, pathname):
@@ -76,6 +79,7 @@ import logging
 import math
 import mimetypes
 import os
+import queue
 import random
 import re
 import selectors

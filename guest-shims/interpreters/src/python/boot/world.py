@@ -91,14 +91,7 @@ class Selector(selectors.DefaultSelector):
         return []
 
 
-def no_threads(self, executor, func, *args):
-    self._check_closed()
-    if executor is None:
-        raise RuntimeError("the sandbox has no threads: call the function directly instead of in an executor")
-    return run_in_executor(self, executor, func, *args)
-
-
-def no_processes(self, *args, **kwargs):
+def no_processes(*args, **kwargs):
     raise OSError(58, "the sandbox has no processes")
 
 
@@ -110,8 +103,6 @@ async def no_names(self, *args, **kwargs):
     raise OSError(58, "the sandbox has no network")
 
 
-run_in_executor = asyncio.base_events.BaseEventLoop.run_in_executor
-replace(asyncio.base_events.BaseEventLoop, "run_in_executor", no_threads)
 replace(asyncio.base_events.BaseEventLoop, "getaddrinfo", no_addresses)
 replace(asyncio.base_events.BaseEventLoop, "getnameinfo", no_names)
 replace(asyncio.unix_events._UnixSelectorEventLoop, "_make_subprocess_transport", no_processes)
