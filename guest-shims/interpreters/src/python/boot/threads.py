@@ -58,8 +58,8 @@ def join(self, timeout=None):
 
 
 is_locked, is_empty = _thread.LockType.locked, queue.SimpleQueue.empty
-acquire_free = swap(_thread.LockType, "acquire", acquire)
 swap(_thread.LockType, "acquire_lock", acquire)
+acquire_free = swap(_thread.LockType, "acquire", acquire)
 swap(_thread.LockType, "__enter__", enter_lock)
 restore_free = swap(_thread.RLock, "_acquire_restore", acquire_restore)
 get_filled = swap(queue.SimpleQueue, "get", get)
