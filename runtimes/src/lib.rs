@@ -84,7 +84,7 @@ pub use own_packages::{
 pub use package_list::{PackageEntry, PackageList};
 pub use prepared::{BuildError, PreparedError, PreparedStore};
 pub use progress::{Progress, Quiet};
-pub use recipe::{Callback, DriverKind, ExportList, Recipe};
+pub use recipe::{Callback, DriverKind, ExportList, FunctionId, Recipe};
 pub use rewrite::RewriteError;
 pub use runtimes::{Binary, Fetched, Runtimes};
 pub use wheel_files::{Compiled, MAX_WHEEL_BYTES, MAX_WHEEL_FILES, WheelFault, read_wheel, wheel_files};

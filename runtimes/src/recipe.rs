@@ -44,6 +44,25 @@ pub enum Callback {
     ReadPromise,
 }
 
+/// A function of a binary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum FunctionId {
+    /// By its name in the `name` section.
+    Name(String),
+    /// By its index, in a binary without a `name` section.
+    Index(u32),
+}
+
+impl FunctionId {
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Name(name) => Some(name),
+            Self::Index(_) => None,
+        }
+    }
+}
+
 /// The exports of the prepared module, in addition to the binary's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,6 +77,9 @@ pub struct ExportList {
     /// them. For this the global `__stack_pointer` must be named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub framed: Vec<String>,
+    /// wasi-libc's `__wasilibc_find_relpath_alloc`, which then leaves an empty path empty instead of making `.` of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_finder: Option<FunctionId>,
     /// Globals: export name to index.
     #[serde(default)]
     pub globals: BTreeMap<String, u32>,

@@ -7,9 +7,10 @@ use wasm_encoder::ExportKind;
 use wasmparser::{Name, ValType};
 
 use super::export_section::Exports;
+use super::framed::Wrapper;
 use super::sections::{Changed, Sections};
 use super::{RewriteError, callbacks, framed};
-use crate::ExportList;
+use crate::{ExportList, FunctionId};
 
 /// The export name's prefix, followed by the index, for globals that the recipe does not name, so that they can be
 /// saved.
@@ -63,7 +64,8 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
     let wanted = list.functions.iter().filter(|name| !exports.has(name, ExportKind::Func));
     let wanted: BTreeSet<&str> = wanted.map(String::as_str).collect();
     let framed = list.framed.iter().map(String::as_str);
-    let found = function_indices(&sections, &wanted.iter().copied().chain(framed).collect())?;
+    let finder = list.path_finder.iter().filter_map(FunctionId::name);
+    let found = function_indices(&sections, &wanted.iter().copied().chain(framed).chain(finder).collect())?;
     // In the recipe's order; a list has no duplicates.
     for name in list.functions.iter().filter(|name| wanted.contains(name.as_str())) {
         let index = *found.get(name.as_str()).ok_or_else(|| RewriteError::NoFunction(name.clone()))?;
@@ -95,18 +97,32 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
     let mut changed = callbacks::add(&sections, &list.callbacks, &mut exports)?;
     changed.push(Changed::to(exports.section()));
     let mut bytes = sections.rebuild(changed);
-    if !list.framed.is_empty() {
-        let functions = list
-            .framed
-            .iter()
-            .map(|name| found.get(name.as_str()).copied().ok_or_else(|| RewriteError::NoFunction(name.clone())));
+    let wrappers = wrappers(list, &found)?;
+    if !wrappers.is_empty() {
+        bytes = framed::wrap(&bytes, &wrappers)?;
+    }
+    Ok(Bootable { bytes, globals })
+}
+
+/// The functions that get code around them. `found` has the indices of those that the list names.
+fn wrappers(list: &ExportList, found: &BTreeMap<String, u32>) -> Result<BTreeMap<u32, Wrapper>, RewriteError> {
+    let index = |name: &String| found.get(name).copied().ok_or_else(|| RewriteError::NoFunction(name.clone()));
+    let mut wrappers = BTreeMap::new();
+    for name in &list.framed {
         let stack_pointer = list
             .globals
             .get(STACK_POINTER)
             .ok_or_else(|| RewriteError::Unsupported(format!("no global is named `{STACK_POINTER}`")))?;
-        bytes = framed::frame(&bytes, &functions.collect::<Result<_, _>>()?, *stack_pointer)?;
+        wrappers.insert(index(name)?, Wrapper::Frame { stack_pointer: *stack_pointer });
     }
-    Ok(Bootable { bytes, globals })
+    if let Some(finder) = &list.path_finder {
+        let index = match finder {
+            FunctionId::Name(name) => index(name)?,
+            FunctionId::Index(index) => *index,
+        };
+        wrappers.insert(index, Wrapper::EmptyPath);
+    }
+    Ok(wrappers)
 }
 
 fn export_mutable_globals(sections: &Sections<'_>, exports: &mut Exports) -> Result<Vec<MutableGlobal>, RewriteError> {

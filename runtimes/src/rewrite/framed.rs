@@ -1,11 +1,11 @@
-//! Gives functions a frame on the C stack.
+//! Puts code around functions: a frame on the C stack, or a correction of the C library.
 //!
 //! An interpreter that counts nested calls by how much of its C stack is taken does not count a function that keeps everything in
 //! locals: a structure of enough levels then exhausts the native stack, which traps, instead of raising an exception.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use wasm_encoder::{CodeSection, Function, FunctionSection, SectionId};
+use wasm_encoder::{BlockType, CodeSection, Function, FunctionSection, MemArg, SectionId, ValType as EncodedType};
 use wasmparser::{BinaryReader, CodeSectionReader, CompositeInnerType, Payload, ValType};
 
 use super::RewriteError;
@@ -14,36 +14,53 @@ use super::sections::{Changed, Sections, bound};
 /// What each call takes. The C stack is aligned by 16 bytes.
 const FRAME_BYTES: i32 = 64;
 
-/// Puts in the place of each function one that takes a frame, calls the old one, and gives the frame back. The old ones become new
-/// functions at the end, so that all indices stay valid. Where an exception leaves the old one, whoever catches it resets the stack
-/// pointer, as for any other function.
-pub(super) fn frame(module: &[u8], functions: &BTreeSet<u32>, stack_pointer: u32) -> Result<Vec<u8>, RewriteError> {
+/// The parameters of wasi-libc's `__wasilibc_find_relpath_alloc`.
+const PATH_FINDER: [ValType; 5] = [ValType::I32; 5];
+
+/// Code around a function.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wrapper {
+    /// Takes a frame below this stack pointer, and gives it back. Where an exception leaves the function, the code that catches it resets
+    /// the stack pointer, as for any other function.
+    Frame { stack_pointer: u32 },
+    /// Keeps an empty path empty. wasi-libc's `__wasilibc_find_relpath_alloc` finds the preopen and the path beneath it for every function
+    /// that takes a path, and makes `.` of an empty one: `rmtree("")` would then empty the working directory. The file system refuses an
+    /// empty path with `ENOENT`.
+    EmptyPath,
+}
+
+/// Puts in the place of each function one that calls the old one within its wrapper. The old ones become new functions at the end, so that
+/// all indices stay valid.
+pub(super) fn wrap(module: &[u8], functions: &BTreeMap<u32, Wrapper>) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let total = sections.counts()?.functions;
-    let pointer = usize::try_from(stack_pointer).ok().and_then(|at| sections.globals().ok()?.get(at).copied());
-    if !pointer.is_some_and(|global| global.mutable && global.content_type == ValType::I32) {
-        return Err(unsupported(format!("its global {stack_pointer} is no stack pointer")));
-    }
-    let parameters = parameter_counts(&sections)?;
+    let parameters = parameter_types(&sections)?;
     let (mut types, mut bodies) = (FunctionSection::new(), CodeSection::new());
     let mut moved = Vec::new();
     let defined = defined_functions(&sections)?;
     let imported = total.saturating_sub(u32::try_from(defined.len()).unwrap_or(u32::MAX));
     for ((index, type_index), body) in (imported..).zip(defined).zip(bodies_of(&sections)?) {
         types.function(type_index);
-        if !functions.contains(&index) {
+        let Some(wrapper) = functions.get(&index) else {
             bodies.raw(body);
             continue;
-        }
+        };
         let old = u32::try_from(moved.len()).ok().and_then(|nth| total.checked_add(nth));
         let old = old.ok_or_else(|| unsupported("it has no room for another function"))?;
-        let parameters = usize::try_from(type_index).ok().and_then(|at| parameters.get(at).copied().flatten());
+        let parameters = usize::try_from(type_index).ok().and_then(|at| parameters.get(at)?.as_deref());
         let parameters = parameters.ok_or_else(|| unsupported(format!("its function {index} has no type")))?;
-        bodies.function(&framed_call(old, parameters, stack_pointer));
+        bodies.function(&match *wrapper {
+            Wrapper::Frame { stack_pointer } => {
+                check_stack_pointer(&sections, stack_pointer)?;
+                framed_call(old, parameters.len(), stack_pointer)
+            }
+            Wrapper::EmptyPath if parameters == PATH_FINDER => path_finder_call(old),
+            Wrapper::EmptyPath => return Err(unsupported(format!("its function {index} does not find paths"))),
+        });
         moved.push((type_index, body));
     }
     if moved.len() != functions.len() {
-        return Err(unsupported("a function that is to have a frame is not its own"));
+        return Err(unsupported("a function that is to be wrapped is not its own"));
     }
     for (type_index, body) in moved {
         types.function(type_index);
@@ -52,11 +69,20 @@ pub(super) fn frame(module: &[u8], functions: &BTreeSet<u32>, stack_pointer: u32
     Ok(sections.rebuild(vec![Changed::to(types), Changed::to(bodies)]))
 }
 
-fn framed_call(function: u32, parameters: u32, stack_pointer: u32) -> Function {
+fn check_stack_pointer(sections: &Sections<'_>, stack_pointer: u32) -> Result<(), RewriteError> {
+    let pointer = usize::try_from(stack_pointer).ok().and_then(|at| sections.globals().ok()?.get(at).copied());
+    if pointer.is_some_and(|global| global.mutable && global.content_type == ValType::I32) {
+        Ok(())
+    } else {
+        Err(unsupported(format!("its global {stack_pointer} is no stack pointer")))
+    }
+}
+
+fn framed_call(function: u32, parameters: usize, stack_pointer: u32) -> Function {
     let mut framed = Function::new([]);
     let mut body = framed.instructions();
     body.global_get(stack_pointer).i32_const(FRAME_BYTES).i32_sub().global_set(stack_pointer);
-    for parameter in 0..parameters {
+    for (parameter, _) in (0u32..).zip(0..parameters) {
         body.local_get(parameter);
     }
     body.call(function);
@@ -64,22 +90,40 @@ fn framed_call(function: u32, parameters: u32, stack_pointer: u32) -> Function {
     framed
 }
 
-/// For each type the number of parameters, if it is a function's.
-fn parameter_counts(sections: &Sections<'_>) -> Result<Vec<Option<u32>>, RewriteError> {
-    let mut counts = Vec::new();
+/// `int f(const char *path, const char **prefix, char **relative, size_t *relative_bytes, int can_realloc)`: calls the old function and, if
+/// it has found a preopen for an empty path, empties the relative path.
+fn path_finder_call(function: u32) -> Function {
+    let byte = MemArg { offset: 0, align: 0, memory_index: 0 };
+    let word = MemArg { offset: 0, align: 2, memory_index: 0 };
+    let (path, relative, found) = (0, 2, 5);
+    let mut finder = Function::new([(1, EncodedType::I32)]);
+    let mut body = finder.instructions();
+    for parameter in 0..5 {
+        body.local_get(parameter);
+    }
+    body.call(function).local_tee(found).i32_const(-1).i32_ne();
+    body.local_get(path).i32_load8_u(byte).i32_eqz().i32_and();
+    body.if_(BlockType::Empty).local_get(relative).i32_load(word).i32_const(0).i32_store8(byte).end();
+    body.local_get(found).end();
+    finder
+}
+
+/// For each type its parameters, if it is a function's.
+fn parameter_types(sections: &Sections<'_>) -> Result<Vec<Option<Vec<ValType>>>, RewriteError> {
+    let mut parameters = Vec::new();
     for section in &sections.0 {
         let Payload::TypeSection(groups) = &section.payload else { continue };
         for group in groups.clone() {
             for found in group?.types() {
-                bound(counts.len(), "types")?;
-                counts.push(match &found.composite_type.inner {
-                    CompositeInnerType::Func(function) => u32::try_from(function.params().len()).ok(),
+                bound(parameters.len(), "types")?;
+                parameters.push(match &found.composite_type.inner {
+                    CompositeInnerType::Func(function) => Some(function.params().to_vec()),
                     _ => None,
                 });
             }
         }
     }
-    Ok(counts)
+    Ok(parameters)
 }
 
 /// The types of the functions that the module defines itself.
@@ -112,13 +156,11 @@ fn unsupported(what: impl Into<String>) -> RewriteError {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use wasmparser::{FunctionBody, Validator};
 
     use super::super::with_exports;
     use super::*;
-    use crate::ExportList;
+    use crate::{ExportList, FunctionId};
 
     /// `f` returns where the stack pointer is, as does `f` called through the table.
     const MODULE: &str = r#"(module
@@ -185,6 +227,28 @@ mod tests {
     fn what_is_not_a_function_of_the_module_is_refused_by_name() {
         assert!(framed("absent").unwrap_err().contains("`absent`"));
         assert!(framed("other").unwrap_err().contains("not its own"));
+    }
+
+    #[test]
+    fn an_empty_path_stays_empty_behind_a_wrapped_path_finder() {
+        let module = r#"(module (memory 1)
+            (func $finder (param i32 i32 i32 i32 i32) (result i32) i32.const 3)
+            (func $other (param i32) (result i32) i32.const 3))"#;
+        let wrapped = |finder: FunctionId| {
+            let list = ExportList { path_finder: Some(finder), ..ExportList::default() };
+            let made = with_exports(&wat::parse_str(module).unwrap(), &list);
+            made.map(|made| made.bytes).map_err(|error| error.to_string())
+        };
+        let bytes = wrapped(FunctionId::Name("finder".to_owned())).unwrap();
+        assert_eq!(bytes, wrapped(FunctionId::Index(0)).unwrap());
+        Validator::new().validate_all(&bytes).unwrap();
+        let after = functions(&bytes);
+        assert_eq!(after[2], ["I32Const { value: 3 }", "End"]);
+        assert_eq!(after[0][5], "Call { function_index: 2 }");
+        assert!(after[0].iter().any(|instruction| instruction.starts_with("I32Store8")), "{:?}", after[0]);
+        assert!(wrapped(FunctionId::Name("other".to_owned())).unwrap_err().contains("does not find paths"));
+        assert!(wrapped(FunctionId::Name("absent".to_owned())).unwrap_err().contains("`absent`"));
+        assert!(wrapped(FunctionId::Index(2)).unwrap_err().contains("not its own"));
     }
 
     #[test]

@@ -93,6 +93,7 @@ fn rewrite_all(module: &[u8]) {
         globals: [("__stack_pointer".to_owned(), 0)].into(),
         tables: [("__table".to_owned(), 0)].into(),
         framed: Vec::new(),
+        path_finder: None,
         callbacks: BTreeMap::new(),
     };
     let framed = ExportList {

@@ -223,6 +223,7 @@
         check(os.mkdir(name), 'mkdir', name);
         return undefined;
       }
+      if (name === '') throw failure(NUMBERS.ENOENT, 'mkdir', name);
       let first;
       const make = (each) => {
         if (isDirectory(each)) return;
