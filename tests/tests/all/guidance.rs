@@ -3,7 +3,7 @@
 
 use std::{fmt::Write, fs, path::Path};
 
-use glovebox::{Execution, Language, Request, Sandbox, guidance};
+use glovebox::{Execution, Language, Policy, Request, Sandbox, guidance};
 use glovebox_tests::{Goldens, engine, fixed, sandbox, short};
 
 const PAGE: &str = "docs/guidance.md";
@@ -270,7 +270,9 @@ fn the_modules_that_are_proposed_are_there() {
 
 #[test]
 fn the_modules_that_are_advised_instead_of_missing_ones_are_there() {
-    let with_data = Sandbox::builder(engine()).runtime("python-3.15-data").build().unwrap();
+    let mut policy = Policy::default();
+    (policy.limits.timeout_ms, policy.limits.fuel) = (300_000, 100_000_000_000);
+    let with_data = Sandbox::builder(engine()).runtime("python-3.15-data").policy(policy).build().unwrap();
     for (sandbox, has_data_packages) in [(sandbox(Language::Python, fixed), false), (with_data, true)] {
         let names: Vec<&str> = guidance::substitutes(has_data_packages).collect();
         assert!(names.len() > 25, "{names:?}");
