@@ -1,6 +1,6 @@
 //! A step as the engine is asked for it, and what it did.
 
-use glovebox::{Execution, Request, SourceKind};
+use glovebox::{Execution, JsonText, Request, SourceKind};
 
 use crate::{Request as Asked, Step, StepResult};
 
@@ -21,7 +21,7 @@ pub(crate) fn request<'a>(source: &'a str, asked: &'a Asked) -> Request<'a> {
         });
     }
     if let Some(json) = &asked.context {
-        request = request.context(&serde_json::from_str(json).expect("`context` is JSON text"));
+        request = request.context_text(JsonText::new(json.as_str()).expect("`context` is JSON text"));
     }
     if let Some(id) = &asked.session_id {
         request = request.session_id(id);

@@ -83,13 +83,13 @@ impl InlineRunner {
     }
 
     fn answer(&self, call: QueuedCall<Rc<Checked>>, max_bytes: u64) -> Answer {
-        let QueuedCall { name, tool, arguments, .. } = call;
+        let QueuedCall { name, tool, arguments, text, .. } = call;
         tool.check(&arguments)?;
         let Some(host) = &self.host else {
             return Err(Failure::new(ToolErrorKind::Failed, "the tool could not be run"));
         };
         let failure = |failure: types::CallFailure| Failure::from(ToolError::from(failure));
-        let result = host.call(&name, &arguments.to_string()).map_err(failure)?;
+        let result = host.call(&name, &text).map_err(failure)?;
         json_text(within(result, max_bytes)?)
     }
 }

@@ -1,4 +1,4 @@
-//! Checking whether a text is JSON.
+//! Checking whether a text is JSON, and passing it on with all digits and its order of keys.
 
 use std::fmt;
 
@@ -6,6 +6,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, SeqAccess, Visitor},
 };
+use serde_json::{Value, value::RawValue};
 
 /// A JSON value that was parsed without being stored: its strings are valid text and its numbers are in range.
 struct Read;
@@ -65,11 +66,85 @@ pub fn check_json(text: &str) -> Result<(), String> {
     serde_json::from_str::<Read>(text).map(|Read| ()).map_err(|error| error.to_string())
 }
 
+/// Text that is written as it is where JSON is written; `None` if it is not JSON.
+pub(crate) fn raw(text: &str) -> Option<&RawValue> {
+    serde_json::from_str(text).ok()
+}
+
+/// The text of `value`, which was read from `text`, without spaces. Numbers have all digits and keys the order of `text`; a [`Value`] has
+/// neither. If `text` repeats a key, this is the text of the value, so that no reader finds another one of the two there.
+pub(crate) fn exact_text(text: &str, value: &Value) -> String {
+    let mut exact = String::with_capacity(text.len());
+    let mut members = 0;
+    let mut rest = text;
+    while let Some(at) = rest.find([' ', '\t', '\n', '\r', '"', ':']) {
+        let (before, after) = rest.split_at(at);
+        exact.push_str(before);
+        let length = match after.as_bytes().first() {
+            Some(b'"') => string_length(after),
+            Some(b':') => {
+                members += 1;
+                1
+            }
+            _ => {
+                rest = after.get(1..).unwrap_or_default();
+                continue;
+            }
+        };
+        exact.push_str(after.get(..length).unwrap_or(after));
+        rest = after.get(length..).unwrap_or_default();
+    }
+    exact.push_str(rest);
+    if members == count_members(value) { exact } else { value.to_string() }
+}
+
+/// The text of a part of a document, like [`exact_text`].
+pub(crate) fn compact(part: &RawValue) -> String {
+    match serde_json::from_str(part.get()) {
+        Ok(value) => exact_text(part.get(), &value),
+        Err(_) => part.get().to_owned(),
+    }
+}
+
+/// The length of the string that a text begins with, with its quotes.
+fn string_length(text: &str) -> usize {
+    let mut is_escaped = false;
+    let end = text.bytes().skip(1).position(|byte| {
+        let ends = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        ends
+    });
+    end.map_or(text.len(), |end| end.saturating_add(2))
+}
+
+/// The members of all objects in a value. Values are nested at most 128 levels deep.
+fn count_members(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(count_members).sum(),
+        Value::Object(members) => members.values().map(|value| count_members(value).saturating_add(1)).sum(),
+        _ => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
+
+    #[test]
+    fn exact_text_keeps_digits_and_order_and_drops_spaces() {
+        let exact = |text: &str| exact_text(text, &serde_json::from_str(text).unwrap());
+        for text in [r#"{"z":123456789012345678901234,"a":{"y":1.10,"b":-0}}"#, r#"["é\"\\",": {",""]"#, "[]", "1e5"] {
+            assert_eq!(exact(text), text);
+        }
+        assert_eq!(exact(" {\"b : \\\" c\" :\n[1 ,\t2]}\r"), r#"{"b : \" c":[1,2]}"#);
+    }
+
+    #[test]
+    fn a_key_that_is_repeated_has_one_value() {
+        let exact = |text: &str| exact_text(text, &serde_json::from_str(text).unwrap());
+        assert_eq!(exact(r#"{"path":"a","path":"b"}"#), r#"{"path":"b"}"#);
+        assert_eq!(exact(r#"[{"z":1,"a":{"a":2,"\u0061":3}}]"#), r#"[{"a":{"a":3},"z":1}]"#);
+    }
 
     #[test]
     fn what_is_json_is_what_values_can_be_made_of() {

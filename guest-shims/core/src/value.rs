@@ -1,7 +1,10 @@
 //! Values that a guest returns.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::IgnoredAny, ser::SerializeMap};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeMap};
+use serde_json::{Value, value::RawValue};
+
+use crate::check_json;
+use crate::json::{compact, raw};
 
 /// The maximum length of a `repr`, in characters. The drivers truncate there; a guest that damaged its driver is
 /// truncated here.
@@ -23,7 +26,8 @@ pub struct GuestValue {
 }
 
 impl GuestValue {
-    /// The parsed JSON; `None` if there is none. Integers beyond 64 bits become floats, as in most JSON parsers.
+    /// The parsed JSON; `None` if there is none. Integers beyond 64 bits become floats and keys are sorted: [`json`](Self::json) has all
+    /// digits and the order.
     #[must_use]
     pub fn to_json(&self) -> Option<Value> {
         serde_json::from_str(self.json.as_deref()?).ok()
@@ -37,7 +41,7 @@ impl From<glovebox_interpreters::GuestValue> for GuestValue {
         if let Some((end, _)) = repr.char_indices().nth(MAX_REPR_CHARS) {
             repr.truncate(end);
         }
-        let is_sound = |text: &String| text.len() <= MAX_JSON_BYTES && serde_json::from_str::<IgnoredAny>(text).is_ok();
+        let is_sound = |text: &String| text.len() <= MAX_JSON_BYTES && check_json(text).is_ok();
         Self { repr, json: value.json.filter(is_sound) }
     }
 }
@@ -46,8 +50,8 @@ impl Serialize for GuestValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut out = serializer.serialize_map(None)?;
         out.serialize_entry("repr", &self.repr)?;
-        if let Some(json) = self.to_json() {
-            out.serialize_entry("json", &json)?;
+        if let Some(json) = self.json.as_deref().and_then(raw) {
+            out.serialize_entry("json", json)?;
         }
         out.end()
     }
@@ -59,14 +63,14 @@ impl<'de> Deserialize<'de> for GuestValue {
         struct Fields {
             repr: String,
             #[serde(default, deserialize_with = "present")]
-            json: Option<Value>,
+            json: Option<Box<RawValue>>,
         }
         // `null` is a value, too.
-        fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-            Value::deserialize(deserializer).map(Some)
+        fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+            Box::<RawValue>::deserialize(deserializer).map(Some)
         }
         let Fields { repr, json } = Fields::deserialize(deserializer)?;
-        Ok(Self { repr, json: json.map(|json| json.to_string()) })
+        Ok(Self { repr, json: json.map(|json| compact(&json)) })
     }
 }
 

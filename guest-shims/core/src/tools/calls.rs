@@ -116,6 +116,8 @@ pub struct QueuedCall<T> {
     pub tool: T,
     /// An object.
     pub arguments: Value,
+    /// The arguments as JSON text, with all digits and the order of keys.
+    pub text: String,
     /// What is held for the arguments.
     pub held: Held,
 }
@@ -255,16 +257,17 @@ impl<R: ToolRunner> ToolCalls<R> {
             return false;
         }
         // Counted before it is made: a few bytes of text can be a hundred times their size as values.
-        let Some(held) = self.account.hold(weight(text)) else {
+        // The arguments are held as values and as text.
+        let Some(held) = self.account.hold(weight(text).saturating_add(text.len() as u64)) else {
             self.refuse(text);
             return false;
         };
         match Message::parse(text) {
             Ok(Message::List) => self.unread.push_back(Reply::Catalogue),
             Ok(Message::Wait(patience)) => self.patience = patience,
-            Ok(Message::Call { id, name, arguments }) => {
+            Ok(Message::Call { id, name, arguments, text }) => {
                 self.runner.end_wait();
-                self.call(id, name, arguments, held);
+                self.call(id, name, (arguments, text), held);
                 return true;
             }
             Err(reason) => self.unread.push_back(Reply::NotUnderstood(reason)),
@@ -281,12 +284,12 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    fn call(&mut self, id: u64, name: String, arguments: Value, held: Held) {
+    fn call(&mut self, id: u64, name: String, (arguments, text): (Value, String), held: Held) {
         if self.running.iter().any(|call| call.id == id) || self.queued.iter().any(|call| call.id == id) {
             self.unread.push_back(Reply::NotUnderstood("a call with this `id` has not been answered yet"));
             return;
         }
-        let Begun { index, bytes } = match self.tally.begin(&name, &arguments, self.watch.elapsed()) {
+        let Begun { index, bytes } = match self.tally.begin(&name, &text, self.watch.elapsed()) {
             Ok(begun) => begun,
             Err(failure) => return self.answer(id, Err(failure)),
         };
@@ -295,11 +298,11 @@ impl<R: ToolRunner> ToolCalls<R> {
         let max_bytes = tool.as_ref().and_then(|tool| self.runner.max_bytes(tool));
         match self.tally.admit(&name, tool, &arguments, Size { bytes, max_bytes }) {
             Ok(tool) => {
-                self.queued.push_back(QueuedCall { id, index, name, tool, arguments, held });
+                self.queued.push_back(QueuedCall { id, index, name, tool, arguments, text, held });
                 self.start();
             }
             Err(failure) => {
-                drop((arguments, held));
+                drop((arguments, text, held));
                 self.finish(id, index, Err(failure), self.watch.elapsed());
             }
         }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
+
+use crate::json::exact_text;
 
 /// A message of a guest.
 #[derive(Debug, PartialEq)]
@@ -17,6 +19,8 @@ pub(super) enum Message {
         name: String,
         /// An object, unless the guest sent something else.
         arguments: Value,
+        /// The arguments as JSON text, as the guest wrote them.
+        text: String,
     },
     /// Sets the timeout of its next read; `None` waits until a reply is due.
     Wait(Option<Duration>),
@@ -42,7 +46,7 @@ impl Message {
                 }
             }
         } else {
-            Self::call(&mut fields)
+            Self::call(&mut fields, text)
         }?;
         if fields.is_empty() { Ok(message) } else { Err("it has a key that no message has") }
     }
@@ -57,12 +61,13 @@ impl Message {
         serde_json::from_slice::<Envelope>(text).ok().map(|envelope| envelope.id).filter(|id| *id <= MAX_ID)
     }
 
-    fn call(fields: &mut Map<String, Value>) -> Result<Self, &'static str> {
+    fn call(fields: &mut Map<String, Value>, message: &[u8]) -> Result<Self, &'static str> {
         let id = fields.remove("id").and_then(|id| id.as_u64()).filter(|id| *id <= MAX_ID);
         let id = id.ok_or("`id` is a whole number below 2^53")?;
         let Some(Value::String(name)) = fields.remove("name") else { return Err("`name` is a string") };
         let arguments = fields.remove("arguments").unwrap_or_else(|| Value::Object(Map::new()));
-        Ok(Self::Call { id, name, arguments })
+        let text = arguments_text(message, &arguments);
+        Ok(Self::Call { id, name, arguments, text })
     }
 }
 
@@ -105,6 +110,20 @@ pub fn weight(text: &[u8]) -> u64 {
     sum
 }
 
+/// The text of a message's arguments.
+fn arguments_text(message: &[u8], arguments: &Value) -> String {
+    #[derive(serde::Deserialize)]
+    struct Envelope<'a> {
+        #[serde(borrow)]
+        arguments: &'a RawValue,
+    }
+    match serde_json::from_slice::<Envelope<'_>>(message) {
+        Ok(envelope) => exact_text(envelope.arguments.get(), arguments),
+        // None, or several.
+        Err(_) => arguments.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -120,10 +139,26 @@ mod tests {
         assert_eq!(parse(r#"{"list":true}"#), Ok(Message::List));
         assert_eq!(parse(r#"{"wait":null}"#), Ok(Message::Wait(None)));
         assert_eq!(parse(r#"{"wait":0}"#), Ok(Message::Wait(Some(Duration::ZERO))));
-        let call = |arguments| Ok(Message::Call { id: 7, name: "a".into(), arguments });
+        let call = |arguments: Value| {
+            let text = arguments.to_string();
+            Ok(Message::Call { id: 7, name: "a".into(), arguments, text })
+        };
         assert_eq!(parse(r#"{"id":7,"name":"a","arguments":{"x":[1]}}"#), call(json!({"x": [1]})));
         assert_eq!(parse(r#"{"id":7,"name":"a"}"#), call(json!({})));
         assert_eq!(parse(r#"{"id":7,"name":"a","arguments":[1]}"#), call(json!([1])), "the call itself is answered");
+    }
+
+    #[test]
+    fn the_text_of_arguments_is_as_the_guest_wrote_it() {
+        let text = |message: &str| match parse(message) {
+            Ok(Message::Call { text, .. }) => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            text(r#"{"id":7,"name":"a","arguments":{"z": 36893488147419103233, "a":1}}"#),
+            r#"{"z":36893488147419103233,"a":1}"#
+        );
+        assert_eq!(text(r#"{"id":7,"name":"a","arguments":{"z":1},"arguments":{"a":2}}"#), r#"{"a":2}"#);
     }
 
     #[test]

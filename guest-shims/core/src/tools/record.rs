@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::IntoDeserializer as _, ser::SerializeStruct};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{Answer, ToolErrorKind};
+use crate::json::{compact, raw};
 use crate::{from_milliseconds, milliseconds};
 
 /// One call of a tool in an execution.
@@ -61,7 +62,7 @@ impl Serialize for ToolRecord {
             r#type: &'static str,
             message: Option<&'a str>,
         }
-        let value = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let value = |text: &Option<String>| text.as_deref().and_then(raw).map(RawValue::to_owned);
         let (result, error) = match &self.outcome {
             ToolOutcome::Returned(result) => (value(result), None),
             ToolOutcome::Failed { kind, message } => {
@@ -96,14 +97,14 @@ impl<'de> Deserialize<'de> for ToolRecord {
         #[derive(Deserialize)]
         struct Fields {
             name: String,
-            arguments: Option<Value>,
-            result: Option<Value>,
+            arguments: Option<Box<RawValue>>,
+            result: Option<Box<RawValue>>,
             error: Option<Error>,
             started_ms: f64,
             duration_ms: f64,
         }
         let Fields { name, arguments, result, error, started_ms, duration_ms } = Fields::deserialize(deserializer)?;
-        let text = |value: Option<Value>| value.map(|value| value.to_string());
+        let text = |value: Option<Box<RawValue>>| value.map(|value| compact(&value));
         let outcome = match error {
             None => ToolOutcome::Returned(text(result)),
             Some(Error { r#type, .. }) if r#type == UNFINISHED => ToolOutcome::Unfinished,
@@ -216,7 +217,7 @@ mod tests {
         let json = serde_json::to_value(records.take()).unwrap();
         assert_eq!(json[0]["arguments"]["x"], 1);
         assert_eq!(json[0]["result"][0], 2);
-        assert_eq!(json[0]["error"], Value::Null);
+        assert!(json[0]["error"].is_null());
         assert_eq!((&json[0]["started_ms"], &json[0]["duration_ms"]), (&100.0.into(), &5.0.into()));
         assert_eq!(json[1]["error"]["type"], "UnknownTool");
         assert_eq!(json[1]["error"]["message"], "no");

@@ -70,16 +70,15 @@ impl Tally {
     }
 
     /// Counts a call and writes it down, unfinished; one too many is refused.
-    pub(super) fn begin(&mut self, name: &str, arguments: &Value, now: Duration) -> Result<Begun, Failure> {
+    pub(super) fn begin(&mut self, name: &str, arguments: &str, now: Duration) -> Result<Begun, Failure> {
         if self.counted >= self.max_calls {
             self.refused += 1;
             let message = format!("an execution may call tools {} times (`limits.tool_calls`)", self.max_calls);
             return Err(Failure::new(ToolErrorKind::Limit, message));
         }
         self.counted += 1;
-        let text = arguments.to_string();
-        let bytes = text.len() as u64;
-        Ok(Begun { index: self.records.begin(name, text, now), bytes })
+        let bytes = arguments.len() as u64;
+        Ok(Begun { index: self.records.begin(name, arguments.to_owned(), now), bytes })
     }
 
     /// Whether a call may be made at all, of the tool that was found under its name, if one was.
@@ -140,11 +139,11 @@ mod tests {
     #[test]
     fn calls_have_a_maximum() {
         let mut tally = tally(|limits| limits.tool_calls = 2);
-        let arguments = json!({});
+        let arguments = "{}";
         for index in 0..2 {
-            assert_eq!(tally.begin("a", &arguments, Duration::ZERO), Ok(Begun { index, bytes: 2 }), "at");
+            assert_eq!(tally.begin("a", arguments, Duration::ZERO), Ok(Begun { index, bytes: 2 }), "at");
         }
-        assert_eq!(tally.begin("a", &arguments, Duration::ZERO).unwrap_err().kind, ToolErrorKind::Limit, "over");
+        assert_eq!(tally.begin("a", arguments, Duration::ZERO).unwrap_err().kind, ToolErrorKind::Limit, "over");
         assert_eq!((tally.refused(), tally.take().len()), (1, 2));
         assert_eq!(tally.refuse().message, NO_ROOM);
         assert_eq!(tally.refused(), 2);

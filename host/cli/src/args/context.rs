@@ -3,8 +3,7 @@
 use std::{fs::File, path::Path};
 
 use clap::Args;
-use glovebox::Policy;
-use serde_json::Value;
+use glovebox::{JsonText, Policy};
 
 use crate::{source::bounded, terminal::Hinted};
 
@@ -19,9 +18,9 @@ pub(crate) struct ContextArgs {
 
 impl ContextArgs {
     /// The value, if one is given; its size is limited like standard input.
-    pub(crate) fn value(&self, policy: &Policy) -> anyhow::Result<Option<Value>> {
+    pub(crate) fn value(&self, policy: &Policy) -> anyhow::Result<Option<JsonText>> {
         let Some(text) = &self.context else { return Ok(None) };
-        let not_json = match serde_json::from_str(text) {
+        let not_json = match JsonText::new(text.as_str()) {
             Ok(value) => return Ok(Some(value)),
             Err(error) => error,
         };
@@ -34,18 +33,18 @@ impl ContextArgs {
         let file = File::open(text)
             .map_err(|error| Hinted::new(format!("cannot read {what}"), "check that it is readable").because(error))?;
         let bytes = bounded(&what, file, policy.limits.stdin_bytes, "--stdin-bytes")?;
-        let value = serde_json::from_slice(&bytes)
-            .map_err(|error| Hinted::new(format!("{what} is not JSON"), hint).because(error))?;
+        let not_utf8 = |error| Hinted::new(format!("{what} is not JSON"), hint).because(error);
+        let text = String::from_utf8(bytes).map_err(not_utf8)?;
+        let value =
+            JsonText::new(text).map_err(|error| Hinted::new(format!("{what} is not JSON"), hint).because(error))?;
         Ok(Some(value))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use glovebox::Policy;
-    use serde_json::json;
-
     use super::ContextArgs;
+    use glovebox::{JsonText, Policy};
 
     #[test]
     fn a_context_is_json_or_a_file_with_json() {
@@ -54,9 +53,10 @@ mod tests {
         std::fs::write(path("c.json"), "{\"a\": [1]}\n").unwrap();
         std::fs::write(path("text"), "a").unwrap();
         let value = |text: &str| ContextArgs { context: Some(text.to_owned()) }.value(&Policy::default());
-        assert_eq!(value("[1, \"x\"]").unwrap(), Some(json!([1, "x"])));
-        assert_eq!(value("-1").unwrap(), Some(json!(-1)));
-        assert_eq!(value(&path("c.json")).unwrap(), Some(json!({ "a": [1] })));
+        let json = |text: &str| Some(JsonText::new(text).unwrap());
+        assert_eq!(value("[1, \"x\"]").unwrap(), json("[1, \"x\"]"));
+        assert_eq!(value("-1").unwrap(), json("-1"));
+        assert_eq!(value(&path("c.json")).unwrap(), json("{\"a\": [1]}\n"));
         assert_eq!(ContextArgs::default().value(&Policy::default()).unwrap(), None);
         for (wrong, said) in [("{a: 1}", "neither"), (&path("missing"), "neither"), (&path("text"), "is not JSON")] {
             let error = value(wrong).unwrap_err().to_string();

@@ -5,8 +5,8 @@ use std::{fs::File, io, path::PathBuf};
 use anyhow::Context;
 use clap::Args;
 use glovebox::{
-    CancelToken, Commit, ExecuteError, Execution, Language, Policy, Request, Sandbox, SessionId, SessionsError, Tool,
-    escaped,
+    CancelToken, Commit, ExecuteError, Execution, JsonText, Language, Policy, Request, Sandbox, SessionId,
+    SessionsError, Tool, escaped,
 };
 
 use crate::{
@@ -143,7 +143,7 @@ struct Job<'a> {
     policy: Policy,
     stdin: Stdin,
     displays: Option<DisplayFiles>,
-    context: Option<serde_json::Value>,
+    context: Option<JsonText>,
     tools: Vec<Tool>,
     cancel: CancelToken,
 }
@@ -220,7 +220,7 @@ impl Job<'_> {
         let passed = Passthrough::new(&self.cancel);
         let mut request = self.stdin.give(source.request().cancel(&self.cancel));
         if let Some(context) = &self.context {
-            request = request.context(context);
+            request = request.context_text(context.clone());
         }
         if !self.args.json {
             let passed = passed.clone();

@@ -32,7 +32,7 @@ pub(crate) fn replay(
     let mut answers = Answers::new();
     for record in records.iter().filter(|record| record.name == NETWORK_TOOL) {
         if let Some(arguments) = &record.arguments {
-            answers.entry(arguments.clone()).or_default().push_back(record.outcome.clone());
+            answers.entry(sorted(arguments)).or_default().push_back(record.outcome.clone());
         }
     }
     let answers = Mutex::new(answers);
@@ -44,10 +44,16 @@ pub(crate) fn replay(
     Ok((tool, environment))
 }
 
+/// The text by which a request is found: earlier records have their keys in another order.
+fn sorted(arguments: &str) -> String {
+    serde_json::from_str::<serde_json::Value>(arguments)
+        .map_or_else(|_| arguments.to_owned(), |value| value.to_string())
+}
+
 fn answer(answers: &Mutex<Answers>, arguments: &str) -> Result<String, ToolError> {
     let missing = |why: &str| ToolError::from(Fault::new(Code::Broken, format!("this is a replay, and {why}")));
     let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
-    let next = answers.get_mut(arguments).and_then(VecDeque::pop_front);
+    let next = answers.get_mut(&sorted(arguments)).and_then(VecDeque::pop_front);
     match next.ok_or_else(|| missing("no such request was recorded"))? {
         ToolOutcome::Returned(Some(result)) => Ok(result),
         ToolOutcome::Failed { kind, message: Some(message) } => Err(ToolError::of(kind, message)),

@@ -84,7 +84,8 @@ impl ToolRunner for ThreadRunner {
     }
 
     fn start(&mut self, ready: ReadyCall<Arc<Entry>>) -> Result<Start<ThreadCall>, Failure> {
-        let ReadyCall { call: QueuedCall { index, name, tool, arguments, held, .. }, deadline, max_bytes } = ready;
+        let ReadyCall { call: QueuedCall { index, name, tool, arguments, text, held, .. }, deadline, max_bytes } =
+            ready;
         if let Some(max_calls) = tool.max_calls {
             self.counted += 1;
             if self.counted > max_calls {
@@ -97,7 +98,7 @@ impl ToolRunner for ThreadRunner {
         let account = Arc::clone(&self.account);
         let call = ToolCall { name, index, session_id, cancel: cancel.clone(), deadline, account };
         let (abandoned, pending) = (Arc::clone(self.toolbox.abandoned()), self.waits.pending().cloned());
-        let job = Job { call, entry: tool, arguments, held, max_bytes, abandoned, pending };
+        let job = Job { call, entry: tool, arguments, text, held, max_bytes, abandoned, pending };
         let status = worker::start(&self.threads, &self.completions, job)?;
         Ok(Start::Running(ThreadCall { status, cancel }))
     }

@@ -60,6 +60,8 @@ pub(super) struct Job {
     pub(super) call: ToolCall,
     pub(super) entry: Arc<Entry>,
     pub(super) arguments: Value,
+    /// The arguments as JSON text, with all digits and the order of keys.
+    pub(super) text: String,
     /// What is held for the arguments.
     pub(super) held: Held,
     pub(super) max_bytes: u64,
@@ -95,9 +97,9 @@ pub(super) fn start(
 }
 
 fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, place: Place) {
-    let Job { call, entry, arguments, held, max_bytes, pending, .. } = job;
+    let Job { call, entry, arguments, text, held, max_bytes, pending, .. } = job;
     // A handler's panic is its own: it has been reported by the panic hook, and the script gets an error.
-    let worked = panic::catch_unwind(AssertUnwindSafe(|| work(&call, &entry, arguments, max_bytes, pending)));
+    let worked = panic::catch_unwind(AssertUnwindSafe(|| work(&call, &entry, (arguments, text), max_bytes, pending)));
     let panicked = |_| Work::Answered(Err(Failure::new(ToolErrorKind::Failed, format!("`{}` broke down", call.name))));
     let worked = worked.unwrap_or_else(panicked);
     let ended = completions.elapsed();
@@ -126,7 +128,13 @@ fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, p
     }
 }
 
-fn work(call: &ToolCall, entry: &Entry, arguments: Value, max_bytes: u64, pending: Option<Arc<PendingCalls>>) -> Work {
+fn work(
+    call: &ToolCall,
+    entry: &Entry,
+    (arguments, text): (Value, String),
+    max_bytes: u64,
+    pending: Option<Arc<PendingCalls>>,
+) -> Work {
     if let Err(failure) = entry.checked.check(&arguments) {
         return Work::Answered(Err(failure));
     }
@@ -134,11 +142,10 @@ fn work(call: &ToolCall, entry: &Entry, arguments: Value, max_bytes: u64, pendin
         (Answerer::Handler(handler), _) => {
             handler(call, arguments).map_err(Failure::from).and_then(|result| within(result.to_string(), max_bytes))
         }
-        (Answerer::TextHandler(handler), _) => handler(call, arguments.to_string())
-            .map_err(Failure::from)
-            .and_then(|text| within(text, max_bytes))
-            .and_then(json_text),
-        (Answerer::Caller, Some(pending)) => return Work::Checked(pending, arguments.to_string()),
+        (Answerer::TextHandler(handler), _) => {
+            handler(call, text).map_err(Failure::from).and_then(|text| within(text, max_bytes)).and_then(json_text)
+        }
+        (Answerer::Caller, Some(pending)) => return Work::Checked(pending, text),
         (Answerer::Caller, None) => {
             let message = format!("`{}` is only answered in started executions", call.name);
             Err(Failure::new(ToolErrorKind::Failed, message))

@@ -228,7 +228,7 @@ def is_json(value):
             return True
         maps = {kind for kind in kinds if issubclass(kind, dict)}
         lists = {kind for kind in kinds if issubclass(kind, (list, tuple))}
-        if not all(issubclass(kind, (str, int, float)) for kind in kinds - maps - lists - _SCALARS):
+        if not all(issubclass(kind, (str, int, float, *numpy_scalars())) for kind in kinds - maps - lists - _SCALARS):
             return False
         maps = [item for item in level if type(item) in maps] if maps else ()
         lists = [item for item in level if type(item) in lists] if lists else ()
@@ -244,7 +244,15 @@ def is_json(value):
 # Without Python code of `json`, which believes whatever a script made of the builtins.
 
 
+def numpy_scalars():
+    """numpy's types of single values; none unless it is imported."""
+    numpy = sys.modules.get("numpy")
+    return () if numpy is None else (numpy.generic,)
+
+
 def no_json(value):
+    if isinstance(value, numpy_scalars()) and value.dtype.kind in "biuf":
+        return value.item()
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 

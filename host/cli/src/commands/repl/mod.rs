@@ -95,7 +95,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
         }
     };
     if let Some(context) = &context {
-        session.session()?.set_variable("context", context).context("cannot set `context`")?;
+        session.session()?.set_variable_text("context", context).context("cannot set `context`")?;
         session.save()?;
     }
     let language = sandbox.language();
