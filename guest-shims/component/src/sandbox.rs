@@ -3,7 +3,7 @@
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use glovebox_core::{
-    GuestWorld, LIBRARY_PATH, LibraryMount, MemoryLimit, SoftStop, WORKSPACE, Written, changes, check_request,
+    GuestWorld, LIBRARY_PATH, LibraryMount, MemoryLimit, SCRATCH, SoftStop, WORKSPACE, Written, changes, check_request,
     contract::{ContractPolicy, check_file_path, check_json, refused_file},
     files::Snapshot,
     guidance::{Facts, guidance},
@@ -167,6 +167,7 @@ impl Sandbox {
             let root = vfs.add_mount(Arc::clone(source), Access::ReadOnly).map_err(|error| wrong(error.to_string()))?;
             mounts.push(Mount::new(directory, root));
         }
+        mounts.push(Mount::new(SCRATCH, vfs.add_root(Access::ReadWrite)));
         for InputFile { path, bytes } in files {
             vfs.write_file(root, path, bytes).map_err(|error| refused_file(path, &error.reason))?;
         }

@@ -65,7 +65,7 @@ pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
 pub use display::{Display, Displays, Form, is_text};
 pub use duration::{from_milliseconds, milliseconds};
 pub use execution::{ExecutionCtx, Moment, Platform, Woken};
-pub use glovebox_interpreters::WORKSPACE;
+pub use glovebox_interpreters::{SCRATCH, WORKSPACE};
 pub use guest::{Guest, GuestMachine, ImageDriver, Written};
 pub use host::{CallHost, GuestHost};
 pub use json::check_json;

@@ -15,7 +15,7 @@ mod python;
 mod script;
 
 pub use javascript::{JavaScript, library};
-pub use machine::{Callee, Machine, MachineError, Value, WORKSPACE};
+pub use machine::{Callee, Machine, MachineError, SCRATCH, Value, WORKSPACE};
 pub use persist::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE};
 pub use python::{EMBEDDED_PACKAGES, Python};
 pub use script::{

@@ -6,6 +6,9 @@ use glovebox_wasi::{Errno, FileAt, Host, Stop, Wasi};
 /// The guest path of the workspace.
 pub const WORKSPACE: &str = "/app";
 
+/// The guest path of the scratch directory: writable, counted with the workspace's files, and not among the files that changed.
+pub const SCRATCH: &str = "/tmp";
+
 /// A WebAssembly value of the two types that the interpreters' functions take and return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {

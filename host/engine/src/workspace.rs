@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use glovebox_core::{LIBRARY_PATH, Library, LibraryMount, PACKAGES_PATH, WORKSPACE};
+use glovebox_core::{LIBRARY_PATH, Library, LibraryMount, PACKAGES_PATH, SCRATCH, WORKSPACE};
 use glovebox_interpreters::library;
 use glovebox_vfs::{Access, CommitStep, MountSource, RootId, Vfs, VfsLimits, escaped};
 use glovebox_wasi::Wasi;
@@ -41,6 +41,8 @@ pub(crate) struct Workspace {
     packages: Option<RootId>,
     /// Where an interpreter's standard library is that is a file of its own, with its directory.
     standard_library: Option<(String, RootId)>,
+    /// The scratch directory, unless the policy has a mount of its own there.
+    scratch: Option<RootId>,
     mounted: Vec<Mounted>,
     pub(crate) path: Option<PathBuf>,
     commit: Commit,
@@ -108,8 +110,8 @@ impl Workspace {
             }
             None => root = Some(vfs.add_root(Access::ReadWrite)),
         }
-        let is_taken = policy.mounts.iter().any(|mount| clashes(&mount.guest, LIBRARY_PATH));
-        let library = match is_taken {
+        let is_taken = |guest: &str| policy.mounts.iter().any(|mount| clashes(&mount.guest, guest));
+        let library = match is_taken(LIBRARY_PATH) {
             true => None,
             false => vfs.add_mount(Arc::clone(&SHARED_LIBRARY), Access::ReadOnly).ok(),
         };
@@ -118,6 +120,7 @@ impl Workspace {
             let root = vfs.add_mount(Arc::clone(&library.source), Access::ReadOnly).ok()?;
             Some((library.directory.clone(), root))
         });
+        let scratch = (!is_taken(SCRATCH)).then(|| vfs.add_root(Access::ReadWrite));
         for mount in &policy.mounts {
             mounted.push(Mounted {
                 guest: mount.guest.clone(),
@@ -138,6 +141,7 @@ impl Workspace {
             library,
             packages,
             standard_library,
+            scratch,
             mounted,
             path: policy.workspace.clone(),
             commit: policy.commit,
@@ -167,6 +171,7 @@ impl Workspace {
             roots.push((PACKAGES_PATH.to_owned(), packages));
         }
         roots.extend(self.standard_library.clone());
+        roots.extend(self.scratch.map(|root| (SCRATCH.to_owned(), root)));
         vfs.mark();
         Ok(GuestFiles { vfs, roots: Roots(roots) })
     }

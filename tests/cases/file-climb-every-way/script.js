@@ -1,5 +1,5 @@
 const got = [];
-for (const p of ["../etc/passwd", "/app/../etc/passwd", "/app/./../../etc/passwd", "x/../../etc/passwd", "//etc/passwd", "/proc/self/environ", "/dev/zero", "/tmp/x", "/data/x"]) {
+for (const p of ["../etc/passwd", "/app/../etc/passwd", "/app/./../../etc/passwd", "x/../../etc/passwd", "//etc/passwd", "/proc/self/environ", "/dev/zero", "/var/x", "/data/x"]) {
   if (std.open(p, "r") !== null) got.push("r " + p);
   if (std.open(p, "w") !== null) got.push("w " + p);
   if (os.open(p, os.O_RDONLY) >= 0) got.push("o " + p);

@@ -1,6 +1,6 @@
 import os
 
-paths = ["../etc/passwd", "/app/../etc/passwd", "/app/./../../etc/passwd", "x/../../etc/passwd", "//etc/passwd", "/proc/self/environ", "/dev/zero", "/app/..", "..", "/", "/tmp", "/data"]
+paths = ["../etc/passwd", "/app/../etc/passwd", "/app/./../../etc/passwd", "x/../../etc/passwd", "//etc/passwd", "/proc/self/environ", "/dev/zero", "/app/..", "..", "/", "/var", "/data"]
 calls = [lambda p: open(p), lambda p: open(p, "w"), os.listdir, os.stat, os.mkdir, os.rmdir, os.unlink, os.chdir, lambda p: os.symlink("x", p), lambda p: os.rename("/app", p), lambda p: os.link("/app", p)]
 got = []
 for p in paths:

@@ -2,7 +2,7 @@ import os
 from pathlib import Path
 
 open("own", "w").close()
-paths = ["/etc/passwd", "/tmp", "../x", "/app/../etc/passwd", "/tmp/deep/er"]
+paths = ["/etc/passwd", "/var", "../x", "/app/../etc/passwd", "/var/deep/er"]
 looks = {
     "exists": lambda p: Path(p).exists(),
     "is_file": lambda p: Path(p).is_file(),

@@ -119,7 +119,7 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
         Language::Python,
         &[
             "open('/etc/passwd')",
-            "open('/tmp/x', 'w')",
+            "open('/var/x', 'w')",
             "open('../secret')",
             "open('/app/../etc/passwd')",
             r"open('C:\\data\\x.csv')",

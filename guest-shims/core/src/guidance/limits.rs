@@ -4,7 +4,7 @@ use super::{
     advice::{Advice, AdviceKind, quoted},
     failure::{Facts, Failure},
 };
-use crate::{Language, Outcome, Resource, TrapKind, WORKSPACE};
+use crate::{Language, Outcome, Resource, SCRATCH, TrapKind, WORKSPACE};
 
 /// Advice for an outcome that is about a limit.
 pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
@@ -102,7 +102,7 @@ pub(super) fn of_output(facts: &Facts<'_>) -> Option<Advice> {
     Some(or_raised(advice, facts, name))
 }
 
-/// Whether a path is in the workspace, which is the working directory.
+/// Whether a path is in the workspace, which is the working directory, or in the scratch directory.
 fn is_in_workspace(path: &str) -> bool {
     let from = if path.starts_with('/') { "" } else { WORKSPACE };
     let mut parts = Vec::new();
@@ -113,7 +113,7 @@ fn is_in_workspace(path: &str) -> bool {
             part => parts.push(part),
         }
     }
-    parts.first().is_some_and(|first| Some(*first) == WORKSPACE.strip_prefix('/'))
+    parts.first().is_some_and(|first| [WORKSPACE, SCRATCH].iter().any(|top| top.strip_prefix('/') == Some(*first)))
 }
 
 /// Why a file does not exist: it is outside the sandbox, or it was never put there.

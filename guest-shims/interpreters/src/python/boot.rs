@@ -8,7 +8,9 @@ use super::form::Form;
 use super::object::{Interpreter, SCRATCH_BYTES, TWISTER_SAMPLE};
 use super::packages::{self, COMPILER};
 use super::wire::{DEFAULT_NAME, decode_report};
-use crate::{Anchors, Boot, Callee, DriverError, Interrupt, Machine, MachineError, Report, Script, SourceKind, Value};
+use crate::{
+    Anchors, Boot, Callee, DriverError, Interrupt, Machine, MachineError, Report, SCRATCH, Script, SourceKind, Value,
+};
 
 /// What runs inside every interpreter, as one module, and what `$own` adds to it.
 macro_rules! boot_code {
@@ -104,8 +106,8 @@ pub(super) fn env() -> Vec<(String, String)> {
         ("PYTHONHASHSEED", "0"),
         ("PYTHONIOENCODING", "utf-8"),
         ("PYTHONUTF8", "1"),
-        // Where `tempfile` looks first, for the same reason.
-        ("TMPDIR", "/app"),
+        // Where `tempfile` looks first: it would try whether it can write in others.
+        ("TMPDIR", SCRATCH),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .to_vec()

@@ -308,7 +308,7 @@
     machine: () => process.arch,
     hostname: () => 'sandbox',
     homedir: () => process.env.HOME ?? '/app',
-    tmpdir: () => '/app',
+    tmpdir: () => '/tmp',
     endianness: () => 'LE',
     uptime: () => process.uptime(),
     cpus: () => [{ model: 'sandbox', speed: 0, times: { user: 0, nice: 0, sys: 0, idle: 0, irq: 0 } }],
