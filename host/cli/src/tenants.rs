@@ -43,6 +43,7 @@ pub(crate) fn tenant_config(
     tenant.key = key;
     if let Some(table) = table {
         tenant.sessions = table.sessions.unwrap_or(tenant.sessions);
+        tenant.stored_bytes = table.stored_bytes.unwrap_or(tenant.stored_bytes);
         tenant.executions_at_once = table.executions_at_once.unwrap_or(tenant.executions_at_once);
         tenant.executions_per_minute = table.executions_per_minute;
         tenant.suspended = table.suspended.unwrap_or(tenant.suspended);

@@ -206,6 +206,8 @@ pub struct TokenTable {
     pub policy: Option<Policy>,
     /// How many sessions it may have. Default 1,000.
     pub sessions: Option<usize>,
+    /// How many bytes its sessions may take in the store. Default 4 GiB.
+    pub stored_bytes: Option<u64>,
     /// How many of its executions may run or wait at once. Default 64.
     pub executions_at_once: Option<usize>,
     /// How many executions it may ask for in a minute. Default: any number.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use glovebox::{
-    AdvanceError, BuildError, ExecuteError, FilesError, RuntimeError, SessionIdError, SessionsError,
+    AdvanceError, BuildError, ExecuteError, FilesError, RuntimeError, SessionIdError, SessionsError, StoreError,
     ToolDefinitionError, escaped, with_causes,
 };
 
@@ -344,6 +344,7 @@ fn of_sessions(error: &SessionsError) -> Code {
         SessionsError::Language { .. } => INVALID,
         SessionsError::TooManyLive { .. } => TOO_MANY,
         SessionsError::Resume { .. } => NOT_RESUMABLE,
+        SessionsError::Store(StoreError::Full { .. }) => TOO_MANY,
         SessionsError::Unsaved { .. } => UNSAVED,
         _ => UNAVAILABLE,
     }

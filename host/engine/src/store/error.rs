@@ -36,6 +36,18 @@ pub enum StoreError {
         /// The limit in bytes.
         most: u64,
     },
+    /// All sessions of the store together would exceed their limit. Nothing was written.
+    #[error(
+        "session `{id}` would add {bytes} bytes to the store, and all sessions together may take {most}; delete sessions, or remove files in them"
+    )]
+    Full {
+        /// The session.
+        id: SessionId,
+        /// What it would add, in bytes.
+        bytes: u64,
+        /// The limit in bytes.
+        most: u64,
+    },
     /// The lock is for a different session than the record.
     #[error("the lock of session `{locked}` gives no right to write `{id}`; lock that")]
     NotLocked {

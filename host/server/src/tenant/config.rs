@@ -41,6 +41,8 @@ pub struct TenantConfig {
     pub key: Option<SessionKey>,
     /// How many sessions it may have, live or not. Default 1,000.
     pub sessions: usize,
+    /// The most bytes that its sessions may take in the store. A session that would exceed them is not saved. Default 4 GiB.
+    pub stored_bytes: u64,
     /// How many of its executions may run or wait at once. Default 64.
     pub executions_at_once: usize,
     /// How many executions it may ask for in a minute. Default: any number.
@@ -73,6 +75,7 @@ impl TenantConfig {
             store_policy: StorePolicy::default(),
             key: None,
             sessions: 1_000,
+            stored_bytes: 4 << 30,
             executions_at_once: 64,
             executions_per_minute: None,
             suspended: 16,

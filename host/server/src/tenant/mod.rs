@@ -5,7 +5,7 @@
 //! * [`fleet`]: the same, of sessions in a fleet.
 //! * [`summary`]: what is said of a session.
 //! * [`stepped`], [`suspended`], [`suspending`]: executions that wait for answers.
-//! * [`quotas`], [`turns`]: what holds it back.
+//! * [`quotas`], [`stored_bytes`], [`turns`]: what holds it back.
 
 mod config;
 mod executing;
@@ -19,6 +19,7 @@ mod sessions;
 mod stepped;
 mod stepping;
 mod stored;
+mod stored_bytes;
 mod summary;
 mod suspended;
 mod suspending;

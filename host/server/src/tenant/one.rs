@@ -12,8 +12,8 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::sync::Semaphore;
 
 use super::{
-    NoStore, SessionPlace, TenantConfig, fleet::Fleet, suspended::SuspendedExecutions, traced_store::TracedStore,
-    turns::Turns,
+    NoStore, SessionPlace, TenantConfig, fleet::Fleet, stored_bytes::BoundedStore, suspended::SuspendedExecutions,
+    traced_store::TracedStore, turns::Turns,
 };
 use crate::{Door, Service, metrics::Metrics, tools::Callbacks, workers::Told};
 
@@ -66,6 +66,7 @@ impl Tenant {
         // What was answered is in the store, and has another generation.
         store_policy.save = Save::AfterEach;
         let (made, granted, offered) = (service.clone(), policy.clone(), tools.clone());
+        let store: Arc<dyn SessionStore> = Arc::new(BoundedStore::new(store, config.stored_bytes));
         let builder = Sessions::builder(Arc::new(TracedStore(store))).policy(store_policy).stop(&service.token());
         let mut sessions = builder.make_sandbox(move |language, runtime| {
             // A session of a runtime that is not served is refused before.
@@ -149,6 +150,12 @@ impl Tenant {
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.0.policy
+    }
+
+    /// The most sessions that it may have, live or not.
+    #[must_use]
+    pub(crate) fn max_sessions(&self) -> usize {
+        self.0.max_sessions
     }
 
     /// The tools that its scripts may call.

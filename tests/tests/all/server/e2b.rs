@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::support::{Answer, Server, Setup};
-use glovebox_server::http::HttpConfig;
+use glovebox_server::{TenantConfig, http::HttpConfig};
 
 /// A sandbox, and how it is asked.
 struct Sandbox<'a> {
@@ -148,6 +148,110 @@ fn only_whoever_has_the_token_or_the_secret_may_ask() {
     // A sandbox is one of its token's, whatever its name.
     let connected = server.ask("POST", "/v2/sandboxes/sb000000000000000000/connect", &[], b"");
     assert_eq!(connected.problem().0, 404);
+}
+
+/// A server with two tenants. The first may have this many sessions.
+fn server_for_two(sessions: usize) -> Server {
+    Server::start(Setup {
+        http: HttpConfig { e2b: true, ..HttpConfig::default() },
+        other: Some("the other token"),
+        tenant: Some(Box::new(move |config: &mut TenantConfig| config.sessions = sessions)),
+        ..Setup::default()
+    })
+}
+
+/// A session of the second tenant whose name looks like a context of the sandbox.
+fn impostor(server: &Server, id: &str) {
+    let body = json!({"id": format!("{id}.python"), "language": "python"}).to_string();
+    let opened = server.ask("POST", "/v1/sessions", &[("x-api-key", "the other token")], body.as_bytes());
+    assert!(opened.status < 300, "{opened:?}");
+}
+
+#[test]
+fn a_session_named_after_a_sandbox_of_another_tenant_gives_no_power_over_it() {
+    let server = server_for_two(10);
+    let sandbox = Sandbox::create(&server, &json!({"metadata": {"a": "b"}}));
+    impostor(&server, &sandbox.id);
+    let (path, other) = (format!("/sandboxes/{}", sandbox.id), [("x-api-key", "the other token")]);
+    assert_eq!(server.ask("POST", &format!("{path}/pause"), &other, b"").status, 409);
+    // It is a paused sandbox of the other tenant's own.
+    let theirs = server.ask("POST", &format!("/v2{path}/connect"), &other, b"").ok();
+    assert_ne!(theirs["envdAccessToken"], json!(sandbox.secret));
+    assert_eq!(sandbox.text(&json!({"code": "6 * 7"})), "42");
+    assert_eq!(server.ask("DELETE", &path, &other, b"").status, 204);
+    assert_eq!(sandbox.text(&json!({"code": "6 * 7"})), "42");
+    assert_eq!(server.get(&path).ok()["metadata"], json!({"a": "b"}));
+}
+
+#[test]
+fn a_stored_sandbox_is_its_owners_even_if_another_tenant_connects_first() {
+    let server = server_for_two(10);
+    let sandbox = Sandbox::create(&server, &json!({}));
+    let (id, secret) = (sandbox.id.clone(), sandbox.secret.clone());
+    sandbox.lines(&json!({"code": "x = 7"}));
+    let dir = server.stop(std::time::Duration::from_secs(10));
+    let server = Server::start(Setup {
+        http: HttpConfig { e2b: true, ..HttpConfig::default() },
+        other: Some("the other token"),
+        dir: Some(dir),
+        ..Setup::default()
+    });
+    impostor(&server, &id);
+    let connect = format!("/v2/sandboxes/{id}/connect");
+    assert_eq!(server.ask("POST", &connect, &[("x-api-key", "the other token")], b"").status, 201);
+    let connected = server.ask("POST", &connect, &[], b"").ok();
+    let new = connected["envdAccessToken"].as_str().unwrap().to_owned();
+    assert_ne!(new, secret);
+    let sandbox = Sandbox { server: &server, id, secret: new };
+    assert_eq!(sandbox.text(&json!({"code": "x"})), "7");
+}
+
+#[test]
+fn sandboxes_are_limited_for_each_tenant_though_their_sessions_are_deleted() {
+    let server = server_for_two(3);
+    let count = || server.get("/v2/sandboxes").ok().as_array().unwrap().len();
+    for _ in 0..8 {
+        let sandbox = Sandbox::create(&server, &json!({}));
+        assert!(server.ask("DELETE", &format!("/v1/sessions/{}.python", sandbox.id), &[], b"").status < 300);
+        assert!(count() <= 3, "{}", count());
+    }
+    // Those that have a session stay.
+    let kept: Vec<String> = (0..3).map(|_| Sandbox::create(&server, &json!({})).id).collect();
+    assert_eq!(server.post("/v2/sandboxes", &json!({})).problem(), (429, "quota-exceeded".into()));
+    for id in &kept {
+        assert_eq!(server.get(&format!("/sandboxes/{id}")).status, 200);
+    }
+    // Nobody else is locked out.
+    let other = server.ask("POST", "/v2/sandboxes", &[("x-api-key", "the other token")], b"{}");
+    assert_eq!(other.status, 201, "{other:?}");
+}
+
+#[test]
+fn metadata_of_all_sandboxes_is_limited() {
+    let server = server_for_two(100);
+    let metadata = json!({"metadata": {"a": "x".repeat(60 << 10)}});
+    let statuses: Vec<u16> = (0..72).map(|_| server.post("/v2/sandboxes", &metadata).status).collect();
+    assert_eq!((statuses[0], statuses[71]), (201, 429), "{statuses:?}");
+}
+
+#[test]
+fn what_a_tenant_stores_is_limited() {
+    let server = Server::start(Setup {
+        http: HttpConfig { e2b: true, ..HttpConfig::default() },
+        tenant: Some(Box::new(|config: &mut TenantConfig| config.stored_bytes = 40 << 20)),
+        ..Setup::default()
+    });
+    let sandbox = Sandbox::create(&server, &json!({}));
+    sandbox.lines(&json!({"code": "import os; x = os.urandom(12 << 20); None"}));
+    let fork = || server.post(&format!("/v1/sessions/{}.python/fork", sandbox.id), &json!({})).status;
+    let statuses: Vec<u16> = (0..6).map(|_| fork()).collect();
+    assert!(statuses[0] < 300 && statuses[5] == 429, "{statuses:?}");
+    let stored: u64 = std::fs::read_dir(server.dir.path().join("one"))
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum();
+    assert!(stored <= 41 << 20, "{stored}");
+    assert!(server.ask("DELETE", &format!("/v1/sessions/{}.python", sandbox.id), &[], b"").status < 300);
 }
 
 #[test]

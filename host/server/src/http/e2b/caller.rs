@@ -37,12 +37,17 @@ impl FromRequestParts<Shared> for Asked {
         let extension = Extension::<Sandboxes>::from_request_parts(parts, shared).await;
         let Extension(sandboxes) = extension.map_err(|_| Failure::unsupported("this"))?;
         let id = text(&parts.headers, "e2b-sandbox-id").unwrap_or_default();
-        let sandbox = sandboxes.get(id).ok_or_else(|| Failure::not_running(id))?;
+        let named = sandboxes.named(id);
+        if named.is_empty() {
+            return Err(Failure::not_running(id));
+        }
         let given = ["x-access-token", "e2b-traffic-access-token"].iter().find_map(|name| text(&parts.headers, name));
-        if !given.is_some_and(|given| sandbox.is_secret(given)) {
+        // The name alone does not say which tenant's sandbox is meant; the secret does.
+        let sandbox = given.and_then(|given| named.into_iter().find(|sandbox| sandbox.is_secret(given)));
+        let Some(sandbox) = sandbox else {
             let detail = "the access token of this sandbox is another; connect to it once more";
             return Err(Failure::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
-        }
+        };
         if sandbox.is_paused() {
             return Err(Failure::not_running(id));
         }

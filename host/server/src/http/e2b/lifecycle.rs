@@ -1,6 +1,6 @@
 //! Making, pausing, resuming and ending sandboxes.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use glovebox::{Language, SessionId, SessionsError};
 
@@ -26,14 +26,18 @@ impl Sandboxes {
         let languages = [Language::Python, Language::JavaScript];
         let served = |language: &Language| tenant.service().runtimes().any(|info| info.language == *language);
         let language = languages.into_iter().find(served).unwrap_or(Language::Python);
+        if self.is_full(tenant) {
+            self.forget_empty(tenant).await?;
+        }
         let sandbox = self.add(Self::new_name(), tenant, description, time)?;
         match sandbox.open(context_name(language), language).await {
             Ok(_) => {
+                sandbox.set_up();
                 self.watch(&sandbox);
                 Ok(sandbox)
             }
             Err(error) => {
-                self.remove(&sandbox.id);
+                self.remove(tenant, &sandbox.id);
                 Err(error)
             }
         }
@@ -54,12 +58,33 @@ impl Sandboxes {
             }
             return Ok(Some((sandbox, was_paused)));
         }
-        if stored(tenant, id).await?.is_empty() || self.get(id).is_some() {
+        if stored(tenant, id).await?.is_empty() {
             return Ok(None);
         }
+        if self.is_full(tenant) {
+            self.forget_empty(tenant).await?;
+        }
         let sandbox = self.add(id.to_owned(), tenant, Description::default(), time)?;
+        sandbox.set_up();
         self.watch(&sandbox);
         Ok(Some((sandbox, true)))
+    }
+
+    /// Ends the sandboxes of a tenant that have no session left. Sessions can be deleted through another door, which knows no sandboxes.
+    async fn forget_empty(&self, tenant: &Tenant) -> Result<(), ServiceError> {
+        let before = self.all_of(tenant);
+        let SessionPage { sessions, damaged, .. } = tenant.list().await?;
+        let all: Vec<SessionId> = sessions.into_iter().map(|session| session.id).chain(damaged).collect();
+        let with_sessions: HashSet<&str> =
+            all.iter().filter_map(Self::of_session).map(|(sandbox, _)| sandbox).collect();
+        for sandbox in before {
+            // A busy one may be replacing its only context.
+            let is_idle = sandbox.turn.try_lock().is_ok();
+            if is_idle && sandbox.is_set_up() && !with_sessions.contains(&*sandbox.id) {
+                self.remove(tenant, &sandbox.id);
+            }
+        }
+        Ok(())
     }
 
     /// Writes a sandbox to the store and gives up its memory. Whether it ran; none: there is none.
@@ -82,7 +107,7 @@ impl Sandboxes {
             return Ok(false);
         }
         // First: nobody asks it any more.
-        self.remove(id);
+        self.remove(tenant, id);
         for session in sessions {
             tenant.remove(&session).await?;
         }
@@ -96,7 +121,7 @@ impl Sandboxes {
         tokio::spawn(async move {
             loop {
                 let (round, left) = sandbox.round();
-                if round != begun || sandboxes.get(&sandbox.id).is_none() {
+                if round != begun || !sandboxes.has(&sandbox) {
                     return;
                 }
                 if !left.is_zero() {

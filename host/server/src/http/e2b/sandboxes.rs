@@ -11,16 +11,22 @@ use subtle::ConstantTimeEq as _;
 
 use crate::{ServiceError, Tenant};
 
-/// How many there are at once, of all tokens. Their sessions are bounded by each token's own quota.
-const MAX_SANDBOXES: usize = 10_000;
+/// The most bytes of metadata and environment variables that one tenant's sandboxes hold.
+const MAX_DESCRIPTION_BYTES: usize = 4 << 20;
+/// The most contexts of one sandbox whose executions are counted. A context may be deleted as a session, behind the sandbox's back.
+const MAX_COUNTED_CONTEXTS: usize = 1_000;
 /// What the name of every one begins with.
 const PREFIX: &str = "sb";
 /// How many characters a name has.
 const NAME_CHARS: usize = 20;
 
-/// The sandboxes that there are, by name. Those of an earlier run of the server are known by their sessions alone, and are paused. Cheap to clone.
+/// All sandboxes, by tenant and name: two tenants may have sandboxes of the same name. Sandboxes of an earlier run of the server are known by
+/// their sessions alone, and are paused. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct Sandboxes(Arc<Mutex<HashMap<String, Arc<Sandbox>>>>);
+pub(super) struct Sandboxes(Arc<Mutex<ByTenant>>);
+
+/// Sandboxes by the tenant's name, then by their own.
+type ByTenant = HashMap<String, HashMap<String, Arc<Sandbox>>>;
 
 /// A sandbox.
 pub(super) struct Sandbox {
@@ -45,10 +51,19 @@ pub(super) struct Description {
     pub(super) pauses: bool,
 }
 
+impl Description {
+    fn bytes(&self) -> usize {
+        let entries = self.metadata.iter().chain(&self.env);
+        entries.map(|(name, value)| name.len() + value.len()).sum::<usize>() + self.template.len()
+    }
+}
+
 struct State {
     ends: Instant,
     ends_at: Timestamp,
     is_paused: bool,
+    /// Whether its first context is open. Until then it has no session.
+    is_set_up: bool,
     /// Counts how often its time was begun anew.
     round: u64,
     /// The context in which something ran last: the sandbox's files are there.
@@ -58,7 +73,7 @@ struct State {
 }
 
 impl Sandboxes {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Sandbox>>> {
+    fn all(&self) -> MutexGuard<'_, ByTenant> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -81,22 +96,32 @@ impl Sandboxes {
         text.len() == NAME_CHARS && rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
     }
 
-    /// The one of this name, whoever's it is.
-    pub(super) fn get(&self, id: &str) -> Option<Arc<Sandbox>> {
-        self.all().get(id).cloned()
+    /// The sandboxes of this name, at most one of each tenant.
+    pub(super) fn named(&self, id: &str) -> Vec<Arc<Sandbox>> {
+        self.all().values().filter_map(|own| own.get(id)).cloned().collect()
     }
 
-    /// The one of this name, of this tenant.
+    /// The tenant's sandbox of this name.
     pub(super) fn of(&self, tenant: &Tenant, id: &str) -> Option<Arc<Sandbox>> {
-        self.get(id).filter(|sandbox| sandbox.tenant.name() == tenant.name())
+        self.all().get(tenant.name()).and_then(|own| own.get(id)).cloned()
     }
 
-    /// All of a tenant.
+    /// All sandboxes of a tenant.
     pub(super) fn all_of(&self, tenant: &Tenant) -> Vec<Arc<Sandbox>> {
-        self.all().values().filter(|sandbox| sandbox.tenant.name() == tenant.name()).cloned().collect()
+        self.all().get(tenant.name()).into_iter().flat_map(HashMap::values).cloned().collect()
     }
 
-    /// Adds one that runs for so long.
+    /// Whether this sandbox is still there: not ended, and not another one of its name.
+    pub(super) fn has(&self, sandbox: &Arc<Sandbox>) -> bool {
+        self.of(&sandbox.tenant, &sandbox.id).is_some_and(|found| Arc::ptr_eq(&found, sandbox))
+    }
+
+    /// Whether the tenant may have no further sandbox. As each has a session at least, the limit is that of sessions.
+    pub(super) fn is_full(&self, tenant: &Tenant) -> bool {
+        self.all().get(tenant.name()).is_some_and(|own| own.len() >= tenant.max_sessions())
+    }
+
+    /// Adds a sandbox that runs for this time, or returns the one that another request has added meanwhile.
     pub(super) fn add(
         &self,
         id: String,
@@ -105,13 +130,24 @@ impl Sandboxes {
         time: Duration,
     ) -> Result<Arc<Sandbox>, ServiceError> {
         let mut all = self.all();
-        if all.len() >= MAX_SANDBOXES {
-            return Err(ServiceError::TooMany { what: "sandboxes", most: MAX_SANDBOXES });
+        let own = all.entry(tenant.name().to_owned()).or_default();
+        if let Some(sandbox) = own.get(&id) {
+            return Ok(Arc::clone(sandbox));
+        }
+        let most = tenant.max_sessions();
+        if own.len() >= most {
+            return Err(ServiceError::TooMany { what: "sandboxes", most });
+        }
+        let described: usize = own.values().map(|sandbox| sandbox.description.bytes()).sum();
+        if described.saturating_add(description.bytes()) > MAX_DESCRIPTION_BYTES {
+            let what = "bytes of sandboxes' metadata and `envVars`";
+            return Err(ServiceError::TooMany { what, most: MAX_DESCRIPTION_BYTES });
         }
         let state = State {
             ends: Instant::now(),
             ends_at: Timestamp::now(),
             is_paused: false,
+            is_set_up: false,
             round: 0,
             last: None,
             executions: HashMap::new(),
@@ -126,18 +162,31 @@ impl Sandboxes {
             id: id.clone(),
         });
         sandbox.extend(time, true);
-        all.insert(id, Arc::clone(&sandbox));
+        own.insert(id, Arc::clone(&sandbox));
         Ok(sandbox)
     }
 
-    pub(super) fn remove(&self, id: &str) {
-        self.all().remove(id);
+    /// Removes the tenant's sandbox of this name.
+    pub(super) fn remove(&self, tenant: &Tenant, id: &str) {
+        let mut all = self.all();
+        if let Some(own) = all.get_mut(tenant.name()) {
+            own.remove(id);
+        }
     }
 }
 
 impl Sandbox {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that its first context is open.
+    pub(super) fn set_up(&self) {
+        self.state().is_set_up = true;
+    }
+
+    pub(super) fn is_set_up(&self) -> bool {
+        self.state().is_set_up
     }
 
     /// Whether this is its secret, compared in a time that says nothing of it.
@@ -200,6 +249,9 @@ impl Sandbox {
     /// Counts code that runs in a context.
     pub(super) fn count(&self, context: &str) -> u64 {
         let mut state = self.state();
+        if state.executions.len() >= MAX_COUNTED_CONTEXTS && !state.executions.contains_key(context) {
+            state.executions.clear();
+        }
         let count = state.executions.entry(context.to_owned()).or_default();
         *count += 1;
         *count

@@ -1,0 +1,184 @@
+//! The limit of what a tenant's sessions take in the store.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use glovebox::{
+    Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredPage, StoredRecord,
+    StoredSession, StoredVersion,
+};
+
+/// How long a count of the store holds. Other processes, such as a server's workers, write to the same store.
+const RECOUNT: Duration = Duration::from_secs(1);
+
+/// A store that refuses to grow beyond a number of bytes. Removing a session, and writing a smaller one in its place, always works.
+#[derive(Debug)]
+pub(super) struct BoundedStore {
+    store: Arc<dyn SessionStore>,
+    most: u64,
+    count: Mutex<Count>,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    /// Bytes of all sessions, and when they were counted. `None`: they must be counted again.
+    stored: Option<(u64, Instant)>,
+    /// Bytes that writes under way add.
+    reserved: u64,
+}
+
+/// Bytes that a write under way adds. Gives them back when dropped.
+struct Reserved<'a> {
+    store: &'a BoundedStore,
+    bytes: u64,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let mut count = self.store.counted();
+        count.reserved = count.reserved.saturating_sub(self.bytes);
+    }
+}
+
+impl BoundedStore {
+    pub(super) fn new(store: Arc<dyn SessionStore>, most: u64) -> Self {
+        Self { store, most, count: Mutex::default() }
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Count> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of all sessions, counted within the last second.
+    async fn stored(&self) -> Result<u64, StoreError> {
+        let counted = self.counted().stored;
+        if let Some((bytes, at)) = counted
+            && at.elapsed() < RECOUNT
+        {
+            return Ok(bytes);
+        }
+        let at = Instant::now();
+        let (mut bytes, mut page) = (0_u64, PageRequest::default());
+        loop {
+            let StoredPage { entries, next, .. } = self.store.list(&page).await?;
+            bytes = entries.iter().fold(bytes, |bytes, entry| bytes.saturating_add(entry.stored_bytes));
+            let Some(next) = next else { break };
+            page = page.after(next);
+        }
+        self.counted().stored = Some((bytes, at));
+        Ok(bytes)
+    }
+
+    /// Reserves what a write adds, or refuses it.
+    async fn reserve(&self, id: &SessionId, bytes: u64) -> Result<Reserved<'_>, StoreError> {
+        let before = match self.store.record(id).await {
+            Ok(found) => found.map_or(0, |stored| stored.record.bytes),
+            // Its size is unknown.
+            Err(StoreError::Damaged { .. }) => 0,
+            Err(error) => return Err(error),
+        };
+        let added = bytes.saturating_sub(before);
+        if added == 0 {
+            return Ok(Reserved { store: self, bytes: 0 });
+        }
+        let stored = self.stored().await?;
+        let mut count = self.counted();
+        let total = stored.saturating_add(count.reserved).saturating_add(added);
+        if total > self.most {
+            return Err(StoreError::Full { id: id.clone(), bytes: added, most: self.most });
+        }
+        count.reserved = count.reserved.saturating_add(added);
+        drop(count);
+        Ok(Reserved { store: self, bytes: added })
+    }
+}
+
+#[async_trait]
+impl SessionStore for BoundedStore {
+    async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+        self.store.try_lock(id).await
+    }
+
+    async fn put(
+        &self,
+        lock: &SessionLock,
+        expected: &Expected,
+        record: &SessionRecord,
+        state: &[u8],
+    ) -> Result<StoredVersion, StoreError> {
+        let bytes = u64::try_from(state.len()).unwrap_or(u64::MAX);
+        let reserved = self.reserve(lock.id(), bytes).await?;
+        let version = self.store.put(lock, expected, record, state).await?;
+        if let Some((stored, _)) = &mut self.counted().stored {
+            *stored = stored.saturating_add(reserved.bytes);
+        }
+        Ok(version)
+    }
+
+    async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        self.store.get(id).await
+    }
+
+    async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
+        self.store.record(id).await
+    }
+
+    async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
+        self.store.list(page).await
+    }
+
+    async fn count(&self, most: usize) -> Result<usize, StoreError> {
+        self.store.count(most).await
+    }
+
+    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+        let removed = self.store.remove(lock, expected).await;
+        self.counted().stored = None;
+        removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use glovebox::{DirectoryStore, Language, Timestamp, block_on};
+
+    fn record(id: &SessionId, bytes: u64) -> SessionRecord {
+        let at = Timestamp::from_unix_ms(0);
+        serde_json::from_value(serde_json::json!({
+            "id": id, "created_at": at, "updated_at": at, "language": Language::Python, "runtime": "python", "version": null,
+            "image_sha256": "", "executions": 0, "files": null, "bytes": bytes,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_store_grows_to_its_limit_and_shrinks_at_it() {
+        let dir = tempfile::tempdir().unwrap();
+        // A session's file has a head of some hundred bytes, too.
+        let store = BoundedStore::new(Arc::new(DirectoryStore::open(dir.path()).unwrap()), 25_000);
+        let put = |name: &str, bytes: usize| {
+            let id = SessionId::new(name).unwrap();
+            let lock = block_on(store.try_lock(&id)).unwrap().unwrap();
+            let record = record(&id, bytes as u64);
+            block_on(store.put(&lock, &Expected::Any, &record, &vec![0; bytes])).map(drop)
+        };
+        put("a", 10_000).unwrap();
+        put("b", 10_000).unwrap();
+        assert!(matches!(put("c", 10_000), Err(StoreError::Full { bytes: 10_000, most: 25_000, .. })));
+        assert!(matches!(put("a", 20_000), Err(StoreError::Full { bytes: 10_000, .. })));
+        // What is counted anew is the same.
+        store.counted().stored = None;
+        assert!(matches!(put("c", 10_000), Err(StoreError::Full { .. })));
+        put("b", 10_000).unwrap();
+        put("b", 1_000).unwrap();
+        let id = SessionId::new("a").unwrap();
+        let lock = block_on(store.try_lock(&id)).unwrap().unwrap();
+        assert!(block_on(store.remove(&lock, &Expected::Any)).unwrap());
+        put("c", 20_000).unwrap();
+        assert_eq!(store.counted().reserved, 0);
+    }
+}
