@@ -93,6 +93,9 @@ fn respond(asset: &Asset, tag: &HeaderValue, headers: &HeaderMap) -> Response {
         (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
         (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
     ];
-    response.headers_mut().extend(all);
+    // `HeaderMap::extend` appends: the body's own `Content-Type` would stay, and Chromium refuses a script or style sheet that has two.
+    for (name, value) in all {
+        response.headers_mut().insert(name, value);
+    }
     response
 }

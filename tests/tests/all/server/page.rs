@@ -41,6 +41,18 @@ fn everybody_gets_the_page_and_nobody_without_a_token_gets_more() {
     for name in MADE {
         let answer = ask(&server, &path_of(name), "");
         assert_eq!(answer.status, 200, "{name}");
+        // Chromium refuses a script or a style sheet that has two types.
+        for header in ["content-type", "content-security-policy", "etag", "cache-control"] {
+            assert_eq!(answer.headers(header).len(), 1, "{name}: {header}");
+        }
+        let media_type = match name.rsplit_once('.').unwrap().1 {
+            "html" => "text/html; charset=utf-8",
+            "css" => "text/css; charset=utf-8",
+            "js" => "text/javascript; charset=utf-8",
+            "svg" => "image/svg+xml",
+            _ => "text/plain; charset=utf-8",
+        };
+        assert_eq!(answer.header("content-type"), Some(media_type), "{name}");
         // It is too long to be shown.
         assert!(answer.text() == asset(name), "{name} is another one than was compiled in");
         for (header, value) in [

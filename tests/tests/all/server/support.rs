@@ -182,10 +182,13 @@ impl Answer {
     }
 
     pub(super) fn header(&self, name: &str) -> Option<&str> {
-        self.head
-            .lines()
-            .find_map(|line| line.split_once(": ").filter(|(given, _)| *given == name))
-            .map(|(_, value)| value)
+        self.headers(name).first().copied()
+    }
+
+    /// Every value of a header, in order.
+    pub(super) fn headers(&self, name: &str) -> Vec<&str> {
+        let given = self.head.lines().filter_map(|line| line.split_once(": "));
+        given.filter(|(given, _)| *given == name).map(|(_, value)| value).collect()
     }
 
     pub(super) fn text(&self) -> String {
