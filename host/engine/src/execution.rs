@@ -24,7 +24,7 @@ pub struct Execution {
     /// The exception by which the script ended when it was asked to stop, shortly before it would have been unwound. Then
     /// `outcome` says what for: `Exhausted` or `Cancelled`.
     pub interrupted: Option<RaisedOutcome>,
-    /// The value of the script's last expression, in a session: none where the script ends with something else, or where it is
+    /// The value of the script's last expression, in a session or where [`Request::value`](crate::Request::value) asks for it: none where the script ends with something else, or where it is
     /// `None` or `undefined`, and outside sessions.
     pub value: Option<GuestValue>,
     /// What it wrote to standard output.

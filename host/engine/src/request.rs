@@ -49,6 +49,8 @@ pub struct Request<'a> {
     pub(crate) tools: Vec<Tool>,
     /// Where the caller answers its tools' calls, in a started execution.
     pub(crate) pending: Option<Arc<PendingCalls>>,
+    /// Whether a new interpreter returns the value of the last expression.
+    pub(crate) wants_value: bool,
     pub(crate) budget: Budget,
 }
 
@@ -70,6 +72,7 @@ impl<'a> Request<'a> {
             if_busy: IfBusy::default(),
             tools: Vec::new(),
             pending: None,
+            wants_value: false,
             budget: Budget::default(),
         }
     }
@@ -90,6 +93,7 @@ impl<'a> Request<'a> {
             if_busy: self.if_busy,
             tools: self.tools,
             pending: self.pending,
+            wants_value: self.wants_value,
             budget: self.budget,
         }
     }
@@ -179,6 +183,14 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn cancel_after(mut self, duration: Duration) -> Self {
         self.cancel_after = Some(duration);
+        self
+    }
+
+    /// Returns the value of the script's last expression, as every execution in a session does. Making its text and its JSON takes fuel.
+    /// Default in a new interpreter: no value. It needs a prepared runtime.
+    #[must_use]
+    pub fn value(mut self, wanted: bool) -> Self {
+        self.wants_value = wanted;
         self
     }
 

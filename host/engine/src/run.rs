@@ -51,6 +51,7 @@ pub(crate) struct PreparedRequest<'a> {
     pub(crate) cancel_at: Option<Instant>,
     on_output: Option<OnOutput>,
     pending: Option<Arc<PendingCalls>>,
+    wants_value: bool,
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) toolbox: Arc<Toolbox>,
     /// What the interpreter gets if that is not the source itself.
@@ -101,6 +102,7 @@ impl<'a> PreparedRequest<'a> {
             cancel_at: request.cancel_after.and_then(|after| Instant::now().checked_add(after)),
             on_output: request.on_output,
             pending: request.pending,
+            wants_value: request.wants_value,
             sandbox,
             toolbox,
             translation: None,
@@ -179,7 +181,7 @@ impl<'a> PreparedRequest<'a> {
     }
 
     /// The driver's input. `last`: the guest is dropped afterwards. In a session globals persist by themselves, and the value of the
-    /// script's last expression is wanted.
+    /// script's last expression is always wanted.
     pub(crate) fn script(&self, last: bool) -> Script<'_> {
         let inner = &self.sandbox.0;
         let policy = &inner.policy;
@@ -191,7 +193,7 @@ impl<'a> PreparedRequest<'a> {
             env: &policy.env,
             has_stdin: self.has_stdin,
             last,
-            wants_value: !last,
+            wants_value: self.wants_value || !last,
             inject_setup: inner.policy.inject_setup,
             persisted_bytes: (policy.auto_persist_globals && last).then_some(policy.limits.persisted_bytes),
         }

@@ -78,6 +78,9 @@ pub(crate) struct ExecuteBody {
     /// What the script finds in the global variable `context`: any JSON. Default: no such variable.
     #[schema(value_type = Option<Value>)]
     context: Option<Box<RawValue>>,
+    /// Whether a new interpreter returns the value of the last expression; making its text and JSON takes fuel. Default: yes. Not in a session,
+    /// which always returns it.
+    value: Option<bool>,
     /// Milliseconds after which it is cancelled. Default: never; `limits.timeout_ms` of the policy holds all the same.
     deadline_ms: Option<u64>,
     /// The files in the workspace when it begins, by path. Not in a session, which has files of its own.
@@ -134,6 +137,7 @@ impl ExecuteBody {
             stdin: self.stdin.map(|stdin| stdin.0).unwrap_or_default(),
             context: self.context.map(json_text).transpose()?,
             cancel_after: self.deadline_ms.map(Duration::from_millis),
+            without_value: self.value == Some(false),
             ..Script::default()
         })
     }
@@ -158,6 +162,7 @@ impl ExecuteBody {
         let given = [
             ("language", self.language.is_some()),
             ("runtime", self.runtime.is_some()),
+            ("value", self.value.is_some()),
             ("files", self.files.is_some()),
             ("policy", self.policy.is_some()),
         ];
@@ -426,7 +431,7 @@ pub(crate) struct ExecutionForm {
     /// The exception by which the script ended when it was asked to stop.
     #[schema(value_type = Option<Value>)]
     interrupted: Value,
-    /// The value of the last expression, in a session: `repr`, and `json` as text.
+    /// The value of the last expression: `repr`, and `json` as text.
     #[schema(value_type = Option<Value>)]
     value: Value,
     /// What it wrote to standard output; bytes that are not UTF-8 are replaced.

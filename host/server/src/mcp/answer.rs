@@ -33,7 +33,7 @@ pub(super) struct RunAnswer {
     stderr: String,
     /// Whether `stderr` is not the whole of it.
     stderr_truncated: bool,
-    /// The value of the last expression, in a session, as the language shows it.
+    /// The value of the last expression, as the language shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
     /// The line of the script that raised the exception.

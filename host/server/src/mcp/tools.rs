@@ -179,7 +179,7 @@ fn name_languages(input: &mut JsonObject, tenant: &Tenant) {
 
 /// What `run_code` is, for this tenant.
 fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
-    let mut text = "Runs code in a sandbox and gives back what it prints, the value of its last expression (in a session), and the \
+    let mut text = "Runs code in a sandbox and gives back what it prints, the value of its last expression, and the \
                     pictures it shows.\n"
         .to_owned();
     for language in [Language::Python, Language::JavaScript] {

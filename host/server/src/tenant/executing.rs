@@ -81,9 +81,10 @@ impl Tenant {
     ) -> Result<T, ServiceError> {
         let tenant = self.clone();
         let Fresh { script, language, runtime, files, policy } = fresh;
+        let wants_value = !script.without_value;
         let run = move |request: Request<'_>| {
             let sandbox = tenant.sandbox(language, runtime.as_deref(), files, &policy)?;
-            Ok(sandbox.run(request)?)
+            Ok(sandbox.run(request.value(wants_value))?)
         };
         self.run(door, None, script, watch, run, then).await
     }

@@ -35,6 +35,8 @@ pub struct Script {
     pub callbacks: Vec<Callback>,
     /// Whether whoever asks looks at the files that it leaves ([`Execution::files`](glovebox::Execution::files)).
     pub wants_files: bool,
+    /// Whether a new interpreter returns no value of the last expression. A session always returns it.
+    pub without_value: bool,
     /// With the same key the same is executed once, by whatever server it is asked of. A fleet sees to that; elsewhere this says nothing.
     pub key: Option<String>,
 }

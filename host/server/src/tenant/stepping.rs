@@ -159,7 +159,8 @@ impl Tenant {
             Work::Fresh(fresh) => {
                 let files = std::mem::take(&mut fresh.files);
                 let sandbox = self.sandbox(fresh.language, fresh.runtime.as_deref(), files, &fresh.policy)?;
-                let request = fresh.script.request().cancel(cancel).on_output(output.listener());
+                let wants_value = !fresh.script.without_value;
+                let request = fresh.script.request().value(wants_value).cancel(cancel).on_output(output.listener());
                 Ok((sandbox.start(request)?, None))
             }
             Work::InSession(target, script) => {

@@ -60,6 +60,23 @@ fn a_host_directory_stays_the_hosts() {
 }
 
 #[test]
+fn a_new_interpreter_returns_the_value_of_the_last_expression_unless_it_is_unwanted() {
+    let server = Server::start(Setup::default());
+    for (language, source) in [("python", "x = [1, 2]\nx * 2"), ("javascript", "const x = [1, 2]; [...x, ...x]")] {
+        let body = json!({"language": language, "source": source});
+        let with = server.post("/v1/execute", &body).ok();
+        assert_eq!(with["value"]["json"], json!([1, 2, 1, 2]), "{language}");
+        let mut body = body;
+        body["value"] = json!(false);
+        let without = server.post("/v1/execute", &body).ok();
+        assert_eq!(without["value"], Value::Null, "{language}");
+    }
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    let refused = server.post("/v1/sessions/s/execute", &json!({"source": "1", "value": false}));
+    assert_eq!(refused.problem(), (400, "invalid-argument".into()));
+}
+
+#[test]
 fn the_servers_tools_are_a_scripts() {
     let change = |tenant: &mut glovebox_server::TenantConfig| {
         tenant.tools =
