@@ -24,7 +24,7 @@ use crate::{Door, ServiceError, Tenant, Watch, Work};
 ///
 /// `tools` are functions that the script may call besides the server's. One with a `callback` is answered by the service at that address. Where a script
 /// calls others, the answer is status 202, or in pieces one of `type` `needs-tools`: `POST /v1/executions/{id}/continue` goes on with it.
-#[utoipa::path(post, path = "/v1/execute", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
+#[utoipa::path(post, path = "/v1/execute", operation_id = "execute", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same key and request again get the same answer, for ten minutes.")),
     responses((status = 200, description = "What the script did, whatever that was.", body = ExecutionAnswer),
         (status = 202, description = "It waits for answers of its tools.", body = NeedsToolsAnswer),
@@ -51,7 +51,7 @@ pub(crate) async fn fresh(
 }
 
 /// Runs a script in a session. What is asked of a session at once is done one after another.
-#[utoipa::path(post, path = "/v1/sessions/{id}/execute", tag = "sessions", security(("token" = [])), request_body = ExecuteBody,
+#[utoipa::path(post, path = "/v1/sessions/{id}/execute", operation_id = "execute_in_session", tag = "sessions", security(("token" = [])), request_body = ExecuteBody,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header),
         ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
     responses((status = 200, description = "What the script did. The session is saved.", body = ExecutionAnswer),
@@ -82,8 +82,8 @@ pub(crate) async fn in_session(
 }
 
 /// What the language's own parser says about a source. Nothing of it is executed.
-#[utoipa::path(post, path = "/v1/validate", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
-    responses((status = 200, body = ValidateAnswer), (status = "4XX", description = "The request cannot be carried out.", body = Problem),
+#[utoipa::path(post, path = "/v1/validate", operation_id = "validate", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
+    responses((status = 200, description = "The diagnostics.", body = ValidateAnswer), (status = "4XX", description = "The request cannot be carried out.", body = Problem),
         (status = "5XX", description = "It cannot be carried out now.", body = Problem)))]
 pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<Json<ValidateAnswer>, Problem> {
     let (fresh, _held) = read

@@ -36,12 +36,26 @@ impl Modify for Token {
 /// The OpenAPI document of these routes.
 #[must_use]
 pub fn document() -> serde_json::Value {
-    serde_json::to_value(Document::openapi()).unwrap_or_default()
+    let mut document = serde_json::to_value(Document::openapi()).unwrap_or_default();
+    describe_octets(&mut document);
+    document
+}
+
+/// Describes octet streams as binary strings. For `Vec<u8>` the derived schema is an array of integers.
+fn describe_octets(part: &mut serde_json::Value) {
+    let Some(entries) = part.as_object_mut() else { return };
+    for (name, entry) in entries {
+        if name != "application/octet-stream" {
+            describe_octets(entry);
+        } else if let Some(schema) = entry.get_mut("schema") {
+            *schema = serde_json::json!({ "format": "binary", "type": "string" });
+        }
+    }
 }
 
 /// This document.
-#[utoipa::path(get, path = "/v1/openapi.json", tag = "server",
-    responses((status = 200, body = serde_json::Value), (status = "4XX", body = Problem)))]
+#[utoipa::path(get, path = "/v1/openapi.json", operation_id = "get_openapi", tag = "server",
+    responses((status = 200, description = "The document.", body = serde_json::Value), (status = "4XX", description = "The request was refused.", body = Problem)))]
 pub(crate) async fn answer() -> impl IntoResponse {
     // Made once: it costs more than most requests.
     static TEXT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());

@@ -37,10 +37,10 @@ pub(crate) struct ListQuery {
 }
 
 /// Sessions of this token, in the order of their names.
-#[utoipa::path(get, path = "/v1/sessions", tag = "sessions", security(("token" = [])),
+#[utoipa::path(get, path = "/v1/sessions", operation_id = "list_sessions", tag = "sessions", security(("token" = [])),
     params(("after" = Option<String>, Query, description = "Those after this name: `next` of an answer. Default: from the first on."),
         ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000, description = "How many at most. Default: 1,000.")),
-    responses((status = 200, body = SessionsAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+    responses((status = 200, description = "A page of sessions.", body = SessionsAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn list(
     Caller(tenant): Caller,
     query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
@@ -55,9 +55,9 @@ pub(crate) async fn list(
 }
 
 /// Opens a session: an interpreter that persists between executions, and is saved after each.
-#[utoipa::path(post, path = "/v1/sessions", tag = "sessions", security(("token" = [])), request_body = OpenBody,
-    responses((status = 201, body = SessionAnswer), (status = 409, description = "There is one of this name.", body = Problem),
-        (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+#[utoipa::path(post, path = "/v1/sessions", operation_id = "open_session", tag = "sessions", security(("token" = [])), request_body = OpenBody,
+    responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "There is one of this name.", body = Problem),
+        (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Response, Problem> {
     let (body, context, _held) = read
         .aside(|read| {
@@ -72,16 +72,16 @@ pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Respo
 }
 
 /// Describes a session.
-#[utoipa::path(get, path = "/v1/sessions/{id}", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
-    responses((status = 200, description = "`ETag` has its generation.", body = SessionAnswer), (status = "4XX", body = Problem),
-        (status = "5XX", body = Problem)))]
+#[utoipa::path(get, path = "/v1/sessions/{id}", operation_id = "get_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 200, description = "`ETag` has its generation.", body = SessionAnswer), (status = "4XX", description = "The request was refused.", body = Problem),
+        (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn describe(Caller(tenant): Caller, InPath(id): InPath<String>) -> Result<Response, Problem> {
     Ok(described(StatusCode::OK, tenant.session(&session_id(id)?).await?))
 }
 
 /// Ends a session and removes it. Exit handlers run, within the limits of one execution.
-#[utoipa::path(delete, path = "/v1/sessions/{id}", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
-    responses((status = 204, description = "It is gone."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+#[utoipa::path(delete, path = "/v1/sessions/{id}", operation_id = "close_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
+    responses((status = 204, description = "It is gone."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn close(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
@@ -93,10 +93,10 @@ pub(crate) async fn close(
 
 /// Resumes a session under this name from the bytes that `GET /v1/sessions/{id}/state` gave, here or on another server. Whether they fit the
 /// image and the policy is found out when the session is first used.
-#[utoipa::path(put, path = "/v1/sessions/{id}", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
+#[utoipa::path(put, path = "/v1/sessions/{id}", operation_id = "import_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     request_body(content_type = "application/octet-stream", content = Vec<u8>),
-    responses((status = 201, body = SessionAnswer), (status = 409, description = "There is one of this name, or the bytes are not a session's.", body = Problem),
-        (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+    responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "There is one of this name, or the bytes are not a session's.", body = Problem),
+        (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn resume(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
@@ -106,9 +106,9 @@ pub(crate) async fn resume(
 }
 
 /// A session as bytes. They hold all that its scripts have in memory, and whoever resumes them runs that.
-#[utoipa::path(get, path = "/v1/sessions/{id}/state", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
-    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", body = Problem),
-        (status = "5XX", body = Problem)))]
+#[utoipa::path(get, path = "/v1/sessions/{id}/state", operation_id = "export_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 200, description = "The session's bytes.", content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", description = "The request was refused.", body = Problem),
+        (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn state(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
@@ -119,8 +119,8 @@ pub(crate) async fn state(
 }
 
 /// Makes a second session of one: variables, functions and files as they are.
-#[utoipa::path(post, path = "/v1/sessions/{id}/fork", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")), request_body = ForkBody,
-    responses((status = 201, body = SessionAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+#[utoipa::path(post, path = "/v1/sessions/{id}/fork", operation_id = "fork_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")), request_body = ForkBody,
+    responses((status = 201, description = "The new session.", body = SessionAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn fork(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
@@ -133,9 +133,9 @@ pub(crate) async fn fork(
 }
 
 /// Sets a session back: to a checkpoint, or to what it was before its last change. Later checkpoints are forgotten.
-#[utoipa::path(post, path = "/v1/sessions/{id}/undo", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")), request_body = UndoBody,
+#[utoipa::path(post, path = "/v1/sessions/{id}/undo", operation_id = "undo_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")), request_body = UndoBody,
     responses((status = 200, description = "The checkpoint whose state it has now.", body = CheckpointAnswer),
-        (status = 409, description = "There is no such state.", body = Problem), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+        (status = 409, description = "There is no such state.", body = Problem), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn undo(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
@@ -149,8 +149,8 @@ pub(crate) async fn undo(
 }
 
 /// Saves the state of a session, to come back to it. Checkpoints are in memory: hibernating a session drops them.
-#[utoipa::path(post, path = "/v1/sessions/{id}/checkpoint", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
-    responses((status = 200, body = CheckpointAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+#[utoipa::path(post, path = "/v1/sessions/{id}/checkpoint", operation_id = "create_checkpoint", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
+    responses((status = 200, description = "The checkpoint.", body = CheckpointAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn checkpoint(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
@@ -161,8 +161,8 @@ pub(crate) async fn checkpoint(
 }
 
 /// The states that a session can be set back to.
-#[utoipa::path(get, path = "/v1/sessions/{id}/checkpoints", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
-    responses((status = 200, body = CheckpointsAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+#[utoipa::path(get, path = "/v1/sessions/{id}/checkpoints", operation_id = "list_checkpoints", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 200, description = "The checkpoints, oldest first.", body = CheckpointsAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn checkpoints(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
@@ -171,8 +171,8 @@ pub(crate) async fn checkpoints(
 }
 
 /// Writes a session to the store and gives up its memory. The next request resumes it.
-#[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
-    responses((status = 200, body = HibernateAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+#[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", operation_id = "hibernate_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
+    responses((status = 200, description = "Whether the session was in memory.", body = HibernateAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn hibernate(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
@@ -183,10 +183,10 @@ pub(crate) async fn hibernate(
 }
 
 /// A global variable.
-#[utoipa::path(get, path = "/v1/sessions/{id}/variables/{name}", tag = "sessions", security(("token" = [])),
+#[utoipa::path(get, path = "/v1/sessions/{id}/variables/{name}", operation_id = "get_variable", tag = "sessions", security(("token" = [])),
     params(("id" = String, Path), ("name" = String, Path)),
-    responses((status = 200, body = VariableAnswer), (status = 404, description = "There is no such session or variable.", body = Problem),
-        (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+    responses((status = 200, description = "The variable's value.", body = VariableAnswer), (status = 404, description = "There is no such session or variable.", body = Problem),
+        (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn get_variable(
     Caller(tenant): Caller,
     InPath((id, name)): InPath<(String, String)>,
@@ -200,9 +200,9 @@ pub(crate) async fn get_variable(
 }
 
 /// Sets a global variable to the JSON in the body.
-#[utoipa::path(put, path = "/v1/sessions/{id}/variables/{name}", tag = "sessions", security(("token" = [])), request_body = serde_json::Value,
+#[utoipa::path(put, path = "/v1/sessions/{id}/variables/{name}", operation_id = "set_variable", tag = "sessions", security(("token" = [])), request_body = serde_json::Value,
     params(("id" = String, Path), ("name" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
-    responses((status = 204, description = "It is set."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+    responses((status = 204, description = "It is set."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn set_variable(
     Caller(tenant): Caller,
     InPath((id, name)): InPath<(String, String)>,
@@ -228,8 +228,8 @@ pub(crate) struct FilesQuery {
 }
 
 /// The files of a session.
-#[utoipa::path(get, path = "/v1/sessions/{id}/files", tag = "files", security(("token" = [])), params(("id" = String, Path), ("pattern" = Option<String>, Query, description = "Such as `*.csv` or `out/**`. Default: all files.")),
-    responses((status = 200, body = FilesAnswer), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+#[utoipa::path(get, path = "/v1/sessions/{id}/files", operation_id = "list_files", tag = "files", security(("token" = [])), params(("id" = String, Path), ("pattern" = Option<String>, Query, description = "Such as `*.csv` or `out/**`. Default: all files.")),
+    responses((status = 200, description = "The files.", body = FilesAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn list_files(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
@@ -243,9 +243,9 @@ pub(crate) async fn list_files(
 }
 
 /// A file of a session.
-#[utoipa::path(get, path = "/v1/sessions/{id}/files/{path}", tag = "files", security(("token" = [])),
+#[utoipa::path(get, path = "/v1/sessions/{id}/files/{path}", operation_id = "read_file", tag = "files", security(("token" = [])),
     params(("id" = String, Path), ("path" = String, Path, description = "Relative to the workspace; slashes as they are.")),
-    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+    responses((status = 200, description = "The file's bytes.", content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn read_file(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
@@ -273,9 +273,9 @@ pub(crate) async fn read_file(
 }
 
 /// Writes a file of a session, in the place of what was there.
-#[utoipa::path(put, path = "/v1/sessions/{id}/files/{path}", tag = "files", security(("token" = [])),
+#[utoipa::path(put, path = "/v1/sessions/{id}/files/{path}", operation_id = "write_file", tag = "files", security(("token" = [])),
     request_body(content_type = "application/octet-stream", content = Vec<u8>), params(("id" = String, Path), ("path" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
-    responses((status = 204, description = "It is written, and the session saved."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+    responses((status = 204, description = "It is written, and the session saved."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn write_file(
     Caller(tenant): Caller,
     InPath((id, path)): InPath<(String, String)>,
@@ -297,10 +297,10 @@ pub(crate) struct DeleteQuery {
 }
 
 /// Removes a file of a session, or an empty directory.
-#[utoipa::path(delete, path = "/v1/sessions/{id}/files/{path}", tag = "files", security(("token" = [])),
+#[utoipa::path(delete, path = "/v1/sessions/{id}/files/{path}", operation_id = "delete_file", tag = "files", security(("token" = [])),
     params(("id" = String, Path), ("path" = String, Path),
         ("recursive" = Option<bool>, Query, description = "Whether a directory goes with all that is below it. Default: no."), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
-    responses((status = 204, description = "It is gone, and the session saved."), (status = "4XX", body = Problem), (status = "5XX", body = Problem)))]
+    responses((status = 204, description = "It is gone, and the session saved."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn delete_file(
     Caller(tenant): Caller,
     InPath((id, path)): InPath<(String, String)>,

@@ -18,13 +18,13 @@ use crate::workers::Workers;
 const CONTRACT: &str = "glovebox:sandbox@0.2.0";
 
 /// Whether the process answers.
-#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "It does.", body = String)))]
+#[utoipa::path(get, path = "/healthz", operation_id = "get_health", tag = "server", responses((status = 200, description = "It does.", body = String)))]
 pub(crate) async fn health() -> &'static str {
     "ok\n"
 }
 
 /// Whether it takes executions: not while it shuts down, or all workers are being started.
-#[utoipa::path(get, path = "/readyz", tag = "server",
+#[utoipa::path(get, path = "/readyz", operation_id = "get_readiness", tag = "server",
     responses((status = 200, description = "It does.", body = String), (status = 503, description = "It does not.", body = String)))]
 pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
     match (shared.service.is_draining(), shared.service.is_ready()) {
@@ -35,7 +35,7 @@ pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static
 }
 
 /// What was counted, for Prometheus: of all tokens together, or of this one where it may not see that.
-#[utoipa::path(get, path = "/metrics", tag = "server", security(("token" = [])),
+#[utoipa::path(get, path = "/metrics", operation_id = "get_metrics", tag = "server", security(("token" = [])),
     responses((status = 200, description = "In the text format of OpenMetrics.", body = String)))]
 pub(crate) async fn metrics(Caller(tenant): Caller) -> impl IntoResponse {
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -43,8 +43,8 @@ pub(crate) async fn metrics(Caller(tenant): Caller) -> impl IntoResponse {
 }
 
 /// What is served: versions, runtimes, tools, and the policy that the token is granted.
-#[utoipa::path(get, path = "/v1/info", tag = "server", security(("token" = [])),
-    responses((status = 200, body = InfoAnswer), (status = 401, description = "No token, or an unknown one.", body = Problem)))]
+#[utoipa::path(get, path = "/v1/info", operation_id = "get_info", tag = "server", security(("token" = [])),
+    responses((status = 200, description = "The runtimes, limits and tools.", body = InfoAnswer), (status = 401, description = "No token, or an unknown one.", body = Problem)))]
 pub(crate) async fn info(State(shared): State<Shared>, Caller(tenant): Caller) -> Json<InfoAnswer> {
     let mut policy = tenant.policy().clone();
     // Whoever asks over a network must not see the host's paths.

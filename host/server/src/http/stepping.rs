@@ -26,7 +26,7 @@ pub(super) enum Asking {
 }
 
 /// Goes on with an execution that waits for answers of its tools. The answer is as that of the request that began it: in pieces, where `Accept` says so.
-#[utoipa::path(post, path = "/v1/executions/{id}/continue", tag = "scripts", security(("token" = [])), request_body = ContinueBody, params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/executions/{id}/continue", operation_id = "continue_execution", tag = "scripts", security(("token" = [])), request_body = ContinueBody, params(("id" = String, Path)),
     responses((status = 200, description = "What the script did, whatever that was.", body = ExecutionAnswer),
         (status = 202, description = "It waits for further answers.", body = NeedsToolsAnswer),
         (status = 404, description = "There is no such execution: it was answered, cancelled, or waited for too long.", body = Problem),
@@ -49,9 +49,9 @@ pub(crate) async fn go_on(
 }
 
 /// Ends an execution that waits for answers of its tools.
-#[utoipa::path(delete, path = "/v1/executions/{id}", tag = "scripts", security(("token" = [])), params(("id" = String, Path)),
-    responses((status = 204, description = "It is cancelled, and its session as after any that was."), (status = "4XX", body = Problem),
-        (status = "5XX", body = Problem)))]
+#[utoipa::path(delete, path = "/v1/executions/{id}", operation_id = "cancel_execution", tag = "scripts", security(("token" = [])), params(("id" = String, Path)),
+    responses((status = 204, description = "It is cancelled, and its session as after any that was."), (status = "4XX", description = "The request was refused.", body = Problem),
+        (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn cancel(Caller(tenant): Caller, InPath(execution): InPath<String>) -> Result<StatusCode, Problem> {
     tenant.cancel(&execution).await?;
     Ok(StatusCode::NO_CONTENT)
