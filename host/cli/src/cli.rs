@@ -14,11 +14,11 @@ use crate::commands::{
 };
 use crate::source::STDIN;
 
-const USAGE: &str = "glovebox [OPTIONS] <COMMAND>\n       glovebox FILE [OPTIONS]...";
+const USAGE: &str = "glovebox [OPTIONS] <COMMAND>\n       glovebox FILE [OPTIONS] [ARG]...";
 
 const AFTER_HELP: &str = "\
 Examples:
-  glovebox hello.py                          run a file: short for `glovebox run hello.py`
+  glovebox hello.py one two                  run a file with arguments: short for `glovebox run hello.py --arg one --arg two`
   glovebox run hello.py hello.js             run files, each in a fresh sandbox
   glovebox run -e 'print(6 * 7)'             run code from the command line
   glovebox run --json -e 'print(1)'          print its result and usage as JSON
@@ -52,7 +52,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Parses the command line. `glovebox FILE` is short for `glovebox run FILE`.
+    /// Parses the command line. `glovebox FILE ARG…` is short for `glovebox run FILE --arg ARG…`.
     pub(crate) fn read(args: Vec<OsString>) -> Self {
         Self::parsed(args).unwrap_or_else(|error| error.exit())
     }
@@ -83,7 +83,14 @@ impl Cli {
         let fits = |parsed: &Result<Self, clap::Error>| {
             !parsed.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidSubcommand)
         };
-        attempts.find(fits).unwrap_or(Err(error))
+        let mut cli = attempts.find(fits).unwrap_or(Err(error))?;
+        if let Command::Run(run) = &mut cli.command {
+            run.take_arguments().map_err(|arg| {
+                let message = format!("the argument `{}` is not UTF-8", glovebox::escaped(&arg));
+                Self::command().error(ErrorKind::InvalidUtf8, message)
+            })?;
+        }
+        Ok(cli)
     }
 }
 
@@ -138,6 +145,25 @@ mod tests {
             assert!(matches!(read(words), Ok(Command::Run(_))), "{words}");
         }
         assert!(matches!(read("doctor"), Ok(Command::Doctor(_))));
+    }
+
+    #[test]
+    fn the_words_after_a_file_are_its_arguments_only_without_run() {
+        for (words, files, args) in [
+            ("a.py", 1, vec![]),
+            ("a.py x y", 1, vec!["x", "y"]),
+            ("a.py b.js --fuel 5 y", 1, vec!["b.js", "y"]),
+            ("-v a.py x", 1, vec!["x"]),
+            ("a.py --arg w x -- --fuel -x", 1, vec!["w", "x", "--fuel", "-x"]),
+            ("- x", 1, vec!["x"]),
+            ("run a.py b.js", 2, vec![]),
+            ("run a.py --arg x", 1, vec!["x"]),
+        ] {
+            let Ok(Command::Run(run)) = read(words) else { panic!("{words}") };
+            let (found, given) = run.files_and_arguments();
+            assert_eq!(found, files, "{words}");
+            assert_eq!(given, args, "{words}");
+        }
     }
 
     #[test]

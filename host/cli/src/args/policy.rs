@@ -201,6 +201,16 @@ impl PolicyArgs {
         self.resolve_over(Policy::default())
     }
 
+    /// Adds an argument of the script, after those of `--arg`.
+    pub(crate) fn add_argument(&mut self, argument: String) {
+        self.args.push(argument);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn arguments(&self) -> &[String] {
+        &self.args
+    }
+
     /// The same over another policy than the default.
     pub(crate) fn resolve_over(&self, base: Policy) -> anyhow::Result<Policy> {
         let mut policy = self.granted.unchecked(base)?;

@@ -41,7 +41,8 @@ Without --json the script's output is passed on byte for byte, and so is its exi
   1    an uncaught exception        137  out of fuel or memory
   N    it exited with N             130  cancelled with Ctrl-C (twice: killed)
   134  the interpreter trapped      125  glovebox itself failed (2: wrong flags)
-With several files it is that of the first to fail; all of them are run.
+With several files it is that of the first to fail; all of them are run. Without the word `run` only the first is a file:
+`glovebox a.py x y` gives the script the arguments x and y, and those that begin with a hyphen come after `--`.
 
 With --session the scripts run one after another in one interpreter that keeps its state: variables, functions,
 imports, open files. It is created the first time and saved after each script, even one that raises; the value of
@@ -107,6 +108,23 @@ pub(crate) struct RunArgs {
 
     #[command(flatten)]
     policy: PolicyArgs,
+}
+
+impl RunArgs {
+    /// Makes all words after the first file its arguments: `glovebox FILE ARG…`. Fails with a word that is not UTF-8.
+    pub(crate) fn take_arguments(&mut self) -> Result<(), PathBuf> {
+        let files = &mut self.source.code.files;
+        let after = files.split_off(files.len().min(1));
+        for word in after {
+            self.policy.add_argument(word.into_os_string().into_string().map_err(PathBuf::from)?);
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn files_and_arguments(&self) -> (usize, Vec<String>) {
+        (self.source.code.files.len(), self.policy.arguments().to_vec())
+    }
 }
 
 pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
