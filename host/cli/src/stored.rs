@@ -59,12 +59,12 @@ pub(crate) struct SessionDir {
 }
 
 impl SessionDir {
-    /// Opens the store that is named, or the directory, which is created if needed.
+    /// Opens the store that flags or the environment name, or the directory, which is created if needed.
     pub(crate) fn open(args: &StoreArgs, cancel: &CancelToken) -> anyhow::Result<Self> {
-        Self::open_or(args, SESSIONS, cancel)
+        Self::open_or(&args.or_environment(), SESSIONS, cancel)
     }
 
-    /// The same, with another directory inside the state directory where none is named.
+    /// Opens the store that flags name, or this directory inside the state directory. The environment names only the key.
     pub(crate) fn open_or(args: &StoreArgs, default: &str, cancel: &CancelToken) -> anyhow::Result<Self> {
         let dir = match &args.store {
             Some(dir) => dir.clone(),
@@ -252,7 +252,7 @@ pub(crate) fn runtime_of(record: &SessionRecord, args: &RuntimeArgs) -> anyhow::
 
 /// The key for sealing sessions, if one is given.
 pub(crate) fn key(args: &StoreArgs) -> anyhow::Result<Option<SessionKey>> {
-    args.key_file.as_deref().map(read_key).transpose()
+    args.key_file().as_deref().map(read_key).transpose()
 }
 
 /// Reads a key. The line end of a text file is not part of it.

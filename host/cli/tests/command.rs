@@ -350,6 +350,40 @@ fn the_readmes_first_command_runs_both_examples() {
 }
 
 #[test]
+fn words_after_a_file_are_the_scripts_arguments() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, source: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, source).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let python = write("a.py", "import sys\nprint(sys.argv)\n");
+    let javascript = write("b.js", "console.log(process.argv.slice(2).join())\n");
+    let said = |args: &[&str]| text(&output(args).stdout);
+    assert_eq!(said(&[&python, "x", "--fuel", "1_000_000_000", "y.py", "--", "-z"]), "['a.py', 'x', 'y.py', '-z']\n");
+    assert_eq!(said(&[&javascript, "x", "y"]), "x,y\n");
+    assert_eq!(said(&["run", &python, &javascript]), "['a.py']\n\n");
+}
+
+#[test]
+fn a_servers_store_and_key_are_not_those_of_the_shells_sessions() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("server.toml");
+    fs::write(&config, "fleet = \"restate://127.0.0.1\"\n").unwrap();
+    // With a fleet both are refused where they are given.
+    let check = |more: &[&str]| {
+        let args = [&["serve", "--check-config", "--config", config.to_str().unwrap()], more].concat();
+        let mut command = glovebox(&args);
+        command.env("GLOVEBOX_STORE", dir.path().join("a")).env("GLOVEBOX_KEY_FILE", dir.path().join("b"));
+        command.output().unwrap()
+    };
+    let checked = check(&[]);
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+    let given = check(&["--store", "c"]);
+    assert!(text(&given.stderr).contains("`store` cannot be had with a fleet"), "{}", text(&given.stderr));
+}
+
+#[test]
 fn a_name_with_line_ends_writes_no_line_of_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#"

@@ -142,8 +142,12 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     config.telemetry.otlp = args.otlp.clone().or(config.telemetry.otlp);
     config.workers.count = args.workers.unwrap_or(config.workers.count);
     config.store = args.store.store.clone().or(config.store);
-    config.key_file = args.store.key_file.clone().or(config.key_file);
     config.fleet = args.fleet.clone().or(config.fleet);
+    config.key_file = args.store.key_file.clone().or(config.key_file);
+    // In a fleet the nodes seal the sessions.
+    if config.fleet.is_none() && config.key_file.is_none() {
+        config.key_file = args.store.key_file();
+    }
     config.check().map_err(|error| {
         Hinted::new("the server cannot be set up so", "docs/server.md says what can be").because(error)
     })?;
