@@ -41,8 +41,10 @@ Without --json the script's output is passed on byte for byte, and so is its exi
   1    an uncaught exception        137  out of fuel or memory
   N    it exited with N             130  cancelled with Ctrl-C (twice: killed)
   134  the interpreter trapped      125  glovebox itself failed (2: wrong flags)
-With several files it is that of the first to fail; all of them are run. Without the word `run` only the first is a file:
-`glovebox a.py x y` gives the script the arguments x and y, and those that begin with a hyphen come after `--`.
+With several files it is that of the first to fail; all of them are run.
+
+Without the word `run` only the first is a file: `glovebox a.py x y` gives the script the arguments x and y. Those that
+begin with a hyphen come after `--`.
 
 With --session the scripts run one after another in one interpreter that keeps its state: variables, functions,
 imports, open files. It is created the first time and saved after each script, even one that raises; the value of
