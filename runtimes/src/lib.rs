@@ -75,7 +75,8 @@ pub use manifest::{MAX_BINARY_BYTES, Manifest};
 pub use manifest_error::ManifestError;
 pub use own_images::{
     ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_CODE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_IMAGE_FILES,
-    MAX_IMAGE_PRELOADED, MAX_IMAGE_STEPS, OwnImage, OwnImageError, OwnImages,
+    MAX_IMAGE_MEMORY_BYTES, MAX_IMAGE_PRELOADED, MAX_IMAGE_STEPS, MAX_IMAGE_TIMEOUT_MS, OwnImage, OwnImageError,
+    OwnImages,
 };
 pub use own_packages::{
     MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, MAX_OWN_PACKAGES_FILES, OwnPackage, OwnPackageError, OwnPackages,

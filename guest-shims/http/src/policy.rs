@@ -116,7 +116,7 @@ pub(crate) fn changed(policy: &ContractPolicy, changes: &Map<String, Value>) -> 
         ChangeError::NoTable(name) => Problem::policy(format!("`policy`: `{name}` is an object")),
         ChangeError::Unknown(name) => {
             let name: String = name.chars().take(100).collect();
-            Problem::policy(format!("`policy.{}` cannot be set here", name.escape_debug()))
+            Problem::policy(format!("`policy.{}` cannot be set here", glovebox_vfs::escaped(&name)))
         }
     })?;
     let policy: ContractPolicy = serde_json::from_value(value).map_err(form)?;

@@ -2,6 +2,7 @@
 
 use glovebox_core::hibernate::ResumeError;
 use glovebox_guest::Error;
+use glovebox_vfs::Untrusted;
 use serde::Serialize;
 
 /// Why a request was not carried out. What a script does is never one.
@@ -19,37 +20,37 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn new(status: u16, kind: &'static str, detail: impl Into<String>) -> Self {
-        Self { kind, status, title: title(status), detail: detail.into() }
+    pub(crate) fn new(status: u16, kind: &'static str, detail: impl Into<Untrusted>) -> Self {
+        Self { kind, status, title: title(status), detail: detail.into().to_string() }
     }
 
     /// Something in a request that cannot be.
-    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+    pub(crate) fn invalid(detail: impl Into<Untrusted>) -> Self {
         Self::new(400, "invalid-argument", detail)
     }
 
     /// A policy that cannot be, or asks for more than is granted.
-    pub(crate) fn policy(detail: impl Into<String>) -> Self {
+    pub(crate) fn policy(detail: impl Into<Untrusted>) -> Self {
         Self::new(400, "invalid-policy", detail)
     }
 
     /// Something that this server does not do.
-    pub(crate) fn unsupported(detail: impl Into<String>) -> Self {
+    pub(crate) fn unsupported(detail: impl Into<Untrusted>) -> Self {
         Self::new(422, "unsupported", detail)
     }
 
     /// Something in a request that is larger than it may be.
-    pub(crate) fn too_large(detail: impl Into<String>) -> Self {
+    pub(crate) fn too_large(detail: impl Into<Untrusted>) -> Self {
         Self::new(413, "too-large", detail)
     }
 
     /// A fault of ours.
-    pub(crate) fn internal(detail: impl Into<String>) -> Self {
+    pub(crate) fn internal(detail: impl Into<Untrusted>) -> Self {
         Self::new(500, "internal", detail)
     }
 
     /// A setting of the operator's that cannot be.
-    pub(crate) fn misconfigured(detail: impl Into<String>) -> Self {
+    pub(crate) fn misconfigured(detail: impl Into<Untrusted>) -> Self {
         Self::new(500, "misconfigured", detail)
     }
 }

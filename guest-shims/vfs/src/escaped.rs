@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 /// Escaped, as in a Rust string, are line ends and all other controls, U+2028 and U+2029, characters that change the
 /// text direction, invisible characters (zero-width characters, U+FEFF, variation selectors, tags), the backslash, and
 /// the backtick that quotes names. Bytes that are not UTF-8 become `\xNN`. All else stays: an ordinary name is
-/// unchanged.
+/// unchanged. A name of more than 256 bytes keeps its beginning and its end, with `…` between them.
 ///
 /// ```
 /// use glovebox_vfs::escaped;
@@ -22,7 +22,8 @@ pub fn escaped<N: AsRef<OsStr> + ?Sized>(name: &N) -> Escaped<'_> {
     Escaped { text: name.as_ref(), is_name: true }
 }
 
-/// Like [`escaped`], for a sentence that may quote names itself: backslashes and backticks stay.
+/// Like [`escaped`], for a sentence that may quote names itself: backslashes and backticks stay, and it is shortened
+/// from 1,024 bytes on.
 #[must_use]
 pub fn escaped_text<T: AsRef<OsStr> + ?Sized>(text: &T) -> Escaped<'_> {
     Escaped { text: text.as_ref(), is_name: false }
@@ -35,9 +36,53 @@ pub struct Escaped<'a> {
     is_name: bool,
 }
 
-impl fmt::Display for Escaped<'_> {
+/// Text that a guest, a client or a file chose. It can only be shown as [`escaped_text`].
+///
+/// Errors for clients hold their messages as this type, so that no way of writing one forgets to escape it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Untrusted(String);
+
+impl<T: Into<String>> From<T> for Untrusted {
+    fn from(text: T) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for Untrusted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for chunk in self.text.as_encoded_bytes().utf8_chunks() {
+        escaped_text(&self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for Untrusted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+/// The longest name that is shown as a whole. It fits into a line or two.
+const MAX_NAME_BYTES: usize = 256;
+/// The longest sentence that is shown as a whole. The longest of our own, which quote some names, are shorter.
+const MAX_TEXT_BYTES: usize = 1_024;
+
+impl Escaped<'_> {
+    /// The parts that are shown: all, or the beginning and the end of a long text.
+    fn shown(&self) -> (&[u8], Option<&[u8]>) {
+        let bytes = self.text.as_encoded_bytes();
+        let most = if self.is_name { MAX_NAME_BYTES } else { MAX_TEXT_BYTES };
+        if bytes.len() <= most {
+            return (bytes, None);
+        }
+        let is_boundary = |at: &usize| bytes.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
+        // Bytes that are not UTF-8 may have no boundary nearby.
+        let near = |at: usize| (at.saturating_sub(3)..=at).rev().find(is_boundary).unwrap_or(at);
+        let (begin, _) = bytes.split_at(near(most / 2));
+        let (_, end) = bytes.split_at(near(bytes.len() - most / 4));
+        (begin, Some(end))
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+        for chunk in bytes.utf8_chunks() {
             for c in chunk.valid().chars() {
                 match c {
                     '\\' if self.is_name => f.write_str("\\\\")?,
@@ -55,17 +100,35 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Whether a character controls a terminal, ends a line, or is invisible.
-fn is_hidden(c: char) -> bool {
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (begin, end) = self.shown();
+        self.write(f, begin)?;
+        let Some(end) = end else { return Ok(()) };
+        f.write_char('…')?;
+        self.write(f, end)
+    }
+}
+
+/// Whether a character controls a terminal, ends a line, or changes the direction of the text beside it.
+#[must_use]
+pub fn is_control(c: char) -> bool {
     c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Like [`is_control`], or invisible. Ordinary text has such characters, such as those within an emoji.
+#[must_use]
+pub fn is_hidden(c: char) -> bool {
+    is_control(c)
         || matches!(c,
             // Unicode's default-ignorable characters, including fillers, joiners and direction marks.
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            '\u{ad}' | '\u{34f}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
             | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-            // Line and paragraph ends, annotations, and the blank Braille pattern.
-            | '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}' | '\u{2800}')
+            // Annotations, and the blank Braille pattern.
+            | '\u{fff9}'..='\u{fffb}' | '\u{2800}')
 }
 
 #[cfg(test)]
@@ -73,7 +136,7 @@ mod tests {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
 
-    use super::{escaped, escaped_text};
+    use super::{Untrusted, escaped, escaped_text};
 
     #[test]
     fn an_ordinary_name_is_itself() {
@@ -110,6 +173,31 @@ mod tests {
         }
         assert_eq!(escaped_text("a\nb: `c\\d`\u{202e}").to_string(), r"a\nb: `c\d`\u{202e}");
         assert_eq!(escaped(OsStr::from_bytes(b"a\xff\xe2\x80\n")).to_string(), r"a\xff\xe2\x80\n");
+    }
+
+    #[test]
+    fn a_long_text_keeps_its_beginning_and_its_end() {
+        for (text, most) in [(escaped(&"ä".repeat(128)), 256), (escaped_text(&"ä".repeat(512)), 1_024)] {
+            assert_eq!(text.to_string().len(), most);
+        }
+        for shift in 0..4 {
+            let begin = format!("{}ß€😀ß", "a".repeat(shift));
+            let long = format!("{}{}z", "a".repeat(shift), "ß€😀".repeat(1 << 20));
+            for (shown, most) in [(escaped(&long).to_string(), 256), (Untrusted::from(&*long).to_string(), 1_024)] {
+                assert!(shown.len() <= most && shown.starts_with(&begin) && shown.ends_with('z'), "{shown}");
+                assert_eq!(shown.matches('…').count(), 1);
+                assert!(!shown.contains("\\x"), "{shown}");
+            }
+        }
+        let bytes = [0x80; 1_000];
+        assert!(escaped(OsStr::from_bytes(&bytes)).to_string().len() < 1_024);
+    }
+
+    #[test]
+    fn untrusted_text_is_escaped_however_it_is_written() {
+        let text = Untrusted::from("a\nerror: `b`\u{85}");
+        assert_eq!(text.to_string(), r"a\nerror: `b`\u{85}");
+        assert_eq!(format!("{text:?}"), r#""a\nerror: `b`\u{85}""#);
     }
 
     #[test]

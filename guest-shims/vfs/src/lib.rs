@@ -75,7 +75,7 @@ pub use changes::Changes;
 pub use commit::CommitStep;
 pub use directory::DirEntry;
 pub use error::{FileError, VfsError};
-pub use escaped::{Escaped, escaped, escaped_text};
+pub use escaped::{Escaped, Untrusted, escaped, escaped_text, is_control, is_hidden};
 pub use ids::{FileKind, InodeId, RootId};
 pub use inode::Stat;
 pub use limits::VfsLimits;

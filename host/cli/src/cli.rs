@@ -123,6 +123,9 @@ pub(crate) enum Command {
     /// Compile the component on standard input; `run-component` starts it
     #[command(hide = true)]
     CompileComponent,
+    /// Make a binary of the component's text on standard input; `run-component` starts it
+    #[command(hide = true)]
+    ParseComponent,
     /// Execute what the server passes on; `serve --workers` starts it
     #[command(hide = true)]
     ServeWorker,

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, IsTerminal, Write},
+    mem,
     os::{
         fd::{AsFd as _, OwnedFd},
         unix::fs::MetadataExt as _,
@@ -12,43 +13,103 @@ use std::{
 
 use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Output, Resource, Rollback, Stream};
 
-use crate::terminal::{counted, dimmed, grouped, note, printable};
+use crate::terminal::{counted, dimmed, grouped, note, printable, write_printable};
 
-/// Passes a guest's output on, byte for byte. When our own output is gone, so is the reason to go on.
+/// Passes a guest's output on: byte for byte to a pipe or a file, without control characters to a terminal. When our
+/// own output is gone, so is the reason to go on.
 #[derive(Clone, Debug)]
 pub(crate) struct Passthrough {
     cancel: CancelToken,
-    failure: Arc<Mutex<Option<io::Error>>>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    failure: Option<io::Error>,
+    stdout: Option<TerminalText>,
+    stderr: Option<TerminalText>,
+}
+
+/// Output that comes in pieces, as text that does not control a terminal. A carriage return stays: progress bars write
+/// their line again with it, and it leads nowhere else.
+#[derive(Debug, Default)]
+struct TerminalText {
+    /// The beginning of a character, at most three bytes.
+    held: Vec<u8>,
+}
+
+impl TerminalText {
+    fn write(&mut self, out: &mut impl Write, piece: &[u8]) -> io::Result<()> {
+        self.held.extend_from_slice(piece);
+        let complete = self.held.len() - incomplete(&self.held);
+        let rest = self.held.split_off(complete);
+        let bytes = mem::replace(&mut self.held, rest);
+        for (at, part) in bytes.split(|byte| *byte == b'\r').enumerate() {
+            if at > 0 {
+                out.write_all(b"\r")?;
+            }
+            write_printable(out, part)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the beginning of a character whose end never came.
+    fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
+        write_printable(out, &mem::take(&mut self.held))
+    }
+}
+
+/// How many bytes at the end are the beginning of a character.
+fn incomplete(bytes: &[u8]) -> usize {
+    let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+    let needed = match last.first() {
+        Some(0xc2..=0xdf) => 2,
+        Some(0xe0..=0xef) => 3,
+        Some(0xf0..=0xf4) => 4,
+        _ => 0,
+    };
+    if bytes.ends_with(last) && last.len() < needed { last.len() } else { 0 }
+}
+
+fn write_stream(out: &mut impl Write, text: Option<&mut TerminalText>, bytes: &[u8]) -> io::Result<()> {
+    match text {
+        Some(text) => text.write(out, bytes)?,
+        None => out.write_all(bytes)?,
+    }
+    out.flush()
 }
 
 impl Passthrough {
-    pub(crate) fn new(cancel: &CancelToken) -> Self {
-        Self { cancel: cancel.clone(), failure: Arc::default() }
+    /// `is_raw`: a terminal gets the bytes as well.
+    pub(crate) fn new(cancel: &CancelToken, is_raw: bool) -> Self {
+        let text = |is_terminal: bool| (is_terminal && !is_raw).then(TerminalText::default);
+        let (stdout, stderr) = (text(io::stdout().is_terminal()), text(io::stderr().is_terminal()));
+        Self { cancel: cancel.clone(), state: Arc::new(Mutex::new(State { failure: None, stdout, stderr })) }
     }
 
     pub(crate) fn write(&self, stream: Stream, bytes: &[u8]) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        if failure.is_some() {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.failure.is_some() {
             // Nobody wants to know how the script ends now, either.
             return;
         }
         let written = match stream {
-            Stream::Stdout => {
-                let mut out = io::stdout().lock();
-                out.write_all(bytes).and_then(|()| out.flush())
-            }
+            Stream::Stdout => write_stream(&mut io::stdout().lock(), state.stdout.as_mut(), bytes),
             // A script goes on without standard error, as it would in a shell.
-            _ => io::stderr().lock().write_all(bytes).or(Ok(())),
+            _ => write_stream(&mut io::stderr().lock(), state.stderr.as_mut(), bytes).or(Ok(())),
         };
         if let Err(error) = written {
             self.cancel.cancel();
-            *failure = Some(error);
+            state.failure = Some(error);
         }
     }
 
-    /// Why the output could not be written, once.
-    pub(crate) fn failure(&self) -> Option<io::Error> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Writes what it holds back of an incomplete character. Returns why the output could not be written, once.
+    pub(crate) fn finish(&self) -> Option<io::Error> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let out = state.stdout.as_mut().map(|text| text.finish(&mut io::stdout().lock()));
+        let _ = state.stderr.as_mut().map(|text| text.finish(&mut io::stderr().lock()));
+        state.failure.take().or(out.and_then(Result::err))
     }
 }
 
@@ -135,5 +196,25 @@ fn way_out(resource: Resource) -> &'static str {
         Resource::Fuel => "raise it with --fuel N",
         Resource::Time => "raise it with --timeout-ms N",
         Resource::Memory => "raise it with --memory-bytes N",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TerminalText;
+
+    #[test]
+    fn no_piece_of_output_controls_a_terminal() {
+        let output = "50%\r60%\n\x1b[2J\u{9b}1A\u{202e}\u{2028} é€😀".as_bytes();
+        let shown = "50%\r60%\n\\u{1b}[2J\\u{9b}1A\\u{202e}\\u{2028} é€😀\\xf0\\x9f";
+        for size in 1..=output.len() {
+            let (mut text, mut out) = (TerminalText::default(), Vec::new());
+            for piece in output.chunks(size).chain([&b"\xf0\x9f"[..]]) {
+                text.write(&mut out, piece).unwrap();
+                assert!(text.held.len() < 4);
+            }
+            text.finish(&mut out).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), shown, "{size}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use glovebox::{Language, Request, SANDBOX_NAME, SourceKind};
+use glovebox::{Language, Request, SANDBOX_NAME, SourceKind, escaped};
 
 use crate::{
     args::{LanguageArg, RuntimeArgs, SourceArgs},
@@ -19,7 +19,7 @@ pub(crate) const STDIN: &str = "-";
 /// A script that was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// The name shown to people: the path as typed.
+    /// The path as typed. Messages escape it.
     pub(crate) label: String,
     /// The name in tracebacks: the file's name. The guest does not need to know the host's directories.
     name: Option<String>,
@@ -86,18 +86,18 @@ impl Source {
     }
 
     fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Self> {
-        let label = path.display().to_string();
+        let shown = escaped(path);
         let file = File::open(path).and_then(|file| {
             if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
         });
         let file = file.map_err(|error| {
             Hinted::new(
-                format!("cannot read script `{label}`"),
+                format!("cannot read script `{shown}`"),
                 "check the path; code itself goes after -e, as in `glovebox run -e 'print(1)'`",
             )
             .because(error)
         })?;
-        let text = text(&format!("script `{label}`"), file, max_bytes)?;
+        let text = text(&format!("script `{shown}`"), file, max_bytes)?;
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let kind = match extension.to_ascii_lowercase().as_str() {
             "mjs" | "mts" => SourceKind::Module,
@@ -105,7 +105,14 @@ impl Source {
             _ => SourceKind::Detect,
         };
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        Ok(Self { label, name, text, kind, extension: Language::from_extension(extension), is_file: true })
+        Ok(Self {
+            label: path.display().to_string(),
+            name,
+            text,
+            kind,
+            extension: Language::from_extension(extension),
+            is_file: true,
+        })
     }
 
     /// Its language, if `--language` or the extension says it. A named runtime has its own, and code that does not come
@@ -114,7 +121,7 @@ impl Source {
         let language = args.language.map(LanguageArg::language).or(self.extension);
         if language.is_none() && self.is_file && runtime.runtime.is_none() {
             return Err(Hinted::new(
-                format!("cannot tell the language of `{}` by its extension", self.label),
+                format!("cannot tell the language of `{}` by its extension", escaped(&self.label)),
                 "use `--language` with `python`, `javascript` or `typescript`",
             )
             .into());

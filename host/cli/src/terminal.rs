@@ -8,7 +8,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use glovebox::escaped_text;
+use glovebox::{EscapedJson, escaped_text, is_control};
 
 /// glovebox itself failed, not a guest. `timeout(1)` uses the same number for the same purpose.
 pub(crate) const OWN_ERROR_EXIT_CODE: i32 = 125;
@@ -71,7 +71,7 @@ pub(crate) fn report(error: &anyhow::Error) {
         }
     }
     for hint in error.chain().filter_map(|cause| cause.downcast_ref::<Hinted>()) {
-        let _ = writeln!(text, "  {CARE}hint:{CARE:#} {}", hint.hint);
+        let _ = writeln!(text, "  {CARE}hint:{CARE:#} {}", indented(&hint.hint, ""));
     }
     // If standard error itself fails, nothing can be done.
     let _ = anstream::stderr().write_all(text.as_bytes());
@@ -109,7 +109,7 @@ fn json(value: &impl serde::Serialize, out: impl Write + IsTerminal) -> anyhow::
     // Not built in memory first: a guest's file names alone can take a quarter of a gigabyte as JSON.
     let mut out = io::BufWriter::new(out);
     let written = if out.get_ref().is_terminal() {
-        value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Printable))
+        value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, EscapedJson))
     } else {
         serde_json::to_writer(&mut out, value)
     };
@@ -118,26 +118,6 @@ fn json(value: &impl serde::Serialize, out: impl Write + IsTerminal) -> anyhow::
     out.write_all(b"\n")?;
     out.flush()?;
     Ok(())
-}
-
-/// JSON for a terminal: DEL and the C1 controls, which JSON does not escape, are escaped like the other controls.
-struct Printable;
-
-impl serde_json::ser::Formatter for Printable {
-    fn write_string_fragment<W: Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        let mut rest = fragment;
-        while let Some((at, c)) = rest.char_indices().find(|(_, c)| matches!(c, '\u{7f}'..='\u{9f}')) {
-            let (before, from) = rest.split_at(at);
-            write!(writer, "{before}\\u{:04x}", u32::from(c))?;
-            rest = from.strip_prefix(c).unwrap_or_default();
-        }
-        writer.write_all(rest.as_bytes())
-    }
-
-    /// Finished JSON: it has no such characters outside its strings either.
-    fn write_raw_fragment<W: Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        self.write_string_fragment(writer, fragment)
-    }
 }
 
 /// Writes a guest's bytes to a terminal: as [`printable`] text, with `\xNN` for bytes that are not UTF-8.
@@ -163,16 +143,30 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// Text of this program, possibly of several lines. Names in it were escaped where it was written; other text from a
-/// guest or a file must not be able to imitate it.
+/// guest or a file must not be able to imitate it: every line after the first is indented, and what is longer than a
+/// screen or two is cut off.
 fn lines(text: &str) -> String {
-    text.split('\n').map(|line| escaped_text(line).to_string()).collect::<Vec<_>>().join("\n")
+    indented(text, "    ")
 }
 
-/// Text with every control character but line ends and tabs escaped: a guest's text must not control the terminal.
+fn indented(text: &str, indent: &str) -> String {
+    const MAX_LINES: usize = 100;
+    let more = format!("\n{indent}");
+    let mut out =
+        text.lines().take(MAX_LINES).map(|line| escaped_text(line).to_string()).collect::<Vec<_>>().join(&more);
+    let left = text.lines().skip(MAX_LINES).count();
+    if left > 0 {
+        let _ = write!(out, "{more}… and {}", counted(left as u64, "more line"));
+    }
+    out
+}
+
+/// Text with every control character but line ends and tabs escaped: a guest's text must not control the terminal, nor
+/// reorder or imitate the text beside it.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() && !matches!(c, '\n' | '\t') {
+        if is_control(c) && !matches!(c, '\n' | '\t') {
             let _ = write!(out, "{}", c.escape_default());
         } else {
             out.push(c);
@@ -252,13 +246,19 @@ pub(crate) fn table<const N: usize>(aligns: [Align; N], rows: &[[String; N]]) ->
 mod tests {
     use std::time::Duration;
 
-    use serde::Serialize as _;
-
-    use super::{Align, Printable, ago, grouped, printable, table, write_printable};
+    use super::{Align, ago, grouped, lines, printable, table, write_printable};
 
     #[test]
     fn escape_sequences_do_not_reach_the_terminal() {
-        assert_eq!(printable("a\x1b[2Jb\nc\u{9b}d"), "a\\u{1b}[2Jb\nc\\u{9b}d");
+        assert_eq!(printable("a\x1b[2Jb\nc\u{9b}d\u{202e}\u{2028}"), "a\\u{1b}[2Jb\nc\\u{9b}d\\u{202e}\\u{2028}");
+    }
+
+    #[test]
+    fn a_text_is_as_long_as_a_screen_or_two() {
+        let text = lines(&format!("a\n{}", "b\n".repeat(200)));
+        assert_eq!((text.lines().count(), text.lines().last()), (101, Some("    … and 101 more lines")));
+        assert!(lines(&"x".repeat(10 << 20)).len() < 2_000);
+        assert_eq!(lines("a\nerror: b\rc\u{feff}"), "a\n    error: b\\rc\\u{feff}");
     }
 
     #[test]
@@ -267,7 +267,6 @@ mod tests {
         let text = table([Align::Left; 2], &rows);
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.contains(r"x\n1  forged\u{2028}  \u{202e}y"), "{text}");
-        assert_eq!(super::lines("a\nb\rc\u{feff}"), "a\nb\\rc\\u{feff}");
     }
 
     #[test]
@@ -275,16 +274,6 @@ mod tests {
         let mut out = Vec::new();
         write_printable(&mut out, b"a\x1b]0;t\x07\tb\n\xff\xc2\x9bc\xc3\r\n\xc3\xa9\x7f").unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "a\\u{1b}]0;t\\u{7}\tb\n\\xff\\u{9b}c\\xc3\\r\n\u{e9}\\u{7f}");
-    }
-
-    #[test]
-    fn json_does_not_drive_the_terminal_and_says_the_same() {
-        let value = serde_json::json!({ "k\u{9b}": ["\u{7f}\u{80}a\u{9f}", "~\u{a0}\u{e9}\u{1b}", 1] });
-        let mut out = Vec::new();
-        value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Printable)).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        assert_eq!(text, "{\"k\\u009b\":[\"\\u007f\\u0080a\\u009f\",\"~\u{a0}\u{e9}\\u001b\",1]}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 
     #[test]

@@ -349,6 +349,40 @@ fn the_readmes_first_command_runs_both_examples() {
     assert_eq!(text(&output.stderr), "");
 }
 
+/// Files and arguments whose names end lines, each where a command names it in an error.
+#[test]
+fn no_name_of_an_argument_forges_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let hostile = |end: &str| format!("{}/a\nerror: forged\u{202e}{end}", dir.path().display());
+    let (wheel, wat, policy) = (hostile("-1.0-py3-none-any.whl"), hostile(".wat"), hostile(".toml"));
+    let (script, name) = (hostile(".py"), hostile(""));
+    std::fs::write(&wheel, "x").unwrap();
+    std::fs::write(&wat, "(component\nerror: forged").unwrap();
+    std::fs::write(&policy, "\"a\\nerror: forged\\u202E\" = 1").unwrap();
+    let tar = hostile(".tar");
+    std::fs::write(&tar, "x").unwrap();
+    for args in [
+        &["run", &script][..],
+        &["run", "--policy", &policy, "-e", "1"],
+        &["run-component", &wat],
+        &["run-component", "--env", &name, &wat],
+        &["packages", "add", &wheel],
+        &["image", "build", &name, "--from", "javascript", "--preload", "fs"],
+        &["image", "build", "x", "--from", "python", "--wheel", &wheel],
+        &["image", "show", &name],
+        &["image", "remove", &name],
+        &["image", "import", &tar],
+        &["image", "export", &name, &tar],
+        &["runtimes", "remove", &name],
+    ] {
+        let output = output(args);
+        let said = text(&output.stderr);
+        assert!(matches!(output.status.code(), Some(1 | 125)), "{args:?}: {said}");
+        assert!(!said.lines().skip(1).any(|line| line.starts_with("error")), "{args:?}: {said}");
+        assert!(!said.contains('\u{202e}') && said.len() < 4_096, "{args:?}: {said}");
+    }
+}
+
 #[test]
 fn words_after_a_file_are_the_scripts_arguments() {
     let dir = tempfile::tempdir().unwrap();

@@ -9,6 +9,8 @@ use std::{
     io::{BufReader, Read as _, Write as _},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -153,6 +155,62 @@ fn a_reader_that_does_not_read_holds_up_no_limit() {
     assert!(said.contains("raise it with --app-timeout-ms N"), "{said}");
 }
 
+/// The processes that a process has started.
+#[cfg(target_os = "linux")]
+fn children(pid: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_child = |child: &u32| {
+        let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
+        status.lines().any(|line| line == format!("PPid:\t{pid}"))
+    };
+    processes.filter(is_child).collect()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_compiler_does_not_outlive_the_command_that_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, cache) = (path(&dir, "app.wat"), path(&dir, "cache"));
+    fs::write(&file, component(&slow())).unwrap();
+    for signal in ["-TERM", "-KILL"] {
+        let mut command = host(&["--cache-dir", &cache, "--invoke", "f()", &file]).spawn().unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        // The first process parses the text, the second compiles.
+        let compiler = loop {
+            let is_compiler = |pid: &u32| {
+                fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().contains("compile-component")
+            };
+            if let Some(compiler) = children(command.id()).into_iter().find(is_compiler) {
+                break compiler;
+            }
+            assert!(Instant::now() < until && command.try_wait().unwrap().is_none());
+            thread::sleep(Duration::from_millis(5));
+        };
+        assert!(Command::new("kill").args([signal, &command.id().to_string()]).status().unwrap().success());
+        command.wait().unwrap();
+        let is_running = || {
+            let status = fs::read_to_string(format!("/proc/{compiler}/status")).unwrap_or_default();
+            !status.is_empty() && !status.lines().any(|line| line.starts_with("State:\tZ"))
+        };
+        let until = Instant::now() + Duration::from_secs(5);
+        while is_running() {
+            assert!(Instant::now() < until, "{signal}: the compiler lives on");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn a_text_is_parsed_within_the_limits_of_compiling() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = path(&dir, "large.wat");
+    fs::write(&file, format!("(component (core module {}))", "(func)".repeat(1 << 20))).unwrap();
+    let ran = output(&["--compile-memory-bytes", "64MiB", &file]);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(125), "{said}");
+    assert!(said.contains("in at most 67108864 bytes of memory, ended early"), "{said}");
+}
+
 #[test]
 fn a_text_that_is_too_long_is_refused_for_that() {
     let dir = tempfile::tempdir().unwrap();
@@ -170,15 +228,19 @@ fn a_text_that_is_too_long_is_refused_for_that() {
     }
 }
 
+/// A component with an export `f` and one more function.
+fn component(function: &str) -> String {
+    format!(
+        "(component (core module $m {function} (func (export \"f\"))) (core instance $m (instantiate $m))
+         (func (export \"f\") (canon lift (core func $m \"f\"))))"
+    )
+}
+
 /// A component with an export `f` and one more function, compiled in a separate cache with these flags.
 fn compiled(function: &str, flags: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
-    let text = format!(
-        "(component (core module $m {function} (func (export \"f\"))) (core instance $m (instantiate $m))
-         (func (export \"f\") (canon lift (core func $m \"f\"))))"
-    );
     let (file, cache) = (path(&dir, "app.wat"), path(&dir, "cache"));
-    fs::write(&file, text).unwrap();
+    fs::write(&file, component(function)).unwrap();
     output(&[flags, &["--cache-dir", &cache, "--invoke", "f()", &file]].concat())
 }
 

@@ -343,3 +343,17 @@ fn a_value_does_not_drive_the_terminal() {
     assert!(shown.contains("\\u{1b}[2J!"), "{shown}");
     assert!(!shown.contains("\x1b[2J"), "{shown}");
 }
+
+#[test]
+fn a_script_does_not_drive_the_terminal_unless_it_is_let() {
+    let home = Home::new();
+    let script = r"import sys; print('\x1b[2J\u202e\x9bA|50%\r60%'); print('\x1b]0;t\x07', file=sys.stderr)";
+    let (shown, code) = home.at_terminal(&[], &["run", "-e", script], &[]);
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("\\u{1b}[2J\\u{202e}\\u{9b}A|50%\r60%") && shown.contains("\\u{1b}]0;t\\u{7}"), "{shown}");
+    assert!(!shown.contains("\x1b[2J") && !shown.contains('\u{202e}'), "{shown}");
+    let (shown, code) = home.at_terminal(&[], &["run", "--raw-output", "-e", script], &[]);
+    assert!(code == 0 && shown.contains("\x1b[2J\u{202e}\u{9b}A|50%\r60%"), "{shown}");
+    let piped = home.output(&["run", "-e", script]);
+    assert_eq!(text(&piped.stdout), "\x1b[2J\u{202e}\u{9b}A|50%\r60%\n");
+}

@@ -74,8 +74,13 @@ impl Compiler {
         self
     }
 
-    /// Compiles a component.
-    pub(crate) fn compile(&self, wasm: &[u8]) -> Result<Vec<u8>, CompileError> {
+    /// Gives the input to a process of its own and returns what it makes of it: a compiled component, or whatever the
+    /// program passes to [`transform_stdin`].
+    ///
+    /// # Errors
+    /// [`CompileError::Compile`] if the process refuses the input, [`CompileError::Compiler`] if it exceeds its limits
+    /// or fails.
+    pub fn compile(&self, wasm: &[u8]) -> Result<Vec<u8>, CompileError> {
         let failed =
             |error: io::Error| CompileError::Compiler(format!("cannot compile it in a process of its own: {error}"));
         let mut command = Command::new(&self.program);
@@ -149,9 +154,18 @@ fn read(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
 ///
 /// It limits this process's memory and time, for good: nothing else should be done in it, before or after.
 pub fn compile_stdin() -> i32 {
+    transform_stdin(|wasm| {
+        let settings = |error: wasmtime::Error| LoadError::Settings(format!("{error:#}")).to_string();
+        let engine = wasmtime_engine().map_err(settings)?;
+        engine.precompile_component(&wasm).map_err(|error| format!("{error:#}"))
+    })
+}
+
+/// Like [`compile_stdin`], for other work on bytes that nobody has checked. Its errors say why the input is refused.
+pub fn transform_stdin(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String> + Send + 'static) -> i32 {
     // Whoever waits for it says that it panicked.
     panic::set_hook(Box::new(|_| {}));
-    let worker = thread::Builder::new().stack_size(STACK_BYTES).spawn(compile_input);
+    let worker = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || transform_input(work));
     let done = match worker.map(thread::JoinHandle::join) {
         Ok(Ok(done)) => done,
         Ok(Err(_)) => Err((1, "it panicked".into())),
@@ -167,8 +181,9 @@ pub fn compile_stdin() -> i32 {
     }
 }
 
-fn compile_input() -> Result<(), (i32, String)> {
+fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Result<(), (i32, String)> {
     let failed = |error: io::Error| (1, error.to_string());
+    end_with_parent().map_err(failed)?;
     let mut stdin = io::stdin().lock();
     let mut limit = || -> io::Result<u64> {
         let mut bytes = [0; 8];
@@ -185,8 +200,14 @@ fn compile_input() -> Result<(), (i32, String)> {
     }
     let mut wasm = Vec::new();
     stdin.read_to_end(&mut wasm).map_err(failed)?;
-    let settings = |error: wasmtime::Error| (1, LoadError::Settings(format!("{error:#}")).to_string());
-    let compiled = wasmtime_engine().map_err(settings)?.precompile_component(&wasm);
-    let compiled = compiled.map_err(|error| (REFUSED, format!("{error:#}")))?;
-    io::stdout().write_all(&compiled).map_err(failed)
+    let made = work(wasm).map_err(|words| (REFUSED, words))?;
+    io::stdout().write_all(&made).map_err(failed)
+}
+
+/// Has the kernel end this process when the thread that waits for it ends. Without that a caller that is killed would
+/// leave the compiler running until its own limits.
+fn end_with_parent() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    Ok(())
 }

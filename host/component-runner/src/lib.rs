@@ -78,7 +78,7 @@ mod tools;
 mod watch;
 
 pub use applications::{Application, Applications};
-pub use compiler::{CompileLimits, Compiler, compile_stdin};
+pub use compiler::{CompileLimits, Compiler, compile_stdin, transform_stdin};
 pub use config::{AppConfig, Input, Output, OutputBuffer};
 pub use ended::{AppOutcome, Ended};
 pub use error::{InvokeError, LoadError, RunError};

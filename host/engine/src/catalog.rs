@@ -236,8 +236,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a runtime's binary and all its prepared images from the cache; if it is an image of another runtime, only that image. Returns the
-    /// number of bytes freed.
+    /// Removes a runtime's binary and all its prepared images from the cache; if it is an image of another runtime, or one of
+    /// the user's own, only that image. Returns the number of bytes freed.
     /// Running sandboxes are not affected.
     pub fn remove(&self, name: &str) -> Result<u64, RuntimeError> {
         if let Some(tool) = self.0.runtimes.manifest().tool(name) {
@@ -246,6 +246,11 @@ impl Engine {
             return Ok(freed + if was_there { tool.size_bytes } else { 0 });
         }
         let runtimes = &self.0.runtimes;
+        let found = self.0.find(name)?;
+        if found.own.is_some() {
+            // Its description stays: the image is built again when it is next used.
+            return Ok(runtimes.prepared().remove_labelled(&found.entry.label())?);
+        }
         let entry = runtimes.manifest().find(name)?;
         runtimes.withdraw(entry)?;
         if entry.image.is_some() {

@@ -8,7 +8,8 @@ use std::{
 };
 
 use glovebox_runtimes::{
-    ImageDefinition, ImageInputs, InputFile, OwnImage, OwnImageError, OwnImages, PackageList, SetupStep,
+    ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_MEMORY_BYTES, OwnImage, OwnImageError, OwnImages, PackageList,
+    SetupStep,
 };
 use serde::Serialize;
 
@@ -19,10 +20,7 @@ use crate::{
     prepare::SETUP_OUTPUT,
 };
 
-/// The least memory that an interpreter boots in, with room for a setup.
-const LEAST_MEMORY_BYTES: u64 = 128 << 20;
-/// The longest that a setup may take.
-const LONGEST: Duration = Duration::from_secs(3600);
+const _: () = assert!(MAX_IMAGE_MEMORY_BYTES == Limits::MAX_MEMORY_BYTES, "an image may use all that a guest can have");
 
 /// Describes an image of one's own: an interpreter in which a setup script has run, whose heap (imported modules, loaded tables, fitted
 /// models) every execution begins with, at the price of any other.
@@ -133,15 +131,6 @@ impl ImageBuilder {
     pub fn build(self, engine: &Engine) -> Result<BuiltImage, RuntimeError> {
         let inner = &*engine.0;
         let invalid = |problem: String| OwnImageError::Invalid { name: self.name.clone(), problem };
-        let range = LEAST_MEMORY_BYTES..=Limits::MAX_MEMORY_BYTES;
-        if !range.contains(&self.memory_bytes) {
-            let problem =
-                format!("{} bytes of memory are not between {} and {}", self.memory_bytes, range.start(), range.end());
-            return Err(invalid(problem).into());
-        }
-        if self.timeout.is_zero() || self.timeout > LONGEST {
-            return Err(invalid(format!("a setup may take from 1 to {} ms", LONGEST.as_millis())).into());
-        }
         let Found { entry: base, own } = inner.find(&self.from)?;
         let mut steps = base.image.as_ref().map(|image| image.steps.clone()).unwrap_or_default();
         let mut inputs = own.map(|own| own.inputs()).transpose()?.unwrap_or_default();
@@ -159,7 +148,7 @@ impl ImageBuilder {
         }
         let runtime = base.image.as_ref().map_or(base.name.as_str(), |image| &image.runtime);
         let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
-        let limits = (self.memory_bytes, timeout_ms.max(1));
+        let limits = (self.memory_bytes, if self.timeout.is_zero() { 0 } else { timeout_ms.max(1) });
         let definition = ImageDefinition::new(&self.name, (runtime, base.sha256), steps, &inputs, limits);
         inner.store_image(OwnImage::new(definition, inputs, &taken()?)?, self.replace)
     }

@@ -82,6 +82,7 @@ mod displays;
 mod engine;
 mod entropy;
 mod error;
+mod escaped_json;
 mod events;
 mod execution;
 mod files;
@@ -139,6 +140,7 @@ pub use compile::{CompileError, ComponentCache, compile, compile_with};
 pub use config::{CacheLimits, EngineConfig, Packages, PoolConfig};
 pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError, with_causes};
+pub use escaped_json::EscapedJson;
 pub use execution::Execution;
 pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles, check_pattern};
 pub use glovebox_core::{
@@ -153,7 +155,9 @@ pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{
     CacheKind, OwnPackage, OwnPackageError, OwnPackages, PackageEntry, PackageList, Progress, Quiet,
 };
-pub use glovebox_vfs::{Escaped, FileKind, SourceError, VfsError, escaped, escaped_text};
+pub use glovebox_vfs::{
+    Escaped, FileKind, SourceError, Untrusted, VfsError, escaped, escaped_text, is_control, is_hidden,
+};
 pub use glovebox_wasi::Stream;
 pub use hibernate::{
     HibernateError, HibernateOptions, HibernatedInfo, KeyError, ResumeError, ResumeOptions, SessionKey,

@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use glovebox::Timestamp;
+use glovebox::{EscapedJson, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -179,14 +179,66 @@ impl Audit {
     }
 
     fn append(&self, line: &impl Serialize) {
-        let written = serde_json::to_string(line).map_err(io::Error::from).and_then(|text| {
+        let mut text = Vec::new();
+        // Names of variables and files, and sources, are the clients'.
+        let serialized = line.serialize(&mut serde_json::Serializer::with_formatter(&mut text, EscapedJson));
+        let written = serialized.map_err(io::Error::from).and_then(|()| {
+            text.push(b'\n');
             let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
             // In one piece: other processes may append to the same file.
-            out.write_all(format!("{text}\n").as_bytes())?;
+            out.write_all(&text)?;
             out.flush()
         });
         if let Err(error) = written {
             tracing::error!(target: "glovebox", %error, "the audit log cannot be written");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{self, Write},
+        sync::{Arc, Mutex},
+    };
+
+    use serde_json::Value;
+
+    use super::{Act, Asked, Audit};
+    use crate::{Door, executed::Executed};
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn no_name_and_no_source_writes_a_line_or_drives_a_terminal() {
+        let hostile = "a\n{}\r\u{1b}[2J\u{7f}\u{85}\u{9b}\u{2028}\u{202e}\u{e0041}";
+        let out = Written::default();
+        let audit = Audit::new(out.clone(), true);
+        let asked = Asked { door: Door::Http, tenant: "me", session: Some(hostile) };
+        audit.act(&asked, &Act::new("read-file").of(hostile).ended(None));
+        let executed = Executed {
+            language: glovebox::Language::Python,
+            runtime: hostile.to_owned(),
+            outcome: "completed".to_owned(),
+            fuel: 1,
+            duration_ms: 1.0,
+        };
+        audit.write(&asked, audit.source(hostile), &Ok(executed));
+        let text = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();
+        assert!(!text.replace('\n', "").chars().any(glovebox::is_hidden), "{text}");
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!((&lines[0]["of"], &lines[1]["source"]), (&hostile.into(), &hostile.into()));
     }
 }

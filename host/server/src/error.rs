@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use glovebox::{
     AdvanceError, BuildError, ExecuteError, FilesError, RuntimeError, SessionIdError, SessionsError, StoreError,
-    ToolDefinitionError, escaped, with_causes,
+    ToolDefinitionError, Untrusted, escaped, with_causes,
 };
 
 use glovebox_fleet::FleetError;
@@ -215,7 +215,7 @@ impl ServiceError {
 
     /// What a stranger is told: everything about what they asked, and nothing of the host, which goes to the log.
     #[must_use]
-    pub fn public(&self) -> String {
+    pub fn public(&self) -> Untrusted {
         let is_told = matches!(
             self,
             Self::QueueFull { .. }
@@ -227,9 +227,9 @@ impl ServiceError {
         );
         if self.kind() == UNAVAILABLE && !is_told {
             tracing::error!(target: "glovebox", error = with_causes(self), "the service could not do what it was asked");
-            return "this cannot be done now; the service's log says why".to_owned();
+            return "this cannot be done now; the service's log says why".into();
         }
-        with_causes(self)
+        with_causes(self).into()
     }
 
     /// Whether it is about an answer, none of which was taken: the execution goes on.

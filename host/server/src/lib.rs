@@ -22,6 +22,7 @@ pub mod mcp;
 mod metrics;
 mod places;
 mod service;
+mod shown;
 #[cfg(feature = "otlp")]
 mod telemetry;
 mod tenant;

@@ -3,6 +3,7 @@
 
 use std::io::{self, Read, Write};
 
+use glovebox_vfs::escaped;
 use tar::{Archive, Builder, Entry, EntryType, Header};
 
 use super::definition::{ImageDefinition, ImageInputs};
@@ -47,8 +48,11 @@ pub(super) fn read_definition(file: impl Read) -> io::Result<ImageDefinition> {
     definition_of(entries.next())
 }
 
-/// Reads an image, and compares its inputs with their digests.
-pub(super) fn read(file: impl Read) -> io::Result<(ImageDefinition, ImageInputs)> {
+/// Reads an image, and compares its inputs with their digests. Each wheel is passed to `check` before the next is read.
+pub(super) fn read(
+    file: impl Read,
+    mut check: impl FnMut(&str, &[u8]) -> io::Result<()>,
+) -> io::Result<(ImageDefinition, ImageInputs)> {
     let mut archive = Archive::new(file);
     let mut entries = archive.entries()?.raw(true);
     let definition = definition_of(entries.next())?;
@@ -56,10 +60,16 @@ pub(super) fn read(file: impl Read) -> io::Result<(ImageDefinition, ImageInputs)
     definition.check().map_err(|error| invalid(error.to_string()))?;
     let mut contents = Vec::new();
     for (at, input) in definition.inputs().enumerate() {
-        let limit = if at < definition.wheels.len() { MAX_WHEEL_BYTES } else { input.size_bytes };
-        let bytes = content(entries.next(), &input_name(at), limit)?;
+        let is_wheel = at < definition.wheels.len();
+        if is_wheel && input.size_bytes > MAX_WHEEL_BYTES {
+            return Err(invalid(format!("`{}` in it has more than {MAX_WHEEL_BYTES} bytes", escaped(&input.path))));
+        }
+        let bytes = content(entries.next(), &input_name(at), input.size_bytes)?;
         if bytes.len() as u64 != input.size_bytes || Digest::of(&bytes) != input.sha256 {
-            return Err(invalid(format!("`{}` in it is not what its definition says", input.path)));
+            return Err(invalid(format!("`{}` in it is not what its definition says", escaped(&input.path))));
+        }
+        if is_wheel {
+            check(&input.path, &bytes)?;
         }
         contents.push((input.path.clone(), bytes));
     }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use glovebox_vfs::escaped;
 use serde::{Deserialize, Serialize};
 
 use super::error::OwnImageError;
 use crate::manifest::check_name;
-use crate::{Digest, MAX_OWN_PACKAGES, SetupStep};
+use crate::{Digest, MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, SetupStep};
 
 /// The version of a definition's form.
 const FORMAT: u32 = 1;
@@ -21,6 +22,12 @@ pub const MAX_IMAGE_PRELOADED: usize = 256;
 pub const MAX_IMAGE_FILES: usize = 1_024;
 /// The most bytes that they have together.
 pub const MAX_IMAGE_FILE_BYTES: u64 = 256 << 20;
+/// The least memory that an interpreter boots in, with room for a setup.
+const MIN_MEMORY_BYTES: u64 = 128 << 20;
+/// The most memory that the setups of an image may use: all that a guest can have.
+pub const MAX_IMAGE_MEMORY_BYTES: u64 = 4 << 30;
+/// The longest that one setup may take, in milliseconds: an hour.
+pub const MAX_IMAGE_TIMEOUT_MS: u64 = 3_600_000;
 
 /// The longest path of a file, as the guest's file system allows below `/app`.
 const MAX_PATH_BYTES: usize = 1_024;
@@ -129,6 +136,14 @@ impl ImageDefinition {
         if self.format != FORMAT {
             return invalid(format!("it has format {}, and this version reads {FORMAT}", self.format));
         }
+        let memory_range = MIN_MEMORY_BYTES..=MAX_IMAGE_MEMORY_BYTES;
+        if !memory_range.contains(&self.memory_bytes) {
+            let (least, most) = (memory_range.start(), memory_range.end());
+            return invalid(format!("{} bytes of memory are not between {least} and {most}", self.memory_bytes));
+        }
+        if self.timeout_ms == 0 || self.timeout_ms > MAX_IMAGE_TIMEOUT_MS {
+            return invalid(format!("a setup may take from 1 to {MAX_IMAGE_TIMEOUT_MS} ms"));
+        }
         if self.steps.len() > MAX_IMAGE_STEPS {
             return invalid(format!("it has more than {MAX_IMAGE_STEPS} setups"));
         }
@@ -141,11 +156,15 @@ impl ImageDefinition {
                 return invalid(format!("it preloads more than {MAX_IMAGE_PRELOADED} modules"));
             }
             if let Some(module) = step.preload.iter().find(|module| !is_module(module)) {
-                return invalid(format!("`{module}` is not the name of a module"));
+                return invalid(format!("`{}` is not the name of a module", escaped(module)));
             }
         }
         if self.wheels.len() > MAX_OWN_PACKAGES {
             return invalid(format!("it has more than {MAX_OWN_PACKAGES} wheels"));
+        }
+        let wheel_bytes = self.wheels.iter().fold(0u64, |sum, wheel| sum.saturating_add(wheel.size_bytes));
+        if wheel_bytes > MAX_OWN_PACKAGES_BYTES {
+            return invalid(format!("its wheels have {wheel_bytes} bytes, more than {MAX_OWN_PACKAGES_BYTES}"));
         }
         if self.files.len() > MAX_IMAGE_FILES {
             return invalid(format!("it has {} files, more than {MAX_IMAGE_FILES}", self.files.len()));
@@ -157,7 +176,7 @@ impl ImageDefinition {
         let mut paths = BTreeSet::new();
         for InputFile { path, .. } in &self.files {
             if !is_path(path) {
-                return invalid(format!("`{path}` is not a path below `/app`"));
+                return invalid(format!("`{}` is not a path below `/app`", escaped(path)));
             }
             if path.split('/').next() == Some(PACKAGES) {
                 return invalid(format!("`{path}` lies where packages are; give a wheel, or another path"));

@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 
 pub use definition::{
     ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_CODE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_IMAGE_FILES,
-    MAX_IMAGE_PRELOADED, MAX_IMAGE_STEPS,
+    MAX_IMAGE_MEMORY_BYTES, MAX_IMAGE_PRELOADED, MAX_IMAGE_STEPS, MAX_IMAGE_TIMEOUT_MS,
 };
 pub use error::OwnImageError;
 
 use crate::guard::Guarded;
 use crate::manifest::check_name;
-use crate::own_packages::{check_wheels, unpack_wheels};
+use crate::own_packages::{check_wheel, check_wheels, unpack_wheels};
 use crate::trusted::TrustedDir;
 use crate::{CacheError, ImageOf, Manifest, RuntimeEntry};
 
@@ -60,14 +60,16 @@ impl OwnImage {
         Ok(Self { definition, inputs: Inputs::Held(inputs) })
     }
 
-    /// Reads an exported image.
+    /// Reads an exported image. Its inputs are checked, and stay in the file until they are needed.
     ///
     /// # Errors
     /// If it is none, is damaged, or could not have been built.
     pub fn import(path: &Path, taken: &[(String, String)]) -> Result<Self, OwnImageError> {
         let file = File::open(path).map_err(|source| failed("read", path, source))?;
-        let (definition, inputs) = archive::read(file).map_err(|error| damaged(path, &error))?;
-        Self::new(definition, inputs, taken)
+        let check = |name: &str, bytes: &[u8]| check_wheel(name, bytes).map_err(io::Error::other);
+        let (definition, inputs) = archive::read(&file, check).map_err(|error| damaged(path, &error))?;
+        check_wheels(&inputs.wheels, taken)?;
+        Ok(Self { definition, inputs: Inputs::Stored(path.to_owned(), file) })
     }
 
     /// The same image under another name.
@@ -115,7 +117,10 @@ impl OwnImage {
             Inputs::Stored(path, file) => {
                 let mut file = file;
                 file.rewind().map_err(|source| failed("read", path, source))?;
-                let (definition, inputs) = archive::read(file).map_err(|error| damaged(path, &error))?;
+                let (mut definition, inputs) =
+                    archive::read(file, |_, _| Ok(())).map_err(|error| damaged(path, &error))?;
+                // It may have been given another one.
+                definition.name.clone_from(&self.definition.name);
                 if definition != self.definition {
                     return Err(damaged(path, &io::Error::other("it changed while it was open")));
                 }
@@ -132,7 +137,11 @@ impl OwnImage {
         if self.definition.wheels.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(unpack_wheels(self.inputs()?.wheels.into_iter().map(Ok))?)
+        let wheels = match &self.inputs {
+            Inputs::Held(inputs) => inputs.wheels.clone(),
+            Inputs::Stored(..) => self.inputs()?.wheels,
+        };
+        Ok(unpack_wheels(wheels.into_iter().map(Ok))?)
     }
 
     /// Writes it as [`import`](Self::import) reads it.
@@ -140,7 +149,15 @@ impl OwnImage {
     /// # Errors
     /// If its files cannot be read, or `out` refuses.
     pub fn export(&self, path: &Path, out: &mut dyn Write) -> Result<(), OwnImageError> {
-        archive::write(&self.definition, &self.inputs()?, out).map_err(|source| failed("write", path, source))
+        let read;
+        let inputs = match &self.inputs {
+            Inputs::Held(inputs) => inputs,
+            Inputs::Stored(..) => {
+                read = self.inputs()?;
+                &read
+            }
+        };
+        archive::write(&self.definition, inputs, out).map_err(|source| failed("write", path, source))
     }
 }
 

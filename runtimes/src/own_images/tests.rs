@@ -158,7 +158,9 @@ fn an_archive_takes_no_more_memory_than_its_limits_allow_and_leads_nowhere() {
         json.to_string()
     };
     let one: &[(&str, tar::EntryType, &[u8])] = &[("inputs/0", Regular, b"1")];
-    let read = |definition: &str, entries| archive::read(&*archived(definition, entries)).map_err(|e| e.to_string());
+    let read = |definition: &str, entries| {
+        archive::read(&*archived(definition, entries), |_, _| Ok(())).map_err(|e| e.to_string())
+    };
     read(&json.to_string(), one).unwrap();
     for (what, definition, entries, says) in [
         ("another format", changed("/format", 2.into()), one, "format 2"),
@@ -174,6 +176,10 @@ fn an_archive_takes_no_more_memory_than_its_limits_allow_and_leads_nowhere() {
         ),
         ("more than it has", changed("/files/0/size_bytes", 2.into()), one, "not what its definition says"),
         ("a name to escape", changed("/name", "../a".into()), one, "cannot be an image's name"),
+        ("endless time", changed("/timeout_ms", u64::MAX.into()), one, "from 1 to 3600000 ms"),
+        ("no time", changed("/timeout_ms", 0.into()), one, "from 1 to 3600000 ms"),
+        ("all memory", changed("/memory_bytes", (1u64 << 40).into()), one, "are not between 134217728 and 4294967296"),
+        ("a forged line", changed("/files/0/path", "a\nerror: b".into()), one, r"`a\nerror: b` is not a path"),
         ("no input", json.to_string(), &[], "no `inputs/0` where it should be"),
         ("another input", json.to_string(), &[("inputs/1", Regular, b"1")], "no `inputs/0`"),
         ("a link", json.to_string(), &[("inputs/0", Link, b"1")], "no `inputs/0`"),
@@ -185,6 +191,34 @@ fn an_archive_takes_no_more_memory_than_its_limits_allow_and_leads_nowhere() {
     }
     let padded = format!("{}{}", json, " ".repeat(16 << 20));
     assert!(read(&padded, one).unwrap_err().contains("`image.json` in it has more than 16777216 bytes"));
+}
+
+/// Zeros, which a sparse file has for nothing: no wheel, each with the right sum.
+#[test]
+fn an_import_reads_no_wheel_after_one_that_is_wrong() {
+    struct Counted<R>(R, std::rc::Rc<std::cell::Cell<u64>>);
+    impl<R: std::io::Read> std::io::Read for Counted<R> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let read = self.0.read(buffer)?;
+            self.1.set(self.1.get() + read as u64);
+            Ok(read)
+        }
+    }
+    let zeros = vec![0; 1 << 20];
+    let wheel = |at: usize| (format!("w{at}-1.0-py3-none-any.whl"), zeros.clone());
+    let wheels = ImageInputs { wheels: (0..8).map(wheel).collect(), files: Vec::new() };
+    let definition = define("a", Vec::new(), &wheels);
+    let mut file = Vec::new();
+    archive::write(&definition, &wheels, &mut file).unwrap();
+    let read = std::rc::Rc::default();
+    let counted = Counted(&*file, std::rc::Rc::clone(&read));
+    let check = |name: &str, bytes: &[u8]| check_wheel(name, bytes).map_err(io::Error::other);
+    archive::read(counted, check).unwrap_err();
+    assert!(read.get() < 2 << 20, "{} bytes", read.get());
+
+    let mut larger = definition.clone();
+    larger.wheels.iter_mut().for_each(|wheel| wheel.size_bytes = crate::MAX_WHEEL_BYTES);
+    assert!(problem(larger.check()).contains("its wheels have 268435456 bytes, more than 134217728"));
 }
 
 #[test]

@@ -188,6 +188,11 @@ pub(crate) fn check_wheels(
     Ok(packages)
 }
 
+/// Checks one of the wheels of an image by itself; [`check_wheels`] compares them with each other.
+pub(crate) fn check_wheel(file: &str, bytes: &[u8]) -> Result<(), OwnPackageError> {
+    described_truly(file, bytes).map(drop)
+}
+
 /// The files of wheels, by their paths below `site-packages`, sorted: one wheel is in memory at a time.
 pub(crate) fn unpack_wheels(
     wheels: impl Iterator<Item = Result<(String, Vec<u8>), CacheError>>,

@@ -325,3 +325,20 @@ fn what_numpy_draws_differs_from_execution_to_execution() {
         assert_eq!(seeded().stdout.text(), "0.417022004702574\n");
     }
 }
+
+#[test]
+fn damaged_code_of_an_image_is_named_removed_and_made_again() {
+    let images = Images::new();
+    let built = ImageBuilder::new("harmed", "javascript").setup("globalThis.x = 1").build(&images.0).unwrap();
+    images.0.verify("harmed").unwrap();
+    let mut bytes = fs::read(&built.prepared.path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    // As another program would change it: the file is read-only.
+    fs::remove_file(&built.prepared.path).unwrap();
+    fs::write(&built.prepared.path, bytes).unwrap();
+    assert!(images.0.verify("harmed").is_err() || !images.0.image("harmed").unwrap().prepared);
+    assert!(images.0.remove("harmed").unwrap() > 0);
+    assert_eq!(images.run("harmed", "console.log(x)"), "1\n");
+    images.0.verify("harmed").unwrap();
+}

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use glovebox::component::Quotas;
+use glovebox::{component::Quotas, escaped};
 use glovebox_component_runner::{AppConfig, AppLimits, CompileLimits, Compiler, Directory, Input, Output};
 
 use super::quantity::{bytes, count, count_u32};
@@ -131,6 +131,11 @@ impl CompileArgs {
         limits
     }
 
+    /// This program, started as `glovebox parse-component`, which makes a binary of a component's text.
+    pub(crate) fn parser(&self) -> Compiler {
+        Compiler::new(own_program::path(), ["parse-component"]).limits(self.limits())
+    }
+
     /// This program, started as `glovebox compile-component`.
     pub(crate) fn compiler(&self) -> Compiler {
         Compiler::new(own_program::path(), ["compile-component"]).limits(self.limits())
@@ -177,15 +182,20 @@ fn variables(flags: &[String]) -> anyhow::Result<Vec<(String, String)>> {
 fn variable(flag: &str) -> anyhow::Result<(String, String)> {
     let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
     if name.is_empty() {
-        return Err(
-            Hinted::new(format!("`{flag}` does not name a variable"), "write it as `NAME` or `NAME=VALUE`").into()
-        );
+        return Err(Hinted::new(
+            format!("`{}` does not name a variable", escaped(flag)),
+            "write it as `NAME` or `NAME=VALUE`",
+        )
+        .into());
     }
     let value = match value {
         Some(value) => value.to_owned(),
         None => std::env::var(name).map_err(|error| {
-            Hinted::new(format!("cannot pass the variable `{name}`"), format!("give it a value: `{name}=VALUE`"))
-                .because(error)
+            Hinted::new(
+                format!("cannot pass the variable `{}`", escaped(name)),
+                format!("give it a value: `{name}=VALUE`"),
+            )
+            .because(error)
         })?,
     };
     Ok((name.to_owned(), value))

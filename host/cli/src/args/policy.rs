@@ -305,8 +305,8 @@ impl LimitArgs {
     }
 }
 
-/// The longest policy file. The longest one that could be used is a tenth of it.
-const MAX_POLICY_BYTES: u64 = 4 << 20;
+/// The longest policy file. Parsing takes about eighty times its size in memory.
+const MAX_POLICY_BYTES: u64 = 512 << 10;
 
 /// A file's text, but never all of `/dev/zero`.
 fn read_bounded(path: &Path) -> io::Result<String> {

@@ -94,6 +94,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32>
                     "remove what it names; it is fetched or prepared again when needed",
                 )),
             }
+            findings.extend(own_images(&host.engine));
             findings.extend(host.engine.tools().iter().flatten().map(|tool| verified_tool(&host.engine, tool)));
             findings.push(components(&host.engine));
             if !args.no_run {
@@ -242,6 +243,29 @@ fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, .. }: &Runti
             format!("run `glovebox runtimes remove {name}`, then `glovebox runtimes prepare {name}`"),
         ),
     }
+}
+
+/// Like [`verified`], for the user's own images.
+fn own_images(engine: &Engine) -> Vec<Finding> {
+    let images = engine.images().unwrap_or_default().into_iter();
+    let verified = images.map(|(name, found)| {
+        let check = format!("image {}", escaped(&name));
+        let is_described = found.is_ok();
+        match found.and_then(|_| engine.verify(&name)) {
+            Ok(()) => Finding::ok(check, "description and prepared image have the right hashes"),
+            Err(error) => Finding::bad(
+                Status::Wrong,
+                check,
+                format!("{:#}", anyhow::Error::from(error)),
+                if is_described {
+                    format!("run `glovebox runtimes remove {name}`; it is built again when it is next used")
+                } else {
+                    format!("run `glovebox image remove {name}`, and build or import it again")
+                },
+            ),
+        }
+    });
+    verified.collect()
 }
 
 /// Like [`verified`], for the remover of TypeScript's types, which is fetched in another way.

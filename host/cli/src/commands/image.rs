@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Read as _,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -10,6 +11,7 @@ use std::{
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use glovebox::{BuiltImage, ImageBuilder, ImageFile, ImageInfo, escaped};
+use glovebox_runtimes::{MAX_IMAGE_CODE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_OWN_PACKAGES_BYTES, MAX_WHEEL_BYTES};
 use serde::Serialize;
 
 use crate::{
@@ -176,8 +178,15 @@ pub(crate) fn run(global: &GlobalArgs, args: &ImageArgs) -> anyhow::Result<i32> 
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    fs::read(path).with_context(|| format!("cannot read `{}`", escaped(path)))
+/// Reads a file of at most this many bytes: a device or a sparse file has no end.
+fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes));
+    read.with_context(|| format!("cannot read `{}`", escaped(path)))?;
+    if bytes.len() as u64 > max_bytes {
+        anyhow::bail!("`{}` has more than {max_bytes} bytes, which an image can have of it", escaped(path));
+    }
+    Ok(bytes)
 }
 
 fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<i32> {
@@ -187,22 +196,28 @@ fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<i32> {
     }
     let mut builder = ImageBuilder::new(&args.name, &args.from).replace(args.replace);
     if let Some(path) = &args.setup {
-        let code = String::from_utf8(read(path)?);
+        let code = String::from_utf8(read(path, MAX_IMAGE_CODE_BYTES as u64)?);
         builder = builder.setup(code.with_context(|| format!("`{}` is not UTF-8", escaped(path)))?);
     }
     for module in &args.preload {
         builder = builder.preload(module);
     }
+    let mut wheels_left = MAX_OWN_PACKAGES_BYTES;
     for path in &args.wheels {
-        builder = builder.wheel(name_of(path)?, read(path)?);
+        let wheel = read(path, wheels_left.min(MAX_WHEEL_BYTES))?;
+        wheels_left = wheels_left.saturating_sub(wheel.len() as u64);
+        builder = builder.wheel(name_of(path)?, wheel);
     }
+    let mut files_left = MAX_IMAGE_FILE_BYTES;
     for given in &args.files {
         // What is before a colon must be a file: a name may have one too.
         let (path, name) = match given.rsplit_once(':') {
             Some((path, name)) if !Path::new(given).exists() => (Path::new(path), name.to_owned()),
             _ => (Path::new(given.as_str()), name_of(Path::new(given))?),
         };
-        builder = builder.file(name, read(path)?);
+        let content = read(path, files_left)?;
+        files_left = files_left.saturating_sub(content.len() as u64);
+        builder = builder.file(name, content);
     }
     if let Some(bytes) = args.memory_bytes {
         builder = builder.memory_bytes(bytes);
@@ -211,7 +226,7 @@ fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<i32> {
         builder = builder.timeout(Duration::from_millis(timeout_ms));
     }
     let built = host.with_progress(|engine| builder.build(engine));
-    print_built(&built.with_context(|| format!("cannot build image `{}`", args.name))?, args.json)
+    print_built(&built.with_context(|| format!("cannot build image `{}`", escaped(&args.name)))?, args.json)
 }
 
 fn name_of(path: &Path) -> anyhow::Result<String> {
@@ -283,7 +298,7 @@ fn show(host: &Host, args: &ShowArgs) -> anyhow::Result<i32> {
         return Ok(0);
     }
     let files = |files: &[ImageFile]| {
-        files.iter().map(|file| format!("{} ({})", printable(&file.path), bytes(file.size_bytes))).collect::<Vec<_>>()
+        files.iter().map(|file| format!("{} ({})", escaped(&file.path), bytes(file.size_bytes))).collect::<Vec<_>>()
     };
     let state = match (image.memory_bytes, &image.image_sha256) {
         (Some(memory), Some(sha256)) => format!("prepared, {} of memory, image {sha256}", bytes(memory)),
@@ -317,14 +332,17 @@ fn show(host: &Host, args: &ShowArgs) -> anyhow::Result<i32> {
 
 fn remove(host: &Host, args: &RemoveArgs) -> anyhow::Result<i32> {
     for name in &args.names {
-        let freed = host.engine.remove_image(name).with_context(|| format!("cannot remove image `{name}`"))?;
+        let freed =
+            host.engine.remove_image(name).with_context(|| format!("cannot remove image `{}`", escaped(name)))?;
         out(&format!("{name}: removed, {} freed\n", bytes(freed)))?;
     }
     Ok(0)
 }
 
 fn export(host: &Host, args: &ExportArgs) -> anyhow::Result<i32> {
-    host.engine.export_image(&args.name, &args.file).with_context(|| format!("cannot export image `{}`", args.name))?;
+    host.engine
+        .export_image(&args.name, &args.file)
+        .with_context(|| format!("cannot export image `{}`", escaped(&args.name)))?;
     Ok(0)
 }
 

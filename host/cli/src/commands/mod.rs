@@ -46,5 +46,6 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
         Command::Doctor(args) => doctor::run(&cli.global, args),
         Command::Bench(args) => bench::run(&cli.global, args),
         Command::CompileComponent => Ok(glovebox_component_runner::compile_stdin()),
+        Command::ParseComponent => Ok(run_component::parse_stdin()),
     }
 }

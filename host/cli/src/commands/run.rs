@@ -92,6 +92,11 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     json: bool,
 
+    /// Pass control characters of a script's output to the terminal. By default they are escaped there; pipes and files
+    /// get every byte
+    #[arg(long)]
+    raw_output: bool,
+
     /// Write what scripts show, such as plots and tables, to files in this directory: 1.png, 1.txt, 2.html and so on
     #[arg(long, value_name = "DIR")]
     displays: Option<PathBuf>,
@@ -196,7 +201,7 @@ impl Job<'_> {
                 && has != wanted
             {
                 return Err(Hinted::new(
-                    format!("session `{id}` runs {has}, and `{}` is {wanted}", script.source.label),
+                    format!("session `{id}` runs {has}, and `{}` is {wanted}", escaped(&script.source.label)),
                     "run it in a session of its own: --session with another ID",
                 )
                 .into());
@@ -237,7 +242,7 @@ impl Job<'_> {
         source: &Source,
         execute: impl FnOnce(Request<'_>) -> anyhow::Result<Execution>,
     ) -> anyhow::Result<i32> {
-        let passed = Passthrough::new(&self.cancel);
+        let passed = Passthrough::new(&self.cancel, self.args.raw_output);
         let mut request = self.stdin.give(source.request().cancel(&self.cancel));
         if let Some(context) = &self.context {
             request = request.context_text(context.clone());
@@ -255,10 +260,10 @@ impl Job<'_> {
                 {
                     out_json(execution)?;
                 }
-                return Err(error.context(format!("cannot run `{}`", source.label)));
+                return Err(error.context(format!("cannot run `{}`", escaped(&source.label))));
             }
         };
-        if let Some(error) = passed.failure() {
+        if let Some(error) = passed.finish() {
             if error.kind() == io::ErrorKind::BrokenPipe {
                 return Ok(BROKEN_PIPE_EXIT_CODE);
             }

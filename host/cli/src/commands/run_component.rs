@@ -16,6 +16,7 @@ use glovebox::{
 };
 use glovebox_component_runner::{
     AppOutcome, Application, Applications, Ended, Export, InvokeError, LoadError, RunError, ToolsComponent,
+    transform_stdin,
 };
 use serde::Serialize;
 
@@ -114,12 +115,12 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Resul
     for path in &args.tools.tools {
         let mut tools = args.tools.config()?;
         tools.cancel = config.cancel.clone();
-        for tool in host.with_progress(|_| load_tools(&applications, path, tools.clone()))?.tools() {
+        for tool in host.with_progress(|_| load_tools(&applications, path, &args.compile, tools.clone()))?.tools() {
             builder = builder.tool(tool);
         }
     }
     let sandbox = builder.build().context("cannot grant the sandbox")?;
-    let application = host.with_progress(|_| load(&applications, component))?;
+    let application = host.with_progress(|_| load(&applications, component, &args.compile))?;
     let ended = interrupt::guarded(|| match &args.invoke {
         Some(call) => application.invoke(call, &sandbox, &config).map_err(invoke_hint),
         None => application.run(&sandbox, &config).map_err(run_hint),
@@ -144,8 +145,8 @@ fn argument(argument: &OsString) -> anyhow::Result<String> {
     })
 }
 
-fn load(applications: &Applications, path: &Path) -> anyhow::Result<Application> {
-    let loaded = match text(path)? {
+fn load(applications: &Applications, path: &Path, limits: &CompileArgs) -> anyhow::Result<Application> {
+    let loaded = match text(path, limits)? {
         Some(bytes) => applications.load_bytes(path.display().to_string(), &bytes),
         None => applications.load(path),
     };
@@ -155,17 +156,27 @@ fn load(applications: &Applications, path: &Path) -> anyhow::Result<Application>
 fn load_tools(
     applications: &Applications,
     path: &Path,
+    limits: &CompileArgs,
     config: glovebox_component_runner::AppConfig,
 ) -> anyhow::Result<ToolsComponent> {
-    let loaded = match text(path)? {
+    let loaded = match text(path, limits)? {
         Some(bytes) => ToolsComponent::load_bytes(applications, path.display().to_string(), &bytes, config),
         None => ToolsComponent::load(applications, path, config),
     };
     loaded.map_err(load_hint)
 }
 
+/// Makes a binary of a component's text: the work of a process of its own, since text takes ninety times its size to
+/// parse.
+pub(crate) fn parse_stdin() -> i32 {
+    transform_stdin(|text| match wat::parse_bytes(&text) {
+        Ok(binary) => Ok(binary.into_owned()),
+        Err(error) => Err(error.to_string()),
+    })
+}
+
 /// The binary of a component that is given as text.
-fn text(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+fn text(path: &Path, limits: &CompileArgs) -> anyhow::Result<Option<Vec<u8>>> {
     /// The longest text; what is larger comes from a compiler, as a binary.
     const TEXT_BYTES: u64 = 16 << 20;
     if path.extension().is_none_or(|extension| extension != "wat") {
@@ -179,10 +190,11 @@ fn text(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
         let message = format!("`{}` is larger than {TEXT_BYTES} bytes", escaped(path));
         return Err(Hinted::new(message, "give it as a binary, such as `wasm-tools parse` makes").into());
     }
-    let binary = wat::Parser::new()
-        .parse_bytes(Some(path), &bytes)
-        .with_context(|| format!("`{}` is no component as text", escaped(path)))?;
-    Ok(Some(binary.into_owned()))
+    let binary = limits.parser().compile(&bytes).map_err(|error| match error {
+        CompileError::Compile(words) => anyhow::Error::msg(words),
+        error => error.into(),
+    });
+    Ok(Some(binary.with_context(|| format!("`{}` is no component as text", escaped(path)))?))
 }
 
 /// Says on standard error what the application's own output cannot: what ended it, and which flag raises the limit.
@@ -263,6 +275,9 @@ fn invoke_hint(error: InvokeError) -> anyhow::Error {
     }
 }
 
+/// The most exports that an error lists.
+const MAX_LISTED: usize = 50;
+
 /// Functions with their types, each on a line of its own.
 fn listed(exports: &[Export]) -> String {
     if exports.is_empty() {
@@ -272,5 +287,7 @@ fn listed(exports: &[Export]) -> String {
         let not = if export.is_invocable { "" } else { "  (has a resource, so it cannot be invoked)" };
         format!("\n    {}{not}", escaped_text(&export.signature))
     };
-    format!(":{}", exports.iter().map(line).collect::<String>())
+    let left = exports.len().saturating_sub(MAX_LISTED);
+    let more = if left > 0 { format!("\n    … and {left} more") } else { String::new() };
+    format!(":{}{more}", exports.iter().take(MAX_LISTED).map(line).collect::<String>())
 }

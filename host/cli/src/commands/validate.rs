@@ -59,7 +59,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
         let sandbox = host.sandbox(&args.runtime, language, &policy)?;
         let request = source.request().cancel(&cancel);
         let diagnostics = interrupt::guarded(|| sandbox.validate_request(request))
-            .with_context(|| format!("cannot validate `{}`", source.label))?;
+            .with_context(|| format!("cannot validate `{}`", escaped(&source.label)))?;
         all_valid &= diagnostics.is_empty();
         if args.json {
             out_json(&Checked { file: &source.label, valid: diagnostics.is_empty(), diagnostics: &diagnostics })?;

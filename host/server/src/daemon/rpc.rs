@@ -1,9 +1,10 @@
 //! What messages are made of: ids, answers, errors.
 
+use glovebox::Untrusted;
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::ServiceError;
+use crate::{ServiceError, shown::shown};
 
 /// The text is no JSON.
 pub(super) const PARSE_ERROR: i32 = -32_700;
@@ -50,22 +51,23 @@ impl RpcId {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct RpcError {
     pub(super) code: i32,
-    pub(super) message: String,
+    #[serde(serialize_with = "shown")]
+    pub(super) message: Untrusted,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) data: Option<Value>,
 }
 
 impl RpcError {
-    pub(super) fn new(code: i32, message: impl Into<String>) -> Self {
+    pub(super) fn new(code: i32, message: impl Into<Untrusted>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
     /// One with a name for programs.
-    pub(super) fn named(code: i32, name: &str, message: impl Into<String>) -> Self {
+    pub(super) fn named(code: i32, name: &str, message: impl Into<Untrusted>) -> Self {
         Self { data: Some(json!({ "code": name })), ..Self::new(code, message) }
     }
 
-    pub(super) fn params(message: impl Into<String>) -> Self {
+    pub(super) fn params(message: impl Into<Untrusted>) -> Self {
         Self::named(INVALID_PARAMS, "invalid-argument", message)
     }
 

@@ -5,10 +5,11 @@ use axum::{
     http::{HeaderValue, Response, StatusCode, header},
     response::IntoResponse,
 };
+use glovebox::Untrusted;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::ServiceError;
+use crate::{ServiceError, shown::shown};
 
 /// Why a request was not carried out: a problem document, `application/problem+json`. What a script does is never one.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -23,7 +24,9 @@ pub struct Problem {
     /// The kind of problem in words.
     pub title: String,
     /// What is wrong, and what to do about it.
-    pub detail: String,
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String)]
+    pub detail: Untrusted,
     /// Seconds after which to try again. Also in the header `Retry-After`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
@@ -31,13 +34,13 @@ pub struct Problem {
 
 impl Problem {
     /// A problem that the service itself knows nothing of.
-    pub(crate) fn new(status: StatusCode, kind: &str, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, kind: &str, detail: impl Into<Untrusted>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error").to_owned();
         Self { kind: kind.to_owned(), status: status.as_u16(), title, detail: detail.into(), retry_after: None }
     }
 
     /// Something in a request that cannot be.
-    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+    pub(crate) fn invalid(detail: impl Into<Untrusted>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid-argument", detail)
     }
 }
@@ -64,5 +67,26 @@ impl IntoResponse for Problem {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::Problem;
+    use crate::ServiceError;
+
+    /// Errors of readers quote what they read.
+    #[test]
+    fn a_problem_quotes_a_client_escaped_and_short() {
+        let key = format!("a\nerror: forged\u{202e}\u{7f}{}", "x".repeat(10 << 20));
+        let error = serde_json::from_value::<glovebox::Limits>(serde_json::json!({ key: 1 })).unwrap_err();
+        for problem in [Problem::invalid(error.to_string()), ServiceError::Invalid(error.to_string()).into()] {
+            let text = serde_json::to_string(&problem).unwrap();
+            let detail = serde_json::from_str::<Value>(&text).unwrap()["detail"].as_str().unwrap().to_owned();
+            assert!(!detail.chars().any(glovebox::is_hidden), "{detail}");
+            assert!(detail.contains(r"a\nerror: forged\u{202e}\u{7f}x") && text.len() < 2_000, "{text}");
+        }
     }
 }

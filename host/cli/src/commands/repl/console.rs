@@ -38,6 +38,8 @@ pub(super) struct Console {
     current: String,
     /// Seals sessions saved to files.
     key: Option<SessionKey>,
+    /// Whether output reaches a terminal as it is.
+    is_raw: bool,
 }
 
 /// Whether to continue.
@@ -56,7 +58,13 @@ impl Console {
         key: Option<SessionKey>,
     ) -> Self {
         let sessions = BTreeMap::from([(name.to_owned(), session)]);
-        Self { sandbox, lines, sessions, current: name.to_owned(), key }
+        Self { sandbox, lines, sessions, current: name.to_owned(), key, is_raw: false }
+    }
+
+    /// Sets whether output reaches a terminal as it is. Default: control characters are escaped there.
+    pub(super) fn raw_output(mut self, is_raw: bool) -> Self {
+        self.is_raw = is_raw;
+        self
     }
 
     /// Reads, runs and prints until the end of the input, and returns the process's exit code.
@@ -109,13 +117,13 @@ impl Console {
         let (active, session) = (self.active()?, self.session()?);
         undo::remember(&session)?;
         let (passed, executed) = interrupt::stoppable(|token| {
-            let passed = Passthrough::new(token);
+            let passed = Passthrough::new(token, self.is_raw);
             let listener = passed.clone();
             let request =
                 Request::new(text).cancel(token).on_output(move |stream, bytes| listener.write(stream, bytes));
             (passed, active.run(request))
         });
-        if let Some(error) = passed.failure() {
+        if let Some(error) = passed.finish() {
             if error.kind() == io::ErrorKind::BrokenPipe {
                 return Ok(Next::Leave { exit_code: BROKEN_PIPE_EXIT_CODE });
             }
@@ -194,7 +202,7 @@ impl Console {
     fn fork(&mut self, name: String) -> anyhow::Result<()> {
         if self.sessions.contains_key(&name) {
             return Err(Hinted::new(
-                format!("a session `{name}` already exists"),
+                format!("a session `{}` already exists", escaped(&name)),
                 "choose another name; `:switch` lists them",
             )
             .into());
@@ -208,7 +216,7 @@ impl Console {
     fn switch(&mut self, name: String) -> anyhow::Result<()> {
         if !self.sessions.contains_key(&name) {
             return Err(Hinted::new(
-                format!("there is no session `{name}`"),
+                format!("there is no session `{}`", escaped(&name)),
                 "`:switch` lists them; `:fork NAME` makes one",
             )
             .into());
@@ -231,7 +239,7 @@ impl Console {
 
     /// A session from a file.
     fn loaded(&self, path: &str) -> anyhow::Result<Session> {
-        let what = format!("session file `{path}`");
+        let what = format!("session file `{}`", escaped(path));
         let file = File::open(path)
             .map_err(|error| Hinted::new(format!("cannot read {what}"), "`:save FILE` writes one").because(error))?;
         let state = bounded(&what, file, MAX_LOAD_BYTES, "--max-bytes of `glovebox session import`")?;

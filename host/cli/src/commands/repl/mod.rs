@@ -63,6 +63,10 @@ pub(crate) struct ReplArgs {
     #[arg(long, value_name = "ID", help_heading = "Sessions")]
     session: Option<SessionId>,
 
+    /// Pass control characters of what inputs print to the terminal. By default they are escaped there
+    #[arg(long)]
+    raw_output: bool,
+
     #[command(flatten)]
     store: StoreArgs,
 
@@ -108,7 +112,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     } else {
         Lines::piped(parser, policy.limits.source_bytes)
     };
-    Console::new(sandbox, lines, &name, session, stored::key(&args.store)?).run()
+    Console::new(sandbox, lines, &name, session, stored::key(&args.store)?).raw_output(args.raw_output).run()
 }
 
 /// The sandbox of a stored session.

@@ -4,7 +4,7 @@ mod cache;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use glovebox::{Engine, PreparedInfo, RuntimeInfo, ToolInfo};
+use glovebox::{Engine, PreparedInfo, RuntimeInfo, ToolInfo, escaped};
 use serde::Serialize;
 
 use self::cache::{CacheArgs, PruneArgs};
@@ -76,7 +76,7 @@ struct ListArgs {
 }
 
 /// Which interpreters.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 struct NameArgs {
     /// Names or aliases, as `glovebox runtimes list` prints them
     #[arg(value_name = "NAME")]
@@ -230,8 +230,11 @@ fn find(known: &[Known], name: &str) -> anyhow::Result<Known> {
         Some(found) => Ok(found.clone()),
         None => {
             let names: Vec<&str> = known.iter().map(Known::name).collect();
-            Err(Hinted::new(format!("there is no runtime `{name}`"), format!("use one of: {}", names.join(", ")))
-                .into())
+            Err(Hinted::new(
+                format!("there is no runtime `{}`", escaped(name)),
+                format!("use one of: {}", names.join(", ")),
+            )
+            .into())
         }
     }
 }
@@ -390,8 +393,13 @@ fn remove(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         }
         Ok(())
     };
-    for runtime in select(host, args, Unnamed::None)? {
-        let name = runtime.name().to_owned();
+    // An image of the user's own is prepared like a runtime, and what is prepared of it can be damaged.
+    let is_image = |name: &String| host.engine.image(name).is_ok();
+    let (images, names): (Vec<String>, Vec<String>) = args.names.iter().cloned().partition(is_image);
+    let args = &NameArgs { names, ..args.clone() };
+    let selected =
+        if args.names.is_empty() && !images.is_empty() { Vec::new() } else { select(host, args, Unnamed::None)? };
+    for name in images.into_iter().chain(selected.iter().map(|runtime| runtime.name().to_owned())) {
         freed(&name, host.engine.remove(&name).with_context(|| format!("cannot remove `{name}`"))?)?;
     }
     if args.all {

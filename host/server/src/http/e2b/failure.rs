@@ -5,6 +5,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use glovebox::Untrusted;
 use serde_json::json;
 
 use super::super::Problem;
@@ -14,11 +15,11 @@ use crate::ServiceError;
 pub(super) struct Failure(pub(super) Problem);
 
 impl Failure {
-    pub(super) fn new(status: StatusCode, kind: &str, detail: impl Into<String>) -> Self {
+    pub(super) fn new(status: StatusCode, kind: &str, detail: impl Into<Untrusted>) -> Self {
         Self(Problem::new(status, kind, detail))
     }
 
-    pub(super) fn invalid(detail: impl Into<String>) -> Self {
+    pub(super) fn invalid(detail: impl Into<Untrusted>) -> Self {
         Self(Problem::invalid(detail))
     }
 
@@ -52,6 +53,7 @@ impl Failure {
             _ => "unavailable",
         };
         let Problem { kind, status, title, detail, retry_after } = &self.0;
+        let detail = detail.to_string();
         let body = json!({ "code": code, "message": detail, "type": kind, "status": status, "title": title, "detail": detail, "retry_after": retry_after });
         let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         (status, Json(body)).into_response()
@@ -75,7 +77,7 @@ impl IntoResponse for Failure {
         let mut body = serde_json::to_value(&self.0).unwrap_or_default();
         if let Some(object) = body.as_object_mut() {
             object.insert("code".to_owned(), self.0.status.into());
-            object.insert("message".to_owned(), self.0.detail.clone().into());
+            object.insert("message".to_owned(), self.0.detail.to_string().into());
         }
         let mut response = self.0.into_response();
         *response.body_mut() = body.to_string().into();

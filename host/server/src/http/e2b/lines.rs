@@ -28,7 +28,7 @@ pub(super) fn end(executed: Result<Execution, ServiceError>, count: u64) -> Vec<
             lines.extend(failure(&execution));
         }
         Err(error) => lines.push(json!({
-            "type": "error", "name": error.code(), "value": error.public(), "traceback": "",
+            "type": "error", "name": error.code(), "value": error.public().to_string(), "traceback": "",
         })),
     }
     lines.push(json!({ "type": "number_of_executions", "execution_count": count }));

@@ -100,7 +100,7 @@ mod tests {
         ] {
             let error = about(&id)(error);
             assert_eq!((error.code(), error.status()), (code, status));
-            assert!(error.public().contains("`notes`"), "{}", error.public());
+            assert!(error.public().to_string().contains("`notes`"), "{}", error.public());
         }
     }
 }

@@ -1,0 +1,81 @@
+//! JSON for terminals and logs.
+
+use std::io::{self, Write};
+
+use glovebox_vfs::is_hidden;
+use serde_json::ser::Formatter;
+
+/// Writes JSON on one line without a control, invisible or direction-changing character.
+///
+/// JSON itself escapes only the controls below U+0020. The value is the same for a program that reads it.
+///
+/// ```
+/// use serde::Serialize as _;
+///
+/// let mut out = Vec::new();
+/// let mut json = serde_json::Serializer::with_formatter(&mut out, glovebox::EscapedJson);
+/// "a\u{7f}\u{202e}".serialize(&mut json).unwrap();
+/// assert_eq!(out, br#""a\u007f\u202e""#);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EscapedJson;
+
+impl Formatter for EscapedJson {
+    fn write_string_fragment<W: Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_hidden(*c)) {
+            let (before, from) = rest.split_at(at);
+            writer.write_all(before.as_bytes())?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            rest = from.strip_prefix(c).unwrap_or_default();
+        }
+        writer.write_all(rest.as_bytes())
+    }
+
+    /// Finished JSON has such characters only within its strings too.
+    fn write_raw_fragment<W: Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        let mut is_first = true;
+        for line in fragment.split(['\n', '\r', '\t']) {
+            // Whitespace between the tokens of pretty JSON.
+            if !std::mem::take(&mut is_first) {
+                writer.write_all(b" ")?;
+            }
+            self.write_string_fragment(writer, line)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::ser::Formatter as _;
+
+    use super::EscapedJson;
+
+    fn written(value: &impl serde::Serialize) -> String {
+        let mut out = Vec::new();
+        value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, EscapedJson)).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn no_character_drives_a_terminal_and_the_value_is_the_same() {
+        let all: String = (0..=u32::from(char::MAX)).filter_map(char::from_u32).collect();
+        let value = serde_json::json!({ "k\u{9b}": [all, "\u{e0041}", 1] });
+        let text = written(&value);
+        assert!(!text.chars().any(super::is_hidden));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+        assert_eq!(written(&"\u{7f}\u{85}\u{2028}\u{e0041}~\u{e9}"), "\"\\u007f\\u0085\\u2028\\udb40\\udc41~\u{e9}\"");
+    }
+
+    #[test]
+    fn finished_json_stays_on_one_line() {
+        let mut out = Vec::new();
+        EscapedJson.write_raw_fragment(&mut out, "{\n\t\"a\":\r\n\"\u{202e}\" }").unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(!text.chars().any(super::is_hidden), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), serde_json::json!({ "a": "\u{202e}" }));
+    }
+}

@@ -1,0 +1,9 @@
+//! Untrusted text in answers.
+
+use glovebox::Untrusted;
+use serde::Serializer;
+
+/// Serializes a text as it is displayed: escaped and short.
+pub(crate) fn shown<S: Serializer>(text: &Untrusted, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(text)
+}
