@@ -228,6 +228,9 @@ impl Client {
         self.secrets.reflect(&hop.url, &mut reflections);
         let max_bytes = self.policy.response_bytes;
         let limit = |message| Fault::new(Code::Limit, message);
+        let no_room = || {
+            limit("the host has no room for the response: `limits.memory_bytes` counts it until it is read".to_owned())
+        };
         let status = response.status();
         let headers = headers::response(response.headers()).map_err(limit)?;
         let mut body: Vec<u8> = Vec::new();
@@ -239,19 +242,23 @@ impl Client {
                 )));
             }
             let room = account.hold(chunk.len() as u64 * COPIES_OF_A_BODY);
-            held.push(room.ok_or_else(|| {
-                limit(
-                    "the host has no room for the response: `limits.memory_bytes` counts it until it is read"
-                        .to_owned(),
-                )
-            })?);
+            held.push(room.ok_or_else(no_room)?);
             body.extend_from_slice(&chunk);
         }
         let url = reflections.hide_text(hop.url.to_string());
         let mut answered = Answered::new(url, status.as_u16(), status.canonical_reason().unwrap_or_default());
         answered.headers = headers.into_iter().map(|(name, value)| (name, reflections.hide_text(value))).collect();
         answered.redirects = hop.redirects;
-        Ok(answered.with_body(reflections.hide(body)))
+        let read = body.len();
+        let max = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+        let body = reflections.hide(body, max).ok_or_else(|| {
+            limit(format!(
+                "the response's body is more than {max_bytes} bytes (`network.response_bytes`) with placeholders in the place of secrets"
+            ))
+        })?;
+        let grown = body.len().saturating_sub(read) as u64;
+        held.push(account.hold(grown * COPIES_OF_A_BODY).ok_or_else(no_room)?);
+        Ok(answered.with_body(body))
     }
 }
 

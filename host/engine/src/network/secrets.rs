@@ -229,34 +229,61 @@ impl Reflections {
         }
     }
 
-    /// The bytes as a script may see them. Longer secrets come first: one may be part of another.
-    pub(super) fn hide(&self, bytes: Vec<u8>) -> Vec<u8> {
+    /// The bytes as a script may see them, unless they would be more than `max_bytes`: a placeholder may be longer than its secret.
+    pub(super) fn hide(&self, bytes: Vec<u8>, max_bytes: usize) -> Option<Vec<u8>> {
         let mut needles: Vec<_> = self.0.iter().collect();
+        // Longer secrets come first: one may be part of another.
         needles.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
-        needles.into_iter().fold(bytes, |bytes, (value, shown)| replaced(bytes, value, shown.as_bytes()))
+        needles.into_iter().try_fold(bytes, |bytes, (value, shown)| replaced(bytes, value, shown.as_bytes(), max_bytes))
     }
 
-    /// The same of text.
+    /// The text of a header or URL, which are short, as a script may see it.
     pub(super) fn hide_text(&self, text: String) -> String {
-        if self.0.is_empty() { text } else { String::from_utf8_lossy(&self.hide(text.into_bytes())).into_owned() }
+        if self.0.is_empty() {
+            return text;
+        }
+        let hidden = self.hide(text.into_bytes(), usize::MAX).unwrap_or_default();
+        String::from_utf8_lossy(&hidden).into_owned()
     }
 }
 
-fn replaced(bytes: Vec<u8>, needle: &[u8], with: &[u8]) -> Vec<u8> {
+/// The length is known, and checked, before anything is copied.
+fn replaced(bytes: Vec<u8>, needle: &[u8], with: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
     let finder = Finder::new(needle);
-    let mut made: Option<Vec<u8>> = None;
-    let mut rest = bytes.as_slice();
-    while let Some(at) = finder.find(rest) {
-        let made = made.get_or_insert_default();
-        made.extend_from_slice(rest.get(..at).unwrap_or_default());
-        made.extend_from_slice(with);
-        rest = rest.get(at + needle.len()..).unwrap_or_default();
+    let count = finder.find_iter(&bytes).count();
+    if count == 0 {
+        return Some(bytes);
     }
-    match made {
-        Some(mut made) => {
-            made.extend_from_slice(rest);
-            made
-        }
-        None => bytes,
+    let len = (bytes.len() - count * needle.len()).checked_add(count.checked_mul(with.len())?)?;
+    if len > max_bytes {
+        return None;
+    }
+    let mut made = Vec::with_capacity(len);
+    let mut from = 0;
+    for at in finder.find_iter(&bytes) {
+        made.extend_from_slice(bytes.get(from..at).unwrap_or_default());
+        made.extend_from_slice(with);
+        from = at + needle.len();
+    }
+    made.extend_from_slice(bytes.get(from..).unwrap_or_default());
+    Some(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_grows_to_its_limit_and_not_over_it() {
+        let mut reflections = Reflections::default();
+        let (secret, shown) = ("secret-1", "glovebox-secret-0123456789abcdef0123456789abcdef");
+        reflections.add(&Zeroizing::new(secret.to_owned()), shown);
+        let body = secret.repeat(1_000).into_bytes();
+        let at = shown.len() * 1_000;
+        assert_eq!(reflections.hide(body.clone(), at), Some(shown.repeat(1_000).into_bytes()));
+        assert_eq!(reflections.hide(body, at - 1), None);
+        let mixed = format!("a{secret}b{secret}").into_bytes();
+        assert_eq!(reflections.hide(mixed, 1_000), Some(format!("a{shown}b{shown}").into_bytes()));
+        assert_eq!(reflections.hide(b"nothing".to_vec(), 0), Some(b"nothing".to_vec()));
     }
 }
