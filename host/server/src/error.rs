@@ -9,7 +9,7 @@ use glovebox::{
 
 use glovebox_fleet::FleetError;
 
-use crate::{GrantError, NotInFleet};
+use crate::{GrantError, NotInFleet, quoted::message};
 
 /// The service did not do what it was asked. What a script does is never one: that is an [`Execution`](glovebox::Execution).
 #[derive(Debug, thiserror::Error)]
@@ -229,7 +229,7 @@ impl ServiceError {
             tracing::error!(target: "glovebox", error = with_causes(self), "the service could not do what it was asked");
             return "this cannot be done now; the service's log says why".into();
         }
-        with_causes(self).into()
+        message(with_causes(self)).into()
     }
 
     /// Whether it is about an answer, none of which was taken: the execution goes on.

@@ -91,13 +91,13 @@ pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX:
 }
 
 /// As [`at_most`], of an object's entries; the last of two with one name counts.
-pub(crate) fn entries_at_most<'de, D: Deserializer<'de>, const MAX: usize>(
+pub(crate) fn entries_at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
     deserializer: D,
-) -> Result<BTreeMap<String, Bytes>, D::Error> {
-    struct Few<const MAX: usize>;
+) -> Result<BTreeMap<String, T>, D::Error> {
+    struct Few<T, const MAX: usize>(PhantomData<T>);
 
-    impl<'de, const MAX: usize> Visitor<'de> for Few<MAX> {
-        type Value = BTreeMap<String, Bytes>;
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Few<T, MAX> {
+        type Value = BTreeMap<String, T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "an object of at most {MAX} entries")
@@ -116,5 +116,5 @@ pub(crate) fn entries_at_most<'de, D: Deserializer<'de>, const MAX: usize>(
         }
     }
 
-    deserializer.deserialize_map(Few::<MAX>)
+    deserializer.deserialize_map(Few::<T, MAX>(PhantomData))
 }

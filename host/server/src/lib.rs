@@ -10,6 +10,7 @@
 //! No logic of the sandbox is in this crate: it turns requests into calls of [`glovebox`], and results into answers.
 
 mod audit;
+mod byte_budget;
 mod config;
 pub mod daemon;
 mod door;
@@ -18,9 +19,11 @@ mod executed;
 mod grant;
 pub mod http;
 mod json_bytes;
+mod json_cost;
 pub mod mcp;
 mod metrics;
 mod places;
+mod quoted;
 mod service;
 mod shown;
 #[cfg(feature = "otlp")]

@@ -21,6 +21,7 @@ pub fn snapshot(data: &[u8]) {
         indices: BTreeMap::from([("i".into(), u32::from(tail.byte()))]),
         functions: vec!["f".into(), "memory".into()],
         framed: Vec::new(),
+        path_finder: None,
         globals: BTreeMap::from([("g".into(), u32::from(tail.byte()))]),
         tables: BTreeMap::from([("__table".into(), u32::from(tail.byte()))]),
         callbacks: (0..tail.byte() % 3).map(|n| (format!("callback {n}"), Callback::LoadWord)).collect(),

@@ -16,7 +16,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Daemon,
-    budget::Held,
     message::{Incoming, Message, parse},
     methods::{Context, Method},
     outbox::{Gone, Outbox, Outgoing},
@@ -26,6 +25,7 @@ use super::{
     sessions::{ClientSessions, PROTOCOL},
     slot::{Slot, Waiting},
 };
+use crate::{byte_budget::Held, quoted::quoted};
 use glovebox_requests::cancelled;
 
 /// One client. Everything that it has is gone with it.
@@ -159,7 +159,7 @@ impl Connection {
                         match begun {
                             Ok(task) => messages.extend(task.await.ok().flatten()),
                             Err(Begun::Now(id, answer)) => {
-                                messages.push(Outgoing { text: rpc::response(&id, &answer), held: Held::default() });
+                                messages.extend(connection.outbox.outgoing(rpc::response(&id, &answer)).await.ok());
                             }
                             Err(_) => {}
                         }
@@ -253,7 +253,7 @@ impl Connection {
         let named = match method {
             "initialize" | "fork" => None,
             _ => Some(Method::named(method).ok_or_else(|| {
-                let message = format!("there is no method `{}`", glovebox::escaped(method));
+                let message = format!("there is no method `{}`", glovebox::escaped(&quoted(method)));
                 RpcError::new(METHOD_NOT_FOUND, message)
             })?),
         };

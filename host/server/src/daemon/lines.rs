@@ -5,10 +5,8 @@ use tokio::{
     time::Instant,
 };
 
-use super::{
-    budget::{ByteBudget, Held},
-    config::DaemonConfig,
-};
+use super::config::DaemonConfig;
+use crate::byte_budget::{ByteBudget, Held};
 
 /// Reads lines. Whoever drops a read that is under way loses nothing.
 #[derive(Debug)]
@@ -90,7 +88,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         self.due.get_or_insert_with(|| Instant::now() + self.config.message_time);
         // Room for what the vector takes, which grows to twice what it has.
         let wanted = (self.line.len() + len).next_power_of_two().min(max_bytes);
-        self.budget.grow(&mut self.held, wanted).await.map_err(|_| LineError::NoRoom)?;
+        self.budget.grow(None, &mut self.held, wanted).await.map_err(|_| LineError::NoRoom)?;
         self.line.extend_from_slice(available.get(..len).unwrap_or_default());
         self.input.consume(len + usize::from(end.is_some()));
         Ok(if end.is_some() { Read::Line } else { Read::Part })
@@ -118,7 +116,7 @@ mod tests {
     }
 
     fn lines<R: AsyncRead + Unpin>(input: R) -> Lines<R> {
-        Lines::new(input, ByteBudget::new(1 << 20, Duration::from_millis(30)), config())
+        Lines::new(input, ByteBudget::new(1 << 20, Duration::from_millis(30), []), config())
     }
 
     async fn all(input: &[u8]) -> (Vec<String>, Option<String>) {

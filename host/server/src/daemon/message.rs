@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
 
 use super::rpc::{INVALID_REQUEST, PARSE_ERROR, RpcError, RpcId};
-use crate::json_bytes::at_most;
+use crate::{json_bytes::at_most, quoted::quoted};
 
 /// How many messages one batch may have.
 pub(super) const MAX_BATCH: usize = 64;
@@ -81,8 +81,8 @@ pub(super) fn parse(line: &[u8]) -> Result<Message<'_>, RpcError> {
 
 fn wrong(error: &serde_json::Error) -> RpcError {
     match error.classify() {
-        serde_json::error::Category::Data => RpcError::new(INVALID_REQUEST, error.to_string()),
-        _ => RpcError::new(PARSE_ERROR, format!("the message is not JSON: {error}")),
+        serde_json::error::Category::Data => RpcError::new(INVALID_REQUEST, quoted(error)),
+        _ => RpcError::new(PARSE_ERROR, format!("the message is not JSON: {}", quoted(error))),
     }
 }
 
@@ -93,7 +93,7 @@ fn incoming(text: &str) -> Incoming<'_> {
     }
     let Envelope { jsonrpc, id, method, params, result, error } = match serde_json::from_str(text) {
         Ok(envelope) => envelope,
-        Err(error) => return invalid(RpcId::null(), format!("the message is not of JSON-RPC: {error}")),
+        Err(error) => return invalid(RpcId::null(), format!("the message is not of JSON-RPC: {}", quoted(error))),
     };
     let id = match id.map(|id| RpcId::read(id).ok_or(id)) {
         None => None,

@@ -10,13 +10,12 @@
 //! |---|---|
 //! | `connection` | one client: reads messages, and begins what they ask for |
 //! | `message`, `params`, `rpc` | what messages are, and what is wrong with them |
-//! | `lines`, `outbox`, `budget` | how they come and go, in bounded memory |
+//! | `lines`, `outbox` | how they come and go, in bounded memory |
 //! | `methods` | what is asked |
 //! | `sessions`, `slot`, `worker` | a client's sessions, whose turn it is in one, and the interpreters that are ready for them |
 //! | `peer`, `router` | what scripts ask the client |
 //! | `socket`, `pipe`, `serve` | where clients come from |
 
-mod budget;
 mod config;
 mod connection;
 mod lines;

@@ -7,7 +7,7 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::budget::{ByteBudget, Held, NoRoom};
+use crate::byte_budget::{ByteBudget, Held, NoRoom};
 
 /// How many messages wait for a client that reads slowly.
 const MESSAGES: usize = 64;
@@ -40,7 +40,7 @@ impl Outbox {
 
     /// Has a message count.
     pub(super) async fn outgoing(&self, text: String) -> Result<Outgoing, NoRoom> {
-        let held = self.budget.room(text.len()).await?;
+        let held = self.budget.room(None, text.len()).await?;
         Ok(Outgoing { text, held })
     }
 
@@ -49,14 +49,17 @@ impl Outbox {
         self.sender.send(message).await.map_err(|_| Gone)
     }
 
-    /// Sends a short message that need not count.
+    /// Sends a short message. A client for which there is no room in time reads too slowly.
     pub(super) async fn send_short(&self, text: String) -> Result<(), Gone> {
-        self.send(Outgoing { text, held: Held::default() }).await
+        let message = self.outgoing(text).await.map_err(|NoRoom| Gone)?;
+        self.send(message).await
     }
 
-    /// Sends a short message if there is a place for it now.
+    /// Sends a short message if there is room and a place for it now.
     pub(super) fn try_send_short(&self, text: String) {
-        let _ = self.sender.try_send(Outgoing { text, held: Held::default() });
+        if let Ok(held) = self.budget.try_room(None, text.len()) {
+            let _ = self.sender.try_send(Outgoing { text, held });
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use super::rpc::RpcError;
 use crate::{
     Script,
     json_bytes::{Bytes, at_most, entries_at_most},
+    quoted::quoted,
 };
 
 /// How many files and tools a session may begin with.
@@ -36,7 +37,7 @@ fn read_text<T: DeserializeOwned>(text: &str) -> Result<T, RpcError> {
         return Err(RpcError::params("`params` is an object: parameters have names"));
     }
     serde_json::from_str(text).map_err(|error| {
-        RpcError::params(format!("the parameters are wrong: {}", glovebox::escaped_text(&error.to_string())))
+        RpcError::params(format!("the parameters are wrong: {}", glovebox::escaped_text(&quoted(error))))
     })
 }
 
@@ -88,7 +89,7 @@ pub(super) enum Query {
 }
 
 fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
-    entries_at_most::<D, MAX_FILES>(deserializer).map(Some)
+    entries_at_most::<D, Bytes, MAX_FILES>(deserializer).map(Some)
 }
 
 fn tools<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<ToolParams>>, D::Error> {
@@ -150,12 +151,12 @@ fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, RpcError>
         let message = format!("`{name}` is {bytes} bytes of JSON; at most {MAX_VALUE_BYTES} are taken");
         return Err(RpcError::params(message));
     }
-    serde_json::from_str(raw.get()).map_err(|error| RpcError::params(format!("`{name}`: {error}")))
+    serde_json::from_str(raw.get()).map_err(|error| RpcError::params(format!("`{name}`: {}", quoted(error))))
 }
 
 /// JSON that a script is to see.
 pub(super) fn json_text(raw: Box<RawValue>) -> Result<JsonText, RpcError> {
-    JsonText::new(Box::<str>::from(raw)).map_err(|error| RpcError::params(error.to_string()))
+    JsonText::new(Box::<str>::from(raw)).map_err(|error| RpcError::params(quoted(error)))
 }
 
 /// `execute` and `validate`.

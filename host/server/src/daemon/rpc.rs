@@ -88,7 +88,7 @@ impl From<ServiceError> for RpcError {
         if let (Some(after), Some(data)) = (error.retry_after(), data.as_object_mut()) {
             data.insert("retry_after_ms".into(), json!(u64::try_from(after.as_millis()).unwrap_or(u64::MAX)));
         }
-        Self { code, message: error.public(), data: Some(data) }
+        Self { data: Some(data), ..Self::new(code, error.public()) }
     }
 }
 

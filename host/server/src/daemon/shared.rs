@@ -9,8 +9,8 @@ use std::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{budget::ByteBudget, config::DaemonConfig, worker::Workers};
-use crate::{Service, Tenant};
+use super::{config::DaemonConfig, worker::Workers};
+use crate::{Service, Tenant, byte_budget::ByteBudget};
 
 /// Sessions in memory, for any number of connections. Cheap to clone.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ impl Daemon {
     #[must_use]
     pub fn new(tenant: &Tenant, config: DaemonConfig) -> Self {
         let permits = |count: usize| Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS)));
-        let budget = || ByteBudget::new(config.messages_bytes, config.message_time);
+        let budget = || ByteBudget::new(config.messages_bytes, config.message_time, []);
         let daemon = Self(Arc::new(Shared {
             service: tenant.service().clone(),
             config,

@@ -10,13 +10,15 @@ use glovebox::{JsonText, Language, SessionOptions};
 use tokio::sync::Semaphore;
 
 use super::{
-    budget::{ByteBudget, Held},
     config::DaemonConfig,
     params::{Initialize, Query},
     router::Router,
     rpc::{REFUSED, RpcError},
 };
-use crate::{NewSandbox, OwnSandbox, OwnSession, Tenant};
+use crate::{
+    NewSandbox, OwnSandbox, OwnSession, Tenant,
+    byte_budget::{ByteBudget, Held},
+};
 
 /// What a client's session is: a sandbox, and an interpreter once something needs one.
 #[derive(Debug)]
@@ -59,7 +61,7 @@ impl Workers {
             wanted: config.ready,
             ready: Mutex::default(),
             is_filling: AtomicBool::new(false),
-            initial: ByteBudget::new(config.initial_bytes, config.message_time),
+            initial: ByteBudget::new(config.initial_bytes, config.message_time, []),
             reading: Semaphore::new(READ_AT_ONCE),
         })
     }
@@ -102,7 +104,7 @@ impl Workers {
     }
 
     fn hold(&self, bytes: usize) -> Result<Arc<Held>, RpcError> {
-        let held = self.initial.try_room(bytes).map(Arc::new);
+        let held = self.initial.try_room(None, bytes).map(Arc::new);
         held.map_err(|_| {
             let message = "the daemon holds as many files and contexts of sessions as it may; destroy a session first";
             RpcError::named(REFUSED, "quota-exceeded", message)

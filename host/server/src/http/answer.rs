@@ -1,10 +1,18 @@
 //! What an execution did, as it is answered.
 
-use axum::{body::Bytes, http::header, response::Response};
+use axum::{
+    Extension,
+    body::Bytes,
+    http::{StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
 use glovebox::Execution;
 
-use super::{Problem, Shared, if_match::with_etag, output::Pieces, wire::ExecutionAnswer};
-use crate::ServiceError;
+use super::{
+    Problem, Shared, budget::held_body, counted::Counted, if_match::with_etag, output::Pieces, tools::NeedsToolsAnswer,
+    wire::ExecutionAnswer,
+};
+use crate::{NeedsTools, ServiceError};
 
 /// The answer, as JSON.
 pub(super) fn bytes(execution: Execution, patterns: &[String]) -> Result<Bytes, ServiceError> {
@@ -29,5 +37,14 @@ pub(super) async fn whole(
     etag: Option<String>,
 ) -> Result<Response, Problem> {
     let body = shared.bodies.answer(tenant, bytes).await?;
-    Ok(with_etag(etag, ([(header::CONTENT_TYPE, "application/json")], body)))
+    Ok(with_etag(etag, (Extension(Counted), [(header::CONTENT_TYPE, "application/json")], body)))
+}
+
+/// The answer of an execution that waits for its tools.
+pub(super) async fn needs_tools(shared: &Shared, tenant: &str, needs: NeedsTools) -> Result<Response, Problem> {
+    let (answer, bytes) = NeedsToolsAnswer::new(needs);
+    let held = shared.bodies.room(tenant, bytes).await?;
+    let json = serde_json::to_vec(&answer).map_err(|error| ServiceError::Invalid(error.to_string()))?;
+    let json_type = [(header::CONTENT_TYPE, "application/json")];
+    Ok((StatusCode::ACCEPTED, Extension(Counted), json_type, held_body(json.into(), held)).into_response())
 }

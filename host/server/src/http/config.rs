@@ -9,7 +9,8 @@ pub struct HttpConfig {
     pub connections: usize,
     /// Bytes of one request's body. Default 48 MiB.
     pub body_bytes: usize,
-    /// Bytes of all requests' bodies that are in memory at once. Default 512 MiB. Then requests are refused (503).
+    /// Bytes of all requests and answers that are in memory at once. Default 512 MiB. Then requests are refused (503), and answers that
+    /// find no room in time.
     pub bodies_bytes: usize,
     /// Bytes of a request's line and headers. Default 32 KiB; 8 KiB at least.
     pub header_bytes: usize,

@@ -157,17 +157,19 @@ async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Respons
         (Form::Events | Form::Lines, Some(_)) => Err(Problem::invalid(
             "an answer in pieces cannot be given twice; leave `Idempotency-Key` out, or accept `application/json`",
         )),
-        (Form::Events | Form::Lines, None) => Ok(Pieces::answer(form, move |pieces| async move {
-            let _held = held;
-            let watch = Watch { on_output: Some(pieces.on_output()), ..Watch::default() };
-            let framing = pieces.clone();
-            let end =
-                carry_out(&tenant, work, watch, move |execution| result_piece(&framing, execution, &patterns)).await;
-            let name = tenant.name().to_owned();
-            // Nothing is done for it any more, however slowly its client reads.
-            drop(tenant);
-            pieces.end(&shared.bodies, &name, end.map(|(piece, _)| piece)).await;
-        })),
+        (Form::Events | Form::Lines, None) => {
+            Ok(Pieces::answer(form, &shared.bodies, tenant.name().to_owned(), move |pieces| async move {
+                let _held = held;
+                let watch = Watch { on_output: Some(pieces.on_output()), ..Watch::default() };
+                let framing = pieces.clone();
+                let end =
+                    carry_out(&tenant, work, watch, move |execution| result_piece(&framing, execution, &patterns))
+                        .await;
+                // Nothing is done for it any more, however slowly its client reads.
+                drop(tenant);
+                pieces.end(end.map(|(piece, _)| piece)).await;
+            }))
+        }
     }
 }
 

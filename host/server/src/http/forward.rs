@@ -19,6 +19,7 @@ use super::{
     Problem, ReadBody, Shared,
     answer::whole,
     budget::Held as Room,
+    counted::Counted,
     forwarded::Forwarded,
     from_parent::TENANT,
     idempotency::{Answer, Begun, Slot},
@@ -217,6 +218,7 @@ impl Ask {
         let parts = Forwarded::head(&parts);
         let mut response = shared.bodies.answer(&name, body).await?.into_response();
         (*response.status_mut(), *response.headers_mut()) = parts;
+        response.extensions_mut().insert(Counted);
         Ok(response)
     }
 

@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use super::{
     BodyBudget, Problem,
     budget::Held,
+    counted::Counted,
     output::{Form, error_piece},
 };
 use crate::ServiceError;
@@ -63,6 +64,7 @@ impl Forwarded {
         let body = Self { body, form, ends_line: true, is_broken: false, _room: room };
         let mut response = Response::new(Body::new(body));
         (*response.status_mut(), *response.headers_mut()) = Self::head(&parts);
+        response.extensions_mut().insert(Counted);
         Ok(response)
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -17,11 +18,17 @@ use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-use super::{BodyBudget, Problem, budget::in_pieces};
+use super::{
+    BodyBudget, Problem,
+    budget::{Held, counted, in_pieces},
+    counted::Counted,
+};
 use crate::{OnOutput, ServiceError, utf8_pieces::Utf8Pieces};
 
 /// How many pieces wait for a client. A guest that writes faster than its client reads waits.
 const PIECES: usize = 64;
+/// How much of what a guest writes at once is one piece. As JSON it has six times as much at most.
+const OUTPUT_BYTES: usize = 16 << 10;
 /// For how long a guest waits for its client, in all. After that the client gets no piece but the last, which has all output: a client
 /// must not hold a place that others wait for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -59,21 +66,27 @@ impl Form {
 pub(crate) struct Pieces {
     form: Form,
     sender: mpsc::Sender<Bytes>,
+    bodies: BodyBudget,
+    tenant: Arc<str>,
 }
 
 impl Pieces {
     /// Runs `work` with a place for its pieces, and answers with what it puts there. Whoever drops the answer ends the work.
     pub(crate) fn answer<F: Future<Output = ()> + Send + 'static>(
         form: Form,
+        bodies: &BodyBudget,
+        tenant: String,
         work: impl FnOnce(Self) -> F,
     ) -> Response {
         let (sender, receiver) = mpsc::channel(PIECES);
-        let task = AbortOnDropHandle::new(tokio::spawn(work(Self { form, sender }).in_current_span()));
+        let pieces = Self { form, sender, bodies: bodies.clone(), tenant: tenant.into() };
+        let task = AbortOnDropHandle::new(tokio::spawn(work(pieces).in_current_span()));
         let stream = ReceiverStream::new(receiver).map(move |piece| {
             let _ = &task;
             Ok::<_, Infallible>(piece)
         });
         let mut response = Body::from_stream(stream).into_response();
+        response.extensions_mut().insert(Counted);
         let media_type = if form == Form::Events { "text/event-stream" } else { "application/x-ndjson" };
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
@@ -99,31 +112,58 @@ impl Pieces {
         let (mut stdout, mut stderr) = (Utf8Pieces::default(), Utf8Pieces::default());
         let (clock, mut patience) = (tokio::runtime::Handle::current(), PATIENCE);
         Box::new(move |stream, bytes| {
-            let (name, text) = match stream {
-                Stream::Stdout => ("stdout", stdout.next(bytes)),
-                Stream::Stderr => ("stderr", stderr.next(bytes)),
-            };
-            let piece = pieces.framed(name, piece(name, &text).to_string().as_bytes());
-            // A client that has gone away cancels the execution by dropping it.
-            let Err(TrySendError::Full(piece)) = pieces.sender.try_send(piece) else { return };
-            if patience > Duration::ZERO {
-                let begun = Instant::now();
-                let _ = clock.block_on(tokio::time::timeout(patience, pieces.sender.send(piece)));
-                patience = patience.saturating_sub(begun.elapsed());
+            // One that writes nothing is a piece as well.
+            let parts = bytes.chunks(OUTPUT_BYTES).chain(bytes.is_empty().then_some(bytes));
+            for part in parts {
+                let (name, text) = match stream {
+                    Stream::Stdout => ("stdout", stdout.next(part)),
+                    Stream::Stderr => ("stderr", stderr.next(part)),
+                };
+                let piece = pieces.framed(name, piece(name, &text).to_string().as_bytes());
+                // A client that has gone away cancels the execution by dropping it.
+                let Err(piece) = pieces.try_send(piece) else { continue };
+                if patience > Duration::ZERO {
+                    let begun = Instant::now();
+                    let _ = clock.block_on(tokio::time::timeout(patience, pieces.send(piece)));
+                    patience = patience.saturating_sub(begun.elapsed());
+                }
             }
         })
     }
 
+    /// Sends a piece if there is room for it and its client reads, or gives it back.
+    fn try_send(&self, piece: Bytes) -> Result<(), Bytes> {
+        let Ok(held) = self.bodies.bytes().try_room(Some(&self.tenant), piece.len()) else { return Err(piece) };
+        match self.sender.try_reserve() {
+            Ok(place) => {
+                place.send(counted(piece, &Arc::new(held)));
+                Ok(())
+            }
+            Err(TrySendError::Full(())) => Err(piece),
+            Err(TrySendError::Closed(())) => Ok(()),
+        }
+    }
+
+    /// Sends a piece once there is room for it and its client reads.
+    async fn send(&self, piece: Bytes) {
+        let mut held = Held::default();
+        if self.bodies.bytes().grow(Some(&self.tenant), &mut held, piece.len()).await.is_ok() {
+            let _ = self.sender.send(counted(piece, &Arc::new(held))).await;
+        }
+    }
+
     /// The last piece.
-    pub(crate) async fn end(&self, budget: &BodyBudget, tenant: &str, end: Result<Bytes, ServiceError>) {
+    pub(crate) async fn end(&self, end: Result<Bytes, ServiceError>) {
         let error = |problem: Problem| error_piece(self.form, &problem);
         let piece = end.unwrap_or_else(|failure| error(failure.into()));
-        let (_room, piece) = match budget.room(tenant, piece.len()).await {
-            Ok(room) => (Some(room), piece),
-            Err(problem) => (None, error(problem)),
+        let (held, piece) = match self.bodies.room(&self.tenant, piece.len()).await {
+            Ok(held) => (held, piece),
+            // It is short.
+            Err(problem) => (Held::default(), error(problem)),
         };
+        let held = Arc::new(held);
         for part in in_pieces(piece) {
-            if self.sender.send(part).await.is_err() {
+            if self.sender.send(counted(part, &held)).await.is_err() {
                 return;
             }
         }

@@ -7,7 +7,7 @@ use super::{
     Problem, Shared,
     budget::{Held, PIECE_BYTES, ReadBody},
 };
-use crate::{Service, Tenant};
+use crate::{Service, Tenant, quoted::quoted};
 
 impl FromRequest<Shared> for ReadBody {
     type Rejection = Problem;
@@ -34,12 +34,21 @@ impl ReadBody {
     }
 
     /// The value that it is as JSON, and what to keep as long as that is there.
-    pub(crate) fn json<T: DeserializeOwned>(self) -> Result<(T, Held), Problem> {
+    pub(crate) fn json<T: DeserializeOwned>(mut self) -> Result<(T, Held), Problem> {
         if self.bytes.is_empty() {
             return Err(Problem::invalid("the request has no body; send a JSON object"));
         }
+        let len = self.bytes.len();
+        if len > PIECE_BYTES {
+            // The value has its texts again.
+            self.grow(2 * len)?;
+        }
         let value = serde_json::from_slice(&self.bytes);
-        value.map(|value| (value, self.held)).map_err(|error| Problem::invalid(format!("the request's body: {error}")))
+        let value = value.map_err(|error| Problem::invalid(format!("the request's body: {}", quoted(error))))?;
+        let Self { bytes, mut held, .. } = self;
+        drop(bytes);
+        held.shrink(len);
+        Ok((value, held))
     }
 
     /// The same, or the default where there is nothing.

@@ -10,7 +10,7 @@ use axum::{
 };
 
 use super::{
-    Answered, BodyBudget, HttpConfig, Problem, Tenants, e2b, execute, forward, from_parent, guard,
+    Answered, BodyBudget, HttpConfig, Problem, Tenants, counted, e2b, execute, forward, from_parent, guard,
     names::Names,
     openapi, page, sessions,
     shared::{Shared, State},
@@ -33,7 +33,8 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(shared.clone(), forward::forward))
-        .layer(middleware::from_fn_with_state(shared.clone(), guard::guard));
+        .layer(middleware::from_fn_with_state(shared.clone(), guard::guard))
+        .layer(middleware::from_fn_with_state(shared.clone(), counted::count));
     #[cfg(feature = "otlp")]
     let routes = routes.layer(middleware::from_fn(crate::telemetry::trace));
     routes
@@ -51,6 +52,7 @@ pub(crate) fn worker_router(service: &Service, tenants: Tenants, config: &HttpCo
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(shared.clone(), from_parent::from_parent))
+        .layer(middleware::from_fn_with_state(shared.clone(), counted::count))
         .with_state(shared)
 }
 

@@ -1,7 +1,7 @@
 //! Sessions, their variables and files.
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Query, State},
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
@@ -12,14 +12,15 @@ use serde_json::value::RawValue;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
+    counted::Counted,
     if_match::{IfMatch, done, with_etag},
     session_id,
     wire::{
-        CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_RETURNED_BYTES, OpenBody,
-        SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
+        CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_LISTED, MAX_RETURNED_BYTES,
+        OpenBody, SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
     },
 };
-use crate::{Changed, SessionSummary};
+use crate::{Changed, SessionSummary, quoted::quoted};
 
 /// A session with its generation as `ETag`.
 fn described(status: StatusCode, session: SessionSummary) -> Response {
@@ -213,7 +214,7 @@ pub(crate) async fn set_variable(
         .aside(|read| {
             let text =
                 String::from_utf8(read.bytes).map_err(|_| Problem::invalid("the request's body is not UTF-8"))?;
-            JsonText::new(text).map_err(|error| Problem::invalid(format!("the request's body: {error}")))
+            JsonText::new(text).map_err(|error| Problem::invalid(format!("the request's body: {}", quoted(error))))
         })
         .await?;
     Ok(done(tenant.set_variable(expected.target(id)?, name, json).await?.generation))
@@ -225,10 +226,16 @@ pub(crate) async fn set_variable(
 pub(crate) struct FilesQuery {
     /// A pattern such as `*.csv` or `out/**`. Default: all files.
     pattern: Option<String>,
+    /// How many, 1 to 10,000. Default: 10,000. There may be fewer where paths are long.
+    limit: Option<usize>,
+    /// Those after these: `next` of an answer. Default: from the first on.
+    cursor: Option<String>,
 }
 
 /// The files of a session.
-#[utoipa::path(get, path = "/v1/sessions/{id}/files", operation_id = "list_files", tag = "files", security(("token" = [])), params(("id" = String, Path), ("pattern" = Option<String>, Query, description = "Such as `*.csv` or `out/**`. Default: all files.")),
+#[utoipa::path(get, path = "/v1/sessions/{id}/files", operation_id = "list_files", tag = "files", security(("token" = [])), params(("id" = String, Path), ("pattern" = Option<String>, Query, description = "Such as `*.csv` or `out/**`. Default: all files."),
+        ("limit" = Option<usize>, Query, description = "How many, 1 to 10,000. Default: 10,000. There may be fewer where paths are long."),
+        ("cursor" = Option<String>, Query, description = "Those after these: `next` of an answer. Default: from the first on.")),
     responses((status = 200, description = "The files.", body = FilesAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn list_files(
     Caller(tenant): Caller,
@@ -238,8 +245,14 @@ pub(crate) async fn list_files(
     let Query(query) = query.map_err(|error| Problem::invalid(error.body_text()))?;
     let pattern = query.pattern.unwrap_or_else(|| "**".to_owned());
     let of = pattern.clone();
-    let files = tenant.files(&session_id(id)?, &of, move |files| files.list(&pattern)).await?;
-    Ok(Json(FilesAnswer { files }))
+    let limit = query.limit.unwrap_or(MAX_LISTED);
+    if !(1..=MAX_LISTED).contains(&limit) {
+        return Err(Problem::invalid(format!("`limit` is {limit}; it must be between 1 and {MAX_LISTED}")));
+    }
+    let (id, cursor) = (session_id(id)?, query.cursor);
+    let page =
+        tenant.files(&id, &of, move |files| Ok(FilesAnswer::page(files.list(&pattern)?, cursor.as_deref(), limit)));
+    Ok(Json(page.await?))
 }
 
 /// A file of a session.
@@ -317,7 +330,8 @@ pub(crate) async fn delete_file(
 
 pub(crate) async fn octets(shared: &Shared, tenant: &str, bytes: Vec<u8>) -> Result<Response, Problem> {
     let body = shared.bodies.answer(tenant, bytes.into()).await?;
-    let mut response = ([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response();
+    let octets = [(header::CONTENT_TYPE, "application/octet-stream")];
+    let mut response = (Extension(Counted), octets, body).into_response();
     // A guest's bytes are never a page of this server's.
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)

@@ -1,17 +1,16 @@
 //! Executions that end in steps, because whoever asked answers their tools.
 
 use axum::{
-    Json,
     body::Bytes,
     extract::State,
     http::{HeaderMap, StatusCode},
-    response::{IntoResponse as _, Response},
+    response::Response,
 };
 use glovebox::ToolAnswer;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
-    answer::{bytes, result_piece, whole},
+    answer::{bytes, needs_tools, result_piece, whole},
     budget::Held,
     output::{Form, Pieces},
     tools::{ContinueBody, NeedsToolsAnswer},
@@ -71,18 +70,17 @@ pub(super) async fn step(
         drop(held);
         return match stepped {
             Stepped::Done((bytes, generation)) => whole(&shared, tenant.name(), bytes, generation).await,
-            Stepped::NeedsTools(needs) => {
-                Ok((StatusCode::ACCEPTED, Json(NeedsToolsAnswer::from(needs))).into_response())
-            }
+            Stepped::NeedsTools(needs) => needs_tools(&shared, tenant.name(), needs).await,
         };
     }
-    Ok(Pieces::answer(form, move |pieces| async move {
+    let bodies = shared.bodies.clone();
+    Ok(Pieces::answer(form, &bodies, tenant.name().to_owned(), move |pieces| async move {
         let watch = Watch { on_output: Some(pieces.on_output()), ..Watch::default() };
         let framing = pieces.clone();
         let then = move |ended: Ended| result_piece(&framing, ended.execution, &ended.return_files);
         let stepped = asking.step(&tenant, watch, then).await;
         drop(held);
-        pieces.end(&shared.bodies, tenant.name(), stepped.map(|stepped| last(&pieces, stepped))).await;
+        pieces.end(stepped.map(|stepped| last(&pieces, stepped))).await;
     }))
 }
 

@@ -147,6 +147,15 @@ pub(crate) struct CallAnswer {
     arguments: Box<RawValue>,
 }
 
+impl NeedsToolsAnswer {
+    /// The answer, and how many bytes it has at most as JSON.
+    pub(super) fn new(needs: NeedsTools) -> (Self, usize) {
+        // Besides the arguments there are a few names and numbers.
+        let bytes = needs.calls.iter().map(|call| call.arguments.len() + call.name.len() + 256).sum::<usize>() + 1_024;
+        (needs.into(), bytes)
+    }
+}
+
 impl From<NeedsTools> for NeedsToolsAnswer {
     fn from(NeedsTools { execution, calls, expires_after }: NeedsTools) -> Self {
         let calls = calls.into_iter().map(CallAnswer::from).collect();

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     Fresh, Script, ServiceError, SessionPage, SessionSummary,
     json_bytes::{Bytes, at_most, entries_at_most},
+    quoted::quoted,
     workers::WorkersState,
 };
 
@@ -100,7 +101,7 @@ pub(crate) struct ExecuteBody {
 }
 
 fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
-    entries_at_most::<D, MAX_FILES>(deserializer).map(Some)
+    entries_at_most::<D, Bytes, MAX_FILES>(deserializer).map(Some)
 }
 
 fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
@@ -177,7 +178,7 @@ impl ExecuteBody {
 
 /// JSON that a script is to see.
 pub(crate) fn json_text(raw: Box<RawValue>) -> Result<JsonText, Problem> {
-    JsonText::new(Box::<str>::from(raw)).map_err(|error| Problem::invalid(format!("`context`: {error}")))
+    JsonText::new(Box::<str>::from(raw)).map_err(|error| Problem::invalid(format!("`context`: {}", quoted(error))))
 }
 
 /// Something small, as values.
@@ -188,7 +189,7 @@ fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, Problem> 
             "`{name}` is {bytes} bytes of JSON; at most {MAX_VALUE_BYTES} are taken"
         )));
     }
-    serde_json::from_str(raw.get()).map_err(|error| Problem::invalid(format!("`{name}`: {error}")))
+    serde_json::from_str(raw.get()).map_err(|error| Problem::invalid(format!("`{name}`: {}", quoted(error))))
 }
 
 /// What a new session is.
@@ -313,6 +314,30 @@ pub(crate) struct FilesAnswer {
     /// In the order of their paths. Each has `path`, `kind`, `size_bytes` and more.
     #[schema(value_type = Vec<Value>)]
     pub(crate) files: Vec<FileEntry>,
+    /// The `cursor` with which the next ones are asked for. None after the last.
+    pub(crate) next: Option<String>,
+}
+
+/// How many files are listed at once.
+pub(crate) const MAX_LISTED: usize = 10_000;
+/// How many bytes their paths have at most: a workspace of ordinary names is one page.
+const MAX_LISTED_BYTES: usize = 1 << 20;
+
+impl FilesAnswer {
+    /// The files after `cursor`, of all that there are in the order of their paths.
+    pub(crate) fn page(all: Vec<FileEntry>, cursor: Option<&str>, limit: usize) -> Self {
+        let mut rest = all.into_iter().skip_while(|entry| cursor.is_some_and(|cursor| entry.path.as_str() <= cursor));
+        let (mut files, mut bytes) = (Vec::new(), 0);
+        while let Some(entry) = rest.next() {
+            bytes += entry.path.len();
+            files.push(entry);
+            if files.len() >= limit || bytes >= MAX_LISTED_BYTES {
+                break;
+            }
+        }
+        let next = rest.next().and_then(|_| files.last()).map(|last| last.path.clone());
+        Self { files, next }
+    }
 }
 
 /// What the parser says.

@@ -5,7 +5,7 @@ use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::ServiceError;
+use crate::{ServiceError, quoted::quoted};
 
 /// The language of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -170,7 +170,7 @@ fn yes() -> bool {
 /// Reads a tool's arguments. What is wrong with them is named.
 pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ServiceError> {
     serde_json::from_value(arguments.into()).map_err(|error| {
-        ServiceError::Invalid(format!("the arguments are wrong: {}", glovebox::escaped_text(&error.to_string())))
+        ServiceError::Invalid(format!("the arguments are wrong: {}", glovebox::escaped_text(&quoted(error))))
     })
 }
 

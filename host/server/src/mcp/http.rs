@@ -24,10 +24,11 @@ use rmcp::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::McpServer;
+use super::{McpServer, account::Account};
 use crate::{
     Tenant,
-    http::{BodyBudget, HttpConfig, Problem, Tenants},
+    http::{BodyBudget, HttpConfig, Problem, Tenants, count_answer},
+    json_cost::JsonCost,
 };
 
 /// How many clients of earlier versions of the protocol may be connected to a tenant at once. Each holds a task and some queues; clients
@@ -36,6 +37,9 @@ const MAX_CLIENTS: usize = 1_024;
 
 /// After which time such a client that asks for nothing is forgotten. It connects again; its sessions are not touched.
 const CLIENT_IDLE: Duration = Duration::from_secs(3_600);
+
+/// How often the texts of a request are in memory: in its body, as the protocol reads it, and as a tool does.
+const COPIES: usize = 3;
 
 /// How often a response that is under way is written to, though there is nothing to say: only so is it noticed that a client has gone,
 /// and what it started is cancelled.
@@ -125,7 +129,10 @@ impl Endpoint {
 }
 
 async fn handle(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
-    answer(&endpoint, request).await.unwrap_or_else(Problem::into_response)
+    match answer(&endpoint, request).await {
+        Ok(response) => response,
+        Err(problem) => count_answer(&endpoint.bodies, None, problem.into_response()).await,
+    }
 }
 
 async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Problem> {
@@ -136,9 +143,17 @@ async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Probl
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
         return Err(Problem { retry_after: Some(60), ..problem });
     }
-    let (parts, body) = request.into_parts();
-    let (bytes, _held) = endpoint.bodies.read(Some(tenant.name()), &parts.headers, body).await?.into_parts();
-    Ok(clients.service.handle(Request::from_parts(parts, Body::from(bytes))).await.map(Body::new))
+    let (mut parts, body) = request.into_parts();
+    let mut read = endpoint.bodies.read(Some(tenant.name()), &parts.headers, body).await?;
+    let cost = JsonCost::of(&read.bytes).map_err(|error| {
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", format!("the request's body: {error}"))
+    })?;
+    read.grow(read.bytes.len() * COPIES + cost)?;
+    let (bytes, held) = read.into_parts();
+    let account = Account::new(&endpoint.bodies, tenant.name(), held);
+    parts.extensions.insert(account.clone());
+    let response = clients.service.handle(Request::from_parts(parts, Body::from(bytes))).await;
+    Ok(account.hold(response.map(Body::new)))
 }
 
 /// Whether a request may connect one more client: those of the specification of 2026-07-28 and later never do.

@@ -7,6 +7,7 @@
 //!
 //! It speaks the specification of 2026-07-28 and the earlier ones; `rmcp` negotiates which.
 
+mod account;
 mod answer;
 mod arguments;
 mod display;

@@ -15,6 +15,7 @@ use rmcp::{
 use serde_json::{Map, json};
 
 use super::{
+    account::Account,
     answer::Answering,
     arguments::{self as given, CodeLanguage},
     files,
@@ -23,7 +24,7 @@ use super::{
     resources, sessions,
     tools::Name,
 };
-use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch};
+use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch, quoted::quoted};
 
 /// What a client is told first.
 const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox. Use run_code to compute, to work \
@@ -44,6 +45,9 @@ impl fmt::Debug for McpServer {
         f.debug_struct("McpServer").field("tenant", &self.0.tenant).finish_non_exhaustive()
     }
 }
+
+/// What is said where an answer has no room.
+const NO_ROOM: &str = "it was done, but the server has as many answers in memory as it may; read yours faster";
 
 /// An error as a model is told it.
 fn refused(error: &ServiceError) -> CallToolResult {
@@ -196,8 +200,11 @@ impl ServerHandler for McpServer {
     ) -> Result<CallToolResponse, ErrorData> {
         let name = Name::of(&request.name).ok_or_else(|| {
             let names: Vec<&str> = Name::ALL.iter().map(|name| name.name()).collect();
-            let text =
-                format!("there is no tool `{}`; there are {}", glovebox::escaped(&*request.name), names.join(", "));
+            let text = format!(
+                "there is no tool `{}`; there are {}",
+                glovebox::escaped(&quoted(&request.name)),
+                names.join(", ")
+            );
             ErrorData::invalid_params(text, None)
         })?;
         let arguments = request.arguments.unwrap_or_default();
@@ -206,7 +213,10 @@ impl ServerHandler for McpServer {
             biased;
             () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
             result = self.call(name, arguments, &context) => {
-                Ok(result.unwrap_or_else(|error| refused(&error)).into())
+                let result = result.unwrap_or_else(|error| refused(&error));
+                let counted = Account::count(&context, &result).await;
+                let unavailable = |_| CallToolResult::error(vec![ContentBlock::text(format!("unavailable: {NO_ROOM}"))]);
+                Ok(counted.map_or_else(unavailable, |()| result).into())
             }
         }
     }
@@ -230,8 +240,10 @@ impl ServerHandler for McpServer {
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        Ok(resources::read(&self.0.tenant, &self.0.outputs, &request.uri).await?.into())
+        let read = resources::read(&self.0.tenant, &self.0.outputs, &request.uri).await?;
+        Account::count(&context, &read).await.map_err(|_| ErrorData::internal_error(NO_ROOM, None))?;
+        Ok(read.into())
     }
 }

@@ -1,11 +1,11 @@
 //! What is asked of the service.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Extension, Json,
     extract::Query,
-    http::StatusCode,
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
     response::{IntoResponse as _, Response},
 };
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use super::{
     failure::Failure,
     form::{DetailAnswer, NewSandbox, SandboxAnswer, Timeout, time},
     lifecycle::stored,
-    sandboxes::Sandboxes,
+    sandboxes::{Sandbox, Sandboxes},
 };
 use crate::Tenant;
 
@@ -120,29 +120,87 @@ pub(super) async fn describe(
 pub(super) struct Wanted {
     state: Option<String>,
     metadata: Option<String>,
+    limit: Option<usize>,
+    #[serde(rename = "nextToken")]
+    next_token: Option<String>,
 }
 
-/// The sandboxes of this token, those that are paused too.
+/// How many sandboxes are listed at once: those clients ask for no more.
+const MAX_LISTED: usize = 100;
+
+/// A sandbox that may be listed, of which little is held until it is.
+enum Listed {
+    Known(Arc<Sandbox>),
+    Left(DetailAnswer),
+}
+
+impl Listed {
+    fn place(&self) -> (String, &str) {
+        match self {
+            Self::Known(sandbox) => (sandbox.started_at.to_string(), &sandbox.id),
+            Self::Left(answer) => (answer.started_at.clone(), &answer.sandbox_id),
+        }
+    }
+
+    fn state(&self) -> &str {
+        match self {
+            Self::Known(sandbox) if sandbox.is_paused() => "paused",
+            Self::Known(_) => "running",
+            Self::Left(answer) => answer.state,
+        }
+    }
+
+    fn metadata(&self, name: &str) -> Option<&String> {
+        match self {
+            Self::Known(sandbox) => sandbox.description.metadata.get(name),
+            Self::Left(answer) => answer.metadata.get(name),
+        }
+    }
+}
+
+/// The sandboxes of this token, those that are paused too: the last first, and a page of them.
 pub(super) async fn list(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
     wanted: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>,
-) -> Result<Json<Vec<DetailAnswer>>, Failure> {
-    let Query(Wanted { state, metadata }) = wanted.map_err(|error| Failure::invalid(error.body_text()))?;
+) -> Result<Response, Failure> {
+    let Query(Wanted { state, metadata, limit, next_token }) =
+        wanted.map_err(|error| Failure::invalid(error.body_text()))?;
     let metadata: BTreeMap<String, String> = match &metadata {
         Some(text) => form_entries(text),
         None => BTreeMap::new(),
     };
-    let mut all: BTreeMap<String, DetailAnswer> = left(&tenant).await?;
-    all.extend(sandboxes.all_of(&tenant).iter().map(|sandbox| (sandbox.id.clone(), DetailAnswer::new(sandbox))));
-    let is_wanted = |answer: &DetailAnswer| {
-        state.as_ref().is_none_or(|states| states.split(',').any(|state| state == answer.state))
-            && metadata.iter().all(|(name, value)| answer.metadata.get(name) == Some(value))
+    let mut all: BTreeMap<String, Listed> =
+        left(&tenant).await?.into_iter().map(|(id, answer)| (id, Listed::Left(answer))).collect();
+    all.extend(sandboxes.all_of(&tenant).into_iter().map(|sandbox| (sandbox.id.clone(), Listed::Known(sandbox))));
+    let is_wanted = |listed: &Listed| {
+        state.as_ref().is_none_or(|states| states.split(',').any(|state| state == listed.state()))
+            && metadata.iter().all(|(name, value)| listed.metadata(name) == Some(value))
     };
-    let mut listed: Vec<DetailAnswer> = all.into_values().filter(is_wanted).collect();
-    listed.sort_by(|one, other| other.started_at.cmp(&one.started_at));
-    Ok(Json(listed))
+    let token = |listed: &Listed| {
+        let (started_at, id) = listed.place();
+        format!("{started_at}_{id}")
+    };
+    let mut listed: Vec<(String, Listed)> =
+        all.into_values().filter(is_wanted).map(|listed| (token(&listed), listed)).collect();
+    listed.sort_by(|(one, _), (other, _)| other.cmp(one));
+    let mut rest = listed.into_iter().skip_while(|(token, _)| next_token.as_ref().is_some_and(|after| token >= after));
+    let limit = limit.unwrap_or(MAX_LISTED).clamp(1, MAX_LISTED);
+    let page: Vec<(String, Listed)> = rest.by_ref().take(limit).collect();
+    let last = page.last().map(|(token, _)| token.clone()).filter(|_| rest.next().is_some());
+    let answers: Vec<DetailAnswer> = page
+        .into_iter()
+        .map(|(_, listed)| match listed {
+            Listed::Known(sandbox) => DetailAnswer::new(&sandbox),
+            Listed::Left(answer) => answer,
+        })
+        .collect();
+    let next = last.and_then(|token| HeaderValue::from_str(&token).ok());
+    Ok((HeaderMap::from_iter(next.map(|token| (NEXT_TOKEN, token))), Json(answers)).into_response())
 }
+
+/// The header in which a page names the next one.
+const NEXT_TOKEN: HeaderName = HeaderName::from_static("x-next-token");
 
 /// Those that the store has.
 async fn left(tenant: &Tenant) -> Result<BTreeMap<String, DetailAnswer>, Failure> {

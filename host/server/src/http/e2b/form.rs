@@ -2,13 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
     code::is_env_name,
     failure::Failure,
     sandboxes::{Description, Sandbox},
 };
+use crate::json_bytes::entries_at_most;
 
 /// What clients look at to know what can be asked: uploads as they are, and nothing later.
 const ENVD_VERSION: &str = "0.5.7";
@@ -27,7 +28,9 @@ pub(super) struct NewSandbox {
     template_id: String,
     timeout: Option<u64>,
     auto_pause: bool,
+    #[serde(deserialize_with = "few_entries")]
     metadata: BTreeMap<String, String>,
+    #[serde(deserialize_with = "few_entries")]
     env_vars: BTreeMap<String, String>,
     mcp: Option<serde::de::IgnoredAny>,
     volume_mounts: Option<Vec<serde::de::IgnoredAny>>,
@@ -51,6 +54,14 @@ impl NewSandbox {
         let (metadata, env, pauses) = (self.metadata, self.env_vars, self.auto_pause);
         Ok((Description { template, metadata, env, pauses }, time(self.timeout)?))
     }
+}
+
+/// Entries, no more of which are read than [`check_entries`] takes.
+#[derive(Debug, Deserialize)]
+pub(super) struct Entries(#[serde(deserialize_with = "few_entries")] pub(super) BTreeMap<String, String>);
+
+fn few_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    entries_at_most::<D, String, MAX_ENTRIES>(deserializer)
 }
 
 pub(super) fn check_entries(name: &str, entries: &BTreeMap<String, String>) -> Result<(), Failure> {

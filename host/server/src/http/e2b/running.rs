@@ -16,7 +16,7 @@ use super::{
     code::{self, is_env_name},
     contexts::{check_name, language, no_context},
     failure::Failure,
-    form::check_entries,
+    form::{Entries, check_entries},
     lifecycle::context_name,
     lines,
     sandboxes::Sandbox,
@@ -32,7 +32,7 @@ pub(super) struct Code {
     #[serde(default)]
     language: Option<String>,
     #[serde(default)]
-    env_vars: Option<BTreeMap<String, String>>,
+    env_vars: Option<Entries>,
 }
 
 /// Runs code. Output comes as it is written, and what it shows at its end.
@@ -43,7 +43,7 @@ pub(super) async fn execute(
 ) -> Result<Response, Failure> {
     let read = read?.aside(|read| read.json::<Code>());
     let (asked, held): (Code, Held) = read.await?;
-    let env = asked.env_vars.unwrap_or_default();
+    let env = asked.env_vars.map(|Entries(entries)| entries).unwrap_or_default();
     check_entries("env_vars", &env)?;
     if let Some(name) = env.keys().find(|name| !is_env_name(name)) {
         return Err(Failure::invalid(format!("`env_vars` has `{}`, which is no name", glovebox::escaped(name))));
@@ -71,14 +71,14 @@ pub(super) async fn execute(
     let name = is_typescript.then(|| "main.ts".to_owned());
     let script = Script { source: asked.code, name, ..Script::default() };
     let running = Running { context, language: record.language, script, env };
-    Ok(Pieces::answer(Form::Lines, move |pieces| async move {
+    let tenant = sandbox.tenant.name().to_owned();
+    Ok(Pieces::answer(Form::Lines, &shared.bodies, tenant, move |pieces| async move {
         let count = sandbox.count(&running.context);
         let watch = Watch { on_output: Some(pieces.on_output_with(lines::output)), ..Watch::default() };
-        let tenant = sandbox.tenant.name().to_owned();
         let executed = running.run(&sandbox, watch).await;
         drop(held);
         let end = lines::end(executed, count);
-        pieces.end(&shared.bodies, &tenant, Ok(end.into())).await;
+        pieces.end(Ok(end.into())).await;
     }))
 }
 

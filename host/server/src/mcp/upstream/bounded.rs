@@ -1,4 +1,4 @@
-//! Lines of a bounded length, from somebody who is not trusted.
+//! Lines of JSON of a bounded length and cost, from somebody who is not trusted.
 
 use std::{
     io,
@@ -12,18 +12,21 @@ use std::{
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Reads until a line is longer than it may be; then it fails, and says so.
+use crate::json_cost::JsonCost;
+
+/// Reads until a line is longer than it may be, or its values would take too much memory; then it fails, and says so.
 #[derive(Debug)]
-pub(super) struct BoundedLines<R> {
+pub(in crate::mcp) struct BoundedLines<R> {
     inner: R,
     max_bytes: usize,
     line_bytes: usize,
+    cost: JsonCost,
     is_exceeded: Arc<AtomicBool>,
 }
 
 impl<R> BoundedLines<R> {
-    pub(super) fn new(inner: R, max_bytes: usize) -> Self {
-        Self { inner, max_bytes, line_bytes: 0, is_exceeded: Arc::default() }
+    pub(in crate::mcp) fn new(inner: R, max_bytes: usize) -> Self {
+        Self { inner, max_bytes, line_bytes: 0, cost: JsonCost::default(), is_exceeded: Arc::default() }
     }
 
     /// Whether a line was too long, also after this has been given away.
@@ -36,18 +39,18 @@ impl<R: AsyncRead + Unpin> AsyncRead for BoundedLines<R> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
-        let mut line_bytes = self.line_bytes;
+        let (mut line_bytes, mut cost) = (self.line_bytes, self.cost);
         for piece in buffer.filled().get(before..).unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
             line_bytes += piece.len();
-            if line_bytes > self.max_bytes {
+            if line_bytes > self.max_bytes || cost.read(piece).is_err() {
                 self.is_exceeded.store(true, Ordering::SeqCst);
                 return Poll::Ready(Err(io::Error::other("a message is too long")));
             }
             if piece.ends_with(b"\n") {
-                line_bytes = 0;
+                (line_bytes, cost) = (0, JsonCost::default());
             }
         }
-        self.line_bytes = line_bytes;
+        (self.line_bytes, self.cost) = (line_bytes, cost);
         Poll::Ready(Ok(()))
     }
 }
@@ -78,6 +81,20 @@ mod tests {
             let (read, exceeded) = read(bytes, 5).await;
             let fits = fits || bytes == b"12345";
             assert_eq!((read.is_ok(), exceeded), (fits, !fits), "{bytes:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_of_many_values_is_not_read_and_many_lines_are() {
+        let values = "[],".repeat(1 << 18);
+        for (text, fits) in [
+            (format!("[{values}0]\n"), false),
+            (format!("\"{values}\"\n"), true),
+            ("[[],[],[]]\n".repeat(1 << 16), true),
+            ("[".repeat(200), false),
+        ] {
+            let (read, exceeded) = read(text.as_bytes(), 8 << 20).await;
+            assert_eq!((read.is_ok(), exceeded), (fits, !fits), "{}", &text[..20]);
         }
     }
 }

@@ -14,6 +14,7 @@ mod result;
 mod signature;
 mod upstreams;
 
+pub(super) use bounded::BoundedLines;
 pub use config::{UpstreamConfig, UpstreamError};
 pub use signature::Listing;
 pub use upstreams::Upstreams;

@@ -123,7 +123,10 @@ impl Process {
 
     /// What it said last, for an error.
     pub(super) async fn last_words(&self) -> String {
-        let too_long = self.is_exceeded.load(Ordering::SeqCst).then_some(": a message was longer than it may be");
+        let too_long = self
+            .is_exceeded
+            .load(Ordering::SeqCst)
+            .then_some(": a message was longer than it may be, or had too many values");
         format!("{}{}", too_long.unwrap_or_default(), self.stderr.quoted().await)
     }
 
