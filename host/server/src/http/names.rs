@@ -1,6 +1,6 @@
 //! The names by which a server is called, and the pages that may call it.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 
 use axum::http::{HeaderMap, StatusCode, header};
 
@@ -27,7 +27,7 @@ impl Names {
         let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
         let host = text(header::HOST).unwrap_or_default().to_ascii_lowercase();
         let is_one = headers.get_all(header::HOST).iter().count() == 1;
-        if !is_one || !self.hosts.iter().any(|known| known == host_alone(&host)) {
+        if !is_one || !named(&host).is_some_and(|named| self.hosts.iter().any(|known| known == named)) {
             let detail = "the server is not called by this `Host`; name it in `hosts` of its configuration";
             return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail));
         }
@@ -42,7 +42,22 @@ impl Names {
     }
 }
 
-/// A host without its port; an IPv6 address without its brackets.
+/// The host of a `Host` header, which has a name or an address, and a port or none. Anything else is none: user information, or a path, may
+/// be read as another host by those who come after.
+fn named(host: &str) -> Option<&str> {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => {
+            let (address, port) = rest.split_once(']')?;
+            address.parse::<Ipv6Addr>().ok()?;
+            (address, port)
+        }
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
+    (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)).then_some(name)
+}
+
+/// A configured host without its port; an IPv6 address without its brackets.
 fn host_alone(authority: &str) -> &str {
     if let Some((host, _)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return host;
@@ -74,9 +89,24 @@ mod tests {
         for host in ["127.0.0.1:8700", "localhost:8700", "LOCALHOST", "[::1]:8700", "127.0.0.1"] {
             assert_eq!(check(own(), host, None), None, "{host}");
         }
-        for host in
-            ["evil.example", "evil.example:8700", "localhost.evil.example", "", "[::2]", "127.0.0.1.evil.example"]
-        {
+        for host in [
+            "evil.example",
+            "evil.example:8700",
+            "localhost.evil.example",
+            "",
+            "[::2]",
+            "127.0.0.1.evil.example",
+            "127.0.0.1:8700@evil.example",
+            "localhost:@evil.example",
+            "localhost@evil.example",
+            "localhost:8700/evil.example",
+            "localhost:8700:1",
+            "localhost:870000",
+            "[::1]@evil.example",
+            "[::1]evil.example",
+            "[localhost]",
+            "[::1",
+        ] {
             assert_eq!(check(own(), host, None), Some(421), "{host}");
         }
         assert_eq!(check(own(), "localhost:8700", Some("http://localhost:8700")), None);
