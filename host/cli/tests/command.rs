@@ -356,11 +356,11 @@ fn no_name_of_an_argument_forges_a_line() {
     let hostile = |end: &str| format!("{}/a\nerror: forged\u{202e}{end}", dir.path().display());
     let (wheel, wat, policy) = (hostile("-1.0-py3-none-any.whl"), hostile(".wat"), hostile(".toml"));
     let (script, name) = (hostile(".py"), hostile(""));
-    std::fs::write(&wheel, "x").unwrap();
-    std::fs::write(&wat, "(component\nerror: forged").unwrap();
-    std::fs::write(&policy, "\"a\\nerror: forged\\u202E\" = 1").unwrap();
+    fs::write(&wheel, "x").unwrap();
+    fs::write(&wat, "(component\nerror: forged").unwrap();
+    fs::write(&policy, "\"a\\nerror: forged\\u202E\" = 1").unwrap();
     let tar = hostile(".tar");
-    std::fs::write(&tar, "x").unwrap();
+    fs::write(&tar, "x").unwrap();
     for args in [
         &["run", &script][..],
         &["run", "--policy", &policy, "-e", "1"],

@@ -140,7 +140,7 @@ fn ctrl_c_ends_a_wait() {
         host(&["--invoke", "read-input(9)", probe.to_str().unwrap()]).stdin(Stdio::piped()).spawn().unwrap();
     let _open = child.stdin.take();
     // Pressing Ctrl-C before or during the wait must have the same effect.
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    thread::sleep(Duration::from_millis(300));
     interrupt(&child);
     assert_eq!(wait(&mut child), 130);
 }
@@ -254,7 +254,7 @@ fn slow() -> String {
 
 #[test]
 fn compiling_is_ended_where_it_takes_too_long() {
-    let begin = std::time::Instant::now();
+    let begin = Instant::now();
     let ran = compiled(&slow(), &["--compile-timeout-ms", "200"]);
     let said = text(&ran.stderr);
     assert_eq!(ran.status.code(), Some(125), "{said}");
