@@ -216,9 +216,9 @@ fn sandboxes_are_limited_for_each_tenant_though_their_sessions_are_deleted() {
         assert!(count() <= 3, "{}", count());
     }
     // Those that have a session stay.
-    let kept: Vec<String> = (0..3).map(|_| Sandbox::create(&server, &json!({})).id).collect();
+    let active: Vec<String> = (0..3).map(|_| Sandbox::create(&server, &json!({})).id).collect();
     assert_eq!(server.post("/v2/sandboxes", &json!({})).problem(), (429, "quota-exceeded".into()));
-    for id in &kept {
+    for id in &active {
         assert_eq!(server.get(&format!("/sandboxes/{id}")).status, 200);
     }
     // Nobody else is locked out.
