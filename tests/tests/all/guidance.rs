@@ -184,7 +184,7 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
 ];
 
 fn execute(language: Language, source: &str) -> Execution {
-    let policy = |policy: &mut glovebox::Policy| {
+    let policy = |policy: &mut Policy| {
         // Under a fixed clock waiting takes no time.
         if source.contains("sleep") {
             policy.limits.timeout_ms = 200;
