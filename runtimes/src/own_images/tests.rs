@@ -1,4 +1,4 @@
-use std::io::Cursor;
+use std::io::{self, Cursor};
 
 use zip::{ZipWriter, write::SimpleFileOptions};
 
@@ -197,8 +197,8 @@ fn an_archive_takes_no_more_memory_than_its_limits_allow_and_leads_nowhere() {
 #[test]
 fn an_import_reads_no_wheel_after_one_that_is_wrong() {
     struct Counted<R>(R, std::rc::Rc<std::cell::Cell<u64>>);
-    impl<R: std::io::Read> std::io::Read for Counted<R> {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+    impl<R: io::Read> io::Read for Counted<R> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let read = self.0.read(buffer)?;
             self.1.set(self.1.get() + read as u64);
             Ok(read)
