@@ -328,7 +328,7 @@ impl FilesAnswer {
     pub(crate) fn page(all: Vec<FileEntry>, cursor: Option<&str>, limit: usize) -> Self {
         let mut rest = all.into_iter().skip_while(|entry| cursor.is_some_and(|cursor| entry.path.as_str() <= cursor));
         let (mut files, mut bytes) = (Vec::new(), 0);
-        while let Some(entry) = rest.next() {
+        for entry in rest.by_ref() {
             bytes += entry.path.len();
             files.push(entry);
             if files.len() >= limit || bytes >= MAX_LISTED_BYTES {
