@@ -88,9 +88,8 @@ fn reference(failure: &Failure<'_>) -> Option<Advice> {
     if let Some(name) = failure.within("Vendored package not found: '", "'") {
         return Some(vendored(name));
     }
-    if let Some(name) =
-        failure.within("could not load module filename '", "'").or(failure.within("Cannot find module '", "'"))
-    {
+    let prefixes = ["could not load module filename '", "Cannot find module '", "Cannot find package '"];
+    if let Some(name) = prefixes.iter().find_map(|prefix| failure.within(prefix, "'")) {
         return Some(module(failure, name));
     }
     let name = message.strip_suffix(" is not defined")?;
@@ -234,8 +233,8 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
 
 /// A module exists but lacks the import.
 fn export(failure: &Failure<'_>) -> Option<Advice> {
-    let name = failure.within("Could not find export '", "'")?;
-    let module = failure.within("in module '", "'")?;
+    let name = failure.within("does not provide an export named '", "'")?;
+    let module = failure.within("The requested module '", "'")?;
     if is_stream(name) {
         return Some(no_stream(name));
     }

@@ -165,6 +165,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     if !lean {
         // After everything that each execution uses, so that only scripts that use the library write to its pages.
         booted.preload(preload)?;
+        booted.import_all()?;
     }
     booted.guest.free(preload)?;
     booted.guest.machine.wasi().begin_execution(); // forgets what the boot scripts printed
@@ -333,6 +334,8 @@ impl Booted<'_> {
         self.at.keep_global = self.function(shared, "keepGlobal")?;
         self.at.keep_bindings = self.function(shared, "keepBindings")?;
         self.at.facade = self.function(shared, "facade")?;
+        self.at.expect_imports = self.function(shared, "expectImports")?;
+        self.at.import_error = self.function(shared, "importError")?;
         let arm = self.function(shared, "arm")?;
         let error = self.uncatchable()?;
         self.ask(arm, &[error])?.ok_or_else(|| fault("`arm` threw"))?;

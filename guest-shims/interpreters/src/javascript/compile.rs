@@ -4,6 +4,7 @@ use crate::{DriverError, MachineError, Script, SourceKind, Value};
 
 use super::{
     guest::{EVAL_ASYNC, EVAL_COMPILE_ONLY, EVAL_MODULE},
+    imports::may_import,
     report::{Facts, Position},
     state::Booted,
     value::JsValue,
@@ -56,12 +57,19 @@ fn grammars(script: &Script<'_>) -> Vec<Grammar> {
             if source.contains("await") {
                 grammars.insert(0, Grammar::AsyncScript);
             }
-            if source.contains("import") || source.contains("export") {
+            if may_import(source) {
                 grammars.push(Grammar::Module);
             }
             grammars
         }
     }
+}
+
+/// Whether a script's variables and its value must outlive it, so that it is not run as a module unless its caller or
+/// its name says that it is one.
+pub(super) fn keeps_bindings(script: &Script<'_>) -> bool {
+    let is_detected = script.kind == SourceKind::Detect && !script.name.ends_with(".mjs");
+    is_detected && (script.wants_value || !script.last) && may_import(script.source)
 }
 
 /// The result of compiling.
@@ -99,20 +107,36 @@ impl Booted<'_> {
 
     /// Compiles a script without running any of it.
     pub(super) fn compile(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
+        self.compile_as(script, &grammars(script))
+    }
+
+    /// Like [`Booted::compile`], but never as a module.
+    pub(super) fn compile_script(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
+        let mut grammars = grammars(script);
+        grammars.retain(|grammar| *grammar != Grammar::Module);
+        self.compile_as(script, &grammars)
+    }
+
+    fn compile_as(&mut self, script: &Script<'_>, grammars: &[Grammar]) -> Result<Compiled, DriverError> {
         let Some(source) = self.copy_in(script.source.as_bytes())? else {
             return Ok(Compiled::OutOfMemory);
         };
         let name = name_bytes(script.name);
         self.guest.write_text(self.at.name, &name)?;
-        let compiled = self.try_grammars(script, source);
+        let compiled = self.try_grammars(script, source, grammars);
         self.free_copy(source)?;
         compiled
     }
 
-    fn try_grammars(&mut self, script: &Script<'_>, source: u32) -> Result<Compiled, DriverError> {
+    fn try_grammars(
+        &mut self,
+        script: &Script<'_>,
+        source: u32,
+        grammars: &[Grammar],
+    ) -> Result<Compiled, DriverError> {
         let bytes = u32::try_from(script.source.len()).unwrap_or(u32::MAX);
         let mut failures = Vec::new();
-        for grammar in grammars(script) {
+        for &grammar in grammars {
             let program = self.guest.eval(source, bytes, self.at.name, grammar.flags())?;
             if program.is_exception() {
                 failures.push(self.guest.exception()?);

@@ -239,8 +239,8 @@
     warn,
     error: (...args) => toErr(args.length === 0 ? '' : format(args)),
     trace: (...args) => {
-      const frames = $.userFrames(`${read(new Failure(), 'stack')}`);
-      toErr(`Trace${args.length === 0 ? '' : `: ${format(args)}`}\n${slice(frames, 0, -1)}`);
+      const frames = $.text.framesOf(new Failure());
+      toErr(`Trace${args.length === 0 ? '' : `: ${format(args)}`}\n${frames}`);
     },
     dir: (value, options) => {
       const depth = read(options ?? {}, 'depth');

@@ -2,8 +2,8 @@
 // What the host calls: each function is held by the host alone, no script can reach it.
 {
   const $ = globalThis.$glovebox;
-  const { inspect, uncurry, userFrames, writeErr } = $;
-  const { constructorName, isError, read, safeString } = $.text;
+  const { inspect, uncurry, writeErr } = $;
+  const { constructorName, framesOf, isError, read, safeString } = $.text;
   const { getenviron, setenv, unsetenv } = $.std;
   const standardIn = $.std.in;
   const flush = uncurry(standardIn.flush);
@@ -41,8 +41,7 @@
       const text = read(thrown, 'message');
       message = text === undefined ? '' : safeString(text);
       traceback = inspect(thrown, 2);
-      const frames = read(thrown, 'stack');
-      stack = typeof frames === 'string' ? userFrames(frames) : '';
+      stack = framesOf(thrown);
     } else {
       const shown = inspect(thrown, 2);
       if (thrown !== null && (typeof thrown === 'object' || typeof thrown === 'function')) type = nameOf(thrown);

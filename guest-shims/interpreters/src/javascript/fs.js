@@ -297,6 +297,7 @@
       removeTree(name);
     },
     statSync(file, options) {
+      if (options?.throwIfNoEntry === false && file === '') return undefined;
       const name = pathOf(file);
       if (options?.throwIfNoEntry === false && rawStat(name) === undefined) return undefined;
       return new Stats(statOf(name));

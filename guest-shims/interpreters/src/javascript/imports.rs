@@ -5,7 +5,13 @@
 
 use crate::{DriverError, Script};
 
-use super::{compile::Compiled, guest::EVAL_MODULE, report::Facts, state::Booted};
+use super::{
+    compile::Compiled,
+    guest::EVAL_MODULE,
+    report::{Facts, Position},
+    state::Booted,
+    value::JsValue,
+};
 
 /// The modules of `lazy.js`, `fs.js`, `path.js` and `modules.js`.
 const MODULES: [&str; 21] = [
@@ -37,6 +43,29 @@ fn is_module(name: &str) -> bool {
     MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
 }
 
+/// Where a source names a module, as it names it: the interpreter has resolved `./` in `name`.
+fn import_of<'a>(source: &'a str, name: &str) -> Option<(&'a str, Position)> {
+    if name.is_empty() {
+        return None;
+    }
+    source.match_indices(name).find_map(|(at, _)| {
+        let (before, rest) = source.split_at_checked(at)?;
+        let before = before.strip_suffix("./").unwrap_or(before);
+        let quote = before.chars().next_back().filter(|c| matches!(c, '\'' | '"'))?;
+        let end = at + name.len();
+        rest.get(name.len()..).filter(|rest| rest.starts_with(quote))?;
+        let line = before.matches('\n').count().saturating_add(1);
+        let column = before.len() - before.rfind('\n').map_or(0, |end| end + 1);
+        let [line, column] = [line, column].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+        Some((source.get(before.len()..end)?, Position { line, column }))
+    })
+}
+
+/// Whether a source has a word that it needs for imports.
+pub(super) fn may_import(source: &str) -> bool {
+    source.contains("import") || source.contains("export")
+}
+
 /// The built-in modules that a source names between quotes.
 fn named_modules(source: &str) -> Vec<&str> {
     let mut found = Vec::new();
@@ -51,11 +80,60 @@ fn named_modules(source: &str) -> Vec<&str> {
 impl Booted<'_> {
     /// Compiles a script whose imports may be modules of Node.
     pub(super) fn compile_importing(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
-        if script.source.contains("import") || script.source.contains("export") {
-            for name in named_modules(script.source) {
-                self.import(name)?;
+        match self.compile_with_modules(script)? {
+            Compiled::Failed(thrown, facts) if facts.is_missing_module() => {
+                let thrown = self.import_error(thrown, &facts, script)?;
+                Ok(Compiled::Failed(thrown, facts))
+            }
+            compiled => Ok(compiled),
+        }
+    }
+
+    /// Replaces the interpreter's error of a failed import by Node's, with the place of the import; consumes the error.
+    pub(super) fn import_error(
+        &mut self,
+        thrown: JsValue,
+        facts: &Facts,
+        script: &Script<'_>,
+    ) -> Result<JsValue, DriverError> {
+        let (_, message) = facts.kind();
+        let name = message.rsplit('\'').nth(1).unwrap_or_default();
+        let (specifier, at) = match import_of(script.source, name) {
+            Some((specifier, Position { line, column })) => {
+                (specifier, format!("    at {}:{line}:{column}", script.name))
+            }
+            None => (name, String::new()),
+        };
+        let mut arguments = Vec::new();
+        for text in [message, specifier, at.as_str()] {
+            match self.string(text)? {
+                Some(string) => arguments.push(string),
+                None => break,
             }
         }
+        let made = self.ask(self.at.import_error, &arguments)?.filter(|made| made.address().is_some());
+        for argument in arguments {
+            self.guest.free(argument)?;
+        }
+        let Some(made) = made else { return Ok(thrown) };
+        self.guest.free(thrown)?;
+        Ok(made)
+    }
+
+    /// Creates the modules of Node for files that a script names only while it runs: except `process`, whose variables
+    /// are those of the running script.
+    pub(super) fn import_all(&mut self) -> Result<(), DriverError> {
+        for name in MODULES.into_iter().filter(|name| *name != "process") {
+            for name in [name.to_owned(), format!("node:{name}")] {
+                self.import(&name)?;
+                while self.guest.job()?.is_some() {}
+            }
+        }
+        self.forget_rejections()
+    }
+
+    fn compile_with_modules(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
+        self.import_named(script)?;
         // Each round creates one of them.
         for _ in &MODULES {
             let compiled = self.compile(script)?;
@@ -68,6 +146,16 @@ impl Booted<'_> {
             self.guest.free(thrown)?;
         }
         self.compile(script)
+    }
+
+    /// Creates the modules of Node that a script names.
+    pub(super) fn import_named(&mut self, script: &Script<'_>) -> Result<(), DriverError> {
+        if may_import(script.source) {
+            for name in named_modules(script.source) {
+                self.import(name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Creates the module of this name unless it exists; returns whether it did.
@@ -109,6 +197,16 @@ fn missing(facts: &Facts) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_import_is_found_as_the_source_names_it() {
+        let at = |line, column| Position { line, column };
+        let source = "import a from 'fs';\nimport b from './b.mjs';\n\nimport \"pad\"";
+        assert_eq!(import_of(source, "b.mjs"), Some(("./b.mjs", at(2, 15))));
+        assert_eq!(import_of(source, "pad"), Some(("pad", at(4, 8))));
+        assert_eq!(import_of(source, "import"), None);
+        assert_eq!(import_of(source, ""), None);
+    }
 
     #[test]
     fn modules_are_found_by_their_names_between_quotes() {

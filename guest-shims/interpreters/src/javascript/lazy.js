@@ -52,7 +52,7 @@
     try {
       compiled = compile(source);
     } catch (error) {
-      Object.defineProperty(error, 'stack', { value: String(error.stack).replaceAll(UNNAMED, name).replace(/^.*\(native\)\n/m, ''), writable: true, configurable: true });
+      $.text.setFrames(error, $.text.framesOf(error).replaceAll(UNNAMED, name).replace(/^.*\(native\)\n/m, ''));
       throw error;
     }
     return std.evalScript(renamed(compiled, name), { eval_function: true });

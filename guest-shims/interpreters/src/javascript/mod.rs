@@ -26,6 +26,7 @@ mod places;
 mod promise;
 mod report;
 mod run;
+mod split;
 mod state;
 mod value;
 mod variables;

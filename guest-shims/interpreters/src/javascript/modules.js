@@ -3,6 +3,7 @@
 {
   const $ = $glovebox;
   const { node } = $;
+  const { defineProperty, deleteProperty } = Reflect;
 
   const builtin = (name) => {
     if (typeof name !== 'string') return undefined;
@@ -25,4 +26,32 @@
   $.lazily(globalThis, '__dirname', () => node.path.dirname($.mainFile()));
   // The text of the module that `import` finds under a name.
   $.facade = (name) => $.makeFacade(name);
+
+  // The error of a failed import, as Node has it.
+  $.importError = (said, specifier, at) => {
+    const error = $.modules.importError(said, specifier);
+    $.text.setFrames(error, at);
+    return error;
+  };
+  // Stands for `import.meta` in the running script; the files that it imports have the interpreter's own.
+  defineProperty(globalThis, '$importMeta', { __proto__: null, get: () => $.modules.meta(), configurable: true, enumerable: false });
+
+  // Lets the module of a session's imports bind their names, once: as globals that read the module's variables.
+  const BINDER = 'glovebox.imports';
+  $.expectImports = (lexicals) => {
+    const bind = (pairs) => {
+      deleteProperty(globalThis, BINDER);
+      for (let i = 0; i < pairs.length; i++) {
+        const name = pairs[i][0];
+        const get = pairs[i][1];
+        const set = (value) => $.global(name, value);
+        // One that `var` made can only be set.
+        if (!defineProperty(globalThis, name, { __proto__: null, get, set, enumerable: false, configurable: true })) {
+          defineProperty(globalThis, name, { __proto__: null, value: get() });
+        }
+        deleteProperty(lexicals, name);
+      }
+    };
+    defineProperty(globalThis, BINDER, { __proto__: null, value: bind, configurable: true });
+  };
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{DriverError, GuestValue, Raised, Report, Script, Value};
+use crate::{DriverError, GuestValue, Raised, Report, Script, SourceKind, Value};
 
 use super::{
-    compile::{Compiled, Grammar},
+    compile::{Compiled, Grammar, keeps_bindings},
     declare::Started,
     promise::{PROMISE_FULFILLED, PROMISE_PENDING},
     report::Facts,
+    split::{Split, replace_meta, split},
     state::Booted,
     value::JsValue,
 };
@@ -60,15 +61,27 @@ enum Completion {
     Refused(Raised),
 }
 
+fn out_of_memory(name: &str) -> Completion {
+    Completion::Refused(Facts::out_of_memory().into_raised(name))
+}
+
 impl Booted<'_> {
     pub(super) fn execute(&mut self, script: &Script<'_>) -> Result<Report, DriverError> {
+        match replace_meta(script.source) {
+            Some(source) => self.execute_plain(&Script { source: &source, ..*script }),
+            None => self.execute_plain(script),
+        }
+    }
+
+    /// Executes a script without `import.meta`.
+    fn execute_plain(&mut self, script: &Script<'_>) -> Result<Report, DriverError> {
         // The host's interrupt may have come after the end of the script it was meant for.
         self.take_interrupt()?;
         let mut module = None;
         let ending = if self.hand_over(script)? {
             self.compile_and_run(script, &mut module)?
         } else {
-            Completion::Refused(Facts::out_of_memory().into_raised(script.name))
+            out_of_memory(script.name)
         };
         let missed = self.has_missed_interrupt()?;
         let asked = self.take_interrupt()?;
@@ -154,17 +167,87 @@ impl Booted<'_> {
 
     /// Sets `module` to the script's module once nothing waits for its evaluation any more.
     fn compile_and_run(&mut self, script: &Script<'_>, module: &mut Option<u32>) -> Result<Completion, DriverError> {
-        let (program, grammar) = match self.compile_importing(script)? {
+        if keeps_bindings(script) {
+            self.import_named(script)?;
+            match self.compile_script(script)? {
+                Compiled::Program(program, grammar) => return self.run_program(script, program, grammar, module),
+                Compiled::Failed(thrown, _) => self.guest.free(thrown)?,
+                Compiled::OutOfMemory => return Ok(out_of_memory(script.name)),
+            }
+            if let Some(split) = split(script.source)
+                && let Some(ending) = self.run_split(script, &split, module)?
+            {
+                return Ok(ending);
+            }
+        }
+        match self.compile_importing(script)? {
+            Compiled::Program(program, grammar) => self.run_program(script, program, grammar, module),
+            Compiled::Failed(thrown, _) => Ok(Completion::Threw(thrown)),
+            Compiled::OutOfMemory => Ok(out_of_memory(script.name)),
+        }
+    }
+
+    /// Runs the imports of a script, then the rest of it. `None` if the rest is not a script.
+    fn run_split(
+        &mut self,
+        script: &Script<'_>,
+        split: &Split,
+        module: &mut Option<u32>,
+    ) -> Result<Option<Completion>, DriverError> {
+        let rest = Script { source: &split.script, ..*script };
+        let (program, grammar) = match self.compile_script(&rest)? {
             Compiled::Program(program, grammar) => (program, grammar),
-            Compiled::Failed(thrown, _) => return Ok(Completion::Threw(thrown)),
-            Compiled::OutOfMemory => return Ok(Completion::Refused(Facts::out_of_memory().into_raised(script.name))),
+            Compiled::Failed(thrown, _) => {
+                self.guest.free(thrown)?;
+                return Ok(None);
+            }
+            Compiled::OutOfMemory => return Ok(Some(out_of_memory(script.name))),
         };
+        let imports = Script { source: &split.imports, kind: SourceKind::Module, ..*script };
+        if let Some(ending) = self.bind_imports(&imports)? {
+            self.guest.free(program)?;
+            return Ok(Some(ending));
+        }
+        self.run_program(&rest, program, grammar, module).map(Some)
+    }
+
+    /// Runs the module of a script's imports; returns what ends the execution.
+    fn bind_imports(&mut self, imports: &Script<'_>) -> Result<Option<Completion>, DriverError> {
+        let program = match self.compile_importing(imports)? {
+            Compiled::Program(program, _) => program,
+            Compiled::Failed(thrown, _) => return Ok(Some(Completion::Threw(thrown))),
+            Compiled::OutOfMemory => return Ok(Some(out_of_memory(imports.name))),
+        };
+        let lexicals = self.lexicals()?;
+        self.ask(self.at.expect_imports, &[lexicals])?;
+        let mut module = None;
+        // Its value is the module's: none.
+        let imports = Script { wants_value: false, ..*imports };
+        let ending = self.run_program(&imports, program, Grammar::Module, &mut module)?;
+        if let Some(module) = module {
+            self.free_module(module)?;
+        }
+        Ok(match ending {
+            Completion::Done(_) if self.state()?.exit.is_none() => None,
+            ending => Some(ending),
+        })
+    }
+
+    /// Runs a compiled source, and the jobs and timers that it leaves.
+    fn run_program(
+        &mut self,
+        script: &Script<'_>,
+        program: JsValue,
+        grammar: Grammar,
+        module: &mut Option<u32>,
+    ) -> Result<Completion, DriverError> {
         if grammar == Grammar::Module {
             self.describe_module(program)?;
         }
         let result = match self.start(script, program, grammar)? {
             Started::Value(result) => result,
             Started::Threw(thrown) => {
+                let thrown = if grammar == Grammar::Module { self.link_error(thrown, script)? } else { thrown };
                 // An interrupt may have left it incomplete.
                 if self.state()?.exit.is_none() && !self.is_interrupted()? {
                     *module = program.module();
@@ -190,6 +273,19 @@ impl Booted<'_> {
         }
         self.guest.free(result)?;
         Ok(ending)
+    }
+
+    /// Replaces the error of a module that has not what is imported from it; returns any other value as it is.
+    fn link_error(&mut self, thrown: JsValue, script: &Script<'_>) -> Result<JsValue, DriverError> {
+        let is_stopped = self.state()?.exit.is_some() || self.is_interrupted()?;
+        if is_stopped || thrown.address().is_none() {
+            return Ok(thrown);
+        }
+        if !self.text_property(thrown, "message")?.starts_with("Could not find export '") {
+            return Ok(thrown);
+        }
+        let facts = self.facts(thrown)?;
+        if facts.is_syntax_error() { self.import_error(thrown, &facts, script) } else { Ok(thrown) }
     }
 
     /// Takes the value from a result. Inspecting it may run code of the script, such as a Proxy's.
@@ -357,7 +453,6 @@ impl Booted<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SourceKind;
 
     fn script<'a>(name: &'a str, args: &'a [String], env: &'a BTreeMap<String, String>) -> Script<'a> {
         Script {

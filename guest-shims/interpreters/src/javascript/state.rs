@@ -88,6 +88,8 @@ addresses! {
     keep_global,
     keep_bindings,
     facade,
+    expect_imports,
+    import_error,
 }
 
 /// The fingerprint of the guest's last input; zero for none. The boot scripts do not touch this word.

@@ -10,7 +10,7 @@
   // Longer strings inside objects are cut, as Node does.
   const MOST_STRING = 10000;
 
-  const { getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
+  const { defineProperty, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
   const { is } = Object;
   const charCodeAt = uncurry(String.prototype.charCodeAt);
   const includes = uncurry(String.prototype.includes);
@@ -176,7 +176,66 @@
     return `[${kind}${called === '' ? ' (anonymous)' : `: ${called}`}]${name === null ? ' [null prototype]' : ''}`;
   };
 
-  // `name: message` and the frames below it: QuickJS keeps only the frames in `stack`.
+  // As `Error.prototype.toString` has it.
+  const headOf = (value) => {
+    const name = read(value, 'name');
+    const message = read(value, 'message');
+    const title = name === undefined ? 'Error' : safeString(name);
+    const text = message === undefined ? '' : safeString(message);
+    return title === '' ? text : text === '' ? title : `${title}: ${text}`;
+  };
+
+  const withoutEnd = (text) => (slice(text, -1) === '\n' ? slice(text, 0, -1) : text);
+
+  // QuickJS keeps only the frames in `stack`; in V8 the name and the message come first.
+  const stackText = (value, frames) => {
+    const head = headOf(value);
+    const shown = withoutEnd($.userFrames(frames));
+    return shown === '' ? head : `${head}\n${shown}`;
+  };
+
+  // The frames of an error alone, without the line break at their end.
+  const framesOf = (value) => {
+    const stack = read(value, 'stack');
+    if (typeof stack !== 'string') return '';
+    const head = headOf(value);
+    if (stack === head) return '';
+    return withoutEnd($.userFrames(startsWith(stack, `${head}\n`) ? slice(stack, head.length + 1) : stack));
+  };
+
+  const setFrames = (value, frames) => {
+    const get = () => stackText(value, frames);
+    const set = (next) => {
+      defineProperty(value, 'stack', { __proto__: null, value: next, writable: true, configurable: true, enumerable: false });
+    };
+    return defineProperty(value, 'stack', { __proto__: null, get, set, configurable: true, enumerable: false });
+  };
+
+  // The older build gives every error a `stack` of its own.
+  const native = getOwnPropertyDescriptor(Failure.prototype, 'stack');
+  if (native !== undefined) {
+    const stackOf = uncurry(native.get);
+    const isPrepared = () => read(Failure, 'prepareStackTrace') !== undefined;
+    const stack = {
+      get stack() {
+        const frames = stackOf(this);
+        return typeof frames !== 'string' || isPrepared() ? frames : stackText(this, frames);
+      },
+    };
+    const { get } = getOwnPropertyDescriptor(stack, 'stack');
+    defineProperty(Failure.prototype, 'stack', { __proto__: null, get, set: native.set, configurable: true, enumerable: false });
+    const capture = Failure.captureStackTrace;
+    const methods = {
+      captureStackTrace(value, above) {
+        capture(value, typeof above === 'function' ? above : methods.captureStackTrace);
+        const own = getOwnPropertyDescriptor(value, 'stack');
+        if (own !== undefined && typeof own.value === 'string' && !isPrepared()) setFrames(value, own.value);
+      },
+    };
+    defineProperty(Failure, 'captureStackTrace', { __proto__: null, value: methods.captureStackTrace, writable: true, configurable: true, enumerable: false });
+  }
+
+  // `name: message` and the frames below it.
   const errorText = (value, name) => {
     let title = read(value, 'name');
     title = typeof title === 'string' ? title : 'Error';
@@ -184,9 +243,7 @@
     let message = read(value, 'message');
     message = typeof message === 'string' ? message : message === undefined ? '' : safeString(message);
     const head = title === '' ? message : message === '' ? title : `${title}: ${message}`;
-    const stack = read(value, 'stack');
-    let frames = typeof stack === 'string' ? $.userFrames(stack) : '';
-    if (slice(frames, -1) === '\n') frames = slice(frames, 0, -1);
+    const frames = framesOf(value);
     if (frames === '') return `[${head}]`;
     return startsWith(frames, head) ? frames : `${head}\n${frames}`;
   };
@@ -209,7 +266,7 @@
 
   $.text = {
     __proto__: null,
-    constructorName, errorText, formatKey, formatNumber, formatPrimitive, functionText, hasOwnText, isError, isIndex,
-    more, prefix, quote, read, safeString, tagOf,
+    constructorName, errorText, formatKey, formatNumber, formatPrimitive, framesOf, functionText, hasOwnText, isError, isIndex,
+    more, prefix, quote, read, safeString, setFrames, tagOf,
   };
 }

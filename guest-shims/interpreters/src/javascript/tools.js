@@ -98,7 +98,7 @@
 
   const fail = (call, reason) => {
     // The place of the call, not of the answer.
-    defineProperty(reason, 'stack', { __proto__: null, value: $.userFrames(call.stack), writable: true, configurable: true });
+    $.text.setFrames(reason, $.text.framesOf(call));
     call.reject(reason);
   };
 

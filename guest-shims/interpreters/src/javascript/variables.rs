@@ -143,7 +143,7 @@ impl Booted<'_> {
     }
 
     /// A new string value; `None` if the guest is out of memory.
-    fn string(&mut self, text: &str) -> Result<Option<JsValue>, DriverError> {
+    pub(super) fn string(&mut self, text: &str) -> Result<Option<JsValue>, DriverError> {
         let Some(at) = self.copy_in(text.as_bytes())? else { return Ok(None) };
         let bytes = u32::try_from(text.len()).unwrap_or_default();
         let string = self.guest.string(at, bytes)?;

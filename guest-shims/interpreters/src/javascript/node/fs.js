@@ -80,6 +80,7 @@
       throw failure(NUMBERS.ENOSYS, 'link', pathOf(from), pathOf(to));
     },
     lstatSync(file, options) {
+      if (options?.throwIfNoEntry === false && file === '') return undefined;
       const name = pathOf(file);
       if (!isLink(name)) return sync.statSync(name, options);
       return new Stats({ dev: 0, ino: 0, mode: os.S_IFLNK | 0o777, nlink: 1, uid: 0, gid: 0, rdev: 0, size: 0, atime: 0, mtime: 0, ctime: 0 });

@@ -195,7 +195,40 @@
     main = Object.assign(new Module(file), { id: '.' });
     return main;
   };
-  $.modules = { load, mainModule, makeRequire, requireVendor, resolve, cache };
+
+  // `import.meta` of the running script.
+  let meta;
+  const metaOf = (file) => {
+    const { URL, pathToFileURL } = node.url;
+    const url = pathToFileURL(file).href;
+    return {
+      __proto__: null, dirname: path.dirname(file), filename: file, main: true, url,
+      resolve(name) {
+        if (/^\.{0,2}\//.test(name)) return new URL(name, url).href;
+        if (builtin(name) !== undefined) return name.startsWith('node:') ? name : `node:${name}`;
+        return /^[a-z]+:/.test(name) ? new URL(name).href : pathToFileURL(resolve(name, file)).href;
+      },
+    };
+  };
+  const importMeta = () => {
+    const file = $.mainFile();
+    if (meta?.filename !== file) meta = metaOf(file);
+    return meta;
+  };
+
+  // Makes Node's error of what the interpreter says about a failed import.
+  const importError = (said, specifier) => {
+    const parent = $.mainFile();
+    const absent = /^Could not find export '(.*)' in module '/.exec(said);
+    if (absent !== null) return new SyntaxError(`The requested module '${specifier}' does not provide an export named '${absent[1]}'`);
+    if (specifier.startsWith('node:')) return coded(Error, 'ERR_UNKNOWN_BUILTIN_MODULE', `No such built-in module: ${specifier}`);
+    const isPath = /^\.{0,2}\//.test(specifier);
+    const kind = isPath ? 'module' : 'package';
+    const shown = isPath ? path.resolve(path.dirname(parent), specifier) : specifier;
+    const hint = notFound(specifier, parent).message.slice(`Cannot find module '${specifier}'`.length);
+    return coded(Error, 'ERR_MODULE_NOT_FOUND', `Cannot find ${kind} '${shown}' imported from ${parent}${hint}`);
+  };
+  $.modules = { importError, load, mainModule, makeRequire, meta: importMeta, requireVendor, resolve, cache };
 
   // The text of the module that `import` finds under a name, once.
   const FACADE = Symbol.for('glovebox.module');
@@ -210,6 +243,6 @@
     const own = name === 'os' ? "export * from 'qjs:os';\n" : '';
     const names = Object.keys(all).filter((key) => /^[A-Za-z_]\w*$/.test(key) && key !== 'default');
     $.global(FACADE, all);
-    return `${own}const m = globalThis[Symbol.for('${FACADE.description}')];\nexport default m;\nexport const { ${names.join(', ')} } = m;`;
+    return `${own}const m = globalThis[Symbol.for('${FACADE.description}')];\ndelete globalThis[Symbol.for('${FACADE.description}')];\nexport default m;\nexport const { ${names.join(', ')} } = m;`;
   };
 }

@@ -189,8 +189,11 @@
     cwd: () => os.getcwd()[0],
     chdir(directory) {
       const result = os.chdir(directory);
-      if (result < 0) $.node.fs.statSync(directory);
-      if (result < 0) throw coded(Error, 'ENOTDIR', `ENOTDIR: not a directory, chdir '${directory}'`);
+      if (result >= 0) return;
+      const code = $.node.fs.existsSync(directory) ? 'ENOTDIR' : 'ENOENT';
+      const why = code === 'ENOENT' ? 'no such file or directory' : 'not a directory';
+      const error = coded(Error, code, `${code}: ${why}, chdir '${os.getcwd()[0]}' -> '${directory}'`);
+      throw Object.assign(error, { errno: code === 'ENOENT' ? -2 : -20, syscall: 'chdir', path: os.getcwd()[0], dest: directory });
     },
     exit(code = exitCode) {
       if (code !== undefined) process.exitCode = code;

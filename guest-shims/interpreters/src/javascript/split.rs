@@ -1,0 +1,628 @@
+//! Separates the `import` and `export` of a session's script from the rest of it.
+//!
+//! In the language, a source with a top-level `import` is a module: its variables are its own, and it has no value. A
+//! session needs both. So its imports become a module that binds the imported names as globals, and the rest a script.
+//! Both keep every line and column: what belongs to the other one is white space.
+//!
+//! Only a tokenizer is needed for that. Where it misreads a source, one of the two parts does not compile, and the
+//! source is evaluated as a whole, as a module.
+
+/// The global by which the module finds the function that binds its names (`modules.js`).
+const BINDER: &str = "glovebox.imports";
+
+/// The global that stands for `import.meta` in a script (`modules.js`): as long, so that columns stay the same.
+const META: &str = "$importMeta";
+
+/// The two parts of a source.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Split {
+    /// A module: the imports, and a call that binds their names.
+    pub(super) imports: String,
+    /// A script: everything else.
+    pub(super) script: String,
+}
+
+/// Splits a source; `None` if nothing at its top level needs a module.
+pub(super) fn split(source: &str) -> Option<Split> {
+    let mut splitter =
+        Splitter { tokens: Tokens::new(source), edits: Vec::new(), metas: Vec::new(), names: Vec::new() };
+    splitter.run();
+    let Splitter { edits, names, .. } = splitter;
+    if edits.is_empty() {
+        return None;
+    }
+    let (mut imports, mut script) = (String::new(), String::new());
+    let mut at = 0;
+    for Edit { from, to, replacement, is_import } in edits {
+        let (before, piece) = (source.get(at..from)?, source.get(from..to)?);
+        blank(before, &mut imports);
+        script.push_str(before);
+        if is_import {
+            imports.push_str(piece)
+        } else {
+            blank(piece, &mut imports)
+        }
+        script.push_str(replacement);
+        blank(piece.get(replacement.len()..)?, &mut script);
+        at = to;
+    }
+    let rest = source.get(at..)?;
+    blank(rest, &mut imports);
+    script.push_str(rest);
+    // An arrow function for each name, because the exporting module may change the value later.
+    let bound = names.iter().map(|name| format!("['{name}', () => {name}], "));
+    imports.push_str(&format!(";globalThis['{BINDER}']([{}]);", bound.collect::<String>()));
+    Some(Split { imports, script })
+}
+
+/// Replaces `import.meta`, for a source whose file the interpreter does not know; `None` if it does not occur.
+pub(super) fn replace_meta(source: &str) -> Option<String> {
+    if !source.contains("import.meta") {
+        return None;
+    }
+    let mut splitter =
+        Splitter { tokens: Tokens::new(source), edits: Vec::new(), metas: Vec::new(), names: Vec::new() };
+    splitter.run();
+    let mut replaced = String::new();
+    let mut at = 0;
+    for (from, to) in splitter.metas {
+        replaced.push_str(source.get(at..from)?);
+        replaced.push_str(META);
+        blank(source.get(from.saturating_add(META.len())..to)?, &mut replaced);
+        at = to;
+    }
+    replaced.push_str(source.get(at..)?);
+    (at > 0).then_some(replaced)
+}
+
+/// Appends white space of the same bytes and lines.
+fn blank(text: &str, to: &mut String) {
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' | '\u{2028}' | '\u{2029}' => to.push(c),
+            _ => (0..c.len_utf8()).for_each(|_| to.push(' ')),
+        }
+    }
+}
+
+/// A piece of the source that is white space in the script after `replacement`.
+struct Edit {
+    from: usize,
+    to: usize,
+    replacement: &'static str,
+    is_import: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Word,
+    /// A string, without its quotes being removed.
+    Text,
+    /// A number, a template or a regular expression.
+    Literal,
+    /// One character.
+    Sign(u8),
+    End,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Token<'a> {
+    kind: Kind,
+    text: &'a str,
+    from: usize,
+    to: usize,
+    /// How many brackets are open around it.
+    depth: usize,
+}
+
+impl Token<'_> {
+    fn is(&self, word: &str) -> bool {
+        self.kind == Kind::Word && self.text == word
+    }
+
+    fn is_sign(&self, sign: u8) -> bool {
+        self.kind == Kind::Sign(sign)
+    }
+}
+
+/// What an open bracket is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Open {
+    /// A parenthesis or square bracket; a slash behind it divides, unless it follows `if`, `while`, `for` or `with`.
+    Group { is_head: bool },
+    /// A brace; a slash behind a block begins a regular expression.
+    Brace { is_block: bool },
+    /// `${` in a template.
+    Template,
+}
+
+/// Words before an operand.
+const BEFORE_OPERAND: [&str; 16] = [
+    "return",
+    "typeof",
+    "instanceof",
+    "in",
+    "of",
+    "new",
+    "delete",
+    "void",
+    "throw",
+    "case",
+    "do",
+    "else",
+    "yield",
+    "await",
+    "default",
+    "extends",
+];
+
+struct Tokens<'a> {
+    source: &'a str,
+    at: usize,
+    open: Vec<Open>,
+    /// Whether an operand has just ended, so that a slash divides.
+    is_after_operand: bool,
+    /// Whether a brace that comes next begins a block.
+    is_block_next: bool,
+    /// Whether the last token was `if`, `while`, `for` or `with`.
+    is_head_next: bool,
+    is_after_dot: bool,
+}
+
+impl<'a> Tokens<'a> {
+    fn new(source: &'a str) -> Self {
+        let at = if source.starts_with("#!") { source.find('\n').unwrap_or(source.len()) } else { 0 };
+        Self {
+            source,
+            at,
+            open: Vec::new(),
+            is_after_operand: false,
+            is_block_next: true,
+            is_head_next: false,
+            is_after_dot: false,
+        }
+    }
+
+    /// The next token, which stays the next. Brackets do not matter for one token.
+    fn peek(&self) -> Token<'a> {
+        self.ahead().next()
+    }
+
+    /// A reader of the tokens that come next, which knows of no open brackets.
+    fn ahead(&self) -> Self {
+        Self { open: Vec::new(), ..*self }
+    }
+
+    fn byte(&self, ahead: usize) -> u8 {
+        self.source.as_bytes().get(self.at.saturating_add(ahead)).copied().unwrap_or(0)
+    }
+
+    fn rest(&self) -> &'a str {
+        self.source.get(self.at..).unwrap_or_default()
+    }
+
+    fn skip_to(&mut self, end: Option<usize>) {
+        self.at = end.map_or(self.source.len(), |end| self.at.saturating_add(end));
+    }
+
+    fn skip_blanks(&mut self) {
+        loop {
+            let rest = self.rest();
+            if rest.starts_with("//") {
+                self.skip_to(rest.find(['\n', '\r', '\u{2028}', '\u{2029}']));
+            } else if rest.starts_with("/*") {
+                self.skip_to(rest.find("*/").map(|end| end + 2));
+            } else if let Some(c) = rest.chars().next().filter(|c| c.is_whitespace() || *c == '\u{feff}') {
+                self.at += c.len_utf8();
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Skips text up to an unescaped `quote`; lines end a string.
+    fn skip_text(&mut self, quote: u8) {
+        self.at += 1;
+        while self.at < self.source.len() {
+            match self.byte(0) {
+                b'\\' => self.at += 2,
+                b'\n' => return,
+                byte => {
+                    self.at += 1;
+                    if byte == quote {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn skip_regex(&mut self) {
+        self.at += 1;
+        let mut is_in_class = false;
+        while self.at < self.source.len() {
+            match self.byte(0) {
+                b'\\' => self.at += 1,
+                b'\n' => return,
+                b'[' => is_in_class = true,
+                b']' => is_in_class = false,
+                b'/' if !is_in_class => {
+                    self.at += 1;
+                    self.skip_word();
+                    return;
+                }
+                _ => {}
+            }
+            self.at += 1;
+        }
+    }
+
+    /// Skips a template up to its end or the next `${`.
+    fn skip_template(&mut self) {
+        while self.at < self.source.len() {
+            match self.byte(0) {
+                b'\\' => self.at += 1,
+                b'`' => {
+                    self.at += 1;
+                    self.after_operand(true);
+                    return;
+                }
+                b'$' if self.byte(1) == b'{' => {
+                    self.at += 2;
+                    self.open.push(Open::Template);
+                    self.after_operand(false);
+                    return;
+                }
+                _ => {}
+            }
+            self.at += 1;
+        }
+    }
+
+    fn skip_word(&mut self) {
+        let is_end = |c: char| c.is_whitespace() || c == '\u{feff}' || (c.is_ascii() && !is_word(c));
+        self.skip_to(self.rest().find(is_end));
+    }
+
+    fn after_operand(&mut self, is_after_operand: bool) {
+        self.is_after_operand = is_after_operand;
+        // An operand before a brace is a class's name, or ends a statement without a semicolon.
+        self.is_block_next = is_after_operand;
+        self.is_head_next = false;
+        self.is_after_dot = false;
+    }
+
+    fn next(&mut self) -> Token<'a> {
+        self.skip_blanks();
+        let (from, depth) = (self.at, self.open.len());
+        let byte = self.byte(0);
+        let kind = match byte {
+            _ if from >= self.source.len() => Kind::End,
+            b'\'' | b'"' => {
+                self.skip_text(byte);
+                self.after_operand(true);
+                Kind::Text
+            }
+            b'`' => {
+                self.at += 1;
+                self.skip_template();
+                Kind::Literal
+            }
+            b'0'..=b'9' => {
+                self.skip_number();
+                self.after_operand(true);
+                Kind::Literal
+            }
+            b'/' if !self.is_after_operand => {
+                self.skip_regex();
+                self.after_operand(true);
+                Kind::Literal
+            }
+            _ if !byte.is_ascii() || is_word(char::from(byte)) => {
+                self.skip_word();
+                self.after_word(from);
+                Kind::Word
+            }
+            _ => {
+                self.at += 1;
+                self.after_sign(byte);
+                Kind::Sign(byte)
+            }
+        };
+        // A backslash at the very end.
+        self.at = self.at.min(self.source.len());
+        Token { kind, text: self.source.get(from..self.at).unwrap_or_default(), from, to: self.at, depth }
+    }
+
+    fn skip_number(&mut self) {
+        self.skip_to(self.rest().find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '_')));
+    }
+
+    fn after_word(&mut self, from: usize) {
+        let word = self.source.get(from..self.at).unwrap_or_default();
+        let is_property = self.is_after_dot;
+        self.after_operand(is_property || !BEFORE_OPERAND.contains(&word));
+        if !is_property {
+            self.is_head_next = matches!(word, "if" | "while" | "for" | "with");
+            self.is_block_next |= matches!(word, "do" | "else");
+        }
+    }
+
+    fn after_sign(&mut self, sign: u8) {
+        match sign {
+            b'(' | b'[' => {
+                self.open.push(Open::Group { is_head: sign == b'(' && self.is_head_next });
+                self.after_operand(false);
+            }
+            b'{' => {
+                self.open.push(Open::Brace { is_block: self.is_block_next });
+                self.after_operand(false);
+                self.is_block_next = true;
+            }
+            b')' | b']' => {
+                let is_head = self.open.pop() == Some(Open::Group { is_head: true });
+                self.after_operand(!is_head);
+                self.is_block_next = true;
+            }
+            b'}' => match self.open.pop() {
+                Some(Open::Template) => self.skip_template(),
+                open => {
+                    self.after_operand(open == Some(Open::Brace { is_block: false }));
+                    self.is_block_next = true;
+                }
+            },
+            b'+' | b'-' if self.byte(0) == sign => {
+                self.at += 1;
+                let is_after_operand = self.is_after_operand;
+                self.after_operand(is_after_operand);
+            }
+            b'=' if self.byte(0) == b'>' => {
+                self.at += 1;
+                self.after_operand(false);
+                self.is_block_next = true;
+            }
+            _ => {
+                self.after_operand(false);
+                self.is_block_next = sign == b';';
+                // Unlike the last of three, before a spread value.
+                self.is_after_dot =
+                    sign == b'.' && !self.source.get(..self.at).is_some_and(|read| read.ends_with(".."));
+            }
+        }
+    }
+}
+
+/// Whether an ASCII character can be part of a name; a backslash begins an escaped one.
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '#' | '\\')
+}
+
+struct Splitter<'a> {
+    tokens: Tokens<'a>,
+    edits: Vec<Edit>,
+    /// Where `import.meta` is.
+    metas: Vec<(usize, usize)>,
+    names: Vec<&'a str>,
+}
+
+impl<'a> Splitter<'a> {
+    fn run(&mut self) {
+        loop {
+            let is_property = self.tokens.is_after_dot;
+            let token = self.tokens.next();
+            if token.kind == Kind::End {
+                return;
+            }
+            if is_property {
+                continue;
+            }
+            if token.is("import") {
+                self.import(token);
+            } else if token.is("export") && token.depth == 0 {
+                self.export(token);
+            }
+        }
+    }
+
+    fn edit(&mut self, from: usize, to: usize, replacement: &'static str, is_import: bool) {
+        self.edits.push(Edit { from, to, replacement, is_import });
+    }
+
+    fn import(&mut self, import: Token<'a>) {
+        let next = self.tokens.peek();
+        if next.is_sign(b'.') {
+            self.tokens.next();
+            let meta = self.tokens.next();
+            if meta.is("meta") {
+                self.metas.push((import.from, meta.to));
+            }
+        } else if import.depth == 0 && !next.is_sign(b'(') && !next.is_sign(b':') {
+            let mut names = Vec::new();
+            if let Some(Clause { to, has_source: true }) = self.clause(&mut names) {
+                self.names.append(&mut names);
+                self.edit(import.from, to, ";", true);
+            }
+        }
+    }
+
+    fn export(&mut self, export: Token<'a>) {
+        let next = self.tokens.peek();
+        if next.is("default") {
+            let default = self.tokens.next();
+            let mut ahead = self.tokens.ahead();
+            let mut word = ahead.next();
+            if word.is("async") {
+                word = ahead.next();
+            }
+            let is_declaration = word.is("function") || word.is("class");
+            let mut name = ahead.next();
+            if name.is_sign(b'*') {
+                name = ahead.next();
+            }
+            let is_named = is_declaration && name.kind == Kind::Word && !name.is("extends");
+            // Without a name it is an expression.
+            self.edit(export.from, default.to, if is_named { "" } else { "0," }, false);
+            self.tokens.after_operand(false);
+        } else if next.is_sign(b'{') || next.is_sign(b'*') {
+            if let Some(Clause { to, has_source }) = self.clause(&mut Vec::new()) {
+                self.edit(export.from, to, ";", has_source);
+            }
+        } else {
+            self.edit(export.from, export.to, "", false);
+            self.tokens.after_operand(false);
+            self.tokens.is_block_next = true;
+        }
+    }
+
+    /// Reads what follows `import` or `export`, up to the end of the statement, and adds the names that it binds.
+    fn clause(&mut self, names: &mut Vec<&'a str>) -> Option<Clause> {
+        let mut to = 0;
+        let mut has_source = false;
+        while !has_source {
+            let token = self.tokens.next();
+            match token.kind {
+                Kind::Text => has_source = true,
+                Kind::Word if token.is("from") && self.tokens.peek().kind == Kind::Text => continue,
+                Kind::Word => names.push(token.text),
+                Kind::Sign(b',') => {}
+                Kind::Sign(b'*') => {
+                    if self.tokens.peek().is("as") {
+                        self.tokens.next();
+                        names.push(self.tokens.next().text);
+                    }
+                }
+                Kind::Sign(b'{') => {
+                    to = self.list(names)?;
+                    if !self.tokens.peek().is("from") {
+                        break;
+                    }
+                }
+                _ => return None,
+            }
+            to = token.to.max(to);
+        }
+        let mut ahead = self.tokens.ahead();
+        if has_source && ahead.next().is("with") && ahead.next().is_sign(b'{') {
+            while !self.tokens.next().is_sign(b'}') {
+                if self.tokens.at >= self.tokens.source.len() {
+                    return None;
+                }
+            }
+            to = self.tokens.at;
+        }
+        if self.tokens.peek().is_sign(b';') {
+            to = self.tokens.next().to;
+        }
+        self.tokens.after_operand(false);
+        self.tokens.is_block_next = true;
+        Some(Clause { to, has_source })
+    }
+
+    /// Reads the names between braces, behind the opening one.
+    fn list(&mut self, names: &mut Vec<&'a str>) -> Option<usize> {
+        loop {
+            let token = self.tokens.next();
+            match token.kind {
+                Kind::Sign(b'}') => return Some(token.to),
+                Kind::Sign(b',') => {}
+                Kind::Word | Kind::Text => {
+                    let mut local = token;
+                    if self.tokens.peek().is("as") {
+                        self.tokens.next();
+                        local = self.tokens.next();
+                    }
+                    names.push(local.text);
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// The part of a statement behind `import` or `export`.
+struct Clause {
+    /// The end of the statement.
+    to: usize,
+    /// Whether it names a module.
+    has_source: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(source: &str) -> (String, String) {
+        let Split { imports, script } = split(source).unwrap_or_else(|| panic!("{source} needs no module"));
+        let (module, call) = imports.split_at(source.len());
+        assert_eq!(script.len(), source.len());
+        let names = call.split("['").skip(2).filter_map(|name| name.split('\'').next()).collect::<Vec<_>>();
+        (format!("{}|{}", module.trim(), names.join(",")), script)
+    }
+
+    #[test]
+    fn every_form_of_import_binds_its_names_and_leaves_white_space() {
+        for (source, imports, script) in [
+            ("import a from 'x'\n(1)", "import a from 'x'|a", ";                \n(1)"),
+            ("import 'x';1", "import 'x';|", ";          1"),
+            (
+                "import a, { b as c, 'd e' as f, from } from \"x\"",
+                "import a, { b as c, 'd e' as f, from } from \"x\"|a,c,f,from",
+                ";",
+            ),
+            ("import a, * as b from 'x'", "import a, * as b from 'x'|a,b", ";"),
+            ("import j from './j' with { type: 'json' }; j", "import j from './j' with { type: 'json' };|j", "; j"),
+            ("export * from 'x'; 2", "export * from 'x';|", "; 2"),
+            ("export { a as b }; 2", "|", "; 2"),
+            ("export const n = 1", "|", "const n = 1"),
+            ("export default function f() {}", "|", "function f() {}"),
+            ("export default class { a = 1 }", "|", "0, class { a = 1 }"),
+        ] {
+            let (found, rest) = parts(source);
+            assert_eq!(found, imports, "{source}");
+            let squeezed = rest.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(squeezed, script.split_whitespace().collect::<Vec<_>>().join(" "), "{source}");
+        }
+    }
+
+    #[test]
+    fn a_modules_meta_is_replaced_where_it_is_code() {
+        let source = "f(import.meta.url, 'import.meta', /import.meta/, `${import.meta}`); a.import.meta";
+        let replaced = "f($importMeta.url, 'import.meta', /import.meta/, `${$importMeta}`); a.import.meta";
+        assert_eq!(replace_meta(source).as_deref(), Some(replaced));
+        assert_eq!(replace_meta("'import.meta'"), None);
+        assert_eq!(replace_meta("1"), None);
+    }
+
+    #[test]
+    fn the_word_elsewhere_is_no_import() {
+        for source in [
+            "import('x')",
+            "a.import; ({ import: 1 })",
+            "`import a from 'x'`; // import b from 'x'\n/* import c from 'x' */ 'import d'",
+            "`${ `}` } import a from 'x'`",
+            "if (a) /import 'x'/.test(b)",
+            "x = a / 2; /import/.exec(y) / 1",
+            "",
+            "'\\",
+            "`${",
+        ] {
+            assert_eq!(split(source), None, "{source}");
+        }
+    }
+
+    #[test]
+    fn a_slash_before_an_import_is_read_as_the_language_does() {
+        for source in [
+            "const r = /[/'\"`]/;\nimport a from 'x'",
+            "const q = (1 + 2) / 3, s = '/';\nimport a from 'x'",
+            "if (b) /'/.test(b);\nimport a from 'x'",
+            "function f() {} /'/.test(b);\nimport a from 'x'",
+            "const o = {} / 2; const s = '/';\nimport a from 'x'",
+            "const t = `a${ { b: 1 }.b / 2 }'`;\nimport a from 'x'",
+            "i++ / 2; '/';\nimport a from 'x'",
+            "const f = x => { return /'/ };\nimport a from 'x'",
+        ] {
+            assert_eq!(parts(source).0, "import a from 'x'|a", "{source}");
+        }
+    }
+}
