@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::failure::{Call, Failure};
 use crate::memory::read_path;
 use crate::mounts::{self, Above};
-use crate::table::Target;
+use crate::table::{Descriptor, Target};
 use crate::{Errno, Host, Mount, Wasi, prices};
 
 /// What a call does with a path. It decides the error for a path that leads out of every mount.
@@ -28,6 +28,8 @@ pub(crate) enum GuestPath {
     Virtual { path: String },
     /// A device, which cannot be changed.
     Device(Device),
+    /// Another name of an open descriptor.
+    Descriptor(u32),
 }
 
 /// A path beneath a directory.
@@ -47,7 +49,7 @@ impl GuestPath {
     pub(crate) fn real(self, otherwise: Errno) -> Result<RealPath, Errno> {
         match self {
             Self::Real(place) => Ok(place),
-            Self::Virtual { .. } | Self::Device(_) => Err(otherwise),
+            Self::Virtual { .. } | Self::Device(_) | Self::Descriptor(_) => Err(otherwise),
         }
     }
 }
@@ -127,8 +129,8 @@ impl Wasi {
             return self.above(host, &below.unwrap_or_default(), &path, outside);
         };
         // `/` may be a mount.
-        if let Some(device) = below.as_deref().filter(|below| *below == "/").and_then(|_| mounts::device(&path)) {
-            return Ok(GuestPath::Device(device));
+        if let Some(found) = below.as_deref().filter(|below| *below == "/").and_then(|_| mounts::special(&path)) {
+            return self.found(found, outside);
         }
         if let Some(outer) = self.outer_of(at) {
             return match self.resolve(host, &outer, &path) {
@@ -186,6 +188,20 @@ impl Wasi {
         }
     }
 
+    /// The descriptor of a path below `/dev/fd`.
+    pub(crate) fn named_descriptor(&self, fd: u32) -> Result<&Descriptor, Errno> {
+        self.table.get(fd).ok().filter(|descriptor| descriptor.preopen.is_none()).ok_or(Errno::NoEnt)
+    }
+
+    fn found(&self, found: Above, outside: Errno) -> Call<GuestPath> {
+        match found {
+            Above::Virtual { path } => Ok(GuestPath::Virtual { path }),
+            Above::Device(device) => Ok(GuestPath::Device(device)),
+            Above::Descriptor(fd) => Ok(GuestPath::Descriptor(fd)),
+            Above::Mounted { root, path } => self.mounted(root, path, outside),
+        }
+    }
+
     fn mounted(&self, root: RootId, path: String, outside: Errno) -> Call<GuestPath> {
         let at = self.root_dir(root)?;
         let mount = self.mounts.iter().find(|mount| mount.root == root);
@@ -198,9 +214,7 @@ impl Wasi {
         let mounts = u64::try_from(self.mounts.len()).unwrap_or(u64::MAX);
         host.charge(prices::FILE_SYSTEM_WORK.saturating_mul(mounts))?;
         match self.resolve(host, below, path) {
-            Ok(Above::Virtual { path }) => Ok(GuestPath::Virtual { path }),
-            Ok(Above::Device(device)) => Ok(GuestPath::Device(device)),
-            Ok(Above::Mounted { root, path }) => self.mounted(root, path, outside),
+            Ok(found) => self.found(found, outside),
             Err(Failure::Errno(Errno::NotCapable)) => {
                 self.events.path_escape(&format!("{}/{path}", below.trim_end_matches('/')));
                 Err(outside.into())

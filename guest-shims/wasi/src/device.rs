@@ -4,6 +4,15 @@
 
 use crate::{DISPLAYS_DEVICE, NULL_DEVICE, TOOLS_DEVICE};
 
+/// The guest's path of the space device. It is visible like [`TOOLS_DEVICE`]. Each read gives, as decimal numbers with a space between them, the
+/// quota of the files in bytes, how much of it is used, the quota of files, directories and links, and how many there are.
+pub const SPACE_DEVICE: &str = "/dev/glovebox/space";
+
+/// The directory whose entries are the open descriptors, by number.
+const DESCRIPTORS: &str = "/dev/fd";
+/// Other names of the standard streams, as in Linux.
+const STREAMS: [&str; 3] = ["/dev/stdin", "/dev/stdout", "/dev/stderr"];
+
 /// A device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Device {
@@ -13,10 +22,12 @@ pub(crate) enum Device {
     Tools,
     /// [`DISPLAYS_DEVICE`]: reads are at the end of the file.
     Displays,
+    /// [`SPACE_DEVICE`]: writes are refused.
+    Space,
 }
 
 impl Device {
-    const ALL: [Self; 3] = [Self::Null, Self::Tools, Self::Displays];
+    const ALL: [Self; 4] = [Self::Null, Self::Tools, Self::Displays, Self::Space];
 
     /// Its absolute path.
     pub(crate) fn path(self) -> &'static str {
@@ -24,6 +35,7 @@ impl Device {
             Self::Null => NULL_DEVICE,
             Self::Tools => TOOLS_DEVICE,
             Self::Displays => DISPLAYS_DEVICE,
+            Self::Space => SPACE_DEVICE,
         }
     }
 
@@ -31,16 +43,31 @@ impl Device {
     pub(crate) fn at(path: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|device| device.path() == path)
     }
+}
 
-    /// Whether an absolute path is that of a directory that contains a device.
-    pub(crate) fn any_below(path: &str) -> bool {
-        Self::ALL.iter().any(|device| is_within(device.path(), path))
-    }
+/// The paths that are not the file system's.
+fn claimed() -> impl Iterator<Item = &'static str> {
+    Device::ALL.into_iter().map(Device::path).chain(STREAMS).chain([DESCRIPTORS])
+}
 
-    /// Whether an absolute path is a device's, or would lie in one.
-    pub(crate) fn claims(path: &str) -> bool {
-        Self::ALL.iter().any(|device| is_within(path, device.path()))
+/// The open descriptor that an absolute path names.
+pub(crate) fn descriptor_at(path: &str) -> Option<u32> {
+    if let Some(number) = path.strip_prefix(DESCRIPTORS).and_then(|rest| rest.strip_prefix('/')) {
+        // Each has one name.
+        let is_canonical = number == "0" || !number.starts_with(['0', '+']);
+        return if is_canonical { number.parse().ok() } else { None };
     }
+    (0..).zip(STREAMS).find_map(|(fd, stream)| (path == stream).then_some(fd))
+}
+
+/// Whether an absolute path is that of a directory that contains one of them.
+pub(crate) fn is_above_one(path: &str) -> bool {
+    claimed().any(|claimed| is_within(claimed, path))
+}
+
+/// Whether an absolute path is one of them, or would lie in one.
+pub(crate) fn claims(path: &str) -> bool {
+    claimed().any(|claimed| is_within(path, claimed))
 }
 
 /// Whether an absolute path is `above` or lies below it.

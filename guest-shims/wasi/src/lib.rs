@@ -62,6 +62,7 @@ mod workspace;
 
 pub use clock::Clock;
 pub use config::{WasiConfig, WasiError, WasiLimits};
+pub use device::SPACE_DEVICE;
 pub use displays::{DISPLAYS_DEVICE, MAX_DISPLAYS, Shown};
 pub use entropy::Entropy;
 pub use errno::Errno;

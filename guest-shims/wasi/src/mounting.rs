@@ -2,7 +2,7 @@
 
 use glovebox_vfs::Vfs;
 
-use crate::device::Device;
+use crate::device;
 use crate::mounts::is_mountable;
 use crate::table::Target;
 use crate::{Mount, WasiError};
@@ -19,7 +19,7 @@ pub(crate) fn check_mounts(vfs: &Vfs, mounts: &[Mount]) -> Result<(), WasiError>
         if !is_mountable(&mount.path) {
             return Err(WasiError::MountPath(mount.path.clone()));
         }
-        if Device::claims(&mount.path) {
+        if device::claims(&mount.path) {
             return Err(WasiError::MountAtDevice(mount.path.clone()));
         }
         if mounts.iter().skip(index.saturating_add(1)).any(|other| other.path == mount.path) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use glovebox_vfs::RootId;
 
 use crate::Errno;
-use crate::device::Device;
+use crate::device::{Device, descriptor_at, is_above_one};
 
 /// A root of the file system at an absolute guest path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub(crate) enum Above {
         path: String,
     },
     Device(Device),
+    /// An open descriptor.
+    Descriptor(u32),
 }
 
 /// Whether a path is a valid mount point.
@@ -80,14 +82,15 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
             name => {
                 here.push('/');
                 here.push_str(name);
-                if let Some(device) = Device::at(&here) {
-                    // Nothing is below a device, and a slash behind it asks for a directory.
+                let found = Device::at(&here).map(Above::Device);
+                if let Some(found) = found.or_else(|| descriptor_at(&here).map(Above::Descriptor)) {
+                    // Nothing is below it, and a slash behind it asks for a directory.
                     let named = rest.is_empty() && !path.ends_with('/');
-                    return if named { Ok(Above::Device(device)) } else { Err(Errno::NotDir) };
+                    return if named { Ok(found) } else { Err(Errno::NotDir) };
                 }
                 if let Some(root) = find(mounts, &here) {
                     mounted = Some((root, rest));
-                } else if !is_above_a_mount(mounts, &here) && !Device::any_below(&here) {
+                } else if !is_above_a_mount(mounts, &here) && !is_above_one(&here) {
                     if mounted.is_some() {
                         break;
                     }
@@ -110,12 +113,9 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
     })
 }
 
-/// The device at `path`, relative to `/`.
-pub(crate) fn device(path: &str) -> Option<Device> {
-    match resolve(&[], "/", path) {
-        Ok(Above::Device(device)) => Some(device),
-        _ => None,
-    }
+/// The device or descriptor at `path`, relative to `/`.
+pub(crate) fn special(path: &str) -> Option<Above> {
+    resolve(&[], "/", path).ok().filter(|found| matches!(found, Above::Device(_) | Above::Descriptor(_)))
 }
 
 /// The names in a virtual directory, each with the root mounted there, if one is.

@@ -211,6 +211,12 @@ impl Wasi {
         }
     }
 
+    /// What [`SPACE_DEVICE`](crate::SPACE_DEVICE) says.
+    pub(crate) fn space(&self) -> String {
+        let limits = self.vfs.limits();
+        format!("{} {} {} {}\n", limits.bytes, self.vfs.bytes_used(), limits.inodes, self.vfs.inodes_used())
+    }
+
     /// The captured output of one stream so far.
     pub fn output(&self, stream: Stream) -> &[u8] {
         match stream {

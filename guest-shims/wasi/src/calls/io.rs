@@ -9,7 +9,7 @@ use glovebox_vfs::InodeId;
 use crate::device::Device;
 use crate::failure::{Call, Failure};
 use crate::memory::{CHUNK_BYTES, Region, check, read_array, read_iovecs, size, write_u32};
-use crate::stdin::Source;
+use crate::stdin::{Source, Stdin};
 use crate::table::Target;
 use crate::tools::ToolsDevice;
 use crate::{Errno, Host, Stream, Wasi, prices, rights};
@@ -34,6 +34,10 @@ pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32
         }
         Target::Device(Device::Null | Device::Displays) => 0,
         Target::Device(Device::Tools) => read_reply(wasi, host, &regions)?,
+        Target::Device(Device::Space) => {
+            let mut space = Stdin::new(wasi.space().into_bytes());
+            scatter(host, &regions, prices::BYTE, &mut space)?
+        }
         Target::Stdout | Target::Stderr => return Err(Errno::Badf.into()),
         Target::Directory { .. } | Target::Virtual { .. } => return Err(Errno::IsDir.into()),
     };
@@ -88,7 +92,7 @@ pub(super) fn fd_write<H: Host>(
         Target::Device(Device::Null) => total_bytes(&regions),
         Target::Device(Device::Tools) => send_message(wasi, host, &regions)?,
         Target::Device(Device::Displays) => show(wasi, host, &regions)?,
-        Target::Stdin | Target::Directory { .. } | Target::Virtual { .. } => {
+        Target::Stdin | Target::Directory { .. } | Target::Virtual { .. } | Target::Device(Device::Space) => {
             return Err(Errno::Badf.into());
         }
     };
@@ -131,7 +135,10 @@ fn positional(wasi: &Wasi, fd: u32, right: u64) -> Result<Target, Errno> {
     let descriptor = wasi.table.get(fd)?;
     match descriptor.target {
         Target::File { .. } | Target::Device(Device::Null) => {}
-        Target::Stdin | Target::Stdout | Target::Stderr | Target::Device(Device::Tools | Device::Displays) => {
+        Target::Stdin
+        | Target::Stdout
+        | Target::Stderr
+        | Target::Device(Device::Tools | Device::Displays | Device::Space) => {
             return Err(Errno::Spipe);
         }
         Target::Directory { .. } | Target::Virtual { .. } if right == rights::FD_READ => return Err(Errno::IsDir),

@@ -18,6 +18,12 @@ struct Request {
     flags: u16,
 }
 
+impl Request {
+    fn descriptor(&self, target: Target) -> Descriptor {
+        Descriptor::opened(target, self.flags, self.rights_base, self.rights_inheriting)
+    }
+}
+
 #[expect(clippy::too_many_arguments, reason = "the signature is WASI's")]
 pub(super) fn path_open<H: Host>(
     wasi: &mut Wasi,
@@ -68,13 +74,12 @@ pub(super) fn path_open<H: Host>(
         return Err(Errno::Mfile.into());
     }
     let request = Request { options, rights_base, rights_inheriting, flags };
-    let target = match place {
-        GuestPath::Virtual { path } => open_virtual(path, &request)?,
-        GuestPath::Device(device) => open_device(device, &request)?,
-        GuestPath::Real(place) => open_real(wasi, host, &place, &request)?,
+    let descriptor = match place {
+        GuestPath::Virtual { path } => request.descriptor(open_virtual(path, &request)?),
+        GuestPath::Device(device) => request.descriptor(open_device(device, &request)?),
+        GuestPath::Descriptor(fd) => open_again(wasi, fd, &request)?,
+        GuestPath::Real(place) => request.descriptor(open_real(wasi, host, &place, &request)?),
     };
-    let Request { rights_base, rights_inheriting, flags, .. } = request;
-    let descriptor = Descriptor::opened(target, flags, rights_base, rights_inheriting);
     match wasi.table.insert(descriptor, wasi.limits.open_files) {
         Ok(fd) => write_u32(host, opened, fd),
         Err(refused) => {
@@ -109,6 +114,35 @@ fn open_device(device: Device, request: &Request) -> Result<Target, Errno> {
     } else {
         Ok(Target::Device(device))
     }
+}
+
+/// Opens what a descriptor refers to once more, with no more rights than it has, and a position of its own that begins
+/// where the other one is. `ENOENT` if it is not open, as in Linux, and for a preopen, which is not the script's.
+fn open_again(wasi: &mut Wasi, fd: u32, request: &Request) -> Call<Descriptor> {
+    let original = wasi.named_descriptor(fd)?.clone();
+    let options = &request.options;
+    let is_directory = matches!(original.target, Target::Directory { .. } | Target::Virtual { .. });
+    if options.create && options.exclusive {
+        return Err(Errno::Exist.into());
+    }
+    if options.directory && !is_directory {
+        return Err(Errno::NotDir.into());
+    }
+    if options.write && original.rights_base & rights::FD_WRITE == 0 {
+        return Err(Errno::Acces.into());
+    }
+    if options.truncate && matches!(original.target, Target::File { .. }) {
+        return Err(Errno::Inval.into());
+    }
+    if let Some(inode) = original.target.inode() {
+        wasi.vfs.retain(inode).map_err(|_| Errno::NoEnt)?;
+    }
+    Ok(Descriptor {
+        rights_base: original.rights_base & request.rights_base,
+        rights_inheriting: original.rights_inheriting & request.rights_inheriting,
+        flags: original.flags | request.flags,
+        ..original
+    })
 }
 
 fn open_real<H: Host>(wasi: &mut Wasi, host: &mut H, place: &RealPath, request: &Request) -> Call<Target> {

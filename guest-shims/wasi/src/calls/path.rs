@@ -29,14 +29,16 @@ pub(super) fn path_create_directory<H: Host>(wasi: &mut Wasi, host: &mut H, fd: 
 
 pub(super) fn path_remove_directory<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, path: u32, path_len: u32) -> Call {
     let place = wasi.resolve_path(host, fd, rights::PATH_REMOVE_DIRECTORY, Purpose::Use, path, path_len)?;
-    let otherwise = if matches!(place, GuestPath::Device(_)) { Errno::NotDir } else { Errno::Busy };
+    let otherwise =
+        if matches!(place, GuestPath::Device(_) | GuestPath::Descriptor(_)) { Errno::NotDir } else { Errno::Busy };
     let place = place.real(otherwise)?;
     change(wasi, host, &[&place], |vfs| vfs.remove_dir(place.at, place.path.as_bytes()))
 }
 
 pub(super) fn path_unlink_file<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, path: u32, path_len: u32) -> Call {
     let place = wasi.resolve_path(host, fd, rights::PATH_UNLINK_FILE, Purpose::Use, path, path_len)?;
-    let otherwise = if matches!(place, GuestPath::Device(_)) { Errno::Busy } else { Errno::IsDir };
+    let otherwise =
+        if matches!(place, GuestPath::Device(_) | GuestPath::Descriptor(_)) { Errno::Busy } else { Errno::IsDir };
     let place = place.real(otherwise)?;
     change(wasi, host, &[&place], |vfs| vfs.unlink(place.at, place.path.as_bytes()))
 }

@@ -11,16 +11,7 @@ use crate::table::Target;
 use crate::{Errno, Host, Wasi, rights};
 
 pub(super) fn fd_filestat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
-    let descriptor = wasi.table.get(fd)?;
-    descriptor.require(rights::FD_FILESTAT_GET)?;
-    let found = match descriptor.target.clone() {
-        Target::File { inode, .. } | Target::Directory { inode } => stat_inode(wasi, host, inode)?,
-        Target::Virtual { path } => virtual_stat(&path),
-        Target::Device(device) => device_stat(device),
-        Target::Stdin | Target::Stdout | Target::Stderr => {
-            FileStat { inode: u64::from(fd), links: 1, ..FileStat::default() }
-        }
-    };
+    let found = stat_descriptor(wasi, host, fd)?;
     Ok(host.write(stat, &found.encode())?)
 }
 
@@ -37,6 +28,10 @@ pub(super) fn path_filestat_get<H: Host>(
     let found = match wasi.resolve_path(host, fd, rights::PATH_FILESTAT_GET, Purpose::Look, path, path_len)? {
         GuestPath::Virtual { path } => virtual_stat(&path),
         GuestPath::Device(device) => device_stat(device),
+        GuestPath::Descriptor(fd) => {
+            wasi.named_descriptor(fd)?;
+            stat_descriptor(wasi, host, fd)?
+        }
         GuestPath::Real(place) => {
             let looked_up = wasi.with_vfs(host, |vfs| vfs.lookup(place.at, place.path.as_bytes(), follow));
             let inode = wasi.watch(&[&place], looked_up)?;
@@ -44,6 +39,19 @@ pub(super) fn path_filestat_get<H: Host>(
         }
     };
     Ok(host.write(stat, &found.encode())?)
+}
+
+fn stat_descriptor<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32) -> Call<FileStat> {
+    let descriptor = wasi.table.get(fd)?;
+    descriptor.require(rights::FD_FILESTAT_GET)?;
+    Ok(match descriptor.target.clone() {
+        Target::File { inode, .. } | Target::Directory { inode } => stat_inode(wasi, host, inode)?,
+        Target::Virtual { path } => virtual_stat(&path),
+        Target::Device(device) => device_stat(device),
+        Target::Stdin | Target::Stdout | Target::Stderr => {
+            FileStat { inode: u64::from(fd), links: 1, ..FileStat::default() }
+        }
+    })
 }
 
 fn stat_inode<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId) -> Call<FileStat> {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use glovebox_vfs::encoding::{Damaged, Decoder};
 use glovebox_vfs::{Access, FileKind, InodeId, RootId};
 
-use super::{DIRECTORY, DISPLAYS, FILE, NULL, PREOPEN, RestoreError, STDERR, STDIN, STDOUT, TOOLS, VERSION, VIRTUAL};
+use super::{
+    DIRECTORY, DISPLAYS, FILE, NULL, PREOPEN, RestoreError, SPACE, STDERR, STDIN, STDOUT, TOOLS, VERSION, VIRTUAL,
+};
 use crate::clock::SavedClock;
 use crate::device::Device;
 use crate::mounts::is_above_a_mount;
@@ -210,6 +212,7 @@ impl<'a> Saved<'a> {
             TOOLS => SavedTarget::Device(Device::Tools),
             NULL => SavedTarget::Device(Device::Null),
             DISPLAYS => SavedTarget::Device(Device::Displays),
+            SPACE => SavedTarget::Device(Device::Space),
             _ => return Err(Damaged("a descriptor has an unknown target")),
         };
         let flags = u16::try_from(from.number()?).ok().filter(|flags| flags & !rights::FDFLAGS == 0);

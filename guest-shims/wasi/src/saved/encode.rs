@@ -2,7 +2,7 @@
 
 use glovebox_vfs::encoding::Encoder;
 
-use super::{DIRECTORY, DISPLAYS, FILE, NULL, PREOPEN, STDERR, STDIN, STDOUT, TOOLS, VERSION, VIRTUAL};
+use super::{DIRECTORY, DISPLAYS, FILE, NULL, PREOPEN, SPACE, STDERR, STDIN, STDOUT, TOOLS, VERSION, VIRTUAL};
 use crate::Wasi;
 use crate::device::Device;
 use crate::table::{Descriptor, Target};
@@ -80,6 +80,7 @@ fn encode_descriptor(to: &mut Encoder, descriptor: &Descriptor) {
         Target::Device(Device::Null) => to.byte(NULL),
         Target::Device(Device::Tools) => to.byte(TOOLS),
         Target::Device(Device::Displays) => to.byte(DISPLAYS),
+        Target::Device(Device::Space) => to.byte(SPACE),
     }
     to.number(u64::from(descriptor.flags));
     to.number(descriptor.rights_base);

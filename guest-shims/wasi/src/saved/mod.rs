@@ -27,3 +27,4 @@ const VIRTUAL: u8 = 6;
 const TOOLS: u8 = 7;
 const NULL: u8 = 8;
 const DISPLAYS: u8 = 9;
+const SPACE: u8 = 10;

@@ -1,6 +1,8 @@
 //! Every call of WASI preview 1, its limits, and hostile arguments, against a host that lives in a vector.
 
 #[cfg(test)]
+mod descriptor_names;
+#[cfg(test)]
 mod descriptors;
 #[cfg(test)]
 mod directories;
