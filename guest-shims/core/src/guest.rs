@@ -55,6 +55,9 @@ pub struct Written {
     pub duration: Duration,
 }
 
+/// What flushing the streams of a stopped script may use, on nobody's bill: about a hundred times what it needs.
+const FLUSH_FUEL: u64 = 5_000_000;
+
 /// A guest.
 #[derive(Debug)]
 pub struct Guest<M> {
@@ -143,7 +146,19 @@ impl<M: GuestMachine> Guest<M> {
         };
         let asked = self.ctx_mut().disarm();
         let left = self.end(&result);
+        if let (Some(image), Err(DriverError::Machine(MachineError::Stopped(stop)))) = (image, &result)
+            && matches!(stop, Stop::OutOfFuel | Stop::Deadline | Stop::Cancelled)
+        {
+            self.flush_streams(image);
+        }
         self.usage(limits, left).conclude(CallEnd { driver, result, asked })
+    }
+
+    /// Has the interpreter write out what a stopped script printed last. Whatever fails is ignored: the guest is gone.
+    fn flush_streams(&mut self, image: ImageDriver<'_>) {
+        if self.machine.set_fuel(FLUSH_FUEL).is_ok() {
+            let _ = image.driver.flush_streams(&mut self.machine, image.anchors);
+        }
     }
 
     fn run_command(&mut self) -> Result<Report, DriverError> {

@@ -253,6 +253,14 @@ pub trait Driver: Send + Sync {
         script: &Script<'_>,
     ) -> Result<Vec<Diagnostic>, DriverError>;
 
+    /// Writes out the text that a script has printed and the interpreter still holds. Called after the host stopped the
+    /// script at any instruction: the instance is in no known state, and is dropped afterwards. Default: nothing, for
+    /// an interpreter that holds none.
+    fn flush_streams(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
+        let _ = (machine, anchors);
+        Ok(())
+    }
+
     /// Runs the exit handlers of a session's interpreter before it is dropped.
     fn close(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError>;
 }

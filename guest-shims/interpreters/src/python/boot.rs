@@ -65,12 +65,17 @@ const REACTOR_LOADER: &str = "import sys\n\
 /// of nested tuples, `next` of nested `map`s) takes at most one byte here for each byte of native stack, of which the
 /// engine grants 16 MiB: that is exhausted first, and traps.
 const C_STACK_BYTES: u32 = 24 << 20;
-/// The stack of a reactor lies below everything else. It uses the upper 128 KiB, and raises an exception at their end.
+/// The stack of a reactor lies below everything else: an overflow traps.
 const REACTOR_STACK_BYTES: u32 = 16 << 20;
+/// The part of it that CPython may use before it raises a `RecursionError`. The C library says 128 KiB, enough for 51 nested
+/// `sorted(key=…)`. The native stack that the engine grants has to last as long: tests/hostile/deep-python.toml.
+const REACTOR_STACK_USED: u32 = 768 << 10;
+/// `_PyOS_STACK_MARGIN_BYTES` (Include/internal/pycore_pythonrun.h): between the limits for an exception and for an abort.
+const STACK_MARGIN: u32 = 8 << 10;
 const PAGE_BYTES: u32 = 64 << 10;
 
 /// The driver's functions, as named in settle.py.
-const FUNCTIONS: [&str; 15] = [
+const FUNCTIONS: [&str; 16] = [
     "run",
     "run_with",
     "validate",
@@ -81,6 +86,7 @@ const FUNCTIONS: [&str; 15] = [
     "complain",
     "rearm",
     "flush",
+    "flush_streams",
     "close",
     "grow",
     "withdraw_packages",
@@ -120,6 +126,7 @@ pub(super) fn boot(form: Form, machine: &mut dyn Machine) -> Result<Anchors, Dri
             start_reactor(machine)?;
             let hex: String = REACTOR.bytes().map(|byte| format!("{byte:02x}")).collect();
             run_in_reactor(machine, &REACTOR_LOADER.replace("HEX", &hex))?;
+            extend_stack(machine)?;
         }
     }
     let mut notes = notes(machine.wasi().output(Stream::Stdout));
@@ -329,6 +336,33 @@ fn move_stack(machine: &mut dyn Machine) -> Result<u32, DriverError> {
     let top = top.ok_or_else(too_large)?;
     machine.set_global("__stack_pointer", top)?;
     Ok(top)
+}
+
+/// Lets CPython use more of a reactor's stack: changes `c_stack_soft_limit` and `c_stack_hard_limit` of its thread, which follow
+/// `c_stack_top` (Include/internal/pycore_tstate.h).
+fn extend_stack(machine: &mut dyn Machine) -> Result<(), DriverError> {
+    let mut memory = vec![0; usize::try_from(machine.memory_bytes()).unwrap_or_default()];
+    machine.read(0, &mut memory)?;
+    let words = memory.as_chunks::<4>().0;
+    let mut tops = (0_u32..).step_by(4).zip(words.windows(3)).filter_map(|(at, words)| match *words {
+        [top, soft, hard] => {
+            let [top, soft, hard] = [top, soft, hard].map(u32::from_le_bytes);
+            (is_stack_top(top) && soft < top && soft.checked_sub(hard) == Some(STACK_MARGIN)).then_some((at, top))
+        }
+        _ => None,
+    });
+    let (Some((at, top)), None) = (tops.next(), tops.next()) else {
+        return Err(DriverError::Boot("its thread has other limits of the stack".to_owned()));
+    };
+    let hard = top.saturating_sub(REACTOR_STACK_USED);
+    let soft = hard.saturating_add(STACK_MARGIN);
+    machine.write(at.saturating_add(4), [soft.to_le_bytes(), hard.to_le_bytes()].as_flattened())?;
+    Ok(())
+}
+
+/// CPython rounds up to pages of 4 KiB.
+fn is_stack_top(address: u32) -> bool {
+    address > REACTOR_STACK_BYTES - PAGE_BYTES && address <= REACTOR_STACK_BYTES
 }
 
 /// The output of settle.py: a name and numbers on each line.

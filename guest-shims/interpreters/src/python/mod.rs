@@ -216,6 +216,10 @@ impl Driver for Python {
         Ok(vec![diagnostic])
     }
 
+    fn flush_streams(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
+        Interpreter::new(machine, anchors).call("flush_streams").map(drop)
+    }
+
     fn close(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
         Interpreter::new(machine, anchors).call("close").map(drop)
     }

@@ -25,9 +25,9 @@ def perform(name, shown):
             exec(head, namespace)
         if tail is not None:
             value = eval(tail, namespace)
-    settrace(None)
-    setprofile(None)
     if shown and value is not None:
+        settrace(None)
+        setprofile(None)
         result = described(value, True)
         value = None  # which may end it, and its finalizer print
     running = False
@@ -218,6 +218,16 @@ def flush():
                 pass
     except BaseException:
         pass
+    return None
+
+
+def flush_streams():
+    """Writes out what a script printed last, after the host stopped it somewhere. Never raises."""
+    for stream in out, err:
+        try:
+            stream.flush()
+        except BaseException:
+            pass
     return None
 
 

@@ -64,6 +64,7 @@ import asyncio.unix_events
 import atexit
 import base64
 import builtins
+import collections
 import datetime
 import errno
 import functools
@@ -83,6 +84,7 @@ import queue
 import random
 import re
 import selectors
+import shutil
 import signal
 import threading
 import time

@@ -157,7 +157,7 @@ os.chdir(WORKSPACE)
 atexit.unregister(logging.shutdown)
 threading._threading_atexits.clear()  # concurrent.futures joins its threads; there are none
 for _name in """
-    run run_with validate get_variable set_variable restore_globals next_global complain rearm flush close grow
+    run run_with validate get_variable set_variable restore_globals next_global complain rearm flush flush_streams close grow
     withdraw_packages setup settle
 """.split():
     print(_name, id(globals()[_name]))

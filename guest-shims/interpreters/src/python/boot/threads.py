@@ -12,6 +12,7 @@ def swap(kind, name, function):
     """Replaces a method of one of C's own types, whose attributes cannot be set."""
     methods = gc.get_referents(vars(kind))[0]  # `vars` is a read-only view of this dictionary
     function = methods[name] = functools.update_wrapper(function, methods[name])
+    function.__module__ = kind.__module__
     return function.__wrapped__
 
 

@@ -123,6 +123,74 @@ uuid._GETTERS = []
 zoneinfo.reset_tzpath(to=())
 
 
+# --- descriptors and space ------------------------------------------------------------------------
+
+_open, _fstat, _read, _close = os.open, os.fstat, os.read, os.close
+_statvfs_result = os.statvfs_result
+
+
+def dup(fd, /):
+    """Return a duplicate of a file descriptor. It has a position of its own, which begins where that of `fd` is."""
+    _fstat(fd)
+    path = f"/dev/fd/{fd}"
+    for flags in os.O_RDWR, os.O_WRONLY:
+        try:
+            return _open(path, flags)
+        except PermissionError:
+            pass
+        except FileNotFoundError:  # the older build has numbers of its own
+            raise OSError(58, "a file has one descriptor here; open it again by its name") from None
+    return _open(path, os.O_RDONLY)
+
+
+def space():
+    device = _open("/dev/glovebox/space", os.O_RDONLY)
+    try:
+        return [int(number) for number in _read(device, 200).split()]
+    finally:
+        _close(device)
+
+
+def statvfs(path):
+    """Perform a statvfs system call on the given path: the quota of the files, and what is left of it."""
+    os.stat(path)
+    size, used, files, there = space()
+    block = 4096
+    free, rest = max(size - used, 0) // block, max(files - there, 0)
+    return _statvfs_result((block, block, size // block, free, free, files, rest, rest, 0, 255))
+
+
+def disk_usage(path):
+    """Return disk usage statistics about the given path, as a tuple of `total`, `used` and `free` bytes."""
+    os.stat(path)
+    size, used, _, _ = space()
+    return shutil._ntuple_diskusage(size, used, max(size - used, 0))
+
+
+os.dup = dup
+os.statvfs = os.fstatvfs = statvfs
+shutil.disk_usage = disk_usage
+if not hasattr(shutil, "_ntuple_diskusage"):
+    shutil._ntuple_diskusage = collections.namedtuple("usage", "total used free", module="shutil")
+    shutil.__all__.append("disk_usage")
+for _function, _module in (dup, "os"), (statvfs, "os"), (disk_usage, "shutil"):
+    _function.__module__ = _module
+
+
+# --- modes of files -------------------------------------------------------------------------------
+
+_chmod, _stat = os.chmod, os.stat
+
+
+def chmod(path, mode, *, dir_fd=None, follow_symlinks=True):
+    # The C library's changes nothing, and succeeds whether there is a file or not.
+    _stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+    _chmod(path, mode)
+
+
+replace(os, "chmod", chmod)
+
+
 # --- stacks without the driver --------------------------------------------------------------------
 
 _walk_stack, _outer_frames = traceback.walk_stack, inspect.getouterframes

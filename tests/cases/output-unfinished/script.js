@@ -1,0 +1,3 @@
+console.log('first');
+process.stdout.write('second');
+for (;;) {}

@@ -1,0 +1,3 @@
+print("first")
+print("second", end="")
+sum(range(10**12))
