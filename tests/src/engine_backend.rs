@@ -169,7 +169,7 @@ fn build(engine: &Engine, runtime: Option<&str>, case: &Case) -> Result<Sandbox,
     }
     for (name, tool) in &case.tools {
         let answers = tool.clone();
-        let mut made = Tool::new(name, &tool.description).handler(move |_, arguments| {
+        let mut made = Tool::new(name, &tool.description).text_handler(move |_, arguments| {
             thread::sleep(Duration::from_millis(answers.delay_ms));
             answers.answer(arguments).map_err(ToolError::from)
         });

@@ -284,8 +284,7 @@ fn the_modules_that_are_advised_instead_of_missing_ones_are_there() {
 
 #[test]
 fn the_modules_of_node_that_are_there_are_all_proposed() {
-    let source =
-        "for (const name of require('module').builtinModules) {\n    require(name);\n    console.log(name);\n}";
+    let source = "for (const name of require('module').builtinModules) {\n    require(name);\n    await import(name);\n    console.log(name);\n}";
     let ran = sandbox(Language::JavaScript, fixed).execute(source).unwrap();
     assert!(ran.is_success(), "{}", ran.stderr.text());
     let text = ran.stdout.text();

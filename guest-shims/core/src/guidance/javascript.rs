@@ -294,6 +294,9 @@ fn syntax(failure: &Failure<'_>) -> Advice {
     if failure.line().is_some_and(|line| is_comprehension(line) || looks_like_python(line)) {
         return advice(&[LOOKS_LIKE_PYTHON]);
     }
+    if failure.line().is_some_and(|line| line.trim_start().starts_with('@')) {
+        return advice(&["Decorators are not supported: call the function instead."]);
+    }
     if failure.line().is_some_and(typescript::looks_like) {
         return Advice {
             kind: AdviceKind::TypescriptSyntax,

@@ -9,7 +9,7 @@ const PYTHON: &str = "\
     dataclasses datetime dbm decimal difflib dis doctest email encodings enum errno faulthandler filecmp fileinput \
     fnmatch fractions ftplib functools gc getopt getpass gettext glob graphlib gzip hashlib heapq hmac html http \
     imaplib importlib inspect io ipaddress itertools json keyword linecache locale logging mailbox marshal math \
-    mimetypes modulefinder netrc numbers opcode operator optparse os pathlib pdb pickle pickletools pkgutil \
+    mimetypes modulefinder multiprocessing netrc numbers opcode operator optparse os pathlib pdb pickle pickletools pkgutil \
     platform plistlib poplib posixpath pprint profile pstats py_compile pyclbr pydoc queue quopri random re \
     reprlib runpy sched secrets select selectors shelve shlex shutil signal site smtplib socket socketserver \
     sqlite3 stat statistics string stringprep struct subprocess symtable sys sysconfig tarfile tempfile textwrap \
@@ -24,7 +24,7 @@ const PACKAGES: &str = "\
 /// The modules of `import` and `require`, and the interpreter's own.
 const JAVASCRIPT: &str = "\
     assert assert/strict buffer console crypto events fs fs/promises module os path path/posix perf_hooks process \
-    querystring std string_decoder timers timers/promises url util util/types";
+    querystring std string_decoder sys timers timers/promises tty url util util/types";
 
 /// The vendored packages of `require` and `requireVendor`.
 pub(super) const VENDORED: [&str; 4] = ["csv-simple", "json-utils", "sandbox-utils", "string-utils"];

@@ -4,8 +4,8 @@ use crate::{DriverError, MachineError, Script, SourceKind, Value};
 
 use super::{
     guest::{EVAL_ASYNC, EVAL_COMPILE_ONLY, EVAL_MODULE},
-    imports::may_import,
     report::{Facts, Position},
+    split::may_import,
     state::Booted,
     value::JsValue,
 };

@@ -286,6 +286,7 @@
       check(os.rename(pathOf(from, 'oldPath'), pathOf(to, 'newPath')), 'rename', pathOf(from), pathOf(to));
     },
     rmSync(file, options = {}) {
+      if (options.force && file === '') return;
       const name = pathOf(file);
       if (!rawStat(name) && !isLink(name)) {
         if (options.force) return;

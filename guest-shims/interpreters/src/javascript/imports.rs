@@ -9,12 +9,13 @@ use super::{
     compile::Compiled,
     guest::EVAL_MODULE,
     report::{Facts, Position},
+    split::may_import,
     state::Booted,
     value::JsValue,
 };
 
 /// The modules of `lazy.js`, `fs.js`, `path.js` and `modules.js`.
-const MODULES: [&str; 21] = [
+const MODULES: [&str; 23] = [
     "assert",
     "assert/strict",
     "buffer",
@@ -31,8 +32,10 @@ const MODULES: [&str; 21] = [
     "process",
     "querystring",
     "string_decoder",
+    "sys",
     "timers",
     "timers/promises",
+    "tty",
     "url",
     "util",
     "util/types",
@@ -59,11 +62,6 @@ fn import_of<'a>(source: &'a str, name: &str) -> Option<(&'a str, Position)> {
         let [line, column] = [line, column].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         Some((source.get(before.len()..end)?, Position { line, column }))
     })
-}
-
-/// Whether a source has a word that it needs for imports.
-pub(super) fn may_import(source: &str) -> bool {
-    source.contains("import") || source.contains("export")
 }
 
 /// The built-in modules that a source names between quotes.

@@ -4,6 +4,7 @@
   const $ = $glovebox;
   const { node } = $;
   const { defineProperty, deleteProperty } = Reflect;
+  const Failure = Error;
 
   const builtin = (name) => {
     if (typeof name !== 'string') return undefined;
@@ -35,6 +36,26 @@
   };
   // Stands for `import.meta` in the running script; the files that it imports have the interpreter's own.
   defineProperty(globalThis, '$importMeta', { __proto__: null, get: () => $.modules.meta(), configurable: true, enumerable: false });
+
+  // Not as an expression: the older build knows no second argument.
+  const imported = (() => {
+    try {
+      return Function('specifier', 'options', 'return import(specifier, options)');
+    } catch {
+      return Function('specifier', 'return import(specifier)');
+    }
+  })();
+  // Stands for `import` in calls of the running script.
+  const loads = async (name, options) => {
+    const frames = $.text.framesOf(new Failure());
+    const specifier = `${name}`;
+    try {
+      return await imported($.modules.importable(specifier), options);
+    } catch (error) {
+      throw $.modules.isImportError(error) ? $.importError(error.message, specifier, frames) : error;
+    }
+  };
+  defineProperty(globalThis, '$loads', { __proto__: null, value: loads, configurable: true, writable: true, enumerable: false });
 
   // Lets the module of a session's imports bind their names, once: as globals that read the module's variables.
   const BINDER = 'glovebox.imports';

@@ -11,7 +11,7 @@ use super::{
     declare::Started,
     promise::{PROMISE_FULFILLED, PROMISE_PENDING},
     report::Facts,
-    split::{Split, replace_meta, split},
+    split::{Split, replace_expressions, split},
     state::Booted,
     value::JsValue,
 };
@@ -67,13 +67,13 @@ fn out_of_memory(name: &str) -> Completion {
 
 impl Booted<'_> {
     pub(super) fn execute(&mut self, script: &Script<'_>) -> Result<Report, DriverError> {
-        match replace_meta(script.source) {
+        match replace_expressions(script.source) {
             Some(source) => self.execute_plain(&Script { source: &source, ..*script }),
             None => self.execute_plain(script),
         }
     }
 
-    /// Executes a script without `import.meta`.
+    /// Executes a script whose `import` expressions are replaced.
     fn execute_plain(&mut self, script: &Script<'_>) -> Result<Report, DriverError> {
         // The host's interrupt may have come after the end of the script it was meant for.
         self.take_interrupt()?;

@@ -12,6 +12,13 @@ const BINDER: &str = "glovebox.imports";
 
 /// The global that stands for `import.meta` in a script (`modules.js`): as long, so that columns stay the same.
 const META: &str = "$importMeta";
+/// The global function that stands for `import` in `import(…)`, so that it fails with Node's errors; as long, too.
+const DYNAMIC: &str = "$loads";
+
+/// Whether a source has a word that it needs for imports.
+pub(super) fn may_import(source: &str) -> bool {
+    ["import", "export", DYNAMIC].into_iter().any(|word| source.contains(word))
+}
 
 /// The two parts of a source.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,10 +31,7 @@ pub(super) struct Split {
 
 /// Splits a source; `None` if nothing at its top level needs a module.
 pub(super) fn split(source: &str) -> Option<Split> {
-    let mut splitter =
-        Splitter { tokens: Tokens::new(source), edits: Vec::new(), metas: Vec::new(), names: Vec::new() };
-    splitter.run();
-    let Splitter { edits, names, .. } = splitter;
+    let Splitter { edits, names, .. } = Splitter::read(source);
     if edits.is_empty() {
         return None;
     }
@@ -55,20 +59,19 @@ pub(super) fn split(source: &str) -> Option<Split> {
     Some(Split { imports, script })
 }
 
-/// Replaces `import.meta`, for a source whose file the interpreter does not know; `None` if it does not occur.
-pub(super) fn replace_meta(source: &str) -> Option<String> {
-    if !source.contains("import.meta") {
+/// Replaces `import.meta` and the `import` of `import(…)` by globals of the driver: the interpreter does not know the file
+/// of a script. `None` if neither occurs.
+pub(super) fn replace_expressions(source: &str) -> Option<String> {
+    let mut imports = source.split("import").skip(1);
+    if !imports.any(|rest| rest.trim_start().starts_with(['.', '(', '/'])) {
         return None;
     }
-    let mut splitter =
-        Splitter { tokens: Tokens::new(source), edits: Vec::new(), metas: Vec::new(), names: Vec::new() };
-    splitter.run();
     let mut replaced = String::new();
     let mut at = 0;
-    for (from, to) in splitter.metas {
+    for Expression { from, to, replacement } in Splitter::read(source).expressions {
         replaced.push_str(source.get(at..from)?);
-        replaced.push_str(META);
-        blank(source.get(from.saturating_add(META.len())..to)?, &mut replaced);
+        replaced.push_str(replacement);
+        blank(source.get(from.saturating_add(replacement.len())..to)?, &mut replaced);
         at = to;
     }
     replaced.push_str(source.get(at..)?);
@@ -91,6 +94,14 @@ struct Edit {
     to: usize,
     replacement: &'static str,
     is_import: bool,
+}
+
+/// An `import` that is part of an expression.
+struct Expression {
+    from: usize,
+    to: usize,
+    /// At most as long.
+    replacement: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -400,12 +411,18 @@ fn is_word(c: char) -> bool {
 struct Splitter<'a> {
     tokens: Tokens<'a>,
     edits: Vec<Edit>,
-    /// Where `import.meta` is.
-    metas: Vec<(usize, usize)>,
+    expressions: Vec<Expression>,
     names: Vec<&'a str>,
 }
 
 impl<'a> Splitter<'a> {
+    fn read(source: &'a str) -> Self {
+        let mut splitter =
+            Self { tokens: Tokens::new(source), edits: Vec::new(), expressions: Vec::new(), names: Vec::new() };
+        splitter.run();
+        splitter
+    }
+
     fn run(&mut self) {
         loop {
             let is_property = self.tokens.is_after_dot;
@@ -434,13 +451,33 @@ impl<'a> Splitter<'a> {
             self.tokens.next();
             let meta = self.tokens.next();
             if meta.is("meta") {
-                self.metas.push((import.from, meta.to));
+                self.expressions.push(Expression { from: import.from, to: meta.to, replacement: META });
             }
-        } else if import.depth == 0 && !next.is_sign(b'(') && !next.is_sign(b':') {
+        } else if next.is_sign(b'(') {
+            if !self.is_method() {
+                self.expressions.push(Expression { from: import.from, to: import.to, replacement: DYNAMIC });
+            }
+        } else if import.depth == 0 && !next.is_sign(b':') {
             let mut names = Vec::new();
             if let Some(Clause { to, has_source: true }) = self.clause(&mut names) {
                 self.names.append(&mut names);
                 self.edit(import.from, to, ";", true);
+            }
+        }
+    }
+
+    /// Whether a block follows the parentheses that are next: then the word before them is the name of a method.
+    fn is_method(&self) -> bool {
+        let mut ahead = self.tokens.ahead();
+        let mut depth = 0_u32;
+        loop {
+            let token = ahead.next();
+            match token.kind {
+                Kind::End => return false,
+                Kind::Sign(b'(') => depth = depth.saturating_add(1),
+                Kind::Sign(b')') if depth <= 1 => return ahead.next().is_sign(b'{'),
+                Kind::Sign(b')') => depth = depth.saturating_sub(1),
+                _ => {}
             }
         }
     }
@@ -588,9 +625,19 @@ mod tests {
     fn a_modules_meta_is_replaced_where_it_is_code() {
         let source = "f(import.meta.url, 'import.meta', /import.meta/, `${import.meta}`); a.import.meta";
         let replaced = "f($importMeta.url, 'import.meta', /import.meta/, `${$importMeta}`); a.import.meta";
-        assert_eq!(replace_meta(source).as_deref(), Some(replaced));
-        assert_eq!(replace_meta("'import.meta'"), None);
-        assert_eq!(replace_meta("1"), None);
+        assert_eq!(replace_expressions(source).as_deref(), Some(replaced));
+        assert_eq!(replace_expressions("'import.meta'"), None);
+        assert_eq!(replace_expressions("1"), None);
+    }
+
+    #[test]
+    fn a_dynamic_import_is_replaced_where_it_is_a_call() {
+        let source = "await import('a'); import /* b */ ('b'); `${import(c)}`; import d from 'd'";
+        let replaced = "await $loads('a'); $loads /* b */ ('b'); `${$loads(c)}`; import d from 'd'";
+        assert_eq!(replace_expressions(source).as_deref(), Some(replaced));
+        for source in ["a.import('x')", "({ import(x) { return (x); } })", "class A { import(x) {} }", "'import(x)'"] {
+            assert_eq!(replace_expressions(source), None, "{source}");
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@
 
   const { apply, defineProperty, get, getPrototypeOf } = Reflect;
   const { isArray } = Array;
-  const { parse, stringify } = JSON;
+  const { stringify } = JSON;
   const mapGet = uncurry(Map.prototype.get);
   const mapSet = uncurry(Map.prototype.set);
   const mapDelete = uncurry(Map.prototype.delete);
@@ -81,7 +81,7 @@
       const got = readBytes(fileno(device), header.buffer, 0, 4);
       if (got === 0) return undefined;
       if (got !== 4) throw new ToolLimit('there is no memory for the reply');
-      return parse(readAsString(device, header[0] + header[1] * 0x100 + header[2] * 0x10000 + header[3] * 0x1000000));
+      return $.parseExact(readAsString(device, header[0] + header[1] * 0x100 + header[2] * 0x10000 + header[3] * 0x1000000));
     } finally {
       close(device);
     }

@@ -13,8 +13,11 @@
 
   const { defineProperty, deleteProperty, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
   const { isArray } = Array;
-  const { stringify } = JSON;
+  const { parse, stringify } = JSON;
+  const { isFinite, isSafeInteger } = Number;
+  const BigIntOf = BigInt;
   const charCodeAt = uncurry(String.prototype.charCodeAt);
+  const exec = uncurry(RegExp.prototype.exec);
   const hasOwn = uncurry(Object.prototype.hasOwnProperty);
   const indexOf = uncurry(String.prototype.indexOf);
   const setAdd = uncurry(Set.prototype.add);
@@ -113,11 +116,25 @@
     return { repr: cut(inspect(value, 2), MOST_REPR), json: json(value) };
   };
 
+  const LONG = /\d{16}/;
+  const INTEGER = /^-?\d+$/;
+  const restored = (key, value, about) => {
+    if (typeof value !== 'number' || isSafeInteger(value)) return value;
+    const source = about?.source;
+    if (typeof source !== 'string' || exec(INTEGER, source) === null) return value;
+    const exact = BigIntOf(source);
+    return isFinite(value) && BigIntOf(value) === exact ? value : exact;
+  };
+
+  // `JSON.parse`, with a `BigInt` for an integer that a number does not hold exactly.
+  $.parseExact = (text) => (exec(LONG, text) === null ? parse(text) : parse(text, restored));
+
   // The object that has a variable, for the host to read it from.
   $.find = (lexicals, name) => (hasOwn(lexicals, name) ? lexicals : hasOwn(global, name) ? global : undefined);
 
-  // Sets a variable as an execution that declares it with `var` would.
-  $.assign = (lexicals, name, value) => {
+  // Sets a variable as an execution that declares it with `var` would. With `isText`, `value` is JSON text.
+  $.assign = (lexicals, name, given, isText) => {
+    const value = isText ? $.parseExact(given) : given;
     const fresh = { __proto__: null, value, writable: true, enumerable: true, configurable: true };
     // One that `var` made cannot be made anew, only set.
     if (!defineProperty(global, name, fresh) && !defineProperty(global, name, { __proto__: null, value })) {

@@ -119,21 +119,32 @@ impl Booted<'_> {
         if !is_identifier(name) {
             return Ok(Err(invalid_name(name)));
         }
-        let Some(at) = self.copy_in(json.as_bytes())? else { return Ok(Err(Facts::out_of_memory().into_raised(""))) };
-        self.guest.write_text(self.at.name, b"value")?;
-        let bytes = u32::try_from(json.len()).unwrap_or(u32::MAX);
-        let args = [self.at.context, at, bytes, self.at.name].map(Value::I32);
-        let value = self.guest.call_value("JS_ParseJSON", &args)?;
-        self.free_copy(at)?;
-        if value.is_exception() {
-            return Ok(Err(self.raised()?));
-        }
+        // The interpreter's parser rounds integers that a number does not hold exactly; the driver's makes a `BigInt` of them.
+        let is_text = has_long_number(json);
+        let value = if is_text {
+            let Some(text) = self.string(json)? else { return Ok(Err(Facts::out_of_memory().into_raised(""))) };
+            text
+        } else {
+            let Some(at) = self.copy_in(json.as_bytes())? else {
+                return Ok(Err(Facts::out_of_memory().into_raised("")));
+            };
+            self.guest.write_text(self.at.name, b"value")?;
+            let bytes = u32::try_from(json.len()).unwrap_or(u32::MAX);
+            let args = [self.at.context, at, bytes, self.at.name].map(Value::I32);
+            let value = self.guest.call_value("JS_ParseJSON", &args)?;
+            self.free_copy(at)?;
+            if value.is_exception() {
+                return Ok(Err(self.raised()?));
+            }
+            value
+        };
         let Some(string) = self.string(name)? else {
             self.guest.free(value)?;
             return Ok(Err(Facts::out_of_memory().into_raised("")));
         };
         let lexicals = self.lexicals()?;
-        let assigned = self.guest.apply(JsValue::object(self.at.assign), &[lexicals, string, value])?;
+        let is_text = JsValue::int(u32::from(is_text));
+        let assigned = self.guest.apply(JsValue::object(self.at.assign), &[lexicals, string, value, is_text])?;
         self.guest.free(string)?;
         self.guest.free(value)?;
         if assigned.is_exception() {
@@ -174,6 +185,14 @@ fn invalid_name(name: &str) -> Raised {
     Raised { type_name: "SyntaxError".to_owned(), traceback: format!("SyntaxError: {message}"), message, line: None }
 }
 
+/// The digits of 2^53.
+const LONG_DIGITS: usize = 16;
+
+/// Whether a text has as many digits in a row as the first integer that a number does not hold exactly.
+fn has_long_number(json: &str) -> bool {
+    json.as_bytes().windows(LONG_DIGITS).any(|digits| digits.iter().all(u8::is_ascii_digit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,5 +208,12 @@ mod tests {
         let longest = usize::try_from(NAME_BYTES - 1).unwrap();
         assert!(is_identifier(&"x".repeat(longest)));
         assert!(!is_identifier(&"x".repeat(longest + 1)));
+    }
+
+    #[test]
+    fn integers_that_a_number_may_not_hold_are_noticed() {
+        assert!(!has_long_number("[123456789012345, 1]"));
+        assert!(has_long_number("[1, -1234567890123456]"));
+        assert!(!has_long_number("{}"));
     }
 }

@@ -104,7 +104,8 @@ impl Tool {
         self
     }
 
-    /// What answers the calls: JSON arguments in, a JSON result out.
+    /// What answers the calls: JSON arguments in, a JSON result out. A [`Value`] of `serde_json` sorts keys, and makes floats of integers over
+    /// 64 bits; [`text_handler`](Self::text_handler) gets and gives the text as it is.
     pub fn handler(
         mut self,
         handler: impl Fn(&ToolCall, Value) -> Result<Value, ToolError> + Send + Sync + 'static,
@@ -113,7 +114,8 @@ impl Tool {
         self
     }
 
-    /// The same with JSON text in and out, for a handler that passes on what somebody untrusted has answered.
+    /// The same with JSON text in and out, for a handler that passes on what somebody untrusted has answered, or needs all digits and the
+    /// order of keys.
     ///
     /// The host holds JSON as values in up to a hundred times the memory of its text, so that a result is better not parsed
     /// before its size is known. This one never is: more than `limits.tool_bytes` is a

@@ -129,19 +129,9 @@ fn understood(value: &Value, source: &str) -> Stripped {
             let message = message.text().or(value.text()).unwrap_or("the types cannot be removed");
             // Its columns are counted from 0.
             let column = value.property("startColumn").count().unwrap_or(0).saturating_add(1);
-            let line = value.property("startLine").count().filter(|line| *line > 0);
-            // The parser takes `@` for an unexpected character.
-            let message = if is_decorator(source, line, column) { "decorators are not supported" } else { message };
-            Stripped::Wrong(Wrong::at(message, line, column))
+            Stripped::Wrong(Wrong::at(message, value.property("startLine").count().filter(|line| *line > 0), column))
         }
     }
-}
-
-/// Whether there is an `@` at a place, counted from 1.
-fn is_decorator(source: &str, line: Option<u32>, column: u32) -> bool {
-    let [line, column] = [line.unwrap_or(0), column].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
-    let found = line.checked_sub(1).and_then(|line| source.lines().nth(line));
-    found.and_then(|text| text.chars().nth(column.checked_sub(1)?)) == Some('@')
 }
 
 fn lines(text: &str) -> usize {

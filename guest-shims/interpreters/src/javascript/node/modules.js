@@ -6,6 +6,7 @@
   const { fs, path } = node;
   $.completeFs();
 
+  const WORKSPACE = '/app';
   const VENDOR = '/data_js';
   // Modules of Node that cannot be here, by what they would need.
   const ABSENT = {
@@ -216,6 +217,19 @@
     return meta;
   };
 
+  // What the interpreter, for which all names are relative to the workspace, finds under a name in the running script.
+  const importable = (name) => {
+    if (name.startsWith('file:')) return node.url.fileURLToPath(name);
+    const directory = path.dirname($.mainFile());
+    if (!/^\.{1,2}\//.test(name) || directory === WORKSPACE) return name;
+    return `./${path.relative(WORKSPACE, path.resolve(directory, name))}`;
+  };
+
+  // Whether the interpreter found no module, or no export.
+  const isImportError = (error) =>
+    (error instanceof ReferenceError && error.message.startsWith('could not load module')) ||
+    (error instanceof SyntaxError && error.message.startsWith("Could not find export '"));
+
   // Makes Node's error of what the interpreter says about a failed import.
   const importError = (said, specifier) => {
     const parent = $.mainFile();
@@ -228,7 +242,7 @@
     const hint = notFound(specifier, parent).message.slice(`Cannot find module '${specifier}'`.length);
     return coded(Error, 'ERR_MODULE_NOT_FOUND', `Cannot find ${kind} '${shown}' imported from ${parent}${hint}`);
   };
-  $.modules = { importError, load, mainModule, makeRequire, meta: importMeta, requireVendor, resolve, cache };
+  $.modules = { importError, importable, isImportError, load, mainModule, makeRequire, meta: importMeta, requireVendor, resolve, cache };
 
   // The text of the module that `import` finds under a name, once.
   const FACADE = Symbol.for('glovebox.module');
