@@ -20,8 +20,8 @@ const PROVIDERS: [(&str, u64, &[&str]); 6] = [
     ("glovebox-closed", 33 * MB, &["python", "javascript"]),
     ("glovebox-python", 30 * MB, &["python"]),
     ("glovebox-python-closed", 30 * MB, &["python"]),
-    ("glovebox-javascript", 3 * MB + MB / 4, &["javascript"]),
-    ("glovebox-javascript-closed", 3 * MB + MB / 4, &["javascript"]),
+    ("glovebox-javascript", 3 * MB + MB / 3, &["javascript"]),
+    ("glovebox-javascript-closed", 3 * MB + MB / 3, &["javascript"]),
 ];
 
 /// The allowed imports of open providers: the tools with their types, a clock, and waiting for it.

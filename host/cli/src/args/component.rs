@@ -193,7 +193,7 @@ fn variable(flag: &str) -> anyhow::Result<(String, String)> {
         None => std::env::var(name).map_err(|error| {
             Hinted::new(
                 format!("cannot pass the variable `{}`", escaped(name)),
-                format!("give it a value: `{name}=VALUE`"),
+                format!("give it a value: `{}=VALUE`", escaped(name)),
             )
             .because(error)
         })?,

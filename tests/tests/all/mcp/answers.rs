@@ -16,7 +16,8 @@ fn shown(forms: &str) -> String {
 #[test]
 fn an_answer_says_what_happened_and_is_an_error_where_the_script_failed() {
     let mcp = Mcp::new();
-    let result = mcp.python("print('out')\nimport sys; print('err', file=sys.stderr)\nopen('a.txt', 'w').write('x')");
+    let result =
+        mcp.python("print('out')\nimport sys; print('err', file=sys.stderr)\n_ = open('a.txt', 'w').write('x')");
     assert_eq!(result.is_error, Some(false));
     assert_eq!(
         text(&result),

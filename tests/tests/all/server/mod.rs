@@ -14,4 +14,5 @@ mod sessions;
 mod stepping;
 mod support;
 mod tokens;
+mod unread;
 mod written_down;

@@ -1,0 +1,91 @@
+//! What the server holds for clients that do not read is bounded, whatever the answer is.
+
+use std::{net::TcpStream, time::Duration};
+
+use glovebox_server::http::HttpConfig;
+use glovebox_tests::process::{anonymous_bytes, in_child};
+use serde_json::json;
+
+use super::support::{Server, Setup};
+
+const ROOM: usize = 16 << 20;
+
+/// The most memory that this process takes in addition while so many answers are not read.
+fn grown(server: &Server, ask: impl Fn(usize) -> TcpStream, count: usize) -> u64 {
+    server.post("/v1/execute", &json!({"language": "python", "source": "print(1)"})).ok();
+    let before = anonymous_bytes();
+    let mut most = 0;
+    let mut unread = Vec::new();
+    for number in 0..count {
+        unread.push(ask(number));
+        most = most.max(anonymous_bytes());
+    }
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_millis(20));
+        most = most.max(anonymous_bytes());
+    }
+    drop(unread);
+    most.saturating_sub(before)
+}
+
+fn server() -> Server {
+    let http = HttpConfig { bodies_bytes: ROOM, body_time: Duration::from_secs(1), ..HttpConfig::default() };
+    Server::start(Setup { http, ..Setup::default() })
+}
+
+#[test]
+fn errors_that_quote_what_was_sent_are_short() {
+    if !in_child("server::unread::errors_that_quote_what_was_sent_are_short", Duration::from_secs(200)) {
+        return;
+    }
+    let server = server();
+    for letter in ["x", "\u{202e}", "\\u0001"] {
+        let body = format!("{{\"{}\": 1}}", letter.repeat((6 << 20) / letter.len()));
+        let answer = server.ask("POST", "/v1/execute", &[], body.as_bytes());
+        assert!(answer.body.len() < 8 << 10, "{}", answer.body.len());
+        let grown = grown(&server, |_| server.begin("POST", "/v1/execute", &[], body.as_bytes()), 24);
+        assert!(grown < (ROOM + (64 << 20)) as u64, "{letter:?}: {} MiB", grown >> 20);
+    }
+}
+
+#[test]
+fn streams_that_nobody_reads_are_bounded() {
+    if !in_child("server::unread::streams_that_nobody_reads_are_bounded", Duration::from_secs(200)) {
+        return;
+    }
+    let server = server();
+    let source = "import sys\nfor _ in range(3): sys.stdout.write('\\x01' * 900_000)";
+    let body = json!({"language": "python", "source": source}).to_string();
+    let accept = [("accept", "application/x-ndjson")];
+    let grown = grown(&server, |_| server.begin("POST", "/v1/execute", &accept, body.as_bytes()), 40);
+    // Besides the room there are two or so interpreters and what they wrote.
+    assert!(grown < (ROOM + (128 << 20)) as u64, "{} MiB", grown >> 20);
+}
+
+#[test]
+fn files_are_listed_by_pages() {
+    let server = Server::start(Setup::default());
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    let make = "for n in range(5): open(f'f{n}', 'w').close()";
+    server.post("/v1/sessions/s/execute", &json!({"source": make})).ok();
+    let mut paths = Vec::new();
+    let mut query = "?limit=2".to_owned();
+    loop {
+        let page = server.get(&format!("/v1/sessions/s/files{query}")).ok();
+        let files = page["files"].as_array().unwrap();
+        assert!(files.len() <= 2);
+        paths.extend(files.iter().map(|file| file["path"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next"].as_str() else { break };
+        query = format!("?limit=2&cursor={next}");
+    }
+    assert_eq!(paths, ["f0", "f1", "f2", "f3", "f4"]);
+    for limit in [0, 10_001] {
+        assert_eq!(server.get(&format!("/v1/sessions/s/files?limit={limit}")).problem().0, 400);
+    }
+    // Long paths end a page.
+    let make = "import os\nfor n in range(400):\n d = f'{n:03}' + '/' + '/'.join(['x' * 200] * 15)\n os.makedirs(d)";
+    let made = server.post("/v1/sessions/s/execute", &json!({"source": make})).ok();
+    assert_eq!(made["outcome"]["kind"], json!("completed"), "{made}");
+    let page = server.get("/v1/sessions/s/files");
+    assert!(page.body.len() < 4 << 20 && page.ok()["next"].is_string(), "{}", page.body.len());
+}
