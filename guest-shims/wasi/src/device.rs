@@ -2,7 +2,7 @@
 //!
 //! They are visible through the preopen `/`, whatever is mounted, and not listed in any directory.
 
-use crate::{DISPLAYS_DEVICE, NULL_DEVICE, TOOLS_DEVICE};
+use crate::{DISPLAYS_DEVICE, NULL_DEVICE, SCRYPT_DEVICE, TOOLS_DEVICE};
 
 /// The guest's path of the space device. It is visible like [`TOOLS_DEVICE`]. Each read gives, as decimal numbers with a space between them, the
 /// quota of the files in bytes, how much of it is used, the quota of files, directories and links, and how many there are.
@@ -24,10 +24,12 @@ pub(crate) enum Device {
     Displays,
     /// [`SPACE_DEVICE`]: writes are refused.
     Space,
+    /// [`SCRYPT_DEVICE`].
+    Scrypt,
 }
 
 impl Device {
-    const ALL: [Self; 4] = [Self::Null, Self::Tools, Self::Displays, Self::Space];
+    const ALL: [Self; 5] = [Self::Null, Self::Tools, Self::Displays, Self::Space, Self::Scrypt];
 
     /// Its absolute path.
     pub(crate) fn path(self) -> &'static str {
@@ -36,6 +38,7 @@ impl Device {
             Self::Tools => TOOLS_DEVICE,
             Self::Displays => DISPLAYS_DEVICE,
             Self::Space => SPACE_DEVICE,
+            Self::Scrypt => SCRYPT_DEVICE,
         }
     }
 

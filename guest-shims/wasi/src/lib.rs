@@ -53,6 +53,7 @@ mod park;
 pub mod prices;
 mod rights;
 mod saved;
+mod scrypt;
 mod stdin;
 mod strings;
 mod table;
@@ -60,6 +61,7 @@ mod tools;
 mod wasi;
 mod workspace;
 
+pub use self::scrypt::{MAX_SCRYPT_BLOCKS, SCRYPT_DEVICE};
 pub use clock::Clock;
 pub use config::{WasiConfig, WasiError, WasiLimits};
 pub use device::SPACE_DEVICE;

@@ -42,6 +42,12 @@ pub const TOOL_BYTE: u64 = 20;
 /// A display: an allocation, and what the embedder makes of its parts.
 pub const DISPLAY: u64 = 20_000;
 
+/// A block of 128 bytes that scrypt mixes, with N · r · p of them in all: four Salsa20/8 at a hundred nanoseconds each.
+pub const SCRYPT_BLOCK: u64 = 2_000;
+
+/// One byte of a password or salt, or of a key.
+pub const SCRYPT_BYTE: u64 = 20;
+
 /// Creating, removing, renaming or linking a directory entry: allocation and change tracking behind it.
 pub const DIRECTORY_CHANGE: u64 = 1_000;
 

@@ -36,6 +36,8 @@ pub struct Wasi {
     pub(crate) clock: ClockState,
     pub(crate) entropy: Generator,
     pub(crate) tools: ToolsDevice,
+    /// The key that the scrypt device has made and the guest has not read.
+    pub(crate) derived: Stdin,
     pub(crate) displays: DisplaysDevice,
     pub(crate) park: Park,
     pub(crate) events: EventLog,
@@ -197,6 +199,7 @@ impl Wasi {
         self.stderr.take();
         self.displays.take();
         self.tools = ToolsDevice::default();
+        self.derived = Stdin::default();
         self.park = Park::default();
         self.events.take();
         for replaced in self.table.restore_stdio() {
@@ -304,6 +307,7 @@ impl Default for Wasi {
             clock: ClockState::new(clock),
             entropy: Generator::new(entropy),
             tools: ToolsDevice::default(),
+            derived: Stdin::default(),
             displays: DisplaysDevice::default(),
             park: Park::default(),
             events: EventLog::default(),

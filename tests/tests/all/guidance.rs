@@ -162,7 +162,7 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
         &[
             "import subprocess\nsubprocess.run(['ls'])",
             "import os\nos.system('ls')",
-            "import multiprocessing",
+            "import psutil",
             "import threading\nthreading.Thread(target=print).start()",
             "from concurrent.futures import ThreadPoolExecutor\nThreadPoolExecutor()",
             "import signal\nsignal.alarm(1)",

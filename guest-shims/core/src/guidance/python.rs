@@ -11,7 +11,7 @@ use crate::Language;
 /// Replacements for well-known modules that do not exist here.
 const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
     (&["httpx", "aiohttp", "websockets", "websocket", "ssl", "paramiko", "boto3", "grpc"], AdviceKind::Network, ""),
-    (&["multiprocessing", "_multiprocessing", "joblib", "pexpect", "psutil"], AdviceKind::Subprocess, ""),
+    (&["_multiprocessing", "joblib", "pexpect", "psutil"], AdviceKind::Subprocess, ""),
     (
         &["numpy", "scipy"],
         AdviceKind::Module,

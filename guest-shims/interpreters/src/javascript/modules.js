@@ -49,6 +49,10 @@
   const loads = async (name, options) => {
     const frames = $.text.framesOf(new Failure());
     const specifier = `${name}`;
+    if (specifier === 'process' || specifier === 'node:process') {
+      // Its variables are those of the running script, so that it is no module of the image.
+      return { __proto__: null, ...node.process, default: node.process };
+    }
     try {
       return await imported($.modules.importable(specifier), options);
     } catch (error) {

@@ -56,6 +56,15 @@ fn flags(anchors: &Anchors) -> Result<impl Iterator<Item = Poke>, DriverError> {
 }
 
 impl Interpreter<'_> {
+    /// Clears an interrupt that the interpreter has not noticed, of a script that runs no more.
+    pub(super) fn drop_interrupt(&mut self, anchors: &Anchors) -> Result<(), DriverError> {
+        for poke in flags(anchors)? {
+            let set = self.word(poke.at, 0)?;
+            self.write_word(poke.at, 0, set & !poke.mask)?;
+        }
+        Ok(())
+    }
+
     /// Ensures that an interrupt that came too late for a script, or a handler that it installed, does not affect
     /// anything that runs afterwards. Costs the guest nothing if there is neither.
     pub(super) fn settle_interrupts(&mut self) -> Result<(), DriverError> {

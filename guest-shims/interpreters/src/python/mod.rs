@@ -217,7 +217,9 @@ impl Driver for Python {
     }
 
     fn flush_streams(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
-        Interpreter::new(machine, anchors).call("flush_streams").map(drop)
+        let mut python = Interpreter::new(machine, anchors);
+        python.drop_interrupt(anchors)?;
+        python.call("flush_streams").map(drop)
     }
 
     fn close(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {

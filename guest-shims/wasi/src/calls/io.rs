@@ -9,6 +9,7 @@ use glovebox_vfs::InodeId;
 use crate::device::Device;
 use crate::failure::{Call, Failure};
 use crate::memory::{CHUNK_BYTES, Region, check, read_array, read_iovecs, size, write_u32};
+use crate::scrypt::{Derivation, MAX_REQUEST_BYTES};
 use crate::stdin::{Source, Stdin};
 use crate::table::Target;
 use crate::tools::ToolsDevice;
@@ -34,6 +35,7 @@ pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32
         }
         Target::Device(Device::Null | Device::Displays) => 0,
         Target::Device(Device::Tools) => read_reply(wasi, host, &regions)?,
+        Target::Device(Device::Scrypt) => scatter(host, &regions, prices::BYTE, &mut wasi.derived)?,
         Target::Device(Device::Space) => {
             let mut space = Stdin::new(wasi.space().into_bytes());
             scatter(host, &regions, prices::BYTE, &mut space)?
@@ -92,6 +94,7 @@ pub(super) fn fd_write<H: Host>(
         Target::Device(Device::Null) => total_bytes(&regions),
         Target::Device(Device::Tools) => send_message(wasi, host, &regions)?,
         Target::Device(Device::Displays) => show(wasi, host, &regions)?,
+        Target::Device(Device::Scrypt) => derive(wasi, host, &regions)?,
         Target::Stdin | Target::Directory { .. } | Target::Virtual { .. } | Target::Device(Device::Space) => {
             return Err(Errno::Badf.into());
         }
@@ -138,7 +141,7 @@ fn positional(wasi: &Wasi, fd: u32, right: u64) -> Result<Target, Errno> {
         Target::Stdin
         | Target::Stdout
         | Target::Stderr
-        | Target::Device(Device::Tools | Device::Displays | Device::Space) => {
+        | Target::Device(Device::Tools | Device::Displays | Device::Space | Device::Scrypt) => {
             return Err(Errno::Spipe);
         }
         Target::Directory { .. } | Target::Virtual { .. } if right == rights::FD_READ => return Err(Errno::IsDir),
@@ -294,6 +297,23 @@ fn send_message<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> C
     host.charge(prices::TOOL_MESSAGE.saturating_add(prices::TOOL_BYTE.saturating_mul(u64::from(total))))?;
     let message = gather(host, regions)?;
     host.tool_send(&message)?;
+    Ok(total)
+}
+
+/// Derives a key, which the next read gives.
+fn derive<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
+    let total = total_bytes(regions);
+    if u64::from(total) > MAX_REQUEST_BYTES {
+        return Err(Errno::TooBig.into());
+    }
+    host.charge(prices::SCRYPT_BYTE.saturating_mul(u64::from(total)))?;
+    let request = gather(host, regions)?;
+    let derivation = Derivation::read(&request)?;
+    if derivation.memory_bytes > wasi.room_bytes() {
+        return Err(Errno::NoMem.into());
+    }
+    host.charge(prices::SCRYPT_BLOCK.saturating_mul(derivation.blocks))?;
+    wasi.derived = Stdin::new(derivation.run()?);
     Ok(total)
 }
 

@@ -140,7 +140,7 @@ fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> 
         }
         // A read returns at once only while part of a reply is left; otherwise it waits for one, with a timeout set by
         // a message. Waiting here too would be a second way.
-        (Target::Device(Device::Null | Device::Displays | Device::Space), FD_READ) => (0, 0),
+        (Target::Device(Device::Null | Device::Displays | Device::Space | Device::Scrypt), FD_READ) => (0, 0),
         (Target::Device(Device::Tools), FD_READ) => (wasi.tools.rest_bytes().max(1), 0),
         _ => (1, 0),
     })

@@ -6,7 +6,8 @@ use glovebox_vfs::encoding::{Damaged, Decoder};
 use glovebox_vfs::{Access, FileKind, InodeId, RootId};
 
 use super::{
-    DIRECTORY, DISPLAYS, FILE, NULL, PREOPEN, RestoreError, SPACE, STDERR, STDIN, STDOUT, TOOLS, VERSION, VIRTUAL,
+    DIRECTORY, DISPLAYS, FILE, NULL, PREOPEN, RestoreError, SCRYPT, SPACE, STDERR, STDIN, STDOUT, TOOLS, VERSION,
+    VIRTUAL,
 };
 use crate::clock::SavedClock;
 use crate::device::Device;
@@ -213,6 +214,7 @@ impl<'a> Saved<'a> {
             NULL => SavedTarget::Device(Device::Null),
             DISPLAYS => SavedTarget::Device(Device::Displays),
             SPACE => SavedTarget::Device(Device::Space),
+            SCRYPT => SavedTarget::Device(Device::Scrypt),
             _ => return Err(Damaged("a descriptor has an unknown target")),
         };
         let flags = u16::try_from(from.number()?).ok().filter(|flags| flags & !rights::FDFLAGS == 0);

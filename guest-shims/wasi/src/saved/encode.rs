@@ -2,7 +2,7 @@
 
 use glovebox_vfs::encoding::Encoder;
 
-use super::{DIRECTORY, DISPLAYS, FILE, NULL, PREOPEN, SPACE, STDERR, STDIN, STDOUT, TOOLS, VERSION, VIRTUAL};
+use super::{DIRECTORY, DISPLAYS, FILE, NULL, PREOPEN, SCRYPT, SPACE, STDERR, STDIN, STDOUT, TOOLS, VERSION, VIRTUAL};
 use crate::Wasi;
 use crate::device::Device;
 use crate::table::{Descriptor, Target};
@@ -81,6 +81,7 @@ fn encode_descriptor(to: &mut Encoder, descriptor: &Descriptor) {
         Target::Device(Device::Tools) => to.byte(TOOLS),
         Target::Device(Device::Displays) => to.byte(DISPLAYS),
         Target::Device(Device::Space) => to.byte(SPACE),
+        Target::Device(Device::Scrypt) => to.byte(SCRYPT),
     }
     to.number(u64::from(descriptor.flags));
     to.number(descriptor.rights_base);

@@ -28,3 +28,4 @@ const TOOLS: u8 = 7;
 const NULL: u8 = 8;
 const DISPLAYS: u8 = 9;
 const SPACE: u8 = 10;
+const SCRYPT: u8 = 11;

@@ -69,6 +69,7 @@ import datetime
 import errno
 import functools
 import gc
+import hashlib
 import importlib
 import inspect
 import io

@@ -125,7 +125,7 @@ zoneinfo.reset_tzpath(to=())
 
 # --- descriptors and space ------------------------------------------------------------------------
 
-_open, _fstat, _read, _close = os.open, os.fstat, os.read, os.close
+_open, _fstat, _read, _write, _close = os.open, os.fstat, os.read, os.write, os.close
 _statvfs_result = os.statvfs_result
 
 
