@@ -54,7 +54,7 @@ pub(crate) struct Cli {
 impl Cli {
     /// Parses the command line. `glovebox FILE ARG…` is short for `glovebox run FILE --arg ARG…`.
     pub(crate) fn read(args: Vec<OsString>) -> Self {
-        Self::parsed(args).unwrap_or_else(|error| error.exit())
+        Self::parsed(args).unwrap_or_else(|error| with_escaped_words(error).exit())
     }
 
     fn parsed(args: Vec<OsString>) -> Result<Self, clap::Error> {
@@ -69,7 +69,7 @@ impl Cli {
         if !looks_like_a_file(&name) {
             let is_mistyped = error.get(ContextKind::SuggestedSubcommand).is_some();
             let neither = || {
-                let message = format!("there is no subcommand `{name}` and no file of that name");
+                let message = format!("there is no subcommand `{}` and no file of that name", glovebox::escaped(&name));
                 Self::command().error(ErrorKind::InvalidSubcommand, message)
             };
             return Err(if is_mistyped { error } else { neither() });
@@ -92,6 +92,20 @@ impl Cli {
         }
         Ok(cli)
     }
+}
+
+/// The error with the words of the command line escaped: whoever made them up could otherwise write lines of it.
+fn with_escaped_words(mut error: clap::Error) -> clap::Error {
+    let escaped = |text: &String| glovebox::escaped(text).to_string();
+    let words = error.context().filter_map(|(kind, value)| match value {
+        ContextValue::String(text) => Some((kind, ContextValue::String(escaped(text)))),
+        ContextValue::Strings(texts) => Some((kind, ContextValue::Strings(texts.iter().map(escaped).collect()))),
+        _ => None,
+    });
+    for (kind, value) in words.collect::<Vec<_>>() {
+        error.insert(kind, value);
+    }
+    error
 }
 
 /// Whether a word in the position of a subcommand is a file name: the file exists, or the word cannot be anything else.

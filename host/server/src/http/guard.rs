@@ -11,7 +11,7 @@ use super::{Problem, Shared};
 
 /// Refuses what does not name the server, or asks for what is not looked at.
 pub(crate) async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    match shared.names.check(request.headers()).and_then(|()| check_precondition(&request)) {
+    match shared.names.check(request.uri(), request.headers()).and_then(|()| check_precondition(&request)) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }

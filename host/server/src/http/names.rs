@@ -2,7 +2,7 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 
 use super::{HttpConfig, Problem};
 
@@ -23,18 +23,21 @@ impl Names {
     }
 
     /// Refuses a name that is none of the server's: a page whose name was made to lead here (DNS rebinding) has another.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
+    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+        let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let host = text(header::HOST).unwrap_or_default().to_ascii_lowercase();
         let is_one = headers.get_all(header::HOST).iter().count() == 1;
-        if !is_one || !named(&host).is_some_and(|named| self.hosts.iter().any(|known| known == named)) {
+        let is_same = uri.authority().is_none_or(|authority| authority.as_str().eq_ignore_ascii_case(&host));
+        if !is_one || !is_same || !named(&host).is_some_and(|named| self.hosts.iter().any(|known| known == named)) {
             let detail = "the server is not called by this `Host`; name it in `hosts` of its configuration";
             return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail));
         }
-        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
-        let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
-        let own = origin.split_once("://").is_some_and(|(_, authority)| authority == host);
-        if own || self.origins.contains(&origin) {
+        let is_allowed = |origin: &HeaderValue| {
+            let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
+            let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
+            authority == Some(host.as_str()) || self.origins.contains(&origin)
+        };
+        if headers.get_all(header::ORIGIN).iter().all(is_allowed) {
             return Ok(());
         }
         let detail = "pages of this `Origin` may not ask here; name it in `origins` of the server's configuration";
@@ -53,7 +56,7 @@ fn named(host: &str) -> Option<&str> {
         }
         None => host.split_at(host.find(':').unwrap_or(host.len())),
     };
-    let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_port = |port: &str| port.is_empty() || (!port.starts_with('+') && port.parse::<u16>().is_ok());
     (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)).then_some(name)
 }
 
@@ -80,7 +83,7 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        names.check(&headers).err().map(|problem| problem.status)
+        names.check(&Uri::from_static("/v1/info"), &headers).err().map(|problem| problem.status)
     }
 
     #[test]
@@ -102,6 +105,8 @@ mod tests {
             "localhost:8700/evil.example",
             "localhost:8700:1",
             "localhost:870000",
+            "localhost:65536",
+            "localhost:+80",
             "[::1]@evil.example",
             "[::1]evil.example",
             "[localhost]",
@@ -110,11 +115,25 @@ mod tests {
             assert_eq!(check(own(), host, None), Some(421), "{host}");
         }
         assert_eq!(check(own(), "localhost:8700", Some("http://localhost:8700")), None);
-        for origin in
-            ["http://localhost:9999", "https://evil.example", "null", "", "http://localhost:8700.evil.example"]
-        {
+        for origin in [
+            "http://localhost:9999",
+            "https://evil.example",
+            "null",
+            "",
+            "http://localhost:8700.evil.example",
+            "foo://localhost:8700",
+        ] {
             assert_eq!(check(own(), "localhost:8700", Some(origin)), Some(403), "{origin}");
         }
+        let names = Names::new(&own(), SocketAddr::from(([127, 0, 0, 1], 8700)));
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, "localhost:8700".parse().unwrap());
+        for (uri, is_taken) in [("http://localhost:8700/", true), ("http://evil.example/", false)] {
+            assert_eq!(names.check(&uri.parse().unwrap(), &headers).is_ok(), is_taken, "{uri}");
+        }
+        headers.append(header::ORIGIN, "http://localhost:8700".parse().unwrap());
+        headers.append(header::ORIGIN, "https://evil.example".parse().unwrap());
+        assert!(names.check(&Uri::from_static("/"), &headers).is_err(), "one of two");
         let named = || HttpConfig {
             hosts: vec!["Box.example.com".into()],
             origins: vec!["https://app.example.com".into()],

@@ -38,6 +38,9 @@ const MAX_CLIENTS: usize = 1_024;
 /// After which time such a client that asks for nothing is forgotten. It connects again; its sessions are not touched.
 const CLIENT_IDLE: Duration = Duration::from_secs(3_600);
 
+/// The longest version of the protocol that is looked at.
+const MAX_VERSION_BYTES: usize = 100;
+
 /// How often the texts of a request are in memory: in its body, as the protocol reads it, and as a tool does.
 const COPIES: usize = 3;
 
@@ -144,6 +147,7 @@ async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Probl
         return Err(Problem { retry_after: Some(60), ..problem });
     }
     let (mut parts, body) = request.into_parts();
+    check_version(&parts.headers)?;
     let mut read = endpoint.bodies.read(Some(tenant.name()), &parts.headers, body).await?;
     let cost = JsonCost::of(&read.bytes).map_err(|error| {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", format!("the request's body: {error}"))
@@ -154,6 +158,16 @@ async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Probl
     parts.extensions.insert(account.clone());
     let response = clients.service.handle(Request::from_parts(parts, Body::from(bytes))).await;
     Ok(account.hold(response.map(Body::new)))
+}
+
+/// Refuses a version that none is as long as: the answer would quote it.
+fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
+    match headers.get("mcp-protocol-version") {
+        Some(version) if version.len() > MAX_VERSION_BYTES => {
+            Err(Problem::invalid("`MCP-Protocol-Version` is no version, such as 2026-07-28"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a request may connect one more client: those of the specification of 2026-07-28 and later never do.
