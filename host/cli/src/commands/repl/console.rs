@@ -9,13 +9,12 @@ use std::{
 };
 
 use anyhow::Context as _;
-use glovebox::{
-    Execution, HibernateOptions, Language, Outcome, Request, ResumeOptions, Sandbox, Session, SessionKey, escaped,
-};
+use glovebox::{Execution, HibernateOptions, Outcome, ResumeOptions, Sandbox, Session, SessionKey, escaped};
 
 use super::{
+    dialect::Dialect,
     directive::{self, Directive},
-    lines::{Input, Lines, prompt},
+    lines::{Input, Lines},
     session::ReplSession,
     undo,
 };
@@ -33,6 +32,7 @@ const MAX_LOAD_BYTES: u64 = 1 << 30;
 /// The sessions, and the one for the next input.
 pub(super) struct Console {
     sandbox: Sandbox,
+    dialect: Dialect,
     lines: Lines,
     sessions: BTreeMap<String, ReplSession>,
     current: String,
@@ -52,13 +52,14 @@ impl Console {
     /// Starts with one session.
     pub(super) fn new(
         sandbox: Sandbox,
+        dialect: Dialect,
         lines: Lines,
         name: &str,
         session: ReplSession,
         key: Option<SessionKey>,
     ) -> Self {
         let sessions = BTreeMap::from([(name.to_owned(), session)]);
-        Self { sandbox, lines, sessions, current: name.to_owned(), key, is_raw: false }
+        Self { sandbox, dialect, lines, sessions, current: name.to_owned(), key, is_raw: false }
     }
 
     /// Sets whether output reaches a terminal as it is. Default: control characters are escaped there.
@@ -73,8 +74,8 @@ impl Console {
             out(&self.greeting())?;
         }
         let exit_code = loop {
-            let name = (self.sessions.len() > 1).then_some(self.current.as_str());
-            let next = match self.lines.next(&prompt(self.sandbox.language(), name))? {
+            let prompt = self.prompt();
+            let next = match self.lines.next(&prompt)? {
                 Input::End => break 0,
                 Input::Cleared => continue,
                 Input::Text(text) if text.trim().is_empty() => continue,
@@ -96,12 +97,17 @@ impl Console {
     }
 
     fn greeting(&self) -> String {
-        let language = match self.sandbox.language() {
-            Language::Python => "Python",
-            Language::JavaScript => "JavaScript",
-        };
-        let version = self.sandbox.version().unwrap_or_default();
-        format!("{language} {version} in glovebox {}; `:help` helps, Ctrl-D leaves\n", env!("CARGO_PKG_VERSION"))
+        let (title, glovebox) = (self.dialect.title(), env!("CARGO_PKG_VERSION"));
+        // TypeScript has no version here: its types are only removed.
+        let version = self.sandbox.version().filter(|_| self.dialect != Dialect::TypeScript);
+        let version = version.map_or_else(String::new, |version| format!(" {version}"));
+        format!("{title}{version} in glovebox {glovebox}; `:help` helps, Ctrl-D leaves\n")
+    }
+
+    /// The prompt, with the session's name if there are several.
+    fn prompt(&self) -> String {
+        let name = if self.sessions.len() > 1 { self.current.as_str() } else { "" };
+        format!("{name}{}", self.dialect.prompt())
     }
 
     fn active(&self) -> anyhow::Result<&ReplSession> {
@@ -120,7 +126,7 @@ impl Console {
             let passed = Passthrough::new(token, self.is_raw);
             let listener = passed.clone();
             let request =
-                Request::new(text).cancel(token).on_output(move |stream, bytes| listener.write(stream, bytes));
+                self.dialect.request(text).cancel(token).on_output(move |stream, bytes| listener.write(stream, bytes));
             (passed, active.run(request))
         });
         if let Some(error) = passed.finish() {

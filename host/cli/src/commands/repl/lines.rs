@@ -6,7 +6,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use glovebox::Language;
 use rustyline::{
     Config, Context, Editor, Helper,
     completion::Completer,
@@ -17,7 +16,7 @@ use rustyline::{
     validate::{ValidationContext, ValidationResult, Validator},
 };
 
-use super::{complete::Parser, directive};
+use super::{directive, parser::Parser};
 use crate::terminal::{HEAD, Hinted};
 
 /// The number of inputs in the history.
@@ -183,15 +182,6 @@ impl Hinter for Editing {
 impl Highlighter for Editing {}
 
 impl Helper for Editing {}
-
-/// The prompt of a language, with the session's name if there are several.
-pub(super) fn prompt(language: Language, session: Option<&str>) -> String {
-    let sign = match language {
-        Language::Python => ">>> ",
-        Language::JavaScript => "> ",
-    };
-    format!("{}{sign}", session.unwrap_or_default())
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,10 @@
 //! `glovebox repl`: a session at the terminal, or fed from a pipe.
 
-mod complete;
 mod console;
+mod dialect;
 mod directive;
 mod lines;
+mod parser;
 mod session;
 mod undo;
 
@@ -11,11 +12,11 @@ use std::io::{self, IsTerminal};
 
 use anyhow::Context as _;
 use clap::Args;
-use glovebox::{Language, Policy, Sandbox, SessionId, SessionRecord};
+use glovebox::{Policy, Sandbox, SessionId, SessionRecord};
 
-use self::{complete::Parser, console::Console, lines::Lines, session::ReplSession};
+use self::{console::Console, dialect::Dialect, lines::Lines, parser::Parser, session::ReplSession};
 use crate::{
-    args::{ContextArgs, GlobalArgs, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs},
+    args::{ContextArgs, GlobalArgs, LanguageArg, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs},
     engine::{Host, Pooling},
     interrupt, state,
     stored::{self, SessionDir, runtime_of},
@@ -25,7 +26,7 @@ use crate::{
 const AFTER_HELP: &str = "\
 Examples:
   glovebox repl                           Python
-  glovebox repl -l javascript
+  glovebox repl -l javascript             or typescript, whose types are removed
   glovebox repl --session trip            a stored session, shared with `glovebox run --session trip`
   glovebox repl --mount data:/data:ro
   glovebox repl --context data.json --tool search='./search --json'
@@ -46,9 +47,9 @@ under $XDG_STATE_HOME/glovebox, except those that begin with a space.";
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ReplArgs {
-    /// python or javascript [default: python]
-    #[arg(short, long, value_name = "LANGUAGE", value_parser = str::parse::<Language>)]
-    language: Option<Language>,
+    /// python, javascript or typescript [default: python]
+    #[arg(short, long, value_name = "LANGUAGE")]
+    language: Option<LanguageArg>,
 
     #[command(flatten)]
     runtime: RuntimeArgs,
@@ -93,7 +94,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
             (sandbox, id.to_string(), ReplSession::Stored(Box::new(session)))
         }
         None => {
-            let sandbox = with_tools(host.sandbox(&args.runtime, args.language, &policy)?)?;
+            let sandbox = with_tools(new_sandbox(&host, args, &policy)?)?;
             let session = ReplSession::temporary(&sandbox)?;
             (sandbox, UNNAMED.to_owned(), session)
         }
@@ -102,17 +103,32 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
         session.session()?.set_variable_text("context", context).context("cannot set `context`")?;
         session.save()?;
     }
-    let language = sandbox.language();
+    let dialect = Dialect::new(sandbox.language(), args.language);
     // The parser does not need the session's directories, and the session's limits may be too tight for it.
-    let parser = Parser::new(host.sandbox(&args.runtime, Some(language), &Policy::default())?);
+    let parser = Parser::new(sibling(&host, args, &sandbox, &Policy::default())?, dialect);
     let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() {
         // On a machine without a state directory the REPL still works.
-        let history = state::create().ok().map(|dir| dir.join(format!("history.{language}")));
+        let history = state::create().ok().map(|dir| dir.join(dialect.history_file()));
         Lines::terminal(parser, history)?
     } else {
         Lines::piped(parser, policy.limits.source_bytes)
     };
-    Console::new(sandbox, lines, &name, session, stored::key(&args.store)?).raw_output(args.raw_output).run()
+    let key = stored::key(&args.store)?;
+    Console::new(sandbox, dialect, lines, &name, session, key).raw_output(args.raw_output).run()
+}
+
+/// The sandbox of a new session.
+fn new_sandbox(host: &Host, args: &ReplArgs, policy: &Policy) -> anyhow::Result<Sandbox> {
+    host.sandbox(&args.runtime, args.language.map(LanguageArg::language), policy)
+}
+
+/// Makes a sandbox with the runtime of `sandbox`, another policy and no tools.
+fn sibling(host: &Host, args: &ReplArgs, sandbox: &Sandbox, policy: &Policy) -> anyhow::Result<Sandbox> {
+    let mut runtime = args.runtime.clone();
+    if runtime.runtime.is_none() && runtime.runtime_path.is_none() {
+        runtime.runtime = Some(sandbox.runtime_name().to_owned());
+    }
+    host.sandbox(&runtime, Some(sandbox.language()), policy)
 }
 
 /// The sandbox of a stored session.
@@ -122,8 +138,9 @@ fn stored_sandbox(
     policy: &Policy,
     record: Option<&SessionRecord>,
 ) -> anyhow::Result<Sandbox> {
-    let Some(record) = record else { return host.sandbox(&args.runtime, args.language, policy) };
-    if let Some(wanted) = args.language.filter(|wanted| *wanted != record.language) {
+    let Some(record) = record else { return new_sandbox(host, args, policy) };
+    let wanted = args.language.map(LanguageArg::language).filter(|wanted| *wanted != record.language);
+    if let Some(wanted) = wanted {
         return Err(Hinted::new(
             format!("session `{}` runs {}, not {wanted}", record.id, record.language),
             "leave --language out, or open another session",

@@ -1,5 +1,5 @@
-# Whether what was typed so far, on standard input, needs more lines: exit code 0, or 1 when it can be run.
-# As the interactive interpreter has it, a compound statement ends with an empty line.
+# Reads an input from standard input. Exit code 0: the input needs more lines. 1: it can run.
+# A compound statement ends with an empty line, as in the interactive interpreter.
 import sys
 
 ONLY_AST, DONT_IMPLY_DEDENT, ALLOW_INCOMPLETE_INPUT = 0x400, 0x200, 0x4000

@@ -1,9 +1,11 @@
 //! Checks whether the input so far is complete. The language's own parser decides, in a separate guest: the session for
 //! which the text is meant is not affected.
 
-use glovebox::{Diagnostic, Language, Outcome, Request, Sandbox};
+use glovebox::{Diagnostic, Outcome, Request, Sandbox};
 
-const PYTHON: &str = include_str!("complete.py");
+use super::dialect::Dialect;
+
+const PYTHON: &str = include_str!("parser.py");
 
 /// Possible continuations of incomplete JavaScript: another line, the end of a template, the end of a comment.
 const JAVASCRIPT_SUFFIXES: [&str; 3] = ["\n", "\n`", "\n*/"];
@@ -13,21 +15,22 @@ const JAVASCRIPT_SUFFIXES: [&str; 3] = ["\n", "\n`", "\n*/"];
 pub(super) struct Parser {
     /// For the session's runtime, under the default policy: without host directories.
     sandbox: Sandbox,
+    dialect: Dialect,
 }
 
 impl Parser {
-    pub(super) fn new(sandbox: Sandbox) -> Self {
-        Self { sandbox }
+    pub(super) fn new(sandbox: Sandbox, dialect: Dialect) -> Self {
+        Self { sandbox, dialect }
     }
 
-    /// Whether `typed` is an incomplete input. An invalid input is complete: running it reports the error.
+    /// Returns `true` for an incomplete input. An invalid input is complete: running it reports the error.
     pub(super) fn needs_more(&self, typed: &str) -> bool {
-        match self.sandbox.language() {
-            Language::Python => {
+        match self.dialect {
+            Dialect::Python => {
                 let checked = self.sandbox.run(Request::new(PYTHON).stdin(typed.as_bytes()));
                 checked.is_ok_and(|execution| execution.outcome == Outcome::Exited { code: 0 })
             }
-            Language::JavaScript => {
+            Dialect::JavaScript | Dialect::TypeScript => {
                 // The parser reports how far it got. If that moves when text is appended, it had reached the end.
                 let Some(at) = self.first_error(typed) else { return false };
                 JAVASCRIPT_SUFFIXES.iter().any(|suffix| self.first_error(&format!("{typed}{suffix}")) != Some(at))
@@ -36,7 +39,7 @@ impl Parser {
     }
 
     fn first_error(&self, source: &str) -> Option<(u32, u32)> {
-        let diagnostics = self.sandbox.validate(source).unwrap_or_default();
+        let diagnostics = self.sandbox.validate_request(self.dialect.request(source)).unwrap_or_default();
         diagnostics.first().map(|Diagnostic { line, column, .. }| (*line, *column))
     }
 }
