@@ -295,14 +295,17 @@ fn a_reader_that_goes_away_ends_a_repl_quietly() {
 #[test]
 fn at_a_terminal_lines_are_edited_stopped_cleared_and_remembered() {
     let home = Home::new();
+    // Without colours the editor draws each prompt once, so steps match the next prompt.
     let (shown, code) = home.at_terminal(
-        &[],
+        &[("NO_COLOR", "1")],
         &["repl", "--timeout-ms", "200000", "--fuel", "1000000000000"],
         &[
             (">>> ", "x = 40\r"),
             (">>> ", "def f():\r"),
-            ("def f():", "\treturn 2\r"),
-            ("return 2", "\r"),
+            ("def f():\r\n    ", "if x:\r"),
+            ("if x:\r\n        ", "return 2\r"),
+            ("return 2\r\n    ", "return 3\r"),
+            ("return 3", "\r"),
             (">>> ", "print('go' '!', flush=True) or all(True for x in iter(int, 1))\r"),
             ("go!", "\x03"),
             ("cancelled", ""),
@@ -318,7 +321,7 @@ fn at_a_terminal_lines_are_edited_stopped_cleared_and_remembered() {
         ],
     );
     assert_eq!(code, 0, "{shown}");
-    assert!(shown.contains("\x1b[1m>>> "), "the prompt is in bold: {shown}");
+    assert!(!shown.contains("\x1b[1m") && !shown.contains("\x1b[3"), "{shown}");
     let history = home.0.path().join("glovebox/history.python");
     let held = fs::read_to_string(&history).unwrap();
     assert!(held.contains("x = 40") && held.contains("return 2") && held.contains(":fork b"), "{held}");
@@ -327,10 +330,69 @@ fn at_a_terminal_lines_are_edited_stopped_cleared_and_remembered() {
     let (shown, code) = home.at_terminal(
         &[("NO_COLOR", "1")],
         &["repl"],
-        &[(">>> ", "\x1b[A"), (":switch b", "\x03"), (">>> ", "exit(3)\r")],
+        &[
+            (">>> ", "\x1b[A"),
+            (":switch b", "\x03"),
+            (">>> ", "\x12= 4"),
+            ("(reverse-i-search)`= 4': x = 40", "\r"),
+            (">>> ", "exit(x)\r"),
+        ],
+    );
+    assert_eq!(code, 40, "{shown}");
+}
+
+#[test]
+fn at_a_terminal_names_are_completed_without_running_code() {
+    let home = Home::new();
+    let (shown, code) = home.at_terminal(
+        &[("NO_COLOR", "1")],
+        &["repl"],
+        &[
+            (">>> ", "class Tree: pine = property(lambda self: print('side' ' effect'))\r\r"),
+            (">>> ", "forest = Tree()\r"),
+            (">>> ", "setattr(Tree, '\\x1b[2Jx', 1); Tree.__dir__ = lambda self: [print('side' ' effect')]\r"),
+            (">>> ", "f'{fore\t"),
+            ("\x07", "\x03"),
+            (">>> ", "[fore\t.\t"),
+            ("[forest.pine", ".\t"),
+            ("\x07", "\x03"),
+            (">>> ", "whi\t"),
+            ("while", "\x03"),
+            (">>> ", "exit(43)\r"),
+        ],
+    );
+    assert_eq!(code, 43, "{shown}");
+    assert!(!shown.contains("side effect") && !shown.contains("\x1b[2J"), "{shown}");
+}
+
+#[test]
+fn at_a_terminal_javascript_completes() {
+    let home = Home::new();
+    let (shown, code) = home.at_terminal(
+        &[("NO_COLOR", "1")],
+        &["repl", "-l", "js"],
+        &[
+            ("> ", "let zebra = { seed: [1], get core() { console.log('side' + ' effect') } }\r"),
+            ("> ", "zeb\t.se\t\r"),
+            ("[ 1 ]", ""),
+            ("> ", "function f() {\rreturn 3\r}\r"),
+            ("> ", "process.exit(f())\r"),
+        ],
     );
     assert_eq!(code, 3, "{shown}");
-    assert!(!shown.contains("\x1b[1m"), "{shown}");
+    assert!(shown.contains("\r\n}"), "the bracket is not indented: {shown}");
+    assert!(!shown.contains("side effect"), "{shown}");
+}
+
+#[test]
+fn at_a_terminal_inputs_have_colours() {
+    let home = Home::new();
+    let steps = [(">>> ", "if 1: 'a' + 2\r\r"), ("TypeError", ""), ("\x1b[32m>>> ", "\x04")];
+    let (shown, code) = home.at_terminal(&[], &["repl"], &steps);
+    assert_eq!(code, 0, "{shown}");
+    for colored in ["\x1b[1m\x1b[32m>>> ", "\x1b[35mif\x1b[0m", "\x1b[36m1\x1b[0m", "\x1b[32m'a'\x1b[0m"] {
+        assert!(shown.contains(colored), "{colored:?}: {shown}");
+    }
 }
 
 #[test]

@@ -74,8 +74,8 @@ impl Console {
             out(&self.greeting())?;
         }
         let exit_code = loop {
-            let prompt = self.prompt();
-            let next = match self.lines.next(&prompt)? {
+            let (prompt, session) = (self.prompt(), self.session().ok());
+            let next = match self.lines.next(&prompt, session)? {
                 Input::End => break 0,
                 Input::Cleared => continue,
                 Input::Text(text) if text.trim().is_empty() => continue,

@@ -7,6 +7,72 @@ use crate::args::LanguageArg;
 /// The name of TypeScript inputs: the engine detects TypeScript by its extension.
 const TYPESCRIPT_NAME: &str = "<sandbox>.ts";
 
+const PYTHON_KEYWORDS: [&str; 35] = [
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
+    "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
+    "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
+];
+
+const JAVASCRIPT_KEYWORDS: [&str; 43] = [
+    "async",
+    "await",
+    "break",
+    "case",
+    "catch",
+    "class",
+    "const",
+    "continue",
+    "debugger",
+    "default",
+    "delete",
+    "do",
+    "else",
+    "enum",
+    "export",
+    "extends",
+    "false",
+    "finally",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "instanceof",
+    "let",
+    "new",
+    "null",
+    "return",
+    "static",
+    "super",
+    "switch",
+    "this",
+    "throw",
+    "true",
+    "try",
+    "typeof",
+    "undefined",
+    "var",
+    "void",
+    "while",
+    "with",
+    "yield",
+    "of",
+];
+
+/// Words that TypeScript has beside those of JavaScript and that are rarely names.
+const TYPESCRIPT_KEYWORDS: [&str; 10] = [
+    "abstract",
+    "declare",
+    "implements",
+    "interface",
+    "keyof",
+    "namespace",
+    "private",
+    "protected",
+    "public",
+    "readonly",
+];
+
 /// The language of the inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -58,5 +124,15 @@ impl Dialect {
             Self::Python | Self::JavaScript => request,
             Self::TypeScript => request.name(TYPESCRIPT_NAME),
         }
+    }
+
+    /// The words that are not names.
+    pub(super) fn keywords(self) -> impl Iterator<Item = &'static str> {
+        let (base, more): (&[&str], &[&str]) = match self {
+            Self::Python => (&PYTHON_KEYWORDS, &[]),
+            Self::JavaScript => (&JAVASCRIPT_KEYWORDS, &[]),
+            Self::TypeScript => (&JAVASCRIPT_KEYWORDS, &TYPESCRIPT_KEYWORDS),
+        };
+        base.iter().chain(more).copied()
     }
 }

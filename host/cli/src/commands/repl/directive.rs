@@ -88,7 +88,7 @@ const ENTRIES: [Entry; 10] = [
     Entry { name: "quit", arguments: "", summary: "leave, as Ctrl-D does", details: "" },
 ];
 
-/// Whether a line is a command.
+/// Returns `true` for a command.
 pub(super) fn is_one(line: &str) -> bool {
     line.starts_with(':')
 }
@@ -98,6 +98,13 @@ pub(super) fn completions(typed: &str) -> Vec<String> {
     let begun = typed.trim_start_matches(':');
     let fitting = ENTRIES.iter().filter(|entry| entry.name.starts_with(begun));
     fitting.map(|entry| format!(":{}{}", entry.name, if entry.arguments.is_empty() { "" } else { " " })).collect()
+}
+
+/// The host file that a command names, as far as it is typed; `None` if it names none.
+pub(super) fn file_argument(typed: &str) -> Option<&str> {
+    let (name, rest) = typed.trim_start_matches(':').trim_start().split_once(char::is_whitespace)?;
+    let entry = find(name).ok()?;
+    (entry.arguments == "FILE").then(|| rest.trim_start().trim_start_matches(['\'', '"']))
 }
 
 fn find(name: &str) -> Result<&'static Entry, Hinted> {
@@ -168,7 +175,8 @@ pub(super) fn help(name: Option<&str>) -> Result<String, Hinted> {
             for entry in &ENTRIES {
                 let _ = writeln!(text, "{:<17} {}", typed(entry), entry.summary);
             }
-            text.push_str("Anything else is code. Ctrl-C stops what runs, or clears the line; Ctrl-D leaves.\n");
+            text.push_str("Anything else is code. Tab completes, Ctrl-R searches the history,\n");
+            text.push_str("Ctrl-C stops what runs, or clears the line, and Ctrl-D leaves.\n");
         }
     }
     Ok(text)
@@ -176,7 +184,7 @@ pub(super) fn help(name: Option<&str>) -> Result<String, Hinted> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Directive, ENTRIES, completions, help, parse};
+    use super::{Directive, ENTRIES, completions, file_argument, help, parse};
 
     #[test]
     fn directives_are_read_whole_or_cut_short() {
@@ -194,6 +202,20 @@ mod tests {
             (": limits", Directive::Limits),
         ] {
             assert_eq!(parse(line).unwrap(), directive, "{line}");
+        }
+    }
+
+    #[test]
+    fn files_of_directives_are_recognised() {
+        for (typed, path) in [
+            (":load a/b", Some("a/b")),
+            (":sa  'a b", Some("a b")),
+            (":load ", Some("")),
+            (":load", None),
+            (":files a", None),
+            (":s a", None),
+        ] {
+            assert_eq!(file_argument(typed), path, "{typed}");
         }
     }
 

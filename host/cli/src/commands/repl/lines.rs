@@ -5,28 +5,27 @@ use std::{
     path::PathBuf,
 };
 
+use anstream::{AutoStream, ColorChoice};
 use anyhow::Context as _;
-use rustyline::{
-    Config, Context, Editor, Helper,
-    completion::Completer,
-    error::ReadlineError,
-    highlight::Highlighter,
-    hint::Hinter,
-    history::FileHistory,
-    validate::{ValidationContext, ValidationResult, Validator},
-};
+use glovebox::Session;
+use rustyline::{ColorMode, CompletionType, Config, Editor, error::ReadlineError, history::FileHistory};
 
-use super::{directive, parser::Parser};
-use crate::terminal::{HEAD, Hinted};
+use super::{
+    completer::Completer,
+    directive,
+    editing::Editing,
+    indent::INDENT,
+    keys::{self, TypedBracket},
+    parser::Parser,
+};
+use crate::terminal::{GOOD, Hinted};
 
 /// The number of inputs in the history.
 const HISTORY_COUNT: usize = 1_000;
 /// A longer input is not added: it was pasted, and can be pasted again.
 const HISTORY_ENTRY_BYTES: usize = 16 << 10;
-/// The text that the Tab key inserts at the beginning of a line.
-const INDENT: &str = "    ";
 
-/// One piece of input.
+/// The result of reading an input.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Input {
     /// Code to run, or a command.
@@ -45,18 +44,25 @@ pub(super) enum Lines {
 
 impl Lines {
     /// A terminal, with the history in `history`.
-    pub(super) fn terminal(parser: Parser, history: Option<PathBuf>) -> anyhow::Result<Self> {
+    pub(super) fn terminal(parser: &Parser, completer: Completer, history: Option<PathBuf>) -> anyhow::Result<Self> {
+        let has_colors = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
         let config = Config::builder()
             .max_history_size(HISTORY_COUNT)
             .and_then(|config| config.history_ignore_dups(true))
             .context("cannot set up line editing")?
             // As in shells, an input that begins with a space is not added.
             .history_ignore_space(true)
+            // As in shells, the first Tab completes as far as it is certain, and the second lists.
+            .completion_type(CompletionType::List)
+            .indent_size(u8::try_from(INDENT.len()).unwrap_or_default())
+            .color_mode(if has_colors { ColorMode::Forced } else { ColorMode::Disabled })
             .build();
         let mut editor = Editor::with_config(config).context("cannot set up line editing")?;
-        editor.set_helper(Some(Editing { parser }));
+        let bracket = TypedBracket::default();
+        keys::bind(&mut editor, parser, &bracket);
+        editor.set_helper(Some(Editing { completer, bracket }));
         if let Some(path) = &history {
-            // It does not exist the first time, and no failure to read it is worth stopping for.
+            // The file does not exist the first time. The REPL works without a history.
             if let Err(error) = editor.load_history(path) {
                 tracing::debug!(%error, "no history");
             }
@@ -69,21 +75,24 @@ impl Lines {
         Self::Piped { from: Box::new(io::stdin().lock()), parser, max_bytes }
     }
 
-    /// Whether a person types.
+    /// Returns `true` if a person types.
     pub(super) fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal { .. })
     }
 
-    /// The next complete input.
-    pub(super) fn next(&mut self, prompt: &str) -> anyhow::Result<Input> {
+    /// The next complete input. At a terminal, names are completed from `session`.
+    pub(super) fn next(&mut self, prompt: &str, session: Option<Session>) -> anyhow::Result<Input> {
         match self {
             Self::Terminal { editor, history } => {
-                let styled = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
-                let shown = if styled { format!("{HEAD}{prompt}{HEAD:#}") } else { prompt.to_owned() };
-                match editor.readline(&(prompt, shown)) {
+                if let Some(Editing { completer, .. }) = editor.helper_mut() {
+                    completer.session = session;
+                }
+                match editor.readline(&(prompt, format!("{GOOD}{prompt}{GOOD:#}"))) {
                     Ok(text) => {
-                        remember(editor, history.as_ref(), &text);
-                        Ok(Input::Text(without_mark(&text).to_owned()))
+                        // Without the indentation of a blank last line.
+                        let text = text.trim_end();
+                        remember(editor, history.as_ref(), text);
+                        Ok(Input::Text(without_mark(text).to_owned()))
                     }
                     Err(ReadlineError::Interrupted) => Ok(Input::Cleared),
                     Err(ReadlineError::Eof) => Ok(Input::End),
@@ -109,7 +118,7 @@ fn remember(editor: &mut Editor<Editing, FileHistory>, history: Option<&PathBuf>
 }
 
 /// A line without the space that keeps it out of the history: Python would take it for an indentation.
-fn without_mark(text: &str) -> &str {
+pub(super) fn without_mark(text: &str) -> &str {
     if text.contains('\n') { text } else { text.trim_start() }
 }
 
@@ -148,40 +157,6 @@ fn piped(from: &mut dyn BufRead, parser: &Parser, max_bytes: u64) -> anyhow::Res
         }
     }
 }
-
-/// The editor's callbacks while a person types.
-pub(super) struct Editing {
-    parser: Parser,
-}
-
-impl Validator for Editing {
-    fn validate(&self, ctx: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let typed = without_mark(ctx.input());
-        let is_complete = typed.trim().is_empty() || directive::is_one(typed) || !self.parser.needs_more(typed);
-        Ok(if is_complete { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
-    }
-}
-
-impl Completer for Editing {
-    type Candidate = String;
-
-    fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
-        let typed = line.get(..pos).unwrap_or(line);
-        if directive::is_one(typed) {
-            return Ok((0, directive::completions(typed)));
-        }
-        let begins_line = typed.rsplit('\n').next().is_some_and(|start| start.trim().is_empty());
-        Ok((pos, if begins_line { vec![INDENT.to_owned()] } else { Vec::new() }))
-    }
-}
-
-impl Hinter for Editing {
-    type Hint = String;
-}
-
-impl Highlighter for Editing {}
-
-impl Helper for Editing {}
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,20 @@
 //! `glovebox repl`: a session at the terminal, or fed from a pipe.
 
+mod completer;
 mod console;
 mod dialect;
 mod directive;
+mod editing;
+mod highlight;
+mod indent;
+mod inspector;
+mod keys;
 mod lines;
 mod parser;
 mod session;
+mod tokens;
 mod undo;
+mod word;
 
 use std::io::{self, IsTerminal};
 
@@ -14,7 +22,10 @@ use anyhow::Context as _;
 use clap::Args;
 use glovebox::{Policy, Sandbox, SessionId, SessionRecord};
 
-use self::{console::Console, dialect::Dialect, lines::Lines, parser::Parser, session::ReplSession};
+use self::{
+    completer::Completer, console::Console, dialect::Dialect, inspector::Inspector, lines::Lines, parser::Parser,
+    session::ReplSession,
+};
 use crate::{
     args::{ContextArgs, GlobalArgs, LanguageArg, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs},
     engine::{Host, Pooling},
@@ -36,6 +47,10 @@ An input runs when the language's own parser accepts it as complete; in Python a
 with an empty line. The value of a trailing expression is shown, and an exception does not end the
 session. Ctrl-C stops the running input, or clears the line. Ctrl-D quits, and so does `exit()`, whose
 code becomes the REPL's.
+
+At a terminal, Tab completes variables, attributes, keywords, commands and their files; a second Tab lists
+them. Up and Down go through the history, Ctrl-R searches it. Lines are indented, and coloured unless
+NO_COLOR is set.
 
 There are also commands, which `:help` explains:
   :fork NAME  :switch [NAME]  :undo [N]  :save FILE  :load FILE  :files [PATTERN]  :limits  :reset  :quit
@@ -107,9 +122,10 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     // The parser does not need the session's directories, and the session's limits may be too tight for it.
     let parser = Parser::new(sibling(&host, args, &sandbox, &Policy::default())?, dialect);
     let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        let inspector = Inspector::new(sibling(&host, args, &sandbox, &inspector::policy(&policy))?, dialect);
         // On a machine without a state directory the REPL still works.
         let history = state::create().ok().map(|dir| dir.join(dialect.history_file()));
-        Lines::terminal(parser, history)?
+        Lines::terminal(&parser, Completer { dialect, inspector, session: None }, history)?
     } else {
         Lines::piped(parser, policy.limits.source_bytes)
     };

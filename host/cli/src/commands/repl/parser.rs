@@ -3,7 +3,7 @@
 
 use glovebox::{Diagnostic, Outcome, Request, Sandbox};
 
-use super::dialect::Dialect;
+use super::{dialect::Dialect, directive, indent::without_trailing_indent, lines::without_mark};
 
 const PYTHON: &str = include_str!("parser.py");
 
@@ -21,6 +21,16 @@ pub(super) struct Parser {
 impl Parser {
     pub(super) fn new(sandbox: Sandbox, dialect: Dialect) -> Self {
         Self { sandbox, dialect }
+    }
+
+    pub(super) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Returns `true` if the Enter key ends an input that was typed at a terminal.
+    pub(super) fn accepts(&self, typed: &str) -> bool {
+        let typed = without_mark(typed);
+        typed.trim().is_empty() || directive::is_one(typed) || !self.needs_more(without_trailing_indent(typed))
     }
 
     /// Returns `true` for an incomplete input. An invalid input is complete: running it reports the error.

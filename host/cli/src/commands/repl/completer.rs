@@ -1,0 +1,152 @@
+//! Completion with the Tab key.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{MAIN_SEPARATOR, Path},
+};
+
+use glovebox::{Session, is_hidden};
+use rustyline::history::{History, SearchDirection};
+
+use super::{
+    dialect::Dialect,
+    directive,
+    indent::INDENT,
+    inspector::Inspector,
+    tokens::{Kind, tokens},
+    word::{Word, word_at_end},
+};
+
+/// The maximum number of files that are listed.
+const MAX_FILE_COUNT: usize = 1_000;
+/// The maximum number of inputs that are searched for declarations.
+const MAX_INPUT_COUNT: usize = 200;
+
+/// Replacements for the end of the typed text.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Completions {
+    /// The position of the replaced text.
+    pub(super) start: usize,
+    pub(super) texts: Vec<String>,
+}
+
+/// Completes directives, names and attributes.
+pub(super) struct Completer {
+    pub(super) dialect: Dialect,
+    pub(super) inspector: Inspector,
+    /// The session of the next input; `None` if it cannot be used.
+    pub(super) session: Option<Session>,
+}
+
+impl Completer {
+    /// Returns completions of `typed`, the text before the cursor.
+    pub(super) fn completions(&self, typed: &str, history: &dyn History) -> Completions {
+        if directive::is_one(typed) {
+            return of_directive(typed);
+        }
+        if typed.rsplit('\n').next().is_some_and(|line| line.trim().is_empty()) {
+            return Completions { start: typed.len(), texts: vec![INDENT.to_owned()] };
+        }
+        match word_at_end(self.dialect, typed) {
+            Some(word) => Completions { start: word.start, texts: self.of_word(&word, history) },
+            None => Completions { start: typed.len(), texts: Vec::new() },
+        }
+    }
+
+    fn of_word(&self, word: &Word<'_>, history: &dyn History) -> Vec<String> {
+        let inputs = if word.path.is_empty() { inputs(history) } else { Vec::new() };
+        let declared: BTreeSet<&str> = inputs.iter().flat_map(|input| names(self.dialect, input)).collect();
+        let session = self.session.as_ref().filter(|session| session.ended().is_none());
+        let mut texts = session.map_or_else(Vec::new, |session| self.inspector.names(session, word, &declared));
+        if word.path.is_empty() {
+            let keywords = self.dialect.keywords().filter(|keyword| keyword.starts_with(word.prefix));
+            texts.extend(keywords.map(str::to_owned));
+        }
+        // Private names are only completed from their underscore.
+        texts.retain(|text| !word.prefix.is_empty() || !text.starts_with('_'));
+        texts.sort();
+        texts.dedup();
+        texts
+    }
+}
+
+/// Returns the last inputs.
+fn inputs(history: &dyn History) -> Vec<String> {
+    let numbers = (0..history.len()).rev().take(MAX_INPUT_COUNT);
+    let entries = numbers.filter_map(|number| history.get(number, SearchDirection::Forward).ok().flatten());
+    entries.map(|found| found.entry.into_owned()).collect()
+}
+
+/// The names in an input.
+fn names(dialect: Dialect, input: &str) -> impl Iterator<Item = &str> {
+    tokens(dialect, input).into_iter().filter(|token| token.kind == Kind::Name).map(|token| token.text)
+}
+
+/// Completes a directive's name, or its argument if it is a file.
+fn of_directive(typed: &str) -> Completions {
+    match directive::file_argument(typed) {
+        Some(path) => {
+            let name = path.rsplit(MAIN_SEPARATOR).next().unwrap_or_default();
+            Completions { start: typed.len() - name.len(), texts: files(path, name) }
+        }
+        None => Completions { start: 0, texts: directive::completions(typed) },
+    }
+}
+
+/// Lists the files and directories beside `path` whose names begin with `name`, the last part of `path`.
+fn files(path: &str, name: &str) -> Vec<String> {
+    let dir = path.strip_suffix(name).filter(|dir| !dir.is_empty()).unwrap_or(".");
+    let Ok(entries) = fs::read_dir(Path::new(dir)) else { return Vec::new() };
+    let texts = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let mut text = entry.file_name().into_string().ok()?;
+        // Hidden files are only completed from their dot. Names that a terminal cannot show are skipped.
+        let is_shown = text.starts_with(name) && (!name.is_empty() || !text.starts_with('.'));
+        if !is_shown || text.contains(is_hidden) {
+            return None;
+        }
+        if entry.path().is_dir() {
+            text.push(MAIN_SEPARATOR);
+        }
+        Some(text)
+    });
+    let mut texts: Vec<String> = texts.take(MAX_FILE_COUNT).collect();
+    texts.sort();
+    texts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs};
+
+    use super::{super::dialect::Dialect, Completions, names, of_directive};
+
+    #[test]
+    fn directives_and_their_files_are_completed() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["state.glovebox", "stage", ".hidden", "st\u{1b}[2Jx", "other"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        fs::create_dir(dir.path().join("stack")).unwrap();
+        let at = |rest: &str| format!("{}/{rest}", dir.path().display());
+        for (typed, start, texts) in [
+            (":fo".to_owned(), 0, vec![":fork "]),
+            (format!(":load {}", at("st")), 6 + at("").len(), vec!["stack/", "stage", "state.glovebox"]),
+            (format!(":s {}", at("st")), 0, vec![]),
+            (format!(":save {}", at("")), 6 + at("").len(), vec!["other", "stack/", "stage", "state.glovebox"]),
+            (format!(":load {}", at(".h")), 6 + at("").len(), vec![".hidden"]),
+            (format!(":load {}", at("none/x")), 6 + at("none/").len(), vec![]),
+            (":undo 1".to_owned(), 0, vec![]),
+        ] {
+            let texts = texts.into_iter().map(str::to_owned).collect();
+            assert_eq!(of_directive(&typed), Completions { start, texts }, "{typed}");
+        }
+    }
+
+    #[test]
+    fn names_of_inputs_may_be_declared() {
+        let found: BTreeSet<&str> = names(Dialect::JavaScript, "let apple = 'pear' + fig.stem // plum").collect();
+        assert_eq!(found, BTreeSet::from(["apple", "fig", "stem"]));
+    }
+}

@@ -1,0 +1,278 @@
+//! Splits an input into tokens: exact enough for colours, indentation and completion. The language's parser has the last
+//! word on everything else.
+
+use super::dialect::Dialect;
+
+/// The kind of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Keyword,
+    Name,
+    Number,
+    /// A string, a template or a regular expression.
+    Text,
+    Comment,
+    /// Punctuation, a single character.
+    Sign,
+}
+
+/// A token of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Token<'a> {
+    pub(super) kind: Kind,
+    pub(super) start: usize,
+    pub(super) text: &'a str,
+    /// The end is missing: a string without the closing quote.
+    pub(super) is_open: bool,
+}
+
+impl Token<'_> {
+    pub(super) fn end(&self) -> usize {
+        self.start + self.text.len()
+    }
+
+    pub(super) fn is_sign(&self, sign: &str) -> bool {
+        self.kind == Kind::Sign && self.text == sign
+    }
+}
+
+/// The length of a token and whether its end is missing.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    bytes: usize,
+    is_open: bool,
+}
+
+impl Extent {
+    fn closed(bytes: usize) -> Self {
+        Self { bytes, is_open: false }
+    }
+}
+
+/// Returns `true` if a name can begin with this character.
+pub(super) fn begins_name(c: char) -> bool {
+    c.is_alphabetic() || matches!(c, '_' | '$')
+}
+
+/// Returns `true` for a name. A name contains no control or formatting character.
+pub(super) fn is_name(text: &str) -> bool {
+    text.starts_with(begins_name) && text.chars().all(continues_name)
+}
+
+fn continues_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '$')
+}
+
+/// The tokens of an input.
+pub(super) fn tokens(dialect: Dialect, source: &str) -> Vec<Token<'_>> {
+    let mut found: Vec<Token<'_>> = Vec::new();
+    let mut start = 0;
+    while let Some(rest) = source.get(start..).filter(|rest| !rest.is_empty()) {
+        let blank = rest.len() - rest.trim_start().len();
+        if blank > 0 {
+            start += blank;
+            continue;
+        }
+        let before = found.iter().rev().find(|token| token.kind != Kind::Comment);
+        let (kind, extent) = next_token(dialect, rest, before);
+        let Some(text) = rest.get(..extent.bytes).filter(|text| !text.is_empty()) else { break };
+        found.push(Token { kind, start, text, is_open: extent.is_open });
+        start += extent.bytes;
+    }
+    found
+}
+
+/// The token that `rest` begins with.
+fn next_token(dialect: Dialect, rest: &str, before: Option<&Token<'_>>) -> (Kind, Extent) {
+    if let Some(extent) = comment(dialect, rest) {
+        return (Kind::Comment, extent);
+    }
+    if let Some(extent) = text(dialect, rest).or_else(|| pattern(dialect, rest, before)) {
+        return (Kind::Text, extent);
+    }
+    if rest.starts_with(|c: char| c.is_ascii_digit()) {
+        return (Kind::Number, number(rest));
+    }
+    if rest.starts_with(begins_name) {
+        let bytes = length_of(rest, continues_name);
+        let is_property = before.is_some_and(|token| token.is_sign("."));
+        let is_keyword = !is_property && dialect.keywords().any(|keyword| rest.get(..bytes) == Some(keyword));
+        return (if is_keyword { Kind::Keyword } else { Kind::Name }, Extent::closed(bytes));
+    }
+    (Kind::Sign, Extent::closed(rest.chars().next().map_or(0, char::len_utf8)))
+}
+
+/// The length of the beginning of `rest` whose characters all fit.
+fn length_of(rest: &str, fits: impl Fn(char) -> bool) -> usize {
+    rest.find(|c| !fits(c)).unwrap_or(rest.len())
+}
+
+fn comment(dialect: Dialect, rest: &str) -> Option<Extent> {
+    let line = Extent::closed(length_of(rest, |c| c != '\n'));
+    if dialect == Dialect::Python {
+        return rest.starts_with('#').then_some(line);
+    }
+    if rest.starts_with("//") {
+        return Some(line);
+    }
+    let inside = rest.strip_prefix("/*")?;
+    Some(match inside.find("*/") {
+        Some(at) => Extent::closed(at + 4),
+        None => Extent { bytes: rest.len(), is_open: true },
+    })
+}
+
+fn text(dialect: Dialect, rest: &str) -> Option<Extent> {
+    let (prefix, quotes): (usize, &[&str]) = match dialect {
+        Dialect::Python => (length_of(rest, |c| "rRbBuUfFtT".contains(c)), &[r#"""""#, "'''", "\"", "'"]),
+        Dialect::JavaScript | Dialect::TypeScript => (0, &["`", "\"", "'"]),
+    };
+    let quoted = rest.get(prefix..).filter(|_| prefix <= 2)?;
+    let quote = *quotes.iter().find(|quote| quoted.starts_with(**quote))?;
+    let has_lines = quote.len() == 3 || quote == "`";
+    let begin = prefix + quote.len();
+    let inside = rest.get(begin..)?;
+    let mut chars = inside.char_indices();
+    while let Some((at, c)) = chars.next() {
+        if inside.get(at..).is_some_and(|left| left.starts_with(quote)) {
+            return Some(Extent::closed(begin + at + quote.len()));
+        }
+        match c {
+            '\\' => {
+                chars.next();
+            }
+            '\n' if !has_lines => return Some(Extent { bytes: begin + at, is_open: true }),
+            _ => {}
+        }
+    }
+    Some(Extent { bytes: rest.len(), is_open: true })
+}
+
+/// A regular expression: a slash that follows no value and has a partner in its line.
+fn pattern(dialect: Dialect, rest: &str, before: Option<&Token<'_>>) -> Option<Extent> {
+    if dialect == Dialect::Python || before.is_some_and(ends_value) {
+        return None;
+    }
+    let inside = rest.strip_prefix('/')?;
+    let mut is_class = false;
+    let mut chars = inside.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => {
+                chars.next();
+            }
+            '\n' => return None,
+            '[' => is_class = true,
+            ']' => is_class = false,
+            '/' if !is_class => {
+                let end = at + 2;
+                let flags = rest.get(end..).map_or(0, |left| length_of(left, |c| c.is_ascii_alphabetic()));
+                return Some(Extent::closed(end + flags));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Returns `true` if a slash after this token divides.
+fn ends_value(token: &Token<'_>) -> bool {
+    match token.kind {
+        Kind::Name | Kind::Number | Kind::Text => true,
+        Kind::Keyword => matches!(token.text, "this" | "super" | "null" | "true" | "false" | "undefined"),
+        Kind::Sign => matches!(token.text, ")" | "]" | "}"),
+        Kind::Comment => false,
+    }
+}
+
+fn number(rest: &str) -> Extent {
+    let has_exponent = !rest.starts_with("0x") && !rest.starts_with("0X");
+    let mut before = '0';
+    let end = rest.find(|c: char| {
+        let is_sign = matches!(c, '+' | '-') && has_exponent && matches!(before, 'e' | 'E');
+        before = c;
+        !(is_sign || c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))
+    });
+    Extent::closed(end.unwrap_or(rest.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Dialect::{self, JavaScript, Python},
+        Kind::{Comment, Keyword, Name, Number, Sign, Text},
+        is_name, tokens,
+    };
+
+    /// Tokens as pairs.
+    fn pairs(dialect: Dialect, source: &str) -> Vec<(super::Kind, &str)> {
+        tokens(dialect, source).iter().map(|token| (token.kind, token.text)).collect()
+    }
+
+    #[test]
+    fn python_is_split_into_tokens() {
+        assert_eq!(
+            pairs(Python, "if x1 >= 1.5e-3: # ok"),
+            [
+                (Keyword, "if"),
+                (Name, "x1"),
+                (Sign, ">"),
+                (Sign, "="),
+                (Number, "1.5e-3"),
+                (Sign, ":"),
+                (Comment, "# ok")
+            ]
+        );
+        assert_eq!(pairs(Python, "rb'a\\'b' + f\"c\""), [(Text, "rb'a\\'b'"), (Sign, "+"), (Text, "f\"c\"")]);
+        assert_eq!(pairs(Python, "'''a\n'b'''.join"), [(Text, "'''a\n'b'''"), (Sign, "."), (Name, "join")]);
+        assert_eq!(pairs(Python, "'' \"\"\"\"\"\""), [(Text, "''"), (Text, "\"\"\"\"\"\"")]);
+        assert_eq!(pairs(Python, "half.import_"), [(Name, "half"), (Sign, "."), (Name, "import_")]);
+        assert_eq!(pairs(Python, "0xe+1"), [(Number, "0xe"), (Sign, "+"), (Number, "1")]);
+        assert_eq!(pairs(Python, "größe"), [(Name, "größe")]);
+    }
+
+    #[test]
+    fn javascript_is_split_into_tokens() {
+        assert_eq!(
+            pairs(JavaScript, "const $a = `x\n${y}` // z"),
+            [(Keyword, "const"), (Name, "$a"), (Sign, "="), (Text, "`x\n${y}`"), (Comment, "// z")]
+        );
+        assert_eq!(pairs(JavaScript, "/[/'\"]/g.test"), [(Text, "/[/'\"]/g"), (Sign, "."), (Name, "test")]);
+        assert_eq!(pairs(JavaScript, "a / b / c"), [(Name, "a"), (Sign, "/"), (Name, "b"), (Sign, "/"), (Name, "c")]);
+        assert_eq!(
+            pairs(JavaScript, "a.class /* b\n */ 1"),
+            [(Name, "a"), (Sign, "."), (Name, "class"), (Comment, "/* b\n */"), (Number, "1")]
+        );
+    }
+
+    #[test]
+    fn what_is_not_closed_is_open() {
+        for (dialect, source) in
+            [(Python, "x = 'a"), (Python, "\"\"\"a\n"), (JavaScript, "`a\n"), (JavaScript, "/* a"), (Python, "'\\'")]
+        {
+            assert!(tokens(dialect, source).last().unwrap().is_open, "{source}");
+        }
+        let line = tokens(Python, "'a\nb");
+        assert!(line[0].is_open && line[1].text == "b");
+        assert!(!tokens(Python, "'a'").last().unwrap().is_open);
+    }
+
+    #[test]
+    fn tokens_cover_any_text() {
+        for source in ["", " ", "\\", "\u{1b}[2J", "'\\", "é̂ x", "/", "/*/", "\u{2028}x", "0", "\"\"\"\"", "r", "rrr'"]
+        {
+            for dialect in [Python, JavaScript, Dialect::TypeScript] {
+                let joined: String = tokens(dialect, source).iter().map(|token| token.text).collect();
+                assert_eq!(joined, source.split_whitespace().collect::<String>(), "{source:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_have_no_control_characters() {
+        assert!(is_name("größe") && is_name("_1") && is_name("$"));
+        for text in ["", "1a", "a b", "a\u{1b}", "a\u{202e}", "a\u{200b}b", "a\n"] {
+            assert!(!is_name(text), "{text:?}");
+        }
+    }
+}
