@@ -308,9 +308,11 @@ fn at_a_terminal_lines_are_edited_stopped_cleared_and_remembered() {
             ("return 3", "\r"),
             (">>> ", "print('go' '!', flush=True) or all(True for x in iter(int, 1))\r"),
             ("go!", "\x03"),
+            ("\nKeyboardInterrupt\r\n", ""),
             ("cancelled", ""),
             (">>> ", "x = 4"),
             ("x = 4", "\x03"),
+            ("KeyboardInterrupt\r\n", ""),
             (">>> ", " secret = 1\r"),
             (">>> ", "print('no', x, secret, end='')\r"),
             ("no 40 1\r\n", ""),
@@ -358,7 +360,12 @@ fn at_a_terminal_names_are_completed_without_running_code() {
             ("\x07", "\x03"),
             (">>> ", "whi\t"),
             ("while", "\x03"),
-            (">>> ", "exit(43)\r"),
+            (">>> ", "6 * 7\r"),
+            ("42", ""),
+            (">>> ", "_ + 1\r"),
+            ("43", ""),
+            (">>> ", "None\r"),
+            (">>> ", "exit(_)\r"),
         ],
     );
     assert_eq!(code, 43, "{shown}");
@@ -366,7 +373,7 @@ fn at_a_terminal_names_are_completed_without_running_code() {
 }
 
 #[test]
-fn at_a_terminal_javascript_completes() {
+fn at_a_terminal_javascript_completes_and_has_the_last_value() {
     let home = Home::new();
     let (shown, code) = home.at_terminal(
         &[("NO_COLOR", "1")],
@@ -375,22 +382,37 @@ fn at_a_terminal_javascript_completes() {
             ("> ", "let zebra = { seed: [1], get core() { console.log('side' + ' effect') } }\r"),
             ("> ", "zeb\t.se\t\r"),
             ("[ 1 ]", ""),
+            ("> ", "_.push(2)\r"),
+            ("\n2\r\n", ""),
+            ("> ", "zebra.seed\r"),
+            ("[ 1, 2 ]", ""),
             ("> ", "function f() {\rreturn 3\r}\r"),
-            ("> ", "process.exit(f())\r"),
+            ("> ", "f() + missing\r"),
+            ("(<sandbox>:1:7)", ""),
+            ("> ", "() => 1\r"),
+            ("[Function (anonymous)]", ""),
+            ("> ", "_ = 5\r"),
+            ("your variable", ""),
+            ("\n5\r\n", ""),
+            ("> ", "8\r"),
+            ("\n8\r\n", ""),
+            ("> ", "process.exit(_)\r"),
         ],
     );
-    assert_eq!(code, 3, "{shown}");
+    assert_eq!(code, 5, "{shown}");
     assert!(shown.contains("\r\n}"), "the bracket is not indented: {shown}");
     assert!(!shown.contains("side effect"), "{shown}");
 }
 
 #[test]
-fn at_a_terminal_inputs_have_colours() {
+fn at_a_terminal_inputs_and_errors_have_colours() {
     let home = Home::new();
     let steps = [(">>> ", "if 1: 'a' + 2\r\r"), ("TypeError", ""), ("\x1b[32m>>> ", "\x04")];
     let (shown, code) = home.at_terminal(&[], &["repl"], &steps);
     assert_eq!(code, 0, "{shown}");
-    for colored in ["\x1b[1m\x1b[32m>>> ", "\x1b[35mif\x1b[0m", "\x1b[36m1\x1b[0m", "\x1b[32m'a'\x1b[0m"] {
+    for colored in
+        ["\x1b[1m\x1b[32m>>> ", "\x1b[35mif\x1b[0m", "\x1b[36m1\x1b[0m", "\x1b[32m'a'\x1b[0m", "\x1b[31mTrace"]
+    {
         assert!(shown.contains(colored), "{colored:?}: {shown}");
     }
 }

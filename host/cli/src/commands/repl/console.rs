@@ -9,21 +9,24 @@ use std::{
 };
 
 use anyhow::Context as _;
-use glovebox::{Execution, HibernateOptions, Outcome, ResumeOptions, Sandbox, Session, SessionKey, escaped};
+use glovebox::{Execution, HibernateOptions, Outcome, Request, ResumeOptions, Sandbox, Session, SessionKey, escaped};
 
 use super::{
     dialect::Dialect,
     directive::{self, Directive},
+    last_value,
     lines::{Input, Lines},
+    parser::Parser,
+    printer::{Printer, PrinterOptions},
     session::ReplSession,
     undo,
 };
 use crate::{
     commands::session::listed,
     displays, file, interrupt,
-    output::{Passthrough, explain, show_value},
+    output::{explain, show_value},
     source::bounded,
-    terminal::{self, BROKEN_PIPE_EXIT_CODE, HEAD, Hinted, counted, note, out},
+    terminal::{self, BAD, BROKEN_PIPE_EXIT_CODE, HEAD, Hinted, counted, note, out},
 };
 
 /// The maximum that `:load` reads; the session's own limits apply to the content.
@@ -32,17 +35,17 @@ const MAX_LOAD_BYTES: u64 = 1 << 30;
 /// The sessions, and the one for the next input.
 pub(super) struct Console {
     sandbox: Sandbox,
-    dialect: Dialect,
+    parser: Parser,
     lines: Lines,
     sessions: BTreeMap<String, ReplSession>,
     current: String,
     /// Seals sessions saved to files.
     key: Option<SessionKey>,
-    /// Whether output reaches a terminal as it is.
+    /// Output reaches a terminal with its control characters.
     is_raw: bool,
 }
 
-/// Whether to continue.
+/// The next step after an input.
 enum Next {
     Input,
     Leave { exit_code: i32 },
@@ -52,17 +55,17 @@ impl Console {
     /// Starts with one session.
     pub(super) fn new(
         sandbox: Sandbox,
-        dialect: Dialect,
+        parser: Parser,
         lines: Lines,
         name: &str,
         session: ReplSession,
         key: Option<SessionKey>,
     ) -> Self {
         let sessions = BTreeMap::from([(name.to_owned(), session)]);
-        Self { sandbox, dialect, lines, sessions, current: name.to_owned(), key, is_raw: false }
+        Self { sandbox, parser, lines, sessions, current: name.to_owned(), key, is_raw: false }
     }
 
-    /// Sets whether output reaches a terminal as it is. Default: control characters are escaped there.
+    /// Passes control characters of the output to a terminal. Default: they are escaped there.
     pub(super) fn raw_output(mut self, is_raw: bool) -> Self {
         self.is_raw = is_raw;
         self
@@ -73,11 +76,15 @@ impl Console {
         if self.lines.is_terminal() {
             out(&self.greeting())?;
         }
+        self.bind_last_value()?;
         let exit_code = loop {
             let (prompt, session) = (self.prompt(), self.session().ok());
             let next = match self.lines.next(&prompt, session)? {
                 Input::End => break 0,
-                Input::Cleared => continue,
+                Input::Cleared => {
+                    self.confirm_interruption();
+                    continue;
+                }
                 Input::Text(text) if text.trim().is_empty() => continue,
                 Input::Text(text) if directive::is_one(&text) => self.direct(&text),
                 Input::Text(text) => self.execute(&text),
@@ -96,10 +103,14 @@ impl Console {
         Ok(exit_code)
     }
 
+    fn dialect(&self) -> Dialect {
+        self.parser.dialect()
+    }
+
     fn greeting(&self) -> String {
-        let (title, glovebox) = (self.dialect.title(), env!("CARGO_PKG_VERSION"));
+        let (title, glovebox) = (self.dialect().title(), env!("CARGO_PKG_VERSION"));
         // TypeScript has no version here: its types are only removed.
-        let version = self.sandbox.version().filter(|_| self.dialect != Dialect::TypeScript);
+        let version = self.sandbox.version().filter(|_| self.dialect() != Dialect::TypeScript);
         let version = version.map_or_else(String::new, |version| format!(" {version}"));
         format!("{title}{version} in glovebox {glovebox}; `:help` helps, Ctrl-D leaves\n")
     }
@@ -107,7 +118,12 @@ impl Console {
     /// The prompt, with the session's name if there are several.
     fn prompt(&self) -> String {
         let name = if self.sessions.len() > 1 { self.current.as_str() } else { "" };
-        format!("{name}{}", self.dialect.prompt())
+        format!("{name}{}", self.dialect().prompt())
+    }
+
+    /// Confirms Ctrl-C on a line of its own.
+    fn confirm_interruption(&self) {
+        let _ = writeln!(anstream::stderr(), "{BAD}{}{BAD:#}", self.dialect().interruption());
     }
 
     fn active(&self) -> anyhow::Result<&ReplSession> {
@@ -118,18 +134,53 @@ impl Console {
         self.active()?.session()
     }
 
+    fn active_mut(&mut self) -> anyhow::Result<&mut ReplSession> {
+        self.sessions.get_mut(&self.current).context("the current session is gone")
+    }
+
+    /// Makes `_` the value of the last input of the current session, as interpreters do at a terminal.
+    fn bind_last_value(&mut self) -> anyhow::Result<()> {
+        let dialect = self.dialect();
+        if self.lines.is_terminal() { self.active_mut()?.bind_last_value(dialect) } else { Ok(()) }
+    }
+
+    /// The source that runs instead of a JavaScript input, to bind `_` to its value.
+    fn wrapped(&mut self, text: &str) -> anyhow::Result<Option<String>> {
+        let dialect = self.dialect();
+        let active = self.active_mut()?;
+        if dialect == Dialect::Python || !active.binds_last_value {
+            return Ok(None);
+        }
+        if last_value::declares_last_value(dialect, text) {
+            active.binds_last_value = false;
+            note("`_` is your variable from now on, no longer the last value");
+            return Ok(None);
+        }
+        Ok(last_value::wrapped(&self.parser, text))
+    }
+
     /// Runs an input and shows its value.
-    fn execute(&self, text: &str) -> anyhow::Result<Next> {
+    fn execute(&mut self, text: &str) -> anyhow::Result<Next> {
+        let dialect = self.dialect();
+        let wrapped = self.wrapped(text)?;
         let (active, session) = (self.active()?, self.session()?);
         undo::remember(&session)?;
-        let (passed, executed) = interrupt::stoppable(|token| {
-            let passed = Passthrough::new(token, self.is_raw);
-            let listener = passed.clone();
-            let request =
-                self.dialect.request(text).cancel(token).on_output(move |stream, bytes| listener.write(stream, bytes));
-            (passed, active.run(request))
+        let options = PrinterOptions {
+            is_terminal: self.lines.is_terminal(),
+            is_raw: self.is_raw,
+            unwraps: active.binds_last_value && dialect != Dialect::Python,
+        };
+        let (printer, executed) = interrupt::stoppable(|token| {
+            let printer = Printer::new(token, options);
+            let request = match &wrapped {
+                Some(source) => Request::new(source).name(last_value::wrapped_name(dialect)),
+                None => dialect.request(text),
+            };
+            let listener = printer.clone();
+            let request = request.cancel(token).on_output(move |stream, bytes| listener.write(stream, bytes));
+            (printer, active.run(request))
         });
-        if let Some(error) = passed.finish() {
+        if let Some(error) = printer.finish() {
             if error.kind() == io::ErrorKind::BrokenPipe {
                 return Ok(Next::Leave { exit_code: BROKEN_PIPE_EXIT_CODE });
             }
@@ -145,7 +196,7 @@ impl Console {
         self.show(&execution)?;
         Ok(match execution.outcome {
             Outcome::Exited { code } => Next::Leave { exit_code: code },
-            // Nobody is there to type something else.
+            // A pipe has no person who types something else.
             Outcome::Cancelled if !self.lines.is_terminal() => Next::Leave { exit_code: interrupt::EXIT_CODE },
             _ if session.ended().is_some() => {
                 note(active.after_its_end());
@@ -160,6 +211,9 @@ impl Console {
         let is_open = execution.stdout.bytes.last().is_some_and(|last| *last != b'\n');
         if is_open && self.lines.is_terminal() {
             io::stdout().write_all(b"\n")?;
+        }
+        if execution.outcome == Outcome::Cancelled && self.lines.is_terminal() {
+            self.confirm_interruption();
         }
         if let Some(value) = &execution.value {
             show_value(&value.repr)?;
@@ -177,8 +231,9 @@ impl Console {
             Directive::Switch(Some(name)) => self.switch(name)?,
             Directive::Switch(None) => out(&self.listed())?,
             Directive::Undo(count) => {
-                let undone = undo::undo(&self.session()?, count)?;
-                self.active()?.save()?;
+                let active = self.active()?;
+                let undone = undo::undo(&active.session()?, count, active.executions_at_start)?;
+                active.save()?;
                 note(&undone);
             }
             Directive::Save(path) => {
@@ -236,9 +291,8 @@ impl Console {
         let mut text = String::new();
         for (name, session) in &self.sessions {
             let mark = if *name == self.current { "*" } else { " " };
-            let executions = session.session().map_or(0, |session| session.info().executions);
-            let executions = counted(executions, "input");
-            let _ = writeln!(text, "{mark} {HEAD}{}{HEAD:#}, {executions}", escaped(name));
+            let inputs = counted(session.input_count(), "input");
+            let _ = writeln!(text, "{mark} {HEAD}{}{HEAD:#}, {inputs}", escaped(name));
         }
         text
     }
@@ -256,7 +310,8 @@ impl Console {
 
     /// Replaces the current session.
     fn replace(&mut self, other: Session) -> anyhow::Result<()> {
-        self.sessions.get_mut(&self.current).context("the current session is gone")?.replace(other)
+        self.active_mut()?.replace(other)?;
+        self.bind_last_value()
     }
 }
 

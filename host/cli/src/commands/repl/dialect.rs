@@ -117,6 +117,14 @@ impl Dialect {
         }
     }
 
+    /// The line that confirms Ctrl-C.
+    pub(super) fn interruption(self) -> &'static str {
+        match self {
+            Self::Python => "KeyboardInterrupt",
+            Self::JavaScript | Self::TypeScript => "Interrupted",
+        }
+    }
+
     /// A request for an input.
     pub(super) fn request(self, source: &str) -> Request<'_> {
         let request = Request::new(source);

@@ -175,7 +175,9 @@ pub(super) fn help(name: Option<&str>) -> Result<String, Hinted> {
             for entry in &ENTRIES {
                 let _ = writeln!(text, "{:<17} {}", typed(entry), entry.summary);
             }
-            text.push_str("Anything else is code. Tab completes, Ctrl-R searches the history,\n");
+            text.push_str(
+                "Anything else is code; `_` is the last value. Tab completes, Ctrl-R searches the history,\n",
+            );
             text.push_str("Ctrl-C stops what runs, or clears the line, and Ctrl-D leaves.\n");
         }
     }

@@ -9,8 +9,10 @@ mod highlight;
 mod indent;
 mod inspector;
 mod keys;
+mod last_value;
 mod lines;
 mod parser;
+mod printer;
 mod session;
 mod tokens;
 mod undo;
@@ -49,8 +51,8 @@ session. Ctrl-C stops the running input, or clears the line. Ctrl-D quits, and s
 code becomes the REPL's.
 
 At a terminal, Tab completes variables, attributes, keywords, commands and their files; a second Tab lists
-them. Up and Down go through the history, Ctrl-R searches it. Lines are indented, and coloured unless
-NO_COLOR is set.
+them. `_` is the last value. Up and Down go through the history, Ctrl-R searches it. Lines are indented
+and coloured, unless NO_COLOR is set.
 
 There are also commands, which `:help` explains:
   :fork NAME  :switch [NAME]  :undo [N]  :save FILE  :load FILE  :files [PATTERN]  :limits  :reset  :quit
@@ -106,7 +108,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
             let session_dir = SessionDir::open(&args.store, &cancel)?;
             let sandbox = with_tools(stored_sandbox(&host, args, &policy, session_dir.record(id)?.as_ref())?)?;
             let session = session_dir.activate(sandbox.clone(), id)?;
-            (sandbox, id.to_string(), ReplSession::Stored(Box::new(session)))
+            (sandbox, id.to_string(), ReplSession::stored(session))
         }
         None => {
             let sandbox = with_tools(new_sandbox(&host, args, &policy)?)?;
@@ -127,10 +129,10 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
         let history = state::create().ok().map(|dir| dir.join(dialect.history_file()));
         Lines::terminal(&parser, Completer { dialect, inspector, session: None }, history)?
     } else {
-        Lines::piped(parser, policy.limits.source_bytes)
+        Lines::piped(parser.clone(), policy.limits.source_bytes)
     };
     let key = stored::key(&args.store)?;
-    Console::new(sandbox, dialect, lines, &name, session, key).raw_output(args.raw_output).run()
+    Console::new(sandbox, parser, lines, &name, session, key).raw_output(args.raw_output).run()
 }
 
 /// The sandbox of a new session.

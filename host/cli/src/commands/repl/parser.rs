@@ -48,6 +48,11 @@ impl Parser {
         }
     }
 
+    /// Returns `true` if the parser accepts `source`.
+    pub(super) fn is_valid(&self, source: &str) -> bool {
+        self.first_error(source).is_none()
+    }
+
     fn first_error(&self, source: &str) -> Option<(u32, u32)> {
         let diagnostics = self.sandbox.validate_request(self.dialect.request(source)).unwrap_or_default();
         diagnostics.first().map(|Diagnostic { line, column, .. }| (*line, *column))

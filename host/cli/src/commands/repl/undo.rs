@@ -20,10 +20,12 @@ pub(super) fn remember(session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Undoes this many inputs, or more if the session was not saved in between, and returns a description.
-pub(super) fn undo(session: &Session, count: u64) -> anyhow::Result<String> {
+/// Undoes this many inputs, or more if the session was not saved in between, and returns a description. The state after
+/// `executions_at_start` executions is the earliest one.
+pub(super) fn undo(session: &Session, count: u64, executions_at_start: u64) -> anyhow::Result<String> {
     let executions = session.info().executions;
-    let checkpoints = session.checkpoints()?;
+    let mut checkpoints = session.checkpoints()?;
+    checkpoints.retain(|checkpoint| checkpoint.executions >= executions_at_start);
     let reached = checkpoints.iter().rev().find(|checkpoint| checkpoint.executions.saturating_add(count) <= executions);
     let Some(checkpoint) = reached else {
         let most = checkpoints.first().map_or(0, |first| executions.saturating_sub(first.executions));

@@ -1,0 +1,150 @@
+//! `_`, the value of the last input.
+//!
+//! A Python session binds `_` itself, after `last_value.py` has run once. A JavaScript expression is wrapped in an
+//! assignment. The wrapper moves the columns of the first line. For this reason stack traces name wrapped inputs
+//! differently, and [`unwrapped`] restores names and columns on their way to the terminal.
+
+use super::{
+    dialect::Dialect,
+    parser::Parser,
+    tokens::{Kind, Token, tokens},
+};
+
+/// Makes a Python session bind `builtins._`.
+pub(super) const PYTHON_SETUP: &str = include_str!("last_value.py");
+
+/// `_ = ` would fail for a constant of this name, and would name an anonymous function.
+const PREFIX: &str = "globalThis._ = [(";
+/// The line end also ends a comment.
+const SUFFIX: &str = "\n)][0]";
+
+/// The file that stack traces name for a wrapped input.
+const WRAPPED_FILE: &str = "<expression>";
+/// The file that stack traces name for any other input.
+const FILE: &str = "<sandbox>";
+
+/// The name of a wrapped input.
+pub(super) fn wrapped_name(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::TypeScript => "<expression>.ts",
+        Dialect::Python | Dialect::JavaScript => WRAPPED_FILE,
+    }
+}
+
+/// Wraps a JavaScript expression so that `_` gets its value. Returns `None` for any other input.
+pub(super) fn wrapped(parser: &Parser, input: &str) -> Option<String> {
+    let expression = input.trim_end().trim_end_matches(';');
+    let source = format!("{PREFIX}{expression}{SUFFIX}");
+    let is_expression =
+        may_be_expression(parser.dialect(), expression) && parser.is_valid(input) && parser.is_valid(&source);
+    is_expression.then_some(source)
+}
+
+/// Returns `true` if an input that the parser accepts in brackets means the same without them.
+fn may_be_expression(dialect: Dialect, input: &str) -> bool {
+    let tokens = tokens(dialect, input);
+    let mut tokens = tokens.iter().filter(|token| token.kind != Kind::Comment).map(|token| token.text);
+    match (tokens.next(), tokens.next()) {
+        (None | Some("{" | "function" | "class"), _) | (Some("async"), Some("function")) => false,
+        (Some(_), _) => true,
+    }
+}
+
+/// Returns `true` if an input declares or assigns `_`.
+pub(super) fn declares_last_value(dialect: Dialect, input: &str) -> bool {
+    let tokens = tokens(dialect, input);
+    let is_last_value = |token: &Token<'_>| token.kind == Kind::Name && token.text == "_";
+    let declares = |token: &Token<'_>| {
+        token.kind == Kind::Keyword && matches!(token.text, "let" | "const" | "var" | "class" | "function" | "import")
+    };
+    let is_assigned = tokens.windows(3).any(|window| match window {
+        [name, sign, next] => is_last_value(name) && sign.is_sign("=") && !(next.is_sign("=") || next.is_sign(">")),
+        _ => false,
+    });
+    is_assigned || tokens.first().is_some_and(declares) && tokens.iter().any(is_last_value)
+}
+
+/// Restores the file names and columns of wrapped inputs in a piece of standard error.
+pub(super) fn unwrapped(text: &[u8]) -> Vec<u8> {
+    let Ok(text) = str::from_utf8(text) else { return text.to_vec() };
+    let mut pieces = text.split(WRAPPED_FILE);
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        out.push_str(FILE);
+        match column_of_first_line(piece) {
+            Some((before, column, after)) => {
+                let column = column.saturating_sub(PREFIX.len()).max(1);
+                out.push_str(&format!("{before}{column}{after}"));
+            }
+            None => out.push_str(piece),
+        }
+    }
+    out.into_bytes()
+}
+
+/// Splits a text that continues a file's name with `:1:COLUMN` at the column.
+fn column_of_first_line(text: &str) -> Option<(&str, usize, &str)> {
+    let extension = if text.starts_with(".ts") { ".ts".len() } else { 0 };
+    let start = extension + ":1:".len();
+    let before = text.get(..start).filter(|before| before.ends_with(":1:"))?;
+    let left = text.get(start..)?;
+    let digits = left.find(|c: char| !c.is_ascii_digit()).unwrap_or(left.len());
+    Some((before, left.get(..digits)?.parse().ok()?, left.get(digits..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::dialect::Dialect::{JavaScript, TypeScript},
+        declares_last_value, may_be_expression, unwrapped,
+    };
+
+    #[test]
+    fn statements_that_look_like_expressions_are_not_wrapped() {
+        for (input, is_expression) in [
+            ("x + 1", true),
+            ("/* a */ [1]", true),
+            ("async () => 1", true),
+            ("{}", false),
+            ("// a\nfunction f() {}", false),
+            ("class A {}", false),
+            ("async function f() {}", false),
+            ("// nothing", false),
+        ] {
+            assert_eq!(may_be_expression(JavaScript, input), is_expression, "{input}");
+        }
+    }
+
+    #[test]
+    fn an_own_variable_is_recognised() {
+        for (input, declares) in [
+            ("_ = 1", true),
+            ("const _ = require('x')", true),
+            ("let { _ } = x", true),
+            ("import _ from 'x'", true),
+            ("_ == 1", false),
+            ("_ => 1", false),
+            ("_.x = 1", false),
+            ("let x = 1", false),
+            ("'_ = 1'", false),
+        ] {
+            assert_eq!(declares_last_value(JavaScript, input), declares, "{input}");
+        }
+        assert!(declares_last_value(TypeScript, "const _: number = 1"));
+    }
+
+    #[test]
+    fn stack_traces_have_the_columns_that_were_typed() {
+        for (printed, shown) in [
+            ("    at <eval> (<expression>:1:18)\n", "    at <eval> (<sandbox>:1:1)\n"),
+            ("    at f (<expression>.ts:1:20)\n", "    at f (<sandbox>.ts:1:3)\n"),
+            ("    at f (<expression>:2:20)\n", "    at f (<sandbox>:2:20)\n"),
+            ("    at f (<sandbox>:1:20)\n", "    at f (<sandbox>:1:20)\n"),
+            ("<expression>:1:x", "<sandbox>:1:x"),
+            ("<expression>:1:3", "<sandbox>:1:1"),
+        ] {
+            assert_eq!(String::from_utf8(unwrapped(printed.as_bytes())).unwrap(), shown);
+        }
+        assert_eq!(unwrapped(b"\xff<expression>"), b"\xff<expression>");
+    }
+}
