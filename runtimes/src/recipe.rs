@@ -80,6 +80,9 @@ pub struct ExportList {
     /// wasi-libc's `__wasilibc_find_relpath_alloc`, which then leaves an empty path empty instead of making `.` of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_finder: Option<FunctionId>,
+    /// Gives numpy a default integer of 64 bits. The rewriter knows the code of one binary and refuses any other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wide_integers: bool,
     /// Globals: export name to index.
     #[serde(default)]
     pub globals: BTreeMap<String, u32>,

@@ -137,7 +137,7 @@ fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u32), Rewrit
 }
 
 /// The number of types: a recursion group is one entry and several types.
-fn type_count(sections: &Sections<'_>) -> Result<u32, RewriteError> {
+pub(super) fn type_count(sections: &Sections<'_>) -> Result<u32, RewriteError> {
     let mut count = 0u32;
     for section in &sections.0 {
         if let Payload::TypeSection(groups) = &section.payload {

@@ -22,6 +22,9 @@ pub enum RewriteError {
     /// Several functions have the name of one to be exported.
     #[error("this module has several functions named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     AmbiguousFunction(String),
+    /// A function's code is not what its recipe changes.
+    #[error("this module's function `{name}` has unexpected code; its binary does not match its recipe", name = escaped(.0))]
+    UnexpectedCode(String),
     /// A global or table to be exported does not exist.
     #[error("this module has no {kind} {index} to export as `{name}`; its binary does not match its recipe", name = escaped(.name))]
     NoItem {

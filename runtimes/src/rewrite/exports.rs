@@ -9,7 +9,7 @@ use wasmparser::{Name, ValType};
 use super::export_section::Exports;
 use super::framed::Wrapper;
 use super::sections::{Changed, Sections};
-use super::{RewriteError, callbacks, framed};
+use super::{RewriteError, callbacks, framed, numpy};
 use crate::{ExportList, FunctionId};
 
 /// The export name's prefix, followed by the index, for globals that the recipe does not name, so that they can be
@@ -57,6 +57,8 @@ pub struct Bootable {
 ///
 /// Existing exports of the same name and meaning stay.
 pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, RewriteError> {
+    let widened = list.wide_integers.then(|| numpy::widen(module)).transpose()?;
+    let module = widened.as_deref().unwrap_or(module);
     let sections = Sections::read(module)?;
     let counts = sections.counts()?;
     let mut exports = Exports::of(&sections)?;

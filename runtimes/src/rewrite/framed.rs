@@ -109,7 +109,7 @@ fn path_finder_call(function: u32) -> Function {
 }
 
 /// For each type its parameters, if it is a function's.
-fn parameter_types(sections: &Sections<'_>) -> Result<Vec<Option<Vec<ValType>>>, RewriteError> {
+pub(super) fn parameter_types(sections: &Sections<'_>) -> Result<Vec<Option<Vec<ValType>>>, RewriteError> {
     let mut parameters = Vec::new();
     for section in &sections.0 {
         let Payload::TypeSection(groups) = &section.payload else { continue };
@@ -127,7 +127,7 @@ fn parameter_types(sections: &Sections<'_>) -> Result<Vec<Option<Vec<ValType>>>,
 }
 
 /// The types of the functions that the module defines itself.
-fn defined_functions(sections: &Sections<'_>) -> Result<Vec<u32>, RewriteError> {
+pub(super) fn defined_functions(sections: &Sections<'_>) -> Result<Vec<u32>, RewriteError> {
     let mut types = Vec::new();
     for section in &sections.0 {
         if let Payload::FunctionSection(functions) = &section.payload {
@@ -140,7 +140,7 @@ fn defined_functions(sections: &Sections<'_>) -> Result<Vec<u32>, RewriteError> 
 }
 
 /// Their bodies, without their lengths.
-fn bodies_of<'a>(sections: &Sections<'a>) -> Result<Vec<&'a [u8]>, RewriteError> {
+pub(super) fn bodies_of<'a>(sections: &Sections<'a>) -> Result<Vec<&'a [u8]>, RewriteError> {
     let mut bodies = Vec::new();
     for section in sections.0.iter().filter(|section| section.id == u8::from(SectionId::Code)) {
         for body in CodeSectionReader::new(BinaryReader::new(section.data, 0))? {

@@ -1,5 +1,5 @@
-//! Changes a WebAssembly module without changing its code: adds exports and callbacks, removes custom sections, and
-//! replaces memory and globals by those of a booted instance.
+//! Changes a WebAssembly module: adds exports and callbacks, wraps functions, removes custom sections, and replaces memory
+//! and globals by those of a booted instance.
 //!
 //! The input is untrusted: a damaged or hostile module gives a [`RewriteError`], in time and memory proportional to its
 //! length. The output depends on nothing but the input, because the hash of a prepared module is its identity.
@@ -13,6 +13,7 @@ mod framed;
 mod image;
 mod inspect;
 mod longer;
+mod numpy;
 mod sections;
 mod state;
 

@@ -60,11 +60,23 @@ impl<'a> Sections<'a> {
     }
 
     /// Reassembles a module: changed sections in their places, without custom ones, all others unchanged.
-    pub(super) fn rebuild(&self, mut changed: Vec<Changed>) -> Vec<u8> {
+    pub(super) fn rebuild(&self, changed: Vec<Changed>) -> Vec<u8> {
+        self.reassemble(changed, false)
+    }
+
+    /// Reassembles a module like [`Sections::rebuild`], with its custom sections.
+    pub(super) fn rebuild_all(&self, changed: Vec<Changed>) -> Vec<u8> {
+        self.reassemble(changed, true)
+    }
+
+    fn reassemble(&self, mut changed: Vec<Changed>, keep_custom: bool) -> Vec<u8> {
         let mut module = Module::new();
         changed.sort_by_key(|new| order(new.id));
         for section in &self.0 {
             if section.id == u8::from(SectionId::Custom) {
+                if keep_custom {
+                    module.section(&RawSection { id: section.id, data: section.data });
+                }
                 continue;
             }
             // New sections go before the first section that has to follow them.

@@ -18,6 +18,7 @@ fn list(functions: &[&str], globals: &[(&str, u32)], tables: &[(&str, u32)]) -> 
         functions: functions.iter().map(|name| (*name).to_owned()).collect(),
         indices: BTreeMap::new(),
         framed: Vec::new(),
+        wide_integers: false,
         path_finder: None,
         globals: map(globals),
         tables: map(tables),

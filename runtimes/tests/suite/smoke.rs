@@ -94,6 +94,7 @@ fn rewrite_all(module: &[u8]) {
         tables: [("__table".to_owned(), 0)].into(),
         framed: Vec::new(),
         path_finder: None,
+        wide_integers: false,
         callbacks: BTreeMap::new(),
     };
     let framed = ExportList {

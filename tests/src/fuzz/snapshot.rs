@@ -22,6 +22,7 @@ pub fn snapshot(data: &[u8]) {
         functions: vec!["f".into(), "memory".into()],
         framed: Vec::new(),
         path_finder: None,
+        wide_integers: false,
         globals: BTreeMap::from([("g".into(), u32::from(tail.byte()))]),
         tables: BTreeMap::from([("__table".into(), u32::from(tail.byte()))]),
         callbacks: (0..tail.byte() % 3).map(|n| (format!("callback {n}"), Callback::LoadWord)).collect(),

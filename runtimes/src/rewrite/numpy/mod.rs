@@ -1,0 +1,270 @@
+//! Gives numpy a default integer of 64 bits in a binary with 32-bit pointers.
+//!
+//! numpy takes the integer that is as wide as a pointer for its default, so `np.arange(100_000).sum()` overflows in WebAssembly. The
+//! default is a constant in a few functions, and these become `NPY_LONGLONG` here. Indices in C code keep 32 bits, so this also puts
+//! conversions at the borders between the two:
+//!
+//! * Functions that take indices accept 64-bit integers, and raise `IndexError` for a value that does not fit.
+//! * Functions that return indices (`argsort`, `nonzero`, …) return 64-bit integers.
+//! * A Cython function that declares a buffer of `intp_t` or `long` gets a copy with 32 bits, which is written back when the buffer is
+//!   released. One that declares `int64_t` gets a copy of an array of indices with 64 bits.
+//!
+//! The code is that of one binary. A function without the expected code is refused by name.
+
+mod code;
+mod splice;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wasm_encoder::{CodeSection, ConstExpr, FunctionSection, GlobalSection, GlobalType, SectionId, ValType};
+use wasmparser::{BinaryReader, ElementItems, ElementKind, FunctionBody, Name, Operator, Payload};
+
+use self::splice::Splice;
+use super::RewriteError;
+use super::callbacks::type_count;
+use super::framed::{bodies_of, defined_functions, parameter_types};
+use super::longer::{entries, longer};
+use super::sections::{Changed, Sections};
+
+/// Cython's check of a buffer's format, of which each module has its own.
+const CHECK_FORMAT: &str = "__Pyx_BufFmt_CheckString";
+
+/// `PyObject_GetBuffer`, which records the buffer for the check of its format.
+const GET_BUFFER: &str = "PyObject_GetBuffer";
+
+/// numpy's parser of subscripts.
+const PREPARE_INDEX: &str = "prepare_index_noarray";
+
+/// The conversion of numpy's older generator from 64-bit integers to `long`, for arrays and numbers.
+const TO_LONG: &str = "__pyx_f_5numpy_6random_6mtrand_int64_to_long";
+
+/// Methods of numpy's older generator that return indices, or an array like that which they are given.
+const RETURN_SAMPLE: &[&str] = &[
+    "__pyx_pw_5numpy_6random_6mtrand_11RandomState_35choice",
+    "__pyx_pw_5numpy_6random_6mtrand_11RandomState_109permutation",
+];
+
+/// Functions of numpy that return indices, or other integers as wide as a pointer, to Python.
+const RETURN_INDICES: &[&str] = &[
+    "__pyx_pw_5numpy_6random_6mtrand_11RandomState_43random_integers",
+    "__pyx_pw_5numpy_6random_6mtrand_11RandomState_87binomial",
+    "__pyx_pw_5numpy_6random_6mtrand_11RandomState_97hypergeometric",
+    "__pyx_pw_5numpy_6random_6mtrand_11RandomState_103multinomial",
+    "arr_bincount",
+    "arr_ravel_multi_index",
+    "arr_unravel_index",
+    "array_argmax",
+    "array_argmin",
+    "array_argpartition",
+    "array_argsort",
+    "array_count_nonzero",
+    "array_lexsort",
+    "array_nonzero",
+    "array_searchsorted",
+    "array_where",
+];
+
+/// The changes within functions. In comments, `NPY_LONG` is 7 and `NPY_LONGLONG` is 9.
+const SPLICES: &[Splice] = &[
+    // The type of Python's `int`, of a list of such numbers, of `dtype(int)` and of `arange`.
+    Splice::new("int_default_descriptor", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
+    Splice::new("discover_descriptor_from_pylong", "41 07 41 09", "41 09 41 09"),
+    // The same for -1, which is also the sign of an error.
+    Splice::new(
+        "discover_descriptor_from_pylong",
+        "41 07 10 {PyArray_DescrFromType} 0f",
+        "41 09 10 {PyArray_DescrFromType} 0f",
+    ),
+    Splice::new("_convert_from_any", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
+    Splice::new("PyArray_ArangeObj", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
+    // The array that stands for Python's integers in ufuncs, and the check whether it is needed.
+    Splice::new("_multiarray_umath_exec", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
+    Splice::new("convert_ufunc_arguments", "28 02 00 41 07 46", "28 02 00 41 09 46"),
+    // A ufunc of one Python integer: it is extended to 64 bits.
+    Splice::new(
+        "ufunc_generic_fastcall",
+        "20 09 36 02 b0 02 41 07 10 {PyArray_DescrFromType}",
+        "20 09 ac 37 03 b0 02 41 09 10 {PyArray_DescrFromType}",
+    ),
+    // The common type of `bool` and an integer: `_LongLong_dtype` in place of `_Intp_dtype`.
+    Splice::new("int_common_dtype", "28 02 {@27642972} 22 02", "28 02 {@27642932} 22 02"),
+    Splice::new("int_common_dtype", "28 02 {@27642972} 20 01", "28 02 {@27642932} 20 01"),
+    // Sums and products of types of less than 8 bytes, and of `bool`. The type was taken from a table by the number of the type, whose
+    // odd numbers are signed.
+    Splice::new("reducelike_promote_and_resolve", "41 07 21 09", "41 09 21 09"),
+    Splice::new("reducelike_promote_and_resolve", "28 02 00 41 03 4d", "28 02 00 41 07 4d"),
+    Splice::new("reducelike_promote_and_resolve", "20 0b 2d 00 {@22081920}", "41 0a 20 0b 41 01 71 6b"),
+    // Conversions to indices, with the flags of the conversion.
+    Splice::new("PyArray_FromArray", "10 {PyArray_CanCastArrayTo}", "20 02 10 {can_cast_to_index}"),
+    Splice::new("PyArray_FromArray", "10 {npy_set_invalid_cast_error}", "10 {invalid_cast}"),
+    // `NPY_ARRAY_SAME_KIND_CASTING`, which is checked, in place of `NPY_ARRAY_FORCECAST`.
+    Splice::new("iter_subscript", "41 10 10 {PyArray_FromArray}", "41 80 80 80 20 10 {PyArray_FromArray}"),
+    Splice::new("iter_ass_subscript", "41 10 10 {PyArray_FromArray}", "41 80 80 80 20 10 {PyArray_FromArray}"),
+    Splice::new("arr_bincount", "41 91 0a 41 81 0a 20 02", "41 81 8a 80 20 41 81 0a 20 02"),
+    Splice::new("arr_bincount", "41 91 0a 41 81 0a 20 05", "41 81 8a 80 20 41 81 0a 20 05"),
+    // A copy that is written back when its buffer is released is not a mistake that is worth a warning.
+    Splice::new(
+        "_clear_array_attributes",
+        "41 01 10 {PyErr_WarnEx} 21 02 02 40 02 40",
+        "41 01 1a 1a 1a 41 00 21 02 02 40 02 40",
+    ),
+    // No change: it has the addresses of `IndexError` and of a message about tuples, whose end is about any index.
+    Splice::new("PyTuple_GetItem", "28 02 {@26079528} 41 {@17588087}", "28 02 {@26079528} 41 {@17588087}"),
+];
+
+/// The indices of functions by name, for new code and for splices.
+struct Functions {
+    named: BTreeMap<String, u32>,
+    checks: BTreeSet<u32>,
+}
+
+impl Functions {
+    fn get(&self, name: &str) -> Result<u32, RewriteError> {
+        self.named.get(name).copied().ok_or_else(|| RewriteError::NoFunction(name.to_owned()))
+    }
+
+    /// Finds the wanted functions in the `name` section.
+    fn find(sections: &Sections<'_>, wanted: &BTreeSet<&str>) -> Result<Self, RewriteError> {
+        let mut functions = Self { named: BTreeMap::new(), checks: BTreeSet::new() };
+        for part in sections.names().into_iter().flatten() {
+            let Name::Function(map) = part? else { continue };
+            for naming in map {
+                let naming = naming?;
+                // C++ has the parameters in the name.
+                if naming.name.split_once('(').map_or(naming.name, |(name, _)| name) == CHECK_FORMAT {
+                    functions.checks.insert(naming.index);
+                } else if wanted.contains(naming.name)
+                    && functions.named.insert(naming.name.to_owned(), naming.index).is_some()
+                {
+                    return Err(RewriteError::AmbiguousFunction(naming.name.to_owned()));
+                }
+            }
+        }
+        match wanted.iter().find(|name| !functions.named.contains_key(**name)) {
+            Some(name) => Err(RewriteError::NoFunction((*name).to_owned())),
+            None => Ok(functions),
+        }
+    }
+}
+
+/// Returns the module with a default integer of 64 bits. Custom sections stay.
+pub(super) fn widen(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
+    widen_with(module, SPLICES)
+}
+
+fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError> {
+    let sections = Sections::read(module)?;
+    let counts = sections.counts()?;
+    let wrapped = || RETURN_INDICES.iter().chain(RETURN_SAMPLE).copied().chain([GET_BUFFER, PREPARE_INDEX, TO_LONG]);
+    let mut wanted: BTreeSet<&str> = code::CALLED.iter().copied().chain(wrapped()).collect();
+    for splice in splices {
+        wanted.insert(splice.function);
+        wanted.extend(splice.calls().filter(|name| !code::ADDED.contains(name)));
+    }
+    let mut functions = Functions::find(&sections, &wanted)?;
+    let mut next = counts.functions;
+    for name in code::ADDED {
+        functions.named.insert((*name).to_owned(), next);
+        next = next.checked_add(1).ok_or_else(no_room)?;
+    }
+    let mut moved = BTreeMap::new();
+    for name in wrapped() {
+        moved.insert(functions.get(name)?, (name, next));
+        next = next.checked_add(1).ok_or_else(no_room)?;
+    }
+    let context = code::Context {
+        functions: &functions,
+        array_slot: table_slot(&sections, functions.get("array_getbuffer")?)?
+            .ok_or_else(|| RewriteError::UnexpectedCode("array_getbuffer".to_owned()))?,
+        last_buffer: counts.globals,
+    };
+
+    let mut spliced: BTreeMap<u32, Vec<&Splice>> = BTreeMap::new();
+    for splice in splices {
+        spliced.entry(functions.get(splice.function)?).or_default().push(splice);
+    }
+    let parameters = parameter_types(&sections)?;
+    let (mut types, mut bodies, mut appended) = (FunctionSection::new(), CodeSection::new(), BTreeMap::new());
+    let defined = defined_functions(&sections)?;
+    let imported = counts.functions.saturating_sub(u32::try_from(defined.len()).unwrap_or(u32::MAX));
+    for ((index, type_index), body) in (imported..).zip(defined).zip(bodies_of(&sections)?) {
+        types.function(type_index);
+        let mut body = splice::apply(body, spliced.get(&index).map_or(&[], Vec::as_slice), &functions)?;
+        if functions.checks.contains(&index) {
+            body = with_prefix(&body, &context.format_prefix()?)?;
+        }
+        let Some((name, moved_to)) = moved.remove(&index) else {
+            bodies.raw(&body);
+            continue;
+        };
+        let parameters = usize::try_from(type_index).ok().and_then(|at| parameters.get(at)?.as_deref());
+        let parameters = u32::try_from(parameters.map_or(0, <[_]>::len)).unwrap_or(u32::MAX);
+        bodies.function(&match name {
+            GET_BUFFER if parameters == 3 => context.get_buffer(moved_to),
+            PREPARE_INDEX if parameters == 9 => context.prepare_index(moved_to)?,
+            TO_LONG if parameters == 1 => context.to_long(moved_to)?,
+            name if RETURN_SAMPLE.contains(&name) && parameters == 4 => context.return_sample(moved_to)?,
+            name if !RETURN_INDICES.contains(&name) => return Err(RewriteError::UnexpectedCode(name.to_owned())),
+            _ => context.return_indices(moved_to, parameters)?,
+        });
+        appended.insert(moved_to, (type_index, body));
+    }
+    if let Some((name, _)) = moved.into_values().next() {
+        return Err(RewriteError::UnexpectedCode(name.to_owned())); // it is imported
+    }
+    let first_type = type_count(&sections)?;
+    let mut signatures = Vec::new();
+    for (nth, name) in (0u32..).zip(code::ADDED) {
+        signatures.extend_from_slice(code::signature(name));
+        types.function(first_type.checked_add(nth).ok_or_else(no_room)?);
+        bodies.function(&context.added(name)?);
+    }
+    for (type_index, body) in appended.into_values() {
+        types.function(type_index);
+        bodies.raw(&body);
+    }
+    let mut globals = GlobalSection::new();
+    globals.global(GlobalType { val_type: ValType::I32, mutable: true, shared: false }, &ConstExpr::i32_const(0));
+    let added = u32::try_from(code::ADDED.len()).map_err(|_| no_room())?;
+    Ok(sections.rebuild_all(vec![
+        Changed::to(longer(&sections, SectionId::Type, added, &signatures)?),
+        Changed::to(types),
+        Changed::to(longer(&sections, SectionId::Global, 1, &entries(&globals)?)?),
+        Changed::to(bodies),
+    ]))
+}
+
+/// A function's body with code before its first instruction.
+fn with_prefix(body: &[u8], prefix: &[u8]) -> Result<Vec<u8>, RewriteError> {
+    let start = FunctionBody::new(BinaryReader::new(body, 0)).get_operators_reader()?.original_position();
+    let (locals, code) = body.split_at_checked(start).unwrap_or((body, &[]));
+    Ok([locals, prefix, code].concat())
+}
+
+/// The slot of a function in table 0.
+fn table_slot(sections: &Sections<'_>, function: u32) -> Result<Option<i32>, RewriteError> {
+    for section in &sections.0 {
+        let Payload::ElementSection(segments) = &section.payload else { continue };
+        for segment in segments.clone() {
+            let segment = segment?;
+            let (ElementKind::Active { offset_expr, .. }, ElementItems::Functions(items)) =
+                (segment.kind, segment.items)
+            else {
+                continue;
+            };
+            let Operator::I32Const { value } = offset_expr.get_operators_reader().read()? else { continue };
+            for (slot, item) in (value..).zip(items) {
+                if item? == function {
+                    return Ok(Some(slot));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn no_room() -> RewriteError {
+    RewriteError::Unsupported("it has no room for another function".to_owned())
+}
