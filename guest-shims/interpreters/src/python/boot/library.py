@@ -22,6 +22,7 @@ ARCHIVE = VERSION.replace(".", "") + ".zip"
 LIBRARY = next(path for path in sys.path if path.endswith("/" + ARCHIVE))
 _module_code, _exec_module = zipimport._get_module_code, zipimport.zipimporter.exec_module
 _get_data = zipimport.zipimporter.get_data
+early = {}  # by the name of a module of the library: a function that changes its code before it runs
 late = {}  # by the name of a module of the library: a function that changes it once it is loaded
 
 
@@ -29,6 +30,8 @@ def module_code(self, fullname):
     # The library is a zip of bytecode that names files of the machine it was built on.
     code, is_package, path = _module_code(self, fullname)
     if code is not None and self.archive == LIBRARY:
+        if fullname in early:
+            code = early[fullname](code)
         _imp._fix_co_filename(code, path.replace(ARCHIVE, VERSION).removesuffix("c"))
     return code, is_package, path
 

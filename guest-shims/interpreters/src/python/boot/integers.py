@@ -1,0 +1,85 @@
+"""numpy's default integer has 64 bits if the module was prepared so: the binary's code makes it so (see the recipe's `wide_integers`), and
+names and results that are made in Python follow here. `intp` stays the type of an index, which has 32 bits."""
+
+# Modules that make arrays of `intp` in Python, for scripts or from those of scripts. They take `int64` in its place.
+INDEX_MODULES = """
+    numpy._core.numeric numpy.lib._arraysetops_impl numpy.lib._histograms_impl numpy.lib._index_tricks_impl numpy.ma.core
+    pandas.core.series scipy.io._mmio scipy.signal._peak_finding
+""".split()
+
+
+def has_wide_integers():
+    return sys.modules["numpy._core.multiarray"].dtype(int).itemsize == 8
+
+
+def with_wide_indices(code):
+    if not has_wide_integers():
+        return code
+
+    def renamed(each):
+        return with_wide_indices(each) if isinstance(each, types.CodeType) else "int64" if each == "intp" else each
+
+    constants, names = map(renamed, code.co_consts), map(renamed, code.co_names)
+    return code.replace(co_consts=tuple(constants), co_names=tuple(names))
+
+
+def wide(result):
+    """A function's result with indices of 64 bits."""
+    if type(result) is tuple:
+        return tuple(map(wide, result))
+    kinds = sys.modules["numpy"]
+    return result.astype(kinds.int64) if getattr(result, "dtype", None) == kinds.intp else result
+
+
+def widen(owner, *names):
+    """Makes these functions return indices of 64 bits."""
+    if has_wide_integers():
+        for name in names:
+            setattr(owner, name, returning(wide, getattr(owner, name)))
+
+
+def returning(change, function):
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return change(function(*args, **kwargs))
+
+    return call
+
+
+def aliases_module(module):
+    if not has_wide_integers():
+        return
+    kinds, aliases = module.allTypes, module.sctypeDict
+    kinds["int_"] = aliases["int_"] = aliases["int"] = kinds["int64"]
+    kinds["uint"] = aliases["uint"] = kinds["uint64"]
+    # `randint` asks for it by this name. `numpy.long` stays the C type.
+    aliases["long"], aliases["ulong"] = kinds["int64"], kinds["uint64"]
+
+
+def special_module(module):
+    # The only ones that are defined for integers of C alone, which 64-bit integers do not cast to.
+    if has_wide_integers():
+        for name in ("eval_hermite", "eval_hermitenorm"):
+            setattr(module, name, taking_index(getattr(module, name)))
+
+
+def taking_index(function):
+    @functools.wraps(function)
+    def call(order, *args, **kwargs):
+        kinds = sys.modules["numpy"]
+        order = kinds.asarray(order)
+        return function(order.astype(kinds.intp) if order.dtype == kinds.int64 else order, *args, **kwargs)
+
+    return call
+
+
+early.update(dict.fromkeys(INDEX_MODULES, with_wide_indices))
+late.update({
+    "numpy._core._type_aliases": aliases_module,
+    "numpy._core.strings": lambda module: widen(
+        module, "str_len", "_find_ufunc", "_rfind_ufunc", "_index_ufunc", "_rindex_ufunc", "_count_ufunc"
+    ),
+    "pandas": lambda module: widen(module, "factorize", "cut", "qcut"),
+    "pandas.core.base": lambda module: widen(module.IndexOpsMixin, "factorize"),
+    "scipy.special": special_module,
+})
