@@ -234,7 +234,7 @@ fn about(runtime: &RuntimeInfo) -> String {
         Language::Python if runtime.has_library => format!(
             "* python: CPython {version} with numpy, pandas, scipy, scikit-learn, statsmodels, matplotlib, seaborn, sympy, Pillow, lxml, \
              openpyxl and PyYAML beside the standard library. display(x), plt.show() and, in a session, a figure or table as the last \
-             expression show pictures and tables. numpy's default integer has 32 bits: say dtype='int64' where numbers are large.\n"
+             expression show pictures and tables.\n"
         ),
         Language::Python => format!(
             "* python: CPython {version} with its standard library, and openpyxl, xlsxwriter, PyPDF2, jinja2, markdown, tabulate and \
