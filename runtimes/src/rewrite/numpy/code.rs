@@ -395,6 +395,18 @@ impl Context<'_> {
         }))
     }
 
+    /// `f(self, args, count)` like [`Context::return_indices`]. The result stays if there is more than one argument.
+    pub(super) fn return_where(&self, old: u32) -> Result<Function, RewriteError> {
+        let (count, result) = (2, 3);
+        let wide = self.call("with_wide_indices")?;
+        Ok(function(&[(1, ValType::I32)], |code| {
+            code.local_get(0).local_get(1).local_get(count).call(old).local_set(result);
+            code.local_get(count).i32_const(1).i32_ne();
+            code.if_(BlockType::Empty).local_get(result).return_().end();
+            code.local_get(result).call(wide).end();
+        }))
+    }
+
     /// `int64_to_long(object)`: an array keeps its 64 bits.
     pub(super) fn to_long(&self, old: u32) -> Result<Function, RewriteError> {
         let is_array = self.call("is_array")?;

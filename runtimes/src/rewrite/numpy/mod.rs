@@ -37,6 +37,9 @@ const GET_BUFFER: &str = "PyObject_GetBuffer";
 /// numpy's parser of subscripts.
 const PREPARE_INDEX: &str = "prepare_index_noarray";
 
+/// `numpy.where`, which returns indices if it has one argument.
+const WHERE: &str = "array_where";
+
 /// The conversion of numpy's older generator from 64-bit integers to `long`, for arrays and numbers.
 const TO_LONG: &str = "__pyx_f_5numpy_6random_6mtrand_int64_to_long";
 
@@ -63,7 +66,6 @@ const RETURN_INDICES: &[&str] = &[
     "array_lexsort",
     "array_nonzero",
     "array_searchsorted",
-    "array_where",
 ];
 
 /// The changes within functions. In comments, `NPY_LONG` is 7 and `NPY_LONGLONG` is 9.
@@ -157,7 +159,8 @@ pub(super) fn widen(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
 fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let counts = sections.counts()?;
-    let wrapped = || RETURN_INDICES.iter().chain(RETURN_SAMPLE).copied().chain([GET_BUFFER, PREPARE_INDEX, TO_LONG]);
+    let wrapped =
+        || RETURN_INDICES.iter().chain(RETURN_SAMPLE).copied().chain([GET_BUFFER, PREPARE_INDEX, TO_LONG, WHERE]);
     let mut wanted: BTreeSet<&str> = code::CALLED.iter().copied().chain(wrapped()).collect();
     for splice in splices {
         wanted.insert(splice.function);
@@ -205,6 +208,7 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
             GET_BUFFER if parameters == 3 => context.get_buffer(moved_to),
             PREPARE_INDEX if parameters == 9 => context.prepare_index(moved_to)?,
             TO_LONG if parameters == 1 => context.to_long(moved_to)?,
+            WHERE if parameters == 3 => context.return_where(moved_to)?,
             name if RETURN_SAMPLE.contains(&name) && parameters == 4 => context.return_sample(moved_to)?,
             name if !RETURN_INDICES.contains(&name) => return Err(RewriteError::UnexpectedCode(name.to_owned())),
             _ => context.return_indices(moved_to, parameters)?,

@@ -30,6 +30,7 @@ fn module() -> Vec<u8> {
     function(GET_BUFFER, 3, true);
     function(PREPARE_INDEX, 9, true);
     function(TO_LONG, 1, true);
+    function(WHERE, 3, true);
     text.push_str(
         r#"(func $check1 (@name "__Pyx_BufFmt_CheckString") (param i32 i32) (result i32) (local i64) local.get 1)
         (func $check2 (@name "__Pyx_BufFmt_CheckString(__Pyx_BufFmt_Context*, char const*)")
@@ -56,7 +57,7 @@ fn added_code_is_valid_and_calls_the_old_functions() {
     let after = widen_with(&before, &[]).unwrap();
     Validator::new().validate_all(&after).unwrap();
     let (old, new) = (bodies(&before), bodies(&after));
-    let wrapped = RETURN_INDICES.len() + RETURN_SAMPLE.len() + 3;
+    let wrapped = RETURN_INDICES.len() + RETURN_SAMPLE.len() + 4;
     assert_eq!(new.len(), old.len() + code::ADDED.len() + wrapped);
     let first = code::CALLED.len();
     let moved_to = old.len() + code::ADDED.len();
