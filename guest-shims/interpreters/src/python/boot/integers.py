@@ -24,9 +24,9 @@ def with_wide_indices(code):
 
 
 def wide(result):
-    """A function's result with indices of 64 bits."""
+    """A function's result with indices of 64 bits. Those of a tuple come first."""
     if type(result) is tuple:
-        return tuple(map(wide, result))
+        return (wide(result[0]), *result[1:])
     kinds = sys.modules["numpy"]
     return result.astype(kinds.int64) if getattr(result, "dtype", None) == kinds.intp else result
 
