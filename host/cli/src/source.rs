@@ -104,7 +104,7 @@ impl Source {
             "cjs" | "cts" => SourceKind::Script,
             _ => SourceKind::Detect,
         };
-        let name = path.file_name().map(|name| escaped(&name.to_string_lossy()).to_string());
+        let name = path.file_name().map(|name| escaped(name).to_string());
         Ok(Self {
             label: path.display().to_string(),
             name,

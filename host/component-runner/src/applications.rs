@@ -256,8 +256,12 @@ pub(crate) fn read(path: &Path) -> Result<(String, Vec<u8>), LoadError> {
     let reading = |source| LoadError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(reading)?;
-    let read = file.take(COMPONENT_BYTES + 1).read_to_end(&mut bytes).map_err(reading)?;
-    if u64::try_from(read).is_ok_and(|read| read > COMPONENT_BYTES) {
+    // A file is refused before it is read, and a pipe, which has no length, after that.
+    let announced = file.metadata().map_err(reading)?.len();
+    if announced <= COMPONENT_BYTES {
+        file.take(COMPONENT_BYTES + 1).read_to_end(&mut bytes).map_err(reading)?;
+    }
+    if announced.max(u64::try_from(bytes.len()).unwrap_or(u64::MAX)) > COMPONENT_BYTES {
         return Err(LoadError::TooLarge { name, most: COMPONENT_BYTES });
     }
     Ok((name, bytes))

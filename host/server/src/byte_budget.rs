@@ -25,7 +25,7 @@ struct Budget {
     /// By the tenant's name.
     own: HashMap<String, Arc<Semaphore>>,
     own_steps: usize,
-    late: Semaphore,
+    late: Arc<Semaphore>,
     late_steps: usize,
     wait: Duration,
 }
@@ -35,6 +35,15 @@ struct Budget {
 pub(crate) struct Held {
     permits: Vec<OwnedSemaphorePermit>,
     steps: usize,
+}
+
+/// Room for what is about to be made.
+#[derive(Debug)]
+pub(crate) enum Room {
+    /// There was some.
+    Held(Held),
+    /// It may be made, and waits for room then.
+    Late(OwnedSemaphorePermit),
 }
 
 /// There was no room in time.
@@ -80,7 +89,7 @@ impl ByteBudget {
             shared_steps,
             own,
             own_steps,
-            late: Semaphore::new(late_steps),
+            late: Arc::new(Semaphore::new(late_steps)),
             late_steps,
             wait,
         }))
@@ -111,15 +120,38 @@ impl ByteBudget {
         Ok(Held { permits: self.take(tenant, steps).ok_or(NoRoom)?, steps })
     }
 
-    /// Room for so many bytes that are in memory already: only a part of the budget may wait in this way.
-    pub(crate) async fn room(&self, tenant: Option<&str>, bytes: usize) -> Result<Held, NoRoom> {
-        let mut held = Held::default();
-        if self.try_grow(tenant, &mut held, bytes).is_err() {
-            let late = bytes.div_ceil(STEP_BYTES).min(self.0.late_steps);
-            let _late = self.0.late.try_acquire_many(count(late)).map_err(|_| NoRoom)?;
-            self.grow(tenant, &mut held, bytes).await?;
+    /// Room for so many bytes that are about to be made, without waiting. Where there is none they may still be made if they are few:
+    /// only a part of the budget may wait in this way.
+    pub(crate) fn reserve(&self, tenant: Option<&str>, bytes: usize) -> Result<Room, NoRoom> {
+        if let Ok(held) = self.try_room(tenant, bytes) {
+            return Ok(Room::Held(held));
         }
-        Ok(held)
+        let steps = bytes.div_ceil(STEP_BYTES);
+        if steps > self.0.late_steps {
+            return Err(NoRoom);
+        }
+        Arc::clone(&self.0.late).try_acquire_many_owned(count(steps)).map(Room::Late).map_err(|_| NoRoom)
+    }
+
+    /// The room of what was made, which has become so many bytes.
+    pub(crate) async fn settle(&self, tenant: Option<&str>, room: Room, bytes: usize) -> Result<Held, NoRoom> {
+        match room {
+            Room::Held(mut held) => {
+                held.shrink(bytes);
+                Ok(held)
+            }
+            Room::Late(_late) => {
+                let mut held = Held::default();
+                self.grow(tenant, &mut held, bytes).await?;
+                Ok(held)
+            }
+        }
+    }
+
+    /// Room for so many bytes that are in memory already.
+    pub(crate) async fn room(&self, tenant: Option<&str>, bytes: usize) -> Result<Held, NoRoom> {
+        let room = self.reserve(tenant, bytes)?;
+        self.settle(tenant, room, bytes).await
     }
 
     /// The steps that `held` lacks. What is longer than all there is gets in alone.
@@ -197,8 +229,12 @@ mod tests {
         assert_eq!((held.steps, held.permits.iter().map(OwnedSemaphorePermit::num_permits).sum::<usize>()), (2, 2));
         drop(budget.try_room(Some("a"), 6 * STEP_BYTES).unwrap());
         drop(held);
-        // More than there is altogether is as much as there is.
-        drop(budget.room(Some("a"), 100 * STEP_BYTES).await.unwrap());
+        assert_eq!(
+            budget.room(Some("a"), 9 * STEP_BYTES).await.map(drop),
+            Err(NoRoom),
+            "more than there is altogether"
+        );
+        drop(budget.room(Some("a"), 8 * STEP_BYTES).await.unwrap());
         drop(budget.room(Some("a"), 0).await.unwrap());
         assert!(budget.try_room(Some("a"), 100 * STEP_BYTES).is_err());
     }

@@ -112,6 +112,9 @@ pub enum ServiceError {
         /// How many may.
         most: usize,
     },
+    /// The answers in memory leave no room for this one.
+    #[error("it was done, but the server has as many answers in memory as it may; read yours faster, or ask for less")]
+    NoRoom,
     /// The service is shutting down.
     #[error("the service is shutting down; ask another one, or try again in a moment")]
     Draining,
@@ -195,6 +198,7 @@ impl ServiceError {
             Self::NoTurn { .. }
             | Self::TooManySuspended { .. }
             | Self::NoWorker
+            | Self::NoRoom
             | Self::Draining
             | Self::Fleet(FleetError::Unreachable { .. } | FleetError::NoNode) => Some(Duration::from_secs(1)),
             _ => None,
@@ -208,6 +212,7 @@ impl ServiceError {
             self,
             Self::Panicked
                 | Self::WorkerDied
+                | Self::NoRoom
                 | Self::Execute(ExecuteError::Commit { .. })
                 | Self::Sessions(SessionsError::Unsaved { .. } | SessionsError::Execute(ExecuteError::Commit { .. }))
         )
@@ -222,6 +227,7 @@ impl ServiceError {
                 | Self::NoTurn { .. }
                 | Self::TooManySuspended { .. }
                 | Self::NoWorker
+                | Self::NoRoom
                 | Self::Draining
                 | Self::Fleet(FleetError::NoNode)
         );
@@ -254,6 +260,7 @@ impl ServiceError {
             | Self::NoTurn { .. }
             | Self::TooManySuspended { .. }
             | Self::NoWorker
+            | Self::NoRoom
             | Self::Worker(_)
             | Self::Draining => UNAVAILABLE,
             Self::Advance(error) => of_advance(error),

@@ -1,5 +1,9 @@
 //! Limits on JSON that is made into values, checked before it is: values take many times the memory of a text such as `[[],[],…]`.
 
+use std::io;
+
+use serde::Serialize;
+
 /// How deep values may nest.
 const MAX_DEPTH: usize = 100;
 /// What the values of one text may cost.
@@ -59,6 +63,27 @@ impl JsonCost {
                 return Err(TooCostly);
             }
         }
+        Ok(())
+    }
+}
+
+/// How many bytes a value has as JSON.
+pub(crate) fn json_len(value: &impl Serialize) -> serde_json::Result<usize> {
+    let mut len = Length(0);
+    serde_json::to_writer(&mut len, value)?;
+    Ok(len.0)
+}
+
+/// Counts bytes.
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

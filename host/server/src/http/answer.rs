@@ -2,42 +2,84 @@
 
 use axum::{
     Extension,
-    body::Bytes,
+    body::{Body, Bytes},
     http::{StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use glovebox::Execution;
 
 use super::{
-    Problem, Shared, budget::held_body, counted::Counted, if_match::with_etag, output::Pieces, tools::NeedsToolsAnswer,
-    wire::ExecutionAnswer,
+    BodyBudget, Problem, Shared, budget::held_body, counted::Counted, if_match::with_etag, output::Pieces,
+    tools::NeedsToolsAnswer, wire::ExecutionAnswer,
 };
-use crate::{NeedsTools, ServiceError};
+use crate::{NeedsTools, ServiceError, byte_budget::Room, json_cost::json_len};
+
+/// An answer, and the room that it was given before it was made.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) bytes: Bytes,
+    pub(super) room: Room,
+}
+
+/// The answer, as JSON between two texts, once there is room for it.
+fn framed(
+    bodies: &BodyBudget,
+    tenant: &str,
+    execution: Execution,
+    patterns: &[String],
+    [before, after]: [&str; 2],
+) -> Result<Made, ServiceError> {
+    let invalid = |error: serde_json::Error| ServiceError::Invalid(error.to_string());
+    let mut answer = ExecutionAnswer::new(execution, patterns)?;
+    let len = before.len() + json_len(&answer).map_err(invalid)? + answer.files_len() + after.len();
+    let room = bodies.reserve(tenant, len)?;
+    answer.read_files()?;
+    let mut json = Vec::with_capacity(len);
+    json.extend_from_slice(before.as_bytes());
+    serde_json::to_writer(&mut json, &answer).map_err(invalid)?;
+    json.extend_from_slice(after.as_bytes());
+    Ok(Made { bytes: json.into(), room })
+}
 
 /// The answer, as JSON.
-pub(super) fn bytes(execution: Execution, patterns: &[String]) -> Result<Bytes, ServiceError> {
-    let answer = ExecutionAnswer::new(execution, patterns)?;
-    serde_json::to_vec(&answer).map(Bytes::from).map_err(|error| ServiceError::Invalid(error.to_string()))
+pub(super) fn made(
+    bodies: &BodyBudget,
+    tenant: &str,
+    execution: Execution,
+    patterns: &[String],
+) -> Result<Made, ServiceError> {
+    framed(bodies, tenant, execution, patterns, [""; 2])
 }
 
 /// The same, as the last of several pieces.
-pub(super) fn result_piece(pieces: &Pieces, execution: Execution, patterns: &[String]) -> Result<Bytes, ServiceError> {
-    let answer = bytes(execution, patterns)?;
-    let mut json = Vec::with_capacity(answer.len() + 32);
-    json.extend_from_slice(br#"{"type":"result","result":"#);
-    json.extend_from_slice(&answer);
-    json.push(b'}');
-    Ok(pieces.framed("result", &json))
+pub(super) fn result_piece(pieces: &Pieces, execution: Execution, patterns: &[String]) -> Result<Made, ServiceError> {
+    let [before, after] = pieces.frame("result");
+    let (before, after) = (format!(r#"{before}{{"type":"result","result":"#), format!("}}{after}"));
+    framed(pieces.bodies(), pieces.tenant(), execution, patterns, [&before, &after])
 }
 
 pub(super) async fn whole(
     shared: &Shared,
     tenant: &str,
+    Made { bytes, room }: Made,
+    etag: Option<String>,
+) -> Result<Response, Problem> {
+    let held = shared.bodies.settle(tenant, room, bytes.len()).await?;
+    Ok(json(held_body(bytes, held), etag))
+}
+
+/// An answer that is in memory already.
+pub(super) async fn again(
+    shared: &Shared,
+    tenant: &str,
     bytes: Bytes,
     etag: Option<String>,
 ) -> Result<Response, Problem> {
-    let body = shared.bodies.answer(tenant, bytes).await?;
-    Ok(with_etag(etag, (Extension(Counted), [(header::CONTENT_TYPE, "application/json")], body)))
+    Ok(json(shared.bodies.answer(tenant, bytes).await?, etag))
+}
+
+fn json(body: Body, etag: Option<String>) -> Response {
+    with_etag(etag, (Extension(Counted), [(header::CONTENT_TYPE, "application/json")], body))
 }
 
 /// The answer of an execution that waits for its tools.

@@ -15,7 +15,10 @@ use axum::{
 use http_body_util::BodyExt as _;
 
 use super::{HttpConfig, Problem};
-use crate::byte_budget::{ByteBudget, NoRoom};
+use crate::{
+    ServiceError,
+    byte_budget::{ByteBudget, NoRoom, Room},
+};
 
 pub(crate) use crate::byte_budget::Held;
 
@@ -93,6 +96,16 @@ impl BodyBudget {
     /// Room for an answer. There is some again once slow clients have read theirs or were cut off.
     pub(crate) async fn room(&self, tenant: &str, bytes: usize) -> Result<Held, Problem> {
         self.bytes.room(Some(tenant), bytes).await.map_err(|NoRoom| too_many_answers())
+    }
+
+    /// Room for an answer before it is made.
+    pub(crate) fn reserve(&self, tenant: &str, bytes: usize) -> Result<Room, ServiceError> {
+        self.bytes.reserve(Some(tenant), bytes).map_err(|NoRoom| ServiceError::NoRoom)
+    }
+
+    /// The room of an answer that was made.
+    pub(crate) async fn settle(&self, tenant: &str, room: Room, bytes: usize) -> Result<Held, Problem> {
+        self.bytes.settle(Some(tenant), room, bytes).await.map_err(|NoRoom| too_many_answers())
     }
 
     /// The limit that everything counts against.

@@ -6,7 +6,7 @@ use tracing::Instrument as _;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
-    answer::{bytes, result_piece, whole},
+    answer::{again, made, result_piece, whole},
     budget::Held,
     idempotency::{Answer, Begun},
     if_match::IfMatch,
@@ -110,7 +110,7 @@ struct Asked {
 async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Response, Problem> {
     let Asked { begun, work, is_stepped, patterns, form, held } = asked;
     let slot = match begun {
-        Begun::Again(answer) => return whole(&shared, tenant.name(), answer.body, answer.etag).await,
+        Begun::Again(answer) => return again(&shared, tenant.name(), answer.body, answer.etag).await,
         Begun::Unkeyed => None,
         Begun::First(slot) => Some(slot),
     };
@@ -123,20 +123,23 @@ async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Respons
     }
     match (form, slot) {
         (Form::Whole, None) => {
-            let done = carry_out(&tenant, work, Watch::default(), move |execution| bytes(execution, &patterns)).await?;
+            let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
+            let then = move |execution| made(&bodies, &name, execution, &patterns);
+            let done = carry_out(&tenant, work, Watch::default(), then).await?;
             drop(held);
             whole(&shared, tenant.name(), done.0, done.1).await
         }
         (Form::Whole, Some(slot)) => {
             let name = tenant.name().to_owned();
+            let (bodies, asking) = (shared.bodies.clone(), name.clone());
             // It goes on even if the client has gone: whoever asks again is to find the answer.
             let done = async move {
                 let _held = held;
-                let made = move |execution| Ok(bytes(execution, &patterns));
-                match carry_out(&tenant, work, Watch::default(), made).await {
-                    Ok((Ok(body), etag)) => {
-                        slot.done(Answer { body: body.clone(), etag: etag.clone() });
-                        Ok((body, etag))
+                let then = move |execution| Ok(made(&bodies, &asking, execution, &patterns));
+                match carry_out(&tenant, work, Watch::default(), then).await {
+                    Ok((Ok(made), etag)) => {
+                        slot.done(Answer { body: made.bytes.clone(), etag: etag.clone() });
+                        Ok((made, etag))
                     }
                     // It was run, and is not to be run again for want of an answer.
                     Ok((Err(error), _)) => {
@@ -151,8 +154,8 @@ async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Respons
                     }
                 }
             };
-            let (bytes, etag) = tokio::spawn(done.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
-            whole(&shared, &name, bytes, etag).await
+            let (made, etag) = tokio::spawn(done.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
+            whole(&shared, &name, made, etag).await
         }
         (Form::Events | Form::Lines, Some(_)) => Err(Problem::invalid(
             "an answer in pieces cannot be given twice; leave `Idempotency-Key` out, or accept `application/json`",

@@ -17,7 +17,7 @@ use tracing::{Instrument as _, Span};
 
 use super::{
     Problem, ReadBody, Shared,
-    answer::whole,
+    answer::again,
     budget::Held as Room,
     counted::Counted,
     forwarded::Forwarded,
@@ -169,7 +169,7 @@ async fn forwarded(shared: Shared, what: What, request: Request) -> Result<Respo
     let ask =
         Ask { shared: shared.clone(), tenant, what, method, uri, headers, body: bytes.into(), _room: room, looked };
     match begun {
-        Begun::Again(answer) => whole(&shared, ask.tenant.name(), answer.body, answer.etag).await,
+        Begun::Again(answer) => again(&shared, ask.tenant.name(), answer.body, answer.etag).await,
         Begun::First(_) if is_stream => Err(Problem::invalid(
             "an answer in pieces cannot be given twice; leave `Idempotency-Key` out, or accept `application/json`",
         )),
@@ -209,7 +209,7 @@ impl Ask {
         let etag = etag.map(|etag| etag.trim_matches('"').to_owned());
         if parts.status.is_success() {
             slot.done(Answer { body: body.clone(), etag: etag.clone() });
-            return whole(&shared, &name, body, etag).await;
+            return again(&shared, &name, body, etag).await;
         }
         // It was run, and is not to be run again for want of an answer.
         if answered.has_run {
@@ -239,7 +239,7 @@ impl Ask {
         drop(held);
         let name = self.tenant.name();
         let merged = session_lists::merged(&lists, |id, index| workers.home(name, id) == index)?;
-        whole(&self.shared, name, merged.into(), None).await
+        again(&self.shared, name, merged.into(), None).await
     }
 
     fn workers(&self) -> Result<&Workers, ServiceError> {

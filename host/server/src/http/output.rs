@@ -20,6 +20,7 @@ use tracing::Instrument as _;
 
 use super::{
     BodyBudget, Problem,
+    answer::Made,
     budget::{Held, counted, in_pieces},
     counted::Counted,
 };
@@ -96,6 +97,27 @@ impl Pieces {
         response
     }
 
+    /// What stands before and after the JSON of a piece.
+    pub(crate) fn frame(&self, name: &str) -> [String; 2] {
+        match self.form {
+            Form::Events => [format!("event: {name}\ndata: "), "\n\n".to_owned()],
+            Form::Lines | Form::Whole => [String::new(), "\n".to_owned()],
+        }
+    }
+
+    pub(crate) fn bodies(&self) -> &BodyBudget {
+        &self.bodies
+    }
+
+    pub(crate) fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    /// A last piece that is in memory already.
+    pub(crate) fn made(&self, piece: Vec<u8>) -> Result<Made, ServiceError> {
+        Ok(Made { room: self.bodies.reserve(&self.tenant, piece.len())?, bytes: piece.into() })
+    }
+
     /// A piece whose JSON is there already, an object with its `type` in it.
     pub(crate) fn framed(&self, name: &str, json: &[u8]) -> Bytes {
         framed(self.form, name, json)
@@ -153,13 +175,15 @@ impl Pieces {
     }
 
     /// The last piece.
-    pub(crate) async fn end(&self, end: Result<Bytes, ServiceError>) {
-        let error = |problem: Problem| error_piece(self.form, &problem);
-        let piece = end.unwrap_or_else(|failure| error(failure.into()));
-        let (held, piece) = match self.bodies.room(&self.tenant, piece.len()).await {
-            Ok(held) => (held, piece),
-            // It is short.
-            Err(problem) => (Held::default(), error(problem)),
+    pub(crate) async fn end(&self, end: Result<Made, ServiceError>) {
+        // An error is short.
+        let error = |problem: Problem| (Held::default(), error_piece(self.form, &problem));
+        let (held, piece) = match end {
+            Ok(Made { bytes, room }) => match self.bodies.settle(&self.tenant, room, bytes.len()).await {
+                Ok(held) => (held, bytes),
+                Err(problem) => error(problem),
+            },
+            Err(failure) => error(failure.into()),
         };
         let held = Arc::new(held);
         for part in in_pieces(piece) {

@@ -11,7 +11,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Caller, InPath, Problem, ReadBody, Shared,
+    BodyBudget, Caller, InPath, Problem, ReadBody, Shared,
+    answer::Made,
+    budget::held_body,
     counted::Counted,
     if_match::{IfMatch, done, with_etag},
     session_id,
@@ -115,8 +117,11 @@ pub(crate) async fn state(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
 ) -> Result<Response, Problem> {
-    let bytes = tenant.export(&session_id(id)?).await?;
-    octets(&shared, tenant.name(), bytes).await
+    let id = session_id(id)?;
+    let len = usize::try_from(tenant.session(&id).await?.bytes).unwrap_or(usize::MAX);
+    let room = shared.bodies.reserve(tenant.name(), len)?;
+    let bytes = tenant.export(&id).await?.into();
+    octets(&shared, tenant.name(), Made { bytes, room }).await
 }
 
 /// Makes a second session of one: variables, functions and files as they are.
@@ -266,22 +271,30 @@ pub(crate) async fn read_file(
 ) -> Result<Response, Problem> {
     let id = session_id(id)?;
     let of = path.clone();
-    let read = tenant.files(&id, &of, move |files| {
-        let snapshot = files.snapshot()?;
-        let entry = snapshot.stat(&path)?;
-        if entry.kind == FileKind::File && entry.size_bytes > MAX_RETURNED_BYTES {
-            return Ok(Err(entry.size_bytes));
-        }
-        snapshot.read(&path).map(Ok)
-    });
-    match read.await? {
-        Ok(bytes) => octets(&shared, tenant.name(), bytes).await,
-        Err(bytes) => {
-            let detail = format!(
-                "the file has {bytes} bytes; at most {MAX_RETURNED_BYTES} are given at once; have a script split it"
-            );
-            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail))
-        }
+    let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
+    let read = tenant.files(&id, &of, move |files| read_with_room(&bodies, &name, files, &path)).await?;
+    octets(&shared, tenant.name(), read?).await
+}
+
+/// Reads a file once there is room for it. Called on a thread that may block.
+pub(super) fn read_with_room(
+    bodies: &BodyBudget,
+    tenant: &str,
+    files: &glovebox::SessionFiles,
+    path: &str,
+) -> Result<Result<Made, Problem>, glovebox::FilesError> {
+    let snapshot = files.snapshot()?;
+    let entry = snapshot.stat(path)?;
+    let bytes = if entry.kind == FileKind::File { entry.size_bytes } else { 0 };
+    if bytes > MAX_RETURNED_BYTES {
+        let detail = format!(
+            "the file has {bytes} bytes; at most {MAX_RETURNED_BYTES} are given at once; have a script split it"
+        );
+        return Ok(Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)));
+    }
+    match bodies.reserve(tenant, usize::try_from(bytes).unwrap_or(usize::MAX)) {
+        Ok(room) => Ok(Ok(Made { bytes: snapshot.read(path)?.into(), room })),
+        Err(error) => Ok(Err(error.into())),
     }
 }
 
@@ -328,8 +341,9 @@ pub(crate) async fn delete_file(
     Ok(done(tenant.change_files(expected.target(id)?, &of, delete).await?.generation))
 }
 
-pub(crate) async fn octets(shared: &Shared, tenant: &str, bytes: Vec<u8>) -> Result<Response, Problem> {
-    let body = shared.bodies.answer(tenant, bytes.into()).await?;
+pub(super) async fn octets(shared: &Shared, tenant: &str, Made { bytes, room }: Made) -> Result<Response, Problem> {
+    let held = shared.bodies.settle(tenant, room, bytes.len()).await?;
+    let body = held_body(bytes, held);
     let octets = [(header::CONTENT_TYPE, "application/octet-stream")];
     let mut response = (Extension(Counted), octets, body).into_response();
     // A guest's bytes are never a page of this server's.

@@ -1,7 +1,6 @@
 //! Executions that end in steps, because whoever asked answers their tools.
 
 use axum::{
-    body::Bytes,
     extract::State,
     http::{HeaderMap, StatusCode},
     response::Response,
@@ -10,7 +9,7 @@ use glovebox::ToolAnswer;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
-    answer::{bytes, needs_tools, result_piece, whole},
+    answer::{Made, made, needs_tools, result_piece, whole},
     budget::Held,
     output::{Form, Pieces},
     tools::{ContinueBody, NeedsToolsAnswer},
@@ -65,11 +64,14 @@ pub(super) async fn step(
     held: Held,
 ) -> Result<Response, Problem> {
     if form == Form::Whole {
-        let then = |Ended { execution, generation, return_files }| Ok((bytes(execution, &return_files)?, generation));
+        let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
+        let then = move |Ended { execution, generation, return_files }| {
+            Ok((made(&bodies, &name, execution, &return_files)?, generation))
+        };
         let stepped = asking.step(&tenant, Watch::default(), then).await?;
         drop(held);
         return match stepped {
-            Stepped::Done((bytes, generation)) => whole(&shared, tenant.name(), bytes, generation).await,
+            Stepped::Done((made, generation)) => whole(&shared, tenant.name(), made, generation).await,
             Stepped::NeedsTools(needs) => needs_tools(&shared, tenant.name(), needs).await,
         };
     }
@@ -80,16 +82,18 @@ pub(super) async fn step(
         let then = move |ended: Ended| result_piece(&framing, ended.execution, &ended.return_files);
         let stepped = asking.step(&tenant, watch, then).await;
         drop(held);
-        pieces.end(stepped.map(|stepped| last(&pieces, stepped))).await;
+        pieces.end(stepped.and_then(|stepped| last(&pieces, stepped))).await;
     }))
 }
 
-fn last(pieces: &Pieces, stepped: Stepped<Bytes>) -> Bytes {
+fn last(pieces: &Pieces, stepped: Stepped<Made>) -> Result<Made, ServiceError> {
     match stepped {
-        Stepped::Done(piece) => piece,
+        Stepped::Done(piece) => Ok(piece),
         Stepped::NeedsTools(needs) => {
-            let json = serde_json::to_vec(&NeedsToolsAnswer::from(needs)).unwrap_or_default();
-            pieces.framed("needs-tools", &json)
+            let (answer, len) = NeedsToolsAnswer::new(needs);
+            let room = pieces.bodies().reserve(pieces.tenant(), len)?;
+            let json = serde_json::to_vec(&answer).map_err(|error| ServiceError::Invalid(error.to_string()))?;
+            Ok(Made { bytes: pieces.framed("needs-tools", &json), room })
         }
     }
 }

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     Fresh, Script, ServiceError, SessionPage, SessionSummary,
     json_bytes::{Bytes, at_most, entries_at_most},
+    json_cost::json_len,
     quoted::quoted,
     workers::WorkersState,
 };
@@ -403,6 +404,9 @@ pub(crate) struct ExecutionAnswer {
     #[serde(flatten)]
     #[schema(value_type = ExecutionForm)]
     execution: ExecutionFields,
+    /// The sizes of files whose contents are still to be read.
+    #[serde(skip)]
+    sizes: BTreeMap<String, u64>,
     /// The files that `return_files` asked for, in base64, by path.
     files: BTreeMap<String, String>,
     /// How many of them are left out, since the answer has 32 MiB of files already.
@@ -420,14 +424,14 @@ impl Serialize for ExecutionFields {
 }
 
 impl ExecutionAnswer {
-    /// With the files that match one of the patterns. Called on a thread that may block: files of host directories are read.
+    /// With the names of the files that match one of the patterns.
     pub(crate) fn new(mut execution: Execution, patterns: &[String]) -> Result<Self, glovebox::FilesError> {
         // Whoever asks over a network must not see the host's path.
         execution.workspace_path = None;
-        let (mut files, mut left_out, mut bytes) = (BTreeMap::new(), 0, 0_u64);
+        let (mut sizes, mut left_out, mut bytes) = (BTreeMap::new(), 0, 0_u64);
         for pattern in patterns {
             for entry in execution.files().list(pattern)? {
-                if entry.kind != glovebox::FileKind::File || files.contains_key(&entry.path) {
+                if entry.kind != glovebox::FileKind::File || sizes.contains_key(&entry.path) {
                     continue;
                 }
                 bytes = bytes.saturating_add(entry.size_bytes);
@@ -435,10 +439,30 @@ impl ExecutionAnswer {
                     left_out += 1;
                     continue;
                 }
-                files.insert(entry.path.clone(), BASE64_STANDARD.encode(execution.files().read(&entry.path)?));
+                sizes.insert(entry.path, entry.size_bytes);
             }
         }
-        Ok(Self { execution: ExecutionFields(Box::new(execution)), files, files_left_out: left_out })
+        let execution = ExecutionFields(Box::new(execution));
+        Ok(Self { execution, sizes, files: BTreeMap::new(), files_left_out: left_out })
+    }
+
+    /// How many bytes of JSON the files will be that [`read_files`](Self::read_files) adds.
+    pub(crate) fn files_len(&self) -> usize {
+        let file = |(path, size): (&String, &u64)| {
+            let content = usize::try_from(size.div_ceil(3).saturating_mul(4)).unwrap_or(usize::MAX);
+            // As `"path":"content",`.
+            json_len(path).unwrap_or_default().saturating_add(content).saturating_add(4)
+        };
+        self.sizes.iter().map(file).fold(0, usize::saturating_add)
+    }
+
+    /// Adds the contents of the files. Called on a thread that may block: files of host directories are read.
+    pub(crate) fn read_files(&mut self) -> Result<(), glovebox::FilesError> {
+        for path in std::mem::take(&mut self.sizes).into_keys() {
+            let content = BASE64_STANDARD.encode(self.execution.0.files().read(&path)?);
+            self.files.insert(path, content);
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,6 @@
 //! The memory that a request over HTTP and its answer hold.
 
 use std::{
-    io,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, ready},
@@ -18,6 +17,7 @@ use serde::Serialize;
 use crate::{
     byte_budget::{Held, NoRoom},
     http::{BodyBudget, PIECE_BYTES, counted},
+    json_cost::json_len,
 };
 
 /// How often an answer is in memory: as values, and as JSON.
@@ -41,10 +41,9 @@ impl Account {
     pub(super) async fn count(context: &RequestContext<RoleServer>, answer: &impl Serialize) -> Result<(), NoRoom> {
         let account = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>());
         let Some(Self { bodies, tenant, held }) = account else { return Ok(()) };
-        let mut len = Length(0);
         // What cannot be written is not sent either.
-        let _ = serde_json::to_writer(&mut len, answer);
-        let more = bodies.bytes().room(Some(tenant), COPIES * len.0).await?;
+        let len = json_len(answer).unwrap_or_default();
+        let more = bodies.bytes().room(Some(tenant), COPIES * len).await?;
         held.lock().unwrap_or_else(PoisonError::into_inner).join(more);
         Ok(())
     }
@@ -52,20 +51,6 @@ impl Account {
     /// The response with a body for which everything is held until it is written.
     pub(super) fn hold(self, response: Response) -> Response {
         response.map(|body| Body::new(AccountedBody { body, left: Bytes::new(), held: self.held }))
-    }
-}
-
-/// Counts bytes.
-struct Length(usize);
-
-impl io::Write for Length {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -12,7 +12,10 @@ use glovebox::{FilesError, IfExists, Language, SessionFiles, VfsError};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::{Problem, ReadBody, Shared, sessions::octets, wire::MAX_RETURNED_BYTES},
+    super::{
+        Problem, ReadBody, Shared,
+        sessions::{octets, read_with_room},
+    },
     caller::Asked,
     failure::Failure,
     lifecycle::context_name,
@@ -87,19 +90,10 @@ pub(super) async fn read(
     let Query(Which { path }) = query.map_err(|error| Failure::invalid(error.body_text()))?;
     let path = relative(&path.ok_or_else(|| Failure::invalid("`path` says which file; there is none"))?)?;
     let _turn = sandbox.turn.lock().await;
-    let asked = path.clone();
-    let read = sandbox.with_files(&path, false, move |files| {
-        let snapshot = files.snapshot()?;
-        let size_bytes = snapshot.stat(&asked)?.size_bytes;
-        Ok(if size_bytes > MAX_RETURNED_BYTES { Err(size_bytes) } else { Ok(snapshot.read(&asked)?) })
-    });
-    match read.await.map_err(failed)? {
-        Ok(bytes) => Ok(octets(&shared, sandbox.tenant.name(), bytes).await?),
-        Err(bytes) => {
-            let detail = format!("the file has {bytes} bytes; at most {MAX_RETURNED_BYTES} are given at once");
-            Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail))
-        }
-    }
+    let (asked, bodies, name) = (path.clone(), shared.bodies.clone(), sandbox.tenant.name().to_owned());
+    let read = sandbox.with_files(&path, false, move |files| read_with_room(&bodies, &name, files, &asked));
+    let read = read.await.map_err(failed)?;
+    Ok(octets(&shared, sandbox.tenant.name(), read?).await?)
 }
 
 /// Writes files: the one in the body, or those of a form.

@@ -6,7 +6,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::{Display, Execution, Form, Outcome};
 use serde_json::{Map, Value, json};
 
-use crate::ServiceError;
+use crate::{ServiceError, json_cost::JsonCost};
 
 /// Nanoseconds since 1970.
 fn now_ns() -> u64 {
@@ -66,7 +66,10 @@ fn of_display(display: &Display) -> Value {
             }
         };
         let value = match (name, form.text()) {
-            ("json", Some(text)) => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
+            // Values take many times the memory of a text such as `[[],[],…]`, which is shown as it is.
+            ("json", Some(text)) if JsonCost::of(text.as_bytes()).is_ok() => {
+                serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+            }
             ("text", Some(text)) => Value::from(unquoted(text)),
             _ => text_of(form),
         };

@@ -78,7 +78,7 @@ pub(super) async fn execute(
         let executed = running.run(&sandbox, watch).await;
         drop(held);
         let end = lines::end(executed, count);
-        pieces.end(Ok(end.into())).await;
+        pieces.end(pieces.made(end)).await;
     }))
 }
 
