@@ -93,9 +93,11 @@ pub(super) struct Context<'a> {
     pub(super) functions: &'a Functions,
     /// The slot of numpy's `array_getbuffer`, by which an array is known.
     pub(super) array_slot: i32,
-    /// The global with the address of the last buffer that was requested, and whether it is to be written in its lowest bit.
-    pub(super) last_buffer: u32,
 }
+
+/// Where the address of the last buffer that was requested of an array is, and in its lowest bit whether it is to be written. It is at the
+/// end of the C stack, which traps beyond, and below everything else: C itself puts nothing there.
+const LAST_BUFFER: u64 = 16;
 
 fn at(offset: u64) -> MemArg {
     MemArg { offset, align: 0, memory_index: 0 }
@@ -230,7 +232,7 @@ impl Context<'_> {
         let (clear, end_buffer) = (self.call("PyErr_Clear")?, self.call("PyBuffer_Release")?);
         let get_buffer = self.call("array_getbuffer")?;
         Ok(function(&[(7, ValType::I32)], |code| {
-            code.global_get(self.last_buffer).local_set(last).i32_const(0).global_set(self.last_buffer);
+            code.i32_const(0).i32_load(at(LAST_BUFFER)).local_set(last);
             code.block(BlockType::Empty);
             code.local_get(last).i32_eqz().br_if(0);
             code.local_get(last).i32_const(-2).i32_and().local_tee(view).i32_load(at(VIEW_FORMAT));
@@ -320,15 +322,19 @@ impl Context<'_> {
         }))
     }
 
-    /// `int f(PyObject *, Py_buffer *view, int flags)`: records the buffer for the check of its format.
-    pub(super) fn get_buffer(&self, old: u32) -> Function {
-        let (view, flags, failed) = (1, 2, 3);
-        function(&[(1, ValType::I32)], |code| {
-            code.local_get(0).local_get(view).local_get(flags).call(old).local_tee(failed).i32_eqz();
-            code.if_(BlockType::Result(ValType::I32));
-            code.local_get(view).local_get(flags).i32_const(1).i32_and().i32_or().else_().i32_const(0).end();
-            code.global_set(self.last_buffer).local_get(failed).end();
-        })
+    /// `int f(PyObject *, Py_buffer *view, int flags)`: records an array's buffer for the check of its format.
+    pub(super) fn get_buffer(&self, old: u32) -> Result<Function, RewriteError> {
+        let (object, view, flags, failed, seen) = (0, 1, 2, 3, 4);
+        let is_array = self.call("is_array")?;
+        Ok(function(&[(2, ValType::I32)], |code| {
+            code.local_get(object).local_get(view).local_get(flags).call(old).local_tee(failed).i32_eqz();
+            code.if_(BlockType::Empty).local_get(object).call(is_array).if_(BlockType::Empty);
+            code.local_get(view).local_get(flags).i32_const(1).i32_and().i32_or().local_set(seen).end().end();
+            // Without arrays nothing is written, so that the page of memory stays that of the image.
+            code.local_get(seen).i32_const(0).i32_load(at(LAST_BUFFER)).i32_ne().if_(BlockType::Empty);
+            code.i32_const(0).local_get(seen).i32_store(at(LAST_BUFFER)).end();
+            code.local_get(failed).end();
+        }))
     }
 
     /// Converts the arrays of 64-bit integers in a parsed subscript to indices, or fails with `IndexError` and frees what was parsed.

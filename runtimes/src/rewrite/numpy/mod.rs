@@ -18,14 +18,14 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wasm_encoder::{CodeSection, ConstExpr, FunctionSection, GlobalSection, GlobalType, SectionId, ValType};
+use wasm_encoder::{CodeSection, FunctionSection, SectionId};
 use wasmparser::{BinaryReader, ElementItems, ElementKind, FunctionBody, Name, Operator, Payload};
 
 use self::splice::Splice;
 use super::RewriteError;
 use super::callbacks::type_count;
 use super::framed::{bodies_of, defined_functions, parameter_types};
-use super::longer::{entries, longer};
+use super::longer::longer;
 use super::sections::{Changed, Sections};
 
 /// Cython's check of a buffer's format, of which each module has its own.
@@ -181,7 +181,6 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
         functions: &functions,
         array_slot: table_slot(&sections, functions.get("array_getbuffer")?)?
             .ok_or_else(|| RewriteError::UnexpectedCode("array_getbuffer".to_owned()))?,
-        last_buffer: counts.globals,
     };
 
     let mut spliced: BTreeMap<u32, Vec<&Splice>> = BTreeMap::new();
@@ -205,7 +204,7 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
         let parameters = usize::try_from(type_index).ok().and_then(|at| parameters.get(at)?.as_deref());
         let parameters = u32::try_from(parameters.map_or(0, <[_]>::len)).unwrap_or(u32::MAX);
         bodies.function(&match name {
-            GET_BUFFER if parameters == 3 => context.get_buffer(moved_to),
+            GET_BUFFER if parameters == 3 => context.get_buffer(moved_to)?,
             PREPARE_INDEX if parameters == 9 => context.prepare_index(moved_to)?,
             TO_LONG if parameters == 1 => context.to_long(moved_to)?,
             WHERE if parameters == 3 => context.return_where(moved_to)?,
@@ -229,13 +228,10 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
         types.function(type_index);
         bodies.raw(&body);
     }
-    let mut globals = GlobalSection::new();
-    globals.global(GlobalType { val_type: ValType::I32, mutable: true, shared: false }, &ConstExpr::i32_const(0));
     let added = u32::try_from(code::ADDED.len()).map_err(|_| no_room())?;
     Ok(sections.rebuild_all(vec![
         Changed::to(longer(&sections, SectionId::Type, added, &signatures)?),
         Changed::to(types),
-        Changed::to(longer(&sections, SectionId::Global, 1, &entries(&globals)?)?),
         Changed::to(bodies),
     ]))
 }
