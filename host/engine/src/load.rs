@@ -74,7 +74,11 @@ impl Plan<'_> {
                 let arguments = format!("{:?}{:?}", driver.boot_args(), driver.boot_env());
                 // The driver's own half of the boot, such as the stack it lays out, is in no boot code, nor is what the interpreter
                 // finds of our WASI as it boots: they change with the version.
-                let version = concat!(env!("CARGO_PKG_VERSION"), " with its memory apart, settled at last, with more of its stack").as_bytes();
+                let version = concat!(
+                    env!("CARGO_PKG_VERSION"),
+                    " with its memory apart, settled at last, with more of its stack"
+                )
+                .as_bytes();
                 let compiler = driver.compiler_args();
                 let packages = inner.packages.as_ref().filter(|_| compiler.is_some()).map(SharedPackages::digest);
                 let packages = packages.as_ref().map_or(&[][..], |digest| digest.as_bytes());
@@ -100,7 +104,8 @@ impl Plan<'_> {
 
     /// What the code is stored under, which all images of a binary and recipe share.
     fn code_key(&self, inner: &Inner, recipe: &Recipe) -> ArtefactKey {
-        let version = concat!(env!("CARGO_PKG_VERSION"), " with an imported memory, and the last buffer in it").as_bytes();
+        let version =
+            concat!(env!("CARGO_PKG_VERSION"), " with an imported memory, and the last buffer in it").as_bytes();
         let recipe = Digest::of_fields(&[recipe.digest().as_bytes(), version]);
         self.keyed(inner, self.recipe_name.clone(), recipe)
     }

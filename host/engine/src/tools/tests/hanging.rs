@@ -121,7 +121,7 @@ fn what_ended_executions_left_with_handlers_has_a_bound() {
         })
     };
     // Each of its own execution, whose memory the arguments are no longer when it has ended.
-    sandbox.hang(&mut guest(), 7 * MIB);
+    sandbox.hang(&mut guest(), 4 * MIB);
     sandbox.hang(&mut guest(), 3 * MIB);
     let mut over = guest();
     over.call(1, "gate", &json!({ "a": "x".repeat(MIB) }));
@@ -137,7 +137,7 @@ fn what_ended_executions_left_with_handlers_has_a_bound() {
 fn calls_with_large_arguments_run_one_after_the_other() {
     let sandbox = Hanging::new();
     let mut guest = sandbox.guest_with("a", |limits| limits.tool_bytes = 16 << 20);
-    let large = json!({ "a": "x".repeat(5 << 20) });
+    let large = json!({ "a": "x".repeat(7 << 19) });
     for id in 0..3 {
         guest.call(id, "gate", &large);
     }
