@@ -164,7 +164,6 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
             "import os\nos.system('ls')",
             "import psutil",
             "import threading\nthreading.Thread(target=print).start()",
-            "from concurrent.futures import ThreadPoolExecutor\nThreadPoolExecutor()",
             "import signal\nsignal.alarm(1)",
         ],
     ),

@@ -157,7 +157,8 @@ fn kill_under_load(flags: &[&str], rounds: u32) {
                         let mut count = *before;
                         while !killed.load(Ordering::SeqCst) {
                             let source = json!({ "source": "x += 1\nx" }).to_string();
-                            let answer = server.begin("POST", &format!("/v1/sessions/s{n}/execute"), &[], &source);
+                            let path = format!("/v1/sessions/s{n}/execute");
+                            let Ok(answer) = server.try_begin("POST", &path, &[], &source) else { continue };
                             let answer = Answer::read(answer);
                             if answer.status == 200 {
                                 count += 1;

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     process::{Child, Command, Stdio},
     thread,
@@ -71,12 +71,23 @@ impl Server {
 
     /// Begins a request with a connection of its own.
     pub(crate) fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
+        self.try_begin(method, path, headers, body).unwrap()
+    }
+
+    /// The same with a server that may be killed at any moment.
+    pub(crate) fn try_begin(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> io::Result<TcpStream> {
         let headers: Vec<_> = headers.iter().copied().chain([("connection", "close")]).collect();
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         // A server that was killed may be gone by now.
         let _ = stream.write_all(self.text(method, path, &headers, body).as_bytes());
-        stream
+        Ok(stream)
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Answer {

@@ -9,17 +9,15 @@ use axum::{
 use glovebox::Execution;
 
 use super::{
-    BodyBudget, Problem, Shared, budget::held_body, counted::Counted, if_match::with_etag, output::Pieces,
-    tools::NeedsToolsAnswer, wire::ExecutionAnswer,
+    BodyBudget, Problem, Shared,
+    budget::{Made, held_body},
+    counted::Counted,
+    if_match::with_etag,
+    output::Pieces,
+    tools::NeedsToolsAnswer,
+    wire::ExecutionAnswer,
 };
-use crate::{NeedsTools, ServiceError, byte_budget::Room, json_cost::json_len};
-
-/// An answer, and the room that it was given before it was made.
-#[derive(Debug)]
-pub(super) struct Made {
-    pub(super) bytes: Bytes,
-    pub(super) room: Room,
-}
+use crate::{NeedsTools, ServiceError, json_cost::json_len};
 
 /// The answer, as JSON between two texts, once there is room for it.
 fn framed(

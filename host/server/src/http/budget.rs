@@ -35,6 +35,13 @@ pub(crate) struct BodyBudget {
     time: Duration,
 }
 
+/// An answer, and the room that it was given before it was made.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) bytes: Bytes,
+    pub(super) room: Room,
+}
+
 /// A request's body.
 pub(crate) struct ReadBody {
     pub(crate) bytes: Vec<u8>,

@@ -20,8 +20,7 @@ use tracing::Instrument as _;
 
 use super::{
     BodyBudget, Problem,
-    answer::Made,
-    budget::{Held, counted, in_pieces},
+    budget::{Held, Made, counted, in_pieces},
     counted::Counted,
 };
 use crate::{OnOutput, ServiceError, utf8_pieces::Utf8Pieces};

@@ -12,8 +12,7 @@ use serde_json::value::RawValue;
 
 use super::{
     BodyBudget, Caller, InPath, Problem, ReadBody, Shared,
-    answer::Made,
-    budget::held_body,
+    budget::{Made, held_body},
     counted::Counted,
     if_match::{IfMatch, done, with_etag},
     session_id,
@@ -118,7 +117,7 @@ pub(crate) async fn state(
     InPath(id): InPath<String>,
 ) -> Result<Response, Problem> {
     let id = session_id(id)?;
-    let len = usize::try_from(tenant.session(&id).await?.bytes).unwrap_or(usize::MAX);
+    let len = usize::try_from(tenant.exported_bytes(&id).await?).unwrap_or(usize::MAX);
     let room = shared.bodies.reserve(tenant.name(), len)?;
     let bytes = tenant.export(&id).await?.into();
     octets(&shared, tenant.name(), Made { bytes, room }).await

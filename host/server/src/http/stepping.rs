@@ -9,8 +9,8 @@ use glovebox::ToolAnswer;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
-    answer::{Made, made, needs_tools, result_piece, whole},
-    budget::Held,
+    answer::{made, needs_tools, result_piece, whole},
+    budget::{Held, Made},
     output::{Form, Pieces},
     tools::{ContinueBody, NeedsToolsAnswer},
     wire::ExecutionAnswer,

@@ -273,6 +273,15 @@ impl Tenant {
         .await
     }
 
+    /// How many bytes [`export`](Self::export) gives.
+    ///
+    /// # Errors
+    /// As [`export`](Self::export).
+    pub async fn exported_bytes(&self, id: &SessionId) -> Result<u64, ServiceError> {
+        self.check_stored(NotInFleet::Export)?;
+        Ok(self.session(id).await?.bytes)
+    }
+
     /// A session of bytes that [`export`](Self::export) gave.
     ///
     /// # Errors

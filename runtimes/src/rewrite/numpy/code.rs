@@ -2,7 +2,8 @@
 
 use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
 
-use super::{Functions, RewriteError};
+use super::functions::Functions;
+use crate::rewrite::RewriteError;
 
 /// The functions that are added, in order.
 pub(super) const ADDED: &[&str] = &[

@@ -12,6 +12,7 @@
 //! The code is that of one binary. A function without the expected code is refused by name.
 
 mod code;
+mod functions;
 mod splice;
 #[cfg(test)]
 mod tests;
@@ -19,17 +20,15 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use wasm_encoder::{CodeSection, FunctionSection, SectionId};
-use wasmparser::{BinaryReader, ElementItems, ElementKind, FunctionBody, Name, Operator, Payload};
+use wasmparser::{BinaryReader, ElementItems, ElementKind, FunctionBody, Operator, Payload};
 
+use self::functions::Functions;
 use self::splice::Splice;
 use super::RewriteError;
 use super::callbacks::type_count;
 use super::framed::{bodies_of, defined_functions, parameter_types};
 use super::longer::longer;
 use super::sections::{Changed, Sections};
-
-/// Cython's check of a buffer's format, of which each module has its own.
-const CHECK_FORMAT: &str = "__Pyx_BufFmt_CheckString";
 
 /// `PyObject_GetBuffer`, which records the buffer for the check of its format.
 const GET_BUFFER: &str = "PyObject_GetBuffer";
@@ -115,41 +114,6 @@ const SPLICES: &[Splice] = &[
     // No change: it has the addresses of `IndexError` and of a message about tuples, whose end is about any index.
     Splice::new("PyTuple_GetItem", "28 02 {@26079528} 41 {@17588087}", "28 02 {@26079528} 41 {@17588087}"),
 ];
-
-/// The indices of functions by name, for new code and for splices.
-struct Functions {
-    named: BTreeMap<String, u32>,
-    checks: BTreeSet<u32>,
-}
-
-impl Functions {
-    fn get(&self, name: &str) -> Result<u32, RewriteError> {
-        self.named.get(name).copied().ok_or_else(|| RewriteError::NoFunction(name.to_owned()))
-    }
-
-    /// Finds the wanted functions in the `name` section.
-    fn find(sections: &Sections<'_>, wanted: &BTreeSet<&str>) -> Result<Self, RewriteError> {
-        let mut functions = Self { named: BTreeMap::new(), checks: BTreeSet::new() };
-        for part in sections.names().into_iter().flatten() {
-            let Name::Function(map) = part? else { continue };
-            for naming in map {
-                let naming = naming?;
-                // C++ has the parameters in the name.
-                if naming.name.split_once('(').map_or(naming.name, |(name, _)| name) == CHECK_FORMAT {
-                    functions.checks.insert(naming.index);
-                } else if wanted.contains(naming.name)
-                    && functions.named.insert(naming.name.to_owned(), naming.index).is_some()
-                {
-                    return Err(RewriteError::AmbiguousFunction(naming.name.to_owned()));
-                }
-            }
-        }
-        match wanted.iter().find(|name| !functions.named.contains_key(**name)) {
-            Some(name) => Err(RewriteError::NoFunction((*name).to_owned())),
-            None => Ok(functions),
-        }
-    }
-}
 
 /// Returns the module with a default integer of 64 bits. Custom sections stay.
 pub(super) fn widen(module: &[u8]) -> Result<Vec<u8>, RewriteError> {

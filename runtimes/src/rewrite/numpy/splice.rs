@@ -1,6 +1,7 @@
 //! Replaces pieces of code within functions.
 
-use super::{Functions, RewriteError};
+use super::functions::Functions;
+use crate::rewrite::RewriteError;
 
 /// A piece of a function's code and its replacement: bytes in hexadecimal digits, `{name}` for the index of a function and `{@1000}` for
 /// an address, both as the linker writes them, in five bytes.

@@ -69,11 +69,16 @@ fn leaves_block(token: &Token<'_>) -> bool {
     token.kind == Kind::Keyword && matches!(token.text, "return" | "pass" | "break" | "continue" | "raise")
 }
 
+/// A line without the space that keeps it out of the history: Python would take it for an indentation.
+pub(super) fn without_mark(text: &str) -> &str {
+    if text.contains('\n') { text } else { text.trim_start() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{
         super::dialect::Dialect::{self, JavaScript, Python},
-        blank_before_cursor, dedented, next_indent, without_trailing_indent,
+        blank_before_cursor, dedented, next_indent, without_mark, without_trailing_indent,
     };
 
     #[test]
@@ -120,5 +125,12 @@ mod tests {
         for typed in ["  ", "f(\n", "f(\n  x"] {
             assert_eq!(blank_before_cursor(typed), None, "{typed:?}");
         }
+    }
+
+    #[test]
+    fn the_space_that_hides_a_line_is_no_indentation() {
+        assert_eq!(without_mark("  x = 1"), "x = 1");
+        assert_eq!(without_mark("if x:\n    y"), "if x:\n    y");
+        assert_eq!(without_mark("  [1,\n  2]"), "  [1,\n  2]");
     }
 }

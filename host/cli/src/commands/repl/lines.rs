@@ -14,7 +14,7 @@ use super::{
     completer::Completer,
     directive,
     editing::Editing,
-    indent::INDENT,
+    indent::{INDENT, without_mark},
     keys::{self, TypedBracket},
     parser::Parser,
 };
@@ -117,11 +117,6 @@ fn remember(editor: &mut Editor<Editing, FileHistory>, history: Option<&PathBuf>
     }
 }
 
-/// A line without the space that keeps it out of the history: Python would take it for an indentation.
-pub(super) fn without_mark(text: &str) -> &str {
-    if text.contains('\n') { text } else { text.trim_start() }
-}
-
 /// Reads lines until they are a complete input, or the input ends.
 fn piped(from: &mut dyn BufRead, parser: &Parser, max_bytes: u64) -> anyhow::Result<Input> {
     let mut text = String::new();
@@ -155,17 +150,5 @@ fn piped(from: &mut dyn BufRead, parser: &Parser, max_bytes: u64) -> anyhow::Res
         if (is_first && directive::is_one(line)) || !parser.needs_more(&text) {
             return Ok(Input::Text(text));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::without_mark;
-
-    #[test]
-    fn the_space_that_hides_a_line_is_no_indentation() {
-        assert_eq!(without_mark("  x = 1"), "x = 1");
-        assert_eq!(without_mark("if x:\n    y"), "if x:\n    y");
-        assert_eq!(without_mark("  [1,\n  2]"), "  [1,\n  2]");
     }
 }

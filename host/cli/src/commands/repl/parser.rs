@@ -3,7 +3,11 @@
 
 use glovebox::{Diagnostic, Outcome, Request, Sandbox};
 
-use super::{dialect::Dialect, directive, indent::without_trailing_indent, lines::without_mark};
+use super::{
+    dialect::Dialect,
+    directive,
+    indent::{without_mark, without_trailing_indent},
+};
 
 const PYTHON: &str = include_str!("parser.py");
 
