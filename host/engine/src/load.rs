@@ -76,7 +76,7 @@ impl Plan<'_> {
                 // finds of our WASI as it boots: they change with the version.
                 let version = concat!(
                     env!("CARGO_PKG_VERSION"),
-                    " with its memory apart, settled at last, with more of its stack"
+                    " with its memory apart, settled at last, with 512 KiB of its stack"
                 )
                 .as_bytes();
                 let compiler = driver.compiler_args();

@@ -16,4 +16,4 @@ for derive in (
     try:
         print(derive())
     except (ValueError, MemoryError) as error:
-        print(type(error).__name__, error)
+        print(f"{type(error).__name__} {error}".strip())

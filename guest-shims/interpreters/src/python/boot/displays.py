@@ -136,6 +136,8 @@ def show_left(result, name):
     global running
     try:
         figures = sys.modules["matplotlib._pylab_helpers"].Gcf
+        if not figures.figs:  # nothing of the library's is called: the script may have replaced what that uses
+            return result
         chosen = sys.modules["matplotlib.pyplot"].get_backend(), os.environ.get("MPLBACKEND")
         if chosen != (BACKEND, BACKEND):
             return result

@@ -299,6 +299,9 @@ replace(asyncio.base_events.BaseEventLoop, "shutdown_default_executor", shutdown
 def install(module, *classes):
     for each in classes:
         each.__module__ = module.__name__
+        for function in vars(each).values():
+            if isinstance(function, types.FunctionType):
+                function.__module__ = module.__name__
         setattr(module, each.__name__, each)
 
 
