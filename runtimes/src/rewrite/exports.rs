@@ -53,7 +53,8 @@ pub struct Bootable {
     pub globals: Vec<MutableGlobal>,
 }
 
-/// Exports the items in `list` and every mutable global, adds its callbacks, and removes custom sections.
+/// Exports the items in `list` and every mutable global, adds its callbacks, changes the functions that it names, and removes custom
+/// sections.
 ///
 /// Existing exports of the same name and meaning stay.
 pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, RewriteError> {

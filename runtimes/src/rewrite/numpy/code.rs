@@ -15,11 +15,15 @@ pub(super) const ADDED: &[&str] = &[
     "invalid_cast",
     "converted_format",
     "with_wide_indices",
+    "is_order",
+    "can_cast_to_loop",
+    "can_cast_array_to_loop",
 ];
 
 /// The functions of the binary that they call.
 pub(super) const CALLED: &[&str] = &[
     "PyArray_CanCastArrayTo",
+    "PyArray_CanCastTypeTo",
     "PyArray_DescrFromType",
     "PyArray_FromArray",
     "PyArray_MultiplyList",
@@ -37,7 +41,8 @@ pub(super) fn signature(name: &str) -> &'static [u8] {
     match name {
         "release" => &[0x60, 1, 0x7f, 0],
         "converted_format" => &[0x60, 2, 0x7f, 0x7f, 1, 0x7f],
-        "can_cast_to_index" => &[0x60, 4, 0x7f, 0x7f, 0x7f, 0x7f, 1, 0x7f],
+        "can_cast_to_loop" | "can_cast_array_to_loop" => &[0x60, 5, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 1, 0x7f],
+        "can_cast_to_index" | "is_order" => &[0x60, 4, 0x7f, 0x7f, 0x7f, 0x7f, 1, 0x7f],
         "invalid_cast" => &[0x60, 4, 0x7f, 0x7f, 0x7f, 0x7f, 0],
         _ => &[0x60, 1, 0x7f, 1, 0x7f],
     }
@@ -62,6 +67,9 @@ const ARRAY_TYPE: u64 = 28;
 const TYPE_SCALAR: u64 = 8;
 const TYPE_NUMBER: u64 = 16;
 const SCALAR_VALUE: u64 = 8;
+const UFUNC_ARGUMENTS: u64 = 16;
+const UFUNC_LOOPS: u64 = 32;
+const UFUNC_TYPES: u64 = 44;
 const INDEX_KIND: u64 = 8;
 const INDEX_BYTES: i32 = 12;
 const FANCY: i32 = 16;
@@ -85,11 +93,11 @@ const SAME_KIND_CASTING: i32 = 1 << 26;
 const WRITE_BACK_SHIFT: i32 = 13;
 const BUFFER_RECORDS: i32 = 0x1c; // with format and strides
 
-/// Where the binary has `IndexError`, and the message "index out of range".
+/// The addresses of `IndexError` and of the message "index out of range".
 const INDEX_ERROR: u64 = 26_079_528;
 const INDEX_MESSAGE: i32 = 17_588_093;
 
-/// What the code refers to.
+/// The functions and numbers that the code refers to.
 pub(super) struct Context<'a> {
     pub(super) functions: &'a Functions,
     /// The slot of numpy's `array_getbuffer`, by which an array is known.
@@ -138,6 +146,9 @@ impl Context<'_> {
             "invalid_cast" => self.invalid_cast(),
             "converted_format" => self.converted_format(),
             "with_wide_indices" => self.with_wide_indices(),
+            "is_order" => Ok(is_order()),
+            "can_cast_to_loop" => self.can_cast_to_loop("PyArray_CanCastTypeTo", false),
+            "can_cast_array_to_loop" => self.can_cast_to_loop("PyArray_CanCastArrayTo", true),
             _ => Err(RewriteError::NoFunction(name.to_owned())),
         }
     }
@@ -323,6 +334,21 @@ impl Context<'_> {
         }))
     }
 
+    /// Returns whether a type or array casts to that of a ufunc's loop. A 64-bit order casts to `long`.
+    fn can_cast_to_loop(&self, can_cast: &str, is_array: bool) -> Result<Function, RewriteError> {
+        let (from, to, casting, ufunc, types) = (0, 1, 2, 3, 4);
+        let (can_cast, is_order) = (self.call(can_cast)?, self.call("is_order")?);
+        Ok(function(&[], |code| {
+            code.local_get(from).local_get(to).local_get(casting).call(can_cast);
+            code.if_(BlockType::Empty).i32_const(1).return_().end();
+            code.local_get(from);
+            if is_array {
+                code.i32_load(at(ARRAY_TYPE));
+            }
+            code.local_get(to).local_get(ufunc).local_get(types).call(is_order).end();
+        }))
+    }
+
     /// `int f(PyObject *, Py_buffer *view, int flags)`: records an array's buffer for the check of its format.
     pub(super) fn get_buffer(&self, old: u32) -> Result<Function, RewriteError> {
         let (object, view, flags, failed, seen) = (0, 1, 2, 3, 4);
@@ -431,6 +457,25 @@ fn is_index_to_narrow() -> Function {
         code.local_get(0).i32_load(at(TYPE_NUMBER)).local_set(1);
         code.i32_const(TO_NARROW).local_get(1).i32_shr_u().i32_const(1).i32_and();
         code.local_get(1).i32_const(UNSIGNED_WIDE).i32_le_u().i32_and().end();
+    })
+}
+
+/// `f(from, to, ufunc, types)`: returns whether a loop takes one `long`, in its first argument, where a 64-bit integer is given, and the
+/// ufunc has no loop for these.
+fn is_order() -> Function {
+    let (from, to, ufunc, types, left, loops) = (0, 1, 2, 3, 4, 5);
+    function(&[(2, ValType::I32)], |code| {
+        code.local_get(from).i32_load(at(TYPE_NUMBER)).i32_const(WIDE).i32_ne();
+        code.local_get(to).i32_load(at(TYPE_NUMBER)).i32_const(NARROW).i32_ne().i32_or();
+        code.local_get(types).i32_load(at(0)).i32_const(NARROW).i32_ne().i32_or();
+        code.local_get(types).i32_load(at(4)).i32_const(NARROW).i32_eq().i32_or();
+        code.if_(BlockType::Empty).i32_const(0).return_().end();
+        code.local_get(ufunc).i32_load(at(UFUNC_TYPES)).local_set(loops);
+        code.local_get(ufunc).i32_load(at(UFUNC_ARGUMENTS)).local_get(ufunc).i32_load(at(UFUNC_LOOPS)).i32_mul();
+        code.local_set(left).block(BlockType::Empty).loop_(BlockType::Empty).local_get(left).i32_eqz().br_if(1);
+        code.local_get(left).i32_const(1).i32_sub().local_tee(left).local_get(loops).i32_add().i32_load8_u(at(0));
+        code.i32_const(WIDE).i32_eq().if_(BlockType::Empty).i32_const(0).return_().end().br(0).end().end();
+        code.i32_const(1).end();
     })
 }
 

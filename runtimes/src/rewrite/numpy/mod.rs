@@ -72,7 +72,7 @@ const SPLICES: &[Splice] = &[
     // The type of Python's `int`, of a list of such numbers, of `dtype(int)` and of `arange`.
     Splice::new("int_default_descriptor", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
     Splice::new("discover_descriptor_from_pylong", "41 07 41 09", "41 09 41 09"),
-    // The same for -1, which is also the sign of an error.
+    // The type of -1, which the conversion also returns for an error.
     Splice::new(
         "discover_descriptor_from_pylong",
         "41 07 10 {PyArray_DescrFromType} 0f",
@@ -105,6 +105,22 @@ const SPLICES: &[Splice] = &[
     Splice::new("iter_ass_subscript", "41 10 10 {PyArray_FromArray}", "41 80 80 80 20 10 {PyArray_FromArray}"),
     Splice::new("arr_bincount", "41 91 0a 41 81 0a 20 02", "41 81 8a 80 20 41 81 0a 20 02"),
     Splice::new("arr_bincount", "41 91 0a 41 81 0a 20 05", "41 81 8a 80 20 41 81 0a 20 05"),
+    // Functions of an order, such as scipy's `eval_hermite`, which take the order as a `long`.
+    Splice::new(
+        "ufunc_loop_matches",
+        "20 05 20 02 10 {PyArray_CanCastTypeTo}",
+        "20 05 20 02 20 00 20 06 10 {can_cast_to_loop}",
+    ),
+    Splice::new(
+        "ufunc_loop_matches",
+        "20 10 28 02 00 20 05 20 02 10 {PyArray_CanCastArrayTo}",
+        "20 10 28 02 00 20 05 20 02 20 00 20 06 10 {can_cast_array_to_loop}",
+    ),
+    Splice::new(
+        "ufunc_loop_matches",
+        "20 07 28 02 00 20 05 20 02 10 {PyArray_CanCastArrayTo}",
+        "20 07 28 02 00 20 05 20 02 20 00 20 06 10 {can_cast_array_to_loop}",
+    ),
     // A copy that is written back when its buffer is released is not a mistake that is worth a warning.
     Splice::new(
         "_clear_array_attributes",

@@ -53,24 +53,7 @@ def aliases_module(module):
     kinds["int_"] = aliases["int_"] = aliases["int"] = kinds["int64"]
     kinds["uint"] = aliases["uint"] = kinds["uint64"]
     # `randint` asks for it by this name. `numpy.long` stays the C type.
-    aliases["long"], aliases["ulong"] = kinds["int64"], kinds["uint64"]
-
-
-def special_module(module):
-    # The only ones that are defined for integers of C alone, which 64-bit integers do not cast to.
-    if has_wide_integers():
-        for name in ("eval_hermite", "eval_hermitenorm"):
-            setattr(module, name, taking_index(getattr(module, name)))
-
-
-def taking_index(function):
-    @functools.wraps(function)
-    def call(order, *args, **kwargs):
-        kinds = sys.modules["numpy"]
-        order = kinds.asarray(order)
-        return function(order.astype(kinds.intp) if order.dtype == kinds.int64 else order, *args, **kwargs)
-
-    return call
+    aliases["long"] = kinds["int64"]
 
 
 early.update(dict.fromkeys(INDEX_MODULES, with_wide_indices))
@@ -81,5 +64,4 @@ late.update({
     ),
     "pandas": lambda module: widen(module, "factorize", "cut", "qcut"),
     "pandas.core.base": lambda module: widen(module.IndexOpsMixin, "factorize"),
-    "scipy.special": special_module,
 })
