@@ -217,7 +217,10 @@ impl CaseTool {
     pub fn answer(&self, arguments: String) -> Result<String, String> {
         match (&self.error, &self.reply) {
             (Some(error), _) => Err(error.clone()),
-            (None, Some(reply)) => Ok(reply.clone()),
+            (None, Some(reply)) => match serde_json::from_str::<Value>(reply) {
+                Ok(reply) => Ok(reply.to_string()),
+                Err(error) => Err(error.to_string()),
+            },
             (None, None) => Ok(arguments),
         }
     }

@@ -105,7 +105,8 @@ impl Plan<'_> {
     /// What the code is stored under, which all images of a binary and recipe share.
     fn code_key(&self, inner: &Inner, recipe: &Recipe) -> ArtefactKey {
         let version =
-            concat!(env!("CARGO_PKG_VERSION"), " with an imported memory, the last buffer in it, and loops of scipy").as_bytes();
+            concat!(env!("CARGO_PKG_VERSION"), " with an imported memory, the last buffer in it, and loops of scipy")
+                .as_bytes();
         let recipe = Digest::of_fields(&[recipe.digest().as_bytes(), version]);
         self.keyed(inner, self.recipe_name.clone(), recipe)
     }
