@@ -1,9 +1,11 @@
-//! Open descriptors by their names below `/dev`, and the space device.
+//! Open descriptors by their names below `/dev`, and the devices for space and for scrypt.
 
 use glovebox_vfs::VfsLimits;
-use glovebox_wasi::{Errno, SPACE_DEVICE};
+use glovebox_wasi::{Errno, MAX_SCRYPT_BLOCKS, SCRYPT_DEVICE, SPACE_DEVICE, prices};
 
-use crate::support::{ALL_RIGHTS, APP, APPEND, CREAT, DIRECTORY, EXCL, Guest, PATH, READ, TRUNC, call};
+use crate::support::{
+    ALL_RIGHTS, APP, APPEND, CREAT, DATA, DIRECTORY, EXCL, Guest, IOVS, OUT, PATH, READ, TRUNC, call,
+};
 
 const ROOT: u32 = 4;
 
@@ -112,4 +114,36 @@ fn the_space_device_says_what_is_left() {
     let after = read(&mut guest);
     assert!(after[1] >= before[1] + 8_192 && after[3] == before[3] + 1, "{before:?} {after:?}");
     assert_eq!(guest.write(fd, b"x"), Err(Errno::Badf));
+}
+
+/// A request to the scrypt device, with r = 8 and p = 1, for a key of 16 bytes.
+fn scrypt_request(log_n: u32, password: &[u8]) -> Vec<u8> {
+    let numbers = [log_n, 8, 1, 16, u32::try_from(password.len()).unwrap()];
+    [numbers.map(u32::to_le_bytes).as_flattened(), password].concat()
+}
+
+#[test]
+fn the_scrypt_device_has_a_limit_on_a_request_and_its_work_is_paid_before() {
+    let mut guest = guest();
+    let fd = guest.open_at(ROOT, SCRYPT_DEVICE.strip_prefix('/').unwrap(), 0, ALL_RIGHTS, 0).unwrap();
+    // The guest's memory is smaller than such a request, so its pieces overlap.
+    let mut write = |len: u32| {
+        let header = [1, 8, 1, 16, len - 20].map(u32::to_le_bytes);
+        guest.put(DATA, header.as_flattened());
+        let half = (len - 20) / 2;
+        let count = guest.iovs(&[(DATA, 20), (DATA, half), (DATA, len - 20 - half)]);
+        call!(guest, fd_write(fd, IOVS, count, OUT))
+    };
+    assert_eq!(write(1 << 20), Ok(()));
+    assert_eq!(write((1 << 20) + 1), Err(Errno::TooBig));
+    assert_eq!(guest.read(fd, 100).map(|key| key.len()), Ok(16), "that of the first");
+    assert_eq!(guest.read(fd, 100), Ok(Vec::new()), "it is read once");
+    let charged = guest.host.charged;
+    guest.write(fd, &scrypt_request(10, b"password")).unwrap();
+    assert!(guest.host.charged - charged >= prices::SCRYPT_BLOCK * (8 << 10));
+    // Beyond the work that is done at all, nothing is charged for it.
+    let charged = guest.host.charged;
+    assert_eq!(guest.write(fd, &scrypt_request(17, b"password")), Err(Errno::TooBig));
+    assert!(guest.host.charged - charged < prices::SCRYPT_BLOCK * MAX_SCRYPT_BLOCKS);
+    assert_eq!(guest.write(fd, b"short"), Err(Errno::Inval));
 }
