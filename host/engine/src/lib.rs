@@ -142,7 +142,9 @@ pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError, with_causes};
 pub use escaped_json::EscapedJson;
 pub use execution::Execution;
-pub use files::{CopyReport, FileEntry, Files, FilesError, IfExists, SessionFiles, check_pattern};
+pub use files::{
+    CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, PageLimits, SessionFiles, check_pattern,
+};
 pub use glovebox_core::{
     Display, Form, GuestValue, Language, LimitError, Limits, Metadata, Metering, Outcome, Output, RaisedOutcome,
     Resource, TrapKind, UnknownLanguage, grant,

@@ -33,6 +33,29 @@ fn kind_name<S: Serializer>(kind: &FileKind, serializer: S) -> Result<S::Ok, S::
     })
 }
 
+/// The limits of one page of a listing.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLimits {
+    /// Maximum number of entries.
+    pub entries: usize,
+    /// Maximum number of bytes in their paths. A page has at least one entry, however long its path.
+    pub path_bytes: usize,
+}
+
+impl PageLimits {
+    /// No limits: the page has every entry.
+    pub const NONE: Self = Self { entries: usize::MAX, path_bytes: usize::MAX };
+}
+
+/// The first entries of a listing, in ascending order of paths.
+#[derive(Clone, Debug, Default)]
+pub struct FilePage {
+    /// The entries, as many as the limits allow.
+    pub entries: Vec<FileEntry>,
+    /// The number of entries after these.
+    pub more: u64,
+}
+
 /// How an operation treats an existing file of the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfExists {

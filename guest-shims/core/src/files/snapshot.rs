@@ -1,8 +1,10 @@
 //! A snapshot of a workspace.
 
+use std::collections::BTreeMap;
+
 use glovebox_vfs::{Access, FileKind, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 
-use super::{FileEntry, FileError, path, pattern::Pattern, walk};
+use super::{FileEntry, FileError, FilePage, PageLimits, path, pattern::Pattern, walk};
 
 /// The maximum number of bytes read into memory at once.
 const MAX_READ_BYTES: u64 = 1 << 30;
@@ -39,31 +41,33 @@ impl Snapshot {
     /// The entries that match a pattern, in ascending order of paths: files, directories and links, including names
     /// with a leading dot. Links are not followed.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FileError> {
+        Ok(self.list_page(pattern, None, PageLimits::NONE)?.entries)
+    }
+
+    /// The first of the entries that [`list`](Self::list) returns whose path is greater than `after`. Entries beyond
+    /// the limits are counted, not held in memory.
+    pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: PageLimits) -> Result<FilePage, FileError> {
         let Pattern { matcher, prefix, max_depth } = Pattern::parse(pattern)?;
         let (mut vfs, mut top) = self.state()?;
         for name in &prefix {
             // A link has nothing below it: it is not a directory.
             top = match vfs.lookup(top, name.as_bytes(), Follow::No) {
                 Ok(inode) => inode,
-                Err(VfsError::NotFound | VfsError::NotADirectory) => return Ok(Vec::new()),
+                Err(VfsError::NotFound | VfsError::NotADirectory) => return Ok(FilePage::default()),
                 Err(error) => return Err(FileError::refused("list", name)(error)),
             };
         }
-        if vfs.stat(top).is_ok_and(|stat| stat.kind != FileKind::Directory) {
-            return Ok(Vec::new());
-        }
-        let found = walk::below(&mut vfs, top, max_depth);
-        let mut entries = Vec::new();
-        for walk::Walked { path, inode, .. } in
-            found.map_err(|(path, error)| FileError::refused("list", &path)(error))?
-        {
-            let path = prefix.iter().map(String::as_str).chain([path.as_str()]).collect::<Vec<_>>().join("/");
-            if matcher.is_match(&path) {
-                let stat = vfs.stat(inode).map_err(FileError::refused("list", &path))?;
-                entries.push(FileEntry::new(path, &stat));
-            }
-        }
-        Ok(entries)
+        let is_listed = |path: &str| matcher.is_match(path) && after.is_none_or(|after| path > after);
+        page_below(&mut vfs, (&prefix.join("/"), top), max_depth, limits, is_listed)
+    }
+
+    /// The first entries below the directory `dir`, at most `max_depth` names deep, in ascending order of paths. Fails
+    /// if `dir` does not exist; a file has no entries below it.
+    pub fn list_below(&self, dir: &str, max_depth: usize, limits: PageLimits) -> Result<FilePage, FileError> {
+        let (mut vfs, root) = self.state()?;
+        let dir = path::inside(dir)?;
+        let top = vfs.lookup(root, path::bytes(&dir), Follow::No).map_err(FileError::refused("list", &dir))?;
+        page_below(&mut vfs, (&dir, top), max_depth, limits, |_| true)
     }
 
     /// The attributes of a path. A link at its end is not followed; links before it are.
@@ -104,6 +108,37 @@ impl Snapshot {
         let top = self.vfs.root_dir(self.root).ok_or(VfsError::BadInode).map_err(FileError::refused("find", "."))?;
         Ok((self.vfs.clone(), top))
     }
+}
+
+/// Lists what is below the directory `top`, whose path is `dir`, and for which `is_listed` holds.
+fn page_below(
+    vfs: &mut Vfs,
+    (dir, top): (&str, InodeId),
+    max_depth: usize,
+    limits: PageLimits,
+    is_listed: impl Fn(&str) -> bool,
+) -> Result<FilePage, FileError> {
+    if vfs.stat(top).is_ok_and(|stat| stat.kind != FileKind::Directory) {
+        return Ok(FilePage::default());
+    }
+    let (mut first, mut path_bytes, mut more) = (BTreeMap::new(), 0, 0_u64);
+    let walked = walk::each_below(vfs, top, max_depth, |walk::Walked { path, inode, .. }| {
+        let path = if dir.is_empty() { path } else { format!("{dir}/{path}") };
+        if is_listed(&path) {
+            path_bytes += path.len();
+            first.insert(path, inode);
+            while first.len() > limits.entries || (first.len() > 1 && path_bytes > limits.path_bytes) {
+                path_bytes -= first.pop_last().map_or(0, |(path, _)| path.len());
+                more += 1;
+            }
+        }
+    });
+    walked.map_err(|(path, error)| FileError::refused("list", &path)(error))?;
+    let entry = |(path, inode): (String, InodeId)| {
+        let stat = vfs.stat(inode).map_err(FileError::refused("list", &path))?;
+        Ok(FileEntry::new(path, &stat))
+    };
+    Ok(FilePage { entries: first.into_iter().map(entry).collect::<Result<_, _>>()?, more })
 }
 
 /// Reads until the buffer is full or the file ends.

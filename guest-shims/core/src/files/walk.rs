@@ -17,6 +17,18 @@ pub struct Walked {
 /// before its entries. Follows no link. The file system's quotas bound the result.
 pub fn below(vfs: &mut Vfs, top: InodeId, max_depth: usize) -> Result<Vec<Walked>, (String, VfsError)> {
     let mut found = Vec::new();
+    each_below(vfs, top, max_depth, |entry| found.push(entry))?;
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+/// Calls `visit` with each entry that [`below`] returns, in no particular order.
+pub fn each_below(
+    vfs: &mut Vfs,
+    top: InodeId,
+    max_depth: usize,
+    mut visit: impl FnMut(Walked),
+) -> Result<(), (String, VfsError)> {
     let mut left = vec![(String::new(), top, 0_usize)];
     while let Some((dir, inode, depth)) = left.pop() {
         if depth >= max_depth {
@@ -32,10 +44,9 @@ pub fn below(vfs: &mut Vfs, top: InodeId, max_depth: usize) -> Result<Vec<Walked
                 if entry.kind == FileKind::Directory {
                     left.push((path.clone(), entry.inode, depth + 1));
                 }
-                found.push(Walked { path, inode: entry.inode, kind: entry.kind });
+                visit(Walked { path, inode: entry.inode, kind: entry.kind });
             }
         }
     }
-    found.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(found)
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::Path};
 
-use super::{CopyReport, FileEntry, Files, FilesError, IfExists, archive, carry};
+use super::{CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, PageLimits, archive, carry};
 
 impl Files {
     /// What matches a pattern, in ascending order of paths: files, directories and links, names with a leading dot
@@ -17,6 +17,23 @@ impl Files {
     /// alternatives more than 32 levels deep; [`FilesError::Refused`] when a host directory cannot be listed.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FilesError> {
         Ok(self.0.list(pattern)?)
+    }
+
+    /// Returns the first of the entries that [`list`](Self::list) returns, from the first path greater than `after` on.
+    /// Memory is bounded by the limits, however many entries there are.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: PageLimits) -> Result<FilePage, FilesError> {
+        Ok(self.0.list_page(pattern, after, limits)?)
+    }
+
+    /// Returns the first entries below the directory `dir`, at most `max_depth` names deep, in ascending order of paths.
+    ///
+    /// # Errors
+    /// [`FilesError::Path`]; [`FilesError::Refused`] if `dir` does not exist or a host directory cannot be listed.
+    pub fn list_below(&self, dir: &str, max_depth: usize, limits: PageLimits) -> Result<FilePage, FilesError> {
+        Ok(self.0.list_below(dir, max_depth, limits)?)
     }
 
     /// What is known of a path. A link at its end is described itself; those before it are followed.

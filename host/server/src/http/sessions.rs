@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use glovebox::{CheckpointId, FileKind, IfExists, JsonText, PageRequest, SessionId};
+use glovebox::{CheckpointId, FileKind, IfExists, JsonText, PageLimits, PageRequest, SessionId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -17,8 +17,8 @@ use super::{
     if_match::{IfMatch, done, with_etag},
     session_id,
     wire::{
-        CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_LISTED, MAX_RETURNED_BYTES,
-        OpenBody, SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
+        CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_LISTED, MAX_LISTED_BYTES,
+        MAX_RETURNED_BYTES, OpenBody, SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
     },
 };
 use crate::{Changed, SessionSummary, quoted::quoted};
@@ -254,9 +254,9 @@ pub(crate) async fn list_files(
         return Err(Problem::invalid(format!("`limit` is {limit}; it must be between 1 and {MAX_LISTED}")));
     }
     let (id, cursor) = (session_id(id)?, query.cursor);
-    let page =
-        tenant.files(&id, &of, move |files| Ok(FilesAnswer::page(files.list(&pattern)?, cursor.as_deref(), limit)));
-    Ok(Json(page.await?))
+    let limits = PageLimits { entries: limit, path_bytes: MAX_LISTED_BYTES };
+    let page = tenant.files(&id, &of, move |files| files.list_page(&pattern, cursor.as_deref(), limits)).await?;
+    Ok(Json(FilesAnswer::new(page)))
 }
 
 /// A file of a session.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::{
-    CheckpointInfo, Execution, FileEntry, JsonText, Language, RuntimeInfo, SessionId, SessionInfo, SourceKind,
+    CheckpointInfo, Execution, FileEntry, FilePage, JsonText, Language, RuntimeInfo, SessionId, SessionInfo, SourceKind,
 };
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
@@ -321,23 +321,13 @@ pub(crate) struct FilesAnswer {
 
 /// How many files are listed at once.
 pub(crate) const MAX_LISTED: usize = 10_000;
-/// How many bytes their paths have at most: a workspace of ordinary names is one page.
-const MAX_LISTED_BYTES: usize = 1 << 20;
+/// Maximum bytes of the paths on one page. A workspace of ordinary names fits into one.
+pub(crate) const MAX_LISTED_BYTES: usize = 1 << 20;
 
 impl FilesAnswer {
-    /// The files after `cursor`, of all that there are in the order of their paths.
-    pub(crate) fn page(all: Vec<FileEntry>, cursor: Option<&str>, limit: usize) -> Self {
-        let mut rest = all.into_iter().skip_while(|entry| cursor.is_some_and(|cursor| entry.path.as_str() <= cursor));
-        let (mut files, mut bytes) = (Vec::new(), 0);
-        for entry in rest.by_ref() {
-            bytes += entry.path.len();
-            files.push(entry);
-            if files.len() >= limit || bytes >= MAX_LISTED_BYTES {
-                break;
-            }
-        }
-        let next = rest.next().and_then(|_| files.last()).map(|last| last.path.clone());
-        Self { files, next }
+    pub(crate) fn new(page: FilePage) -> Self {
+        let last = page.entries.last().filter(|_| page.more > 0);
+        Self { next: last.map(|last| last.path.clone()), files: page.entries }
     }
 }
 

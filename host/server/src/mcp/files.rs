@@ -1,6 +1,6 @@
 //! The tools for files of sessions.
 
-use glovebox::{FileEntry, FileKind, IfExists};
+use glovebox::{FileEntry, FileKind, FilePage, IfExists, PageLimits};
 use rmcp::model::ContentBlock;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,6 +17,9 @@ pub(super) const MAX_TEXT_BYTES: u64 = 64 << 10;
 
 /// How many files are listed. A working directory may have 10,000.
 const MAX_LISTED: usize = 500;
+
+/// Maximum bytes of the listed paths.
+const MAX_LISTED_BYTES: usize = 128 << 10;
 
 /// A file or directory.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -83,17 +86,17 @@ impl Entry {
 pub(super) async fn list(tenant: &Tenant, given: given::ListFiles) -> Result<Said, ServiceError> {
     let id = given::session_id(&given.session)?;
     let (pattern, of) = (given.pattern.clone(), given.pattern);
-    let mut all = tenant.files(&id, &of, move |files| files.list(&pattern)).await?;
-    let more = all.len().saturating_sub(MAX_LISTED);
-    all.truncate(MAX_LISTED);
-    let files: Vec<Entry> = all.into_iter().map(Entry::of).collect();
+    let limits = PageLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
+    let FilePage { entries, more } =
+        tenant.files(&id, &of, move |files| files.list_page(&pattern, None, limits)).await?;
+    let files: Vec<Entry> = entries.into_iter().map(Entry::of).collect();
     let mut lines: Vec<String> = files.iter().map(Entry::line).collect();
     match (lines.is_empty(), more) {
         (true, _) => lines.push("There is no such file.".to_owned()),
         (_, 0) => {}
         (_, more) => lines.push(format!("and {more} more: ask with a narrower pattern")),
     }
-    Said::new(lines.join("\n"), &ListAnswer { files, more: u64::try_from(more).unwrap_or(u64::MAX) })
+    Said::new(lines.join("\n"), &ListAnswer { files, more })
 }
 
 pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Said, ServiceError> {

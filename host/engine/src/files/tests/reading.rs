@@ -2,7 +2,7 @@
 
 use glovebox_vfs::{FileKind, VfsError};
 
-use super::{FilesError, Space, refusal};
+use super::{super::PageLimits, FilesError, Space, refusal};
 
 fn sample() -> Space {
     let mut space = Space::holding(&[
@@ -188,4 +188,32 @@ fn a_snapshot_does_not_see_what_comes_later() {
     space.write("a.py", "changed");
     assert_eq!(before.read("a.py").unwrap(), b"1");
     assert_eq!(space.text("a.py"), "changed");
+}
+
+#[test]
+fn a_page_has_as_many_entries_as_its_limits_allow_and_counts_the_rest() {
+    let files = Space::holding(&[("a", ""), ("b/c", ""), ("b/d/e", ""), ("b.f", ""), ("g", "")]).files();
+    let page = |after, entries, path_bytes| {
+        let page = files.list_page("**", after, PageLimits { entries, path_bytes }).unwrap();
+        (page.entries.into_iter().map(|entry| entry.path).collect::<Vec<_>>().join(" "), page.more)
+    };
+    let expected = |paths: &str, more| (paths.to_owned(), more);
+    assert_eq!(page(None, 6, 100), expected("a b b.f b/c b/d b/d/e", 1));
+    assert_eq!(page(None, 7, 100), expected("a b b.f b/c b/d b/d/e g", 0));
+    assert_eq!(page(None, 8, 100), expected("a b b.f b/c b/d b/d/e g", 0));
+    assert_eq!(page(Some("b.f"), 2, 100), expected("b/c b/d", 2));
+    assert_eq!(page(Some("g"), 2, 100), expected("", 0));
+    assert_eq!(page(None, 9, 5), expected("a b b.f", 4));
+    assert_eq!(page(None, 9, 4), expected("a b", 5));
+    assert_eq!(page(Some("b/d"), 9, 0), expected("b/d/e", 1), "one entry, however long its path");
+    let below = |dir, depth| {
+        let limits = PageLimits { entries: 2, path_bytes: 100 };
+        let page = files.list_below(dir, depth, limits).unwrap();
+        (page.entries.into_iter().map(|entry| entry.path).collect::<Vec<_>>().join(" "), page.more)
+    };
+    assert_eq!(below("", 1), expected("a b", 2));
+    assert_eq!(below("b", 1), expected("b/c b/d", 0));
+    assert_eq!(below("b", 2), expected("b/c b/d", 1));
+    assert_eq!(below("a", 1), expected("", 0));
+    assert!(files.list_below("nothing", 1, PageLimits::NONE).is_err());
 }

@@ -4,21 +4,22 @@ use axum::{
     Json,
     response::{IntoResponse as _, Response},
 };
-use glovebox::{FileEntry, FileKind, FilesError, IfExists, SessionFiles};
+use glovebox::{FileEntry, FileKind, FilesError, IfExists, PageLimits, SessionFiles};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    super::{InPath, Problem, ReadBody, budget::Held},
+    super::{
+        InPath, Problem, ReadBody,
+        budget::Held,
+        wire::{MAX_LISTED, MAX_LISTED_BYTES},
+    },
     caller::Asked,
     failure::Failure,
     files::failed,
     place::{absolute, name, relative},
     sandboxes::Sandbox,
 };
-
-/// How many entries are listed at most.
-const MAX_LISTED: usize = 10_000;
 
 /// What is asked.
 #[derive(Debug, Default, Deserialize)]
@@ -126,18 +127,9 @@ fn one(entry: FileEntry) -> Value {
     json!({ "entry": Entry::from(entry) })
 }
 
-/// What is in a directory, and so many levels below it: one where there is no number.
+/// Lists the entries of a directory, `depth` names deep; 0 means 1.
 fn list(files: &SessionFiles, path: &str, depth: usize) -> Result<Value, FilesError> {
-    let snapshot = files.snapshot()?;
-    snapshot.stat(path)?;
-    let levels = depth.max(1);
-    let is_below = |entry: &FileEntry| {
-        let rest = match path {
-            "" => Some(entry.path.as_str()),
-            path => entry.path.strip_prefix(path).and_then(|rest| rest.strip_prefix('/')),
-        };
-        rest.is_some_and(|rest| !rest.is_empty() && rest.split('/').count() <= levels)
-    };
-    let entries = snapshot.list("**")?.into_iter().filter(is_below).take(MAX_LISTED).map(Entry::from);
-    Ok(json!({ "entries": entries.collect::<Vec<_>>() }))
+    let limits = PageLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
+    let entries = files.list_below(path, depth.max(1), limits)?.entries;
+    Ok(json!({ "entries": entries.into_iter().map(Entry::from).collect::<Vec<_>>() }))
 }
