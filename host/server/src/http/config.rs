@@ -5,14 +5,15 @@ use std::time::Duration;
 /// Bounds of what clients may do to a server. Make one with `default()` and change what differs.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// Connections at once. Default 12,000. One more waits until another ends.
+    /// Maximum number of connections at once. Default 4,096. Further ones wait until another ends.
     pub connections: usize,
     /// Bytes of one request's body. Default 48 MiB.
     pub body_bytes: usize,
     /// Bytes of all requests and answers that are in memory at once. Default 512 MiB. Then requests are refused (503), and answers that
     /// find no room in time.
     pub bodies_bytes: usize,
-    /// Bytes of a request's line and headers. Default 32 KiB; 8 KiB at least.
+    /// Maximum bytes of a request's line and headers. Default 16 KiB; at least 8 KiB. Requests that are not complete
+    /// yet hold at most `connections` times `header_bytes` of memory: 64 MiB by default.
     pub header_bytes: usize,
     /// How long a client may take to send a request's headers, and between two requests. Default 60 s.
     pub header_time: Duration,
@@ -36,10 +37,10 @@ pub struct HttpConfig {
 impl Default for HttpConfig {
     fn default() -> Self {
         Self {
-            connections: 12_000,
+            connections: 4_096,
             body_bytes: 48 << 20,
             bodies_bytes: 512 << 20,
-            header_bytes: 32 << 10,
+            header_bytes: 16 << 10,
             header_time: Duration::from_secs(60),
             body_time: Duration::from_secs(30),
             hosts: Vec::new(),

@@ -51,6 +51,7 @@ pub use config::HttpConfig;
 pub(crate) use counted::count_answer;
 pub(crate) use idempotency::Answered;
 pub(crate) use in_path::{InPath, session_id};
+pub(crate) use names::Names;
 pub use openapi::document;
 pub use problem::Problem;
 pub use routes::router;

@@ -19,7 +19,7 @@ impl Names {
         if hosts.is_empty() {
             hosts = vec!["localhost".into(), bound.ip().to_string(), "127.0.0.1".into(), "::1".into()];
         }
-        Self { hosts, origins: config.origins.iter().map(|origin| origin.to_ascii_lowercase()).collect() }
+        Self { hosts, origins: config.origins.iter().map(|origin| normalized(origin)).collect() }
     }
 
     /// Refuses a name that is none of the server's: a page whose name was made to lead here (DNS rebinding) has another.
@@ -33,7 +33,7 @@ impl Names {
             return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail));
         }
         let is_allowed = |origin: &HeaderValue| {
-            let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
+            let origin = normalized(origin.to_str().unwrap_or_default());
             let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
             authority == Some(host.as_str()) || self.origins.contains(&origin)
         };
@@ -58,6 +58,13 @@ fn named(host: &str) -> Option<&str> {
     };
     let is_port = |port: &str| port.is_empty() || (!port.starts_with('+') && port.parse::<u16>().is_ok());
     (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)).then_some(name)
+}
+
+/// An origin in lower case and without the default port of its scheme.
+fn normalized(origin: &str) -> String {
+    let origin = origin.to_ascii_lowercase();
+    let port = if origin.starts_with("https:") { ":443" } else { ":80" };
+    origin.strip_suffix(port).map(str::to_owned).unwrap_or(origin)
 }
 
 /// A configured host without its port; an IPv6 address without its brackets.
@@ -136,7 +143,7 @@ mod tests {
         assert!(names.check(&Uri::from_static("/"), &headers).is_err(), "one of two");
         let named = || HttpConfig {
             hosts: vec!["Box.example.com".into()],
-            origins: vec!["https://app.example.com".into()],
+            origins: vec!["https://app.example.com:443".into()],
             ..HttpConfig::default()
         };
         assert_eq!(check(named(), "box.example.com", Some("https://app.example.com")), None);

@@ -22,12 +22,14 @@ use rmcp::{
         StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
     },
 };
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use super::{McpServer, account::Account};
 use crate::{
     Tenant,
-    http::{BodyBudget, HttpConfig, Problem, Tenants, count_answer},
+    http::{BodyBudget, HttpConfig, Names, Problem, Tenants, count_answer},
     json_cost::JsonCost,
 };
 
@@ -40,6 +42,9 @@ const CLIENT_IDLE: Duration = Duration::from_secs(3_600);
 
 /// The longest version of the protocol that is looked at.
 const MAX_VERSION_BYTES: usize = 100;
+
+/// Maximum length of a request id, as JSON.
+const MAX_ID_BYTES: usize = 1_000;
 
 /// How often the texts of a request are in memory: in its body, as the protocol reads it, and as a tool does.
 const COPIES: usize = 3;
@@ -58,15 +63,9 @@ pub fn router(
     bound: SocketAddr,
     stop: CancellationToken,
 ) -> Router {
-    let mut hosts = config.hosts.clone();
-    if hosts.is_empty() {
-        hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
-        hosts.push(bound.ip().to_string());
-    }
     let endpoint = Endpoint {
         listing: listing.to_owned(),
-        hosts,
-        origins: config.origins.clone(),
+        names: Names::new(config, bound),
         bodies: BodyBudget::new(config, tenants.all().map(Tenant::name)),
         body_bytes: config.body_bytes,
         stop,
@@ -80,8 +79,7 @@ pub fn router(
 struct Endpoint {
     tenants: Tenants,
     listing: String,
-    hosts: Vec<String>,
-    origins: Vec<String>,
+    names: Names,
     bodies: BodyBudget,
     body_bytes: usize,
     stop: CancellationToken,
@@ -97,7 +95,7 @@ struct Clients {
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("hosts", &self.hosts).finish_non_exhaustive()
+        f.debug_struct("Endpoint").finish_non_exhaustive()
     }
 }
 
@@ -114,10 +112,8 @@ impl Endpoint {
 
     fn make(&self, tenant: &Tenant) -> Clients {
         let config = StreamableHttpServerConfig::default()
-            .with_allowed_hosts(&self.hosts)
-            .with_allowed_origins(&self.origins)
-            // An empty list would otherwise allow every origin.
-            .enforce_origin_validation()
+            // `answer` has checked `Host` and `Origin`, more strictly.
+            .disable_allowed_hosts()
             .with_max_request_body_bytes(self.body_bytes)
             .with_sse_keep_alive(Some(KEEP_ALIVE))
             .with_cancellation_token(self.stop.child_token());
@@ -139,6 +135,7 @@ async fn handle(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Resp
 }
 
 async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Problem> {
+    endpoint.names.check(request.uri(), request.headers())?;
     let tenant = endpoint.tenants.asking(request.headers())?.clone();
     let clients = endpoint.clients(&tenant);
     if connects(request.method(), request.headers()) && clients.connected.sessions.read().await.len() >= MAX_CLIENTS {
@@ -149,6 +146,7 @@ async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Probl
     let (mut parts, body) = request.into_parts();
     check_version(&parts.headers)?;
     let mut read = endpoint.bodies.read(Some(tenant.name()), &parts.headers, body).await?;
+    check_id(&read.bytes)?;
     let cost = JsonCost::of(&read.bytes).map_err(|error| {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", format!("the request's body: {error}"))
     })?;
@@ -158,6 +156,23 @@ async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Probl
     parts.extensions.insert(account.clone());
     let response = clients.service.handle(Request::from_parts(parts, Body::from(bytes))).await;
     Ok(account.hold(response.map(Body::new)))
+}
+
+/// Refuses a long request id, which the answer would repeat.
+fn check_id(body: &[u8]) -> Result<(), Problem> {
+    #[derive(Deserialize)]
+    struct Message<'a> {
+        #[serde(borrow)]
+        id: Option<&'a RawValue>,
+    }
+    // The protocol's library reports invalid messages.
+    let id = serde_json::from_slice::<Message<'_>>(body).ok().and_then(|message| message.id);
+    match id.map(|id| id.get().len()) {
+        Some(bytes) if bytes > MAX_ID_BYTES => {
+            Err(Problem::invalid(format!("the request's `id` has {bytes} bytes; use one of at most {MAX_ID_BYTES}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a version that none is as long as: the answer would quote it.

@@ -155,8 +155,9 @@ fn who_has_no_token_and_pages_of_others_are_refused() {
         (&[("authorization", "Bearer another token")][..], 401),
         (&[("authorization", "Basic YTpi")], 401),
         (&[("authorization", "")], 401),
-        (&[("host", "evil.example")], 403),
-        (&[("host", "localhost.evil.example")], 403),
+        (&[("host", "evil.example")], 421),
+        (&[("host", "localhost.evil.example")], 421),
+        (&[("host", "user@127.0.0.1")], 421),
         (&[("origin", "https://evil.example")], 403),
         (&[("origin", "null")], 403),
         (&[("origin", "http://localhost:1")], 403),
@@ -175,7 +176,7 @@ fn who_has_no_token_and_pages_of_others_are_refused() {
     let host = ("host", "box.example");
     assert_eq!(server.run(&[host, ("origin", "https://app.example")], "1").0, 200);
     assert_eq!(server.run(&[host, ("origin", "https://app.example:444")], "1").0, 403);
-    assert_eq!(server.run(&[("host", "localhost")], "1").0, 403);
+    assert_eq!(server.run(&[("host", "localhost")], "1").0, 421);
 }
 
 #[test]
@@ -191,6 +192,18 @@ fn a_body_is_taken_at_the_limit_and_not_over_it() {
         assert_eq!(status == 413, refused, "{size}: {text}");
     }
     assert_eq!(server.run(&[], "1").0, 200);
+}
+
+#[test]
+fn a_request_id_is_limited_in_length() {
+    let server = Server::start(HttpConfig::default());
+    let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "server/discover")];
+    for (bytes, is_refused) in [(999, false), (1_000, false), (1_001, true)] {
+        let id = "x".repeat(bytes - 2);
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": "server/discover", "params": {} }).to_string();
+        let (status, text) = answer(server.send(&headers, body.as_bytes()));
+        assert_eq!((status == 400, text.contains(&id)), (is_refused, !is_refused), "{bytes}: {text}");
+    }
 }
 
 #[test]
