@@ -14,18 +14,18 @@ from typing import Any
 from .tables import filled as tables_of
 
 HERE = Path(__file__).resolve().parent.parent
-ROOT = HERE.parent.parent
-PAGE = HERE.parent / "fleet-model.md"
+ROOT = HERE.parent.parent.parent
+PAGE = ROOT / "docs" / "fleet-model.md"
 MADE = ROOT / "target" / "fleet-model"
 MANIFEST = HERE / "simulator" / "Cargo.toml"
 
 ABOUT = """\
-Simulates the fleet that docs/fleet-model/inputs.toml describes: two minutes on one processor. Writes figures.json, quick.json, the same
+Simulates the fleet that tests/fleet/model/inputs.toml describes: two minutes on one processor. Writes figures.json, quick.json, the same
 questions to a fleet of a fiftieth, the tables of docs/fleet-model.md, and the plots. Needs Rust, and pip for what draws."""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser("docs/fleet-model/run", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser("tests/fleet/model/run", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="only quick.json, in seconds")
     parser.add_argument("--check", action="store_true", help="write nothing: fail where a number or a plot is not what is committed")
     options = parser.parse_args()

@@ -10,7 +10,7 @@ from pathlib import Path
 from . import served, sessions, store
 
 ABOUT = """\
-Measures what the fleet's model is fed with, and prints it as entries of docs/fleet-model/inputs.toml. Nothing else should run meanwhile.
+Measures what the fleet's model is fed with, and prints it as entries of tests/fleet/model/inputs.toml. Nothing else should run meanwhile.
 
   sessions  executing, hibernating and resuming, bytes hibernated, memory held, and pages written by one execution, by runtime and size;
             needs the Python package: PYTHONPATH with `glovebox_sandbox` in it, its native module included
@@ -20,7 +20,7 @@ Measures what the fleet's model is fed with, and prints it as entries of docs/fl
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser("docs/fleet-model/measure", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser("tests/fleet/model/measure", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="what", required=True)
     of_sessions = commands.add_parser("sessions")
     of_sessions.add_argument("runtime", choices=sorted(sessions.SCRIPTS))
@@ -30,7 +30,7 @@ def main() -> int:
     of_served.add_argument("--glovebox", type=Path, default=Path("target/debug/glovebox"), help="the command [default: %(default)s]")
     of_served.add_argument("trace", type=Path, help="what `fleet-model trace` printed")
     options = parser.parse_args()
-    print(f"# docs/fleet-model/measure {' '.join(sys.argv[1:])}, {datetime.date.today().isoformat()}, {processor()}")
+    print(f"# tests/fleet/model/measure {' '.join(sys.argv[1:])}, {datetime.date.today().isoformat()}, {processor()}")
     if options.what == "sessions":
         sessions.measure(options.runtime)
     elif options.what == "store":
