@@ -29,7 +29,6 @@ pub mod compare;
 pub mod everywhere;
 pub mod fuzz;
 pub mod hostile;
-pub mod imports;
 pub mod model;
 pub mod process;
 pub mod puppet;

@@ -33,7 +33,6 @@ mod hostile_components;
 mod house;
 mod idle_session;
 mod images;
-mod imports;
 mod limits;
 mod manifests;
 mod mcp;
