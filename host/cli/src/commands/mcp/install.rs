@@ -11,8 +11,7 @@ use glovebox::{Language, Policy, escaped};
 
 use super::{
     clients::{Client, Format, Start},
-    json::{self, Unchanged},
-    toml,
+    edit::{self, EditError},
 };
 use crate::{
     args::{GlobalArgs, RuntimeArgs},
@@ -89,7 +88,7 @@ pub(super) fn run(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<i32
     let path = fs::canonicalize(&path).unwrap_or(path);
     let before = read(&path)?;
     let after = edited(args, &before, &start).map_err(|error| {
-        let (Unchanged::Syntax(why) | Unchanged::Form(why)) = error;
+        let (EditError::Syntax(why) | EditError::Form(why)) = error;
         let hint = format!("it is left as it is; add this yourself:\n{fresh}");
         Hinted::new(format!("cannot change `{}`", escaped(&path)), hint).because(why)
     })?;
@@ -125,10 +124,10 @@ fn start(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<Start> {
     Ok(Start { command: text(&program)?, args: words })
 }
 
-fn edited(args: &InstallArgs, before: &str, start: &Start) -> Result<String, Unchanged> {
+fn edited(args: &InstallArgs, before: &str, start: &Start) -> Result<String, EditError> {
     match args.client.format() {
-        Format::Json { container } => json::with_entry(before, container, &args.name, &args.client.entry(start)),
-        Format::Toml => toml::with_server(before, &args.name, &start.command, &start.args),
+        Format::Json { container } => edit::json(before, container, &args.name, &args.client.entry(start)),
+        Format::Toml => edit::toml(before, &args.name, &start.command, &start.args),
     }
 }
 

@@ -1,10 +1,9 @@
 //! `glovebox mcp`: a server of the Model Context Protocol, with which models run code.
 
 mod clients;
+mod edit;
 mod install;
-mod json;
 mod serve;
-mod toml;
 
 use clap::{Args, Subcommand};
 
