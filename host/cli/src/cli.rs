@@ -9,8 +9,8 @@ use clap::{
 
 use crate::args::GlobalArgs;
 use crate::commands::{
-    bench, daemon, doctor, fleet, image, mcp, packages, policy, repl, run, run_component, runtimes, serve, session,
-    validate, weave,
+    daemon, doctor, fleet, image, mcp, packages, policy, repl, run, run_component, runtimes, serve, session, validate,
+    weave,
 };
 use crate::source::STDIN;
 
@@ -133,7 +133,6 @@ pub(crate) enum Command {
     Weave(weave::WeaveArgs),
     Policy(policy::PolicyCommandArgs),
     Doctor(doctor::DoctorArgs),
-    Bench(bench::BenchArgs),
     /// Compile the component on standard input; `run-component` starts it
     #[command(hide = true)]
     CompileComponent,

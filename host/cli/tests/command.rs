@@ -290,56 +290,6 @@ fn many_at_once_do_not_disturb_each_other() {
 }
 
 #[test]
-fn bench_prints_the_cases_of_the_contract() {
-    let (value, code) = json(&["bench", "--quick", "--json"]);
-    assert_eq!(code, Some(0));
-    let keys: BTreeSet<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(keys, BTreeSet::from(["machine", "results", "ratios", "differences", "sessions"]));
-    let cases: BTreeSet<&str> =
-        value["results"].as_array().unwrap().iter().map(|line| line["case"].as_str().unwrap()).collect();
-    let expected = [
-        "fresh",
-        "component",
-        "live",
-        "instantiate",
-        "process",
-        "work",
-        "checkpoint",
-        "checkpoint_512k",
-        "checkpoint_1m",
-        "checkpoint_4m",
-        "checkpoint_16m",
-        "checkpoint_64m",
-        "fork",
-        "hibernate",
-        "resume",
-        "parallel_1",
-        "parallel_n",
-        "parallel_2n",
-        "many_sessions",
-    ];
-    assert_eq!(cases, BTreeSet::from(expected));
-    for line in value["results"].as_array().unwrap() {
-        let keys: BTreeSet<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(keys, BTreeSet::from(["case", "runtime", "n", "p50_ms", "p99_ms"]));
-        assert!(line["p50_ms"].as_f64().unwrap() > 0.0, "{line}");
-    }
-    for line in value["ratios"].as_array().unwrap() {
-        let keys: BTreeSet<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(keys, BTreeSet::from(["case", "runtime", "against", "ratio"]));
-    }
-    for line in value["sessions"].as_array().unwrap() {
-        assert_eq!(line["count"], 100);
-        let bytes = line["bytes_each"].as_u64().unwrap();
-        assert!((10_000..10_000_000).contains(&bytes), "{line}");
-    }
-    for line in value["differences"].as_array().unwrap() {
-        let keys: BTreeSet<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(keys, BTreeSet::from(["case", "runtime", "against", "difference_us"]));
-    }
-}
-
-#[test]
 fn the_readmes_first_command_runs_both_examples() {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let output = output(&["run", &format!("{examples}/hello.py"), &format!("{examples}/hello.js")]);

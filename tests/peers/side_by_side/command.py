@@ -31,7 +31,7 @@ def epilogue() -> str:
     measures = "\n".join(f"  {each.name:<12} {each.what}" for each in MEASURES)
     contestants = "\n".join(f"  {each.name:<26} {each.about}" for each in CONTESTANTS)
     return f"""\
-Measures, in milliseconds; `fresh`, `live`, `hibernate`, `resume` and `process` are those of `glovebox bench`:
+Measures, in milliseconds; `fresh`, `live`, `hibernate`, `resume` and `process` are those of `glovebox-bench`:
 {measures}
   {table.DISK:<12} what was installed, and what the first call has written; Python and Node.js themselves are not counted
   {table.ONCE:<12} from starting a process, with all caches of its own empty, to the first answer
@@ -45,7 +45,7 @@ is compared with the right one: a wrong one, a time-out or an error stands in th
 contestant has no such thing. One that cannot be installed is left out, and a line says why.
 
 Everybody runs with the limits and options that it has by default; Glovebox counts fuel. Its sessions take no checkpoints here, since no
-other contestant can go back to before a script; `glovebox bench` says what they add.
+other contestant can go back to before a script; `glovebox-bench` says what they add.
 
 GLOVEBOX_CACHE_DIR is used for Glovebox's rounds where it is set, or a directory under target/peers. CPython 3.15 is measured where it is
 prepared in it; `--only glovebox-python-3.15` prepares it, which takes minutes.

@@ -37,7 +37,7 @@ def counts(answers: Sequence[str]) -> str | None:
 @dataclass(frozen=True)
 class Measure:
     name: str
-    """As `glovebox bench` calls it, where that has it."""
+    """As `glovebox-bench` calls it, where that has it."""
     what: str
     do: str
     """What a driver is asked to do; `process` is done by the driver's start."""

@@ -46,7 +46,7 @@ pub enum OnUnwind {
 /// | 64 MiB | 7.8 ms | 7.0 ms |
 ///
 /// At 1 MiB, rolling back or forking takes 0.8 ms and 0.2 ms; from there it grows with the pages, to some 60 ms and 90 ms at
-/// 64 MiB. `glovebox bench` measures checkpoints and forks. Where the system tells no page map, all of the memory is compared.
+/// 64 MiB. `glovebox-bench` measures checkpoints and forks. Where the system tells no page map, all of the memory is compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]

@@ -1,6 +1,5 @@
 //! One file per subcommand. Each takes its arguments and returns the process's exit code.
 
-pub(crate) mod bench;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
 pub(crate) mod fleet;
@@ -44,7 +43,6 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
         Command::Daemon(args) => daemon::run(&cli.global, args),
         Command::Fleet(args) => fleet::run(&cli.global, args),
         Command::Doctor(args) => doctor::run(&cli.global, args),
-        Command::Bench(args) => bench::run(&cli.global, args),
         Command::CompileComponent => Ok(glovebox_component_runner::compile_stdin()),
         Command::ParseComponent => Ok(run_component::parse_stdin()),
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use glovebox::{HibernateOptions, Language, ResumeOptions, Sandbox, Session};
 
-use super::samples::{Samples, block};
+use crate::samples::{Samples, block};
 
 /// A session's private memory in the cases `checkpoint_*`, in bytes beyond what the interpreter itself writes to.
 const CURVE: [(&str, u32); 5] = [

@@ -8,7 +8,7 @@ use glovebox_component_runner::{AppConfig, Application, Applications};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-use super::samples::Samples;
+use crate::samples::Samples;
 
 /// The component's code; what stands in capitals is put in.
 const MODULE: &str = include_str!("component.wat");
@@ -76,8 +76,7 @@ fn component(runtime: &str, source: &str) -> anyhow::Result<Vec<u8>> {
 
 /// The interfaces that the component needs, as one file.
 fn contract() -> String {
-    let [types, sandbox] =
-        [include_str!("../../../../../wit/types.wit"), include_str!("../../../../../wit/sandbox.wit")];
+    let [types, sandbox] = [include_str!("../../../wit/types.wit"), include_str!("../../../wit/sandbox.wit")];
     // Only one file of a package says which it is.
     let (_, sandbox) = sandbox.split_once(';').unwrap_or_default();
     format!("{types}{sandbox}")
@@ -91,8 +90,6 @@ fn literal(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use super::{component, literal};
 
     #[test]

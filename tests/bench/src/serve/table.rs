@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::{
-    super::{machine::Machine, report::rounded},
-    client::Measured,
+use super::client::Measured;
+use crate::{
+    machine::Machine,
+    report::rounded,
+    table::{Align, bytes, table},
 };
-use crate::terminal::{Align, CARE, bytes, table};
 
 /// What a server did.
 #[derive(Debug, Serialize)]
@@ -62,10 +63,7 @@ impl ServeReport {
         let Machine { cpu, threads, memory_bytes, os, load_average, glovebox, .. } = &self.machine;
         let mut text = format!("glovebox {glovebox} on {cpu}, {threads} threads, {}, {os}\n", bytes(*memory_bytes));
         if self.machine.is_busy() {
-            let _ = writeln!(
-                text,
-                "{CARE}the machine is busy (load {load_average}): trust neither the times nor the ratios{CARE:#}"
-            );
+            let _ = writeln!(text, "the machine is busy (load {load_average}): trust neither the times nor the ratios");
         }
         text.push('\n');
         let head = ["CASE", "CONNECTIONS", "ANSWERS", "REFUSED", "A SECOND", "P50 MS", "P99 MS"].map(str::to_owned);

@@ -9,7 +9,7 @@ use std::{
 use anyhow::anyhow;
 use glovebox::Sandbox;
 
-use super::samples::Samples;
+use crate::samples::Samples;
 
 /// What some threads got done.
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,10 @@
-//! `glovebox bench --serve`: executions over HTTP, beside a handler that does nothing.
+//! `--serve`: executions over HTTP, beside a handler that does nothing.
 
 mod client;
 mod server;
 mod table;
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use anyhow::Context as _;
 use axum::body::Bytes;
@@ -15,12 +15,7 @@ use self::{
     server::{Bare, Child},
     table::{Line, ServeReport},
 };
-use super::{args::BenchArgs, machine::Machine};
-use crate::{
-    args::GlobalArgs,
-    interrupt,
-    terminal::{note, out, out_json},
-};
+use crate::{args::Args, machine::Machine, print};
 
 /// How many connections ask at once.
 const CONNECTIONS: [usize; 3] = [1, 16, 256];
@@ -35,12 +30,11 @@ struct Case {
     target: Target,
 }
 
-pub(super) fn run(global: &GlobalArgs, args: &BenchArgs, url: &str) -> anyhow::Result<i32> {
-    interrupt::install()?;
+pub(super) fn run(args: &Args, program: &Path, url: &str) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
-    let child = if url.is_empty() { Some(Child::start(global, args.workers)?) } else { None };
+    let child = if url.is_empty() { Some(Child::start(program, args)?) } else { None };
     let (address, host, token) = match &child {
-        Some(child) => (child.address, child.address.to_string(), Some(child.token.clone())),
+        Some(child) => (child.address, child.address.to_string(), Some(child.token.to_owned())),
         None => {
             let (address, host) = runtime.block_on(client::resolve(url))?;
             (address, host, std::env::var("GLOVEBOX_TOKEN").ok())
@@ -64,10 +58,7 @@ pub(super) fn run(global: &GlobalArgs, args: &BenchArgs, url: &str) -> anyhow::R
     let time = if args.quick { TIMES.1 } else { TIMES.0 };
     for connections in CONNECTIONS {
         for Case { name, target } in &cases {
-            if interrupt::is_pressed() {
-                return Ok(interrupt::EXIT_CODE);
-            }
-            note(&format!("measuring {name}, {connections} at once"));
+            eprintln!("measuring {name}, {connections} at once");
             let measured = runtime
                 .block_on(measure(target, connections, WARM_UP, time))
                 .with_context(|| format!("cannot measure {name}"))?;
@@ -78,12 +69,7 @@ pub(super) fn run(global: &GlobalArgs, args: &BenchArgs, url: &str) -> anyhow::R
     if let Some(child) = child {
         report.server_bytes = child.resident_bytes();
     }
-    if args.json {
-        out_json(&report)?;
-    } else {
-        out(&report.rendered())?;
-    }
-    Ok(0)
+    print(args.json, &report, ServeReport::rendered)
 }
 
 /// A request for one line.

@@ -3,46 +3,49 @@
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::SocketAddr,
+    path::Path,
     process::{Child as Process, Command, Stdio},
     thread,
 };
 
 use anyhow::Context as _;
 use axum::{Router, body::Bytes, http::header, routing::post};
-use glovebox_server::http::TokenHash;
+use sha2::{Digest as _, Sha256};
 use tempfile::{NamedTempFile, TempDir};
 use tokio::net::TcpListener;
 
-use crate::{args::GlobalArgs, own_program};
+use crate::args::Args;
+
+/// The token of the server, which only this machine can reach.
+const TOKEN: &str = "measured by glovebox-bench";
 
 /// `glovebox serve` on this machine, for as long as this is there.
 pub(super) struct Child {
     process: Process,
     pub(super) address: SocketAddr,
-    pub(super) token: String,
+    pub(super) token: &'static str,
     _store: TempDir,
     _config: NamedTempFile,
 }
 
 impl Child {
-    pub(super) fn start(global: &GlobalArgs, workers: Option<usize>) -> anyhow::Result<Self> {
-        let token = TokenHash::new_token().context("the system has no random numbers")?;
+    pub(super) fn start(program: &Path, args: &Args) -> anyhow::Result<Self> {
         let store = TempDir::new().context("cannot make a directory for the server")?;
         let mut config = NamedTempFile::new().context("cannot write the server's configuration")?;
         // As many as are asked for at once; the rest is as by default.
         write!(
             config,
             "[[tokens]]\nname = \"bench\"\nsha256 = \"{}\"\nexecutions_at_once = 1_024\n",
-            TokenHash::of(&token)
+            Sha256::digest(TOKEN).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
         )
         .context("cannot write the server's configuration")?;
-        let mut command = Command::new(own_program::path());
-        if let Some(dir) = &global.cache_dir {
+        let mut command = Command::new(program);
+        if let Some(dir) = &args.cache_dir {
             command.arg("--cache-dir").arg(dir);
         }
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(config.path());
         command.arg("--store").arg(store.path()).env_remove("GLOVEBOX_TOKEN").stderr(Stdio::piped());
-        if let Some(workers) = workers {
+        if let Some(workers) = args.workers {
             command.args(["--workers", &workers.to_string()]);
         }
         let mut process = command.spawn().context("cannot start the server")?;
@@ -59,7 +62,7 @@ impl Child {
             let _ = process.wait();
             anyhow::bail!("the server has not started; `glovebox serve` says why");
         };
-        Ok(Self { process, address, token, _store: store, _config: config })
+        Ok(Self { process, address, token: TOKEN, _store: store, _config: config })
     }
 
     /// The server's memory, and that of its workers, where the system says that.

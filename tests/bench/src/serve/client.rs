@@ -12,7 +12,7 @@ use hyper::{Request, StatusCode, Uri, client::conn::http1, header};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, task::JoinSet};
 
-use super::super::samples::Samples;
+use crate::samples::Samples;
 
 /// What is asked of whom.
 #[derive(Clone)]

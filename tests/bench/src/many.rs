@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::Context;
 use glovebox::{Sandbox, Session};
 
-use super::samples::{Samples, timed};
+use crate::samples::{Samples, timed};
 
 /// What many sessions took.
 #[derive(Debug, Default)]

@@ -1,11 +1,12 @@
 //! The cases, measured in turns.
 
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{path::Path, process::Command, time::Duration};
 
 use glovebox::{Engine, Language, RuntimeInfo, Sandbox};
 use indicatif::ProgressBar;
 
-use super::{
+use crate::{
+    args::Args,
     component::ComponentCase,
     many::ManySessions,
     parallel::Throughput,
@@ -14,7 +15,6 @@ use super::{
     sessions::{SessionCases, SessionSamples, curve},
     work,
 };
-use crate::{args::GlobalArgs, engine::Host, interrupt, own_program};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -116,15 +116,16 @@ pub(crate) struct Subject<'a> {
     rival: Option<&'a Rival>,
     source: &'static str,
     work: &'static str,
-    program: PathBuf,
+    program: &'a Path,
     arguments: Vec<String>,
-    cache_dir: Option<PathBuf>,
+    cache_dir: Option<&'a Path>,
 }
 
 impl<'a> Subject<'a> {
     pub(crate) fn new(
-        global: &GlobalArgs,
-        host: &Host,
+        program: &'a Path,
+        args: &'a Args,
+        engine: &Engine,
         runtime: &RuntimeInfo,
         [sandbox, saving, apart]: [&'a Sandbox; 3],
         rival: Option<&'a Rival>,
@@ -140,8 +141,8 @@ impl<'a> Subject<'a> {
             arguments.extend(["--language".to_owned(), runtime.language.name().to_owned()]);
         }
         arguments.extend(["-e".to_owned(), source.to_owned()]);
-        let component = |engine: &Engine| ComponentCase::new(engine, runtime, source, sandbox.policy());
-        let component = runtime.offered.then(|| host.with_progress(component)).transpose()?;
+        let component = || ComponentCase::new(engine, runtime, source, sandbox.policy());
+        let component = runtime.offered.then(component).transpose()?;
         Ok(Self {
             sandbox,
             saving,
@@ -150,9 +151,9 @@ impl<'a> Subject<'a> {
             rival,
             source,
             work: work::source(runtime.language),
-            program: own_program::path(),
+            program,
             arguments,
-            cache_dir: global.cache_dir.clone(),
+            cache_dir: args.cache_dir.as_deref(),
         })
     }
 
@@ -162,9 +163,6 @@ impl<'a> Subject<'a> {
         let session = self.sandbox.session()?;
         let sessions = SessionCases::open(self.sandbox, self.saving, self.source)?;
         for turn in 0..work.turns {
-            if interrupt::is_pressed() {
-                return Ok(measured);
-            }
             // Whoever comes second finds the file cache and the processor's clock as the first left them.
             if turn % 2 == 0 {
                 self.spawn_rival(&mut measured)?;
@@ -191,9 +189,6 @@ impl<'a> Subject<'a> {
         measured.sessions.curve = curve(self.sandbox, self.saving, self.source, work.curve_turns)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         for _ in 0..work.parallel_turns {
-            if interrupt::is_pressed() {
-                break;
-            }
             measured.parallel_1.run(self.sandbox, self.source, 1, work.parallel_period)?;
             measured.parallel_n.run(self.sandbox, self.source, threads, work.parallel_period)?;
             measured.parallel_2n.run(self.sandbox, self.source, 2 * threads, work.parallel_period)?;
@@ -204,9 +199,9 @@ impl<'a> Subject<'a> {
     }
 
     fn spawn_ours(&self, measured: &mut Measured) -> anyhow::Result<()> {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(self.program);
         command.args(&self.arguments);
-        if let Some(cache_dir) = &self.cache_dir {
+        if let Some(cache_dir) = self.cache_dir {
             command.arg("--cache-dir").arg(cache_dir);
         }
         measured.process.push(time_process(&mut command)?);

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, ensure};
 use glovebox::Language;
 
-use super::work;
+use crate::work;
 
 /// An interpreter that is spawned for every script.
 #[derive(Debug)]

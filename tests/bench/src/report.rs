@@ -5,8 +5,13 @@ use std::fmt::Write as _;
 use glovebox::RuntimeInfo;
 use serde::Serialize;
 
-use super::{cases::Measured, machine::Machine, rival::Rival, samples::Samples};
-use crate::terminal::{Align, CARE, bytes, table};
+use crate::{
+    cases::Measured,
+    machine::Machine,
+    rival::Rival,
+    samples::Samples,
+    table::{Align, bytes, table},
+};
 
 /// What is compared with starting the installed interpreter: each gives one that is ready.
 const AGAINST_RIVAL: [&str; 5] = ["fresh", "live", "process", "fork", "resume"];
@@ -142,10 +147,7 @@ impl Report {
             let _ = writeln!(text, "beside {name} {description}");
         }
         if self.machine.is_busy() {
-            let _ = writeln!(
-                text,
-                "{CARE}the machine is busy (load {load_average}): trust neither the times nor the ratios{CARE:#}"
-            );
+            let _ = writeln!(text, "the machine is busy (load {load_average}): trust neither the times nor the ratios");
         }
         text.push('\n');
         let head = ["CASE", "RUNTIME", "RUNS", "P50 MS", "P99 MS", "TIMES FASTER"].map(str::to_owned);

@@ -1,0 +1,84 @@
+//! The command line.
+
+use std::{env, path::PathBuf};
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+
+const AFTER_HELP: &str = "\
+Each case except `work` runs `print(1)` or `console.log(1)` with the default limits and fuel metering:
+  fresh        a new sandbox for each run, through the library
+  component    the same from a component that imports `glovebox:sandbox`, timed inside it
+  live         one session, without checkpoints
+  instantiate  creating a sandbox, running nothing
+  process      starting `glovebox run -e CODE`, beside `python3 -I -c CODE` and `node -e CODE`
+  work         28,657 function calls in a fresh sandbox, timed by the script
+  checkpoint   what an automatic checkpoint adds to a run in a session;
+               checkpoint_1m and so on: in a session that holds that much memory
+  fork         forking a session that holds 1 MiB
+  hibernate    saving a session as compressed bytes
+  resume       restoring a session from these bytes
+  parallel_1   fresh runs on one thread
+  parallel_n   fresh runs on as many threads as there are processors
+  parallel_2n  fresh runs on twice as many
+  many_sessions
+               runs in 1,000 sessions (100 with --quick), in random order
+
+Glovebox and the installed interpreter take turns, so that other load affects both. In the cases
+below a millisecond the first run of each turn is not counted: it refills the caches.
+
+Ratios above 1 say how many times faster Glovebox is than the installed interpreter. The ratio of
+parallel_n is its throughput over that of parallel_1; checkpoint and hibernate compare a run in a
+session with what they add to it. For component the difference from fresh is given.
+
+With --serve, 1, 16 and 256 clients send requests for a fresh run, each over one connection, in
+turns with requests to a handler that does nothing.";
+
+/// Measure Glovebox on this machine, beside python3 and node
+#[derive(Debug, Parser)]
+#[command(name = "glovebox-bench", version, after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Runtimes to measure [default: the default runtime of each language, and prepared ones]
+    #[arg(value_name = "RUNTIME")]
+    pub(crate) runtimes: Vec<String>,
+
+    /// Measure for a few seconds instead of half a minute; the figures are rougher
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Print the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Measure a server over HTTP: a new one, or the one at URL with the token in GLOVEBOX_TOKEN
+    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "runtimes")]
+    pub(crate) serve: Option<String>,
+
+    /// Start the server with N worker processes
+    #[arg(long, value_name = "N", requires = "serve")]
+    pub(crate) workers: Option<usize>,
+
+    /// The `glovebox` program to start [default: the one beside this program]
+    #[arg(long, value_name = "PATH")]
+    glovebox: Option<PathBuf>,
+
+    /// The cache directory, as `glovebox --cache-dir`
+    #[arg(long, value_name = "DIR", env = "GLOVEBOX_CACHE_DIR")]
+    pub(crate) cache_dir: Option<PathBuf>,
+}
+
+impl Args {
+    /// Returns the path of the `glovebox` program.
+    pub(crate) fn program(&self) -> anyhow::Result<PathBuf> {
+        let path = match &self.glovebox {
+            Some(path) => path.clone(),
+            None => {
+                let own = env::current_exe().context("cannot find this program's directory")?;
+                own.with_file_name(format!("glovebox{}", env::consts::EXE_SUFFIX))
+            }
+        };
+        let hint = "build it with `cargo build --bin glovebox`, or give its path with --glovebox";
+        ensure!(path.is_file(), "there is no `glovebox` program at `{}`; {hint}", path.display());
+        Ok(path)
+    }
+}

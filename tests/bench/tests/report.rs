@@ -1,0 +1,58 @@
+//! The JSON report. Programs read it, `.ci/threads` among them.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{collections::BTreeSet, process::Command};
+
+use serde_json::Value;
+
+fn keys(object: &Value) -> BTreeSet<&str> {
+    object.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn the_report_has_every_case() {
+    let output = Command::new(env!("CARGO_BIN_EXE_glovebox-bench")).args(["--quick", "--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(keys(&report), BTreeSet::from(["machine", "results", "ratios", "differences", "sessions"]));
+    let cases: BTreeSet<&str> =
+        report["results"].as_array().unwrap().iter().map(|line| line["case"].as_str().unwrap()).collect();
+    let expected = [
+        "fresh",
+        "component",
+        "live",
+        "instantiate",
+        "process",
+        "work",
+        "checkpoint",
+        "checkpoint_512k",
+        "checkpoint_1m",
+        "checkpoint_4m",
+        "checkpoint_16m",
+        "checkpoint_64m",
+        "fork",
+        "hibernate",
+        "resume",
+        "parallel_1",
+        "parallel_n",
+        "parallel_2n",
+        "many_sessions",
+    ];
+    assert_eq!(cases, BTreeSet::from(expected));
+    for line in report["results"].as_array().unwrap() {
+        assert_eq!(keys(line), BTreeSet::from(["case", "runtime", "n", "p50_ms", "p99_ms"]));
+        assert!(line["p50_ms"].as_f64().unwrap() > 0.0, "{line}");
+    }
+    for line in report["ratios"].as_array().unwrap() {
+        assert_eq!(keys(line), BTreeSet::from(["case", "runtime", "against", "ratio"]));
+    }
+    for line in report["sessions"].as_array().unwrap() {
+        assert_eq!(line["count"], 100);
+        let bytes = line["bytes_each"].as_u64().unwrap();
+        assert!((10_000..10_000_000).contains(&bytes), "{line}");
+    }
+    for line in report["differences"].as_array().unwrap() {
+        assert_eq!(keys(line), BTreeSet::from(["case", "runtime", "against", "difference_us"]));
+    }
+}
