@@ -38,6 +38,7 @@ pub mod reference;
 mod backend;
 mod case;
 mod check;
+mod citations;
 mod component_backend;
 mod engine_backend;
 mod engine_sessions;
@@ -54,6 +55,7 @@ mod step;
 pub use backend::{Backend, DiagnosticSeen, MetadataSeen, Observed, StepResult};
 pub use case::{Case, cases_dir, load_all_cases, load_cases};
 pub use check::check;
+pub use citations::lost_citations;
 pub use component_backend::ComponentBackend;
 pub use engine_backend::{
     EngineBackend, PORTABLE_PYTHON, bare_engine, engine, engine_config, is_large, lone_engine, shared_cache_dir,
@@ -68,5 +70,5 @@ pub use programs::{
 };
 pub use request::{Operation, Request};
 pub use sandboxes::{fixed, portable_runtime, sandbox, sandbox_on, short, spare_bytes};
-pub use scenarios::{Claims, Scenarios, lost_citations};
+pub use scenarios::{Claims, Scenarios};
 pub use step::{Action, CaseTool, Step};

@@ -213,18 +213,6 @@ fn language_of(spec: &str) -> Language {
     }
 }
 
-/// The files and functions in a text, `path.rs` or `path.rs::function` within backticks, that do not exist.
-#[must_use]
-pub fn lost_citations(text: &str, root: &Path) -> Vec<String> {
-    let named = text.split('`').skip(1).step_by(2).filter(|named| named.contains(".rs") && !named.contains(' '));
-    let lost = |named: &&str| {
-        let (path, function) = named.split_once("::").unwrap_or((named, ""));
-        let held = fs::read_to_string(root.join(path)).unwrap_or_default();
-        held.is_empty() || !(function.is_empty() || held.contains(&format!("fn {function}(")))
-    };
-    named.filter(lost).map(str::to_owned).collect()
-}
-
 impl Claims {
     /// Adds the claims of a case.
     pub fn add_case(&mut self, case: &Case) {
@@ -353,11 +341,11 @@ fn block(lines: &[&str], end: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::fs;
 
     use glovebox::{Language, Policy};
 
-    use super::{Claims, Scenarios, lost_citations};
+    use super::{Claims, Scenarios};
     use crate::{Action, Case, Request};
 
     const LIST: &str = "[held]\na: One\n    shows: one == 1\n[differs] It is two.\na: Two\n[none] Why not.\nb: Three\n";
@@ -462,14 +450,6 @@ mod tests {
         Claims::default().add_tests(dir.path(), "tests").unwrap();
         fs::write(dir.path().join("y.rs"), TESTS).unwrap();
         Claims::default().add_tests(dir.path(), "tests").unwrap_err();
-    }
-
-    #[test]
-    fn what_a_text_names_is_there() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        assert_eq!(lost_citations("`src/scenarios.rs`, `src/scenarios.rs::lost_citations` and `x`", root), [""; 0]);
-        let lost = lost_citations("`src/none.rs` and `src/scenarios.rs::none`", root);
-        assert_eq!(lost, ["src/none.rs", "src/scenarios.rs::none"]);
     }
 
     #[test]

@@ -42,6 +42,7 @@ mod network;
 mod persist;
 mod recycled;
 mod reference;
+mod repository;
 mod requests;
 mod rollback;
 mod runtimes;

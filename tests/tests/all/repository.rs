@@ -1,0 +1,116 @@
+//! Files of the repository: what is ignored, what pages and cases name, and what `vendor_js` contains.
+
+use std::{fs, path::Path};
+
+use glovebox::Language;
+use glovebox_tests::{cases_dir, load_all_cases, lost_citations};
+
+#[test]
+fn cases_cite_only_existing_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let lost: Vec<String> = fs::read_dir(cases_dir())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .flat_map(|path| lost_citations(&fs::read_to_string(path.join("case.toml")).unwrap(), &root))
+        .collect();
+    assert_eq!(lost, [""; 0]);
+}
+
+// scenario: javascript-runtime: Exclude binary from version control
+#[test]
+fn no_binary_of_a_runtime_can_be_committed() {
+    let ignored = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.gitignore")).unwrap();
+    for pattern in ["*.wasm", "*.cwasm"] {
+        assert!(ignored.lines().any(|line| line == pattern), "`.gitignore` lacks `{pattern}`");
+    }
+}
+
+// scenario: javascript-runtime: Document binary source and version
+#[test]
+fn the_page_on_runtimes_names_each_with_version_checksum_licence_and_source() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/runtimes.md")).unwrap();
+    let manifest = glovebox_runtimes::Manifest::builtin().unwrap();
+    let (images, runtimes): (Vec<_>, Vec<_>) = manifest.runtimes().iter().partition(|entry| entry.image.is_some());
+    for image in images {
+        let named = format!("| `{}` | CPython {}", image.name, image.version);
+        assert!(page.contains(&named), "the page does not say `{named}`");
+    }
+    for entry in runtimes {
+        let checksum = entry.sha256.to_string();
+        let line = page.lines().find(|line| line.contains(&checksum));
+        let line = line.unwrap_or_else(|| panic!("the page lacks the checksum of `{}`", entry.name));
+        let source = format!("]({})", entry.homepage);
+        for told in [&entry.name, &entry.version, &entry.licence, &source] {
+            assert!(line.contains(told.as_str()), "the page does not say `{told}` of `{}`", entry.name);
+        }
+    }
+}
+
+// scenario: quickjs-prd: 4.6 packages are pure, need no network and are small
+#[test]
+fn the_packages_of_javascript_are_pure_and_small() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vendor_js");
+    let mut count = 0;
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap() == "README.md" {
+            continue;
+        }
+        assert!(path.extension().unwrap() == "js", "{} is no JavaScript", path.display());
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.len() < 8 << 10, "{} has {} bytes: more than one reads through", path.display(), text.len());
+        for rest in text.split("require").skip(1).filter(|rest| rest.starts_with(['(', 'V'])) {
+            let (call, _) = rest.split_once(')').unwrap();
+            let asked = ["('fs'", "('path'", "Vendor('csv-simple'"];
+            assert!(asked.contains(&call), "{} requires {call}", path.display());
+        }
+        count += 1;
+    }
+    assert_eq!(count, 4);
+}
+
+// scenario: add-javascript-change: What Changes, tests of the boundaries
+// scenario: add-javascript-change: Security, every security test of Python has its like in JavaScript
+// scenario: javascript-runtime: Use separate host function for JavaScript
+#[test]
+fn the_boundaries_are_tested_in_both_languages() {
+    /// Prefixes of the names of cases about what a sandbox denies.
+    const BOUNDARIES: [&str; 10] = [
+        "deep-",
+        "descriptors-",
+        "file-climb",
+        "file-outside",
+        "interrupt-",
+        "limit-",
+        "nested-",
+        "network-",
+        "recursion-",
+        "subprocess-",
+    ];
+    /// Boundaries that only Python has, each with the corresponding case in JavaScript.
+    const PYTHON_ONLY: [(&str, &str); 6] = [
+        ("interrupt-python-asyncio", "javascript-interrupt-promises"),
+        ("interrupt-python-fuel", "javascript-interrupt"),
+        ("interrupt-python-handler", "javascript-interrupt"),
+        ("interrupt-python-time", "javascript-interrupt-native"),
+        ("network-python", "network-javascript"),
+        ("subprocess-python", "subprocess-javascript"),
+    ];
+    let cases = load_all_cases(&cases_dir()).unwrap();
+    let has = |name: &str, language| cases.iter().any(|case| case.name == name && case.language == language);
+    for case in cases.iter().filter(|case| case.language == Language::Python) {
+        if !BOUNDARIES.iter().any(|beginning| case.name.starts_with(beginning)) {
+            continue;
+        }
+        let like = PYTHON_ONLY.iter().find(|(name, _)| *name == case.name).map_or(case.name.as_str(), |(_, like)| like);
+        assert!(
+            has(like, Language::JavaScript),
+            "`{}` is of Python alone: `{like}` is not there in JavaScript",
+            case.name
+        );
+    }
+    for (name, _) in PYTHON_ONLY {
+        assert!(has(name, Language::Python) && !has(name, Language::JavaScript), "`{name}` is no case of Python alone");
+    }
+}
