@@ -22,8 +22,6 @@ pub struct Case {
     pub name: String,
     /// The language of its scripts.
     pub language: Language,
-    /// The scenarios it shows, `spec: title`.
-    pub scenarios: Vec<String>,
     /// Whether its steps run one after the other in one session; otherwise each gets a fresh interpreter.
     pub in_session: bool,
     /// Whether a step in a fresh interpreter gets the files of the previous step.
@@ -63,7 +61,6 @@ impl Case {
         Self {
             name: name.to_owned(),
             language,
-            scenarios: Vec::new(),
             in_session: steps.len() > 1,
             carry: false,
             context: None,
@@ -105,8 +102,6 @@ fn runtime_language(runtime: &str) -> &str {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CaseFile {
-    #[serde(default)]
-    scenario: Vec<String>,
     /// What the case shows, for people.
     #[serde(default)]
     #[expect(dead_code, reason = "for people; read so that it is no unknown key")]
@@ -233,7 +228,6 @@ fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
         let mut case = Case {
             name: name.clone(),
             language,
-            scenarios: file.scenario.clone(),
             in_session: file.in_session,
             carry: file.carry,
             context: context.clone(),

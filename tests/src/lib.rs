@@ -49,7 +49,6 @@ mod goldens;
 mod programs;
 mod request;
 mod sandboxes;
-mod scenarios;
 mod step;
 
 pub use backend::{Backend, DiagnosticSeen, MetadataSeen, Observed, StepResult};
@@ -70,5 +69,4 @@ pub use programs::{
 };
 pub use request::{Operation, Request};
 pub use sandboxes::{fixed, portable_runtime, sandbox, sandbox_on, short, spare_bytes};
-pub use scenarios::{Claims, Scenarios};
 pub use step::{Action, CaseTool, Step};

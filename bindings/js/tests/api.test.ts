@@ -92,7 +92,6 @@ for (const way of ways) {
     assert.equal((await box.validate('\nlet = ='))[0]?.line, 2);
   });
 
-  // scenario: repl-sandbox: Get existing variable
   of('a session keeps what scripts did', async () => {
     const box = await sandbox(way);
     await using session = await box.session({ context: { doc: 'a long text' } });
@@ -263,7 +262,6 @@ for (const way of ways) {
   // A script on the caller's own thread can be cancelled by nobody else.
   if (way === 'direct') continue;
 
-  // scenario: repl-sandbox: Worker-based execution
   of('the caller goes on while a script runs', async () => {
     const box = await sandbox(way, { timeout: 400 });
     let count = 0;
@@ -288,7 +286,6 @@ for (const way of ways) {
     assert.equal((await box.execute('print(1)')).stdout, '1\n');
   });
 
-  // scenario: repl-sandbox: Cancel with worker isolation
   of('cancel() interrupts what runs, and a script may clean up', async () => {
     const box = await sandbox(way, { language: 'python' });
     const session = await box.session();

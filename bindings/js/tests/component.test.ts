@@ -43,7 +43,6 @@ async function using(given: SandboxOptions, use: (box: Awaited<ReturnType<typeof
   }
 }
 
-// scenario: repl-sandbox: IndexURL with fallbacks
 test('URLs are tried in their order, and what has been changed is not run', { skip }, async () => {
   const indexURL = [`${base}/absent`, `${base}/spoilt/`, `${base}/glovebox-javascript/`];
   await using({ indexURL }, async (box) => {
@@ -57,7 +56,6 @@ test('URLs are tried in their order, and what has been changed is not run', { sk
   });
 });
 
-// scenario: repl-sandbox: Custom indexURL string
 test('hashes of the caller hold, of any kind, or none do', { skip }, async () => {
   const componentUrls = new URL(`${base}/glovebox-javascript`);
   const own = INTEGRITY['glovebox-javascript'] ?? {};
@@ -102,7 +100,6 @@ test('a script that heeds no interruption is ended with its worker, and the sand
   });
 });
 
-// scenario: repl-sandbox: Worker termination cleanup
 test('closing ends what runs', { skip }, async () => {
   const box = await createSandbox(options);
   const running = assert.rejects(box.execute('for (;;);'), SessionLostError);
@@ -127,7 +124,6 @@ test("on the caller's own thread a tool must answer at once", { skip }, async ()
   });
 });
 
-// scenario: repl-sandbox: Fallback to direct mode
 test('the entry for browsers runs in direct mode where there is no worker', { skip }, async () => {
   // Node.js has no global `Worker`, and its `fetch` reads no files.
   const { createSandbox: create } = await import('../src/index.ts');

@@ -24,8 +24,6 @@ function at(socket: string): void {
   process.env['GLOVEBOX_DAEMON_SOCKET'] = socket;
 }
 
-// scenario: repl-sandbox: Auto-select daemon when running
-// scenario: repl-sandbox: Backend type enumeration
 test('auto takes a daemon that answers, and else this process', { skip }, async () => {
   at(somewhere);
   await using taken = await createSandbox({ language: 'javascript', backend: 'auto' });
@@ -45,8 +43,6 @@ test('auto takes a daemon that answers, and else this process', { skip }, async 
   assert.equal(still.backend, 'native', 'what is no socket is no daemon');
 });
 
-// scenario: repl-sandbox: Socket path
-// scenario: repl-sandbox: Named pipe path
 test('it is looked for in one place', () => {
   delete process.env['GLOVEBOX_DAEMON_SOCKET'];
   assert.equal(place(), join(homedir(), '.rlm', 'daemon.sock'));
@@ -90,7 +86,6 @@ test('cancelling, closing and what a daemon cannot do are as elsewhere', { skip 
   await assert.rejects(session.execute('1'), SessionError);
 });
 
-// scenario: repl-sandbox: Shared interface
 test('llm_query and rlm_query ask the program, through the daemon', { skip }, async () => {
   at(somewhere);
   const schema = (...required: string[]) => ({ type: 'object', properties: { prompt: {}, task: {}, ctx: {} }, required });
@@ -117,10 +112,6 @@ test('a daemon that is killed is an error, and auto goes on without it', { skip 
   await other.stop();
 });
 
-// scenario: repl-sandbox: Context injection
-// scenario: repl-sandbox: Execute code
-// scenario: repl-sandbox: Explicit backend selection
-// scenario: repl-sandbox: Python availability check
 test('an ordinary Python is taken only by name and flag, and has no walls', async () => {
   at(nowhere);
   for (const backend of ['auto', 'wasm', 'component', 'daemon', undefined] as const) {

@@ -112,12 +112,6 @@ test('a seed and a clock make the same of the same', async () => {
   assert.match(runs[0]?.stdout ?? '', / 1700000000123\n$/);
 });
 
-// scenario: repl-sandbox: Config backend option
-// scenario: repl-sandbox: Backend type enumeration
-// scenario: repl-sandbox: Explicit backend selection
-// scenario: repl-sandbox: Fallback to Pyodide
-// scenario: repl-sandbox: Auto-select native when Python available
-// scenario: repl-sandbox: Create with config
 test('where the native module is missing, native says so and auto takes the component', async () => {
   const environment = { GLOVEBOX_NATIVE_MODULE: join(directory, 'absent.node') };
   const text = `const refused = await createSandbox({ backend: 'native' }).catch((error) => error);

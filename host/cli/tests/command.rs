@@ -55,7 +55,6 @@ fn rest(mut from: impl Read) -> String {
     text(&bytes)
 }
 
-// scenario: javascript-runtime: Populate all SandboxResult fields
 #[test]
 fn json_has_exactly_the_names_of_the_contract() {
     let names = [

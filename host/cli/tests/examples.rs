@@ -74,7 +74,6 @@ fn check(task: &Path, is_blessing: bool) -> String {
     if output != held { format!("{}: {PAGE} does not show what {OUTPUT} is\n", task.display()) } else { String::new() }
 }
 
-// scenario: add-javascript-change: What Changes, documentation with examples
 #[test]
 fn every_task_prints_what_is_shown() {
     let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(["runtimes", "prepare"]).output().unwrap();

@@ -20,10 +20,6 @@ fn asked(world: &World) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-// scenario: add-javascript-change: What Changes, the QuickJS binary, with a program that fetches it
-// scenario: javascript-runtime: Handle missing binary gracefully
-// scenario: javascript-runtime: Provide PowerShell download script
-// scenario: quickjs-prd: 5.3 CI has the runtime and runs a smoke test
 #[test]
 fn fetched_once_verified_and_then_offline() {
     let world = World::with_wheels();
@@ -69,7 +65,6 @@ fn a_wrong_checksum_is_refused_with_both_values_and_leaves_nothing() {
     assert_eq!(world.files("binaries"), [""; 0]);
 }
 
-// scenario: repl-sandbox: IndexURL with fallbacks
 #[test]
 fn sources_are_tried_in_order_until_one_does() {
     let world = World::with_wheels();
@@ -228,7 +223,6 @@ fn a_damaged_file_is_refused_with_both_values() {
     assert!(text.contains("expected 800008 bytes, got 800007 bytes"), "{text}");
 }
 
-/// Scenarios "Use custom WASM binary" and "Validate WASM binary exists" of the Python and JavaScript runtimes.
 #[test]
 fn any_other_binary_is_read_and_a_known_one_gets_its_recipe() {
     let world = World::new("");

@@ -40,10 +40,6 @@ exports.functions = ["malloc"]
 exports.globals = { __stack_pointer = 0 }
 "#;
 
-// scenario: quickjs-prd: 2.1 goal 2, a published runtime by version, without a C toolchain
-// scenario: quickjs-prd: 4.1 the published QuickJS-NG binary, pinned
-// scenario: quickjs-prd: 7 risk, an upgrade of QuickJS-NG breaks scripts
-// scenario: repl-sandbox: Default CDN
 #[test]
 fn the_builtin_manifest_pins_what_the_documents_say() {
     let manifest = Manifest::builtin().unwrap();

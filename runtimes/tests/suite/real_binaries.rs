@@ -92,9 +92,6 @@ const IMPORTS_OF_JAVASCRIPT: [&str; 23] = [
     "proc_exit",
 ];
 
-// scenario: add-javascript-change: Security, the binary has no network and no system calls of its own
-// scenario: javascript-runtime: No network access
-// scenario: quickjs-prd: 2.1 goal 4, no network
 #[test]
 fn the_binaries_of_javascript_import_no_socket_and_nothing_but_wasi() {
     for name in ["javascript", "javascript-0.11"] {

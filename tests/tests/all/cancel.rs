@@ -38,7 +38,6 @@ fn cancelled_after(language: Language, source: &str) -> Duration {
     took
 }
 
-// scenario: repl-sandbox: Cancel with worker isolation
 #[test]
 fn a_loop_is_cancelled() {
     for (language, source) in LOOPS {
@@ -47,7 +46,6 @@ fn a_loop_is_cancelled() {
     }
 }
 
-// scenario: repl-sandbox: Cancel without worker
 #[test]
 fn a_wait_is_cancelled() {
     for (language, source) in SLEEPS {
@@ -74,7 +72,6 @@ fn an_execution_is_cancelled_when_its_time_is_over() {
     }
 }
 
-// scenario: repl-sandbox: Cancel with worker isolation
 #[test]
 fn a_script_sees_the_exception_when_its_time_is_over() {
     let source = "
@@ -211,8 +208,6 @@ fn a_session_that_was_cancelled_says_so() {
     assert!(error.contains("has ended") && error.contains("cancelled"), "{error}");
 }
 
-// scenario: repl-sandbox: Stdout callback
-// scenario: repl-sandbox: Stderr callback
 #[test]
 fn a_listener_hears_a_printed_line_as_one_piece() {
     let scripts = [

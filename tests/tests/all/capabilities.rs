@@ -161,7 +161,6 @@ fn every_row_about_python_is_so_in_the_other_one_or_says_otherwise() {
     }
 }
 
-// scenario: quickjs-prd: 2.1 goal 3, documentation of what scripts find
 #[test]
 fn every_row_about_javascript_is_so() {
     assert!(check("javascript.md", &sandbox_of("javascript")) >= 50);

@@ -18,13 +18,6 @@ fn named<'a>(events: &'a [Event], name: &str) -> Vec<&'a Event> {
     events.iter().filter(|event| event.get("message") == name).collect()
 }
 
-// scenario: python-runtime: Provide log helper method
-// scenario: python-runtime: Log execution start
-// scenario: python-runtime: Log execution completion
-// scenario: python-runtime: Log security violations
-// scenario: javascript-runtime: Log execution start
-// scenario: javascript-runtime: Log execution completion
-// scenario: javascript-runtime: Log security violations
 #[test]
 fn executions_are_logged() {
     let captured = Recorder::install();

@@ -84,8 +84,6 @@ fn the_boot_is_not_on_the_scripts_bill() {
     }
 }
 
-// scenario: python-runtime: Capture fuel consumption
-// scenario: javascript-runtime: Capture fuel consumption
 #[test]
 fn fuel_grows_with_the_work() {
     for (language, source) in
@@ -149,8 +147,6 @@ fn the_first_call_costs_what_the_second_costs() {
     }
 }
 
-// scenario: quickjs-prd: 7 risk, an upgrade of QuickJS-NG breaks scripts
-// scenario: add-javascript-change: Impact, Python is not changed
 #[test]
 fn fuel_goldens() {
     let mut goldens = Goldens::open("fuel.toml");

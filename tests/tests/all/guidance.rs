@@ -230,7 +230,6 @@ fn page() -> String {
     page
 }
 
-// scenario: quickjs-prd: 7 risk, models confuse QuickJS and Node
 #[test]
 fn the_page_is_what_is_said() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE);

@@ -61,8 +61,6 @@ fn many(test: &str, language: Language, source: &str, max_bytes: u64) {
     assert!(again <= held + held / 4, "{again} bytes, and {held} the first time: closed sessions hold memory");
 }
 
-// scenario: repl-sandbox: Cleanup on destroy
-// scenario: repl-sandbox: Worker termination cleanup
 #[test]
 fn many_idle_python_sessions_hold_little_and_leave_nothing() {
     let source = "x = [1, 2, 3]; print(x)";

@@ -90,8 +90,6 @@ fn many_sessions_together_stay_within_their_limit() {
     assert!(sandboxes.iter().all(|sandbox| sandbox.session().unwrap().execute("1").unwrap().is_success()));
 }
 
-// scenario: python-runtime: Capture memory usage
-// scenario: javascript-runtime: Capture memory usage
 #[test]
 fn memory_used_is_what_a_script_allocates_and_the_interpreter_beside_it() {
     let scripts = [

@@ -46,7 +46,6 @@ mod repository;
 mod requests;
 mod rollback;
 mod runtimes;
-mod scenarios;
 mod security;
 mod server;
 mod session_files;

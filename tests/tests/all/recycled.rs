@@ -23,7 +23,6 @@ fn waiting(sandbox: &Sandbox) -> usize {
     sandbox.compare_recycled().unwrap()
 }
 
-// scenario: quickjs-prd: 4.2 step 2, a store of its own for each execution
 #[test]
 fn one_that_ended_well_waits_for_the_next_script_and_is_as_its_image() {
     for language in Language::ALL {

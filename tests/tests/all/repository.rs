@@ -17,7 +17,6 @@ fn cases_cite_only_existing_tests() {
     assert_eq!(lost, [""; 0]);
 }
 
-// scenario: javascript-runtime: Exclude binary from version control
 #[test]
 fn no_binary_of_a_runtime_can_be_committed() {
     let ignored = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.gitignore")).unwrap();
@@ -26,7 +25,6 @@ fn no_binary_of_a_runtime_can_be_committed() {
     }
 }
 
-// scenario: javascript-runtime: Document binary source and version
 #[test]
 fn the_page_on_runtimes_names_each_with_version_checksum_licence_and_source() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/runtimes.md")).unwrap();
@@ -47,7 +45,6 @@ fn the_page_on_runtimes_names_each_with_version_checksum_licence_and_source() {
     }
 }
 
-// scenario: quickjs-prd: 4.6 packages are pure, need no network and are small
 #[test]
 fn the_packages_of_javascript_are_pure_and_small() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vendor_js");
@@ -70,9 +67,6 @@ fn the_packages_of_javascript_are_pure_and_small() {
     assert_eq!(count, 4);
 }
 
-// scenario: add-javascript-change: What Changes, tests of the boundaries
-// scenario: add-javascript-change: Security, every security test of Python has its like in JavaScript
-// scenario: javascript-runtime: Use separate host function for JavaScript
 #[test]
 fn the_boundaries_are_tested_in_both_languages() {
     /// Prefixes of the names of cases about what a sandbox denies.

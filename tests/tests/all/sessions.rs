@@ -11,7 +11,6 @@ use glovebox_tests::{fixed, lone_engine, sandbox, sandbox_on, short};
 const SET: [(Language, &str, &str); 2] =
     [(Language::Python, "x = 41", "print(x + 1)"), (Language::JavaScript, "var x = 41", "console.log(x + 1)")];
 
-// scenario: javascript-runtime: Isolate sessions from each other
 #[test]
 fn sessions_of_one_sandbox_keep_to_themselves() {
     for (language, set, show) in SET {

@@ -10,9 +10,6 @@ fn in_dir(language: Language, dir: &Path) -> glovebox::Sandbox {
     sandbox(language, |policy| policy.workspace = Some(dir.to_path_buf()))
 }
 
-// scenario: python-runtime: Set workspace path
-// scenario: javascript-runtime: Set workspace path
-// scenario: javascript-runtime: Populate all SandboxResult fields
 #[test]
 fn the_workspace_is_named_in_the_result() {
     let dir = TempDir::new().unwrap();
@@ -23,11 +20,6 @@ fn the_workspace_is_named_in_the_result() {
     }
 }
 
-// scenario: javascript-runtime: Mount workspace at /app
-// scenario: quickjs-prd: Cross-runtime file visibility
-// scenario: quickjs-prd: FR-JS-FS-1
-// scenario: quickjs-prd: 2.1 goal 1, the same workspace at /app
-// scenario: add-javascript-change: Why, the best language for each task
 #[test]
 fn both_languages_see_one_workspace() {
     let dir = TempDir::new().unwrap();
@@ -187,7 +179,6 @@ fn a_mount_larger_than_the_memory_limit_can_be_read() {
     assert!(execution.memory_used_bytes <= 64 << 20);
 }
 
-// scenario: javascript-runtime: Isolate sessions from each other
 #[test]
 fn two_workspaces_do_not_see_each_other() {
     let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());

@@ -31,7 +31,6 @@ fn ask(what: &str, socket: &Path) -> (String, Option<i32>) {
     (text(&output.stdout) + &text(&output.stderr), output.status.code())
 }
 
-// scenario: repl-sandbox: Socket path
 #[test]
 fn a_daemon_is_started_asked_and_stopped() {
     let home = tempfile::tempdir().unwrap();

@@ -22,8 +22,6 @@ fn bind(path: &Path) -> Result<(), SocketError> {
     runtime.block_on(async { Listener::bind(path).map(drop) })
 }
 
-// scenario: repl-sandbox: IPC connection
-// scenario: repl-sandbox: Daemon availability check
 #[test]
 fn only_its_user_may_connect() {
     let daemon = Running::new();

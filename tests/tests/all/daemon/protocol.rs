@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::support::{Running, refusal};
 
-// scenario: repl-sandbox: JSON-RPC protocol
 #[test]
 fn what_is_no_request_has_the_code_of_the_specification() {
     let daemon = Running::new();

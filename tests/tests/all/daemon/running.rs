@@ -13,7 +13,6 @@ fn reply(client: &mut Client, request: &Value, result: Value) {
     client.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }).to_string());
 }
 
-// scenario: repl-sandbox: Bridge callback handling
 #[test]
 fn scripts_ask_the_client() {
     let daemon = Running::new();
@@ -119,7 +118,6 @@ fn a_cancelled_script_that_waits_for_the_client_waits_no_longer() {
     assert_eq!(client.asked()["method"], "cancel");
 }
 
-// scenario: repl-sandbox: Stdout callback
 #[test]
 fn output_comes_while_a_script_runs_if_it_is_asked_for() {
     let daemon = Running::new();

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::support::{Running, config};
 
-// scenario: repl-sandbox: Execute via daemon
 #[test]
 fn a_session_has_its_context_and_keeps_its_variables() {
     let daemon = Running::new();

@@ -33,9 +33,6 @@ const HELLO: &str = r#"(module
         (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 20)))
         (call $exit (i32.const 3))))"#;
 
-// scenario: javascript-runtime: Use custom WASM binary
-// scenario: javascript-runtime: Use QuickJS WASM binary
-// scenario: repl-sandbox: Custom indexURL string
 #[test]
 fn any_other_binary_runs_as_a_plain_command() {
     let dir = TempDir::new().unwrap();
@@ -60,8 +57,6 @@ fn any_other_binary_runs_as_a_plain_command() {
     assert!(matches!(sandbox.validate("x"), Err(ExecuteError::NotPrepared { .. })));
 }
 
-// scenario: python-runtime: Capture fuel consumption
-// scenario: javascript-runtime: Capture fuel consumption
 #[test]
 fn fuel_is_the_number_of_instructions_that_were_executed() {
     let dir = TempDir::new().unwrap();
@@ -205,9 +200,6 @@ fn what_is_no_usable_binary_is_an_error_that_names_it() {
     }
 }
 
-// scenario: python-runtime: Validate WASM binary exists
-// scenario: javascript-runtime: Validate WASM binary exists
-// scenario: javascript-runtime: Handle missing binary gracefully
 #[test]
 fn a_missing_binary_is_named_with_a_way_out() {
     let error = chain(&custom(Path::new("/no/such/dir/python-custom.wasm")).build().unwrap_err());

@@ -38,16 +38,6 @@ fn another(cache: &Path) -> Engine {
     lone_engine(Some(cache.to_path_buf()))
 }
 
-// scenario: python-runtime: Use default WASM binary
-// scenario: javascript-runtime: Use default WASM binary
-// scenario: javascript-runtime: Use QuickJS WASM binary
-// scenario: javascript-runtime: Include runtime in metadata
-// scenario: javascript-runtime: Inherit from BaseSandbox
-// scenario: python-runtime: Reuse existing host layer logic
-// scenario: python-runtime: Provide shared initialization
-// scenario: quickjs-prd: 4.2 step 1, locate the runtime
-// scenario: add-javascript-change: What Changes, the factory makes JavaScript sandboxes
-// scenario: repl-sandbox: Create with config
 #[test]
 fn each_language_has_its_default_runtime() {
     for language in Language::ALL {
@@ -103,8 +93,6 @@ fn a_runtime_that_was_added_is_its_languages_until_it_is_removed() {
     assert_eq!(used(&later), "javascript-0.11", "a program that runs goes on as it began");
 }
 
-// scenario: python-runtime: Use custom WASM binary
-// scenario: quickjs-prd: 4.1 the published QuickJS-NG binary, pinned
 #[test]
 fn every_runtime_of_the_manifest_says_hello() {
     for info in tested_runtimes() {
@@ -127,7 +115,6 @@ fn every_runtime_of_the_manifest_says_hello() {
     }
 }
 
-// scenario: quickjs-prd: FR-JS-FS-2
 #[test]
 fn unprepared_runs_give_the_same_output() {
     let scripts = [

@@ -41,7 +41,6 @@ fn a_session_outlives_its_process() {
     }
 }
 
-// scenario: javascript-runtime: Update session metadata after execution
 #[test]
 fn an_execution_changes_the_time_of_the_record_and_not_that_of_its_creation() {
     type Open = fn(&Sessions, &str) -> SessionGuard;
@@ -65,7 +64,6 @@ fn an_execution_changes_the_time_of_the_record_and_not_that_of_its_creation() {
     }
 }
 
-// scenario: javascript-runtime: Accept session_id in constructor
 #[test]
 fn the_id_that_the_caller_gives_is_the_sessions() {
     let dir = tempdir().unwrap();
