@@ -1,8 +1,8 @@
-//! Conformance cases: data on disk, the same for every backend.
+//! Conformance cases: the files in `cases`, the same for every backend.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fs, io, mem,
     path::{Path, PathBuf},
 };
 
@@ -12,33 +12,37 @@ use serde_json::Value;
 
 use crate::{
     Expect, Request,
+    case_file::{Block, CaseError, CaseFile},
     step::{Action, CaseTool, Step, StepFile},
 };
 
-/// One case in one language.
+/// The prefix of the names of workspace files.
+const FILES: &str = "files/";
+
+/// A conformance case in one language.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The directory's name.
+    /// The name of its file, without `.md`.
     pub name: String,
     /// The language of its scripts.
     pub language: Language,
-    /// Whether its steps run one after the other in one session; otherwise each gets a fresh interpreter.
+    /// All steps run in one session. Otherwise each step gets a fresh interpreter.
     pub in_session: bool,
-    /// Whether a step in a fresh interpreter gets the files of the previous step.
+    /// Each step in a fresh interpreter gets the files that the previous step left.
     pub carry: bool,
     /// The value of `context` in its first session.
     pub context: Option<Value>,
-    /// The tools its scripts may call, by name.
+    /// The tools that its scripts may call, by name.
     pub tools: BTreeMap<String, CaseTool>,
-    /// Whether a golden holds its fuel.
+    /// Its fuel is compared with a golden.
     pub golden: bool,
-    /// Whether it is one of the few that run on every backend at every push.
+    /// It runs on every backend at every push.
     pub smoke: bool,
-    /// Whether it needs the Python packages, which providers do not contain.
+    /// It needs the Python packages, which providers do not contain.
     pub packages: bool,
-    /// The runtime that it needs: one of this name, or with a name that goes on after it and a hyphen.
+    /// The only runtime that it runs on. `python-3.15` includes variants such as `python-3.15-data`.
     pub runtime: Option<String>,
-    /// Its policy.
+    /// The policy of its executions.
     pub policy: Policy,
     /// Files in the workspace before each step, by path relative to `/app`.
     pub files: BTreeMap<String, Vec<u8>>,
@@ -47,8 +51,8 @@ pub struct Case {
 }
 
 impl Case {
-    /// Scripts that are not conformance cases: one after the other, each in the session named beside it, where only
-    /// `main` exists until a step forks it; a single script runs in a fresh interpreter.
+    /// Returns a case for steps that are not in a file, each with the name of its session. Only `main` exists until a
+    /// step forks it. A single step runs in a fresh interpreter.
     #[must_use]
     pub fn of_steps(name: &str, language: Language, policy: Policy, steps: Vec<(&str, Action)>) -> Self {
         let step = |(session, action): (&str, Action)| Step {
@@ -75,7 +79,7 @@ impl Case {
         }
     }
 
-    /// The case as it is on a runtime; none if it needs another one.
+    /// Returns the case with the expectations for a runtime, or `None` if it needs another runtime.
     #[must_use]
     pub fn on_runtime(&self, runtime: &str) -> Option<Self> {
         let is_of =
@@ -85,7 +89,7 @@ impl Case {
         }
         let mut case = self.clone();
         for step in &mut case.steps {
-            // The longest name says most about it.
+            // The longest name is the most specific.
             if let Some((_, expect)) = step.expect_on.iter().rfind(|(name, _)| is_of(name)) {
                 step.expect = expect.clone();
             }
@@ -94,17 +98,16 @@ impl Case {
     }
 }
 
-/// Runtimes are called after their language.
+/// Returns the language at the start of a runtime's name.
 fn runtime_language(runtime: &str) -> &str {
     runtime.split('-').next().unwrap_or(runtime)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CaseFile {
-    /// What the case shows, for people.
+struct FrontMatter {
     #[serde(default)]
-    #[expect(dead_code, reason = "for people; read so that it is no unknown key")]
+    #[expect(dead_code, reason = "a description for people; read so that it is a known key")]
     about: Option<String>,
     #[serde(default)]
     in_session: bool,
@@ -130,6 +133,35 @@ struct CaseFile {
     step: Vec<StepFile>,
 }
 
+impl FrontMatter {
+    /// Moves the steps out: the `[[step]]` tables, or the only step of a case with `[expect]`.
+    fn take_steps(&mut self) -> Result<Vec<StepFile>, String> {
+        match (self.expect.take(), mem::take(&mut self.step)) {
+            (Some(expect), steps) if steps.is_empty() => {
+                Ok(vec![StepFile::single(mem::take(&mut self.request), expect)])
+            }
+            (None, steps) if !steps.is_empty() => Ok(steps),
+            _ => Err("expected either `[expect]` or `[[step]]` tables".into()),
+        }
+    }
+
+    fn policy(&self) -> Result<Policy, String> {
+        if let Some(key) = ["workspace", "mounts", "network"].iter().find(|key| self.policy.contains_key(**key)) {
+            return Err(format!("`policy.{key}` is not supported in a case: write a test in Rust"));
+        }
+        let text = toml::to_string(&self.policy).map_err(|error| error.to_string())?;
+        Policy::from_toml(&text).map_err(|error| error.to_string())
+    }
+
+    fn context(&self) -> Result<Option<Value>, String> {
+        match &self.context {
+            Some(_) if !self.in_session => Err("`context` needs `in_session = true`".into()),
+            Some(text) => serde_json::from_str(text).map_err(|error| format!("`context` is not JSON: {error}")),
+            None => Ok(None),
+        }
+    }
+}
+
 /// The directory that holds the cases.
 #[must_use]
 pub fn cases_dir() -> PathBuf {
@@ -144,146 +176,138 @@ pub fn load_cases(dir: &Path) -> Result<Vec<Case>, String> {
     Ok(load_all_cases(dir)?.into_iter().filter(|case| case.runtime.is_none()).collect())
 }
 
-/// Reads every case, those that need a certain runtime among them.
+/// Reads every case, including those that need a certain runtime.
 ///
 /// # Errors
 /// As [`load_cases`].
 pub fn load_all_cases(dir: &Path) -> Result<Vec<Case>, String> {
+    let wrong = |error: io::Error| format!("{}: {error}", dir.display());
+    // By name: the order of paths differs, because of their extension.
+    let mut paths = BTreeMap::new();
+    for entry in fs::read_dir(dir).map_err(wrong)? {
+        let path = entry.map_err(wrong)?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".md"));
+        let name = name.ok_or_else(|| format!("{}: not a case: expected `<name>.md`", path.display()))?.to_owned();
+        if name != "README" {
+            paths.insert(name, path);
+        }
+    }
     let mut cases = Vec::new();
-    for path in sorted(dir)? {
-        if path.file_name().is_some_and(|name| name == "README.md") {
-            continue;
-        }
-        if !path.is_dir() {
-            return Err(format!("`{}` is no case's directory; no suite claims it", path.display()));
-        }
-        load_case(&path, &mut cases).map_err(|error| format!("{}: {error}", path.display()))?;
+    for (name, path) in paths {
+        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        cases.extend(parse_case(&name, &text).map_err(|error| error.in_file(&path))?);
     }
     Ok(cases)
 }
 
-fn load_case(dir: &Path, cases: &mut Vec<Case>) -> Result<(), String> {
-    let name = dir.file_name().and_then(|name| name.to_str()).ok_or("the directory's name is not UTF-8")?.to_owned();
-    let text = fs::read_to_string(dir.join("case.toml")).map_err(|error| format!("`case.toml`: {error}"))?;
-    let file: CaseFile = toml::from_str(&text).map_err(|error| error.to_string())?;
+/// Reads a case in each of its languages.
+fn parse_case(name: &str, text: &str) -> Result<Vec<Case>, CaseError> {
+    let CaseFile { front_matter, blocks } = CaseFile::parse(text)?;
+    let mut front: FrontMatter = toml::from_str(front_matter).map_err(|error| error.to_string())?;
+    let (policy, context, steps) = (front.policy()?, front.context()?, front.take_steps()?);
 
-    if ["workspace", "mounts", "network"].iter().any(|key| file.policy.contains_key(*key)) {
-        return Err(
-            "a case names nothing of the host: `workspace`, `mounts` and `network` have tests of their own".into()
-        );
-    }
-    let policy_text = toml::to_string(&file.policy).map_err(|error| error.to_string())?;
-    let policy = Policy::from_toml(&policy_text).map_err(|error| error.to_string())?;
-
-    let steps = match (file.expect, file.step) {
-        (Some(expect), steps) if steps.is_empty() => {
-            vec![StepFile::single(file.request, expect)]
-        }
-        (None, steps) if !steps.is_empty() => steps,
-        _ => return Err("give either one `[expect]` (for `script.*`) or `[[step]]` tables".into()),
-    };
-
-    let context = match &file.context {
-        Some(_) if !file.in_session => return Err("only a case with `in_session = true` has a `context`".into()),
-        Some(text) => Some(serde_json::from_str(text).map_err(|error| format!("`context` is no JSON text: {error}"))?),
-        None => None,
-    };
-
-    let requests = || steps.iter().map(|step| &step.request);
-    if file.in_session && requests().any(|request| request.context.is_some()) {
-        return Err("a step of a session has no `context` of its own".into());
-    }
-    if file.in_session && dir.join("files").exists() {
-        return Err("a session's files are written by a step".into());
-    }
-
-    if file.carry && (file.in_session || steps.len() < 2) {
-        return Err("`carry` is for several steps, each in an interpreter of its own".into());
-    }
-
-    let mut unclaimed = BTreeSet::new();
-    let mut languages = BTreeSet::new();
-    for language in Language::ALL {
-        if steps.iter().any(|step| step.inline(language).is_some()) {
-            languages.insert(language);
-        }
-    }
     let mut files = BTreeMap::new();
-    for path in sorted(dir)? {
-        let entry = path.file_name().and_then(|name| name.to_str()).ok_or("a file's name is not UTF-8")?;
-        match (entry, path.extension().and_then(|extension| extension.to_str()).and_then(Language::from_extension)) {
-            ("case.toml", _) => {}
-            ("files", _) => read_tree(&path, "", &mut files)?,
-            (_, Some(language)) => {
-                languages.insert(language);
-                unclaimed.insert(entry.to_owned());
-            }
-            _ => return Err(format!("`{entry}` belongs to nothing")),
+    let mut scripts = BTreeMap::new();
+    let mut languages = BTreeSet::new();
+    for (&name, &block) in &blocks {
+        if let Some(path) = name.strip_prefix(FILES) {
+            files.insert(path.to_owned(), block.content.as_bytes().to_vec());
+        } else if let Some(language) = script_language(name) {
+            scripts.insert(name, block);
+            languages.insert(language);
+        } else {
+            return Err(CaseError::at(block.line, format!("`{name}` is neither a script nor in `{FILES}`")));
         }
     }
+    let is_inline = |language: &Language| steps.iter().any(|step| step.inline(*language).is_some());
+    languages.extend(Language::ALL.into_iter().filter(is_inline));
     if languages.is_empty() {
         return Err("there is no script".into());
     }
+
+    if front.in_session && steps.iter().any(|step| step.request.context.is_some()) {
+        return Err("`request.context` is not supported in a session: use `context`".into());
+    }
+    if front.in_session && !files.is_empty() {
+        return Err("files are not supported in a session: use a step with `write`".into());
+    }
+    if front.carry && (front.in_session || steps.len() < 2) {
+        return Err("`carry` needs several steps and no session".into());
+    }
+
+    let mut cases = Vec::new();
+    let mut claimed = BTreeSet::new();
     for language in languages {
         let mut case = Case {
-            name: name.clone(),
+            name: name.to_owned(),
             language,
-            in_session: file.in_session,
-            carry: file.carry,
+            in_session: front.in_session,
+            carry: front.carry,
             context: context.clone(),
-            tools: file.tools.clone(),
-            golden: file.golden,
-            smoke: file.smoke,
-            packages: file.packages,
-            runtime: file.runtime.clone(),
+            tools: front.tools.clone(),
+            golden: front.golden,
+            smoke: front.smoke,
+            packages: front.packages,
+            runtime: front.runtime.clone(),
             policy: policy.clone(),
             files: files.clone(),
             steps: Vec::new(),
         };
         for (number, step) in steps.iter().enumerate() {
             let wrong = |error: String| format!("step {number} ({language}): {error}");
-            // A TypeScript file runs under its name, which identifies the language.
-            let mut named = None;
-            let source = match (&step.script, step.inline(language)) {
-                (Some(_), Some(_)) => return Err(wrong("give either a script's file or its source".into())),
-                (Some(script), None) => {
-                    let script = format!("{script}.{}", extension(language));
-                    let typed = script.replace(".js", ".ts");
-                    let script = if typed != script && unclaimed.contains(&typed) {
-                        named = Some(typed.clone());
-                        typed
-                    } else {
-                        script
-                    };
-                    unclaimed.remove(&script);
-                    Some(fs::read_to_string(dir.join(&script)).map_err(|error| wrong(format!("`{script}`: {error}")))?)
-                }
-                (None, Some(source)) => Some(source.clone()),
-                (None, None) if step.runs() => return Err(wrong("there is no source in this language".into())),
-                (None, None) => None,
-            };
+            let (source, script) = step_source(step, language, &scripts).map_err(wrong)?;
+            claimed.extend(script);
             let (expect, expect_on) = match &step.expect {
                 Some(expect) => for_language(expect, language, step.runs()).map_err(wrong)?,
-                None if step.runs() => return Err(wrong("there is no `expect`".into())),
+                None if step.runs() => return Err(wrong("there is no `expect`".into()).into()),
                 None => (Expect::default(), BTreeMap::new()),
             };
-            let mut step = step.step(number, source, expect, file.in_session).map_err(wrong)?;
+            let mut step = step.step(number, source, expect, front.in_session).map_err(wrong)?;
             step.expect_on = expect_on;
-            if let Action::Run { request, .. } = &mut step.action {
-                request.name = request.name.take().or(named);
+            if let Action::Run { request, .. } = &mut step.action
+                && request.name.is_none()
+            {
+                // The name of a TypeScript file identifies its language.
+                request.name = script.filter(|name| name.ends_with(".ts")).map(str::to_owned);
             }
             case.steps.push(step);
         }
         cases.push(case);
     }
-    match unclaimed.first() {
-        Some(script) => Err(format!("no step claims `{script}`")),
-        None => Ok(()),
+    match scripts.iter().find(|(name, _)| !claimed.contains(*name)) {
+        Some((name, block)) => Err(CaseError::at(block.line, format!("no step runs `{name}`"))),
+        None => Ok(cases),
     }
 }
 
-/// The expectations for one language: the general ones, overridden key by key by its own table; and those for runtimes that differ,
-/// overridden further by their tables, `expect.python-3.15`.
+/// The language of a script's block; none if the block is not a script.
+fn script_language(name: &str) -> Option<Language> {
+    let (stem, extension) = name.rsplit_once('.')?;
+    if stem.contains('/') { None } else { Language::from_extension(extension) }
+}
+
+/// The source of a step in one language, and the name of the block that contains it.
+fn step_source<'a>(
+    step: &StepFile,
+    language: Language,
+    scripts: &BTreeMap<&'a str, Block<'a>>,
+) -> Result<(Option<String>, Option<&'a str>), String> {
+    match (&step.script, step.inline(language)) {
+        (Some(_), Some(_)) => Err(format!("`script` and `{language}` exclude each other")),
+        (Some(script), None) => {
+            let names = extensions(language).iter().map(|extension| format!("{script}.{extension}"));
+            let mut found = names.filter_map(|name| scripts.get_key_value(name.as_str()));
+            let (name, block) = found.next().ok_or_else(|| format!("there is no block for the script `{script}`"))?;
+            Ok((Some(block.content.to_owned()), Some(name)))
+        }
+        (None, Some(source)) => Ok((Some(source.clone()), None)),
+        (None, None) if step.runs() => Err("there is no source in this language".into()),
+        (None, None) => Ok((None, None)),
+    }
+}
+
+/// Returns the expectations for one language, and those for runtimes with a table of their own, by name. The table of the
+/// language overrides keys of the general one; `expect.python-3.15` overrides keys of both.
 fn for_language(
     general: &toml::Table,
     language: Language,
@@ -295,7 +319,7 @@ fn for_language(
         let Some(toml::Value::Table(table)) = common.remove(name) else {
             return Err(format!("`expect.{name}` is no table"));
         };
-        // The other language's table is read too, so that a mistake in it cannot hide.
+        // The tables of the other language are checked too.
         Expect::deserialize(toml::Value::Table(table.clone())).map_err(|error| format!("expect.{name}: {error}"))?;
         tables.insert(name.as_str(), table);
     }
@@ -304,7 +328,7 @@ fn for_language(
     }
     let mut on = BTreeMap::new();
     for (name, table) in tables.into_iter().filter(|(name, _)| runtime_language(name) == language.name()) {
-        // What says how it ends says all about it.
+        // A table with an outcome replaces the others.
         let mut merged =
             if ANSWERS.iter().any(|key| table.contains_key(*key)) { toml::Table::new() } else { common.clone() };
         merged.extend(table);
@@ -313,7 +337,7 @@ fn for_language(
     Ok((checked(common, runs)?, on))
 }
 
-/// Exactly one of them says how an execution ends.
+/// Keys of which each execution expects exactly one.
 const ANSWERS: [&str; 3] = ["outcome", "error", "diagnostics"];
 
 fn checked(table: toml::Table, runs: bool) -> Result<Expect, String> {
@@ -325,42 +349,110 @@ fn checked(table: toml::Table, runs: bool) -> Result<Expect, String> {
     Ok(expect)
 }
 
-fn extension(language: Language) -> &'static str {
+/// The extensions of scripts.
+fn extensions(language: Language) -> &'static [&'static str] {
     match language {
-        Language::Python => "py",
-        Language::JavaScript => "js",
+        Language::Python => &["py"],
+        Language::JavaScript => &["js", "ts"],
     }
-}
-
-fn read_tree(dir: &Path, prefix: &str, files: &mut BTreeMap<String, Vec<u8>>) -> Result<(), String> {
-    for path in sorted(dir)? {
-        let name = path.file_name().and_then(|name| name.to_str()).ok_or("a file's name is not UTF-8")?;
-        let name = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") };
-        if path.is_dir() {
-            read_tree(&path, &name, files)?;
-        } else {
-            files.insert(name, fs::read(&path).map_err(|error| format!("`{}`: {error}", path.display()))?);
-        }
-    }
-    Ok(())
-}
-
-fn sorted(dir: &Path) -> Result<Vec<PathBuf>, String> {
-    let wrong = |error: std::io::Error| format!("`{}`: {error}", dir.display());
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(dir).map_err(wrong)? {
-        paths.push(entry.map_err(wrong)?.path());
-    }
-    paths.sort();
-    Ok(paths)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, fs, path::Path};
 
-    use super::{Case, cases_dir, load_cases};
+    use super::{Case, cases_dir, load_all_cases, load_cases, parse_case};
     use crate::{Action, Operation};
+
+    /// Reads a case with this front matter, which ends with a newline, and these blocks.
+    fn parse(front_matter: &str, blocks: &str) -> Result<Vec<Case>, String> {
+        parse_case("x", &format!("+++\n{front_matter}+++\n{blocks}")).map_err(|error| error.in_file(Path::new("x.md")))
+    }
+
+    /// The sources of a case's steps, with the file names of those that have one.
+    fn sources(case: &Case) -> Vec<(&str, Option<&str>)> {
+        let runs = case.steps.iter().map(|step| match &step.action {
+            Action::Run { source, request } => (source.as_str(), request.name.as_deref()),
+            other => panic!("{other:?}"),
+        });
+        runs.collect()
+    }
+
+    const EXPECT: &str = "expect.outcome = \"completed\"\n";
+    const SCRIPT: &str = "```python script.py\n1\n```\n";
+
+    #[test]
+    fn each_language_with_a_script_is_a_case() {
+        let blocks = format!("{SCRIPT}```javascript script.js\n2\n```\n```text files/a/b.txt no-newline\nx\n```\n");
+        let cases = parse(EXPECT, &blocks).unwrap();
+        let [python, javascript] = cases.as_slice() else { panic!("{cases:?}") };
+        assert_eq!((python.language.name(), javascript.language.name()), ("python", "javascript"));
+        assert_eq!((sources(python), sources(javascript)), (vec![("1\n", None)], vec![("2\n", None)]));
+        assert_eq!(python.files, [("a/b.txt".to_owned(), b"x".to_vec())].into());
+        assert_eq!(python.files, javascript.files);
+        let inline = "[[step]]\npython = '1'\nexpect.outcome = 'completed'\n";
+        assert_eq!(sources(&parse(inline, "").unwrap()[0]), [("1", None)]);
+    }
+
+    #[test]
+    fn several_steps_may_run_one_script() {
+        let step = "[[step]]\nscript = 'a'\nexpect.outcome = 'completed'\n";
+        let cases = parse(&[step, step].concat(), "```typescript a.ts\n1\n```\n").unwrap();
+        assert_eq!(sources(&cases[0]), [("1\n", Some("a.ts")); 2]);
+    }
+
+    #[test]
+    fn every_block_is_used() {
+        let unused = "```python other.py\n```\n";
+        assert_eq!(parse(EXPECT, &[SCRIPT, unused].concat()).unwrap_err(), "x.md:7: no step runs `other.py`");
+        let both = "```javascript script.js\n```\n```typescript script.ts\n```\n";
+        assert_eq!(parse(EXPECT, both).unwrap_err(), "x.md:6: no step runs `script.ts`");
+        for name in ["script.txt", "script", "dir/script.py", "file/a.txt"] {
+            let error = parse(EXPECT, &format!("{SCRIPT}```text {name}\n```\n")).unwrap_err();
+            assert_eq!(error, format!("x.md:7: `{name}` is neither a script nor in `files/`"));
+        }
+    }
+
+    #[test]
+    fn every_step_has_its_script() {
+        assert_eq!(parse(EXPECT, "").unwrap_err(), "x.md: there is no script");
+        let missing = "x.md: step 0 (python): there is no block for the script `script`";
+        assert_eq!(parse(EXPECT, "```python a.py\n```\n").unwrap_err(), missing);
+        let one_language = "[[step]]\npython = '1'\nexpect.outcome = 'completed'\n";
+        let error = parse(one_language, "```javascript script.js\n```\n").unwrap_err();
+        assert_eq!(error, "x.md: step 0 (javascript): there is no source in this language");
+    }
+
+    #[test]
+    fn sessions_have_no_files() {
+        let error = parse(&format!("in_session = true\n{EXPECT}"), &format!("{SCRIPT}```text files/a\n```\n"));
+        assert_eq!(error.unwrap_err(), "x.md: files are not supported in a session: use a step with `write`");
+    }
+
+    #[test]
+    fn errors_in_toml_have_the_line_of_the_file() {
+        let error = parse("\nunknown = 1\n", SCRIPT).unwrap_err();
+        assert!(error.contains("line 3, column 1") && error.contains("unknown field `unknown`"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_holds_only_cases_and_the_readme() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &[u8]| fs::write(dir.path().join(name), text).unwrap();
+        let load = || load_all_cases(dir.path());
+        let text = format!("+++\n{EXPECT}+++\n{SCRIPT}");
+        write("README.md", b"# Cases\n");
+        write("b.md", text.as_bytes());
+        write("b-c.md", text.as_bytes());
+        let names: Vec<String> = load().unwrap().into_iter().map(|case| case.name).collect();
+        assert_eq!(names, ["b", "b-c"]);
+
+        write("a.md", b"+++\n+++\n\xff");
+        assert!(load().unwrap_err().contains("a.md: "));
+        fs::remove_file(dir.path().join("a.md")).unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        assert!(load().unwrap_err().ends_with("a: not a case: expected `<name>.md`"));
+    }
 
     /// Every kind of step, and every kind of outcome.
     #[test]

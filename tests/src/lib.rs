@@ -1,7 +1,7 @@
 //! The code shared by the conformance cases, the hostile cases, the goldens and the fuzz targets.
 //!
-//! * [`Case`] reads `cases/<name>/case.toml` and the scripts beside it; [`Backend`] runs one; [`check`] compares the
-//!   results with the expectations. A new backend implements [`Backend`] and adds no cases.
+//! * [`load_cases`] reads `cases/*.md`; a [`Backend`] runs a [`Case`]; [`check`] compares the results with the
+//!   expectations. A new backend implements [`Backend`] and adds no cases.
 //! * [`EngineBackend`] is the Rust engine, with one [`engine`] for the whole test program.
 //! * [`ComponentBackend`] is the same engine as components see it, through `glovebox:sandbox`.
 //! * [`everywhere`] is other hosts, in which the same cases run with the portable provider.
@@ -37,6 +37,7 @@ pub mod reference;
 
 mod backend;
 mod case;
+mod case_file;
 mod check;
 mod citations;
 mod component_backend;

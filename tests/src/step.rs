@@ -76,7 +76,7 @@ pub enum Action {
 /// One step of a case in one language.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Its name in reports: the script's file without its extension, or its number and action.
+    /// Its name in reports: the script's name without the extension, or the step's number and action.
     pub name: String,
     /// Its session, in a case whose steps share sessions.
     pub session: String,
@@ -88,7 +88,7 @@ pub struct Step {
     pub expect_on: BTreeMap<String, Expect>,
 }
 
-/// A step in the format of `case.toml`.
+/// A step in the front matter of a case.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StepFile {
@@ -131,7 +131,7 @@ impl StepFile {
         self.script.is_some() || self.python.is_some() || self.javascript.is_some()
     }
 
-    /// The source in the case itself.
+    /// The source in the front matter.
     pub(crate) fn inline(&self, language: Language) -> Option<&String> {
         match language {
             Language::Python => self.python.as_ref(),

@@ -1,3 +1,0 @@
-import sys
-
-print(len(sys.argv))

@@ -1,4 +1,0 @@
-import json
-import sys
-
-print(json.dumps(sys.argv))

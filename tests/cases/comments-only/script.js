@@ -1,2 +1,0 @@
-// nothing
-/* at all */

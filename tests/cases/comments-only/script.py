@@ -1,3 +1,0 @@
-# nothing
-
-"""a docstring"""

@@ -1,3 +1,0 @@
-import sys
-
-print("error message", file=sys.stderr)

@@ -1,1 +1,0 @@
-console.log("%d of %s: 100%%", 7, "x");

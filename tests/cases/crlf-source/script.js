@@ -1,3 +1,0 @@
-console.log(1)
-// two
-throw new TypeError("three")

@@ -1,3 +1,0 @@
-print(1)
-# two
-raise ValueError("three")

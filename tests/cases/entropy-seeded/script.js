@@ -1,2 +1,0 @@
-console.log(Math.random());
-console.log(Math.random());

@@ -1,6 +1,0 @@
-try:
-    raise ValueError(1)
-except ValueError as error:
-    print("caught", error)
-finally:
-    print("finally")

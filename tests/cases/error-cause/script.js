@@ -1,1 +1,0 @@
-throw new Error("outer", { cause: new TypeError("inner") });

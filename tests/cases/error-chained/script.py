@@ -1,4 +1,0 @@
-try:
-    {}["inner"]
-except KeyError as error:
-    raise RuntimeError("outer") from error

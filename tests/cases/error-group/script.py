@@ -1,1 +1,0 @@
-raise ExceptionGroup("several", [ValueError(1), TypeError(2)])

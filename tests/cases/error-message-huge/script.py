@@ -1,1 +1,0 @@
-raise RuntimeError("x" * 3_000_000)

@@ -1,1 +1,0 @@
-raise RuntimeError('eins\n"zwei"\tü 😀')

@@ -1,6 +1,0 @@
-class Stubborn(Exception):
-    def __str__(self):
-        raise RuntimeError("no message from me")
-
-
-raise Stubborn

@@ -1,2 +1,0 @@
-var x = 1;
-undefined_name;

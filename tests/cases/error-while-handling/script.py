@@ -1,4 +1,0 @@
-try:
-    raise ValueError("first")
-except ValueError:
-    1 / 0

@@ -1,6 +1,0 @@
-import os
-
-try:
-    os._exit(6)
-finally:
-    print("finally")

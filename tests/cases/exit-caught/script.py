@@ -1,6 +1,0 @@
-import sys
-
-try:
-    sys.exit(9)
-except SystemExit as error:
-    print("caught", error.code)

@@ -1,9 +1,0 @@
-import atexit
-
-
-def late():
-    raise ValueError("late")
-
-
-atexit.register(late)
-print("body")

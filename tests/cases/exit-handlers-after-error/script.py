@@ -1,4 +1,0 @@
-import atexit
-
-atexit.register(print, "cleaned up")
-raise ValueError

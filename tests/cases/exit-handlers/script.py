@@ -1,5 +1,0 @@
-import atexit
-
-atexit.register(print, "first")
-atexit.register(print, "second")
-print("body")

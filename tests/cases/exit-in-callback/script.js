@@ -1,4 +1,0 @@
-setTimeout(() => {
-  console.log("timer");
-  std.exit(8);
-}, 1);

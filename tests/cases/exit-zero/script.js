@@ -1,3 +1,0 @@
-console.log("before");
-std.exit(0);
-console.log("after");

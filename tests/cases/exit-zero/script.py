@@ -1,5 +1,0 @@
-import sys
-
-print("before")
-sys.exit()
-print("after")

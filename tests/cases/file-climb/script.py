@@ -1,1 +1,0 @@
-open("/app/../etc/passwd")

@@ -1,5 +1,0 @@
-import os
-
-open("temp", "w").close()
-os.remove("temp")
-print(os.listdir())

@@ -1,3 +1,0 @@
-const f = std.open('/app/output.json', 'w');
-f.puts('{"data": 1}');
-f.close();

@@ -1,2 +1,0 @@
-os.remove('input.txt');
-os.remove('/app/dir/inner.txt');

@@ -1,4 +1,0 @@
-import os
-
-os.remove('input.txt')
-os.unlink('/app/dir/inner.txt')

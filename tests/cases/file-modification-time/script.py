@@ -1,4 +1,0 @@
-import os
-
-open("f", "w").close()
-print(int(os.stat("f").st_mtime))

@@ -1,3 +1,0 @@
-const f = std.open('/app/input.txt', 'r+');
-f.puts('FIRST');
-f.close();

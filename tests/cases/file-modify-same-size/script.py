@@ -1,2 +1,0 @@
-with open('/app/input.txt', 'r+') as f:
-    f.write('FIRST')

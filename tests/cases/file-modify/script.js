@@ -1,3 +1,0 @@
-const f = std.open('/app/input.txt', 'a');
-f.puts('more');
-f.close();

@@ -1,2 +1,0 @@
-with open('/app/input.txt', 'a') as f:
-    f.write('more')

@@ -1,3 +1,0 @@
-const f = std.open('input.txt', 'w');
-f.puts('new');
-f.close();

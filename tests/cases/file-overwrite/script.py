@@ -1,2 +1,0 @@
-with open('input.txt', 'w') as f:
-    f.write('new')

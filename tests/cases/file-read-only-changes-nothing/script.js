@@ -1,1 +1,0 @@
-std.out.puts(std.loadFile('input.txt'));

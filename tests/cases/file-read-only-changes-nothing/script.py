@@ -1,1 +1,0 @@
-print(open('input.txt').read(), end="")

@@ -1,3 +1,0 @@
-import os
-
-os.replace('source.txt', 'target.txt')

@@ -1,1 +1,0 @@
-if (os.rename('input.txt', 'new.txt') !== 0) throw new Error("rename");

@@ -1,3 +1,0 @@
-import os
-
-os.rename('input.txt', 'new.txt')

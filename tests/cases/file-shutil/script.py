@@ -1,4 +1,0 @@
-import shutil
-
-shutil.copytree("tree", "copy")
-shutil.rmtree("tree")

@@ -1,3 +1,0 @@
-globalThis.kept = std.open('/app/left.txt', 'w');
-kept.puts("written before");
-throw new Error();

@@ -1,3 +1,0 @@
-kept = open('/app/left.txt', 'w')
-kept.write("written before")
-raise RuntimeError

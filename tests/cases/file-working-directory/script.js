@@ -1,2 +1,0 @@
-console.log(os.getcwd()[0]);
-std.open("here.txt", "w").close();

@@ -1,4 +1,0 @@
-import os
-
-print(os.getcwd())
-open("here.txt", "w").close()

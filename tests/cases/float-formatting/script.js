@@ -1,5 +1,0 @@
-console.log(0.1 + 0.2)
-console.log(1e22)
-console.log(1e-7)
-console.log(1 / 0)
-console.log(NaN)

@@ -1,5 +1,0 @@
-print(0.1 + 0.2)
-print(1e22)
-print(1e-7)
-print(float("inf"))
-print(float("nan"))

@@ -1,3 +1,0 @@
-var x = 1;
-Array.prototype.changed = true;
-std.open("left", "w").close();

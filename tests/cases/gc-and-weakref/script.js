@@ -1,2 +1,0 @@
-std.gc();
-console.log(typeof new WeakMap([[{}, 1]]));

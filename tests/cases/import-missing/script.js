@@ -1,1 +1,0 @@
-import nothing from "./no_such_module.js";

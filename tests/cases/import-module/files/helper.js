@@ -1,3 +1,0 @@
-import { name } from "./package/inner.js";
-export const VALUE = 42;
-export { name };

@@ -1,3 +1,0 @@
-from package import name
-
-VALUE = 42

@@ -1,3 +1,0 @@
-import { VALUE, name } from "./helper.js";
-
-console.log(VALUE, name);

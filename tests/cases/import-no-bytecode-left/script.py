@@ -1,3 +1,0 @@
-import helper
-
-print(helper.X)

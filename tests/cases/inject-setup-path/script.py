@@ -1,2 +1,0 @@
-import sys
-print('/app/site-packages' in sys.path)

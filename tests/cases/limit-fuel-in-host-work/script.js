@@ -1,1 +1,0 @@
-for (;;) os.stat("/app");

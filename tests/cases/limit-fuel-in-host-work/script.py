@@ -1,4 +1,0 @@
-import os
-
-while True:
-    os.urandom(1_000_000)

@@ -1,5 +1,0 @@
-try:
-    x = bytearray(100_000_000)
-except MemoryError:
-    print("caught")
-print("still", sum(range(5)))

@@ -1,2 +1,0 @@
-const items = [];
-for (;;) items.push("x".repeat(10000) + items.length);

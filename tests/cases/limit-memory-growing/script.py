@@ -1,3 +1,0 @@
-items = []
-while True:
-    items.append("x" * 10_000 + str(len(items)))

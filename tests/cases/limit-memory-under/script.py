@@ -1,2 +1,0 @@
-data = bytearray(10_000_000)
-print(len(data))

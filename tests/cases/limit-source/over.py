@@ -1,1 +1,0 @@
-print("far over the limit")

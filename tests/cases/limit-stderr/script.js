@@ -1,2 +1,0 @@
-console.error("e".repeat(5000));
-console.log("whole");

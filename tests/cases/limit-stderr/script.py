@@ -1,4 +1,0 @@
-import sys
-
-print("e" * 5000, file=sys.stderr)
-print("whole")

@@ -1,1 +1,0 @@
-console.log("x".repeat(9999))

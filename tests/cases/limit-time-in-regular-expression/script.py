@@ -1,3 +1,0 @@
-import re
-
-re.match(r"(a+)+$", "a" * 40 + "b")

@@ -1,2 +1,0 @@
-console.log("waiting");
-setTimeout(() => console.log("never"), 60000);

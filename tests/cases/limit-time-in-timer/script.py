@@ -1,4 +1,0 @@
-import asyncio
-
-print("waiting", flush=True)
-asyncio.run(asyncio.sleep(60))

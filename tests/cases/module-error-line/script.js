@@ -1,4 +1,0 @@
-import * as std from "std";
-
-await null;
-throw new RangeError("in module");

@@ -1,1 +1,0 @@
-console.log(JSON.stringify(require('fs').readFileSync(0, 'utf8')));

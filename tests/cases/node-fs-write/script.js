@@ -1,1 +1,0 @@
-require('fs').writeFileSync('/app/output.txt', 'data');

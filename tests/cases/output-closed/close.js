@@ -1,3 +1,0 @@
-console.log("before");
-std.out.flush();
-os.close(1);

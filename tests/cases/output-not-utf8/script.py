@@ -1,3 +1,0 @@
-import sys
-
-sys.stdout.buffer.write(b"a\xffb\n")

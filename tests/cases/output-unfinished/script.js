@@ -1,3 +1,0 @@
-console.log('first');
-process.stdout.write('second');
-for (;;) {}

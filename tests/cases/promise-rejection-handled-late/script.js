@@ -1,2 +1,0 @@
-const p = Promise.reject(new Error("x"));
-Promise.resolve().then(() => p.catch(() => console.log("handled late")));

@@ -1,2 +1,0 @@
-console.log("body");
-Promise.reject(new TypeError("lost"));

@@ -1,3 +1,0 @@
-Promise.resolve(1).then(() => {
-  throw new RangeError("in then");
-});

@@ -1,2 +1,0 @@
-var x = 7;
-std.exit(3);

@@ -1,4 +1,0 @@
-import sys
-
-x = 7
-sys.exit(3)

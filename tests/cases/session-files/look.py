@@ -1,1 +1,0 @@
-print(open("log.txt").read(), end="")

@@ -1,3 +1,0 @@
-import os
-
-os.remove("log.txt")

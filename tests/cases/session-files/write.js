@@ -1,1 +1,0 @@
-{ const f = std.open("log.txt", "w"); f.puts("one\n"); f.close(); }

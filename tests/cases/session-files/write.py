@@ -1,2 +1,0 @@
-with open("log.txt", "w") as f:
-    f.write("one\n")

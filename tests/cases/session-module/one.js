@@ -1,2 +1,0 @@
-import * as std from "std";
-globalThis.shared = await Promise.resolve(2);

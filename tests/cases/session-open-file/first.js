@@ -1,2 +1,0 @@
-var f = std.open("f", "w");
-f.puts("one");

@@ -1,2 +1,0 @@
-f = open("f", "w")
-f.write("one")

@@ -1,1 +1,0 @@
-f.write("two")

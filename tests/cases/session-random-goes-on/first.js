@@ -1,1 +1,0 @@
-var first = Math.random();

@@ -1,3 +1,0 @@
-import random
-
-first = random.random()

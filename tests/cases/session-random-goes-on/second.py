@@ -1,1 +1,0 @@
-print(random.random() != first)

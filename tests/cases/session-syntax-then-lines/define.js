@@ -1,3 +1,0 @@
-function f() {
-  throw new TypeError("deep");
-}

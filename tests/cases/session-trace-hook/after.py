@@ -1,3 +1,0 @@
-import sys
-
-print(sys.gettrace(), sys.getprofile())

@@ -1,6 +1,0 @@
-const deep = () => [2, 1].sort(deep);
-try {
-  deep();
-} catch (e) {
-  console.log(e.name);
-}

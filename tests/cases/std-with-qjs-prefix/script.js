@@ -1,3 +1,0 @@
-import * as s from "qjs:std";
-
-console.log(typeof s.open === "function");

@@ -1,3 +1,0 @@
-import sys
-
-print(sum(int(line) for line in sys.stdin))

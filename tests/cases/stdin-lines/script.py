@@ -1,4 +1,0 @@
-name = input("name? ")
-age = int(input())
-print(name, "is", age + 1, "next")
-print(input())

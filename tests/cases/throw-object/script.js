@@ -1,1 +1,0 @@
-throw { code: 7 };

@@ -1,4 +1,0 @@
-console.log("body");
-setTimeout(() => {
-  throw new Error("in timer");
-}, 1);

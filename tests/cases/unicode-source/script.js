@@ -1,2 +1,0 @@
-const größe = "äß";
-console.log(größe.length, "😀".length);

@@ -1,2 +1,0 @@
-größe = "äß"
-print(len(größe), len("😀"))

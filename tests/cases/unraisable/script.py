@@ -1,7 +1,0 @@
-class D:
-    def __del__(self):
-        raise ValueError("late")
-
-
-D()
-print("on")

@@ -1,1 +1,0 @@
-console.log(os.stat("/app/made")[1] === 0);

@@ -1,1 +1,0 @@
-from __future__ import no_such_feature

@@ -1,1 +1,0 @@
-import nothing from "./nowhere.js";

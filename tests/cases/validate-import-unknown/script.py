@@ -1,2 +1,0 @@
-import no_such_module
-from nowhere import nothing

@@ -1,4 +1,0 @@
-function f() {
-  return 1;
-}
-let x = = 2;

@@ -1,5 +1,0 @@
-def f():
-    return 1
-
-
-x = = 2

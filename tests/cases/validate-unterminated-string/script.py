@@ -1,2 +1,0 @@
-a = 1
-b = "never closed

@@ -1,4 +1,0 @@
-import warnings
-
-warnings.warn("careful")
-print("on")
