@@ -143,7 +143,7 @@ pub use error::{BuildError, EngineError, ExecuteError, RuntimeError, with_causes
 pub use escaped_json::EscapedJson;
 pub use execution::Execution;
 pub use files::{
-    CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, PageLimits, SessionFiles, check_pattern,
+    CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, ListLimits, SessionFiles, check_pattern,
 };
 pub use glovebox_core::{
     Display, Form, GuestValue, Language, LimitError, Limits, Metadata, Metering, Outcome, Output, RaisedOutcome,

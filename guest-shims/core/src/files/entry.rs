@@ -35,14 +35,14 @@ fn kind_name<S: Serializer>(kind: &FileKind, serializer: S) -> Result<S::Ok, S::
 
 /// The limits of one page of a listing.
 #[derive(Clone, Copy, Debug)]
-pub struct PageLimits {
+pub struct ListLimits {
     /// Maximum number of entries.
     pub entries: usize,
     /// Maximum number of bytes in their paths. A page has at least one entry, however long its path.
     pub path_bytes: usize,
 }
 
-impl PageLimits {
+impl ListLimits {
     /// No limits: the page has every entry.
     pub const NONE: Self = Self { entries: usize::MAX, path_bytes: usize::MAX };
 }

@@ -12,6 +12,6 @@ mod pattern;
 mod snapshot;
 pub mod walk;
 
-pub use entry::{FileEntry, FilePage, IfExists, PageLimits};
+pub use entry::{FileEntry, FilePage, IfExists, ListLimits};
 pub use error::{FileError, FileErrorKind};
 pub use snapshot::{Snapshot, check_pattern, fill};

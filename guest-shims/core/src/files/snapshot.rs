@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use glovebox_vfs::{Access, FileKind, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 
-use super::{FileEntry, FileError, FilePage, PageLimits, path, pattern::Pattern, walk};
+use super::{FileEntry, FileError, FilePage, ListLimits, path, pattern::Pattern, walk};
 
 /// The maximum number of bytes read into memory at once.
 const MAX_READ_BYTES: u64 = 1 << 30;
@@ -41,12 +41,12 @@ impl Snapshot {
     /// The entries that match a pattern, in ascending order of paths: files, directories and links, including names
     /// with a leading dot. Links are not followed.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FileError> {
-        Ok(self.list_page(pattern, None, PageLimits::NONE)?.entries)
+        Ok(self.list_page(pattern, None, ListLimits::NONE)?.entries)
     }
 
     /// The first of the entries that [`list`](Self::list) returns whose path is greater than `after`. Entries beyond
     /// the limits are counted, not held in memory.
-    pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: PageLimits) -> Result<FilePage, FileError> {
+    pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: ListLimits) -> Result<FilePage, FileError> {
         let Pattern { matcher, prefix, max_depth } = Pattern::parse(pattern)?;
         let (mut vfs, mut top) = self.state()?;
         for name in &prefix {
@@ -63,7 +63,7 @@ impl Snapshot {
 
     /// The first entries below the directory `dir`, at most `max_depth` names deep, in ascending order of paths. Fails
     /// if `dir` does not exist; a file has no entries below it.
-    pub fn list_below(&self, dir: &str, max_depth: usize, limits: PageLimits) -> Result<FilePage, FileError> {
+    pub fn list_below(&self, dir: &str, max_depth: usize, limits: ListLimits) -> Result<FilePage, FileError> {
         let (mut vfs, root) = self.state()?;
         let dir = path::inside(dir)?;
         let top = vfs.lookup(root, path::bytes(&dir), Follow::No).map_err(FileError::refused("list", &dir))?;
@@ -115,7 +115,7 @@ fn page_below(
     vfs: &mut Vfs,
     (dir, top): (&str, InodeId),
     max_depth: usize,
-    limits: PageLimits,
+    limits: ListLimits,
     is_listed: impl Fn(&str) -> bool,
 ) -> Result<FilePage, FileError> {
     if vfs.stat(top).is_ok_and(|stat| stat.kind != FileKind::Directory) {

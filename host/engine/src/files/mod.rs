@@ -24,7 +24,7 @@ mod tests;
 
 pub use entry::CopyReport;
 pub use error::FilesError;
-pub use glovebox_core::files::{FileEntry, FilePage, IfExists, PageLimits};
+pub use glovebox_core::files::{FileEntry, FilePage, IfExists, ListLimits};
 pub use session::SessionFiles;
 pub use snapshot::Files;
 

@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::Path};
 
-use super::{CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, PageLimits, archive, carry};
+use super::{CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, ListLimits, archive, carry};
 
 impl Files {
     /// What matches a pattern, in ascending order of paths: files, directories and links, names with a leading dot
@@ -24,7 +24,7 @@ impl Files {
     ///
     /// # Errors
     /// As [`list`](Self::list).
-    pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: PageLimits) -> Result<FilePage, FilesError> {
+    pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: ListLimits) -> Result<FilePage, FilesError> {
         Ok(self.0.list_page(pattern, after, limits)?)
     }
 
@@ -32,7 +32,7 @@ impl Files {
     ///
     /// # Errors
     /// [`FilesError::Path`]; [`FilesError::Refused`] if `dir` does not exist or a host directory cannot be listed.
-    pub fn list_below(&self, dir: &str, max_depth: usize, limits: PageLimits) -> Result<FilePage, FilesError> {
+    pub fn list_below(&self, dir: &str, max_depth: usize, limits: ListLimits) -> Result<FilePage, FilesError> {
         Ok(self.0.list_below(dir, max_depth, limits)?)
     }
 

@@ -5,7 +5,7 @@ use std::{fmt, io::Read, io::Write, path::Path};
 use glovebox_core::files::change;
 use glovebox_vfs::{InodeId, RootId, Vfs};
 
-use super::{CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, PageLimits, archive, carry};
+use super::{CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, ListLimits, archive, carry};
 use crate::{Session, SharedWorkspace, events};
 
 /// The files of a session, or of a workspace that several share, as they are between two executions. Get them from
@@ -88,7 +88,7 @@ impl SessionFiles {
     ///
     /// # Errors
     /// As there, and [`FilesError::Session`].
-    pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: PageLimits) -> Result<FilePage, FilesError> {
+    pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: ListLimits) -> Result<FilePage, FilesError> {
         self.told("list", pattern);
         self.snapshot()?.list_page(pattern, after, limits)
     }
@@ -97,7 +97,7 @@ impl SessionFiles {
     ///
     /// # Errors
     /// As there, and [`FilesError::Session`].
-    pub fn list_below(&self, dir: &str, max_depth: usize, limits: PageLimits) -> Result<FilePage, FilesError> {
+    pub fn list_below(&self, dir: &str, max_depth: usize, limits: ListLimits) -> Result<FilePage, FilesError> {
         self.told("list", dir);
         self.snapshot()?.list_below(dir, max_depth, limits)
     }

@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use glovebox::{CheckpointId, FileKind, IfExists, JsonText, PageLimits, PageRequest, SessionId};
+use glovebox::{CheckpointId, FileKind, IfExists, JsonText, ListLimits, PageRequest, SessionId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -254,7 +254,7 @@ pub(crate) async fn list_files(
         return Err(Problem::invalid(format!("`limit` is {limit}; it must be between 1 and {MAX_LISTED}")));
     }
     let (id, cursor) = (session_id(id)?, query.cursor);
-    let limits = PageLimits { entries: limit, path_bytes: MAX_LISTED_BYTES };
+    let limits = ListLimits { entries: limit, path_bytes: MAX_LISTED_BYTES };
     let page = tenant.files(&id, &of, move |files| files.list_page(&pattern, cursor.as_deref(), limits)).await?;
     Ok(Json(FilesAnswer::new(page)))
 }

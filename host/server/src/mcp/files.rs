@@ -1,6 +1,6 @@
 //! The tools for files of sessions.
 
-use glovebox::{FileEntry, FileKind, FilePage, IfExists, PageLimits};
+use glovebox::{FileEntry, FileKind, FilePage, IfExists, ListLimits};
 use rmcp::model::ContentBlock;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -86,7 +86,7 @@ impl Entry {
 pub(super) async fn list(tenant: &Tenant, given: given::ListFiles) -> Result<Said, ServiceError> {
     let id = given::session_id(&given.session)?;
     let (pattern, of) = (given.pattern.clone(), given.pattern);
-    let limits = PageLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
+    let limits = ListLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
     let FilePage { entries, more } =
         tenant.files(&id, &of, move |files| files.list_page(&pattern, None, limits)).await?;
     let files: Vec<Entry> = entries.into_iter().map(Entry::of).collect();

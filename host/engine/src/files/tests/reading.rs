@@ -2,7 +2,7 @@
 
 use glovebox_vfs::{FileKind, VfsError};
 
-use super::{super::PageLimits, FilesError, Space, refusal};
+use super::{super::ListLimits, FilesError, Space, refusal};
 
 fn sample() -> Space {
     let mut space = Space::holding(&[
@@ -194,7 +194,7 @@ fn a_snapshot_does_not_see_what_comes_later() {
 fn a_page_has_as_many_entries_as_its_limits_allow_and_counts_the_rest() {
     let files = Space::holding(&[("a", ""), ("b/c", ""), ("b/d/e", ""), ("b.f", ""), ("g", "")]).files();
     let page = |after, entries, path_bytes| {
-        let page = files.list_page("**", after, PageLimits { entries, path_bytes }).unwrap();
+        let page = files.list_page("**", after, ListLimits { entries, path_bytes }).unwrap();
         (page.entries.into_iter().map(|entry| entry.path).collect::<Vec<_>>().join(" "), page.more)
     };
     let expected = |paths: &str, more| (paths.to_owned(), more);
@@ -207,7 +207,7 @@ fn a_page_has_as_many_entries_as_its_limits_allow_and_counts_the_rest() {
     assert_eq!(page(None, 9, 4), expected("a b", 5));
     assert_eq!(page(Some("b/d"), 9, 0), expected("b/d/e", 1), "one entry, however long its path");
     let below = |dir, depth| {
-        let limits = PageLimits { entries: 2, path_bytes: 100 };
+        let limits = ListLimits { entries: 2, path_bytes: 100 };
         let page = files.list_below(dir, depth, limits).unwrap();
         (page.entries.into_iter().map(|entry| entry.path).collect::<Vec<_>>().join(" "), page.more)
     };
@@ -215,5 +215,5 @@ fn a_page_has_as_many_entries_as_its_limits_allow_and_counts_the_rest() {
     assert_eq!(below("b", 1), expected("b/c b/d", 0));
     assert_eq!(below("b", 2), expected("b/c b/d", 1));
     assert_eq!(below("a", 1), expected("", 0));
-    assert!(files.list_below("nothing", 1, PageLimits::NONE).is_err());
+    assert!(files.list_below("nothing", 1, ListLimits::NONE).is_err());
 }

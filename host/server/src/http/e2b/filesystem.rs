@@ -4,7 +4,7 @@ use axum::{
     Json,
     response::{IntoResponse as _, Response},
 };
-use glovebox::{FileEntry, FileKind, FilesError, IfExists, PageLimits, SessionFiles};
+use glovebox::{FileEntry, FileKind, FilesError, IfExists, ListLimits, SessionFiles};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -129,7 +129,7 @@ fn one(entry: FileEntry) -> Value {
 
 /// Lists the entries of a directory, `depth` names deep; 0 means 1.
 fn list(files: &SessionFiles, path: &str, depth: usize) -> Result<Value, FilesError> {
-    let limits = PageLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
+    let limits = ListLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
     let entries = files.list_below(path, depth.max(1), limits)?.entries;
     Ok(json!({ "entries": entries.into_iter().map(Entry::from).collect::<Vec<_>>() }))
 }
