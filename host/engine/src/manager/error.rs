@@ -1,123 +1,125 @@
-//! Why an operation on a stored session failed.
+//! Errors of stored sessions.
 
 use glovebox_vfs::escaped;
 
 use crate::{BuildError, ExecuteError, Execution, HibernateError, Language, ResumeError, SessionId, StoreError};
 
-/// [`Sessions`](crate::Sessions) could not do as they were told.
+/// A failed operation of [`Sessions`](crate::Sessions).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionsError {
     /// The store failed.
     #[error(transparent)]
     Store(StoreError),
-    /// The session, or an execution in it, failed on our side.
+    /// The session, or an execution in it, failed on the host's side.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
-    /// A sandbox for it could not be built.
+    /// The session's sandbox could not be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// There is no such session.
+    /// The store has no session of this name.
     #[error("there is no session `{id}`; `glovebox session list` names those there are")]
     NotFound {
-        /// The session.
+        /// The session's id.
         id: SessionId,
     },
-    /// There is such a session already.
+    /// The store already has a session of this name.
     #[error("there is a session `{id}` already; choose another id or delete it first")]
     Exists {
-        /// The session.
+        /// The session's id.
         id: SessionId,
     },
-    /// Another process has the session, or another thread is still using it.
+    /// A different process holds the session's lock, or another thread is still using the session.
     #[error("session `{id}` is in use by another process or thread; wait for it to finish, or use another session")]
     InUse {
-        /// The session.
+        /// The session's id.
         id: SessionId,
     },
-    /// Another process took the session over, though it was locked here: nothing that was done with it here since it was last
-    /// saved is in the store, and no execution of it counts. The live session was dropped, without its exit handlers. What scripts did
-    /// outside of it, by tools and in host directories, stays.
+    /// A different process took the session over, although this process held its lock.
+    ///
+    /// The store has nothing of what happened here since the last save, and no execution since then counts. The live
+    /// session was dropped without running its exit handlers. Effects outside the session, through tools and in host
+    /// directories, remain.
     #[error("another process took session `{id}` over; what ran here was discarded; run it again")]
     Fenced {
-        /// The session.
+        /// The session's id.
         id: SessionId,
     },
-    /// It is written in another language.
+    /// The session runs another language than the requested one.
     #[error("session `{id}` runs {has}, not {wanted}; use another id for {wanted}")]
     Language {
-        /// The session.
+        /// The session's id.
         id: SessionId,
-        /// Its language.
+        /// The session's language.
         has: Language,
-        /// What was asked for.
+        /// The requested language.
         wanted: Language,
     },
-    /// No sandbox was given that could run it.
+    /// The given sandboxes cannot run the session.
     #[error("no sandbox for {language} was given, which session `{id}` needs; give one to `Sessions`")]
     NoSandbox {
-        /// The session.
+        /// The session's id.
         id: SessionId,
-        /// Its language.
+        /// The session's language.
         language: Language,
     },
-    /// All live sessions are in use, and no more may be live.
+    /// `live_count` sessions are live and in use.
     #[error("{most} sessions are live and in use, and no more may be (`live_count`); wait for one, or raise it")]
     TooManyLive {
-        /// The limit.
+        /// The limit, `live_count`.
         most: usize,
     },
-    /// It cannot be made from what is stored of it.
+    /// The stored session cannot be resumed.
     #[error("session `{id}` cannot be resumed")]
     Resume {
-        /// The session.
+        /// The session's id.
         id: SessionId,
-        /// Why.
+        /// Underlying error.
         source: Box<ResumeError>,
     },
-    /// It was saved with a host directory as its workspace, and none is given.
+    /// The session was saved with a host directory as its workspace, and the sandbox has no workspace.
     #[error(
         "session `{id}` cannot be resumed without its workspace, which was `{name}`; give it (`--workspace`, `Policy::workspace`)",
         name = escaped(.workspace)
     )]
     NoWorkspace {
-        /// The session.
+        /// The session's id.
         id: SessionId,
-        /// The directory.
+        /// The host directory that was the workspace.
         workspace: String,
-        /// What was found out.
+        /// The error of resuming.
         source: Box<ResumeError>,
     },
-    /// It was saved with files of its own, and a host directory is given.
+    /// The session was saved with its own files, and the sandbox has a host directory as its workspace.
     #[error(
         "session `{id}` has files of its own at `/app`, so that `{name}` cannot be there; leave the workspace out \
          (`--workspace`, `Policy::workspace`), or mount it elsewhere in a new session",
         name = escaped(.given)
     )]
     OwnFiles {
-        /// The session.
+        /// The session's id.
         id: SessionId,
-        /// The directory.
+        /// The sandbox's host directory.
         given: String,
-        /// What was found out.
+        /// The error of resuming.
         source: Box<ResumeError>,
     },
-    /// It could not be written to the store. It lives on, unsaved.
+    /// The session could not be written to the store. It stays live, unsaved.
     #[error("session `{id}` could not be saved")]
     Save {
-        /// The session.
+        /// The session's id.
         id: SessionId,
-        /// Why.
+        /// Underlying error.
         source: Box<HibernateError>,
     },
-    /// The script ran, but the session could not be written to the store afterwards. It lives on, unsaved.
+    /// The script ran, but the session could not be written to the store afterwards. The session stays live, unsaved.
     #[error("the execution in session `{id}` could not be saved")]
     Unsaved {
-        /// The session.
+        /// The session's id.
         id: SessionId,
-        /// What the guest did nevertheless.
+        /// The execution that could not be saved.
         execution: Box<Execution>,
-        /// Why.
+        /// Underlying error.
         source: Box<SessionsError>,
     },
 }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{CancelToken, ExecuteError, Execution, Request, Session, SessionId, block_on};
 
-/// A session in a store. It need not be live: executing in it makes it so.
+/// A handle to a stored session. The session is resumed when it is first used.
 #[derive(Clone, Debug)]
 pub struct SessionGuard {
     pub(super) slots: Arc<Slots>,
@@ -24,28 +24,33 @@ pub struct SessionGuard {
 }
 
 impl SessionGuard {
-    /// Its name.
+    /// Returns the session's id.
     #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.id
     }
 
-    /// Runs `source` in the session.
+    /// Runs `source` in the session, like [`run`](Self::run).
     pub fn execute(&self, source: &str) -> Result<Execution, SessionsError> {
         self.run(Request::new(source))
     }
 
-    /// Runs a request in the session, as [`Session::run`] does, and writes the session to the store where the policy says so.
-    /// What happened in an execution that could not be saved is in the error. [`SessionsError::Fenced`] has no execution: it does
-    /// not count, and the next call finds what the other process stored.
+    /// Runs a request in the session, as [`Session::run`] does, and then saves the session if the policy says
+    /// [`Save::AfterEach`].
+    ///
+    /// # Errors
+    /// [`SessionsError::Unsaved`] if the session could not be saved; the error contains the execution.
+    /// [`SessionsError::Fenced`] if another process took the session over: the execution does not count, and the next
+    /// call resumes what the other process stored.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, SessionsError> {
         let active = self.activate_unless(request.cancel.as_ref())?;
         let executed = active.run(request);
         active.save_after(executed)
     }
 
-    /// The live session, resumed from the store if it is not live yet. It stays live while this is held. Changes reach the
-    /// store by [`ActiveSession::save`], or when the session is hibernated.
+    /// Resumes the session unless it is live, and keeps it live until the returned value is dropped.
+    ///
+    /// Changes reach the store by [`ActiveSession::save`], or when the session is hibernated.
     pub fn activate(&self) -> Result<ActiveSession, SessionsError> {
         self.activate_unless(None)
     }
@@ -71,7 +76,7 @@ impl SessionGuard {
                 state.live = Some(Arc::clone(&live));
                 state.begin_use();
                 drop(state);
-                // Not before it is in use: it could be hibernated at once.
+                // Only now: before the use is counted, another thread could hibernate the session at once.
                 drop(change);
                 live
             }
@@ -85,29 +90,31 @@ impl SessionGuard {
     }
 }
 
-/// A stored session while it is used: a [`Session`] that is not hibernated meanwhile. What a clone of the session
-/// does after this is dropped may be lost.
+/// A live session in use: a [`Session`] that cannot be hibernated until this value is dropped. Changes through a clone
+/// of the [`Session`] after the drop may be lost.
 #[derive(Debug)]
 pub struct ActiveSession {
     session: Session,
-    /// The slot alone owns it, so that the session's lock is free as soon as the slot lets it go.
+    /// Weak, because only the slot owns the live session: the session's lock is free as soon as the slot drops it.
     live: Weak<Live>,
     slot: SlotRef,
-    /// Whether anything was done with the session since it was saved.
+    /// Set if the session was used since the last save.
     is_touched: AtomicBool,
 }
 
 impl ActiveSession {
-    /// What an execution in the session came to, once the session is written to the store, where the policy says so. For executions that
-    /// were started ([`Session::start`]); [`SessionGuard::run`] does it by itself.
+    /// Saves the session after an execution, if the policy says [`Save::AfterEach`], and returns the execution.
+    ///
+    /// Call it for executions that were started with [`Session::start`]; [`SessionGuard::run`] saves by itself.
     ///
     /// # Errors
-    /// That of the execution; [`SessionsError::Unsaved`], which has the execution in it; and [`SessionsError::Fenced`], which has not:
-    /// another process has the session, and the execution does not count.
+    /// The error of the execution. [`SessionsError::Unsaved`] if the session could not be saved; the error contains the
+    /// execution. [`SessionsError::Fenced`] if another process took the session over; the execution does not count and
+    /// is not in the error.
     pub fn save_after(&self, executed: Result<Execution, ExecuteError>) -> Result<Execution, SessionsError> {
         let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
         if has_run {
-            // Somebody else may have found out while this ran.
+            // A different thread may have noticed during the execution that the session was taken over.
             self.live()?;
         }
         let saves = self.slot.slots.storage.policy.save == Save::AfterEach;
@@ -115,7 +122,7 @@ impl ActiveSession {
             return Ok(executed?);
         }
         let id = &self.slot.id;
-        // Whoever started it may have begun before others saved.
+        // A different thread may have saved the session between the start of the execution and now.
         self.is_touched.store(true, Ordering::SeqCst);
         match (self.save(), executed) {
             (Ok(()), executed) => Ok(executed?),
@@ -125,7 +132,7 @@ impl ActiveSession {
                 Err(SessionsError::Unsaved { id, execution, source })
             }
             (Err(error), Err(source)) => {
-                // Of two errors the one that has the execution in it.
+                // Both failed: return the error that contains the execution, and log the other.
                 let id = id.as_str();
                 tracing::warn!(target: "glovebox", session_id = id, %error, "a session could not be saved");
                 Err(source.into())
@@ -133,24 +140,25 @@ impl ActiveSession {
         }
     }
 
-    /// Writes the session to the store as it is now. It lasts when this returns.
+    /// Writes the current state of the session to the store. The state is durable when this returns.
     pub fn save(&self) -> Result<(), SessionsError> {
         let live = self.live()?;
-        // What is done from now on may not be in it.
+        // Clear the flag before saving: changes made from now on may be missing from the saved state.
         if self.is_touched.swap(false, Ordering::SeqCst) {
             live.changes.fetch_add(1, Ordering::SeqCst);
         }
         live.save(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
     }
 
-    /// Ends the session: its exit handlers run. Then it is removed from the store; whether it was there.
+    /// Ends the session, which runs its exit handlers, and removes it from the store. Returns `false` if it was not
+    /// there.
     pub(super) fn close_and_remove(&self) -> Result<bool, SessionsError> {
         self.close()?;
         let live = self.live()?;
         live.remove(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
     }
 
-    /// The live session. While it is in use nobody but another process takes it away.
+    /// Returns the live session. While it is in use, only another process can take it away.
     fn live(&self) -> Result<Arc<Live>, SessionsError> {
         let live = self.live.upgrade().filter(|live| !live.is_fenced());
         live.ok_or_else(|| SessionsError::Fenced { id: self.slot.id.clone() })
@@ -169,14 +177,14 @@ impl Deref for ActiveSession {
 impl Drop for ActiveSession {
     fn drop(&mut self) {
         let mut state = self.slot.state();
-        // Another than ours, where that was taken over.
+        // After a takeover the slot may hold another live session than this one.
         let ours = state.live.as_ref().filter(|live| Arc::as_ptr(live) == self.live.as_ptr());
         if let Some(live) = ours.filter(|_| self.is_touched.load(Ordering::SeqCst)) {
             live.changes.fetch_add(1, Ordering::SeqCst);
         }
         state.users -= 1;
         state.used_at = Instant::now();
-        // What has ended is removed from the store.
+        // `alive` drops the session if it has ended.
         state.alive();
     }
 }

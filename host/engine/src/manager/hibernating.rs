@@ -10,38 +10,42 @@ use std::{
 use super::{Sessions, SessionsError, slots::Slots};
 use crate::{CancelToken, SessionId};
 
-/// Which sessions were hibernated.
+/// The result of hibernating several sessions.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct HibernateReport {
-    /// Sessions that are in the store now and no longer live.
+    /// Sessions that are saved in the store and no longer live.
     pub hibernated: Vec<SessionId>,
-    /// Those that could not be written. They live on, but for [`SessionsError::Fenced`]: those are not live any more.
+    /// Sessions that could not be saved. They stay live, except after [`SessionsError::Fenced`].
     pub errors: Vec<(SessionId, SessionsError)>,
 }
 
 impl Sessions {
-    /// Writes a session to the store and frees its memory and its lock. Returns whether it was live here.
-    /// One that is in use is left alone: that is an error. So is one that another process has taken over: its memory is freed unwritten.
+    /// Writes a session to the store and frees its memory and its lock. Returns `false` if it was not live here.
+    ///
+    /// # Errors
+    /// [`SessionsError::InUse`] if the session is in use. [`SessionsError::Fenced`] if another process took it over;
+    /// its memory is freed without saving.
     pub fn hibernate(&self, id: &SessionId) -> Result<bool, SessionsError> {
         let slot = self.0.slot(id);
         let state = slot.settled_unused(&self.0.storage)?;
         slot.hibernate(state, &self.0.storage)
     }
 
-    /// Hibernates the sessions that at `now` have been unused for the policy's `idle_ms`.
+    /// Hibernates the sessions that have been unused for the policy's `idle_ms` at `now`.
     pub fn hibernate_idle(&self, now: Instant) -> HibernateReport {
         let idle = Duration::from_millis(self.0.storage.policy.idle_ms);
         self.hibernate_those(|used_at| now.saturating_duration_since(used_at) >= idle)
     }
 
-    /// Hibernates every session that is not in use. Call it before the program ends, for sessions that are saved only then.
+    /// Hibernates every session that is not in use. Call it before the program ends if the policy is
+    /// [`Save::OnHibernate`](crate::Save::OnHibernate).
     pub fn hibernate_all(&self) -> HibernateReport {
         self.hibernate_those(|_| true)
     }
 
-    /// Starts a thread that hibernates idle sessions, looking for them at this interval. It ends when the returned value or the
-    /// last handle of the sessions is dropped.
+    /// Starts a thread that hibernates idle sessions and checks for them once per interval `every`. The thread ends
+    /// when the returned value or the last handle of the sessions is dropped.
     pub fn hibernate_idle_in_background(&self, every: Duration) -> io::Result<IdleThread> {
         let stop = CancelToken::new();
         let (stopped, slots) = (stop.clone(), Arc::downgrade(&self.0));
@@ -53,7 +57,7 @@ impl Sessions {
     fn hibernate_those(&self, is_due: impl Fn(Instant) -> bool) -> HibernateReport {
         let mut report = HibernateReport::default();
         for slot in self.0.all() {
-            // Whoever has it at this moment uses it.
+            // A locked state means that the session is in use.
             let Some(state) = slot.try_state() else { continue };
             if !state.is_idle() || !is_due(state.used_at) {
                 continue;
@@ -68,7 +72,7 @@ impl Sessions {
     }
 }
 
-/// The thread that hibernates idle sessions. It ends when this is dropped.
+/// The thread that hibernates idle sessions. Dropping this value stops the thread and waits for it.
 #[derive(Debug)]
 #[must_use = "the thread ends when this is dropped"]
 pub struct IdleThread {
@@ -80,7 +84,7 @@ impl Drop for IdleThread {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // It panics nowhere; if it did, that is in the log.
+            // The thread does not panic. A panic would be in the log.
             let _ = thread.join();
         }
     }

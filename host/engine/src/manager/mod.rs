@@ -1,9 +1,9 @@
-//! Sessions that outlive their process: live ones in memory, hibernated ones in a store.
+//! Sessions that outlive their process: live sessions in memory, hibernated sessions in a store.
 //!
-//! * [`sessions`]: opening, listing and removing them; [`transfer`]: forking, exporting and importing.
-//! * [`slot`]: where one session is, and how it is resumed and hibernated; [`slots`]: all of those in use; [`guard`]: the handles to them.
-//! * [`storage`]: where they are stored, and what they run in.
-//! * [`hibernating`]: writing live sessions to the store and dropping them.
+//! * [`sessions`]: opens, lists and removes sessions; [`transfer`]: forks, exports and imports them.
+//! * [`slot`]: the state of one session, resuming and hibernating; [`slots`]: all sessions in use; [`guard`]: handles.
+//! * [`storage`]: the store, the policy and the sandboxes.
+//! * [`hibernating`]: saves live sessions and drops them.
 
 mod error;
 mod guard;

@@ -1,33 +1,35 @@
-//! When sessions are written to their store, and when they are hibernated.
+//! The policy for saving and hibernating sessions.
 
 use serde::{Deserialize, Serialize};
 
-/// When a live session is written to its store.
+/// When to write a live session to its store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Save {
-    /// After each execution, before its result is returned: nothing that was reported is lost, whatever happens to the
-    /// process.
+    /// After each execution, before its result is returned. A crash of the process loses nothing that was reported.
     #[default]
     AfterEach,
-    /// When it is hibernated. A process that dies loses what its live sessions did since.
+    /// When the session is hibernated. A crash of the process loses all changes since then.
     OnHibernate,
 }
 
-/// How [`Sessions`](crate::Sessions) treat their sessions. Make one with `default()` and change what differs.
+/// The policy of [`Sessions`](crate::Sessions). Start from `default()` and change fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct StorePolicy {
-    /// When live sessions are written to the store. Default: after each execution.
+    /// When to write live sessions to the store. Default: after each execution.
     pub save: Save,
-    /// For how many milliseconds a session is left alone before it counts as idle. Default 600,000: ten minutes.
+    /// Milliseconds without use after which a session counts as idle. Default 600,000: ten minutes.
     pub idle_ms: u64,
-    /// How many sessions are live at once. One more hibernates the least recently used one. If all are in
-    /// use for `lock_wait_ms`, that is an error. Default 100; 0 counts as 1.
+    /// Maximum number of live sessions. Activating another one hibernates the least recently used session. If all are
+    /// in use for `lock_wait_ms`, activating fails with [`TooManyLive`](crate::SessionsError::TooManyLive). Default
+    /// 100; 0 counts as 1.
     pub live_count: usize,
-    /// For how many milliseconds a session that another process has is waited for, or a place among the live ones.
-    /// Default 0: only for the 50 that it may take another process to look at the session.
+    /// Milliseconds to wait for a session that another process holds, or until fewer than `live_count` sessions are
+    /// live.
+    ///
+    /// Default 0: waits at most 50 ms, because other processes hold the lock briefly to inspect a session.
     pub lock_wait_ms: u64,
 }
 

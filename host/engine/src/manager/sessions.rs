@@ -14,10 +14,10 @@ use crate::{
     events,
 };
 
-/// Many sessions over one store: those in use are live, the others are in the store and are resumed when they are needed. Cheap
+/// Many sessions over one store: sessions in use are live, the others are in the store and are resumed on demand. Cheap
 /// to clone; all methods can be called from any thread.
 ///
-/// A session is in one process at a time: while it is live it is locked in the store.
+/// A session is live in one process at a time: a live session is locked in the store.
 ///
 /// ```no_run
 /// # use std::sync::Arc;
@@ -33,21 +33,23 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Sessions(pub(super) Arc<Slots>);
 
-/// Chooses how [`Sessions`] are stored.
+/// Builder of [`Sessions`].
 #[derive(Debug)]
 #[must_use]
 pub struct SessionsBuilder(Storage);
 
 impl SessionsBuilder {
-    /// A sandbox for sessions to run in: one for each runtime and policy. Of several for a language, a new session runs in the
-    /// first. Listing, exporting, importing, deleting and pruning need none.
+    /// Adds a sandbox for sessions to run in: one for each runtime and policy. If several have the same language, a new
+    /// session runs in the first. Listing, exporting, importing, deleting and pruning need no sandbox.
     pub fn sandbox(self, sandbox: Sandbox) -> Self {
         self.0.sandboxes.write().unwrap_or_else(PoisonError::into_inner).push(sandbox);
         self
     }
 
-    /// Makes a sandbox when a session needs one that was not given: for the runtime of this name, or for the language where none is named.
-    /// It is stored. So a program need not load what nobody uses.
+    /// Sets a function that makes missing sandboxes on demand, so that a program loads only the runtimes in use.
+    ///
+    /// The function receives the language, and the name of the runtime if the session names one. Its sandbox is kept
+    /// and used for later sessions.
     pub fn make_sandbox(
         mut self,
         make: impl Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync + 'static,
@@ -56,47 +58,49 @@ impl SessionsBuilder {
         self
     }
 
-    /// When sessions are saved and hibernated.
+    /// Sets the policy for saving and hibernating. Default: [`StorePolicy::default`].
     pub fn policy(mut self, policy: StorePolicy) -> Self {
         self.0.policy = policy;
         self
     }
 
-    /// Seals every state with this key, and takes no other. Each is bound to its session's id besides. An earlier state of the
-    /// same session is as authentic as the last.
+    /// Seals every stored state with this key, and accepts only states that were sealed with it. Default: no key.
+    ///
+    /// The seal also covers the session's id. It does not prevent a rollback: an earlier state of the same session is
+    /// as authentic as the last.
     pub fn key(mut self, key: SessionKey) -> Self {
         self.0.key = Some(key);
         self
     }
 
-    /// Gives up waiting for other processes when cancelled.
+    /// Stops waiting for other processes when `token` is cancelled.
     pub fn cancel(mut self, token: &CancelToken) -> Self {
         self.0.cancel = token.clone();
         self
     }
 
-    /// Stops, when cancelled, what sessions run outside of any request: exit handlers, and code of theirs that variables call. What is stopped
-    /// so is as after an execution that was cancelled.
+    /// Cancels code that runs outside of any request when `token` is cancelled: exit handlers, and guest code that
+    /// reading variables calls. Cancelled code ends like a cancelled execution.
     pub fn stop(mut self, token: &CancelToken) -> Self {
         self.0.stop = token.clone();
         self
     }
 
-    /// Ready to open sessions.
+    /// Builds the [`Sessions`].
     pub fn build(self) -> Sessions {
         Sessions(Arc::new(Slots::new(self.0)))
     }
 }
 
-/// How a new session is made. Make one with `default()` and change what differs.
+/// Options of a new session. Start from `default()` and change fields.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NewSession {
-    /// Its language. Default: that of the first sandbox.
+    /// Language. Default: the language of the first sandbox.
     pub language: Option<Language>,
-    /// Its runtime, by name. Default: that of the first sandbox of its language.
+    /// Name of the runtime. Default: the runtime of the first sandbox of the language.
     pub runtime: Option<String>,
-    /// What its scripts find in the global variable `context`. Default: no such variable.
+    /// Value of the scripts' global variable `context`. Default: no such variable.
     pub context: Option<JsonText>,
 }
 
@@ -123,29 +127,29 @@ impl NewSession {
     }
 }
 
-/// Some of the sessions: [`Sessions::list`].
+/// A page of sessions, from [`Sessions::list`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListedPage {
-    /// The sessions, in the order of their ids. There may be fewer than were asked for where there are more after them.
+    /// Sessions in the order of their ids. A page may be shorter than requested even if more pages follow.
     pub sessions: Vec<ListedSession>,
-    /// What to ask for the next page [after](PageRequest::after); none if there is nothing after this page.
+    /// Argument for [`PageRequest::after`] to request the next page; `None` on the last page.
     pub next: Option<SessionId>,
 }
 
-/// A session as it is listed.
+/// A listed session.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ListedSession {
-    /// What the store says. It is as of when the session was last saved.
+    /// The stored record, as of the last save.
     #[serde(flatten)]
     pub stored: StoredEntry,
-    /// What the session says, where it is live in this process.
+    /// Information about the live session; `None` if it is not live in this process.
     pub live: Option<SessionInfo>,
 }
 
 impl Sessions {
-    /// Begins to describe how sessions are stored in `store`.
+    /// Returns a builder for sessions that are stored in `store`.
     pub fn builder(store: Arc<dyn SessionStore>) -> SessionsBuilder {
         SessionsBuilder(Storage {
             store,
@@ -158,18 +162,18 @@ impl Sessions {
         })
     }
 
-    /// One more sandbox for sessions to run in.
+    /// Adds a sandbox for sessions to run in.
     pub fn add_sandbox(&self, sandbox: Sandbox) {
         self.0.storage.sandboxes.write().unwrap_or_else(PoisonError::into_inner).push(sandbox);
     }
 
-    /// The store.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &dyn SessionStore {
         &*self.0.storage.store
     }
 
-    /// The session of this name, live or not; none if there is no such.
+    /// Returns a handle to the session of this name, live or not; `None` if there is no such session.
     pub fn get(&self, id: &SessionId) -> Result<Option<SessionGuard>, SessionsError> {
         let found = self.record(id)?.map(|_| self.guard(id));
         if found.is_some() {
@@ -178,17 +182,23 @@ impl Sessions {
         Ok(found)
     }
 
-    /// What the store says of the session; none if there is no such. It is as of when the session was last saved.
+    /// Returns the stored record of the session, as of its last save; `None` if there is no such session.
     pub fn record(&self, id: &SessionId) -> Result<Option<SessionRecord>, SessionsError> {
         Ok(block_on(self.0.storage.store.record(id))?.map(|stored| stored.record))
     }
 
-    /// The session of this name. That there is none is an error.
+    /// Returns a handle to the session of this name.
+    ///
+    /// # Errors
+    /// [`SessionsError::NotFound`] if there is no such session.
     pub fn open(&self, id: &SessionId) -> Result<SessionGuard, SessionsError> {
         self.get(id)?.ok_or_else(|| SessionsError::NotFound { id: id.clone() })
     }
 
-    /// Makes a session and writes it to the store. That there is one of this name is an error.
+    /// Creates a session and writes it to the store.
+    ///
+    /// # Errors
+    /// [`SessionsError::Exists`] if the store already has a session of this name.
     pub fn create(&self, id: SessionId, new: NewSession) -> Result<SessionGuard, SessionsError> {
         self.add(&id, |storage| {
             let sandbox = storage.sandbox_of(&id, new.language, new.runtime.as_deref())?;
@@ -200,7 +210,11 @@ impl Sessions {
         Ok(self.guard(&id))
     }
 
-    /// The session of this name, made where there is none. One of another language is an error; its context stays.
+    /// Returns a handle to the session of this name, or creates the session. An existing session
+    /// keeps its `context`.
+    ///
+    /// # Errors
+    /// [`SessionsError::Language`] if the session exists and runs another language.
     pub fn open_or_create(&self, id: SessionId, new: NewSession) -> Result<SessionGuard, SessionsError> {
         let wanted = new.language;
         match self.create(id.clone(), new) {
@@ -214,13 +228,13 @@ impl Sessions {
         }
     }
 
-    /// Some sessions, in the order of their ids.
+    /// Returns a page of sessions, in the order of their ids.
     pub fn list(&self, page: &PageRequest) -> Result<ListedPage, SessionsError> {
         let page = block_on(self.0.storage.store.list(page))?;
         Ok(ListedPage { sessions: self.with_live(page.entries), next: page.next })
     }
 
-    /// Every session, in the order of their ids: all pages, which may take long and much memory.
+    /// Returns every session, in the order of their ids. Reads all pages, which may take long and much memory.
     pub fn list_all(&self) -> Result<Vec<ListedSession>, SessionsError> {
         let mut pages = Pages::new(self.store());
         let mut all = Vec::new();
@@ -230,7 +244,7 @@ impl Sessions {
         Ok(all)
     }
 
-    /// How many sessions there are, damaged ones too, counted up to `most`.
+    /// Counts the sessions, including damaged ones. Stops counting at `most`.
     pub fn count(&self, most: usize) -> Result<usize, SessionsError> {
         Ok(block_on(self.0.storage.store.count(most))?)
     }
@@ -238,7 +252,7 @@ impl Sessions {
     fn with_live(&self, entries: Vec<StoredEntry>) -> Vec<ListedSession> {
         let mut live: BTreeMap<SessionId, SessionInfo> = BTreeMap::new();
         for slot in self.0.all() {
-            // One that is being resumed or hibernated is listed as it was before.
+            // A session that is being resumed or hibernated is listed as if it were not live.
             let info = slot.try_state().and_then(|state| Some(state.live.as_ref()?.session.info()));
             if let Some(info) = info {
                 live.insert(slot.id.clone(), info);
@@ -248,7 +262,7 @@ impl Sessions {
         entries.into_iter().map(with_live).collect()
     }
 
-    /// Ends a session and removes it: its exit handlers run, within the limits of one execution.
+    /// Ends a session and removes it. Its exit handlers run, within the limits of one execution.
     pub fn close(&self, id: &SessionId) -> Result<(), SessionsError> {
         if self.open(id)?.activate()?.close_and_remove()? {
             events::session("session.deleted", id);
@@ -256,8 +270,10 @@ impl Sessions {
         Ok(())
     }
 
-    /// Removes a session, a damaged one too; whether there was one. Its exit handlers do not run. One that is in use is
-    /// left alone: that is an error.
+    /// Removes a session, even a damaged one, without running its exit handlers. Returns `false` if there was none.
+    ///
+    /// # Errors
+    /// [`SessionsError::InUse`] if the session is in use.
     pub fn delete(&self, id: &SessionId) -> Result<bool, SessionsError> {
         let slot = self.0.slot(id);
         let state = slot.settled_unused(&self.0.storage)?;
@@ -266,11 +282,11 @@ impl Sessions {
         let storage = &self.0.storage;
         let removed = match &live {
             Some(live) => live.remove(storage).inspect_err(|_| slot.state().drop_fenced(live))?,
-            // Whatever is there by now: that is what is asked for.
+            // `Any`: the session is deleted whatever another process stored meanwhile.
             None => block_on(storage.store.remove(&storage.lock(id, None)?, &Expected::Any))?,
         };
         slot.state().live = None;
-        // And its lock with it, before anybody comes.
+        // Free the session's lock before other threads can see the change as settled.
         drop(live);
         if removed {
             events::session("session.deleted", id);
@@ -278,7 +294,8 @@ impl Sessions {
         Ok(removed)
     }
 
-    /// Removes sessions that nobody needs any more. Those that are live, here or elsewhere, are left alone.
+    /// Removes stored sessions beyond the age, count or size limits of `prune`. Sessions that are live here or
+    /// elsewhere are kept.
     pub fn prune(&self, prune: &Prune) -> Result<PruneReport, SessionsError> {
         Ok(block_on(prune.run(self.store(), Timestamp::now()))?)
     }
@@ -287,7 +304,7 @@ impl Sessions {
         SessionGuard { slots: Arc::clone(&self.0), id: id.clone() }
     }
 
-    /// Adds a session that `make` makes, under a name that is free, and saves it.
+    /// Creates a session with `make` under an unused name, and saves it.
     pub(super) fn add(
         &self,
         id: &SessionId,
@@ -296,7 +313,7 @@ impl Sessions {
         let slot = self.0.slot(id);
         let mut state = slot.settled(&self.0.storage, self.0.storage.resuming_ms(), None)?;
         let exists = || SessionsError::Exists { id: id.clone() };
-        // Looked at before the lock, too: a session that exists is no reason to wait for whoever uses it.
+        // Check before taking the lock, too: creating an existing session must fail without waiting for its users.
         if state.alive().is_some() || self.0.storage.is_stored(id)? {
             return Err(exists());
         }
@@ -308,7 +325,7 @@ impl Sessions {
         let place = self.0.place(id, None)?;
         let live = Live::new(make(&self.0.storage)?, lock, place);
         live.save(&self.0.storage).map_err(|error| match error {
-            // Another process made one meanwhile.
+            // A different process created the session meanwhile.
             SessionsError::Fenced { .. } => exists(),
             error => error,
         })?;

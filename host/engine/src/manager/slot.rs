@@ -1,4 +1,4 @@
-//! Where a stored session is: live here, or in the store. How it is resumed and hibernated.
+//! The slot of one stored session: live or in the store, resuming and hibernating.
 
 use std::{
     sync::{
@@ -17,17 +17,17 @@ use crate::{
     SessionRecord, SessionStore, StoreError, StoredSession, Timestamp, block_on, events, store::MAX_WORKSPACE_BYTES,
 };
 
-/// How long to wait for another thread that is changing a session, where the caller can do without it. Hibernating takes
+/// Milliseconds to wait for another thread's change if the caller can proceed without it. Hibernating takes
 /// milliseconds, more on a slow disk.
 pub(super) const HIBERNATING_MS: u64 = 1_000;
 
-/// The place of one session of a [`Sessions`](crate::Sessions).
+/// The slot of one session of a [`Sessions`](crate::Sessions).
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) id: SessionId,
-    /// Never held while somebody is waited for.
+    /// Never held while waiting for another thread or process.
     state: Mutex<State>,
-    /// Told when a change is over.
+    /// Notified at the end of a change.
     settled: Condvar,
 }
 
@@ -35,15 +35,15 @@ pub(super) struct Slot {
 pub(super) struct State {
     /// The session, while it is live.
     pub(super) live: Option<Arc<Live>>,
-    /// How many are using it. It is not hibernated meanwhile.
+    /// Number of users. A session in use is not hibernated.
     pub(super) users: usize,
     pub(super) used_at: Instant,
-    /// Whether somebody has the [`Change`].
+    /// Set while a [`Change`] exists.
     is_changing: bool,
 }
 
-/// The right to resume, create, replace or remove the session, until it is dropped. Meanwhile nobody hibernates it. Its owner
-/// may wait for other processes, so whoever wants it next can give up.
+/// The exclusive right to resume, create, replace or remove the session, until it is dropped. Other threads cannot
+/// hibernate the session meanwhile. The owner may wait for other processes, so waiters for the right can time out.
 #[derive(Debug)]
 pub(super) struct Change<'a>(&'a Slot);
 
@@ -54,38 +54,39 @@ impl Drop for Change<'_> {
     }
 }
 
-/// A live session, locked in the store.
+/// A live session and its lock in the store.
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) session: Session,
     lock: SessionLock,
     created_at: Timestamp,
-    /// Whether another process has taken it over, as far as is known: nothing of it reaches the store any more.
+    /// Set once this process knows that another one took the session over. From then on nothing is written to the
+    /// store.
     is_fenced: AtomicBool,
-    /// Uses that came to an end, and so may have changed it.
+    /// Number of finished uses. Each of them may have changed the session.
     pub(super) changes: AtomicU64,
-    /// Held while the session is written, so that states are written in their order.
+    /// Held while the session is written, so that states are written in order.
     saved: Mutex<Saved>,
     _place: LivePlace,
 }
 
-/// What of a live session is in the store.
+/// The version of a live session that the store has.
 #[derive(Debug)]
 struct Saved {
-    /// How many of its changes.
+    /// Value of [`Live::changes`] at the save.
     changes: u64,
-    /// The generation of its record.
+    /// Generation of the stored record.
     generation: u64,
-    /// What it was read at or written as.
+    /// Version at which the record was read or written.
     expected: Expected,
 }
 
-/// One of the places for live sessions.
+/// A permit for one live session. At most `live_count` of them exist.
 #[derive(Debug)]
 pub(super) struct LivePlace(Arc<AtomicUsize>);
 
 impl LivePlace {
-    /// Takes a place, if one of so many is free.
+    /// Takes a permit if fewer than `most` are taken.
     pub(super) fn take(taken: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let one_more = |count: usize| (count < most).then_some(count + 1);
         taken.try_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
@@ -109,12 +110,11 @@ impl Slot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the session is live here.
     pub(super) fn is_live(&self) -> bool {
         self.state().live.is_some()
     }
 
-    /// The state, once nobody is changing it.
+    /// Waits until no thread changes the session, for at most `patience_ms`, and returns the locked state.
     pub(super) fn settled(
         &self,
         storage: &Storage,
@@ -132,7 +132,7 @@ impl Slot {
         Ok(state)
     }
 
-    /// The state, once nobody is changing it. An error if the session is in use.
+    /// Like [`settled`](Self::settled), but fails if the session is in use.
     pub(super) fn settled_unused(&self, storage: &Storage) -> Result<MutexGuard<'_, State>, SessionsError> {
         let state = self.settled(storage, HIBERNATING_MS, None)?;
         if state.users > 0 {
@@ -141,15 +141,17 @@ impl Slot {
         Ok(state)
     }
 
-    /// Begins a change of the state, a settled one.
+    /// Begins a change of a settled state.
     pub(super) fn change<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Change<'a> {
         state.is_changing = true;
         Change(self)
     }
 
-    /// Writes the session to the store if it has changed, and drops the live one. That of a session which another process has
-    /// taken over is dropped, too, and its changes with it: an error. A store may take long: whoever wants the session meanwhile waits as for
-    /// every [`Change`].
+    /// Writes the session to the store if it has changed, and drops the live session. Returns `false` if it was not
+    /// live.
+    ///
+    /// A session that another process took over is dropped with its changes, and the result is an error. A store may be
+    /// slow, so other threads wait for this as for every [`Change`].
     pub(super) fn hibernate<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -164,7 +166,7 @@ impl Slot {
             state.live = None;
         }
         drop(state);
-        // First its lock is given back, and then it is another's turn.
+        // Release the lock first, then let other threads continue.
         drop(live);
         drop(change);
         saved?;
@@ -172,30 +174,30 @@ impl Slot {
         Ok(true)
     }
 
-    /// The state, if nobody else has it at this moment.
+    /// Returns the state if its mutex is free.
     pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
         self.state.try_lock().ok()
     }
 }
 
 impl State {
-    /// Whether it is live and nobody uses it.
+    /// Returns whether the session is live and unused.
     pub(super) fn is_idle(&self) -> bool {
         self.users == 0 && self.live.is_some() && !self.is_changing
     }
 
-    /// Whether it is being resumed, replaced or removed.
+    /// Returns whether the session is being resumed, replaced or removed.
     pub(super) fn is_changing(&self) -> bool {
         self.is_changing
     }
 
-    /// One more uses it.
+    /// Counts another user.
     pub(super) fn begin_use(&mut self) {
         self.users += 1;
         self.used_at = Instant::now();
     }
 
-    /// The live session, if there is one that has not ended. What has ended makes room: in the store there is still its last
+    /// Returns the live session unless it has ended. Drops an ended session without users; the store still has its last
     /// saved state.
     pub(super) fn alive(&mut self) -> Option<Arc<Live>> {
         if self.users == 0 && self.live.as_ref().is_some_and(|live| live.session.ended().is_some()) {
@@ -204,8 +206,8 @@ impl State {
         self.live.clone()
     }
 
-    /// Drops a live session that another process has taken over: unsaved, and without its exit handlers. Others may still be
-    /// using it; none of them can save it.
+    /// Drops a live session that another process took over, unsaved and without running its exit handlers. Other
+    /// threads may still use it, but cannot save it.
     pub(super) fn drop_fenced(&mut self, fenced: &Arc<Live>) {
         if fenced.is_fenced() && self.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, fenced)) {
             self.live = None;
@@ -215,7 +217,7 @@ impl State {
 }
 
 impl Live {
-    /// A new session, which the store does not have yet.
+    /// A new session that is not in the store yet.
     pub(super) fn new(session: Session, lock: SessionLock, place: LivePlace) -> Self {
         Self {
             session,
@@ -228,7 +230,7 @@ impl Live {
         }
     }
 
-    /// Makes a session from the store live.
+    /// Makes a stored session live.
     pub(super) fn resumed(
         storage: &Storage,
         stored: &StoredSession,
@@ -267,7 +269,7 @@ impl Live {
     /// Writes the session to the store, if it may have changed.
     pub(super) fn save(&self, storage: &Storage) -> Result<(), SessionsError> {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-        // Before the state is taken: a use that ends meanwhile may not be in it.
+        // Read the counter before the state is captured: a use that ends meanwhile may be missing from the state.
         let changes = self.changes.load(Ordering::SeqCst);
         if saved.changes == changes {
             return Ok(());
@@ -297,20 +299,20 @@ impl Live {
         Ok(())
     }
 
-    /// Removes the session from the store.
+    /// Removes the session from the store. Returns `false` if it was not there.
     pub(super) fn remove(&self, storage: &Storage) -> Result<bool, SessionsError> {
-        // Whoever still saves is waited for.
+        // Taking this mutex waits for a save in progress.
         let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         let remove = |expected| block_on(storage.store.remove(&self.lock, expected));
         let removed = match remove(&saved.expected) {
-            // Damaged behind us: nobody can tell which it is, and it is to go.
+            // The record was damaged since the last save, so its version is unknown. Remove it in any case.
             Err(StoreError::Damaged { .. }) => remove(&Expected::Any),
             removed => removed,
         };
         removed.map_err(|error| self.failed(error))
     }
 
-    /// Writes another session over it in the store.
+    /// Replaces the session in the store with another one.
     pub(super) fn replace(
         &self,
         store: &dyn SessionStore,
@@ -326,7 +328,7 @@ impl Live {
         put.map(drop).map_err(|error| self.failed(error))
     }
 
-    /// Whether another process has taken it over, as far as is known.
+    /// Returns whether this process knows that another one took the session over.
     pub(super) fn is_fenced(&self) -> bool {
         self.is_fenced.load(Ordering::SeqCst)
     }
@@ -339,7 +341,7 @@ impl Live {
     }
 }
 
-/// What a record says of a sandbox's workspace.
+/// Returns the workspace path to store in a record, if it is not too long.
 fn recorded_workspace(sandbox: &Sandbox) -> Option<String> {
     let workspace = sandbox.policy().workspace.as_ref()?;
     let path = workspace.canonicalize().unwrap_or_else(|_| workspace.clone());

@@ -1,4 +1,4 @@
-//! The sessions in use: one slot for a name.
+//! Slots of the sessions in use: one for each name.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{CancelToken, SessionId};
 
-/// All slots, and how many of the sessions are live.
+/// All slots, and the number of live sessions.
 pub(super) struct Slots {
     pub(super) storage: Storage,
     map: Mutex<HashMap<SessionId, Arc<Slot>>>,
@@ -29,7 +29,6 @@ impl fmt::Debug for Slots {
 }
 
 impl Slots {
-    /// None yet.
     pub(super) fn new(storage: Storage) -> Self {
         Self { storage, map: Mutex::default(), live_count: Arc::default() }
     }
@@ -38,20 +37,20 @@ impl Slots {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session's slot.
+    /// Returns the session's slot, or adds one.
     pub(super) fn slot(self: &Arc<Self>, id: &SessionId) -> SlotRef {
         let mut map = self.map();
         let slot = map.entry(id.clone()).or_insert_with(|| Arc::new(Slot::new(id.clone())));
         SlotRef { slot: Arc::clone(slot), slots: Arc::clone(self) }
     }
 
-    /// Every slot, whoever holds it.
+    /// Returns every slot.
     pub(super) fn all(self: &Arc<Self>) -> Vec<SlotRef> {
         let map = self.map();
         map.values().map(|slot| SlotRef { slot: Arc::clone(slot), slots: Arc::clone(self) }).collect()
     }
 
-    /// A place for the session to be live in. Another session is hibernated for it if none is free. The caller holds the
+    /// Returns a permit for a live session. Hibernates another session if all permits are taken. The caller holds the
     /// session's [`Change`](super::slot::Change).
     pub(super) fn place(
         self: &Arc<Self>,
@@ -76,8 +75,8 @@ impl Slots {
         }
     }
 
-    /// Hibernates the least recently used session of those that can be saved, except the one of this name. Returns the error
-    /// of one that could not be saved if no other could be hibernated.
+    /// Hibernates the least recently used session that can be saved, except the one with the id `except`. Returns the
+    /// error of a failed save if no session could be hibernated.
     fn hibernate_oldest(self: &Arc<Self>, except: &SessionId) -> Result<Found, SessionsError> {
         let mut found = Found::InUse;
         let mut slots: Vec<(Instant, SlotRef)> = Vec::new();
@@ -97,9 +96,9 @@ impl Slots {
             match slot.try_state() {
                 Some(state) if state.is_idle() => {
                     match slot.hibernate(state, &self.storage) {
-                        // One that has ended gave its place up, which is as good.
+                        // `Ok(false)` also frees a permit: the session has ended.
                         Ok(_) => return Ok(Found::Freed),
-                        // So did one that another process has taken over.
+                        // A session that another process took over has freed its permit, too.
                         Err(error @ SessionsError::Fenced { .. }) => {
                             let id = slot.id.as_str();
                             tracing::warn!(target: "glovebox", session_id = id, %error, "a session was taken over");
@@ -115,7 +114,7 @@ impl Slots {
     }
 }
 
-/// A slot in use. There is one slot for a name as long as anybody has it.
+/// A reference to a slot. A name has the same slot as long as any reference to it exists.
 pub(super) struct SlotRef {
     slot: Arc<Slot>,
     pub(super) slots: Arc<Slots>,
@@ -138,7 +137,8 @@ impl Deref for SlotRef {
 impl Drop for SlotRef {
     fn drop(&mut self) {
         let mut map = self.slots.map();
-        // References are made under this lock only: where the map's and ours are the only ones, nobody comes to it.
+        // References are created only under the map's lock: if the map and this value hold the only two, no thread can
+        // add one.
         let is_last = Arc::strong_count(&self.slot) == 2;
         if is_last && self.slot.try_state().is_some_and(|state| state.live.is_none()) {
             map.remove(&self.slot.id);
@@ -146,12 +146,12 @@ impl Drop for SlotRef {
     }
 }
 
-/// What was found among the live sessions.
+/// The result of looking for a session to hibernate.
 enum Found {
-    /// An idle one, which is hibernated now.
+    /// A session was hibernated or had ended: a permit is free.
     Freed,
-    /// None, but one is being hibernated or resumed.
+    /// No session is idle, but one is being hibernated or resumed.
     Moving,
-    /// All are in use.
+    /// All live sessions are in use.
     InUse,
 }

@@ -1,4 +1,4 @@
-//! Where sessions are stored, and what they run in.
+//! The store, the policy and the sandboxes of sessions.
 
 use std::{
     fmt,
@@ -12,27 +12,27 @@ use crate::{
     StoreError, block_on, session_scope::SessionScope,
 };
 
-/// Makes a sandbox for the runtime of this name, or for the language where none is named.
+/// Makes a sandbox for the runtime of this name, or for the language if no runtime is named.
 pub(super) type MakeSandbox = Box<dyn Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync>;
 
-/// How often it is asked for what is waited for.
+/// Polling interval for locks and permits.
 pub(super) const POLL: Duration = Duration::from_millis(5);
-/// How long to wait for a session's lock where it is not to be waited for: it is taken for a moment by whoever prunes or looks
-/// for lock files that were left.
+/// Minimum wait in milliseconds for a session's lock, even with `lock_wait_ms = 0`. Pruning and the search for leftover
+/// lock files hold the lock briefly.
 const MOMENT_MS: u64 = 50;
-/// How long to wait for another thread that is loading or creating this session.
+/// Milliseconds to wait for another thread that is loading or creating this session.
 const RESUMING_MS: u64 = 10_000;
 
-/// Where sessions are stored, and what they run in.
+/// The store, the policy and the sandboxes of a [`Sessions`](crate::Sessions).
 pub(super) struct Storage {
     pub(super) store: Arc<dyn SessionStore>,
     pub(super) policy: StorePolicy,
     pub(super) key: Option<SessionKey>,
     pub(super) cancel: CancelToken,
-    /// Stops what sessions run by themselves.
+    /// Cancels code that sessions run outside of requests.
     pub(super) stop: CancelToken,
     pub(super) sandboxes: RwLock<Vec<Sandbox>>,
-    /// Makes those that sessions turn out to need.
+    /// Makes sandboxes on demand.
     pub(super) make_sandbox: Option<MakeSandbox>,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Debug for Storage {
 }
 
 impl Storage {
-    /// Whether the store has the session, damaged or not.
+    /// Returns whether the store has the session, damaged or not.
     pub(super) fn is_stored(&self, id: &SessionId) -> Result<bool, SessionsError> {
         match block_on(self.store.record(id)) {
             Ok(record) => Ok(record.is_some()),
@@ -52,8 +52,8 @@ impl Storage {
         }
     }
 
-    /// The sandbox for a stored session: of its image, else of its runtime, else of its language. Where the image is
-    /// another, resuming says so.
+    /// Returns the sandbox for a stored session: by image, else by runtime, else by language. If the image differs,
+    /// resuming reports the error.
     pub(super) fn sandbox_for(&self, record: &SessionRecord) -> Result<Sandbox, SessionsError> {
         let exact = self.find(|sandbox| sandbox.image_sha256() == Some(&record.image_sha256));
         if let Some(sandbox) = exact.or_else(|| self.find(|sandbox| sandbox.runtime_name() == record.runtime)) {
@@ -66,7 +66,7 @@ impl Storage {
             .ok_or_else(|| SessionsError::NoSandbox { id: record.id.clone(), language: record.language })
     }
 
-    /// The sandbox for a new session.
+    /// Returns the sandbox for a new session.
     pub(super) fn sandbox_of(
         &self,
         id: &SessionId,
@@ -88,12 +88,12 @@ impl Storage {
         self.sandboxes.read().unwrap_or_else(PoisonError::into_inner).iter().find(|sandbox| fits(sandbox)).cloned()
     }
 
-    /// A sandbox that was made, and is cached for others.
+    /// Makes a sandbox and keeps it for later sessions. Returns `None` without a `make_sandbox` function.
     fn make(&self, language: Language, runtime: Option<&str>) -> Result<Option<Sandbox>, SessionsError> {
         let Some(make) = &self.make_sandbox else { return Ok(None) };
         let sandbox = make(language, runtime)?;
         let mut sandboxes = self.sandboxes.write().unwrap_or_else(PoisonError::into_inner);
-        // Of two that were made at once, or of one under two names, the first stays.
+        // If two threads made the same sandbox, or one sandbox has two names, keep the first.
         match sandboxes.iter().find(|other| other.runtime_name() == sandbox.runtime_name()) {
             Some(other) => Ok(Some(other.clone())),
             None => {
@@ -103,12 +103,12 @@ impl Storage {
         }
     }
 
-    /// For how long to wait for a session that another thread is resuming, which may take this long.
+    /// Milliseconds to wait for a session that another thread is resuming.
     pub(super) fn resuming_ms(&self) -> u64 {
         self.policy.lock_wait_ms.saturating_add(RESUMING_MS)
     }
 
-    /// What holds for all that runs in a session.
+    /// Returns the scope shared by all executions of a session.
     pub(super) fn scope(&self) -> SessionScope {
         SessionScope { cancel: self.stop.clone(), ..SessionScope::default() }
     }
@@ -117,7 +117,7 @@ impl Storage {
         self.cancel.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled)
     }
 
-    /// Takes a session's lock, waiting for it as the policy says.
+    /// Takes a session's lock. Waits for it for `lock_wait_ms`.
     pub(super) fn lock(&self, id: &SessionId, cancel: Option<&CancelToken>) -> Result<SessionLock, SessionsError> {
         let patience_ms = self.policy.lock_wait_ms.max(MOMENT_MS);
         let begun = Instant::now();

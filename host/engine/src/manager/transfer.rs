@@ -11,14 +11,15 @@ use crate::{
 };
 
 impl Sessions {
-    /// Makes a second session of one: variables, functions and files as they are, and from then on neither sees what the other
-    /// does. It is written to the store at once.
+    /// Forks a session: the fork starts with the same variables, functions and files, and from then on the two are
+    /// independent. The fork is written to the store at once.
     pub fn fork(&self, id: &SessionId, fork: SessionId) -> Result<SessionGuard, SessionsError> {
         let original = self.open(id)?.activate()?;
         self.add(&fork, |storage| {
             let options = SessionOptions::default().id(fork.as_str()).scope(&storage.scope());
             let forked = original.fork_with(options)?;
-            // It counts its forks, so that the next one has other random numbers, seeded too.
+            // Save the original, whose fork counter has changed: the counter gives the next fork other random numbers,
+            // even with a fixed seed.
             original.save()?;
             Ok(forked)
         })?;
@@ -26,8 +27,11 @@ impl Sessions {
         Ok(self.guard(&fork))
     }
 
-    /// A session as bytes, as [`Session::hibernate`](crate::Session::hibernate) gives them with this key: as it is, where it is live here,
-    /// and otherwise as it was last saved. Needs no sandbox.
+    /// Returns a session in the format of [`Session::hibernate`](crate::Session::hibernate), sealed with this store's
+    /// key.
+    ///
+    /// A session that is live in this process is saved first; otherwise its last saved state is returned. Needs no
+    /// sandbox.
     pub fn export(&self, id: &SessionId) -> Result<Vec<u8>, SessionsError> {
         let live = self.0.slot(id).is_live();
         if live {
@@ -38,8 +42,13 @@ impl Sessions {
         reseal(&stored.state, self.0.storage.key.as_ref(), id.as_str(), "").map_err(|source| unusable(id, source))
     }
 
-    /// Puts an exported session into the store. Its seal is checked; whether it fits its image and the policy's limits is
-    /// found out when it is opened. Needs no sandbox.
+    /// Writes an exported session to the store, after checking its seal. Needs no sandbox.
+    ///
+    /// The image and the policy's limits are checked when the session is resumed.
+    ///
+    /// # Errors
+    /// [`SessionsError::Exists`] if there is a session of this name and `if_exists` is [`IfExists::Fail`].
+    /// [`SessionsError::Resume`] if the bytes cannot be read or their seal is wrong.
     pub fn import(&self, id: SessionId, bytes: &[u8], if_exists: IfExists) -> Result<SessionGuard, SessionsError> {
         let state =
             reseal(bytes, self.0.storage.key.as_ref(), "", id.as_str()).map_err(|source| unusable(&id, source))?;
@@ -59,7 +68,7 @@ impl Sessions {
         let (expected, replaced) = match block_on(store.record(&id)) {
             Ok(None) => (Expected::Absent, 0),
             Ok(Some(stored)) => (Expected::Version(stored.version), stored.record.generation),
-            // One that is damaged, or is none, has no generation.
+            // A damaged record, or something else in its place, has no generation.
             Err(StoreError::Damaged { .. } | StoreError::Directory(_)) => (Expected::Any, 0),
             Err(error) => return Err(error.into()),
         };
@@ -87,9 +96,9 @@ impl Sessions {
             }
             Holder::Lock(lock) => drop(block_on(store.put(lock, &expected, &record, &state))?),
         }
-        // What it replaces is not saved any more. Until here it lives on, should this fail.
+        // Drop the replaced session only now: if writing failed, it had to stay live.
         slot.state().live = None;
-        // And the lock with it, before anybody comes.
+        // Free the lock before other threads can see the change as settled.
         drop(holder);
         drop(live);
         events::session("session.created", &id);
@@ -97,11 +106,11 @@ impl Sessions {
     }
 }
 
-/// Who has the right to write the session.
+/// The holder of the right to write the session.
 enum Holder<'a> {
     /// The live session.
     Live(&'a Arc<Live>),
-    /// We, for the moment.
+    /// The lock, taken for this import.
     Lock(SessionLock),
 }
 

@@ -1,4 +1,4 @@
-//! Carrying out what a guest wrote, all of it or nothing.
+//! Commits a guest's writes to the host directory, all of them or none.
 
 use std::collections::HashMap;
 
@@ -15,23 +15,23 @@ use super::site::Site;
 use super::stage::{self, Stager};
 use super::sweep;
 
-/// What a commit did.
+/// The result of a commit.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CommitReport {
-    /// Every file and link that is new on the host, relative to the directory, with the state the next
-    /// commit will compare it with: what [`Vfs::mark_committed`] asks for.
+    /// New and changed files and links, with paths relative to the directory. The state is the one that the next commit
+    /// compares with; pass both to [`Vfs::mark_committed`].
     pub written: Vec<(String, SourceStat)>,
     /// Bytes of file contents written.
     pub bytes: u64,
 }
 
 impl HostDirectory {
-    /// Commits one root of a guest's file system and tells the file system so.
+    /// Commits one root of a guest's file system and marks it as committed in the file system.
     ///
     /// # Errors
     ///
-    /// As [`commit`](Self::commit).
+    /// The errors of [`commit`](Self::commit), and [`MountError::NotNoted`].
     pub fn commit_root(&self, vfs: &mut Vfs, root: RootId) -> Result<CommitReport, MountError> {
         let plan = vfs.commit_plan(root);
         let report = self.commit(&plan, vfs)?;
@@ -39,17 +39,17 @@ impl HostDirectory {
         Ok(report)
     }
 
-    /// Carries out a plan: when this returns `Ok` all of it is done and on the disk, otherwise
-    /// the directory is as it was.
+    /// Carries out a plan. When this returns `Ok`, all changes are on the disk; otherwise the directory is unchanged.
     ///
-    /// Waits for other commits to the same directory, up to the time given at opening, and
-    /// settles first what a crashed one has left. An empty plan touches nothing.
+    /// Waits for other commits to the same directory for at most the time given to
+    /// [`open_for_writing`](Self::open_for_writing). First finishes or undoes a commit that a crash interrupted. An
+    /// empty plan touches nothing.
     ///
     /// # Errors
     ///
-    /// [`MountError::Conflict`] when the host changed one of the files meanwhile,
-    /// [`MountError::LinkLeaves`] and [`MountError::ReservedName`] for what is never written,
-    /// [`MountError::Busy`] when another commit takes too long, and others.
+    /// [`MountError::Conflict`] if the host has changed one of the files meanwhile, [`MountError::LinkLeaves`] and
+    /// [`MountError::ReservedName`] for links and names that are never written, [`MountError::Busy`] if another commit
+    /// takes too long, and others.
     pub fn commit(&self, plan: &[CommitStep], contents: &mut dyn Contents) -> Result<CommitReport, MountError> {
         if !self.is_writable() {
             return Err(MountError::ReadOnly { path: self.path().to_owned() });
@@ -72,7 +72,7 @@ impl HostDirectory {
                 return Err(error);
             }
         };
-        // From here on a failure that could not be undone leaves the journal for the next opening.
+        // A failure after this point that cannot be undone leaves the journal for the next opening.
         let undone = site.carry_out(&journal.steps)?;
         if undone.is_none() {
             settle(&mut site, &journal.steps, &mut report.written);
@@ -82,7 +82,7 @@ impl HostDirectory {
     }
 }
 
-/// Everything up to the journal: nothing that the user sees is changed.
+/// Prepares a commit up to the journal, without changing any file of the user.
 pub(super) fn prepare(
     site: &mut Site<'_>,
     plan: &[CommitStep],
@@ -95,7 +95,7 @@ pub(super) fn prepare(
     stager.finish()?;
     let report = CommitReport { written: std::mem::take(&mut stager.written), bytes: stager.bytes };
     let mut steps = std::mem::take(&mut stager.steps);
-    // After the long part, so that as little time as can be lies between looking and acting.
+    // Check only after staging, which takes long, to keep the time between check and change short.
     site.check(&steps)?;
     site.keep(&mut steps)?;
     let inode = |folder: &super::folder::Folder| {
@@ -107,8 +107,8 @@ pub(super) fn prepare(
     Ok((journal, report))
 }
 
-/// Moving a file to its place has changed it as the kernel counts, and the next commit compares with that. Where somebody has
-/// changed it since, what it was stays, and the next commit is a conflict.
+/// Updates the reported states: moving a file to its path changes its change time. A file that the host has changed
+/// since keeps the old state, so the next commit is a conflict.
 fn settle(site: &mut Site<'_>, steps: &[Step], written: &mut [(String, SourceStat)]) {
     let moved = steps.iter().filter_map(|step| match step {
         Step::Create { path, new, .. } | Step::Replace { path, new, .. } => Some((path.as_str(), new)),
@@ -125,8 +125,7 @@ fn settle(site: &mut Site<'_>, steps: &[Step], written: &mut [(String, SourceSta
     }
 }
 
-/// Removes the private directory. What this leaves, the next opening removes: no reason to call a
-/// commit failed that has been done.
+/// Removes the private directory. The commit is done, so a failure is only logged; the next opening removes the rest.
 fn discard(site: &Site<'_>) {
     if let Err(error) = sweep::remove(site.root, site.staging_name) {
         tracing::warn!(

@@ -1,14 +1,14 @@
-//! The contents of what a guest wrote.
+//! Contents of the files that a guest wrote.
 
 use glovebox_vfs::{InodeId, Vfs, VfsError};
 
-/// Where a commit reads the contents of the files that the guest wrote.
+/// The source of the contents of written files.
 pub trait Contents {
-    /// Reads from a file at an offset, as much as is at hand; 0 is the end.
+    /// Reads up to `into.len()` bytes of a file at an offset. Returns the number of bytes; 0 at the end of the file.
     ///
     /// # Errors
     ///
-    /// The contents are gone: the commit fails and changes nothing.
+    /// The contents are unavailable. The commit then fails and changes nothing.
     fn read_at(&mut self, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError>;
 }
 

@@ -17,34 +17,34 @@ use super::recover::{self, Recovery};
 use super::walk::{self, Walker};
 use super::{is_reserved_name, is_reserved_path, sweep};
 
-/// How long a commit waits for others to the same directory unless told otherwise. A commit of a
-/// full default workspace takes well under a second on a slow disk.
+/// Default time for a commit to wait for other commits to the same directory. Committing a full default workspace takes
+/// well under a second on a slow disk.
 pub const DEFAULT_LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// How many entries of the host's directories guests were not shown so far. An entry counts each
-/// time its directory is listed.
+/// Counts of host directory entries that were hidden from guests so far. An entry counts each time its directory is
+/// listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Skipped {
-    /// Names that are not UTF-8.
+    /// Entries with names that are not UTF-8.
     pub not_utf8_count: u64,
     /// Pipes, sockets and devices.
     pub special_count: u64,
 }
 
-/// A directory of the host, opened once; all else happens beneath that handle.
+/// A host directory, opened once. All operations are relative to that handle.
 ///
-/// Shared between threads freely. Reading takes no lock: a guest sees each file as it is when it
-/// asks, and a commit compares with what it saw.
+/// Can be shared between threads. Reading takes no lock: a guest sees the current state of each file it reads, and a
+/// commit compares files with the state that the guest saw.
 #[derive(Debug)]
 pub struct HostDirectory {
     root: Folder,
     path: PathBuf,
     reach: Reach,
     lineage: Lineage,
-    /// The guard's generation when the lineage was last checked.
+    /// Generation of the guard at the last check of the lineage.
     checked: AtomicU64,
-    /// For writing; how long to wait for other commits.
+    /// Maximum wait for other commits; `None` for a directory that is open for reading.
     writing: Option<Duration>,
     recovered: Recovery,
     not_utf8_count: AtomicU64,
@@ -56,19 +56,19 @@ impl HostDirectory {
     ///
     /// # Errors
     ///
-    /// It is missing, not a directory, or not readable; it contains or lies in a directory of Glovebox's own
-    /// ([`MountError::Guarded`]); or a crash cut a commit to it short, and
-    /// it holds neither the old nor the new state ([`MountError::Unfinished`]).
+    /// The directory is missing, not a directory, or not readable; it contains or is inside one of Glovebox's own
+    /// directories ([`MountError::Guarded`]); or a crash interrupted a commit, so that the directory has neither the
+    /// old nor the new state ([`MountError::Unfinished`]).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, MountError> {
         Self::open_reaching(path.as_ref(), Reach::Tree)
     }
 
-    /// As [`open`](Self::open), for less than the whole directory.
+    /// Like [`open`](Self::open), for a part of the directory.
     pub(crate) fn open_reaching(path: &Path, reach: Reach) -> Result<Self, MountError> {
         let opened = open_root(path, false, reach)?;
         let root = &opened.root;
         if recover::unfinished(root)?.is_some() {
-            // It may be a commit that is under way.
+            // A commit may be in progress: wait for it.
             let _lock = Lock::take(root, path, DEFAULT_LOCK_WAIT)?;
             if let Some(staging) = recover::unfinished(root)? {
                 return Err(MountError::Unfinished { path: path.to_owned(), staging });
@@ -77,19 +77,19 @@ impl HostDirectory {
         Ok(Self::new(opened, path, reach, None, Recovery::default()))
     }
 
-    /// Opens a directory for reading and for commits, after finishing or undoing what a crash
-    /// has cut short. `lock_wait` bounds how long this and each commit wait for other commits;
-    /// [`DEFAULT_LOCK_WAIT`] is a good value.
+    /// Opens a directory for reading and for commits, after finishing or undoing a commit that a crash interrupted.
+    /// `lock_wait` limits how long this and each commit wait for other commits; [`DEFAULT_LOCK_WAIT`] is a good value.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); or it is not writable; another commit takes too long; or what a
-    /// crash has left cannot be settled ([`MountError::BadJournal`], [`MountError::Torn`]).
+    /// The errors of [`open`](Self::open). Also fails if the directory is not writable, if another commit takes too
+    /// long, or if an interrupted commit can be neither finished nor undone ([`MountError::BadJournal`],
+    /// [`MountError::Torn`]).
     pub fn open_for_writing(path: impl AsRef<Path>, lock_wait: Duration) -> Result<Self, MountError> {
         Self::open_for_writing_reaching(path.as_ref(), Reach::Tree, lock_wait)
     }
 
-    /// As [`open_for_writing`](Self::open_for_writing), for less than the whole directory.
+    /// Like [`open_for_writing`](Self::open_for_writing), for a part of the directory.
     pub(crate) fn open_for_writing_reaching(
         path: &Path,
         reach: Reach,
@@ -121,25 +121,25 @@ impl HostDirectory {
         }
     }
 
-    /// The directory as it was named at opening.
+    /// Returns the path that was passed to the opening function.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether commits are allowed.
+    /// Returns whether the directory was opened for commits.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.writing.is_some()
     }
 
-    /// What opening had to settle.
+    /// Returns the interrupted commits that opening finished, undid or discarded.
     #[must_use]
     pub fn recovered(&self) -> Recovery {
         self.recovered
     }
 
-    /// What guests were not shown so far.
+    /// Returns the number of entries that were hidden from guests so far.
     #[must_use]
     pub fn skipped(&self) -> Skipped {
         Skipped {
@@ -148,12 +148,12 @@ impl HostDirectory {
         }
     }
 
-    /// Refuses a directory that contains or lies in one that has become Glovebox's own since it was opened. Cheap where
-    /// none has.
+    /// Checks the directory against Glovebox's own directories again, including those added since it was opened. Cheap
+    /// if none was added.
     ///
     /// # Errors
     ///
-    /// [`MountError::Guarded`].
+    /// [`MountError::Guarded`] if the directory contains or is inside one of them.
     pub fn check_guarded(&self) -> Result<(), MountError> {
         let generation = guard::generation();
         if self.checked.load(Ordering::Acquire) != generation {
@@ -171,7 +171,7 @@ impl HostDirectory {
         self.writing.unwrap_or_default()
     }
 
-    /// Opens the directory that `path` is in, and does something with the last name.
+    /// Opens the parent directory of `path` and calls `action` with it and the last name.
     fn at<T>(&self, path: &str, action: impl FnOnce(&Folder, &str) -> io::Result<T>) -> Result<T, SourceError> {
         let (names, last) = walk::split_last(path).map_err(|e| source_error(path, &e))?;
         if is_reserved_path(path) {
@@ -189,7 +189,7 @@ impl HostDirectory {
         let folder = walker.enter(&names)?;
         let mut entries = Vec::new();
         for name in folder.names()? {
-            // One more than allowed tells the caller that there are more.
+            // Listing `limit` + 1 entries tells the caller that the listing is incomplete.
             if entries.len() > limit {
                 break;
             }
@@ -202,7 +202,7 @@ impl HostDirectory {
             }
             match folder.find(&name)? {
                 Found::Known(ident) => entries.push(SourceEntry { name, stat: ident.source_stat() }),
-                // Removed since its name was read.
+                // The entry was removed after its name was read.
                 Found::Nothing => {}
                 Found::Special => {
                     self.special_count.fetch_add(1, Ordering::Relaxed);
@@ -213,7 +213,7 @@ impl HostDirectory {
     }
 }
 
-/// A message for the log; the guest gets a bare EIO.
+/// Makes an error with a message for the log; the guest only sees EIO.
 fn source_error(path: &str, error: &dyn std::error::Error) -> SourceError {
     SourceError::new(format!("`{path}`: {error}"))
 }
@@ -246,7 +246,7 @@ impl MountSource for HostDirectory {
     fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
         self.at(path, |folder, name| {
             let (file, ident) = folder.open_file(name)?;
-            // Some offsets past the end are no offsets to the operating system.
+            // Offsets beyond `i64::MAX` are invalid to the operating system, so return early.
             if offset >= ident.size_bytes {
                 return Ok(0);
             }
@@ -267,21 +267,21 @@ impl MountSource for HostDirectory {
     }
 }
 
-/// Looks whether a directory could be mounted: for whoever opens it by other means than [`HostDirectory`].
+/// Checks whether a directory may be mounted, for callers that open it without [`HostDirectory`].
 ///
 /// # Errors
 ///
-/// As [`HostDirectory::open`], but for what a crash has left.
+/// The errors of [`HostDirectory::open`], except [`MountError::Unfinished`].
 pub fn check_directory(path: impl AsRef<Path>) -> Result<(), MountError> {
     open_root(path.as_ref(), false, Reach::Tree).map(drop)
 }
 
-/// How much of a directory is to be read or written.
+/// The part of a directory to read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Everything below it.
+    /// The whole tree.
     Tree,
-    /// Files in it that the user named: it does no harm then that one of Glovebox's own directories is below it.
+    /// Single files in it that the user named. One of Glovebox's own directories may then be below it.
     Files,
 }
 
@@ -291,11 +291,11 @@ fn check_lineage(path: &Path, lineage: &Lineage, reach: Reach) -> Result<(), Mou
     refused.map_or(Ok(()), |overlap| Err(MountError::guarded(path, overlap)))
 }
 
-/// A directory that may be mounted.
+/// An opened directory that may be mounted.
 struct Opened {
     root: Folder,
     lineage: Lineage,
-    /// The guard's, when it allowed it.
+    /// Generation of the guard before the check.
     generation: u64,
 }
 
@@ -314,7 +314,7 @@ fn open_root(path: &Path, writing: bool, reach: Reach) -> Result<Opened, MountEr
     };
     let dir = Dir::open_ambient_dir(path, ambient_authority()).map_err(refused)?;
     let root = Folder::new(dir);
-    // Before what is guarded is looked at: what is added meanwhile is then looked at again.
+    // Read the generation before checking: directories that are added meanwhile cause another check.
     let generation = guard::generation();
     let lineage =
         root.lineage().map_err(|source| MountError::io("look at what is above", path.display().to_string())(source))?;

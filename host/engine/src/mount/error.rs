@@ -1,4 +1,4 @@
-//! What can go wrong with a host directory.
+//! Errors of host directories.
 
 use glovebox_vfs::escaped;
 use std::io;
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 
 use glovebox_runtimes::guard::{Guarded, Overlap, Relation};
 
-/// How a host file differs from what the guest was shown.
+/// A difference between a host file and the state that the guest saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Collision {
-    /// Size, times, inode or kind are no longer those the guest was shown.
+    /// Kind, inode, size or times have changed.
     Changed,
-    /// Something has appeared where the guest created something.
+    /// The guest created an entry at a path that exists on the host now.
     Appeared,
-    /// What the guest changed is gone.
+    /// The guest changed an entry that no longer exists on the host.
     Vanished,
-    /// A directory that the guest removed still holds something: what the guest was never shown
-    /// (a pipe, a socket, a name that is not UTF-8) or what was put there meanwhile.
+    /// A directory that the guest removed still has entries: entries that are hidden from guests (pipes, sockets, names
+    /// that are not UTF-8), or entries that the host added meanwhile.
     NotEmpty,
 }
 
@@ -32,197 +32,197 @@ impl std::fmt::Display for Collision {
     }
 }
 
-/// A host directory could not be opened, read, or written to.
+/// An error when opening, reading or committing to a host directory.
 ///
-/// Paths of directories are as the caller named them; paths of files inside are relative to the
-/// directory. Unless a variant says otherwise, the host directory is exactly as it was.
+/// Paths of directories are those that the caller passed; paths of files are relative to the directory. Unless a
+/// variant says otherwise, the host directory is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
-    /// There is nothing at the path.
+    /// The directory does not exist.
     #[error("directory `{path}` does not exist; create it or name another", path = escaped(.path))]
     Missing {
-        /// The directory, as named by the caller.
+        /// The directory, as the caller passed it.
         path: PathBuf,
     },
-    /// The path names something other than a directory.
+    /// The path is not a directory.
     #[error("`{path}` is not a directory; name the directory that holds it", path = escaped(.path))]
     NotADirectory {
-        /// The path, as named by the caller.
+        /// The path, as the caller passed it.
         path: PathBuf,
     },
-    /// It contains, is or lies in a directory of Glovebox's own, such as the cache of prepared images, whose files are
-    /// run as native code.
+    /// The directory contains, is or is inside one of Glovebox's own directories, such as the cache, whose prepared
+    /// images run as native code.
     #[error(
         "`{path}` {relation} {guarded}, `{ours}`, which no script may reach; name another directory, or {way_out}",
         path = escaped(.path), ours = escaped(.ours), way_out = .guarded.way_out()
     )]
     Guarded {
-        /// The directory, as named by the caller.
+        /// The directory, as the caller passed it.
         path: PathBuf,
-        /// How it lies to ours.
+        /// Relation of the directory to the guarded one.
         relation: Relation,
-        /// What ours is for.
+        /// Purpose of the guarded directory.
         guarded: Guarded,
-        /// Where ours is.
+        /// Path of the guarded directory.
         ours: PathBuf,
     },
     /// The operating system denies access.
     #[error("no permission to {action} in `{path}`; change its mode or owner, or name another directory", path = escaped(.path))]
     Denied {
-        /// What was to be done.
+        /// The denied action.
         action: &'static str,
-        /// The directory, as named by the caller.
+        /// The directory, as the caller passed it.
         path: PathBuf,
-        /// The operating system's answer.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The directory was mounted for reading only.
+    /// The directory was mounted read-only.
     #[error("`{path}` is mounted read-only; mount it for writing to commit to it", path = escaped(.path))]
     ReadOnly {
-        /// The directory, as named by the caller.
+        /// The directory, as the caller passed it.
         path: PathBuf,
     },
-    /// Another process is committing to the directory and did not finish in time.
+    /// A different process was still committing to the directory after the maximum wait.
     #[error("`{path}` is locked by another commit for more than {waited_ms} ms; try again when it is done", path = escaped(.path))]
     Busy {
-        /// The directory, as named by the caller.
+        /// The directory, as the caller passed it.
         path: PathBuf,
-        /// How long was waited, in milliseconds.
+        /// The wait, in milliseconds.
         waited_ms: u64,
     },
-    /// The host changed what the guest changed too. Nothing was written.
+    /// Guest and host changed the same entry. The commit wrote nothing.
     #[error("`{path}` {collision}; nothing was written, run again to work on the host's version", path = escaped(.path))]
     Conflict {
         /// The file, relative to the directory.
         path: String,
-        /// What happened to it.
+        /// The host's change.
         collision: Collision,
     },
-    /// The path uses a name that the commit keeps for itself.
+    /// The path contains a name that is reserved for commits.
     #[error("`{path}` uses a reserved name; choose one that does not begin with `{prefix}`", prefix = super::RESERVED_PREFIX, path = escaped(.path))]
     ReservedName {
         /// The path, relative to the directory.
         path: String,
     },
-    /// A path that names nothing below the directory.
+    /// The path is not a relative path below the directory.
     #[error("`{path}` is not a path below the directory; use names without `..`, `/` at either end or zero bytes", path = escaped(.path))]
     InvalidPath {
-        /// The path as it came.
+        /// The invalid path.
         path: String,
     },
-    /// The guest made a symbolic link that would lead the host out of the directory.
+    /// The guest created a symbolic link that could lead out of the directory.
     #[error(
         "link `{path}` to `{target}` could leave the directory; only relative links whose `..` come first and stay inside are written", path = escaped(.path), target = escaped(.target)
     )]
     LinkLeaves {
         /// The link, relative to the directory.
         path: String,
-        /// Where it points.
+        /// The link's target.
         target: String,
     },
-    /// Another file system is mounted inside the directory, so that a commit cannot be atomic.
+    /// A different file system is mounted inside the directory, so a commit cannot be atomic.
     #[error("`{path}` lies on another file system than the directory; mount that directory by itself", path = escaped(.path))]
     OtherFileSystem {
         /// The path, relative to the directory.
         path: String,
     },
-    /// More levels of directories than a commit walks.
+    /// The path is nested deeper than a commit can walk.
     #[error("`{path}` is nested more than {limit} directories deep; keep it flatter", path = escaped(.path))]
     TooDeep {
         /// The path, relative to the directory.
         path: String,
-        /// The greatest depth.
+        /// The maximum depth.
         limit: usize,
     },
-    /// It would write more than the workspace's quotas allow: each hard link and each renamed host file is written anew.
+    /// The commit would write more than the workspace's quotas allow. Each hard link and each renamed host file counts
+    /// as a new file.
     #[error(
         "it would write {files} files and {bytes} bytes, counting each hard link and each renamed host file, where \
          `limits.workspace_inodes` is {max_files} and `limits.workspace_bytes` is {max_bytes}; nothing was written, raise \
          the limit"
     )]
     TooLarge {
-        /// Files it would write.
+        /// Number of files to write.
         files: u64,
-        /// Files it may write.
+        /// Maximum number of files, from `limits.workspace_inodes`.
         max_files: u64,
-        /// Bytes it would write.
+        /// Number of bytes to write.
         bytes: u64,
-        /// Bytes it may write.
+        /// Maximum number of bytes, from `limits.workspace_bytes`.
         max_bytes: u64,
     },
-    /// More changes than one journal holds.
+    /// The commit has more changes than a journal can hold.
     #[error("the commit's journal would take {bytes} bytes where {limit} are allowed; write fewer files")]
     TooManyChanges {
-        /// What the journal would take.
+        /// Size of the journal in bytes.
         bytes: u64,
-        /// What it may take.
+        /// Maximum size in bytes.
         limit: u64,
     },
-    /// A commit was cut short by a crash, and the directory was opened for reading only.
+    /// A crash interrupted a commit, and the directory was opened for reading only.
     #[error("`{path}` holds the unfinished commit `{staging}`; open it for writing once to finish it", path = escaped(.path), staging = escaped(.staging))]
     Unfinished {
-        /// The directory, as named by the caller.
+        /// The directory, as the caller passed it.
         path: PathBuf,
         /// The commit's private directory.
         staging: String,
     },
-    /// A journal that is damaged, or was not written here. None of it is carried out.
+    /// The journal is damaged, or was written for another directory. None of its steps were carried out.
     #[error("`{path}` holds a journal in `{staging}` that {reason}; look at the directory, then remove `{staging}`", path = escaped(.path), staging = escaped(.staging))]
     BadJournal {
-        /// The directory, as named by the caller.
+        /// The directory, as the caller passed it.
         path: PathBuf,
         /// The commit's private directory.
         staging: String,
-        /// Why it is not believed.
+        /// The reason why the journal was rejected.
         reason: &'static str,
     },
-    /// A crash cut a commit short, and the host then changed files on both sides of the cut, so
-    /// that neither the old nor the new state can be reached. Nothing more was changed.
+    /// A crash interrupted a commit, and the host then changed files so that neither the old nor the new state can be
+    /// reached. Recovery changed nothing.
     #[error(
         "a commit was cut short and then `{redo}` and `{undo}` changed on the host; restore them, or settle the files by hand and remove `{staging}`", redo = escaped(.redo), undo = escaped(.undo), staging = escaped(.staging)
     )]
     Torn {
-        /// What keeps the commit from being finished.
+        /// The path that prevents finishing the commit.
         redo: String,
-        /// What keeps it from being undone.
+        /// The path that prevents undoing it.
         undo: String,
-        /// The commit's private directory, which holds the old and new files.
+        /// The commit's private directory, which has the old and new files.
         staging: String,
     },
-    /// The guest's contents of a file are unavailable: usually a host file that it had only
-    /// partly read is gone.
+    /// The contents of a file that the guest wrote are unavailable. The usual cause: the guest had read only a part of
+    /// a host file, and the host removed it.
     #[error("could not read what the guest wrote to `{path}`; nothing was written, run again", path = escaped(.path))]
     Contents {
         /// The file, relative to the directory.
         path: String,
-        /// The file system's answer.
+        /// The error of the guest's file system.
         #[source]
         source: glovebox_vfs::VfsError,
     },
-    /// The plan asks for something that this version cannot do. Nothing was written.
+    /// The plan has a step that this version does not know. The commit wrote nothing.
     #[error("cannot carry out `{step}`; nothing was written, update the engine", step = escaped(.step))]
     UnknownStep {
-        /// The step.
+        /// The debug format of the step.
         step: String,
     },
-    /// The commit is done and durable, but the guest's file system could not record it: its
-    /// next commit would be refused.
+    /// The commit is durable, but the guest's file system could not record it. Its next commit would be refused.
     #[error("the commit is done, but the guest's file system could not note it; go on with a new one")]
     NotNoted {
-        /// The file system's answer.
+        /// The error of the guest's file system.
         #[source]
         source: glovebox_vfs::VfsError,
     },
-    /// The operating system failed.
+    /// An operation of the operating system failed.
     #[error("could not {action} `{path}`", path = escaped(.path))]
     Io {
-        /// What was being done.
+        /// The failed action.
         action: &'static str,
-        /// To what: relative to the directory, or the directory itself.
+        /// The path, relative to the directory, or the directory itself.
         path: String,
-        /// The operating system's answer.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -234,7 +234,7 @@ impl MountError {
         Self::Guarded { path: path.to_owned(), relation, guarded, ours }
     }
 
-    /// For `map_err`: an operation on `path` that failed.
+    /// Returns a closure for `map_err` that reports a failed operation on `path`.
     pub(super) fn io(action: &'static str, path: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }
@@ -244,12 +244,12 @@ impl MountError {
         Self::Conflict { path: path.into(), collision }
     }
 
-    /// Whether what was to be changed is no longer there.
+    /// Returns whether the entry to change no longer exists.
     pub(super) fn is_vanished(&self) -> bool {
         matches!(self, Self::Conflict { collision: Collision::Vanished, .. })
     }
 
-    /// Where it went wrong, for an error that names two places.
+    /// Returns the path of the error, for an error that names two paths.
     pub(super) fn place(&self) -> String {
         match self {
             Self::Conflict { path, .. } | Self::Io { path, .. } => path.clone(),

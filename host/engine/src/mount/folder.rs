@@ -1,8 +1,8 @@
-//! One open directory of the host, and the operations on a single name in it.
+//! An open host directory, and operations on single names in it.
 //!
-//! Every operation takes one name, never a path, and never follows a link in it. So there is
-//! nothing for a link or a race to redirect: whoever swaps a directory for a link while we walk
-//! makes us fail, not leave.
+//! Every operation takes one name, never a path, and does not follow a link at that name. Links and races therefore
+//! cannot redirect an operation out of the directory: if a directory is swapped for a link during a walk, the walk
+//! fails.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,7 +14,7 @@ use glovebox_runtimes::guard::{self, DirectoryId, Lineage};
 use glovebox_vfs::{FileIdentity, FileKind, SourceStat};
 use serde::{Deserialize, Serialize};
 
-/// The kinds of entries that guests see and commits write. All others are left alone.
+/// Kinds of entries that guests see and commits write. All other entries are left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kind {
     File,
@@ -22,33 +22,34 @@ pub(super) enum Kind {
     Link,
 }
 
-/// What distinguishes one state of a host file from another.
+/// The identity and state of a host file. Two states of a file differ in at least one field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ident {
     pub(super) kind: Kind,
-    /// Not written to a journal: the same disk may have another number after a restart.
+    /// Not in the journal: a disk may get another number after a restart.
     #[serde(skip)]
     pub(super) device: u64,
-    /// User and group. Not written to a journal either: only needed while contents are staged.
+    /// User and group. Not in the journal: only needed while contents are staged.
     #[serde(skip)]
     pub(super) owner: (u32, u32),
     pub(super) inode: u64,
     pub(super) size_bytes: u64,
     pub(super) modified_s: i64,
     pub(super) modified_ns: u32,
-    /// The last change of contents, names, owner or mode, in seconds and nanoseconds. The kernel alone sets it, so it tells
-    /// where somebody has restored the other time. `None`: not compared, since the commit itself changes it.
+    /// Last change of contents, names, owner or mode, in seconds and nanoseconds. Only the kernel sets it, so it
+    /// reveals a change whose modification time was restored. `None`: not compared, because the commit itself changes
+    /// it.
     #[serde(default)]
     pub(super) changed: Option<(i64, u32)>,
-    /// How many names it has. Not written to a journal: only needed while contents are staged.
+    /// Number of hard links. Not in the journal: only needed while contents are staged.
     #[serde(skip)]
     pub(super) names: u64,
-    /// Permission bits only: never set-user-ID, set-group-ID or sticky.
+    /// Permission bits only, without set-user-ID, set-group-ID and sticky.
     pub(super) mode: u32,
 }
 
 impl Ident {
-    /// `None` for what is neither file, directory nor link.
+    /// Returns `None` for anything but files, directories and links.
     fn of(metadata: &Metadata) -> Option<Self> {
         let kind = if metadata.is_file() {
             Kind::File
@@ -74,7 +75,7 @@ impl Ident {
         })
     }
 
-    /// The same, moved to another name or about to be: the time of its change is not compared.
+    /// Returns a copy without the change time, for an entry that is moved to another name.
     pub(super) fn moved(self) -> Self {
         Self { changed: None, ..self }
     }
@@ -93,8 +94,8 @@ impl Ident {
         }
     }
 
-    /// Whether this is the same, unchanged thing. A directory's size and time change with what is
-    /// in it, so it is the same as long as it is the same directory.
+    /// Returns whether `other` is the same entry, unchanged. Size and times of a directory change with its entries, so
+    /// only its inode is compared.
     pub(super) fn same(&self, other: &Self) -> bool {
         self.kind == other.kind
             && self.inode == other.inode
@@ -106,17 +107,17 @@ impl Ident {
     }
 }
 
-/// Nanoseconds since 1970, clamped to what WASI can say.
+/// Nanoseconds since 1970, clamped to the range of WASI's timestamps.
 fn unix_ns(seconds: i64, nanoseconds: u32) -> u64 {
     u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(u64::from(nanoseconds))
 }
 
-/// What is found under a name.
+/// The entry at a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Nothing,
     Known(Ident),
-    /// A pipe, socket or device: not shown, not opened, not replaced.
+    /// A pipe, socket or device: hidden, never opened, never replaced.
     Special,
 }
 
@@ -129,7 +130,6 @@ impl Found {
     }
 }
 
-/// An open directory.
 #[derive(Debug)]
 pub(super) struct Folder {
     dir: Dir,
@@ -139,7 +139,7 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-/// Whether `name` is one component: the operating system would take `a/b` or `..` as a way.
+/// Returns whether `name` is one component. The operating system would resolve `a/b` and `..` as paths.
 pub(super) fn is_single_name(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0'])
 }
@@ -153,7 +153,7 @@ impl Folder {
         Self { dir }
     }
 
-    /// Opens a directory in this one, unless it is one of Glovebox's own: it may have been moved or bound here.
+    /// Opens a subdirectory. Fails for Glovebox's own directories, which may have been moved or bind-mounted here.
     pub(super) fn child(&self, name: &str) -> io::Result<Self> {
         let child = self.dir.open_dir_nofollow(single(name)?).map(Self::new)?;
         let (device, inode) = child.device_and_inode()?;
@@ -163,7 +163,7 @@ impl Folder {
         Ok(child)
     }
 
-    /// The directory and those above it.
+    /// Returns the identities of the directory and its ancestors.
     pub(super) fn lineage(&self) -> io::Result<Lineage> {
         Lineage::of(&self.dir)
     }
@@ -176,7 +176,7 @@ impl Folder {
         }
     }
 
-    /// The file system the directory lies on, and its inode.
+    /// Returns the device and the inode of the directory.
     pub(super) fn device_and_inode(&self) -> io::Result<(u64, u64)> {
         let metadata = self.dir.dir_metadata()?;
         Ok((metadata.dev(), metadata.ino()))
@@ -187,10 +187,10 @@ impl Folder {
         ident.ok_or_else(|| invalid("not a directory"))
     }
 
-    /// Opens a regular file for reading, and says what was opened.
+    /// Opens a regular file for reading, and returns its identity.
     ///
-    /// Looked at before it is opened, since opening a device can already do something; opened
-    /// without blocking and looked at again, since it may have been swapped for a pipe between.
+    /// Checks the kind before opening, because opening a device can have side effects. Opens without blocking and
+    /// checks again, because the file may have been swapped for a pipe.
     pub(super) fn open_file(&self, name: &str) -> io::Result<(File, Ident)> {
         let is_file = |ident: &Ident| ident.kind == Kind::File;
         if !self.find(name)?.known().is_some_and(|i| is_file(&i)) {
@@ -204,7 +204,7 @@ impl Folder {
         Ok((file, ident.ok_or_else(|| invalid("not a regular file"))?))
     }
 
-    /// Creates a file that was not there. `mode` is subject to the process's umask.
+    /// Creates a file; fails if the name exists. The process's umask applies to `mode`.
     pub(super) fn create_file(&self, name: &str, mode: u32) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(mode);
@@ -212,14 +212,14 @@ impl Folder {
         self.dir.open_with(single(name)?, &options)
     }
 
-    /// Creates a directory that was not there. `mode` is subject to the process's umask.
+    /// Creates a directory; fails if the name exists. The process's umask applies to `mode`.
     pub(super) fn create_folder(&self, name: &str, mode: u32) -> io::Result<()> {
         let mut builder = DirBuilder::new();
         builder.mode(mode);
         self.dir.create_dir_with(single(name)?, &builder)
     }
 
-    /// Sets a directory's mode exactly.
+    /// Sets the directory's mode, regardless of the umask.
     pub(super) fn set_own_mode(&self, mode: u32) -> io::Result<()> {
         let permissions = std::fs::Permissions::from_mode(mode & 0o777);
         self.readable()?.set_permissions(permissions)
@@ -233,13 +233,13 @@ impl Folder {
         self.dir.read_link_contents(single(name)?)
     }
 
-    /// Moves over whatever file or link is there, in one step.
+    /// Moves an entry over an existing file or link, atomically.
     pub(super) fn replace(&self, name: &str, to: &Self, to_name: &str) -> io::Result<()> {
         self.dir.rename(single(name)?, &to.dir, single(to_name)?)
     }
 
-    /// Moves to a name that must be free: the operating system checks and moves in one step where
-    /// it can; elsewhere we look first.
+    /// Moves an entry to a name that must be free. The check is atomic if the system supports it; otherwise a race
+    /// remains.
     pub(super) fn move_to_free(&self, name: &str, to: &Self, to_name: &str) -> io::Result<()> {
         let (name, to_name) = (single(name)?, single(to_name)?);
         #[cfg(any(target_os = "linux", target_vendor = "apple"))]
@@ -247,7 +247,7 @@ impl Folder {
             use rustix::io::Errno;
             let flags = rustix::fs::RenameFlags::NOREPLACE;
             match rustix::fs::renameat_with(&self.dir, name, &to.dir, to_name, flags) {
-                // The file system does not know the flag.
+                // The file system does not support the flag.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
                 result => return result.map_err(io::Error::from),
             }
@@ -258,7 +258,7 @@ impl Folder {
         }
     }
 
-    /// A second name for the same file.
+    /// Creates a hard link to a file.
     pub(super) fn link_file(&self, name: &str, to: &Self, to_name: &str) -> io::Result<()> {
         self.dir.hard_link(single(name)?, &to.dir, single(to_name)?)
     }
@@ -271,14 +271,14 @@ impl Folder {
         self.dir.remove_dir(single(name)?)
     }
 
-    /// The names in the directory, in no order. Names that are not UTF-8 come as `None`.
+    /// Lists the names in the directory, in no order. Names that are not UTF-8 are `None`.
     pub(super) fn names(&self) -> io::Result<impl Iterator<Item = io::Result<Option<String>>>> {
         let entries = self.dir.entries()?;
         Ok(entries.map(|entry| entry.map(|entry| entry.file_name().into_string().ok())))
     }
 
-    /// Empties the directory: files and links go, directories are moved into `trash` under the
-    /// names `trash-<count>`, so that a tree of any depth is taken apart level by level.
+    /// Empties the directory. Removes files and links, and moves directories into `trash` as `trash-<count>`, so that
+    /// deep trees are removed level by level.
     pub(super) fn empty_into(&self, trash: &Self, count: &mut u64) -> io::Result<()> {
         for entry in self.dir.entries()? {
             let entry = entry?;
@@ -293,8 +293,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Fails if this process certainly may not look up and list entries, or change them
-    /// if asked. Where the system cannot say, the operation itself will.
+    /// Fails if this process certainly may not look up and list entries, or, with `writing`, change them. If the system
+    /// cannot tell, the operation itself will fail.
     pub(super) fn check_access(&self, writing: bool) -> io::Result<()> {
         use rustix::fs::{Access, AtFlags};
         use rustix::io::Errno;
@@ -311,8 +311,8 @@ impl Folder {
         self.readable()?.sync_all()
     }
 
-    /// Waits until everything written to the file system is on its disk, where there is a call
-    /// for that; `false` where there is none.
+    /// Waits until all data written to the file system is on its disk. Returns `false` if the system has no call for
+    /// that.
     pub(super) fn sync_file_system(&self) -> io::Result<bool> {
         #[cfg(target_os = "linux")]
         {
@@ -323,8 +323,8 @@ impl Folder {
         Ok(false)
     }
 
-    /// The directory as a descriptor that can be locked and synced: the handle itself may be
-    /// good for lookups only (`O_PATH`).
+    /// Opens the directory as a descriptor that can be locked and synced. The handle itself may be for lookups only
+    /// (`O_PATH`).
     pub(super) fn readable(&self) -> io::Result<std::fs::File> {
         let mut options = OpenOptions::new();
         options.read(true).follow(FollowSymlinks::No);

@@ -1,13 +1,13 @@
-//! The journal: what a commit is about to do, in a form that survives a crash.
+//! The journal: the planned steps of a commit, in a form that survives a crash.
 //!
 //! ```text
 //! glovebox-commit 1 <bytes of the body> <sha256 of the body>\n
 //! {"root":12,"staging":34,"steps":[…]}
 //! ```
 //!
-//! The file gets its name only when it is complete and on the disk. It names the inodes of the
-//! directory and of the commit's own directory, so a journal that came in an archive or a
-//! checkout, whoever wrote it, is not carried out.
+//! The file gets its name only when it is complete and on the disk. It contains the inodes of the mounted directory and
+//! of the commit's private directory. So a journal that was copied along with an archive or a checkout is not carried
+//! out.
 
 use std::io::{Read as _, Write as _};
 
@@ -18,21 +18,21 @@ use super::error::MountError;
 use super::folder::{Folder, Ident, Kind};
 use super::walk;
 
-/// The journal's name in the commit's own directory.
+/// Name of the journal in the private directory.
 pub(super) const NAME: &str = "journal";
-/// Its name while it is written.
+/// Name of the journal while it is being written.
 const PARTIAL_NAME: &str = "journal.partial";
-/// Present once a commit that met a conflict is being undone.
+/// Name of the marker file that exists while a commit is being undone after a conflict.
 pub(super) const UNDO_NAME: &str = "undo";
 
 const MAGIC: &str = "glovebox-commit 1";
-/// Room for some 200,000 changes, and little enough to read whole.
+/// Enough for some 200,000 changes, and small enough to read into memory.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
-/// Magic, two numbers and a newline are 105 bytes at most.
+/// The magic text, two numbers and a newline take at most 105 bytes.
 const MAX_HEADER_BYTES: usize = 128;
 
-/// One change to one name. New entries wait in the commit's directory under [`new_slot`]. What
-/// they replace is held there under [`old_slot`] until the end.
+/// A change to one name. The private directory has the new entry as [`new_slot`], and keeps the replaced one as
+/// [`old_slot`] until the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) enum Step {
@@ -40,14 +40,14 @@ pub(super) enum Step {
     Create {
         path: String,
         new: Ident,
-        /// For a tree, the fingerprint of all that is in it.
+        /// Fingerprint of the entries of a tree.
         tree: Option<String>,
     },
-    /// Move a file or link over a file or link. The old one has been saved beforehand.
+    /// Move a file or link over a file or link. A copy of the old one was saved before.
     Replace { path: String, old: Ident, new: Ident },
-    /// Move a file or link away.
+    /// Move a file or link to the private directory.
     Remove { path: String, old: Ident },
-    /// Remove a directory, empty by then.
+    /// Remove a directory that is empty by then.
     RemoveFolder { path: String, old: Ident },
 }
 
@@ -87,18 +87,18 @@ pub(super) fn old_slot(index: usize) -> String {
 pub(super) struct Journal {
     /// Inode of the mounted directory.
     pub(super) root: u64,
-    /// Inode of the commit's own directory.
+    /// Inode of the commit's private directory.
     pub(super) staging: u64,
     pub(super) steps: Vec<Step>,
 }
 
-/// What is found where a journal would be.
+/// The result of reading a journal.
 #[derive(Debug)]
 pub(super) enum Read {
-    /// No journal: the commit was cut short before it changed anything.
+    /// There is no journal: the commit was interrupted before it changed anything.
     None,
     Complete(Journal),
-    /// An invalid journal, and why.
+    /// An invalid journal, with the reason.
     Bad(&'static str),
 }
 
@@ -133,7 +133,7 @@ impl Journal {
         let (header, rest) = bytes.split_at(header_end);
         let body = rest.get(1..).unwrap_or_default();
         let header = std::str::from_utf8(header).map_err(|_| "has no header")?;
-        // Compared as a whole: there is one way to write a header, so no bit of it is free.
+        // Compare the header as a whole: there is only one valid header for a body.
         if header != format!("{MAGIC} {} {}", body.len(), sha256_hex(body)) {
             return Err("is damaged or of another version");
         }
@@ -141,7 +141,7 @@ impl Journal {
         if journal.steps.iter().all(Step::is_sound) { Ok(journal) } else { Err("names paths outside the directory") }
     }
 
-    /// Writes the journal so that it is there whole or not at all, and waits for the disk.
+    /// Writes the journal atomically, and waits for the disk.
     pub(super) fn write(&self, staging: &Folder) -> Result<(), MountError> {
         let bytes = self.encode()?;
         let failed = || MountError::io("write", NAME);
@@ -152,7 +152,7 @@ impl Journal {
         staging.sync().map_err(failed())
     }
 
-    /// Reads and checks the journal in `staging`, beneath the directory with inode `root`.
+    /// Reads and checks the journal in `staging`, below the directory with inode `root`.
     pub(super) fn read(staging: &Folder, root: u64) -> Result<Read, MountError> {
         let failed = || MountError::io("read", NAME);
         if staging.find(NAME).map_err(failed())? == super::folder::Found::Nothing {

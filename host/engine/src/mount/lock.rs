@@ -1,4 +1,4 @@
-//! One commit or recovery at a time in a directory, across processes.
+//! Excludes concurrent commits and recoveries in a directory, across processes.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 use super::error::MountError;
 use super::folder::Folder;
 
-/// How often a held lock is asked for again. Short beside the milliseconds that syncing takes.
+/// Polling interval for the lock. Short compared to the milliseconds that a sync takes.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Holds the directory's advisory lock until dropped; the system releases it when the process dies.
+/// Holds the directory's advisory lock until dropped. The system releases it when the process dies.
 ///
-/// It is taken on the directory itself, so that no lock file is left among the user's files.
-/// Readers do not take it.
+/// The lock is on the directory itself, so no lock file remains among the user's files. Readers do not take it.
 #[derive(Debug)]
 pub(super) struct Lock {
     _held: File,

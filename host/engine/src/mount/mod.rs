@@ -1,44 +1,41 @@
-//! Host directories that guests see, and the journalled commit of what guests wrote.
+//! Mounted host directories, and the journaled commit of guests' writes.
 //!
-//! A [`HostDirectory`] is opened once and serves a guest's mount through
-//! [`glovebox_vfs::MountSource`]: lists, states and chunks of files, each read when asked for.
-//! Everything is reached name by name beneath that one handle, never following a link, so
-//! neither a link made by a guest nor a race on the host leaves the directory.
+//! A [`HostDirectory`] is opened once and serves a guest's mount through [`glovebox_vfs::MountSource`]: listings, file
+//! states and chunks of files, each read on demand. All paths are resolved name by name below that handle, without
+//! following links. So neither a link made by a guest nor a race on the host leads out of the directory.
 //!
-//! What a guest writes stays in the guest's file system until [`HostDirectory::commit`] carries
-//! it out, all of it or nothing:
+//! A guest's writes stay in the guest's file system until [`HostDirectory::commit`] carries out all of them or none:
 //!
-//! 1. New contents go to files in a private directory inside the mount, `.glovebox-commit-…`.
-//! 2. Every host file concerned is compared with what the guest was shown; a difference is a
-//!    [`MountError::Conflict`], and the private directory is removed.
-//! 3. A journal of all steps is written and synced. From here on the commit will be finished.
-//! 4. Each step is one rename or removal. A conflict that slipped in is met by undoing.
-//! 5. The directories are synced, and the journal is removed, then the rest.
+//! 1. Writes new contents to files in a private directory inside the mount, `.glovebox-commit-…`.
+//! 2. Compares every host file concerned with the state that the guest saw. A difference is a [`MountError::Conflict`],
+//!    and the private directory is removed.
+//! 3. Writes and syncs a journal of all steps. From here on a crash no longer loses the commit.
+//! 4. Carries out the steps, each of which is one rename or removal. A conflict at this point undoes all of them.
+//! 5. Syncs the directories, and removes first the journal, then the private directory.
 //!
-//! After a crash, [`HostDirectory::open_for_writing`] finishes a commit that had its journal, or
-//! undoes it where the host has changed files meanwhile; without a journal it removes the rest.
+//! After a crash, [`HostDirectory::open_for_writing`] finishes a commit that has a journal, or undoes it if the host
+//! has changed files meanwhile. Without a journal it only removes the private directory.
 //!
 //! # Decisions
 //!
-//! * *Glovebox's own directories* are refused: no mount is, contains or lies in the cache, whose prepared images are run as
-//!   native code, a session store or packages of the user's, by whatever name. They are compared by device and inode along
-//!   their ancestors, when the mount is opened, and again before each execution and commit if there are new ones.
-//!   A directory that is found to be one of them while walking is not entered.
-//! * *Synced*: new files, the journal, and every directory touched (`fsync`; for more than
-//!   32 of them one `syncfs` on Linux). So a commit that was reported survives a
-//!   power cut, as far as the disk honours syncs.
-//! * *Modes*: new files are 0666, new directories 0777, less the process's umask; a file that is
-//!   replaced keeps its permission bits, never its set-user-ID or set-group-ID bit, and its owner
-//!   where the system lets us. Extended attributes are lost, hard links are parted.
-//! * *Times* are the host's: a guest under a fixed clock would otherwise give every version of a
-//!   file the same time, and tools that look at times would miss the change.
-//! * *Links* are written only when relative, with every `..` at the front and no more of them
-//!   than the link is deep: then no chain of such links leaves the directory.
-//! * *Names* beginning with `.glovebox-commit-`, in any case and at any depth, are neither shown
-//!   to guests nor written.
-//! * Another process that looks while step 4 runs sees some of the steps. Commits exclude each
-//!   other by an advisory lock on the directory; other programs do not take part in it, and the
-//!   moment between the last look at a file and its replacement remains.
+//! * *Glovebox's own directories*: no mount is, contains or is inside the cache, whose prepared images run as native
+//!   code, a session store, or the user's packages. Directories are compared by device and inode along their ancestors,
+//!   so other names do not help. The check runs when the mount is opened, and again before an execution or a commit if
+//!   directories were added. A walk does not enter a directory that turns out to be one of them.
+//! * *Syncing*: new files, the journal, and every changed directory are synced (`fsync`; for more than 32 files one
+//!   `syncfs` on Linux). So a reported commit survives a power cut, as far as the disk honours syncs.
+//! * *Modes*: new files are 0666 and new directories 0777, minus the process's umask. A replaced file keeps its
+//!   permission bits, and its owner if the system permits that, but not set-user-ID or set-group-ID. Extended
+//!   attributes are lost, and hard links are separated.
+//! * *Times* are the host's. A guest with a fixed clock would otherwise give every version of a file the same time, and
+//!   tools that compare times would miss the change.
+//! * *Links* are written only if they are relative, have every `..` at the front, and have no more `..` than their
+//!   depth. Then no chain of such links leads out of the directory.
+//! * *Names* that begin with `.glovebox-commit-`, in any case and at any depth, are hidden from guests and never
+//!   written.
+//! * *Isolation*: other processes can see a partial commit during step 4. Commits exclude each other by an advisory
+//!   lock on the directory. Other programs do not take the lock, so a race remains between the last check of a file and
+//!   its replacement.
 
 mod commit;
 mod contents;
@@ -67,19 +64,19 @@ pub use glovebox_runtimes::guard::{Guarded, Relation};
 pub use recover::Recovery;
 pub(crate) use stage::leaves as link_leaves;
 
-/// The prefix of private directories' names.
+/// Prefix of the names of private directories.
 pub const RESERVED_PREFIX: &str = ".glovebox-commit-";
 
-/// Up to so many new files are synced one by one, which waits for nothing but them; beyond it one
-/// call for the whole file system is cheaper, and a guest does not choose how long we wait.
+/// Maximum number of new files to sync one by one, which waits only for these files. Beyond it a sync of the whole file
+/// system is cheaper, and the guest cannot make the host wait longer.
 const SYNC_EACH_COUNT: usize = 32;
 
-/// Whether a name is one of ours. Case is ignored because some file systems ignore it.
+/// Returns whether a name is reserved. Ignores case, because some file systems do.
 fn is_reserved_name(name: &str) -> bool {
     name.get(..RESERVED_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(RESERVED_PREFIX))
 }
 
-/// Whether any name in a path is one of ours: a subdirectory may be mounted by itself later.
+/// Returns whether any name in a path is reserved: a subdirectory may be mounted by itself later.
 pub(crate) fn is_reserved_path(path: &str) -> bool {
     path.split('/').any(is_reserved_name)
 }

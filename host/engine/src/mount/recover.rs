@@ -1,4 +1,4 @@
-//! What an earlier commit left behind when its process died.
+//! Recovery of commits that were interrupted by a crash.
 
 use glovebox_vfs::escaped;
 use std::path::Path;
@@ -9,28 +9,27 @@ use super::journal::{Journal, Read, UNDO_NAME};
 use super::site::Site;
 use super::sweep;
 
-/// What recovery found and did.
+/// The interrupted commits that recovery found, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
-    /// Commits that had their journal and have been finished.
+    /// Commits that had a journal and were finished.
     pub finished_count: u64,
-    /// Commits taken back, because the host had changed a file meanwhile or because that had
-    /// begun before the crash.
+    /// Commits that were undone: the host had changed a file meanwhile, or undoing had begun before the crash.
     pub undone_count: u64,
-    /// Commits that had not begun to change anything; their private files have been removed.
+    /// Commits that had not changed anything yet; their private files were removed.
     pub discarded_count: u64,
 }
 
 impl Recovery {
-    /// Whether recovery had anything to do.
+    /// Returns whether there was nothing to recover.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Settles everything left in the directory. The caller holds the lock.
+/// Finishes or undoes every interrupted commit in the directory. The caller holds the lock.
 pub(super) fn run(root: &Folder, path: &Path) -> Result<Recovery, MountError> {
     let mut recovery = Recovery::default();
     for name in sweep::find(root)? {
@@ -67,7 +66,7 @@ fn read_journal(root: &Folder, staging: &Folder) -> Result<Read, MountError> {
     Journal::read(staging, inode)
 }
 
-/// The name of a commit that had its journal and was not finished, if there is one.
+/// Returns the private directory of an unfinished commit that has a journal.
 pub(super) fn unfinished(root: &Folder) -> Result<Option<String>, MountError> {
     for name in sweep::find(root)? {
         let staging = root.child(&name).map_err(MountError::io("open", &name))?;
@@ -78,7 +77,7 @@ pub(super) fn unfinished(root: &Folder) -> Result<Option<String>, MountError> {
     Ok(None)
 }
 
-/// Finishes the commit, or undoes it if it can no longer be finished. Returns which.
+/// Finishes the commit and returns `true`, or undoes it and returns `false` if it cannot be finished.
 fn settle(journal: &Journal, site: &mut Site<'_>) -> Result<bool, MountError> {
     let steps = &journal.steps;
     let undoing = site.staging.find(UNDO_NAME).map_err(MountError::io("look at", UNDO_NAME))?;

@@ -1,7 +1,7 @@
-//! Carrying out a journal's steps. Taking them back is in `undo`.
+//! Carries out a journal's steps. The module `undo` reverts them.
 //!
-//! Whether a step has been done can always be told from what lies in the private directory, so
-//! each function here may be cut short anywhere and called again.
+//! The contents of the private directory show whether a step was done. So each function here can be interrupted at any
+//! point and called again.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -24,7 +24,7 @@ pub(super) struct Site<'a> {
     pub(super) walker: Walker<'a>,
 }
 
-/// Splits `path` into the directory and the last name.
+/// Returns the parent directory of `path`.
 fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
@@ -34,14 +34,14 @@ impl<'a> Site<'a> {
         Self { root, staging, staging_name, walker: Walker::new(root) }
     }
 
-    /// Opens the directory that `path` is in, which the host may have moved or replaced.
+    /// Opens the parent directory of `path`, which the host may have moved or replaced.
     pub(super) fn parent<'p>(&mut self, path: &'p str) -> Result<(&Folder, &'p str), MountError> {
         let (names, last) = split_last(path)?;
         match self.walker.enter(&names) {
             Ok(folder) => Ok((folder, last)),
             Err(error) => Err(match (error.kind(), Errno::from_io_error(&error)) {
                 (io::ErrorKind::NotFound, _) => MountError::conflict(path, Collision::Vanished),
-                // A file or a link is where a directory was.
+                // The host replaced a directory with a file or a link.
                 (io::ErrorKind::NotADirectory, _) | (_, Some(Errno::LOOP)) => {
                     MountError::conflict(path, Collision::Changed)
                 }
@@ -58,8 +58,8 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// As [`find`](Self::find), where a file or link in the way means that there is nothing: a
-    /// later step may have put it there.
+    /// Like [`find`](Self::find), but treats a file or link in place of a parent directory as an absent entry: a later
+    /// step may have put it there.
     pub(super) fn find_loosely(&mut self, path: &str) -> Result<Found, MountError> {
         match self.find(path) {
             Err(MountError::Conflict { .. }) => Ok(Found::Nothing),
@@ -78,16 +78,16 @@ impl<'a> Site<'a> {
                 Found::Nothing => false,
                 moved => match differs(moved, &old.moved()) {
                     None => true,
-                    // Cut short between moving what the host had swapped in and moving it back.
+                    // Interrupted between moving the host's new entry away and moving it back.
                     Some(collision) => return Err(MountError::conflict(path, collision)),
                 },
             },
-            // Something else may stand there by now, put there by a later step.
+            // A later step may have created a different entry at this path.
             Step::RemoveFolder { path, old } => differs(self.find_loosely(path)?, old).is_some(),
         })
     }
 
-    /// Looks whether all steps that have not been done can be, without changing anything.
+    /// Checks whether all remaining steps can be carried out, without changing anything.
     pub(super) fn check(&mut self, steps: &[Step]) -> Result<(), MountError> {
         let (device, _) = self.root.device_and_inode().map_err(MountError::io("look at", "."))?;
         let mut leaving = HashSet::new();
@@ -113,7 +113,7 @@ impl<'a> Site<'a> {
                 Step::Replace { old, .. } => differs(found, old),
                 Step::Remove { old, .. } => {
                     leaving.insert(path);
-                    // The host removed it as well: nothing is left to do.
+                    // The host removed the entry, too: nothing remains to be done.
                     differs(found, old).filter(|collision| *collision != Collision::Vanished)
                 }
                 Step::RemoveFolder { old, .. } => {
@@ -131,11 +131,11 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// Saves what will be replaced, and records its new identity. A second link changes a file's change time, and on
-    /// some file systems its inode.
+    /// Saves the entries to replace, and records their new identities: a second link changes a file's change time, and
+    /// on some file systems its inode.
     ///
-    /// After [`check`](Self::check), so that a commit which is refused has not touched anything: else what it had saved would
-    /// seem changed to the next one.
+    /// Call it after [`check`](Self::check): a refused commit must not have touched any file, or the next commit would
+    /// see the saved files as changed.
     pub(super) fn keep(&mut self, steps: &mut [Step]) -> Result<(), MountError> {
         let staging = self.staging;
         let mut saved = false;
@@ -148,7 +148,7 @@ impl<'a> Site<'a> {
             let expected = if linked { old.moved() } else { *old };
             let now = now.filter(|now| Ident { inode: old.inode, ..*now }.same(&expected));
             *old = now.ok_or_else(|| MountError::conflict(path.as_str(), Collision::Changed))?;
-            // Its other names may be in the same commit, which then changes it.
+            // Other names of this file may be in the same commit, which then changes its change time.
             if old.names > if linked { 2 } else { 1 } {
                 *old = old.moved();
             }
@@ -164,7 +164,7 @@ impl<'a> Site<'a> {
         if saved { staging.sync().map_err(MountError::io("sync", self.staging_name)) } else { Ok(()) }
     }
 
-    /// Whether the directory holds nothing but what is about to be removed.
+    /// Returns whether all entries of the directory are about to be removed.
     fn holds_only(&mut self, path: &str, leaving: &HashSet<&str>) -> Result<bool, MountError> {
         let failed = || MountError::io("list", path);
         let folder = self.walker.enter(&split(path)?).map_err(failed())?;
@@ -178,7 +178,7 @@ impl<'a> Site<'a> {
         Ok(true)
     }
 
-    /// Carries out one step, unless it has been done.
+    /// Carries out one step, unless it was done already.
     pub(super) fn advance(&mut self, index: usize, step: &Step) -> Result<(), MountError> {
         if self.is_done(index, step)? {
             return Ok(());
@@ -205,7 +205,7 @@ impl<'a> Site<'a> {
                 }
                 let slot = old_slot(index);
                 parent.move_to_free(name, staging, &slot).map_err(MountError::io("remove", path))?;
-                // What has been moved is what counts: it can no longer be swapped.
+                // Check the entry after moving it: it can no longer be swapped.
                 match expect(staging, &slot, path, &old.moved()) {
                     Ok(()) => Ok(()),
                     Err(conflict) => {
@@ -218,7 +218,7 @@ impl<'a> Site<'a> {
                 let (parent, name) = self.parent(path)?;
                 expect(parent, name, path, old)?;
                 let removed = parent.remove_folder(name);
-                // It may be open in the walker, and another may soon have its path.
+                // The walker may have the directory open, and a different entry may soon get its path.
                 self.walker.forget();
                 removed.map_err(|error| match error.kind() {
                     io::ErrorKind::DirectoryNotEmpty => MountError::conflict(path, Collision::NotEmpty),
@@ -228,9 +228,9 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Carries out all steps and syncs, or undoes all of them and returns the reason.
+    /// Carries out all steps and syncs. On a failure, undoes all steps and returns the reason.
     ///
-    /// When even that fails, the journal stays for the next opening, and that is the error.
+    /// Fails if undoing fails, too. The journal then stays for the next opening.
     pub(super) fn carry_out(&mut self, steps: &[Step]) -> Result<Option<MountError>, MountError> {
         let result = steps
             .iter()
@@ -255,7 +255,7 @@ impl<'a> Site<'a> {
         for path in folders {
             match self.walker.enter(&split(path)?) {
                 Ok(folder) => folder.sync().map_err(failed(path))?,
-                // Removed in a later step, whose own directory is synced.
+                // A later step removed the directory, and that step's parent directory is synced.
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
                 Err(error) => return Err(failed(path)(error)),
             }
@@ -280,7 +280,7 @@ pub(super) fn expect(folder: &Folder, name: &str, path: &str, ident: &Ident) -> 
     }
 }
 
-/// Moves from a slot to the guest's path, or says that the path is taken.
+/// Moves an entry from a slot to the guest's path. An existing entry there is a conflict.
 pub(super) fn move_free(
     staging: &Folder,
     slot: &str,
@@ -294,7 +294,8 @@ pub(super) fn move_free(
     })
 }
 
-/// Saves the file or link `name` as `slot` too, so that replacing it can be undone. Returns whether that gave it a second name.
+/// Saves the file or link `name` as `slot`, so that its replacement can be undone. Returns whether that created a
+/// second hard link.
 fn keep(parent: &Folder, name: &str, staging: &Folder, slot: &str, kind: Kind) -> io::Result<bool> {
     if kind == Kind::Link {
         let target = parent.read_link(name)?;
@@ -305,7 +306,7 @@ fn keep(parent: &Folder, name: &str, staging: &Folder, slot: &str, kind: Kind) -
     let Err(_not_linked) = parent.link_file(name, staging, slot) else {
         return Ok(true);
     };
-    // No hard links here, or not to a file of another owner: keep a copy.
+    // The file system has no hard links, or the system forbids links to files of other owners: keep a copy.
     let (mut from, ident) = parent.open_file(name)?;
     let mut copy = staging.create_file(slot, 0o600)?;
     io::copy(&mut from, &mut copy)?;

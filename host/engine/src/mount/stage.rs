@@ -1,4 +1,4 @@
-//! Everything new, written to the commit's private directory; and the steps that will move it.
+//! Writes all new entries to the commit's private directory, and plans the steps that move them.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
@@ -14,10 +14,10 @@ use super::journal::{Step, new_slot};
 use super::site::Site;
 use super::walk::{self, Walker};
 
-/// Contents are copied through a buffer of this size: one chunk of a mounted file.
+/// Buffer size for copying contents: one chunk of a mounted file.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Refuses entries that are never written, before anything is touched.
+/// Refuses links and names that are never written, before anything is changed.
 pub(super) fn refuse(plan: &[CommitStep]) -> Result<(), MountError> {
     for step in plan {
         let path = path_of(step)?;
@@ -34,10 +34,10 @@ pub(super) fn refuse(plan: &[CommitStep]) -> Result<(), MountError> {
     Ok(())
 }
 
-/// Whether following the link could lead out of the directory.
+/// Returns whether the link could lead out of the directory.
 ///
-/// A `..` after a name is refused although it may look harmless: the name may be another link,
-/// to a place nearer to the top, and then `..` leads higher than it seems.
+/// Rejects a `..` after a name, even if it looks harmless: the name may be another link to a directory nearer to the
+/// top, and the `..` would then lead higher.
 pub(crate) fn leaves(path: &str, target: &str) -> bool {
     let depth = path.split('/').count() - 1;
     let mut names = target.split('/').filter(|n| !n.is_empty() && *n != ".");
@@ -57,12 +57,12 @@ fn path_of(step: &CommitStep) -> Result<&str, MountError> {
     }
 }
 
-/// The file system has a step that this version does not know: better nothing than half of it.
+/// The plan has a step that this version does not know: refuse the plan rather than carry out a part of it.
 fn unknown_step(step: &CommitStep) -> MountError {
     MountError::UnknownStep { step: format!("{step:?}") }
 }
 
-/// What the guest wrote in one file.
+/// The contents of one file that the guest wrote.
 struct Source<'c> {
     contents: &'c mut dyn Contents,
     inode: InodeId,
@@ -70,7 +70,7 @@ struct Source<'c> {
     path: &'c str,
 }
 
-/// What is to be put under a new name in the private directory.
+/// A new entry to create in the private directory.
 enum Item<'c> {
     Folder,
     File(Source<'c>),
@@ -79,10 +79,10 @@ enum Item<'c> {
 
 pub(super) struct Stager<'s, 'a, 'p> {
     site: &'s mut Site<'a>,
-    /// Walks the private directory.
+    /// Walker in the private directory.
     walker: Walker<'a>,
-    /// New directories whose own directory is not new, by path, with their steps: whole new
-    /// trees are built aside and moved at once.
+    /// Topmost new directories by path, with the indices of their steps. A whole new tree is built in the private
+    /// directory and moved at once.
     tops: HashMap<&'p str, usize>,
     sync_each: bool,
     pub(super) steps: Vec<Step>,
@@ -122,7 +122,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
 
     fn delete(&mut self, path: &str, base: Option<&SourceStat>) -> Result<(), MountError> {
         let old = match self.site.find(path)? {
-            // The host removed it as well.
+            // The host removed the entry, too.
             Found::Nothing => return Ok(()),
             Found::Known(ident) if ident.kind != Kind::Folder && shown(&ident, base) => ident,
             _ => return Err(MountError::conflict(path, Collision::Changed)),
@@ -143,7 +143,8 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
         Ok(())
     }
 
-    /// The new tree that `path` belongs to, and the way from its top to the directory.
+    /// Returns the step of the new tree that `path` belongs to, and the names from the tree's top to the parent
+    /// directory.
     fn tree_of(&self, path: &'p str) -> Option<(usize, Vec<&'p str>)> {
         path.match_indices('/').find_map(|(at, _)| {
             let (top, rest) = path.split_at_checked(at)?;
@@ -193,13 +194,13 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
 
     fn wrote(&mut self, path: &str, ident: &Ident, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
-        // A directory's times change while things are put into it, and no commit looks at them.
+        // Times of a directory change while entries are added, and commits do not compare them.
         if ident.kind != Kind::Folder {
             self.written.push((path.to_owned(), ident.source_stat()));
         }
     }
 
-    /// Fingerprints the new trees and waits until all contents are on the disk.
+    /// Fingerprints the new trees, and waits until all contents are on the disk.
     pub(super) fn finish(&mut self) -> Result<(), MountError> {
         let staging = self.site.staging;
         for (index, step) in self.steps.iter_mut().enumerate() {
@@ -210,7 +211,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
             }
         }
         let failed = || MountError::io("sync", self.site.staging_name);
-        // Files have been synced where they were made if there are few.
+        // If there are only few files, they were synced when they were written.
         if self.sync_each {
             super::tree::sync_folders(staging).map_err(failed())?;
         } else if !staging.sync_file_system().map_err(failed())? {
@@ -221,7 +222,8 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
     }
 }
 
-/// Whether what is there is what the guest was shown. What an older version saved does not know when it was changed.
+/// Returns whether the host's entry is the one that the guest saw. States that an older version saved have no change
+/// time.
 fn shown(ident: &Ident, base: Option<&SourceStat>) -> bool {
     base.is_none_or(|base| {
         let now = if base.changed_ns == 0 { ident.moved() } else { *ident };
@@ -229,7 +231,7 @@ fn shown(ident: &Ident, base: Option<&SourceStat>) -> bool {
     })
 }
 
-/// Makes one new thing. A file that replaces another takes its mode, and its owner if it may.
+/// Creates one new entry. A file that replaces another one gets its mode, and its owner if permitted.
 fn make(
     folder: &Folder,
     name: &str,
@@ -247,7 +249,7 @@ fn make(
             let mut file = folder.create_file(name, 0o666).map_err(failed())?;
             bytes = copy(source, &mut file)?;
             if let Some(old) = old.filter(|old| old.kind == Kind::File) {
-                // Only the superuser may give files away; others keep their own.
+                // Only the superuser may change the owner; otherwise the file keeps this process's.
                 let (user, group) = old.owner;
                 let _ = fchown(&file, Some(user), Some(group));
                 file.set_permissions(Permissions::from_mode(old.mode)).map_err(failed())?;
@@ -271,7 +273,7 @@ fn copy(source: Source<'_>, file: &mut File) -> Result<u64, MountError> {
         let left = usize::try_from(source.size_bytes - at).unwrap_or(BUFFER_BYTES);
         let wanted = buffer.get_mut(..left.min(BUFFER_BYTES)).unwrap_or_default();
         let count = source.contents.read_at(source.inode, at, wanted).map_err(unread)?;
-        // A host file that was read lazily has become shorter.
+        // A host file that is read lazily has become shorter.
         let read = wanted.get(..count).filter(|read| !read.is_empty()).ok_or_else(|| unread(VfsError::Io))?;
         file.write_all(read).map_err(MountError::io("stage", path))?;
         at += u64::try_from(count).unwrap_or(u64::MAX);

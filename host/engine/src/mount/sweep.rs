@@ -1,4 +1,4 @@
-//! Making and removing a commit's private directory.
+//! Creates and removes the private directories of commits.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
@@ -8,14 +8,14 @@ use super::error::MountError;
 use super::folder::{Folder, Found, Kind};
 use super::journal;
 
-/// Names tried before giving up; one is enough unless the numbers repeat.
+/// Maximum number of names to try. One is enough unless the random numbers repeat.
 const ATTEMPTS: usize = 8;
 
-/// Makes a private directory with a name that is not in use.
+/// Creates a private directory with an unused name.
 pub(super) fn make(root: &Folder) -> Result<(String, Folder), MountError> {
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for _ in 0..ATTEMPTS {
-        // Randomly keyed by the standard library. It need not be secret, only unused.
+        // The standard library seeds the hasher randomly. The name need not be secret, only unused.
         let number = RandomState::new().build_hasher().finish();
         let name = format!("{RESERVED_PREFIX}{number:016x}");
         match root.create_folder(&name, 0o700).and_then(|()| root.child(&name)) {
@@ -27,7 +27,7 @@ pub(super) fn make(root: &Folder) -> Result<(String, Folder), MountError> {
     Err(MountError::io("create", RESERVED_PREFIX)(last))
 }
 
-/// The private directories that are there. A file or link of such a name is not ours.
+/// Lists the private directories. A file or link with such a name does not count.
 pub(super) fn find(root: &Folder) -> Result<Vec<String>, MountError> {
     let mut found = Vec::new();
     let failed = || MountError::io("list", ".");
@@ -48,15 +48,15 @@ pub(super) fn find(root: &Folder) -> Result<Vec<String>, MountError> {
     Ok(found)
 }
 
-/// Removes a private directory with all that is in it, whatever its depth: directories found in
-/// it are moved up to its top one after the other, so nothing recurses and no path grows long.
+/// Removes a private directory and all its contents. Moves nested directories to its top level one after the other, so
+/// nothing recurses and no path gets long.
 pub(super) fn remove(root: &Folder, name: &str) -> Result<(), MountError> {
     let failed = || MountError::io("remove", name);
     let staging = match root.child(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         result => result.map_err(failed())?,
     };
-    // First, and for certain: a journal must never be found beside some of its files only.
+    // Remove and sync the journal first: a journal must never remain without some of its files.
     match staging.remove_file(journal::NAME) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         result => result.and_then(|()| staging.sync()).map_err(failed())?,
@@ -65,7 +65,7 @@ pub(super) fn remove(root: &Folder, name: &str) -> Result<(), MountError> {
     loop {
         let mut folders = Vec::new();
         for entry in staging.names().map_err(failed())? {
-            // Not one of our names: removing the directory will then fail and say so.
+            // Not a name that a commit uses: removing the directory will fail and report it.
             let Some(entry) = entry.map_err(failed())? else {
                 continue;
             };

@@ -1,5 +1,5 @@
-//! Whole new trees: their fingerprint, so that undoing never throws away what the host added to
-//! one; and syncing one file by file where there is no call for a whole file system.
+//! Whole new trees. Their fingerprints prevent undoing from discarding the host's additions. Also syncs trees file by
+//! file on systems that cannot sync a whole file system.
 
 use std::io;
 
@@ -10,17 +10,17 @@ use super::folder::{Folder, Found, Ident, Kind};
 use super::journal;
 use super::walk::Walker;
 
-/// One entry of a tree.
+/// An entry of a tree.
 struct Entry<'a> {
     folder: &'a Folder,
-    /// The directory's names from the top.
+    /// Names of the parent directories, from the top.
     path: &'a [String],
     name: &'a str,
     ident: Ident,
 }
 
-/// Shows each entry below `top` once, in no order and without recursion; returns how many entries
-/// there were, those included that a commit cannot have written and that are not shown.
+/// Calls `show` for each entry below `top`, in no order and without recursion. Returns the number of entries, including
+/// those that a commit cannot have written and that are not shown.
 fn visit(top: &Folder, mut show: impl FnMut(Entry<'_>) -> io::Result<()>) -> io::Result<u64> {
     let mut walker = Walker::new(top);
     let mut pending: Vec<Vec<String>> = vec![Vec::new()];
@@ -45,8 +45,8 @@ fn visit(top: &Folder, mut show: impl FnMut(Entry<'_>) -> io::Result<()>) -> io:
     Ok(count)
 }
 
-/// Fingerprint of all that lies below the directory `name`: each entry's path and identity,
-/// combined so that the order of listing does not matter.
+/// Fingerprints the tree below the directory `name`: each entry's path and identity, combined independently of the
+/// order of listing.
 pub(super) fn fingerprint(parent: &Folder, name: &str) -> Result<String, MountError> {
     let failed = || MountError::io("list", name);
     let top = parent.child(name).map_err(failed())?;

@@ -1,6 +1,6 @@
-//! Taking a journal's steps back, when the host turns out to have changed something too.
+//! Reverts a journal's steps after a conflict with the host.
 //!
-//! As going forwards, each function may be cut short anywhere and called again.
+//! Each function can be interrupted at any point and called again, as in `site`.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::site::{Site, expect, move_free};
 use super::tree;
 
 impl Site<'_> {
-    /// Looks whether all steps that have been done can be undone, without changing anything.
+    /// Checks whether all completed steps can be undone, without changing anything.
     pub(super) fn check_undo(&mut self, steps: &[Step]) -> Result<(), MountError> {
         for (index, step) in steps.iter().enumerate() {
             match step {
@@ -38,14 +38,14 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Whether a created thing is at its place, as it was made there.
+    /// Returns whether a created entry is at its path, unchanged.
     fn find_created(&mut self, index: usize, path: &str, new: &Ident, tree: Option<&str>) -> Result<bool, MountError> {
         if self.find_slot(&new_slot(index))? != Found::Nothing {
             return Ok(false);
         }
         let (parent, name) = self.parent(path)?;
         match expect(parent, name, path, new) {
-            // The host removed it: it need not be removed again.
+            // The host removed it, so there is nothing to undo.
             Err(error) if error.is_vanished() => return Ok(false),
             result => result?,
         }
@@ -57,12 +57,12 @@ impl Site<'_> {
         }
     }
 
-    /// Whether a replacement has been made and not taken back.
+    /// Returns whether a replacement was made and not reverted yet.
     fn is_replaced(&mut self, index: usize) -> Result<bool, MountError> {
         Ok(self.find_slot(&new_slot(index))? == Found::Nothing && self.find_slot(&old_slot(index))? != Found::Nothing)
     }
 
-    /// Takes one step back, if it has been done.
+    /// Reverts one step, if it was done.
     pub(super) fn undo(&mut self, index: usize, step: &Step) -> Result<(), MountError> {
         let staging = self.staging;
         match step {
@@ -95,7 +95,7 @@ impl Site<'_> {
                 let failed = || MountError::io("restore", path);
                 match parent.create_folder(name, 0o700) {
                     Ok(()) => parent.child(name).and_then(|folder| folder.set_own_mode(old.mode)).map_err(failed()),
-                    // It was never removed, or has been restored.
+                    // The directory was never removed, or is restored already.
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
                     Err(error) => Err(failed()(error)),
                 }
@@ -103,13 +103,13 @@ impl Site<'_> {
         }
     }
 
-    /// Takes all steps back, for the given reason, and syncs.
+    /// Reverts all steps because of `reason`, and syncs.
     pub(super) fn roll_back(&mut self, steps: &[Step], reason: &MountError) -> Result<(), MountError> {
         let failed = || MountError::io("write", UNDO_NAME);
         match self.staging.create_file(UNDO_NAME, 0o600) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             result => {
-                // From here on a crash must not lead forwards again.
+                // From here on recovery after a crash must continue to undo.
                 result.map_err(failed())?;
                 self.staging.sync().map_err(failed())?;
             }

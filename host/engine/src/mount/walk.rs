@@ -1,16 +1,15 @@
-//! From relative paths to open directories, without following links and without recursion.
+//! Opens directories by relative path, without following links and without recursion.
 
 use std::io;
 
 use super::error::MountError;
 use super::folder::{Folder, is_single_name};
 
-/// Handles stay open at every so many levels, so that coming back up a deep tree costs at most
-/// this many lookups and never more than [`MAX_DEPTH`] / `STRIDE` + 1 descriptors.
+/// The walker keeps a handle open every `STRIDE` levels. Going back up a deep tree then costs at most `STRIDE` lookups,
+/// and never more than [`MAX_DEPTH`] / `STRIDE` + 1 descriptors.
 const STRIDE: usize = 32;
 
-/// Deepest directory that is walked. With [`STRIDE`], 128 descriptors: far below the usual
-/// limit of 1,024.
+/// Maximum depth of a directory. With [`STRIDE`] that is about 128 descriptors, far below the usual limit of 1,024.
 pub(super) const MAX_DEPTH: usize = 4096;
 
 /// Splits a path relative to the mount into its names. `""` and `"."` are the mount itself.
@@ -29,7 +28,8 @@ pub(super) fn split(path: &str) -> Result<Vec<&str>, MountError> {
     }
 }
 
-/// Splits a path into the directory's names and the last name. The mount itself has none.
+/// Splits a path into the names of its parent directory and the last name. Fails for the mount itself, which has no
+/// name.
 pub(super) fn split_last(path: &str) -> Result<(Vec<&str>, &str), MountError> {
     let mut names = split(path)?;
     match names.pop() {
@@ -38,11 +38,11 @@ pub(super) fn split_last(path: &str) -> Result<(Vec<&str>, &str), MountError> {
     }
 }
 
-/// Walks below one directory, remembering where it was.
+/// Walks below one directory and remembers its position.
 #[derive(Debug)]
 pub(super) struct Walker<'a> {
     root: &'a Folder,
-    /// Ancestors of `at` that are open, by depth; the last may be `at` itself.
+    /// Open ancestors of `at`, by depth; the last may be `at` itself.
     open: Vec<(usize, Folder)>,
     at: Vec<String>,
 }
@@ -52,7 +52,7 @@ impl<'a> Walker<'a> {
         Self { root, open: Vec::new(), at: Vec::new() }
     }
 
-    /// Opens the directory with these names, each beneath the one before.
+    /// Opens the directory with these names, one below the other.
     pub(super) fn enter(&mut self, names: &[&str]) -> io::Result<&Folder> {
         let common = self.at.iter().zip(names).take_while(|(have, want)| have == *want).count();
         while self.open.last().is_some_and(|(depth, _)| *depth > common) {
@@ -73,7 +73,7 @@ impl<'a> Walker<'a> {
         Ok(self.open.last().map_or(self.root, |(_, folder)| folder))
     }
 
-    /// Forgets all handles but the root's: what they name may have been moved.
+    /// Closes all handles except the root's: directories may have been moved.
     pub(super) fn forget(&mut self) {
         self.open.clear();
         self.at.clear();

@@ -1,6 +1,6 @@
-//! IP addresses that no request may go to.
+//! IP addresses that requests must not reach.
 //!
-//! They are looked at after a name was resolved, each one that a connection may be made to.
+//! Addresses are checked after name resolution, separately for each address that a connection may use.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,12 +9,12 @@ use ipnet::IpNet;
 use super::policy::wrong;
 use glovebox_core::PolicyError;
 
-/// What of the addresses that are not public may be reached all the same.
+/// Non-public address ranges that requests may reach, from `network.allow_private`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AddressRules(Vec<IpNet>);
 
 impl AddressRules {
-    /// Ranges such as `10.0.0.0/8` or `fd00::/8`, or single addresses.
+    /// Parses ranges such as `10.0.0.0/8` or `fd00::/8`, or single addresses.
     pub(super) fn of(texts: &[String]) -> Result<Self, PolicyError> {
         let net = |text: &String| {
             let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
@@ -23,20 +23,20 @@ impl AddressRules {
         texts.iter().map(net).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether a connection may be made to it.
+    /// Returns whether a connection to the address is allowed.
     pub(super) fn allow(&self, address: IpAddr) -> bool {
         is_public(address) || self.0.iter().any(|net| net.contains(&address))
     }
 
-    /// The first of `other`'s ranges that is not all within one of these.
+    /// Returns the first of `other`'s ranges that is not inside one of these ranges.
     pub(super) fn first_beyond(&self, other: &Self) -> Option<String> {
         let beyond = other.0.iter().find(|asked| !self.0.iter().any(|granted| granted.contains(*asked)));
         beyond.map(ToString::to_string)
     }
 }
 
-/// Whether an address is one of the public network's, as IANA's registries of special purposes have them. Forms of IPv6 that
-/// stand for an IPv4 address are none, whichever address that is: what they lead to is decided elsewhere.
+/// Returns whether an address is public according to IANA's special-purpose registries. IPv6 forms that embed an IPv4
+/// address are never public, whatever that address is: another network decides where they lead.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address {
@@ -45,7 +45,7 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// By RFC 6890 and its successors: first address, length of the prefix.
+/// Special-purpose ranges of RFC 6890 and its successors: first address, prefix length.
 const SPECIAL_V4: [(Ipv4Addr, u32); 16] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),       // this network
     (Ipv4Addr::new(10, 0, 0, 0), 8),      // private
@@ -65,7 +65,7 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 16] = [
     (Ipv4Addr::new(224, 0, 0, 0), 3),     // multicast, reserved, broadcast
 ];
 
-/// Within 2000::/3, which alone is given out: first address, length of the prefix.
+/// Special-purpose ranges within 2000::/3, the only allocated range: first address, prefix length.
 const SPECIAL_V6: [(Ipv6Addr, u32); 5] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocols, Teredo and ORCHID among them
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), // documentation
@@ -79,8 +79,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !SPECIAL_V4.iter().any(within)
 }
 
-/// Everything outside of 2000::/3 is special: unspecified, loopback, IPv4-mapped and -compatible, NAT64, unique local, link-local,
-/// multicast, and what is not given out.
+/// All addresses outside 2000::/3 are special: unspecified, loopback, IPv4-mapped and IPv4-compatible, NAT64, unique
+/// local, link-local, multicast and unallocated ones.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let within = |(first, bits): &(Ipv6Addr, u32)| (address.to_bits() ^ first.to_bits()) >> (128 - bits) == 0;
     address.to_bits() >> 125 == 1 && !SPECIAL_V6.iter().any(within)

@@ -1,4 +1,4 @@
-//! What of the table `network` the types cannot say.
+//! Checks of the table `network` beyond its types.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{
 use super::{address::AddressRules, pattern::UrlPatterns, secrets};
 
 impl NetworkPolicy {
-    /// Checks what the types cannot.
+    /// Checks ranges, counts and texts.
     pub(crate) fn check(&self) -> Result<(), PolicyError> {
         for (key, value, least, most) in [
             ("request_count", self.request_count, 0, 1_000_000),
@@ -40,7 +40,8 @@ impl NetworkPolicy {
         self.check_addresses()
     }
 
-    /// Refuses variables that have the names of secrets. Those that a sandbox was built with have their placeholders.
+    /// Rejects variables that have the names of secrets. Variables with placeholders are accepted: a sandbox that was
+    /// built before has them.
     pub(crate) fn check_environment(&self, env: &BTreeMap<String, String>) -> Result<(), PolicyError> {
         let is_taken = |name: &&String| env.get(*name).is_some_and(|value| !value.starts_with(PLACEHOLDER_START));
         self.secrets.keys().find(is_taken).map_or(Ok(()), |name| {
@@ -58,7 +59,7 @@ impl NetworkPolicy {
         Ok(())
     }
 
-    /// Without the code there are no addresses that could be checked.
+    /// Without the feature `network` there is no code to check addresses with.
     #[cfg(not(feature = "network"))]
     fn check_addresses(&self) -> Result<(), PolicyError> {
         if self.is_on() { Err(super::not_built::refusal()) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! One request with its redirects.
+//! One request and its redirects.
 
 use std::{
     error::Error,
@@ -29,23 +29,23 @@ use crate::{
 };
 use glovebox_core::PolicyError;
 
-/// How long a connection may be set up, within the time of its request.
+/// Timeout for establishing a connection. The request's own timeout still applies.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the host holds of a body beside it: the same again as text, and as the message to the script.
+/// Copies of a body that the host holds at once: the bytes, the text, and the message to the script.
 const COPIES_OF_A_BODY: u64 = 3;
 
-/// The longest reason of the network library's that a script is told.
+/// Maximum length of an HTTP library's error text in a message to the script.
 const MAX_REASON_CHARS: usize = 300;
 
-/// The network of one sandbox.
+/// The HTTP client of one sandbox.
 pub(super) struct Client {
     policy: NetworkPolicy,
     patterns: UrlPatterns,
     rules: Arc<AddressRules>,
     secrets: Secrets,
     resolver: Arc<dyn Resolver>,
-    /// Made when it is first used: most sandboxes with a network never use it.
+    /// Created on first use: most sandboxes with a network never use it.
     http: OnceLock<Result<reqwest::Client, String>>,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// A request on its way.
+/// A request to one URL in a chain of redirects.
 struct Hop {
     url: Url,
     method: Method,
@@ -84,7 +84,7 @@ impl Client {
         })
     }
 
-    /// How long a request of the script's may take.
+    /// Returns the timeout of a request: the script's, limited by the policy's.
     pub(super) fn timeout(&self, asked: &Asked) -> Duration {
         Duration::from_millis(asked.timeout_ms.unwrap_or(u64::MAX).min(self.policy.timeout_ms))
     }
@@ -95,16 +95,16 @@ impl Client {
             let client = reqwest::Client::builder()
                 .tls_backend_preconfigured(tls::config()?)
                 .dns_resolver(Arc::new(resolver))
-                // Each hop is looked at here.
+                // `fetch` follows redirects itself and checks each URL.
                 .redirect(redirect::Policy::none())
-                // A proxy of the environment's would be asked in place of the server that was allowed.
+                // A proxy from the environment would receive the request instead of the allowed server.
                 .no_proxy()
                 .referer(false)
                 .http1_only()
                 .http1_max_headers(MAX_RESPONSE_HEADERS)
                 .connect_timeout(CONNECT_TIMEOUT)
-                // Each request has a connection of its own: its name is looked up for it, and nothing of one execution is on it
-                // when another comes.
+                // Each request gets its own connection, and so its own name lookup and check. Executions share no
+                // connection state.
                 .pool_max_idle_per_host(0)
                 .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION")));
             client.build().map_err(|error| format!("the network cannot be set up: {}", reason(&error)))
@@ -145,7 +145,8 @@ impl Client {
         Method::from_bytes(name.as_bytes()).map_err(|_| Fault::new(Code::Invalid, "the method is none".to_owned()))
     }
 
-    /// Refuses what the policy does not name. A name is looked up afterwards; an address that stands in the URL is not.
+    /// Checks a URL against the policy. A host name is checked again after its lookup; an address in the URL is checked
+    /// only here.
     fn check(&self, url: &Url) -> Result<(), Fault> {
         let refuse = |message| Err(Fault::new(Code::Refused, message));
         if !self.patterns.allow(url) {
@@ -180,7 +181,7 @@ impl Client {
         }
         *request.body_mut() = hop.body.clone().map(Into::into);
         let response = self.http()?.execute(request).await.map_err(|error| unreachable(&hop.url, &error))?;
-        // The resolver has let this one through, or it stood in the URL: this can only fail where the library has a flaw.
+        // The resolver or `check` has accepted the address already: this fails only if the library has a bug.
         match response.remote_addr() {
             Some(address) if !self.rules.allow(address.ip()) => {
                 Err(Fault::new(Code::Refused, format!("`{}` is no public address", address.ip())))
@@ -189,7 +190,7 @@ impl Client {
         }
     }
 
-    /// Where a redirect leads, as browsers do it.
+    /// Returns the request for a redirect, according to the rules of browsers.
     fn next(&self, hop: Hop, status: StatusCode, location: &HeaderValue) -> Result<Hop, Fault> {
         let Hop { url: from, mut method, mut headers, mut body, redirects } = hop;
         let fault = |message| Fault::new(Code::Redirects, message);
@@ -217,7 +218,7 @@ impl Client {
         Ok(Hop { url, method, headers, body, redirects: redirects + 1 })
     }
 
-    /// Reads the response, as far as it may be read.
+    /// Reads the response, up to the policy's limits.
     async fn answer(
         &self,
         hop: Hop,
@@ -292,7 +293,7 @@ fn broken(url: &Url, error: &reqwest::Error) -> Fault {
     Fault::new(Code::Broken, format!("`{}` did not answer as it should: {}", origin(url), reason(error)))
 }
 
-/// What the library says, from the innermost cause: what is around it repeats the URL.
+/// Returns the library's error text of the innermost cause; the outer ones repeat the URL.
 fn reason(error: &reqwest::Error) -> String {
     let mut innermost: &dyn Error = error;
     while let Some(cause) = innermost.source() {

@@ -1,4 +1,4 @@
-//! The tool behind scripts' requests.
+//! The tool that serves scripts' requests.
 
 use std::{
     collections::BTreeMap,
@@ -18,13 +18,14 @@ use glovebox_core::{Entropy, PolicyError};
 
 use crate::{ToolCall, ToolError, tools::ReservedTool};
 
-/// Threads that names are looked up on. One that hangs is one that others do without.
+/// Maximum number of threads for name lookups. A hanging lookup occupies one of them.
 const MAX_LOOKUPS: usize = 32;
 
-/// How long before the call's own deadline a request ends: so the script learns what took so long.
+/// A request times out this long before the call's deadline, so that the script still receives the reason.
 const MARGIN: Duration = Duration::from_millis(20);
 
-/// The tool behind scripts' requests, and the environment that goes with it: placeholders for secrets, which are read now.
+/// Returns the tool that serves scripts' requests, and environment variables with placeholders for secrets. Reads the
+/// secrets.
 pub(crate) fn open(
     policy: &NetworkPolicy,
     entropy: Entropy,
@@ -40,7 +41,8 @@ pub(crate) fn open(
     Ok((tool, environment))
 }
 
-/// What waits for sockets and looks up names, for all sandboxes of the process. The request itself runs on its call's thread.
+/// Returns the runtime that polls sockets and looks up names, for all sandboxes of the process. The request itself runs
+/// on its call's thread.
 fn runtime() -> Result<&'static Runtime, Fault> {
     static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();
     let make = || {
@@ -55,7 +57,7 @@ fn runtime() -> Result<&'static Runtime, Fault> {
     RUNTIME.get_or_init(make).as_ref().map_err(|message| Fault::new(Code::Broken, message.clone()))
 }
 
-/// Performs a request until the script, or its time, is over.
+/// Performs a request until its deadline, or until the call is cancelled.
 pub(super) fn fetch(client: &Client, call: &ToolCall, arguments: &str) -> Result<String, Fault> {
     let asked = Asked::read(arguments)?;
     let timeout = client.timeout(&asked);

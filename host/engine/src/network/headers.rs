@@ -1,16 +1,16 @@
-//! Headers: which a script may send, and which it sees.
+//! Header rules: headers that a script may send, and headers that it receives.
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// The most headers of a request, and the most bytes of their names and values together.
+/// Limits of a request: number of headers, and total bytes of their names and values.
 pub(super) const MAX_REQUEST_HEADERS: usize = 64;
 pub(super) const MAX_REQUEST_HEADER_BYTES: usize = 32 << 10;
-/// The same of a response. Python's `http.client` reads no more than a hundred, with those that are added there.
+/// Limits of a response. Python's `http.client` reads at most 100 headers, including those added on the script's side.
 pub(super) const MAX_RESPONSE_HEADERS: usize = 96;
 pub(super) const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
 
-/// What says how a message goes from one machine to the next, and to which one. The client knows that itself, and a script that said
-/// something else would speak to another server than the one that was allowed, or in the middle of another message.
+/// Hop-by-hop, routing and framing headers, which only the client may set. A script could otherwise address another
+/// server than the allowed one, or start a second message inside a message.
 const NOT_THE_SCRIPTS: [&str; 16] = [
     "connection",
     "content-length",
@@ -30,16 +30,16 @@ const NOT_THE_SCRIPTS: [&str; 16] = [
     ":authority",
 ];
 
-/// What belongs to a body, and goes with it.
+/// Headers that describe a body, and are removed with it.
 const OF_THE_BODY: [&str; 4] = ["content-encoding", "content-language", "content-location", "content-type"];
 
-/// What is for one server alone.
+/// Headers that only the original server may receive.
 const OF_THE_ORIGIN: [&str; 3] = ["authorization", "cookie", "cookie2"];
 
-/// A request's headers as a script sends them: checked, its placeholders as they are.
+/// A script's request headers: checked, with placeholders unreplaced.
 pub(super) type Headers = Vec<(HeaderName, String)>;
 
-/// Takes the headers of a script.
+/// Checks the headers of a script's request.
 pub(super) fn request(list: Vec<(String, String)>) -> Result<Headers, String> {
     if list.len() > MAX_REQUEST_HEADERS {
         return Err(format!("the request has {} headers; the most is {MAX_REQUEST_HEADERS}", list.len()));
@@ -63,17 +63,17 @@ pub(super) fn request(list: Vec<(String, String)>) -> Result<Headers, String> {
     list.into_iter().map(check).collect()
 }
 
-/// What stays of the headers when a redirect makes a `GET` of the request.
+/// Removes headers that describe the body, for a redirect that changes the method to `GET`.
 pub(super) fn without_body(headers: &mut Headers) {
     headers.retain(|(name, _)| !OF_THE_BODY.contains(&name.as_str()));
 }
 
-/// What stays of them when a redirect leads to another server. `is_secret`: of the values.
+/// Removes credentials, for a redirect to another server. `is_secret` tells whether a value contains a placeholder.
 pub(super) fn without_credentials(headers: &mut Headers, is_secret: impl Fn(&str) -> bool) {
     headers.retain(|(name, value)| !OF_THE_ORIGIN.contains(&name.as_str()) && !is_secret(value));
 }
 
-/// A response's headers as the script sees them, each byte a character.
+/// Converts a response's headers for the script, one character for each byte.
 pub(super) fn response(headers: &HeaderMap) -> Result<Vec<(String, String)>, String> {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if headers.len() > MAX_RESPONSE_HEADERS || bytes > MAX_RESPONSE_HEADER_BYTES {

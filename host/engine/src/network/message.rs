@@ -1,4 +1,4 @@
-//! Requests and responses as scripts write and read them.
+//! The JSON form of requests and responses.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ToolError, ToolErrorKind};
 
-/// A request. Secrets are placeholders in it.
+/// A request. Contains placeholders instead of secrets.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
@@ -16,26 +16,26 @@ pub(super) struct Asked {
     pub(super) method: String,
     #[serde(default)]
     pub(super) headers: Vec<(String, String)>,
-    /// The body, as text or in base64.
+    /// The body, either as text or in base64.
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
     base64: Option<String>,
     #[serde(default)]
     pub(super) redirect: Redirect,
-    /// How long the script waits. The policy's limit holds as well.
+    /// Timeout of the script. The policy's limit still applies.
     #[serde(default)]
     pub(super) timeout_ms: Option<u64>,
 }
 
-/// What becomes of a redirect.
+/// How to handle a redirect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Redirect {
-    /// The host follows it, where the policy lets it.
+    /// The host follows the redirect if the policy allows its target.
     #[default]
     Follow,
-    /// The script gets it as it is.
+    /// The script receives the redirect as the response.
     Manual,
 }
 
@@ -49,7 +49,7 @@ impl Asked {
             .map_err(|error| Fault::new(Code::Invalid, format!("the request cannot be read: {error}")))
     }
 
-    /// The body's bytes.
+    /// Decodes the body, and checks its size.
     pub(super) fn take_body(&mut self, max_bytes: u64) -> Result<Option<Vec<u8>>, Fault> {
         let body = match (self.text.take(), self.base64.take()) {
             (None, None) => return Ok(None),
@@ -71,16 +71,16 @@ impl Asked {
 /// A response.
 #[derive(Debug, Serialize)]
 pub(super) struct Answered {
-    /// Where it came from, after redirects.
+    /// Final URL, after redirects.
     pub(super) url: String,
     pub(super) status: u16,
     pub(super) reason: String,
     pub(super) headers: Vec<(String, String)>,
-    /// How many redirects led there.
+    /// Number of redirects that the host followed.
     pub(super) redirects: u32,
-    /// The body's bytes, as the script has them.
+    /// Length of the decoded body in bytes.
     pub(super) bytes: usize,
-    /// The body: as text if it is UTF-8, and in base64 if not.
+    /// The body, as text if it is UTF-8, otherwise in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,29 +103,29 @@ impl Answered {
     }
 }
 
-/// Why there is no response.
+/// A failed request.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) code: Code,
     pub(super) message: String,
 }
 
-/// What kind of a fault it is. Scripts get an exception by it.
+/// The kind of failure. The script's exception depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
-    /// The policy does not allow it.
+    /// The policy does not allow the request.
     Refused,
-    /// The script's request is none.
+    /// The script's request is invalid.
     Invalid,
-    /// A limit was met.
+    /// A limit was exceeded.
     Limit,
-    /// There were too many redirects, or one that leads nowhere.
+    /// Too many redirects, or a redirect to an invalid URL.
     Redirects,
-    /// No connection could be made.
+    /// No connection could be established.
     Unreachable,
-    /// The other side does not speak HTTP as it should, or stopped.
+    /// The server violated HTTP, or closed the connection early.
     Broken,
-    /// It took too long.
+    /// The request timed out.
     Timeout,
 }
 
@@ -149,7 +149,7 @@ impl Fault {
     }
 }
 
-/// Its code stands before the message, for the scripts' side to take off.
+/// Puts the code before the message; the guest's side removes it.
 impl From<Fault> for ToolError {
     fn from(Fault { code, message }: Fault) -> Self {
         let kind = match code {
@@ -157,7 +157,7 @@ impl From<Fault> for ToolError {
             Code::Timeout => ToolErrorKind::Timeout,
             _ => ToolErrorKind::Failed,
         };
-        // Whatever a stranger sent is on one line.
+        // Escaping keeps untrusted text on one line.
         Self::of(kind, format!("{code}: {}", glovebox_vfs::escaped_text(&message)))
     }
 }

@@ -1,23 +1,23 @@
-//! What scripts may reach of the network. Off unless a policy names addresses.
+//! Network access of scripts. Off unless a policy allows addresses.
 //!
-//! A script has no socket. It describes a request, which comes to the host as a call of a tool that scripts cannot name otherwise
-//! ([`NETWORK_TOOL`](crate::tools::NETWORK_TOOL)): so limits, cancelling, records and calls in parallel are those of tools. Everything in a
-//! request is the guest's word, and everything in a response the word of a stranger.
+//! Scripts have no sockets. A script describes a request, which reaches the host as a call of a reserved tool
+//! ([`NETWORK_TOOL`](crate::tools::NETWORK_TOOL)). Limits, cancellation, records and parallel calls are therefore those
+//! of tools. Requests are untrusted input from the guest, and responses are untrusted input from a server.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
 //! | `policy` | [`NetworkPolicy`]: the table `network` of a policy |
-//! | `check` | what of it the types cannot say |
-//! | `narrow` | whether one such policy is within another |
-//! | `pattern` | the addresses that are allowed: matched on parsed URLs only |
+//! | `check` | checks of the table beyond its types |
+//! | `narrow` | comparison: does one policy exceed another? |
+//! | `pattern` | allowed URLs, matched on parsed URLs only |
 //! | `address` | IP addresses that are refused after resolution, and ranges that an operator allows |
-//! | `resolver` | names to addresses, filtered and pinned for one connection |
-//! | `secrets` | placeholders, and what stands for them in headers |
-//! | `headers` | which headers of requests are a script's to set, and what it sees of those of responses |
-//! | `message` | requests and responses as scripts write and read them |
-//! | `client` | one request with its redirects |
+//! | `resolver` | name lookup, filtered and pinned for one connection |
+//! | `secrets` | placeholders, and the secrets that replace them in headers |
+//! | `headers` | request headers that a script may set, and response headers that it receives |
+//! | `message` | the JSON form of requests and responses |
+//! | `client` | one request and its redirects |
 //! | `handler` | the tool |
-//! | `replay` | the tool, with the answers of earlier requests |
+//! | `replay` | the tool, with recorded answers |
 
 #[cfg(feature = "network")]
 mod address;

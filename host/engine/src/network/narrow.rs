@@ -1,24 +1,25 @@
-//! Whether one network is within another.
+//! Comparison of network policies.
 
 use super::{NetworkPolicy, address::AddressRules, pattern::UrlPatterns};
 use glovebox_core::PolicyError;
 
-/// What of a policy goes beyond another one.
+/// The part of a policy that exceeds another policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BeyondNetwork {
-    /// The name within the table `network`.
+    /// Key in the table `network`.
     pub key: &'static str,
-    /// What was asked for.
+    /// The requested value.
     pub asked: String,
-    /// The most that there is.
+    /// The granted value.
     pub granted: String,
 }
 
 impl NetworkPolicy {
-    /// What of this policy goes beyond `granted`, if anything does: an address, a range, a method, a secret or a number.
+    /// Returns the first part of this policy that exceeds `granted`, such as an address, a range, a method, a secret or
+    /// a limit. Returns `None` if it grants at most the same.
     ///
     /// # Errors
-    /// When one of both cannot be a policy.
+    /// Fails if the patterns or ranges of either policy are invalid.
     pub fn beyond(&self, granted: &Self) -> Result<Option<BeyondNetwork>, PolicyError> {
         let beyond = |key, asked: String, granted: String| Ok(Some(BeyondNetwork { key, asked, granted }));
         let (mine, theirs) = (UrlPatterns::new(&self.allow)?, UrlPatterns::new(&granted.allow)?);

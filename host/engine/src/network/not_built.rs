@@ -1,4 +1,4 @@
-//! What stands in for the network in a build without it.
+//! Stubs for a build without the feature `network`.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use super::{NetworkPolicy, policy::wrong};
 use crate::tools::ReservedTool;
 use glovebox_core::{Entropy, PolicyError};
 
-/// What a policy with a network is told.
+/// The error for a policy with a network.
 pub(super) fn refusal() -> PolicyError {
     wrong("allow", "`glovebox` was built without its feature `network`; name it among the features in `Cargo.toml`")
 }
 
-/// The tool behind scripts' requests, and the environment that goes with it.
+/// Always fails.
 pub(crate) fn open(
     _policy: &NetworkPolicy,
     _entropy: Entropy,

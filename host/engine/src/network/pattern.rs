@@ -1,7 +1,7 @@
-//! The addresses that scripts may ask.
+//! URL patterns that scripts may request.
 //!
-//! A pattern is matched on a parsed URL and on nothing else, and that same URL is the one that is asked: what a script wrote (user
-//! information, backslashes, ports, letters of other scripts, encoded dots) has been resolved by then.
+//! A pattern is matched only on a parsed URL, and the request uses that same parsed URL. Parsing has already resolved
+//! user information, backslashes, ports, international names and encoded dots.
 
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
@@ -9,18 +9,20 @@ use url::{Host, Url};
 use super::policy::wrong;
 use crate::{PolicyError, escaped};
 
-/// The longest URL.
+/// Maximum length of a URL in bytes.
 pub(super) const MAX_URL_BYTES: usize = 8 << 10;
 
-/// How often a path is decoded to see what it may be taken for.
+/// Maximum number of times that a path is percent-decoded in search of `..`.
 const MAX_DECODINGS: usize = 4;
 
-/// Patterns of addresses, such as `https://tools.example.com/box/*`. A `*` at the end of a path is any rest of it, no path is every path, and
-/// `*.` in front of a host any name below it. Scheme and port are always the pattern's.
+/// A list of URL patterns, such as `https://tools.example.com/box/*`.
+///
+/// A `*` at the end of a path matches any rest, and a pattern without a path matches every path. `*.` before a host
+/// matches every name below it. Scheme and port must be equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UrlPatterns(Vec<Pattern>);
 
-/// A text is no pattern of addresses.
+/// An invalid URL pattern.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{reason}")]
 pub struct UrlPatternError {
@@ -35,7 +37,7 @@ impl From<UrlPatternError> for PolicyError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
-    /// As it was written.
+    /// The pattern's source text.
     text: String,
     is_https: bool,
     host: HostPattern,
@@ -46,7 +48,7 @@ struct Pattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum HostPattern {
     Exactly(Host),
-    /// With a dot in front.
+    /// The suffix, with a leading dot.
     Below(String),
 }
 
@@ -57,39 +59,39 @@ enum PathPattern {
 }
 
 impl UrlPatterns {
-    /// Reads patterns.
+    /// Parses patterns.
     ///
     /// # Errors
-    /// The first that is none.
+    /// The error of the first invalid pattern.
     pub fn new(texts: &[String]) -> Result<Self, UrlPatternError> {
         texts.iter().map(|text| Pattern::new(text)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether nothing is allowed.
+    /// Returns whether there are no patterns, so that nothing is allowed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a URL may be asked.
+    /// Returns whether a request to the URL is allowed.
     #[must_use]
     pub fn allow(&self, url: &Url) -> bool {
         self.0.iter().any(|pattern| pattern.matches(url))
     }
 
-    /// Whether a pattern that allows a URL names its host itself, not only one above it.
+    /// Returns whether a pattern that allows the URL names the URL's host exactly, instead of with `*.`.
     #[must_use]
     pub fn name_host_of(&self, url: &Url) -> bool {
         self.0.iter().any(|pattern| matches!(pattern.host, HostPattern::Exactly(_)) && pattern.matches(url))
     }
 
-    /// Whether all that `other` allows is allowed here; the first pattern for which it is not.
+    /// Returns the first pattern of `other` that allows more than the patterns here, or `None`.
     pub(super) fn first_beyond<'o>(&self, other: &'o Self) -> Option<&'o str> {
         let beyond = other.0.iter().find(|asked| !self.0.iter().any(|granted| granted.covers(asked)));
         beyond.map(|pattern| pattern.text.as_str())
     }
 
-    /// The patterns for people: the first few, and how many there are beside them.
+    /// Describes the patterns for messages: the first few, and the number of others.
     pub(super) fn describe(&self) -> String {
         const SHOWN: usize = 5;
         let mut shown: Vec<String> = self.0.iter().take(SHOWN).map(|pattern| format!("`{}`", pattern.text)).collect();
@@ -167,11 +169,11 @@ impl Pattern {
             && host
             && url.port_or_known_default() == Some(self.port)
             && fits
-            // Where every path is allowed none can lead out.
+            // If every path is allowed, no path can leave the pattern.
             && (self.path == PathPattern::Begins("/".to_owned()) || stays(path))
     }
 
-    /// Whether everything that `other` matches is matched here.
+    /// Returns whether every URL that `other` matches is matched here.
     fn covers(&self, other: &Self) -> bool {
         let host = match (&self.host, &other.host) {
             (mine, theirs) if mine == theirs => true,
@@ -190,12 +192,12 @@ impl Pattern {
     }
 }
 
-/// Whether a name has labels in front of `.example.com`. An empty one is none.
+/// Returns whether a name has labels before `.example.com`. Labels must not be empty.
 fn is_below(name: &str, end: &str) -> bool {
     name.strip_suffix(end).is_some_and(|labels| !labels.is_empty() && labels.split('.').all(|label| !label.is_empty()))
 }
 
-/// Whether no server takes the path for one in another directory, however often it decodes it.
+/// Returns whether no server can resolve the path to another directory, even if it decodes the path repeatedly.
 fn stays(path: &str) -> bool {
     let mut path = path.to_owned();
     for _ in 0..MAX_DECODINGS {
@@ -212,7 +214,7 @@ fn stays(path: &str) -> bool {
     false
 }
 
-/// A script's URL, without its fragment, or why it can be none.
+/// Parses a script's URL, and removes its fragment.
 pub(super) fn parse(text: &str) -> Result<Url, String> {
     if text.len() > MAX_URL_BYTES {
         return Err(format!("the URL is {} bytes; the most is {MAX_URL_BYTES}", text.len()));
@@ -221,7 +223,7 @@ pub(super) fn parse(text: &str) -> Result<Url, String> {
     check(url)
 }
 
-/// The same for one that was parsed, as that of a redirect.
+/// Checks a parsed URL, such as that of a redirect, and removes its fragment.
 pub(super) fn check(mut url: Url) -> Result<Url, String> {
     if !matches!(url.scheme(), "https" | "http") {
         return Err(format!("the URL's scheme is `{}`; there are `https` and `http`", clipped(url.scheme())));
@@ -236,7 +238,7 @@ pub(super) fn check(mut url: Url) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Where a URL leads, for people: it has nothing of its path or query in it.
+/// Formats scheme, host and port for messages. Path and query may be secret.
 pub(super) fn origin(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}", url.scheme(), clipped(url.host_str().unwrap_or_default()))

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use glovebox_core::PolicyError;
 
-/// What scripts may reach of the network, and how much of it. By default nothing.
+/// Network access of scripts, and its limits. Default: no access.
 ///
 /// ```
 /// # use glovebox::Policy;
@@ -24,55 +24,59 @@ use glovebox_core::PolicyError;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NetworkPolicy {
-    /// Where requests may go: `SCHEME://HOST[:PORT][/PATH]`, with `https` or `http`. A host `*.example.com` is every name below
-    /// `example.com`, and not itself. Without a path all are meant, with one that one alone, and with a `*` at its end all that begin so. A
-    /// query is the script's in any case. Default: none, and no network.
+    /// Allowed URLs: `SCHEME://HOST[:PORT][/PATH]`, with `https` or `http`. Default: none, which means no network.
+    ///
+    /// A host `*.example.com` matches every name below `example.com`, but not `example.com`. Without a path, every path
+    /// is allowed. A path allows exactly that path, and with a `*` at its end every path with that prefix. Query
+    /// strings are not restricted.
     pub allow: Vec<String>,
-    /// Ranges of addresses, such as `127.0.0.0/8`, that may be reached although they are not public. Default: none.
+    /// Address ranges, such as `127.0.0.0/8`, that requests may reach although they are not public. Default: none.
     pub allow_private: Vec<String>,
-    /// The methods of requests. Default: `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE`, `OPTIONS`; there are no others.
+    /// Allowed methods. Default: `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE`, `OPTIONS`. Other methods are not
+    /// supported.
     pub methods: Vec<String>,
-    /// Requests of one execution; each counts as a call of a tool as well. Redirects that the host follows count with theirs. Default 50.
+    /// Maximum number of requests of one execution. Each also counts as a tool call; redirects that the host follows
+    /// are part of their request. Default 50.
     pub request_count: u64,
-    /// Bytes of a request's body. Default 1 MiB.
+    /// Maximum bytes of a request's body. Default 1 MiB.
     pub request_bytes: u64,
-    /// Bytes of a response's body, decompressed. Default 4 MiB.
+    /// Maximum bytes of a response's body after decompression. Default 4 MiB.
     pub response_bytes: u64,
-    /// Milliseconds that a request may take, redirects and its body included. Default 10,000. `limits.tool_timeout_ms` and
-    /// `limits.timeout_ms` hold as well.
+    /// Timeout of a request in milliseconds, including redirects and the body. Default 10,000. `limits.tool_timeout_ms`
+    /// and `limits.timeout_ms` still apply.
     pub timeout_ms: u64,
-    /// Redirects that the host follows for one request. Default 5, and never more.
+    /// Maximum number of redirects that the host follows for one request. Default 5, which is also the maximum.
     pub redirects: u32,
-    /// Secrets, by the names of the environment variables in which scripts find placeholders for them.
+    /// Secrets by the names of the environment variables that contain their placeholders.
     pub secrets: BTreeMap<String, SecretPolicy>,
 }
 
-/// Where a secret comes from, and for whom it is.
+/// Source and destination of a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SecretPolicy {
-    /// The host's environment variable that has it. It is read when a sandbox is built.
+    /// The host's environment variable with the secret. Read when a sandbox is built.
     pub env: String,
-    /// The one host that it is sent to, as in a URL, with a port if only that one is meant.
+    /// The only host that receives the secret, as in a URL. With a port, only that port receives it.
     pub host: String,
 }
 
 impl SecretPolicy {
-    /// The secret in this environment variable of the host, for this host of the network.
+    /// Returns the policy for a secret in the host's environment variable `env`, for the network host `host`.
     #[must_use]
     pub fn new(env: impl Into<String>, host: impl Into<String>) -> Self {
         Self { env: env.into(), host: host.into() }
     }
 }
 
-/// The methods that there are.
+/// All supported methods.
 pub(super) const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/// What a message has around a body: address, headers, and how JSON escapes them.
+/// Size of a message without its body: URL, headers, and their JSON escapes.
 const ENVELOPE_BYTES: u64 = 1 << 20;
 
-/// What every placeholder begins with.
+/// Prefix of all placeholders.
 pub(super) const PLACEHOLDER_START: &str = "glovebox-secret-";
 
 impl Default for NetworkPolicy {
@@ -92,33 +96,33 @@ impl Default for NetworkPolicy {
 }
 
 impl NetworkPolicy {
-    /// The most patterns, and the most ranges.
+    /// Maximum number of patterns, and of ranges.
     pub const MAX_PATTERNS: usize = 256;
-    /// The most secrets.
+    /// Maximum number of secrets.
     pub const MAX_SECRETS: usize = 64;
-    /// The most redirects.
+    /// Maximum number of redirects.
     pub const MAX_REDIRECTS: u32 = 5;
 
-    /// A policy that allows these addresses.
+    /// Returns a policy that allows these URL patterns.
     #[must_use]
     pub fn allowing<T: Into<String>>(patterns: impl IntoIterator<Item = T>) -> Self {
         Self { allow: patterns.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// Whether scripts have any of the network.
+    /// Returns whether scripts have any network access.
     #[must_use]
     pub fn is_on(&self) -> bool {
         !self.allow.is_empty()
     }
 
-    /// The most bytes of a message of a script, or to it, as JSON text: bodies that are no text are a third longer there, and text has
-    /// characters that JSON escapes.
+    /// Maximum bytes of a JSON message from or to a script. Base64 makes bodies a third longer, and JSON escapes
+    /// characters of text.
     pub(crate) fn message_bytes(&self) -> u64 {
         self.request_bytes.max(self.response_bytes).saturating_mul(2).saturating_add(ENVELOPE_BYTES)
     }
 }
 
-/// Why it cannot be.
+/// Returns the error for an invalid value at `key`.
 pub(super) fn wrong(key: impl Into<String>, reason: impl Into<String>) -> PolicyError {
     PolicyError::Network { key: key.into(), reason: reason.into() }
 }

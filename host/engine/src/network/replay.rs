@@ -1,4 +1,4 @@
-//! Requests that are answered from the records of earlier ones.
+//! Requests that are answered from recorded calls.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,11 +17,11 @@ use crate::{
     tools::{NETWORK_TOOL, ReservedTool},
 };
 
-/// The answers that were written down, by the request as it was written down.
+/// The recorded answers, by the recorded request.
 type Answers = BTreeMap<String, VecDeque<ToolOutcome>>;
 
-/// As [`open`](super::open), with answers from records: each once, those to equal requests in their order. Nothing is sent, and no secret is
-/// read.
+/// Like [`open`](super::open), but answers requests from `records`. Each answer is used once, and equal requests get
+/// their answers in order. Sends no requests and reads no secrets.
 pub(crate) fn replay(
     policy: &NetworkPolicy,
     entropy: Entropy,
@@ -44,7 +44,7 @@ pub(crate) fn replay(
     Ok((tool, environment))
 }
 
-/// The text by which a request is found: earlier records have their keys in another order.
+/// Normalizes a request for the lookup: older records have their keys in another order.
 fn sorted(arguments: &str) -> String {
     serde_json::from_str::<serde_json::Value>(arguments)
         .map_or_else(|_| arguments.to_owned(), |value| value.to_string())

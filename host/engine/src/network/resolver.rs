@@ -1,7 +1,7 @@
-//! Names to addresses.
+//! Name lookup.
 //!
-//! The client asks here for each connection that it makes, and connects to what it is given and nothing else: a name that means another
-//! address a moment later has been looked at again by then. There is no second look-up that could be told something else.
+//! The client calls the resolver for each connection, and connects only to the returned addresses. A name that changes
+//! its address later is therefore checked again, and there is no second lookup with a different answer.
 
 use std::{
     fmt,
@@ -17,16 +17,16 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::address::AddressRules;
 
-/// What a resolver comes to.
+/// The future of a lookup.
 pub(super) type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// Finds the addresses of a host's name. Which of them a connection may be made to is decided afterwards.
+/// Looks up the addresses of a host name. The addresses are filtered afterwards.
 pub(super) trait Resolver: Send + Sync {
-    /// The addresses of a name.
+    /// Returns all addresses of a name.
     fn resolve(&self, name: &str) -> Resolved;
 }
 
-/// What the operating system says.
+/// The operating system's resolver.
 #[derive(Debug)]
 pub(super) struct System;
 
@@ -40,7 +40,7 @@ impl Resolver for System {
     }
 }
 
-/// Lets through what may be reached.
+/// A resolver that returns only allowed addresses.
 pub(super) struct Filtered {
     pub(super) resolver: Arc<dyn Resolver>,
     pub(super) rules: Arc<AddressRules>,
@@ -52,7 +52,7 @@ impl fmt::Debug for Filtered {
     }
 }
 
-/// A name has no address that may be reached.
+/// A name without allowed addresses.
 #[derive(Debug, thiserror::Error)]
 #[error("`{name}` has no public address, and `network.allow_private` has none of those that it has", name = escaped(.name))]
 pub(super) struct NotPublic {
@@ -68,7 +68,7 @@ impl Resolve for Filtered {
             if found.is_empty() {
                 return Err(io::Error::other("the name has no address").into());
             }
-            // Secrets are sent to it in the clear: it is this machine, whatever a resolver says.
+            // Secrets are sent to `localhost` unencrypted, so it must be this machine, whatever the resolver returns.
             let is_meant = |address: &IpAddr| name != "localhost" || address.is_loopback();
             let allowed = |address: &IpAddr| rules.allow(*address) && is_meant(address);
             let allowed: Vec<SocketAddr> =

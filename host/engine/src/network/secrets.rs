@@ -1,8 +1,8 @@
-//! Placeholders, and the secrets that they stand for.
+//! Secrets and their placeholders.
 //!
-//! A script finds a placeholder in its environment and puts it into a header. Here, and nowhere before, it becomes the secret: in the values
-//! of headers alone, for its own host alone, and over a connection that others cannot read. Where the secret comes back in what that host
-//! answers, the script reads the placeholder.
+//! A script finds a placeholder in its environment and puts it into a header. The host replaces it with the secret only
+//! in header values, only for the secret's host, and only over a private connection. If the response contains the
+//! secret, the script receives the placeholder instead.
 
 use std::{collections::BTreeMap, env, fmt, sync::OnceLock};
 
@@ -19,11 +19,11 @@ use super::{
 };
 use glovebox_core::{Entropy, PolicyError};
 
-/// Shorter ones would be found in answers that have nothing to do with them; longer ones are no headers.
+/// Shorter secrets could occur in unrelated responses; longer ones are unusual in headers.
 const MIN_SECRET_BYTES: usize = 8;
 const MAX_SECRET_BYTES: usize = 4096;
 
-/// The secrets of a policy. Their values are nowhere else, and are zeroed when they are dropped.
+/// The secrets of a policy. The host keeps no other copy; values are zeroed on drop.
 pub(super) struct Secrets(Vec<Secret>);
 
 struct Secret {
@@ -33,7 +33,7 @@ struct Secret {
     place: Place,
 }
 
-/// Where a secret may be sent.
+/// The destination of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     host: Host,
@@ -46,7 +46,7 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// What is taken out of an answer, and what stands there instead.
+/// Byte strings to replace in a response, with their replacements.
 #[derive(Default)]
 pub(super) struct Reflections(Vec<(Zeroizing<Vec<u8>>, String)>);
 
@@ -56,7 +56,7 @@ impl fmt::Debug for Reflections {
     }
 }
 
-/// Checks what a policy says of a secret, without reading it.
+/// Checks the policy of a secret, without reading the secret.
 pub(super) fn check(name: &str, secret: &SecretPolicy) -> Result<(), PolicyError> {
     let refuse = |reason: &str| Err(wrong(format!("secrets.{name}"), reason));
     if name.is_empty() || name.contains(['=', '\0']) {
@@ -72,7 +72,7 @@ fn place(text: &str) -> Option<Place> {
     if text.contains(['/', '\\', '@', '?', '#', '*']) || text.contains(char::is_whitespace) {
         return None;
     }
-    // A scheme without a port of its own, or one that is written would be taken for none.
+    // The parser drops the default port of `http`, so find `:80` in the text.
     let url = Url::parse(&format!("http://{text}")).ok()?;
     let port = url.port().or_else(|| text.ends_with(":80").then_some(80));
     Some(Place { host: url.host()?.to_owned(), port })
@@ -85,8 +85,8 @@ impl Place {
     }
 }
 
-/// Whether nobody on the way can read what is sent: it is encrypted, or stays on this machine. The resolver lets `localhost` be nothing
-/// else.
+/// Returns whether the connection is encrypted or stays on this machine. The resolver ensures that `localhost` is this
+/// machine.
 fn is_private(url: &Url) -> bool {
     match url.host() {
         _ if url.scheme() == "https" => true,
@@ -97,8 +97,8 @@ fn is_private(url: &Url) -> bool {
     }
 }
 
-/// What placeholders are made with: a script must not be able to know those of another policy. With a seed they are the same every time,
-/// as all else that a script sees is.
+/// Returns the key that placeholders are derived from. A script must not be able to compute the placeholders of another
+/// policy. With a seed the key is deterministic, like everything else that a script sees.
 fn key(entropy: Entropy) -> Result<[u8; 32], PolicyError> {
     static KEY: OnceLock<[u8; 32]> = OnceLock::new();
     if let Some(key) = entropy.key() {
@@ -123,7 +123,7 @@ fn placeholder(key: &[u8; 32], name: &str, secret: &SecretPolicy) -> String {
 }
 
 impl Secrets {
-    /// Reads them from the host's environment.
+    /// Reads the secrets from the host's environment.
     pub(super) fn read(policies: &BTreeMap<String, SecretPolicy>, entropy: Entropy) -> Result<Self, PolicyError> {
         Self::read_from(policies, entropy, &|name| env::var(name).ok())
     }
@@ -154,18 +154,18 @@ impl Secrets {
         Ok(Self(secrets))
     }
 
-    /// What scripts find in their environment.
+    /// Returns the environment variables with the placeholders.
     pub(super) fn environment(&self) -> BTreeMap<String, String> {
         self.0.iter().map(|secret| (secret.name.clone(), secret.placeholder.clone())).collect()
     }
 
-    /// Whether the value of a header has a placeholder in it.
+    /// Returns whether a header value contains a placeholder.
     pub(super) fn are_in(&self, value: &str) -> bool {
         let is_in = |text: &str| self.0.iter().any(|secret| text.contains(&secret.placeholder));
         is_in(value) || basic(value).is_some_and(|credentials| is_in(&credentials))
     }
 
-    /// The value of a header with the secrets for this URL in place of their placeholders, or why that cannot be.
+    /// Replaces placeholders in a header value with the secrets for this URL. Fails if a secret must not be sent there.
     pub(super) fn fill(
         &self,
         url: &Url,
@@ -173,7 +173,7 @@ impl Secrets {
         reflections: &mut Reflections,
     ) -> Result<Zeroizing<String>, String> {
         match basic(value).filter(|credentials| credentials.contains(PLACEHOLDER_START)) {
-            // User and password are encoded together.
+            // `Basic` encodes user and password together.
             Some(credentials) => {
                 let filled = self.fill_text(url, &credentials, reflections)?;
                 let encoded = Zeroizing::new(STANDARD.encode(filled.as_bytes()));
@@ -205,7 +205,7 @@ impl Secrets {
         Ok(filled)
     }
 
-    /// What an answer of this URL may not tell the script.
+    /// Adds the secrets that a response from this URL could contain.
     pub(super) fn reflect(&self, url: &Url, reflections: &mut Reflections) {
         for secret in self.0.iter().filter(|secret| secret.place.is(url)) {
             reflections.add(&secret.value, &secret.placeholder);
@@ -213,7 +213,7 @@ impl Secrets {
     }
 }
 
-/// The credentials in `Basic …`, if there are such.
+/// Decodes the credentials of a `Basic` header value.
 fn basic(value: &str) -> Option<String> {
     let (scheme, encoded) = value.trim().split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
@@ -229,15 +229,16 @@ impl Reflections {
         }
     }
 
-    /// The bytes as a script may see them, unless they would be more than `max_bytes`: a placeholder may be longer than its secret.
+    /// Replaces secrets in a body. Returns `None` if the result exceeds `max_bytes`: a placeholder may be longer than
+    /// its secret.
     pub(super) fn hide(&self, bytes: Vec<u8>, max_bytes: usize) -> Option<Vec<u8>> {
         let mut needles: Vec<_> = self.0.iter().collect();
-        // Longer secrets come first: one may be part of another.
+        // Replace longer secrets first, because one secret may be a part of another.
         needles.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
         needles.into_iter().try_fold(bytes, |bytes, (value, shown)| replaced(bytes, value, shown.as_bytes(), max_bytes))
     }
 
-    /// The text of a header or URL, which are short, as a script may see it.
+    /// Replaces secrets in a header or a URL, which are short.
     pub(super) fn hide_text(&self, text: String) -> String {
         if self.0.is_empty() {
             return text;
@@ -247,7 +248,7 @@ impl Reflections {
     }
 }
 
-/// The length is known, and checked, before anything is copied.
+/// Replaces all occurrences. Computes and checks the length before copying.
 fn replaced(bytes: Vec<u8>, needle: &[u8], with: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
     let finder = Finder::new(needle);
     let count = finder.find_iter(&bytes).count();

@@ -7,8 +7,8 @@ use tempfile::tempdir;
 use super::super::{Collision, MountError};
 use super::*;
 
-/// Shows the sample to a guest, lets the host do something, commits, and expects a refusal that
-/// leaves all as the host made it.
+/// Shows the sample to a guest, lets the host make a change, and expects the commit to fail and to leave the host's
+/// state unchanged.
 fn refused(path: &str, expected: Collision, change: impl FnOnce(&Path)) {
     let dir = tempdir().unwrap();
     sample(dir.path());
@@ -48,7 +48,7 @@ fn a_file_replaced_by_one_of_the_same_size_and_time_is_not_overwritten() {
     });
 }
 
-/// Changes a file in place, as `cp --preserve=timestamps` and many editors' tools do.
+/// Changes a file in place and restores its time, like `cp --preserve=timestamps` and many editors.
 fn change_keeping_time(path: &Path, data: &str) {
     let file = fs::File::options().write(true).open(path).unwrap();
     let time = file.metadata().unwrap().modified().unwrap();
@@ -94,7 +94,7 @@ fn a_guest_that_goes_on_meets_only_what_others_changed() {
         ["changed.txt", "second-name.txt", "held/changed.txt", "new.txt"]
             .map(|path| (path.to_owned(), shown(&host, path)))
             .into();
-    // Both names of one file in a commit; then each is a file of its own.
+    // Commit both names of one file; afterwards they are separate files.
     for round in 0..3 {
         let plan: Vec<_> =
             known.iter().map(|(path, base)| guest.write(path, format!("{path} {round}").as_bytes(), *base)).collect();
@@ -104,7 +104,7 @@ fn a_guest_that_goes_on_meets_only_what_others_changed() {
             known.insert(path, Some(stat));
         }
     }
-    // A commit that is refused has touched nothing, so that the next one finds what it knows.
+    // A refused commit touches nothing, so the next one finds the files unchanged.
     change_keeping_time(&dir.path().join("new.txt"), "NEW.TXT 2");
     let plan: Vec<_> = known.iter().map(|(path, base)| guest.write(path, b"again", *base)).collect();
     let error = guest.commit(&host, &plan).unwrap_err();
@@ -114,7 +114,7 @@ fn a_guest_that_goes_on_meets_only_what_others_changed() {
         .filter(|step| !matches!(step, CommitStep::WriteFile { path, .. } if path == "new.txt"))
         .collect();
     guest.commit(&host, &plan).unwrap();
-    // What an older version saved does not know when the file was changed.
+    // A state that an older version saved has no change time.
     let base = shown(&host, "new.txt").map(|stat| SourceStat { changed_ns: 0, ..stat });
     let plan = [guest.write("new.txt", b"last", base)];
     guest.commit(&host, &plan).unwrap();
@@ -156,7 +156,7 @@ fn a_directory_that_is_not_empty_on_the_host_is_not_removed() {
     refused("held/old/deep", Collision::NotEmpty, |dir| {
         fs::write(dir.join("held/old/deep/more.txt"), "host's").unwrap();
     });
-    // What guests are not shown counts too.
+    // Entries that are hidden from guests count, too.
     refused("held/old", Collision::NotEmpty, |dir| {
         let made = std::process::Command::new("mkfifo").arg(dir.join("held/old/pipe")).status();
         assert!(made.unwrap().success());
@@ -214,7 +214,7 @@ fn what_both_sides_deleted_is_no_conflict() {
 fn a_change_that_slips_in_between_the_steps_takes_all_of_them_back() {
     use super::super::site::Site;
     use super::crashing::prepared;
-    // Before which step the host acts; the last of those that touch the file decides.
+    // The host makes its change before each step in turn; the last step that touches the file decides.
     for before_step in 0..10 {
         let dir = tempdir().unwrap();
         let ready = prepared(dir.path());

@@ -14,7 +14,7 @@ use super::super::stage::Stager;
 use super::super::{HostDirectory, MountError, RESERVED_PREFIX, sweep};
 use super::*;
 
-/// A commit that has come as far as its journal.
+/// A commit that is prepared up to its journal.
 pub(super) struct Prepared {
     pub(super) host: HostDirectory,
     pub(super) name: String,
@@ -54,7 +54,7 @@ fn a_commit_cut_short_after_any_step_is_finished() {
                 site.advance(index, step).unwrap();
             }
         }
-        // A reader does not take the mixture for a state.
+        // A reader refuses the partial state.
         let error = HostDirectory::open(dir.path()).unwrap_err();
         assert!(matches!(error, MountError::Unfinished { .. }), "{error}");
         let host = writable(dir.path());
@@ -102,7 +102,7 @@ fn a_commit_cut_short_before_its_journal_never_happened() {
     }
     fs::write(dir.path().join(&name).join("journal.partial"), "glovebox").unwrap();
     assert_eq!(without_private(state(dir.path())), before);
-    // There is nothing that a reader could take for a state it is not.
+    // Without a journal, readers may open the directory.
     HostDirectory::open(dir.path()).unwrap();
     assert_eq!(writable(dir.path()).recovered().discarded_count, 1);
     assert_eq!(state(dir.path()), before);
@@ -140,7 +140,7 @@ fn files_that_the_host_changed_after_a_crash_are_not_overwritten() {
         fs::write(dir.path().join("changed.txt"), "the host's own").unwrap();
         let edited = file(b"the host's own");
         let mut expected = if at("changed.txt") < done {
-            // The guest's version had been there: it is the host's edit of the new state.
+            // The file already had the guest's version, so the host edited the new state.
             sample_result()
         } else {
             ready.before.clone()
@@ -168,7 +168,7 @@ fn what_the_host_added_to_a_new_tree_is_never_thrown_away() {
     fs::write(dir.path().join("new/below/added"), "host's").unwrap();
     fs::write(dir.path().join("created.txt"), "host's").unwrap();
     let before = state(dir.path());
-    // Neither way is open: an error that names both places, and nothing is touched.
+    // Neither finishing nor undoing is possible: the error names both paths, and nothing is changed.
     let error = HostDirectory::open_for_writing(dir.path(), WAIT).unwrap_err();
     match &error {
         MountError::Torn { redo, undo, staging } => {
@@ -178,7 +178,7 @@ fn what_the_host_added_to_a_new_tree_is_never_thrown_away() {
         other => panic!("{other}"),
     }
     assert_eq!(state(dir.path()), before);
-    // The host gives way, and the commit is finished.
+    // The host removes its file, and the commit is finished.
     fs::remove_file(dir.path().join("created.txt")).unwrap();
     writable(dir.path());
     let mut expected = sample_result();
@@ -220,7 +220,7 @@ fn a_damaged_journal_is_refused_at_every_byte_and_nothing_is_carried_out() {
 
 #[test]
 fn a_journal_that_came_with_the_files_is_not_carried_out() {
-    // A whole copy of a directory whose commit was cut short, as an archive would bring it.
+    // A complete copy of a directory with an interrupted commit, as from an archive.
     let dir = tempdir().unwrap();
     let ready = prepared(dir.path());
     let copy = tempdir().unwrap();
@@ -284,13 +284,13 @@ fn a_deep_private_tree_is_removed_without_recursion() {
     assert!(state(dir.path()).is_empty());
 }
 
-/// Set for the child process of the test below: the directory it commits to.
+/// Environment variable with the directory for the child process of the kill test.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_COMMIT_LOOP";
 
-/// Files that each commit of the child changes, creates, and removes together.
+/// Number of files that each commit of the child changes, creates or removes together.
 const FILES: usize = 6;
 
-/// Not a test of its own: what the child process runs, until it is killed.
+/// Not a test: the loop that the child process runs until it is killed.
 #[test]
 fn commit_loop_for_the_kill_test() {
     let Some(path) = std::env::var_os(CHILD_VARIABLE) else {
@@ -325,7 +325,7 @@ fn commit_loop_for_the_kill_test() {
     }
 }
 
-/// All files together show one generation, or there are none yet.
+/// Asserts that all files are of one generation, and returns its stamp. Returns `None` if there are no files yet.
 fn check_generation(state: &BTreeMap<String, Node>, context: &str) -> Option<String> {
     let mut stamps: Vec<&Node> = state.values().filter(|node| **node != Node::Dir).collect();
     let first = stamps.pop()?;
@@ -340,7 +340,7 @@ fn check_generation(state: &BTreeMap<String, Node>, context: &str) -> Option<Str
 
 #[test]
 fn a_process_killed_at_any_moment_leaves_the_old_state_or_the_new() {
-    // On a disk most of a commit is waiting for it; in memory most of it is moving things.
+    // On a disk a commit mostly waits for syncs; in memory it mostly moves files.
     let mut settled = kill_repeatedly(&tempdir().unwrap(), Duration::from_secs(5), 40_000);
     if let Ok(in_memory) = tempfile::tempdir_in("/dev/shm") {
         settled += kill_repeatedly(&in_memory, Duration::from_secs(3), 3_000);
@@ -348,8 +348,8 @@ fn a_process_killed_at_any_moment_leaves_the_old_state_or_the_new() {
     assert!(settled > 0);
 }
 
-/// Kills the child within so many microseconds of its first commit, again and again; returns how
-/// often there was something to settle.
+/// Repeatedly kills the child within `within_us` microseconds of its first commit. Returns how often recovery had work
+/// to do.
 fn kill_repeatedly(dir: &tempfile::TempDir, time: Duration, within_us: u64) -> u32 {
     let seed = std::process::id();
     let mut random = u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -363,7 +363,7 @@ fn kill_repeatedly(dir: &tempfile::TempDir, time: Duration, within_us: u64) -> u
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // Read beside it, or the pipe would fill up and stop the child.
+        // Read concurrently: a full pipe would block the child.
         let output = std::io::BufReader::new(child.stdout.take().unwrap());
         let (send, receive) = std::sync::mpsc::channel();
         let reader = std::thread::spawn(move || {
@@ -382,7 +382,7 @@ fn kill_repeatedly(dir: &tempfile::TempDir, time: Duration, within_us: u64) -> u
         child.wait().unwrap();
         reader.join().unwrap();
         kills += 1;
-        // What the child said before it died must have lasted.
+        // Commits that the child reported before it died must be durable.
         let last = receive.try_iter().last().unwrap_or(first);
 
         let left = state(dir.path());
@@ -393,8 +393,8 @@ fn kill_repeatedly(dir: &tempfile::TempDir, time: Duration, within_us: u64) -> u
         let found = check_generation(&state(dir.path()), &context).unwrap();
         let number = |stamp: &str| stamp.rsplit_once('-').unwrap().1.parse::<u32>().unwrap();
         assert!(found == last || number(&found) == number(&last) + 1, "{context}: reported {last}, found {found}");
-        // Nothing stays locked. Not at once: a child that another test starts has a copy of the lock's descriptor from
-        // its fork to its exec.
+        // The lock must be free soon. Not at once: a child that another test starts has a copy of the lock's descriptor
+        // between its fork and its exec.
         drop(Lock::take(host.root(), dir.path(), Duration::from_secs(60)).unwrap());
     }
     println!("seed {seed}: {kills} kills, {settled} to settle, {journals} of them with a journal");

@@ -1,4 +1,4 @@
-//! Directories of Glovebox's own, which no guest may reach.
+//! Glovebox's own directories, which guests cannot reach.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use tempfile::{TempDir, tempdir};
 use super::super::{MountError, Relation, check_directory};
 use super::*;
 
-/// A home with a cache deep in it and something else beside.
+/// Makes a home directory with a nested cache and an unrelated directory.
 fn home() -> (TempDir, CacheDir) {
     let home = tempdir().unwrap();
     fs::create_dir_all(home.path().join("work/.cache/x")).unwrap();
@@ -86,7 +86,7 @@ fn so_it_is_with_packages_seals_and_what_is_named() {
     refused(&at("b"), Relation::Contains, Guarded::Packages, &at("b/packages"));
     let _cache = CacheDir::open_sealed(at("c/cache"), at("d/seals")).unwrap();
     refused(&at("d"), Relation::Contains, Guarded::Seals, &at("d/seals"));
-    // Not there yet: what is above it would contain it.
+    // The directory does not exist yet: its ancestors would contain it.
     fs::create_dir(at("e")).unwrap();
     let named = Guard::named(Guarded::Private, &at("e/not/yet"));
     refused(&at("e"), Relation::Contains, Guarded::Private, &at("e/not/yet"));

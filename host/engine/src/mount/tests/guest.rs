@@ -1,4 +1,4 @@
-//! The whole way: a host directory in a guest's file system, and back.
+//! End to end: a host directory in a guest's file system, and its commits.
 
 use std::fs;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tempfile::tempdir;
 use super::super::{Collision, MountError};
 use super::*;
 
-/// A guest's file system with the directory in it.
+/// Makes a guest's file system with the directory mounted.
 fn mounted(path: &Path) -> (Arc<HostDirectory>, Vfs, RootId) {
     let host = Arc::new(writable(path));
     let mut vfs = Vfs::new(VfsLimits::default());
@@ -73,7 +73,7 @@ fn what_a_guest_did_arrives_and_the_next_commit_builds_on_it() {
     }
     assert_eq!(state(dir.path()), expected);
 
-    // Nothing to do is nothing done; then a change of what was committed, moved or mounted.
+    // Commit without changes, then with changes to files that were committed, moved or mounted before.
     assert!(host.commit_root(&mut vfs, root).unwrap().written.is_empty());
     vfs.write_file(root, "new/below/file.txt", b"again").unwrap();
     vfs.write_file(root, "new/moved/deep/gone.txt", b"again").unwrap();
@@ -213,7 +213,7 @@ fn a_nest_deeper_than_a_guest_may_go_is_an_error_and_no_crash() {
     };
     assert!((100..1500).contains(&depth), "{depth}");
     assert_eq!(stopped, VfsError::NameTooLong);
-    // Whether or not the guest can remove what it cannot see, the host is left whole.
+    // The guest may or may not be able to remove the hidden part; the host directory must stay consistent.
     let _ = vfs.remove(root, "d");
     let _ = host.commit_root(&mut vfs, root);
     writable(dir.path());

@@ -1,4 +1,4 @@
-//! Hazards of host directories, by where they strike.
+//! Hazards of host directories, by operation.
 
 mod committing;
 mod conflicts;
@@ -18,7 +18,7 @@ use super::{CommitReport, HostDirectory, MountError};
 /// Long enough for a busy machine.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// Where the plans of these tests get their contents from.
+/// A guest with the contents for these tests' plans.
 struct Guest {
     vfs: Vfs,
     root: RootId,
@@ -71,7 +71,7 @@ fn writable(path: &Path) -> HostDirectory {
     HostDirectory::open_for_writing(path, WAIT).unwrap()
 }
 
-/// What a guest that looks now is shown.
+/// Returns the state that a guest would see now.
 fn shown(host: &HostDirectory, path: &str) -> Option<SourceStat> {
     host.stat(path).unwrap()
 }
@@ -84,7 +84,7 @@ enum Node {
     Other,
 }
 
-/// All that is in a directory, private directories included.
+/// Lists all entries of a directory, including private directories.
 fn state(path: &Path) -> BTreeMap<String, Node> {
     let mut state = BTreeMap::new();
     let mut pending = vec![String::new()];
@@ -115,7 +115,7 @@ fn file(data: &[u8]) -> Node {
     Node::File(data.to_vec())
 }
 
-/// A directory with one of each, and a plan that changes one of each.
+/// Fills the directory with one entry of each kind for [`sample_plan`].
 fn sample(path: &Path) {
     std::fs::create_dir_all(path.join("held/old/deep")).unwrap();
     std::fs::write(path.join("changed.txt"), "old").unwrap();
@@ -127,7 +127,7 @@ fn sample(path: &Path) {
     std::os::unix::fs::symlink("untouched.txt", path.join("gone-link")).unwrap();
 }
 
-/// The plan for [`sample`], in the order the file system gives.
+/// Returns a plan for [`sample`], in the order of the guest's file system.
 fn sample_plan(guest: &mut Guest, host: &HostDirectory) -> Vec<CommitStep> {
     vec![
         delete("becomes-dir", shown(host, "becomes-dir")),
@@ -150,7 +150,7 @@ fn sample_plan(guest: &mut Guest, host: &HostDirectory) -> Vec<CommitStep> {
     ]
 }
 
-/// What [`sample_plan`] makes of [`sample`].
+/// Returns the state after [`sample_plan`] on [`sample`].
 fn sample_result() -> BTreeMap<String, Node> {
     [
         ("becomes-dir", Node::Dir),

@@ -1,4 +1,4 @@
-//! What a guest may see of a host directory.
+//! Reading: entries that guests see, and entries that are hidden from them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -202,7 +202,7 @@ fn a_large_file_is_read_in_chunks_and_never_held() {
     assert_eq!(host.read("big", size, &mut buffer).unwrap(), 0);
     assert_eq!(host.read("big", u64::MAX >> 1, &mut buffer).unwrap(), 0);
     if let (Some(before), Some(after)) = (before, resident_bytes()) {
-        // Other tests run beside this one.
+        // Other tests run concurrently.
         assert!(after < before + (64 << 20), "{before} to {after}");
     }
 }

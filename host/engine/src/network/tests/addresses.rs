@@ -1,4 +1,4 @@
-//! Which addresses are public, and that a name which means another one is noticed.
+//! Public addresses, and names that resolve to other addresses.
 
 use super::*;
 use crate::network::address::is_public;
@@ -94,7 +94,7 @@ fn a_name_that_means_what_is_not_public_is_refused_after_it_was_looked_up() {
         assert!(refused.starts_with("refused: `inside.example` has no public address"), "{address}: {refused}");
     }
     assert!(server.heard().is_empty());
-    // The other form of an address is not what was named.
+    // The IPv4-mapped form is not the allowed address.
     let client = client_of(&url, &["127.0.0.0/8"], &[("inside.example", &[&["::ffff:127.0.0.1"]])]);
     assert!(get(&client, &url).unwrap_err().starts_with("refused: "));
     let client = client_of(&url, &["127.0.0.0/8"], &[("inside.example", &[&["127.0.0.1"]])]);
@@ -105,11 +105,11 @@ fn a_name_that_means_what_is_not_public_is_refused_after_it_was_looked_up() {
 fn a_connection_goes_to_what_was_looked_at_and_each_look_counts() {
     let server = Server::with_body("inside");
     let url = format!("http://rebinding.example:{}/", server.port);
-    // Allowed the first time, and then an address that is not.
+    // The first lookup returns an allowed address, the second one does not.
     let client = client_of(&url, &["127.0.0.1"], &[("rebinding.example", &[&["127.0.0.1"], &["127.0.0.2"]])]);
     assert!(get(&client, &url).is_ok());
     assert!(get(&client, &url).unwrap_err().starts_with("refused: "), "it was looked up, and looked at, again");
-    // Of several addresses those that are allowed are tried, and no others.
+    // Only the allowed addresses of a name are tried.
     let client = client_of(&url, &["127.0.0.1"], &[("rebinding.example", &[&["127.0.0.2", "127.0.0.1"]])]);
     assert!(get(&client, &url).is_ok());
     assert_eq!(server.heard().len(), 2);

@@ -1,4 +1,4 @@
-//! Requests and servers that mean harm.
+//! Malicious requests and servers.
 
 use super::*;
 

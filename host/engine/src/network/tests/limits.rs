@@ -1,4 +1,4 @@
-//! Each limit under, at and over, and that the next request works.
+//! Each limit below, at and above its value; the next request still works.
 
 use super::*;
 use crate::network::headers::{
@@ -39,7 +39,7 @@ fn a_responses_body_has_a_maximum_however_it_is_sent() {
     }
 }
 
-/// A thousand times its size, and more than there is memory.
+/// The body decompresses to a thousand times its size.
 #[test]
 fn what_is_compressed_counts_as_what_it_becomes() {
     let mut whole = zeros_compressed(64 << 20);
@@ -59,7 +59,7 @@ fn what_is_compressed_counts_as_what_it_becomes() {
     assert_eq!(get(&client, &server.url("/")).unwrap()["bytes"], 100);
 }
 
-/// Zeros, compressed as deflate's longest repetitions are.
+/// Zeros, which deflate compresses best.
 fn zeros_compressed(length: usize) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     let zeros = vec![0; 1 << 16];
@@ -100,7 +100,7 @@ fn headers_have_a_maximum_both_ways() {
     for (bytes, fits) in [(MAX_REQUEST_HEADER_BYTES, true), (MAX_REQUEST_HEADER_BYTES + 1, false)] {
         assert_eq!(with(vec![("a".into(), "b".repeat(bytes - 1))]).is_ok(), fits, "{bytes}");
     }
-    // With `content-length` and its value.
+    // `content-length` and its value.
     const OWN_BYTES: usize = 15;
     let answering = |headers: String| {
         let server = Server::saying(format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{headers}\r\n"));
@@ -121,7 +121,7 @@ fn headers_have_a_maximum_both_ways() {
 fn a_request_has_a_time_for_all_of_it() {
     let slow = Server::new(|_, stream| {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
-        // A byte now and then: no single read takes long.
+        // Send single bytes slowly, so that no single read takes long.
         while stream.write_all(b"x").is_ok() {
             thread::sleep(Duration::from_millis(20));
         }

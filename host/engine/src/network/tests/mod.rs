@@ -1,4 +1,4 @@
-//! Requests to servers of these tests' own, on loopback: each says byte by byte what it answers.
+//! Requests to local test servers that send exact bytes.
 
 mod addresses;
 mod hostile;
@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{CancelToken, Entropy, ToolCall, ToolError, tools::Account};
 
-/// A server for as long as the process lives. What it was asked is written down: head and body as they came.
+/// A server that runs until the process ends. It records requests, head and body.
 #[derive(Clone)]
 struct Server {
     port: u16,
@@ -36,7 +36,7 @@ struct Server {
 }
 
 impl Server {
-    /// Answers each request with what `answer` writes to the connection, which is closed afterwards.
+    /// Lets `answer` write the response to each request, and then closes the connection.
     fn new(answer: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (port, heard) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
@@ -57,7 +57,7 @@ impl Server {
         server
     }
 
-    /// Answers with these bytes.
+    /// Answers every request with these bytes.
     fn saying(response: impl Into<Vec<u8>>) -> Self {
         let response = response.into();
         Self::new(move |_, stream| drop(stream.write_all(&response)))
@@ -95,7 +95,7 @@ fn read_request(stream: &mut TcpStream) -> String {
     }
 }
 
-/// What lets a script ask servers on loopback, all of their paths.
+/// Returns a policy that allows all paths of these servers.
 fn policy(servers: &[&Server]) -> NetworkPolicy {
     let allow = servers.iter().map(|server| server.url("/*"));
     let mut policy = NetworkPolicy::allowing(allow);
@@ -120,7 +120,7 @@ fn call() -> ToolCall {
     ToolCall { name: "network.fetch".into(), index: 0, session_id: None, cancel: CancelToken::new(), deadline, account }
 }
 
-/// What a script is answered.
+/// Performs a request and returns the script's answer.
 fn ask(client: &Client, request: &Value) -> Result<Value, String> {
     let answer = handler::fetch(client, &call(), &request.to_string());
     answer.map(|text| serde_json::from_str(&text).unwrap()).map_err(|fault| ToolError::from(fault).to_string())
@@ -130,7 +130,7 @@ fn get(client: &Client, url: &str) -> Result<Value, String> {
     ask(client, &json!({ "url": url }))
 }
 
-/// Names that mean what a test says, one answer after the other.
+/// A resolver with fixed answers, one list after the other.
 struct Names(Mutex<BTreeMap<String, Vec<Vec<IpAddr>>>>);
 
 impl Names {

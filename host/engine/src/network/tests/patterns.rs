@@ -1,4 +1,4 @@
-//! Which URLs a pattern means, and which only look so.
+//! URLs that a pattern matches, and URLs that only look like it.
 
 use super::*;
 use crate::{
@@ -46,7 +46,7 @@ fn a_pattern_means_its_scheme_host_port_and_path() {
     }
 }
 
-/// What parsers of URLs have been confused by.
+/// URLs that have confused URL parsers.
 #[test]
 fn what_only_looks_like_an_allowed_url_is_none() {
     for url in [
@@ -82,7 +82,7 @@ fn what_only_looks_like_an_allowed_url_is_none() {
     ] {
         assert!(!allows("https://api.example.com/v1/*", url), "{url}");
     }
-    // They mean just that host, written otherwise.
+    // Other spellings of the same host.
     for url in [
         "https://api%2Eexample.com/v1/",
         "https:api.example.com/v1/",

@@ -1,4 +1,4 @@
-//! The table `network`: its limits, and whether one is within another.
+//! The table `network`: its limits, and comparing tables.
 
 use super::*;
 use crate::{BeyondNetwork, Policy};

@@ -1,4 +1,4 @@
-//! Redirects, each of which is held to the policy.
+//! Redirects: each target is checked against the policy.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn redirecting(status: u16, to: impl Into<String>) -> Server {
     Server::saying(format!("HTTP/1.1 {status} Redirect\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n"))
 }
 
-/// Goes on from `/3` to `/2`, and so to `/0`.
+/// Redirects from `/3` to `/2`, and so on to `/0`.
 fn counting_down() -> Server {
     Server::new(|request, stream| {
         let path = request.split(' ').nth(1).unwrap();
@@ -53,7 +53,7 @@ fn no_redirect_leads_out_of_the_list() {
         let server = redirecting(302, to);
         assert!(get(&client(&policy(&[&server])), &server.url("/")).is_err(), "{to}");
     }
-    // An allowed name that means the inside.
+    // The name is allowed, but resolves to an internal address.
     let server = redirecting(302, format!("http://inside.example:{}/", outside.port));
     let mut policy = policy(&[&server]);
     policy.allow.push(format!("http://inside.example:{}", outside.port));

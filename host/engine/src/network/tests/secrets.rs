@@ -1,4 +1,4 @@
-//! Secrets: where they are sent, and that nobody sees them.
+//! Secrets: destinations and confidentiality.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
@@ -18,7 +18,7 @@ fn with_header(client: &Client, url: &str, value: &str) -> Result<Value, String>
     ask(client, &json!({ "url": url, "headers": [["Authorization", value]] }))
 }
 
-/// Answers with what it was asked.
+/// Responds with the request.
 fn echo() -> Server {
     Server::new(|request, stream| {
         let key =
@@ -73,7 +73,7 @@ fn a_redirect_elsewhere_does_not_get_it_and_one_back_does_not_either() {
     let target = echo();
     let to = target.url("/");
     let server = Server::saying(format!("HTTP/1.1 307 Away\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n"));
-    // The same host by another port: it is another server, for which the secret is as well, if its port is not named.
+    // Same host, other port: a different server. The secret is also for that server, because its policy names no port.
     let policy = with_secret(&[&server, &target], "127.0.0.1");
     let (client, shown) = (client(&policy), placeholder(&policy));
     let headers = json!([["Authorization", shown], ["X-Key", shown], ["X-Other", "a"]]);
