@@ -1,4 +1,4 @@
-//! A host of components, with Wasmtime of its own, that gives them the sandbox. `docs/embed.md` explains it.
+//! A component host with its own Wasmtime that gives components the sandbox. `docs/embed.md` explains it.
 //!
 //! `cargo run --workspace --example embed target/programs/calculator.wasm '6 * 7'`
 
@@ -21,7 +21,7 @@ use wasmtime::{
     component::{Component, Linker},
 };
 
-/// What your stores have: whatever they had, and the sandbox.
+/// Data of your stores: your own, and the sandbox.
 struct State {
     limits: StoreLimits,
     sandbox: SandboxCtx,
@@ -35,19 +35,19 @@ impl SandboxView for State {
 
 /// Calls the export `evaluate` of the component in a file.
 pub(crate) fn evaluate(file: &Path, expression: &str) -> Result<Result<String, String>, Box<dyn Error>> {
-    // Once per program: the engine that scripts run on, and what components get of it.
+    // Once per program: the engine for scripts, and the sandbox host for components.
     let engine = Engine::new(EngineConfig::default())?;
     let mut policy = Policy::default();
     policy.limits.fuel = 1_000_000_000;
     let host = SandboxHost::builder(&engine).policy(policy).build()?;
 
-    // Once per program: your own Wasmtime, and the linker that you have anyway.
+    // Once per program: your own Wasmtime and linker.
     let wasmtime = wasmtime::Engine::new(Config::new().consume_fuel(true).epoch_interruption(true))?;
     let mut linker = Linker::new(&wasmtime);
     component::add_to_linker(&mut linker)?;
     let application = Component::from_file(&wasmtime, file)?;
 
-    // Once per instance: a sandbox of its own, and limits on the component itself.
+    // Once per instance: its sandbox, and limits on the component itself.
     let limits = StoreLimitsBuilder::new().memory_size(64 << 20).build();
     let mut store = Store::new(&wasmtime, State { limits, sandbox: host.ctx() });
     store.limiter(|state| &mut state.limits);
@@ -55,7 +55,7 @@ pub(crate) fn evaluate(file: &Path, expression: &str) -> Result<Result<String, S
     store.set_hostcall_fuel(component::LIFT_BYTES);
     store.set_epoch_deadline(1);
 
-    // Time is up for both: scripts are cancelled, and the component traps when it goes on.
+    // After a timeout, scripts are cancelled, and the component traps as soon as it continues.
     let (finished, is_finished) = mpsc::channel::<()>();
     let (scripts, component) = (store.data().sandbox.cancel_token(), wasmtime.clone());
     thread::spawn(move || {

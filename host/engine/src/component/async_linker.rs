@@ -1,5 +1,5 @@
-//! The interfaces for stores that are called asynchronously. A call that runs a script, or may wait for one, does so on its own thread, so
-//! that the store's thread is free meanwhile. A call that only reads is done at once.
+//! The interfaces for stores that are called asynchronously. Calls that run a script, or may wait for one, run on their
+//! own threads, so the store's thread stays free. Calls that only read run on the store's thread.
 
 use wasmtime::{
     StoreContextMut,
@@ -24,10 +24,10 @@ use super::{
 const SANDBOX: &str = "glovebox:sandbox/sandbox@0.2.0";
 const TOOLS: &str = "glovebox:sandbox/tools@0.2.0";
 
-/// One interface of a linker.
+/// An interface in a linker.
 struct Interface<'a, T: 'static>(LinkerInstance<'a, T>);
 
-/// What a component gets.
+/// Separates an error for the component from a trap.
 fn into_wit<R>(result: Result<R, Failure>) -> wasmtime::Result<Result<R, SandboxError>> {
     match result {
         Ok(value) => Ok(Ok(value)),
@@ -37,7 +37,7 @@ fn into_wit<R>(result: Result<R, Failure>) -> wasmtime::Result<Result<R, Sandbox
 }
 
 impl<T: SandboxView + 'static> Interface<'_, T> {
-    /// A function that can fail, done on a thread of its own.
+    /// Adds a fallible function that runs on its own thread.
     fn awaited<P, R>(
         &mut self,
         name: &str,
@@ -52,7 +52,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         })
     }
 
-    /// A function that can fail, done at once.
+    /// Adds a fallible function that runs on the store's thread.
     fn at_once<P, R>(
         &mut self,
         name: &str,
@@ -65,7 +65,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         self.looks(name, move |ctx, parameters| into_wit(work(ctx, parameters)))
     }
 
-    /// A function without an error, done at once.
+    /// Adds an infallible function that runs on the store's thread.
     fn looks<P, R>(
         &mut self,
         name: &str,
@@ -80,7 +80,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         })
     }
 
-    /// A resource that is dropped at once.
+    /// Adds a resource whose destructor runs on the store's thread.
     fn resource<R: 'static>(
         &mut self,
         name: &str,
@@ -91,7 +91,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         })
     }
 
-    /// A resource whose running execution must end first; dropped on a thread of its own.
+    /// Adds a resource whose destructor waits for a running execution, on its own thread.
     fn awaited_resource<R: 'static>(
         &mut self,
         name: &str,
@@ -103,7 +103,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
     }
 }
 
-/// Adds interface `sandbox`.
+/// Adds the interface `sandbox`.
 pub(super) fn add_sandbox<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     let mut of = Interface(linker.instance(SANDBOX)?);
     of.looks("info", |ctx, ()| Host::info(ctx))?;
@@ -186,7 +186,7 @@ fn add_blob<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Re
     of.looks("[method]blob.read", |ctx, (it, offset, len)| HostBlob::read(ctx, it, offset, len))
 }
 
-/// Adds interface `tools`.
+/// Adds the interface `tools`.
 pub(super) fn add_tools<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     let mut of = Interface(linker.instance(TOOLS)?);
     of.looks("list-tools", |ctx, ()| tools::Host::list_tools(ctx))?;

@@ -13,7 +13,7 @@ wasmtime::component::bindgen!({
         }
     ",
     world: "glovebox:host/host",
-    // A misused handle is a trap.
+    // Using an invalid handle is a trap.
     imports: { default: trappable },
     trappable_error_type: { "glovebox:sandbox/types.sandbox-error" => crate::component::bindings::Failure },
     with: {
@@ -22,11 +22,11 @@ wasmtime::component::bindgen!({
         "glovebox:sandbox/sandbox.files": crate::component::snapshot::Snapshot,
         "glovebox:sandbox/sandbox.blob": crate::component::bytes::Bytes,
     },
-    // Two policies that are equal have one sandbox.
+    // Equal policies share a sandbox.
     additional_derives: [PartialEq],
 });
 
-/// An error that the component gets, or a trap for what a correct component never does.
+/// An error for the component, or a trap for calls that a correct component never makes.
 #[expect(unreachable_pub, reason = "the generated modules, which are private as well, export it again")]
 #[derive(Debug)]
 pub enum Failure {

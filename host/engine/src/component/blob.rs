@@ -1,4 +1,4 @@
-//! `resource blob`: bytes that are too many for a list.
+//! `resource blob`: bytes that exceed the limits of a list.
 
 use glovebox_core::contract::part;
 use wasmtime::component::Resource;
@@ -7,7 +7,7 @@ use super::{SandboxCtx, bindings::Failure, bytes::Bytes, quotas::Of, wit::sandbo
 
 impl HostBlob for SandboxCtx {
     fn new(&mut self) -> wasmtime::Result<Resource<Bytes>> {
-        // A constructor has no error to give.
+        // A constructor cannot return an error, so it traps.
         let told = |error| Failure::from(error).into_trap();
         let (handle, bytes) = (self.meter.take(Of::Handle).map_err(told)?, Bytes::new(&self.meter).map_err(told)?);
         self.put(handle, bytes).map_err(Failure::into_trap)

@@ -7,10 +7,10 @@ use std::{
 
 use super::quotas::{Meter, Of, OverQuota, Share};
 
-/// The maximum spare capacity of a blob, so that many small appends cause few allocations.
+/// Maximum spare capacity of a blob. Spare capacity makes many small appends cheap.
 const MAX_SPARE_BYTES: usize = 1 << 20;
 
-/// Bytes, and their share of what is held.
+/// Bytes with their share of the quota.
 #[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
 #[derive(Debug)]
 pub struct Bytes {
@@ -27,7 +27,7 @@ impl Bytes {
         &self.bytes
     }
 
-    /// Adds bytes, if there is room for them.
+    /// Appends bytes, if the quota permits.
     pub(super) fn append(&mut self, more: &[u8]) -> Result<(), OverQuota> {
         let wanted = self.bytes.len().saturating_add(more.len());
         if wanted > self.bytes.capacity() {
@@ -57,7 +57,7 @@ impl Write for Bytes {
     }
 }
 
-/// Why a blob took no more, within an error of writing.
+/// The exceeded quota, wrapped in an I/O error.
 #[derive(Debug, thiserror::Error)]
 #[error("no room: {0:?}")]
 pub(super) struct NoRoom(pub(super) OverQuota);

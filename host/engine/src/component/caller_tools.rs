@@ -1,8 +1,8 @@
 //! Tools that a component answers itself.
 //!
-//! The component chooses their schemas, and the host compiles them and checks arguments against them. Both must be bounded. What can
-//! make a small schema a large one, or a short check a long one, is refused: references, which may lead from each schema to
-//! two others, and what evaluates a schema once more for what another has left.
+//! The component chooses their schemas, and the host compiles them and checks arguments against them, so the cost of
+//! both must be bounded. Keywords that can make a small schema large, or a short check long, are rejected: references,
+//! which can lead from each schema to two others, and keywords that evaluate schemas again for unevaluated parts.
 
 use glovebox_core::contract::quoted;
 use serde_json::Value;
@@ -10,22 +10,23 @@ use serde_json::Value;
 use super::wit::types::{SandboxError, Tool};
 use crate::tools::{MAX_FOREIGN_PATTERN_BYTES, weight};
 
-/// The most tools at once.
+/// Maximum number of tools.
 const MAX_TOOLS: usize = 1_024;
 
-/// The most bytes of all names, descriptions and schemas, as text and as values.
+/// Maximum bytes of all names, descriptions and schemas: as text, and as parsed values.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 const MAX_VALUE_BYTES: u64 = 32 << 20;
 
-/// The most JSON values that one tool's schema consists of: each is held against arguments at most once for each value in them,
-/// of which a mebibyte has half a million. That is seconds at the worst, on a thread that nothing can stop.
+/// Maximum number of JSON values in one tool's schema. Each is compared at most once with each value in the arguments,
+/// and 1 MiB of arguments has half a million values. That takes seconds at worst, on a thread that cannot be
+/// interrupted.
 const MAX_VALUES: usize = 2_000;
 
-/// The most regular expressions of all tools. Where one goes through many states, each byte of a text is looked at in all of them:
-/// some ten seconds for a mebibyte and the largest.
+/// Maximum number of regular expressions in all tools. Matching can follow many states for each byte of a text: some
+/// ten seconds for 1 MiB and the largest expression.
 const MAX_PATTERNS: usize = 8;
 
-/// Keywords that are not taken.
+/// Rejected keywords.
 const REFUSED: [&str; 11] = [
     "$ref",
     "$dynamicRef",
@@ -40,7 +41,7 @@ const REFUSED: [&str; 11] = [
     "discriminator",
 ];
 
-/// How many regular expressions there are so far.
+/// Number of regular expressions so far.
 #[derive(Default)]
 struct Patterns(usize);
 
@@ -48,7 +49,7 @@ fn wrong(what: impl Into<String>) -> SandboxError {
     SandboxError::InvalidArgument(format!("`tools`: {}", what.into()))
 }
 
-/// The component's tools, and about how many bytes the host holds for them.
+/// Checks and converts the component's tools. Also returns the approximate bytes that the host holds for them.
 pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), SandboxError> {
     if tools.len() > MAX_TOOLS {
         return Err(wrong(format!("there are {} of them, and at most {MAX_TOOLS} are taken", tools.len())));
@@ -81,12 +82,12 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
         }
         checked.push(made);
     }
-    // The expression, and what is remembered as it is matched.
+    // The compiled expression, and its matching cache.
     let compiled = (2 * MAX_FOREIGN_PATTERN_BYTES as u64).saturating_mul(patterns.0 as u64);
     Ok((checked, (text_bytes as u64).saturating_add(value_bytes).saturating_add(compiled)))
 }
 
-/// How many values there are in a value, itself included. It nests no deeper than its text could.
+/// Counts the values in a value, including itself. Recursion is bounded by the nesting of the JSON text.
 fn values(value: &Value) -> usize {
     1 + match value {
         Value::Array(values) => values.iter().map(self::values).sum(),
@@ -96,7 +97,7 @@ fn values(value: &Value) -> usize {
 }
 
 impl Patterns {
-    /// Goes through a schema.
+    /// Checks the keywords of a schema and counts its regular expressions.
     fn see(&mut self, schema: &Value) -> Result<(), String> {
         let Value::Object(keywords) = schema else { return Ok(()) };
         for (keyword, value) in keywords {

@@ -9,7 +9,7 @@ use crate::{Execution, Request, Stream};
 
 glovebox_core::contract_conversions!(crate::component::wit::types);
 
-/// The request, without `files`, which belong to the sandbox. Nothing is checked.
+/// Converts a request without checking it. `files` are left out, because they belong to the sandbox.
 pub(super) fn request(request: &types::Request) -> Request<'_> {
     let types::Request { source, name, kind, stdin, context, files: _, deadline_ms } = request;
     let mut converted = Request::new(source);

@@ -14,51 +14,51 @@ use super::{
 };
 use crate::{CancelToken, Language, Sandbox, SandboxBuilder, entropy};
 
-/// How many sandboxes are cached for a component that changes its policy from call to call.
+/// Number of sandboxes to cache for a component that uses different policies.
 const SANDBOXES_CACHED: usize = 8;
 
-/// What the arguments and the environment of such a sandbox take at most.
+/// Maximum size of the arguments and environment of a cached sandbox, in bytes.
 const MAX_CACHED_BYTES: u64 = 4_096;
 
-/// The sandbox of one store: it owns everything that its component opens, and nothing else. Dropping it cancels what
-/// runs for it and frees all of it.
+/// The sandbox of one store. It owns all resources that the store's component opens. Dropping it cancels the
+/// component's executions and frees the resources.
 pub struct SandboxCtx {
     pub(super) host: SandboxHost,
     pub(super) meter: Arc<Meter>,
     pub(super) cancel: CancelToken,
     pub(super) id: String,
     table: ResourceTable,
-    /// Those used last, the last one in front.
+    /// Recently used sandboxes, the last used one first.
     sandboxes: Vec<Made>,
     place: Place,
 }
 
-/// Where the table and the sandboxes are.
+/// The owner of the table and the sandboxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Here,
-    /// Lent to a call that is awaited or was given up.
+    /// Lent to a call that is awaited or was dropped.
     Lent,
-    /// Here until the call has returned: the store owns the context that lent them.
+    /// Borrowed until the call returns: the store's context lent them.
     Borrowed,
 }
 
-/// A sandbox, and the request that it was made for.
+/// A sandbox with the runtime and policy it was built for.
 struct Made {
     runtime: types::Runtime,
     policy: types::Policy,
     sandbox: Sandbox,
 }
 
-/// A resource of the component's, and its share of the handles.
+/// A resource of the component with its share of the quota of handles.
 struct Counted<T> {
     it: T,
     _share: Share,
 }
 
-/// What a store's data has to have.
+/// Data of a store that has a sandbox.
 pub trait SandboxView: Send {
-    /// The store's sandbox.
+    /// Returns the store's sandbox.
     fn sandbox(&mut self) -> &mut SandboxCtx;
 }
 
@@ -83,7 +83,7 @@ impl Drop for SandboxCtx {
 }
 
 impl SandboxHost {
-    /// The sandbox of one more store.
+    /// Creates the sandbox of a store. Each store needs its own.
     #[must_use]
     pub fn ctx(&self) -> SandboxCtx {
         SandboxCtx::new(self.clone())
@@ -107,7 +107,7 @@ impl SandboxCtx {
         }
     }
 
-    /// Lends what the component has opened to a call on another thread.
+    /// Lends the component's resources to a call on another thread.
     pub(super) fn lend(&mut self) -> wasmtime::Result<Self> {
         self.here()?;
         self.place = Place::Lent;
@@ -122,14 +122,14 @@ impl SandboxCtx {
         })
     }
 
-    /// Takes back what was lent.
+    /// Takes the lent resources back.
     pub(super) fn take_back(&mut self, mut lent: Self) {
         mem::swap(&mut self.table, &mut lent.table);
         mem::swap(&mut self.sandboxes, &mut lent.sandboxes);
         self.place = Place::Here;
     }
 
-    /// The context, unless a call that was given up still has it.
+    /// Returns the context. Fails if a dropped call took its resources.
     pub(super) fn here(&mut self) -> wasmtime::Result<&mut Self> {
         match self.place {
             Place::Lent => {
@@ -139,26 +139,27 @@ impl SandboxCtx {
         }
     }
 
-    /// Which sandbox it is, 128 random bits in hexadecimal: what log events, and [`ToolCall`](crate::ToolCall)s of its scripts, have
-    /// for a session's id outside sessions.
+    /// Returns the id of this sandbox: 128 random bits in hexadecimal. Outside sessions, log events and the
+    /// [`ToolCall`](crate::ToolCall)s of its scripts have this id in place of a session's.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Stops all executions of the component, from any thread: those that run now and those that begin later end as `cancelled`.
+    /// Returns a token that cancels all executions of the component, from any thread. Running and later executions end
+    /// as `cancelled`.
     #[must_use]
     pub fn cancel_token(&self) -> CancelToken {
         self.cancel.clone()
     }
 
-    /// What the component has used of its quotas.
+    /// Returns the component's usage of its quotas.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.meter.usage()
     }
 
-    /// The sandbox for a request's files.
+    /// Returns the sandbox for a request with files.
     pub(super) fn sandbox_with_files(
         &mut self,
         runtime: types::Runtime,
@@ -178,7 +179,7 @@ impl SandboxCtx {
         Ok(builder.build()?)
     }
 
-    /// Begins to build the sandbox of a runtime and a policy.
+    /// Returns a builder for a sandbox of a runtime and a policy.
     fn builder(&self, runtime: &types::Runtime, policy: types::Policy) -> Result<SandboxBuilder, Failure> {
         let host = &self.host.0;
         let requested = host.grant.policy(policy)?;
@@ -190,13 +191,13 @@ impl SandboxCtx {
             types::Runtime::Named(name) => {
                 let found = host.engine.0.runtimes.manifest().find(name).ok();
                 let offered = found.filter(|entry| host.info.runtimes.iter().any(|each| each.name == entry.name));
-                // One that is not offered is refused like one that does not exist.
+                // A runtime that is not offered is refused like an unknown one.
                 builder.runtime(offered.map_or("", |entry| &entry.name))
             }
         })
     }
 
-    /// The sandbox of a runtime and a policy.
+    /// Returns a cached sandbox of a runtime and a policy, or builds one.
     pub(super) fn sandbox_for(&mut self, runtime: types::Runtime, policy: types::Policy) -> Result<Sandbox, Failure> {
         let found = self.sandboxes.iter().position(|made| made.runtime == runtime && made.policy == policy);
         if let Some(before) = found.and_then(|at| self.sandboxes.get_mut(..=at)) {
@@ -211,7 +212,7 @@ impl SandboxCtx {
             0 => builder.build()?,
             bytes => builder.keeping(Arc::new(self.meter.take(Of::Bytes(bytes))?)).build()?,
         };
-        // A large one is not cached.
+        // Large policies are not cached.
         if weight <= MAX_CACHED_BYTES {
             self.sandboxes.truncate(SANDBOXES_CACHED - 1);
             self.sandboxes.insert(0, Made { runtime, policy, sandbox: sandbox.clone() });
@@ -219,23 +220,23 @@ impl SandboxCtx {
         Ok(sandbox)
     }
 
-    /// Gives the component a handle. Its share is taken before the resource exists.
+    /// Adds a resource and returns its handle. The share is taken before the resource exists.
     pub(super) fn put<T: Send + 'static>(&mut self, share: Share, it: T) -> Result<Resource<T>, Failure> {
         let handle = self.table.push(Counted { it, _share: share })?;
         Ok(Resource::new_own(handle.rep()))
     }
 
-    /// The resource of a handle. A handle that the component does not have is a trap.
+    /// Returns the resource of a handle. An invalid handle is a trap.
     pub(super) fn get<T: Send + 'static>(&self, handle: &Resource<T>) -> wasmtime::Result<&T> {
         Ok(&self.table.get(&Resource::<Counted<T>>::new_borrow(handle.rep()))?.it)
     }
 
-    /// As [`get`](Self::get).
+    /// Like [`get`](Self::get), mutably.
     pub(super) fn get_mut<T: Send + 'static>(&mut self, handle: &Resource<T>) -> wasmtime::Result<&mut T> {
         Ok(&mut self.table.get_mut(&Resource::<Counted<T>>::new_borrow(handle.rep()))?.it)
     }
 
-    /// Takes a handle back.
+    /// Removes a resource and returns it.
     pub(super) fn take<T: Send + 'static>(&mut self, handle: Resource<T>) -> wasmtime::Result<T> {
         Ok(self.table.delete(Resource::<Counted<T>>::new_own(handle.rep()))?.it)
     }

@@ -1,6 +1,6 @@
-//! Errors, as components see them.
+//! Errors for components.
 //!
-//! Messages name the keys of the contract and nothing of the host. What the host cannot do for its own reasons goes to the log
+//! Messages name the contract's keys and reveal nothing about the host. Internal failures of the host go to the log
 //! (`component.unavailable`).
 
 use std::error::Error;
@@ -22,7 +22,7 @@ use super::{
 use crate::{AdvanceError, BuildError, ExecuteError, FilesError, HibernateError, ResumeError, RuntimeError, events};
 
 impl Failure {
-    /// A trap, for a function that has no error to give.
+    /// Converts to a trap, for functions that cannot return an error.
     pub(super) fn into_trap(self) -> wasmtime::Error {
         match self {
             Self::Error(error) => wasmtime::Error::msg(error.to_string()),
@@ -73,7 +73,7 @@ impl From<NotIdle> for SandboxError {
     }
 }
 
-/// What the host cannot do for its own reasons, which the component must not learn.
+/// Logs an internal failure of the host, and returns an error without its details.
 fn unavailable(what: &str, error: &(dyn Error + 'static)) -> SandboxError {
     events::unavailable(what, error);
     SandboxError::Unavailable(format!("{what}; the host's log says why"))
@@ -109,7 +109,7 @@ impl From<&ExecuteError> for SandboxError {
             ExecuteError::Instantiate { .. } => unavailable("no instance is to be had now", error),
             ExecuteError::TypeScript { .. } => unavailable("what removes TypeScript's types is not to be had", error),
             ExecuteError::System { .. } | ExecuteError::Driver(_) => unavailable("the guest could not be run", error),
-            // A component names no session, shares no workspace and has no host directories.
+            // Components cannot name sessions, share workspaces or mount host directories.
             ExecuteError::SessionId { .. }
             | ExecuteError::WorkspaceBusy
             | ExecuteError::OtherWorkspace { .. }
@@ -174,7 +174,7 @@ impl From<ResumeError> for SandboxError {
     }
 }
 
-/// For `map_err`: an operation on files was refused.
+/// Returns a closure for `map_err` that reports a refused operation on files.
 pub(super) fn refused(path: &str) -> impl FnOnce(FilesError) -> Failure + use<'_> {
     move |error| {
         let (kind, message) = match FileError::try_from(error) {

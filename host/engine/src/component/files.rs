@@ -1,4 +1,4 @@
-//! `resource files`: a workspace as it was at one moment.
+//! `resource files`: a snapshot of a workspace.
 
 use glovebox_core::contract::{MAX_LISTED_FILES, MAX_READ_BYTES, too_many_files};
 use wasmtime::component::Resource;
@@ -17,7 +17,7 @@ use super::{
 use crate::Files;
 
 impl SandboxCtx {
-    /// Gives the component files. They count in full, although they share unchanged contents with their session.
+    /// Adds a snapshot as a resource. Its full size counts, although it shares unchanged contents with its session.
     pub(super) fn put_files(&mut self, files: Files) -> Result<Resource<Snapshot>, Failure> {
         let share = self.meter.take(Of::Bytes(files.held_bytes()))?;
         let handle = self.meter.take(Of::Handle)?;

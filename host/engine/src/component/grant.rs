@@ -1,16 +1,16 @@
-//! The policy that components are granted, and what one of them requests of it.
+//! The granted policy, and the policies that components request within it.
 
 use glovebox_core::contract::{self, ContractPolicy, PolicyRefusal};
 
 use super::wit::types;
 use crate::{Clock, Entropy, Policy};
 
-/// The policy that components are granted: what they have where they request nothing, and the most that they may request.
+/// The policy that components are granted: their defaults, and the upper bound of their requests.
 #[derive(Debug)]
 pub(super) struct Grant(pub(super) Policy);
 
-/// About what the host holds for a policy's arguments and environment, where a few bytes of text may take many: as
-/// requested, as granted, and as given to guests.
+/// Estimates the bytes that the host holds for a policy's arguments and environment. Each text is held three times: as
+/// requested, as granted, and as passed to guests. Short texts take more memory than their length.
 pub(super) fn weight(asked: &types::Policy) -> u64 {
     const TEXT: usize = size_of::<String>() + 16;
     let texts = |texts: &mut dyn Iterator<Item = &String>| texts.map(|text| TEXT + text.len()).sum::<usize>();
@@ -20,7 +20,7 @@ pub(super) fn weight(asked: &types::Policy) -> u64 {
 }
 
 impl Grant {
-    /// The policy that a component requests.
+    /// Resolves a requested policy against the grant.
     pub(super) fn policy(&self, requested: types::Policy) -> Result<Policy, PolicyRefusal> {
         let ContractPolicy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session } =
             requested.from_wit(&self.of_contract())?;
@@ -28,7 +28,7 @@ impl Grant {
         Ok(Policy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session, ..granted })
     }
 
-    /// The same in the contract's terms: nothing may be requested beyond it.
+    /// Converts the grant to the contract's terms, as a ceiling.
     fn of_contract(&self) -> contract::Grant {
         let (clock, entropy) = (self.0.clock, self.0.entropy);
         contract::Grant {
@@ -41,7 +41,7 @@ impl Grant {
         }
     }
 
-    /// The granted policy, as far as the contract can express it.
+    /// Returns the granted policy, as far as the contract can express it.
     pub(super) fn granted(&self) -> ContractPolicy {
         let Policy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session, .. } = &self.0;
         ContractPolicy {

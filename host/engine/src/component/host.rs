@@ -1,12 +1,12 @@
-//! What components get of an engine.
+//! The sandbox host: configuration shared by all stores.
 
 use std::{fmt, sync::Arc};
 
 use super::{grant::Grant, quotas::Quotas, wit::types};
 use crate::{Engine, Metering, Policy, PolicyError, Tool, ToolDefinitionError, load::language, tools::Toolbox};
 
-/// What components get: an engine, the policy that they have by default and may not ask beyond, quotas, and tools for their
-/// scripts. Cheap to clone; one is for any number of stores.
+/// The configuration of sandboxes for components: an engine, the granted policy, quotas, and tools for scripts. Cheap
+/// to clone; one host serves any number of stores.
 #[derive(Clone)]
 pub struct SandboxHost(pub(super) Arc<Inner>);
 
@@ -29,7 +29,7 @@ impl fmt::Debug for SandboxHost {
     }
 }
 
-/// Configures what components get.
+/// Builder of a [`SandboxHost`].
 #[derive(Debug)]
 #[must_use]
 pub struct SandboxHostBuilder {
@@ -39,20 +39,21 @@ pub struct SandboxHostBuilder {
     tools: Vec<Tool>,
 }
 
-/// Components cannot get this.
+/// An invalid configuration of a [`SandboxHost`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
     /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The policy has host directories. Components' scripts get none: files come and go through `session.write-file` and `files`.
+    /// The policy has host directories. Scripts of components get none: files are passed through `session.write-file`
+    /// and `files`.
     #[error("a component's policy cannot have `{key}`: its scripts get no host directories; leave it out")]
     HostDirectory {
-        /// The policy's key.
+        /// Key of the policy with the host directory.
         key: &'static str,
     },
-    /// The policy counts no fuel, which quotas are of.
+    /// The policy disables fuel metering, which the quota of fuel needs.
     #[error("a component's policy cannot have `metering = \"none\"`: its quota of fuel would not hold; leave it out")]
     Unmetered,
     /// A tool cannot be registered.
@@ -61,29 +62,31 @@ pub enum HostError {
 }
 
 impl SandboxHostBuilder {
-    /// What components have where they ask for nothing, and the most that they may ask for. Default: [`Policy::default`].
+    /// Sets the granted policy: the default for components, and the upper bound of their requests. Default:
+    /// [`Policy::default`].
     ///
-    /// Every limit is the most that may be asked for, and so are `session.checkpoints_retained` and `session.checkpoint_auto_bytes`. A
-    /// fixed clock and seeded entropy are always allowed, the host's only if they are granted. Arguments, environment, packages, globals
-    /// that persist, when checkpoints are taken and what happens to an unwound session are up to the component.
+    /// Components can request at most the granted value of each limit, of `session.checkpoints_retained` and of
+    /// `session.checkpoint_auto_bytes`. They can always request a fixed clock and seeded entropy, but the host's clock
+    /// and entropy only if they are granted. They can freely choose arguments, environment, packages, persistent
+    /// globals, when to take checkpoints, and what to do with an unwound session.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// The total quotas of one store's component. Default: [`Quotas::default`].
+    /// Sets the total quotas of one store's component. Default: [`Quotas::default`].
     pub fn quotas(mut self, quotas: Quotas) -> Self {
         self.quotas = quotas;
         self
     }
 
-    /// A function of the host that the components' scripts may call as `tools.name(…)`.
+    /// Adds a host function that the components' scripts can call as `tools.name(…)`.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// Checks the policy and the tools.
+    /// Checks the policy and the tools, and builds the host.
     pub fn build(self) -> Result<SandboxHost, HostError> {
         let Self { engine, policy, quotas, tools } = self;
         policy.check()?;
@@ -104,7 +107,7 @@ impl SandboxHostBuilder {
 }
 
 impl SandboxHost {
-    /// Starts to configure what components get.
+    /// Returns a builder with the default policy and quotas.
     pub fn builder(engine: &Engine) -> SandboxHostBuilder {
         SandboxHostBuilder {
             engine: engine.clone(),
@@ -114,7 +117,7 @@ impl SandboxHost {
         }
     }
 
-    /// What components have where they ask for nothing, and the most that they may ask for.
+    /// Returns the granted policy: the default for components, and the upper bound of their requests.
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.0.grant.0

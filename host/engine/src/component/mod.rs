@@ -1,4 +1,4 @@
-//! The sandbox for components: `glovebox:sandbox` (`wit/`) in anybody's Wasmtime.
+//! The sandbox for components: `glovebox:sandbox` (`wit/`) for any Wasmtime embedding.
 //!
 //! ```no_run
 //! use glovebox::{Engine, EngineConfig, component::{self, SandboxCtx, SandboxHost, SandboxView}};
@@ -29,25 +29,27 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The types to know:
+//! The main types:
 //!
-//! * [`SandboxHost`]: an engine, the policy that components are granted of it, their quotas, the tools of their scripts.
-//! * [`SandboxCtx`]: the sandbox of one store. It owns what its component opened: no other store reaches it, and dropping it
-//!   cancels and frees all of it.
-//! * [`Quotas`]: what one store's component may use in all, whatever its policies say. [`Usage`]: what it has used.
-//! * [`add_to_linker`]: the interfaces `types`, `sandbox` and `tools`, for stores whose data is a [`SandboxView`];
+//! * [`SandboxHost`]: an engine, the policy that components are granted, their quotas, and the tools of their scripts.
+//! * [`SandboxCtx`]: the sandbox of one store. It owns all resources that its component opened: no other store can
+//!   reach them, and dropping it cancels and frees them.
+//! * [`Quotas`]: the total that one store's component may use, whatever its policies say. [`Usage`]: the total that it
+//!   has used.
+//! * [`add_to_linker`]: adds the interfaces `types`, `sandbox` and `tools`, for stores whose data is a [`SandboxView`];
 //!   [`add_to_linker_async`]: the same for stores that are called asynchronously.
 //!
-//! # What the embedder has to bound
+//! # Limits that the embedder must set
 //!
-//! A script is held to its policy, and what a component holds of the sandbox to its quotas. The component itself is the
-//! embedder's: its fuel, its memory, its time (`glovebox-component-runner` does all of that). Two bounds are for the sandbox's sake:
+//! The policy limits scripts, and quotas limit the component's use of the sandbox. The component itself is the
+//! embedder's responsibility: its fuel, its memory, its time (`glovebox-component-runner` limits all of them). Two
+//! limits concern the sandbox:
 //!
-//! * [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel) says how many bytes one call may hand to the host; see
-//!   [`LIFT_BYTES`].
-//! * A call into the sandbox takes as long as the script runs, and blocks its thread unless it came through
-//!   [`add_to_linker_async`]: `limits.timeout_ms` bounds that, and [`SandboxCtx::cancel_token`] ends it from another thread. The
-//!   embedder's epochs and fuel do not count meanwhile.
+//! * [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel) limits the bytes that one call may pass to the
+//!   host; see [`LIFT_BYTES`].
+//! * A call into the sandbox takes as long as the script runs, and blocks its thread unless it uses
+//!   [`add_to_linker_async`]. `limits.timeout_ms` bounds the call, and [`SandboxCtx::cancel_token`] ends it from
+//!   another thread. The embedder's epochs and fuel do not count meanwhile.
 
 mod async_linker;
 mod bindings;
@@ -81,40 +83,40 @@ pub use ctx::{SandboxCtx, SandboxView};
 pub use host::{HostError, SandboxHost, SandboxHostBuilder};
 pub use quotas::{Quotas, Usage};
 
-/// How many bytes one call of a component should be able to hand to the host, for
-/// [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel): 32 MiB, room for standard input, source, arguments
-/// and environment of the default limits, each at its most. Wasmtime's own default is 128 MiB.
+/// Recommended limit on the bytes that one call of a component may pass to the host, for
+/// [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel): 32 MiB. That is enough for standard input, source,
+/// arguments and environment, each at the maximum of the default limits. Wasmtime's own default is 128 MiB.
 ///
-/// Wasmtime counts the bytes of strings and lists as they come out of the component's memory, and for each element of a list
-/// what the host takes to hold it: before anything is allocated, so that a length that is only claimed costs nothing. What is over it
-/// traps the component, before the sandbox has heard of the call. What the host gives to the component is bounded by the interface
-/// (lists of 16 MiB, 10,000 entries) and goes into the component's own memory.
+/// Wasmtime counts the bytes of strings and lists as it reads them from the component's memory, and for each element of
+/// a list the host's memory for it. It counts before it allocates, so a false length costs nothing. Exceeding the limit
+/// traps the component before the sandbox receives the call. Results for the component are bounded by the interface
+/// (lists of 16 MiB, 10,000 entries) and use the component's own memory.
 ///
-/// An embedder that grants a larger `limits.stdin_bytes` or `limits.source_bytes` needs more.
+/// Embedders that grant a larger `limits.stdin_bytes` or `limits.source_bytes` need a larger limit.
 pub const LIFT_BYTES: usize = 32 << 20;
 
 /// Adds the interfaces `types`, `sandbox` and `tools` of `glovebox:sandbox@0.2.0` to a linker.
 ///
-/// The functions are synchronous: they work in stores that are called synchronously and in those that are called
-/// asynchronously, and block the thread that calls either way. A host on an asynchronous runtime takes [`add_to_linker_async`].
+/// The functions are synchronous. They work in stores that are called synchronously and asynchronously, and block the
+/// calling thread in both. Hosts with an asynchronous runtime should use [`add_to_linker_async`].
 ///
 /// # Errors
-/// When the linker has one of these interfaces already.
+/// Fails if the linker already has one of these interfaces.
 pub fn add_to_linker<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     wit::types::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)?;
     wit::sandbox::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)?;
     wit::tools::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)
 }
 
-/// As [`add_to_linker`], for stores that are called asynchronously, on any runtime: what runs a script or may wait for one does so on a
-/// thread of its own, and the thread that calls is free meanwhile. Instances of such a linker are made and called by Wasmtime's functions
-/// that end in `_async`.
+/// Like [`add_to_linker`], for stores that are called asynchronously, on any runtime. Calls that run a script, or may
+/// wait for one, run on their own threads, and the calling thread stays free. Instantiate and call components of such a
+/// linker with Wasmtime's `_async` functions.
 ///
-/// A call that is dropped before it has returned cancels what it runs, and takes the sandbox of its store with it: whatever the store's
-/// components ask of it later is a trap. As many threads run at once as calls are awaited.
+/// Dropping the future of a call cancels its execution and loses the store's sandbox: later calls into the sandbox from
+/// this store trap. The number of threads equals the number of calls in progress.
 ///
 /// # Errors
-/// When the linker has one of these interfaces already.
+/// Fails if the linker already has one of these interfaces.
 pub fn add_to_linker_async<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     wit::types::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)?;
     async_linker::add_sandbox(linker)?;

@@ -1,4 +1,4 @@
-//! The total that one application may use of the sandbox.
+//! Quotas: the total that one application may use of the sandbox.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,28 +6,30 @@ use serde::Serialize;
 
 use crate::budget::Budget;
 
-/// The total that one application may use of the sandbox, whatever its policies say. A call over a quota is refused before anything
-/// runs: `quota-exceeded`.
+/// The total that one application may use of the sandbox, whatever its policies say. A call that would exceed a quota
+/// fails with `quota-exceeded` before anything runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quotas {
-    /// Sessions at once. Default 64.
+    /// Maximum number of sessions at once. Default 64.
     pub sessions: u32,
-    /// Started executions at once, including those that nobody waits for. Default 16.
+    /// Maximum number of started executions at once, including dropped ones that have not ended. Default 16.
     pub started: u32,
-    /// Total number of executions. A validation, an access to a variable, and opening, resuming, forking and undoing a session
-    /// count as one each, and so does a call of interface `tools`. Default 1,000,000.
+    /// Total number of executions. A validation, an access to a variable, and opening, resuming, forking and undoing a
+    /// session count as one each, and so does a call of interface `tools`. Default 1,000,000.
     pub executions: u64,
-    /// Fuel of all executions together. Default 10^14. An execution gets no more than is left, so that this cannot be
-    /// overdrawn: it may run out earlier than its policy says, at what `exhausted.limit` says. While one runs, all that it may
-    /// use counts, and of one that was unwound for its time or by a cancellation it counts for good: what such a one used is
-    /// not known to the unit. What is left at the end may be too little for a session to go back with.
+    /// Total fuel of all executions. Default 10^14.
+    ///
+    /// An execution gets at most the remaining fuel. It may therefore be exhausted earlier than its policy says, at the
+    /// value in `exhausted.limit`. While an execution runs, all fuel that it may use counts. After a timeout or a
+    /// cancellation that stays counted, because the exact use is unknown. The fuel left at the end may be too little to
+    /// roll a session back.
     pub fuel: u64,
-    /// Bytes that the host holds for it at once: blobs, snapshots of files, the output of started executions, its tools,
-    /// and the arguments and environments of its policies. Default 256 MiB.
-    /// What sessions hold is bounded by the limits of their policy.
+    /// Bytes that the host holds for the application at once: blobs, snapshots of files, the output of started
+    /// executions, its tools, and the arguments and environments of its policies. Default 256 MiB. The policy's limits
+    /// bound the memory of sessions.
     pub held_bytes: u64,
-    /// Handles of sessions, started executions, files and blobs at once. Default 10,000.
+    /// Maximum number of handles of sessions, started executions, files and blobs at once. Default 10,000.
     pub handles: u32,
 }
 
@@ -44,7 +46,7 @@ impl Default for Quotas {
     }
 }
 
-/// What an application has used of its [`Quotas`].
+/// An application's usage of its [`Quotas`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Usage {
@@ -52,9 +54,9 @@ pub struct Usage {
     pub sessions: u32,
     /// Number of started executions.
     pub started: u32,
-    /// Executions so far.
+    /// Number of executions so far.
     pub executions: u64,
-    /// Fuel so far, including what running executions may still use.
+    /// Fuel so far, including the fuel that running executions may still use.
     pub fuel: u64,
     /// Bytes held.
     pub held_bytes: u64,
@@ -62,21 +64,21 @@ pub struct Usage {
     pub handles: u32,
 }
 
-/// Counts what an application uses.
+/// Counts an application's usage.
 #[derive(Debug)]
 pub(super) struct Meter {
     quotas: Quotas,
     used: Mutex<Usage>,
 }
 
-/// A share of a quota, taken for as long as this lives.
+/// A share of a quota. Dropping it returns the share.
 #[derive(Debug)]
 pub(super) struct Share {
     meter: Arc<Meter>,
     of: Of,
 }
 
-/// The kinds of quotas on what exists at once.
+/// The quotas on concurrent use.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Of {
     Session,
@@ -85,7 +87,7 @@ pub(super) enum Of {
     Bytes(u64),
 }
 
-/// The fuel that an execution may use, which fills its budget. On drop, what the budget has left is given back.
+/// The fuel reserved for an execution's budget. Dropping it returns the fuel that is left in the budget.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Bill {
@@ -94,7 +96,7 @@ pub(super) struct Bill {
     budget: Budget,
 }
 
-/// A quota is exceeded: which one, and what it grants.
+/// An exceeded quota. The text names the quota and its limit.
 #[derive(Clone, Debug)]
 pub(super) struct OverQuota(pub(super) String);
 
@@ -115,7 +117,7 @@ impl Meter {
         *self.used()
     }
 
-    /// Counts one of something while the share lives.
+    /// Takes a share of a quota.
     pub(super) fn take(self: &Arc<Self>, of: Of) -> Result<Share, OverQuota> {
         let mut used = self.used();
         let Usage { sessions, started, held_bytes, handles, .. } = &mut *used;
@@ -128,7 +130,7 @@ impl Meter {
         Ok(Share { meter: Arc::clone(self), of })
     }
 
-    /// Counts an execution that may use this much fuel. Its budget gets that, or what is left.
+    /// Counts an execution and reserves up to `fuel` for its budget, limited by the remaining fuel.
     pub(super) fn execution(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Result<Bill, OverQuota> {
         let mut used = self.used();
         if used.fuel >= self.quotas.fuel {
@@ -138,13 +140,13 @@ impl Meter {
         Ok(self.bill(&mut used, fuel, budget))
     }
 
-    /// Pays for a call that runs no script of the component, unless a session has to be rolled back for it. If no fuel is left, it gets
-    /// none.
+    /// Reserves fuel for a call that runs no script, but may have to roll a session back. The reservation is empty if
+    /// no fuel is left.
     pub(super) fn passing(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Bill {
         self.bill(&mut self.used(), fuel, budget)
     }
 
-    /// Counts what costs no fuel.
+    /// Counts a call that uses no fuel.
     pub(super) fn call(&self) -> Result<(), OverQuota> {
         self.count(&mut self.used())
     }
@@ -182,7 +184,7 @@ fn more_bytes(held: &mut u64, bytes: u64, most: u64) -> Result<(), OverQuota> {
 }
 
 impl Share {
-    /// Counts more or fewer bytes from now on.
+    /// Changes the number of bytes in the share.
     pub(super) fn resize(&mut self, bytes: u64) -> Result<(), OverQuota> {
         let Of::Bytes(before) = &mut self.of else { return Ok(()) };
         let mut used = self.meter.used();

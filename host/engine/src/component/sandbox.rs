@@ -15,7 +15,8 @@ use super::{
 };
 use crate::{Sandbox, budget::Budget};
 
-/// How much fuel an execution outside a session may use. Setting the variable `context` may use as much as the script.
+/// Returns the maximum fuel of an execution outside a session. Setting the variable `context` may use as much as the
+/// script.
 pub(super) fn fuel_of_an_execution(sandbox: &Sandbox, request: &Request) -> u64 {
     let fuel = sandbox.policy().limits.fuel;
     if request.context.is_some() { fuel.saturating_mul(2) } else { fuel }
@@ -37,7 +38,7 @@ impl Host for SandboxCtx {
         let _bill = self.meter.execution(fuel_of_an_execution(&sandbox, &request), &budget)?;
         let request = convert::request(&request).session_id(&self.id).cancel(&self.cancel).budget(&budget);
         let execution = sandbox.run(request)?;
-        // The id is not one of a session's: it is for the host's log.
+        // Outside a session the id is only for the host's log.
         Ok(Execution { session_id: None, ..execution.into() })
     }
 

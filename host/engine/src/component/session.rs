@@ -23,17 +23,17 @@ use crate::{
     session_scope::SessionScope,
 };
 
-/// How often a call into a session may use the fuel of one execution: once for itself, and once if the session has to be rolled back
+/// Factor for the fuel of a call into a session: once for the execution, and once if the session has to be rolled back
 /// afterwards.
 const SHARES_OF_A_CALL: u64 = 2;
 
 impl SandboxCtx {
-    /// The scope of a session that is about to be made: its cancel token and its budget.
+    /// Returns the scope for a new session: its cancel token and its budget.
     fn keeper(&self) -> SessionScope {
         SessionScope { cancel: self.cancel.clone(), budget: Budget::empty() }
     }
 
-    /// Makes a session, and pays for what runs while it is opened.
+    /// Creates a session, and pays for the code that runs while it is opened.
     fn make<E>(
         &mut self,
         sandbox: &Sandbox,
@@ -50,7 +50,7 @@ impl SandboxCtx {
         self.put(handle, SessionResource::new(session, keeper, share))
     }
 
-    /// Makes a session as it is requested: of this runtime, with this policy, with the tools and the `context` of the options.
+    /// Creates a session with this runtime and policy, and with the tools and the `context` of the options.
     fn make_with(
         &mut self,
         runtime: Runtime,
@@ -85,7 +85,7 @@ impl SandboxCtx {
         Ok(work(session, keeper)?)
     }
 
-    /// Performs a call that runs no code, although the session may have to be rolled back for it.
+    /// Performs a call that runs no code, but may have to roll the session back.
     fn look<R, E>(
         &self,
         handle: &Resource<SessionResource>,
@@ -252,7 +252,7 @@ impl HostSession for SandboxCtx {
     }
 
     fn close(&mut self, session: Resource<SessionResource>) -> Result<(), Failure> {
-        // Its fuel may be used up; it is closed all the same.
+        // Closing must work even if no fuel is left.
         self.look(&session, Session::close)
     }
 

@@ -9,12 +9,12 @@ use crate::{Session, session_scope::SessionScope};
 
 use super::quotas::Share;
 
-/// A session of the component's. Its clones are the same one: started executions hold them.
+/// A session of the component. Clones refer to the same session; started executions hold clones.
 #[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
 #[derive(Clone)]
 pub struct SessionResource {
     session: Session,
-    /// Its cancel token and its budget.
+    /// The session's cancel token and budget.
     keeper: SessionScope,
     steps: Arc<Steps>,
     _share: Arc<Share>,
@@ -37,7 +37,7 @@ struct Steps {
 struct State {
     /// The component has a started execution and has not seen its end.
     is_stepped: bool,
-    /// It uses the session.
+    /// The execution uses the session.
     is_running: bool,
 }
 
@@ -47,7 +47,7 @@ impl Steps {
     }
 }
 
-/// The session is busy while this lives: until the component has seen the end or dropped the execution.
+/// Marks the session as busy until the component has seen the end of the execution or dropped it.
 #[derive(Debug)]
 pub(super) struct Stepping(Arc<Steps>);
 
@@ -57,7 +57,7 @@ impl Drop for Stepping {
     }
 }
 
-/// The session is in use while this lives. Others wait for it.
+/// Marks the session as in use. Other calls wait until it is dropped.
 #[derive(Debug)]
 pub(super) struct Running(Arc<Steps>);
 
@@ -68,7 +68,7 @@ impl Drop for Running {
     }
 }
 
-/// An execution that was started in the session has not come to its end.
+/// The error that a started execution in the session has not ended.
 #[derive(Debug)]
 pub(super) struct NotIdle(pub(super) String);
 
@@ -77,30 +77,30 @@ impl SessionResource {
         Self { session, keeper, steps: Arc::default(), _share: Arc::new(share) }
     }
 
-    /// The session, for calls that are allowed at any time.
+    /// Returns the session, for calls that are allowed at any time.
     pub(super) fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Its cancel token and its budget.
+    /// Returns the session's cancel token and budget.
     pub(super) fn keeper(&self) -> &SessionScope {
         &self.keeper
     }
 
-    /// The session, once nothing runs in it. An error while the component steps through an execution: it would wait
-    /// for answers that only it can give.
+    /// Waits until nothing runs in the session, and returns it. Fails while the component steps through an execution,
+    /// because only the component can answer its calls.
     pub(super) fn idle(&self) -> Result<&Session, NotIdle> {
         self.idle_state().map(|_| &self.session)
     }
 
-    /// Begins a started execution.
+    /// Marks the start of an execution.
     pub(super) fn step(&self) -> Result<(Stepping, Running), NotIdle> {
         let mut state = self.idle_state()?;
         *state = State { is_stepped: true, is_running: true };
         Ok((Stepping(Arc::clone(&self.steps)), Running(Arc::clone(&self.steps))))
     }
 
-    /// Waits for an execution that the component dropped, which is being unwound.
+    /// Waits for a dropped execution that is being unwound. Fails while the component steps through one.
     fn idle_state(&self) -> Result<MutexGuard<'_, State>, NotIdle> {
         let mut state = self.steps.state();
         loop {

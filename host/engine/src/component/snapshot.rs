@@ -3,7 +3,7 @@
 use super::quotas::Share;
 use crate::Files;
 
-/// Files, and their share of what is held.
+/// A snapshot of files with its share of the quota.
 #[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
 #[derive(Debug)]
 pub struct Snapshot {

@@ -23,7 +23,7 @@ use super::{
 use crate::{AdvanceError, Execution, Sandbox, ToolError, budget::Budget, stepping};
 
 impl SandboxCtx {
-    /// The sandbox with the component's tools. Count the call first: their schemas take time to compile.
+    /// Adds the component's tools to a sandbox. Count the call first: compiling their schemas takes time.
     pub(super) fn with_tools(&self, sandbox: Sandbox, tools: &[Tool]) -> Result<Sandbox, Failure> {
         if tools.is_empty() {
             return Ok(sandbox);
@@ -35,14 +35,14 @@ impl SandboxCtx {
         Ok(sandbox.with_toolbox(toolbox.keeping(share)))
     }
 
-    /// The maximum size of an execution's output.
+    /// Takes a share for the maximum output of an execution.
     fn output_share(&self, sandbox: &Sandbox) -> Result<Share, OverQuota> {
         let limits = &sandbox.policy().limits;
         let bytes = [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes];
         self.meter.take(Of::Bytes(bytes.into_iter().fold(0, u64::saturating_add)))
     }
 
-    /// `start`, in the requested sandbox.
+    /// Implements `start` in the requested sandbox.
     pub(super) fn start_in_sandbox(
         &mut self,
         sandbox: Sandbox,
@@ -69,7 +69,7 @@ impl SandboxCtx {
         self.put(handle, Stepped { started, left, stepping: None, is_in_session: false, is_done: false })
     }
 
-    /// `session.start`.
+    /// Implements `session.start`.
     pub(super) fn start_in_session(
         &mut self,
         session: &Resource<SessionResource>,
@@ -105,7 +105,7 @@ impl HostStarted for SandboxCtx {
         let stepped = self.get_mut(&started)?;
         let answers = answers.into_iter().map(stepping::ToolAnswer::from).collect();
         let step = stepped.started.advance(answers, wait_ms.map(Duration::from_millis));
-        // An answer that is refused says nothing of the execution.
+        // A rejected answer does not end the execution.
         let end = matches!(step, Ok(stepping::Step::Done(_)) | Err(AdvanceError::Execute(_) | AdvanceError::Panicked));
         if end {
             stepped.is_done = true;

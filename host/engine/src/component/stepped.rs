@@ -14,23 +14,23 @@ use crate::{Execution, Files, Started};
 pub struct Stepped {
     pub(super) started: Started,
     pub(super) left: Arc<Left>,
-    /// In a session: what keeps it busy until the component has seen the end.
+    /// In a session: keeps the session busy until the component has seen the end.
     pub(super) stepping: Option<Stepping>,
     pub(super) is_in_session: bool,
     pub(super) is_done: bool,
 }
 
-/// What the component holds of a started execution.
+/// The results of a started execution that the host holds.
 #[derive(Debug)]
 pub(super) struct Left {
-    /// The share of its output, and of the result once it has ended.
+    /// The share for the output, and for the whole result after the end.
     share: Mutex<Share>,
     files: Mutex<LeftFiles>,
-    /// Why there is no result, if it was over the quota.
+    /// Set if the result exceeded the quota and was dropped.
     pub(super) over_quota: OnceLock<OverQuota>,
 }
 
-/// The files that an execution outside a session left.
+/// The files of an execution outside a session.
 #[derive(Debug)]
 pub(super) enum LeftFiles {
     None,
@@ -47,8 +47,8 @@ impl Left {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts the result. Its output is at most what was counted before, but the rest may be over the quota; then there is no
-    /// result to hold, and it is emptied.
+    /// Counts the result. Its output is at most the size that was counted before, but the other parts may exceed the
+    /// quota. In that case the result is emptied.
     pub(super) fn finish(&self, execution: &mut Execution) {
         let mut share = self.share.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = share.resize(result_bytes(execution)) {
@@ -58,7 +58,7 @@ impl Left {
     }
 }
 
-/// Drops everything that a result holds beside its files. Its output stays within the share that was counted for it.
+/// Clears all parts of a result except its files. The output stays within the share that was counted for it.
 fn empty(execution: &mut Execution) {
     let Execution {
         stdout,
@@ -85,7 +85,7 @@ fn empty(execution: &mut Execution) {
     execution.outcome = crate::Outcome::Completed;
 }
 
-/// The approximate size of a result without its files.
+/// Returns the approximate size of a result without its files, in bytes.
 fn result_bytes(execution: &Execution) -> u64 {
     let text = |text: &str| size_of::<String>() + text.len();
     let option = |of: &Option<String>| of.as_deref().map_or(0, text);

@@ -1,4 +1,4 @@
-//! A call into the sandbox on a thread of its own, while the store's thread does something else.
+//! Runs a call into the sandbox on its own thread, so that the store's thread stays free.
 
 use std::{
     future::Future,
@@ -14,15 +14,15 @@ use wasmtime::StoreContextMut;
 use super::{SandboxCtx, SandboxView};
 use crate::CancelToken;
 
-/// The stack of a call's thread: schemas and arguments of a component's tools are nested, and checked on it. Guests have stacks of their
-/// own. Only what is touched of it takes memory.
+/// Stack size of a call's thread: schemas and arguments of a component's tools can be deeply nested, and are checked on
+/// it. Guests have their own stacks. Only touched pages take memory.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Runs `work` with the store's sandbox on a thread of its own. Dropped before it has returned, it cancels what runs, and the sandbox is
-/// dropped by the thread.
+/// Runs `work` with the store's sandbox on its own thread. Dropping the future before the end cancels the execution,
+/// and the thread drops the sandbox.
 ///
 /// # Errors
-/// When no thread can be started, or an earlier call was given up.
+/// Fails if no thread can be started, or if an earlier call was dropped before its end.
 pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
     store: &mut StoreContextMut<'_, T>,
     work: impl FnOnce(&mut SandboxCtx) -> R + Send + 'static,
@@ -48,19 +48,19 @@ pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
     }
 }
 
-/// The sandbox that was lent, and what the work gave, or the payload of its panic.
+/// The lent sandbox, and the result of the work or the payload of its panic.
 type End<R> = (SandboxCtx, thread::Result<R>);
 
-/// What the thread shares with its caller.
+/// State shared by the thread and its caller.
 struct Shared<R>(Mutex<State<R>>);
 
 struct State<R> {
-    /// What is lent, until the thread has begun.
+    /// The lent sandbox, until the thread takes it.
     begins: Option<SandboxCtx>,
-    /// Told of the end.
+    /// Woken at the end of the work.
     waker: Option<Waker>,
     end: Option<End<R>>,
-    /// Nobody awaits it any longer.
+    /// The caller dropped the future.
     is_given_up: bool,
 }
 
@@ -75,7 +75,8 @@ impl<R> Shared<R> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread's work. If nobody awaits it any longer, the thread itself drops what it was lent, since that may take time.
+    /// Runs the work on the thread. If the caller has dropped the future, the thread drops the sandbox itself, because
+    /// that may take time.
     fn run(&self, work: impl FnOnce(&mut SandboxCtx) -> R) {
         let Some(mut lent) = self.state().begins.take() else { return };
         if self.state().is_given_up {
@@ -95,7 +96,7 @@ impl<R> Shared<R> {
     }
 }
 
-/// The end of a call on its thread.
+/// A future that completes when the work on the thread ends.
 struct ThreadCall<R> {
     shared: Arc<Shared<R>>,
     cancel: CancelToken,

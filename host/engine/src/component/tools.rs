@@ -1,4 +1,4 @@
-//! Interface `tools`, for components that execute scripts themselves: the host's tools, within the limits that are granted.
+//! Interface `tools` for components that execute scripts themselves: the host's tools, within the granted limits.
 
 use super::{
     SandboxCtx,

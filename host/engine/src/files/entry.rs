@@ -1,20 +1,20 @@
-//! The reports of copies and archives.
+//! Statistics of copies and archives.
 
 use serde::Serialize;
 
-/// What a copy or an archive carried over.
+/// Statistics of a copy or an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CopyReport {
-    /// Files, each hard link counted.
+    /// Number of files; each hard link counts.
     pub file_count: u64,
-    /// Directories, those that were there included, the one copied into not.
+    /// Number of directories, including existing ones, but not the target directory itself.
     pub directory_count: u64,
-    /// Symbolic links.
+    /// Number of symbolic links.
     pub link_count: u64,
-    /// Bytes of the files' contents.
+    /// Bytes of file contents.
     pub bytes: u64,
-    /// What was left out: pipes, sockets and devices, names that are not UTF-8, links that would lead out of where they
-    /// are put, and towards the host the names that commits keep for themselves.
+    /// Number of skipped entries: pipes, sockets and devices, names that are not UTF-8, and links that would lead out
+    /// of the target directory. For copies to the host also names that are reserved for commits.
     pub skipped_count: u64,
 }

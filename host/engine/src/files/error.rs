@@ -1,4 +1,4 @@
-//! Why an operation on files was refused.
+//! Errors of operations on files.
 
 use glovebox_vfs::escaped;
 use std::{io, path::PathBuf};
@@ -8,85 +8,87 @@ use glovebox_vfs::{SourceError, VfsError};
 
 use crate::{ExecuteError, mount::MountError};
 
-/// An operation on a workspace's files was refused. The workspace is as it was.
+/// A failed operation on the files of a workspace. The workspace is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilesError {
     /// The path is not inside the workspace.
     #[error("`{path}` {reason}", path = escaped(.path))]
     Path {
-        /// As it was given.
+        /// The path from the caller.
         path: String,
-        /// What is wrong with it, and what to give instead.
+        /// The reason, and what to pass instead.
         reason: &'static str,
     },
     /// The pattern is malformed.
     #[error("`{pattern}` is no pattern of file names: {reason}", pattern = escaped(.pattern))]
     Pattern {
-        /// As it was given.
+        /// The pattern from the caller.
         pattern: String,
-        /// What is wrong with it.
+        /// The kind of malformation.
         reason: String,
     },
-    /// Something has this name already, an empty file included.
+    /// The name is taken, be it by an empty file.
     #[error("`{path}` exists; choose another name or allow replacing it", path = escaped(.path))]
     Exists {
-        /// Relative to the workspace, or to the host directory copied to.
+        /// Path relative to the workspace, or to the host directory of the copy.
         path: String,
     },
-    /// The file system refused it: nothing is there, it is a directory, a quota is reached.
+    /// The file system refused the operation: for example, the path does not exist, is a directory, or a quota is
+    /// exhausted.
     #[error("could not {action} `{path}`", path = escaped(.path))]
     Refused {
-        /// What was being done.
+        /// The failed action.
         action: &'static str,
-        /// Relative to the workspace.
+        /// Path relative to the workspace.
         path: String,
-        /// Why.
+        /// The file system's error.
         #[source]
         source: VfsError,
     },
-    /// The path on the host that was named is a symbolic link; none is followed.
+    /// The path on the host is a symbolic link. Links are not followed.
     #[error("`{}` is a symbolic link; name the place it leads to", escaped(path))]
     HostLink {
-        /// As it was given.
+        /// The path from the caller.
         path: PathBuf,
     },
-    /// The path on the host that was named is neither a file nor a directory, or has no name that can be used.
+    /// The path on the host is neither a file nor a directory, or its name is not UTF-8.
     #[error("`{}` is neither a file nor a directory with a name in UTF-8; name one that is", escaped(path))]
     HostPath {
-        /// As it was given.
+        /// The path from the caller.
         path: PathBuf,
     },
     /// The host's files could not be read.
     #[error("could not read `{}` on the host", escaped(path))]
     HostRead {
-        /// The place that was named.
+        /// The path from the caller.
         path: PathBuf,
-        /// Why.
+        /// Underlying error.
         #[source]
         source: SourceError,
     },
-    /// The host's directory cannot be used, or not be written to. Nothing there was changed.
+    /// The host directory cannot be used or written to. It is unchanged.
     #[error(transparent)]
     Host(#[from] MountError),
-    /// The archive is damaged, or holds what is not taken: devices, sparse files, names that lead out.
+    /// The archive is damaged or has unsupported entries: devices, sparse files, or names that lead out of the
+    /// workspace.
     #[error("the archive is refused at `{entry}`: {reason}", entry = escaped(.entry))]
     Archive {
-        /// The name of the entry, clipped.
+        /// Name of the entry, truncated.
         entry: String,
-        /// Why.
+        /// The reason for the rejection.
         reason: &'static str,
     },
     /// Reading or writing outside the workspace failed.
     #[error("could not {action}")]
     Io {
-        /// What was being done.
+        /// The failed action.
         action: &'static str,
-        /// The operating system's answer, or the caller's reader's or writer's.
+        /// The error of the operating system, or of the caller's reader or writer.
         #[source]
         source: io::Error,
     },
-    /// The session's files could not be reached: it has ended, or waiting for a turn took too long.
+    /// The session's files are unavailable: the session has ended, or waiting for its turn took too long.
     #[error(transparent)]
     Session(Box<ExecuteError>),
 }
@@ -111,7 +113,7 @@ impl From<FileError> for FilesError {
 impl TryFrom<FilesError> for FileError {
     type Error = FilesError;
 
-    /// The part of it that concerns the workspace alone.
+    /// Converts errors that concern only the workspace; returns all others unchanged.
     fn try_from(error: FilesError) -> Result<Self, FilesError> {
         match error {
             FilesError::Path { path, reason } => Ok(Self::Path { path, reason }),
@@ -124,13 +126,13 @@ impl TryFrom<FilesError> for FileError {
 }
 
 impl FilesError {
-    /// For `map_err`: the file system refused an operation on `path`.
+    /// Returns a closure for `map_err` that reports a refused operation on `path`.
     pub(super) fn refused(action: &'static str, path: &str) -> impl FnOnce(VfsError) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::Refused { action, path, source }
     }
 
-    /// For `map_err`: reading or writing outside failed.
+    /// Returns a closure for `map_err` that reports a failure outside the workspace.
     pub(super) fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, source }
     }

@@ -1,14 +1,15 @@
-//! The files of a workspace, for the embedder: looking at them, changing them, and carrying them in and out.
+//! The files of a workspace for the embedder: reading and changing them, and copying them in and out.
 //!
-//! Two types: [`Files`] is a workspace as it was at one moment and is only read; [`SessionFiles`] is a session's (or a
-//! shared one) as it is now, and changes it between two executions, in their order.
+//! There are two types. [`Files`] is a read-only snapshot of a workspace. [`SessionFiles`] is the current workspace of
+//! a session, or one that several sessions share. It changes files between executions; changes and executions run in
+//! the order of their calls.
 //!
-//! * *Paths* are relative to the workspace, `/app` in the guest. Absolute ones and such with `..` are refused; nothing
-//!   here resolves a path on the host but the two copies, and these only beneath the place that the caller names.
-//! * *Links* that a guest made are followed inside the workspace, as the guest would; the copies and the archives carry
-//!   links over as links and go through none.
-//! * *All or nothing*: a change that fails, at a quota say, leaves the workspace as it was, and a copy to the host that
-//!   fails leaves the host as it was.
+//! * *Paths* are relative to the workspace, `/app` in the guest. Absolute paths and paths with `..` are rejected. Only
+//!   copies resolve paths on the host, and only below the path from the caller.
+//! * *Links* of the guest are followed inside the workspace, like the guest does. Copies and archives transfer links as
+//!   links, without following them.
+//! * *Atomicity*: a failed change, for example at a quota, leaves the workspace unchanged. A failed copy to the host
+//!   leaves the host unchanged.
 
 mod archive;
 mod carry;
@@ -28,10 +29,10 @@ pub use glovebox_core::files::{FileEntry, FilePage, IfExists, ListLimits};
 pub use session::SessionFiles;
 pub use snapshot::Files;
 
-/// Checks a pattern of file names, before there are files to match.
+/// Checks a pattern of file names, without files to match.
 ///
 /// # Errors
-/// [`FilesError::Pattern`], as [`Files::list`].
+/// [`FilesError::Pattern`], as for [`Files::list`].
 pub fn check_pattern(pattern: &str) -> Result<(), FilesError> {
     Ok(glovebox_core::files::check_pattern(pattern)?)
 }

@@ -1,4 +1,4 @@
-//! Putting foreign files into a workspace.
+//! Adds foreign files to a workspace.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -7,37 +7,37 @@ use glovebox_vfs::{FileKind, Follow, InodeId, OpenOptions, Vfs, VfsError};
 
 use super::{CopyReport, FilesError, IfExists};
 
-/// Contents are carried through a buffer of this size.
+/// Buffer size for copying contents.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Puts files, directories and links below one directory of a workspace, never through a link.
+/// Creates files, directories and links below one directory of a workspace, without following links.
 pub(super) struct Placer<'v> {
     vfs: &'v mut Vfs,
     top: InodeId,
     if_exists: IfExists,
     action: &'static str,
-    /// Files and links put so far: a name that comes twice is refused, whatever may be replaced, because readers
-    /// disagree on which one counts.
+    /// Paths of the files and links created so far. A name that occurs twice is refused even if files may be replaced,
+    /// because readers disagree on which of the two counts.
     placed: BTreeSet<String>,
     buffer: Vec<u8>,
     pub(super) report: CopyReport,
 }
 
 impl<'v> Placer<'v> {
-    /// `action` is for messages: `import`.
+    /// `action` is for messages, such as `import`.
     pub(super) fn new(vfs: &'v mut Vfs, top: InodeId, if_exists: IfExists, action: &'static str) -> Self {
         let report = CopyReport::default();
         Self { vfs, top, if_exists, action, placed: BTreeSet::new(), buffer: Vec::new(), report }
     }
 
-    /// Makes a directory, those above it included, and counts it. One that is there is as good.
+    /// Creates a directory and its parents, and counts it. An existing directory is not an error.
     pub(super) fn directory(&mut self, path: &str) -> Result<(), FilesError> {
         self.directories(path)?;
         self.report.directory_count += 1;
         Ok(())
     }
 
-    /// Makes a directory and those above it.
+    /// Creates a directory and its parents.
     pub(super) fn directories(&mut self, path: &str) -> Result<(), FilesError> {
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
         for end in ends.filter(|end| *end > 0) {
@@ -54,7 +54,8 @@ impl<'v> Placer<'v> {
         Ok(())
     }
 
-    /// What is at a path, a link itself. The directories above were made, so they are no links.
+    /// Returns the kind of the entry at a path, without following a link at the end. The parents were created here, so
+    /// they are no links.
     fn kind(&mut self, path: &str) -> Result<Option<FileKind>, FilesError> {
         match self.vfs.lookup(self.top, path.as_bytes(), Follow::No).and_then(|inode| self.vfs.stat(inode)) {
             Ok(stat) => Ok(Some(stat.kind)),
@@ -63,7 +64,8 @@ impl<'v> Placer<'v> {
         }
     }
 
-    /// Removes what has a name, to make room for something new.
+    /// Frees a name for a new file or link: creates its parents, and removes an existing file or link if it may be
+    /// replaced.
     fn claim(&mut self, path: &str) -> Result<(), FilesError> {
         let (dir, _) = path.rsplit_once('/').unwrap_or(("", path));
         self.directories(dir)?;
@@ -72,12 +74,12 @@ impl<'v> Placer<'v> {
             None => Ok(()),
             Some(FileKind::Directory) => Err(self.refused(path)(VfsError::IsADirectory)),
             Some(_) if self.if_exists == IfExists::Fail || !is_new => Err(FilesError::Exists { path: path.to_owned() }),
-            // A new one in its place, and not new contents in the old: that may have other names.
+            // Replace the file itself instead of its contents: the old file may have other names.
             Some(_) => self.vfs.unlink(self.top, path.as_bytes()).map_err(self.refused(path)),
         }
     }
 
-    /// Makes a file of exactly `size_bytes`, which are charged before the first one is read.
+    /// Creates a file of exactly `size_bytes` bytes. Charges the quota for all of them before reading the first.
     pub(super) fn file(
         &mut self,
         path: &str,
@@ -121,7 +123,7 @@ impl<'v> Placer<'v> {
         Ok(())
     }
 
-    /// Makes a link. Returns false for one with an absolute target, which is left out: the guest could not have made it.
+    /// Creates a link. Skips a link with an absolute target and returns `false`: the guest could not have created it.
     pub(super) fn link(&mut self, path: &str, target: &[u8]) -> Result<bool, FilesError> {
         if target.starts_with(b"/") {
             self.report.skipped_count += 1;
@@ -133,7 +135,7 @@ impl<'v> Placer<'v> {
         Ok(true)
     }
 
-    /// Gives a file that was put here another name.
+    /// Adds a name to a file that was created here.
     pub(super) fn hard_link(&mut self, path: &str, first: &str) -> Result<(), FilesError> {
         if path == first || !self.placed.contains(first) {
             return Err(self.refused(first)(VfsError::NotFound));
@@ -145,7 +147,7 @@ impl<'v> Placer<'v> {
         Ok(())
     }
 
-    /// Sets when a directory was last changed: its contents have all been put.
+    /// Sets a directory's modification time. Call it when its contents are complete.
     pub(super) fn set_modified(&mut self, path: &str, modified_ns: u64) -> Result<(), FilesError> {
         let inode = self.vfs.lookup(self.top, path.as_bytes(), Follow::No).map_err(self.refused(path))?;
         self.vfs.set_times(inode, None, Some(modified_ns)).map_err(self.refused(path))

@@ -1,20 +1,20 @@
-//! Looking at the files of a workspace, and taking them out of it.
+//! Reads the files of a workspace, and copies them out of it.
 
 use std::{io::Write, path::Path};
 
 use super::{CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, ListLimits, archive, carry};
 
 impl Files {
-    /// What matches a pattern, in ascending order of paths: files, directories and links, names with a leading dot
-    /// too. No links are gone through.
+    /// Lists files, directories and links that match a pattern, in ascending order of paths. Names with a leading dot
+    /// match, too. Links are not followed.
     ///
-    /// `*` and `?` match within one name, `**` any number of directories, `[ab]` one of these characters, `{a,b}` one of
-    /// these patterns; `\` takes the next character as it is. `*` is what lies in the workspace itself, `**` everything,
-    /// `src/**/*.py` every such file below `src`.
+    /// `*` and `?` match within one name, `**` matches any number of directories, `[ab]` one of these characters, and
+    /// `{a,b}` one of these patterns. `\` makes the next character literal. So `*` matches the entries at the top of
+    /// the workspace, `**` all entries, and `src/**/*.py` all Python files below `src`.
     ///
     /// # Errors
-    /// [`FilesError::Pattern`] for a pattern that is malformed, absolute, has `..` in it, is over 4,096 bytes or has
-    /// alternatives more than 32 levels deep; [`FilesError::Refused`] when a host directory cannot be listed.
+    /// [`FilesError::Pattern`] if the pattern is malformed, absolute, longer than 4,096 bytes, contains `..`, or nests
+    /// alternatives more than 32 levels deep. [`FilesError::Refused`] if a host directory cannot be listed.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FilesError> {
         Ok(self.0.list(pattern)?)
     }
@@ -36,50 +36,51 @@ impl Files {
         Ok(self.0.list_below(dir, max_depth, limits)?)
     }
 
-    /// What is known of a path. A link at its end is described itself; those before it are followed.
+    /// Returns the description of an entry. A link at the end of the path is not followed; links before it are.
     ///
     /// # Errors
-    /// [`FilesError::Path`]; [`FilesError::Refused`] when nothing is there.
+    /// [`FilesError::Path`]; [`FilesError::Refused`] if the path does not exist.
     pub fn stat(&self, path: &str) -> Result<FileEntry, FilesError> {
         Ok(self.0.stat(path)?)
     }
 
-    /// The whole of a file.
+    /// Reads a whole file.
     ///
     /// # Errors
-    /// [`FilesError::Path`]; [`FilesError::Refused`] when it is no file or over 1 GiB.
+    /// [`FilesError::Path`]; [`FilesError::Refused`] if the path is not a file, or the file is larger than 1 GiB.
     pub fn read(&self, path: &str) -> Result<Vec<u8>, FilesError> {
         Ok(self.0.read(path, 0, None)?)
     }
 
-    /// At most `len_bytes` of a file, from the byte `offset` on: fewer only at its end, none behind it.
+    /// Reads at most `len_bytes` bytes of a file from the byte `offset` on. Returns fewer only at the end of the file,
+    /// and none beyond it.
     ///
     /// # Errors
-    /// As [`read`](Self::read); a longer file is no hindrance as long as `len_bytes` is at most 1 GiB.
+    /// As for [`read`](Self::read), except that the file may be larger than 1 GiB if `len_bytes` is not.
     pub fn read_at(&self, path: &str, offset: u64, len_bytes: u64) -> Result<Vec<u8>, FilesError> {
         Ok(self.0.read(path, offset, Some(len_bytes))?)
     }
 
-    /// Copies a file, or a directory with all that is below it, to the host: `from` of the workspace (`""` for all of
-    /// it) becomes `host`. A directory `host` is entered if it exists and made if its parent does.
+    /// Copies a file or a directory tree `from` the workspace (`""` for the whole workspace) to `host`. If `from` is a
+    /// directory, `host` may be an existing directory, or is created if its parent exists.
     ///
-    /// The host sees all of it or nothing, each file appears under its name at once, and nothing is touched outside
-    /// `host`, whatever links there are on either side. Links that would lead out of `host` are left out and counted.
+    /// The copy is all or nothing, each file appears atomically, and nothing outside `host` is changed, whatever links
+    /// exist on either side. Links that would lead out of `host` are skipped and counted.
     ///
     /// # Errors
-    /// [`FilesError::Exists`]; [`FilesError::Host`] when the host's directory cannot be written to, or the copy would
-    /// be more than the workspace's quotas allow, each hard link counted; [`FilesError::HostLink`].
+    /// [`FilesError::Exists`]. [`FilesError::Host`] if the host directory cannot be written to, or if the copy would
+    /// exceed the workspace's quotas, where each hard link counts. [`FilesError::HostLink`].
     pub fn copy_out(&self, from: &str, host: impl AsRef<Path>, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         let (mut vfs, root) = self.0.state()?;
         carry::out_of(&mut vfs, root, from, host.as_ref(), if_exists)
     }
 
-    /// Writes the whole workspace as a tar archive (GNU format), in ascending order of paths: equal workspaces give equal
-    /// bytes. Owners are 0, modes 0644 and 0755, times those of the files, in seconds. Further hard links of a file are
-    /// written as such.
+    /// Writes the whole workspace as a tar archive (GNU format), in ascending order of paths: equal workspaces give
+    /// equal bytes. Owners are 0, modes 0644 and 0755, and times are those of the files, in seconds. Additional hard
+    /// links of a file are written as hard links.
     ///
     /// # Errors
-    /// [`FilesError::Io`] when the writer fails: what it has got is no whole archive.
+    /// [`FilesError::Io`] if the writer fails. The data written so far is not a complete archive.
     pub fn export_tar(&self, writer: impl Write) -> Result<CopyReport, FilesError> {
         let (mut vfs, root) = self.0.state()?;
         archive::export(&mut vfs, root, writer)

@@ -1,4 +1,4 @@
-//! A session's files as they are now.
+//! The current files of a session.
 
 use std::{fmt, io::Read, io::Write, path::Path};
 
@@ -8,15 +8,16 @@ use glovebox_vfs::{InodeId, RootId, Vfs};
 use super::{CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, ListLimits, archive, carry};
 use crate::{Session, SharedWorkspace, events};
 
-/// The files of a session, or of a workspace that several share, as they are between two executions. Get them from
+/// The files of a session, or of a workspace that several sessions share, between executions. Returned by
 /// [`Session::files`] and [`SharedWorkspace::files`].
 ///
-/// Every operation waits for its turn, as an execution does. Reading takes a [`Files`] and reads from that, so that a
-/// long copy or archive blocks nobody. A change is made while the session waits, all of it or nothing. What is
-/// changed here is not among the files that the next execution reports, and where the workspace stands for a host
-/// directory it is brought there as after a successful execution.
+/// Every operation waits for its turn, like an execution. Reading takes a [`Files`] snapshot and reads from it, so a
+/// long copy or archive does not block the session. Changes block the session, and are all or nothing.
 ///
-/// Only the workspace, `/app` in the guest, is seen here, none of the other mounts. Paths are relative to it.
+/// The next execution does not report these changes as its own. If the workspace is a host directory, changes are
+/// committed to it as after a successful execution.
+///
+/// Only the workspace, `/app` in the guest, is accessible, not other mounts. Paths are relative to it.
 ///
 /// ```no_run
 /// # use glovebox::{Engine, EngineConfig, IfExists, Sandbox};
@@ -48,7 +49,7 @@ impl fmt::Debug for SessionFiles {
 }
 
 impl Session {
-    /// The session's files.
+    /// Returns the session's files.
     #[must_use]
     pub fn files(&self) -> SessionFiles {
         SessionFiles { owner: Owner::Session(self.clone()) }
@@ -56,7 +57,7 @@ impl Session {
 }
 
 impl SharedWorkspace {
-    /// The files that the sessions have in common, whether or not there is a session.
+    /// Returns the shared files, whether or not a session exists.
     #[must_use]
     pub fn files(&self) -> SessionFiles {
         SessionFiles { owner: Owner::Shared(self.clone()) }
@@ -64,10 +65,10 @@ impl SharedWorkspace {
 }
 
 impl SessionFiles {
-    /// The files as they are now, to be looked at for as long as wanted.
+    /// Returns a snapshot of the current files, which can be read for any length of time.
     ///
     /// # Errors
-    /// [`FilesError::Session`] when the session has ended.
+    /// [`FilesError::Session`] if the session has ended.
     pub fn snapshot(&self) -> Result<Files, FilesError> {
         match &self.owner {
             Owner::Session(session) => Ok(session.snapshot_files()?),
@@ -75,10 +76,10 @@ impl SessionFiles {
         }
     }
 
-    /// As [`Files::list`].
+    /// Like [`Files::list`], on the current files.
     ///
     /// # Errors
-    /// As there, and [`FilesError::Session`].
+    /// The errors of [`Files::list`], and [`FilesError::Session`].
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FilesError> {
         self.told("list", pattern);
         self.snapshot()?.list(pattern)
@@ -102,72 +103,72 @@ impl SessionFiles {
         self.snapshot()?.list_below(dir, max_depth, limits)
     }
 
-    /// As [`Files::stat`].
+    /// Like [`Files::stat`], on the current files.
     ///
     /// # Errors
-    /// As there, and [`FilesError::Session`].
+    /// The errors of [`Files::stat`], and [`FilesError::Session`].
     pub fn stat(&self, path: &str) -> Result<FileEntry, FilesError> {
         self.snapshot()?.stat(path)
     }
 
-    /// As [`Files::read`].
+    /// Like [`Files::read`], on the current files.
     ///
     /// # Errors
-    /// As there, and [`FilesError::Session`].
+    /// The errors of [`Files::read`], and [`FilesError::Session`].
     pub fn read(&self, path: &str) -> Result<Vec<u8>, FilesError> {
         self.told("read", path);
         self.snapshot()?.read(path)
     }
 
-    /// As [`Files::read_at`].
+    /// Like [`Files::read_at`], on the current files.
     ///
     /// # Errors
-    /// As there, and [`FilesError::Session`].
+    /// The errors of [`Files::read_at`], and [`FilesError::Session`].
     pub fn read_at(&self, path: &str, offset: u64, len_bytes: u64) -> Result<Vec<u8>, FilesError> {
         self.told("read", path);
         self.snapshot()?.read_at(path, offset, len_bytes)
     }
 
-    /// Writes a file, and makes the directories above it. A link at its end is written through, inside the workspace.
+    /// Writes a file, and creates its parent directories. Follows a link at the end of the path, inside the workspace.
     ///
     /// # Errors
-    /// [`FilesError::Path`]; [`FilesError::Exists`], for an empty file too; [`FilesError::Refused`] at a quota, or for a
-    /// directory; [`FilesError::Session`].
+    /// [`FilesError::Path`]. [`FilesError::Exists`], also for an empty file. [`FilesError::Refused`] if a quota is
+    /// exhausted or the path is a directory. [`FilesError::Session`].
     pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>, if_exists: IfExists) -> Result<(), FilesError> {
         self.told("write", path);
         self.change(|vfs, root, _| Ok(change::write(vfs, root, path, bytes.as_ref(), if_exists)?))
     }
 
-    /// Makes a directory, and those above it.
+    /// Creates a directory and its parents.
     ///
     /// # Errors
-    /// [`FilesError::Path`]; [`FilesError::Exists`] where there is something of this name; [`FilesError::Refused`] at a quota, or below what
-    /// is no directory; [`FilesError::Session`].
+    /// [`FilesError::Path`]. [`FilesError::Exists`] if the path exists. [`FilesError::Refused`] if a quota is exhausted
+    /// or a parent is not a directory. [`FilesError::Session`].
     pub fn make_dir(&self, path: &str) -> Result<(), FilesError> {
         self.told("make", path);
         self.change(|vfs, root, _| Ok(change::make_dir(vfs, root, path)?))
     }
 
-    /// Removes a file, a link or an empty directory. What the guest has open it can go on using.
+    /// Removes a file, a link or an empty directory. The guest can continue to use a file that it has open.
     ///
     /// # Errors
-    /// [`FilesError::Path`], for the workspace itself too; [`FilesError::Refused`] when nothing is there, or the
-    /// directory is not empty; [`FilesError::Session`].
+    /// [`FilesError::Path`], also for the workspace itself. [`FilesError::Refused`] if the path does not exist or the
+    /// directory is not empty. [`FilesError::Session`].
     pub fn delete(&self, path: &str) -> Result<(), FilesError> {
         self.told("delete", path);
         self.change(|vfs, root, _| Ok(change::delete(vfs, root, path)?))
     }
 
-    /// As [`delete`](Self::delete), with all that is below a directory.
+    /// Like [`delete`](Self::delete), but also removes directories with their contents.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`delete`](Self::delete).
     pub fn delete_all(&self, path: &str) -> Result<(), FilesError> {
         self.told("delete", path);
         self.change(|vfs, root, _| Ok(change::delete_all(vfs, root, path)?))
     }
 
-    /// Gives a file, directory or link another name. The directory that it comes to must exist.
+    /// Renames a file, directory or link. The target's parent directory must exist.
     ///
     /// # Errors
     /// [`FilesError::Path`]; [`FilesError::Exists`]; [`FilesError::Refused`]; [`FilesError::Session`].
@@ -176,49 +177,49 @@ impl SessionFiles {
         self.change(|vfs, root, _| Ok(change::rename(vfs, root, from, to, if_exists)?))
     }
 
-    /// Copies a file of the host, or a directory with all that is below it: `host` becomes `to` (`""` for a directory's
-    /// contents in the workspace itself). Directories are made and entered; none of them may be a link.
+    /// Copies a file or a directory tree from `host` to `to` (`""` copies a directory's contents to the top of the
+    /// workspace). Creates missing directories. None of the directories may be a link.
     ///
-    /// Links of the host are copied as links and never followed; one with an absolute target is left out and counted.
-    /// Times are not stored.
+    /// Links of the host are copied as links and never followed. Links with an absolute target are skipped and counted.
+    /// Times are not copied.
     ///
     /// # Errors
-    /// [`FilesError::Exists`]; [`FilesError::Refused`] at a quota; [`FilesError::HostLink`], [`FilesError::HostPath`],
-    /// [`FilesError::HostRead`]; [`FilesError::Session`].
+    /// [`FilesError::Exists`]. [`FilesError::Refused`] if a quota is exhausted. [`FilesError::HostLink`],
+    /// [`FilesError::HostPath`], [`FilesError::HostRead`]. [`FilesError::Session`].
     pub fn copy_in(&self, host: impl AsRef<Path>, to: &str, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         self.told("write", to);
         self.change(|vfs, _, top| carry::into(vfs, top, host.as_ref(), to, if_exists))
     }
 
-    /// As [`Files::copy_out`].
+    /// Like [`Files::copy_out`], on the current files.
     ///
     /// # Errors
-    /// As there, and [`FilesError::Session`].
+    /// The errors of [`Files::copy_out`], and [`FilesError::Session`].
     pub fn copy_out(&self, from: &str, host: impl AsRef<Path>, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         self.told("read", from);
         self.snapshot()?.copy_out(from, host, if_exists)
     }
 
-    /// As [`Files::export_tar`].
+    /// Like [`Files::export_tar`], on the current files.
     ///
     /// # Errors
-    /// As there, and [`FilesError::Session`].
+    /// The errors of [`Files::export_tar`], and [`FilesError::Session`].
     pub fn export_tar(&self, writer: impl Write) -> Result<CopyReport, FilesError> {
         self.told("read", "");
         self.snapshot()?.export_tar(writer)
     }
 
-    /// Unpacks a tar archive (GNU, POSIX or older; not compressed) into the workspace. The session waits until the
-    /// reader has ended: give it one that does not stall.
+    /// Unpacks a tar archive (GNU, POSIX or older; uncompressed) into the workspace. The session is blocked until the
+    /// reader ends, so use a reader that does not stall.
     ///
-    /// Names stay inside, no link is gone through, and a name comes once. Links with an absolute target are left out and
-    /// counted. Owners and modes are not stored; times are. What stands in an archive's headers is believed no further
-    /// than the quotas go.
+    /// Names cannot lead out of the workspace, links are not followed, and a name may occur only once. Links with an
+    /// absolute target are skipped and counted. Times are restored, owners and modes are not. Sizes in headers are
+    /// untrusted and limited by the quotas.
     ///
     /// # Errors
-    /// [`FilesError::Archive`] for what is damaged or not taken: devices, sparse files, names that lead out, hard links
-    /// to what the archive did not bring, headers over 64 KiB; [`FilesError::Exists`]; [`FilesError::Refused`] at a
-    /// quota; [`FilesError::Io`]; [`FilesError::Session`].
+    /// [`FilesError::Archive`] for damaged archives and unsupported entries: devices, sparse files, names that lead
+    /// out, hard links to files outside the archive, headers over 64 KiB. [`FilesError::Exists`].
+    /// [`FilesError::Refused`] if a quota is exhausted. [`FilesError::Io`]. [`FilesError::Session`].
     pub fn import_tar(&self, reader: impl Read, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         self.told("write", "");
         self.change(|vfs, _, top| archive::import(vfs, top, reader, if_exists))
@@ -231,7 +232,7 @@ impl SessionFiles {
         }
     }
 
-    /// Logs what is asked.
+    /// Logs the operation.
     fn told(&self, operation: &str, path: &str) {
         events::file(self.session_id(), operation, path);
     }

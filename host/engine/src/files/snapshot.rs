@@ -1,12 +1,12 @@
-//! A workspace as it was at one moment.
+//! A snapshot of a workspace.
 
 use glovebox_core::files::Snapshot;
 use glovebox_vfs::{RootId, Vfs};
 
-/// A snapshot of a workspace: as an execution left it, committed to a host directory or not, or as a session
-/// had it. It shares unchanged contents with the session, so it costs what the session changes afterwards.
+/// A snapshot of a workspace: after an execution, committed to a host directory or not, or of a session. It shares
+/// unchanged contents with the session, so its memory grows only with later changes in the session.
 ///
-/// Where the workspace stands for a host directory, what has never been looked at is read from there when asked for.
+/// If the workspace is a host directory, files that were never read before are read from it on demand.
 #[derive(Clone, Debug)]
 pub struct Files(pub(super) Snapshot);
 
@@ -17,17 +17,17 @@ impl From<Snapshot> for Files {
 }
 
 impl Files {
-    /// Those of what has no workspace.
+    /// The files of an execution without a workspace.
     pub(crate) fn none() -> Self {
         Self(Snapshot::none())
     }
 
-    /// Those of a workspace.
+    /// The files of a workspace.
     pub(crate) fn of(vfs: Vfs, root: Option<RootId>) -> Self {
         Self(Snapshot::new(vfs, root))
     }
 
-    /// What the files take, in bytes.
+    /// Returns the memory that the files take, in bytes.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.0.held_bytes()
     }

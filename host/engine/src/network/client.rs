@@ -1,4 +1,4 @@
-//! One request and its redirects.
+//! An HTTP request and its redirects.
 
 use std::{
     error::Error,

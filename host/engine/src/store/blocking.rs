@@ -1,4 +1,4 @@
-//! Waits for a store on the calling thread.
+//! Blocks the calling thread on a store's future.
 
 use std::{
     pin::pin,
@@ -15,8 +15,9 @@ impl Wake for Unpark {
     }
 }
 
-/// Polls a future on this thread until it completes. It must not need an async runtime; those of a
-/// [`SessionStore`](crate::SessionStore) do not. Parks the thread meanwhile, so call it only where blocking is allowed.
+/// Polls a future on this thread until it completes. The future must not need an async runtime; the futures of a
+/// [`SessionStore`](crate::SessionStore) do not. Parks the thread between polls, so call it only where blocking is
+/// allowed.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));

@@ -1,4 +1,4 @@
-//! Sessions in a directory, one file each.
+//! The directory store: one file for each session.
 
 use std::{
     fs::File,
@@ -22,33 +22,38 @@ use super::{
 };
 use crate::{Limits, Timestamp};
 
-/// The suffix of a session's file.
+/// Suffix of session files.
 const ENDING: &str = ".session";
-/// The prefix of lock files. No session id begins with a dot.
+/// Prefix of lock files. Session ids never begin with a dot.
 const LOCK_PREFIX: &str = ".lock-";
 
-/// Stores sessions in a directory, one file each: `ID.session`, which begins with its record as two lines of text.
+/// Stores sessions in a directory, one file each: `ID.session`, which begins with the record as two lines of text.
 ///
-/// The directory belongs to the user, like the cache. It is created with mode 0700, and refused if somebody else owns it or may
-/// write to it. Links in it are not followed. A state is written to a new file, synced and renamed, so a writer killed in between
-/// leaves the earlier state. Locks are `flock`s on separate files and end with the process that holds them.
+/// The directory belongs to the user, like the cache. It is created with mode 0700, and refused if another user owns it
+/// or can write to it. Links in it are not followed. A state is written to a new file, synced and renamed, so a killed
+/// writer leaves the earlier state. Locks are `flock`s on separate files and end with the process that holds them.
 ///
-/// Each write has a name of 128 random bits in its file. A write compares the name in the file with the [expected](Expected) one,
-/// then renames: two steps, which the lock makes atomic. A lock is lost only if somebody removes its file, or if
-/// the file system has no `flock` that other machines see. A completed write is then still always noticed, but two writers that
-/// compare at the same moment can both be acknowledged, and the later one stays. The polling thread does the work.
+/// Each file contains the version of its write: 128 random bits. A write compares the version in the file with the
+/// [expected](Expected) one, then renames: two steps, which the lock makes atomic.
+///
+/// A lock is lost only if its file is removed, or if `flock` on the file system does not exclude other machines. A
+/// later writer still detects a completed write. But two writers that compare at the same moment can both succeed, and
+/// the later write remains. All I/O happens on the polling thread.
 #[derive(Debug)]
 pub struct DirectoryStore {
     dir: Arc<TrustedDir>,
 }
 
 impl DirectoryStore {
-    /// Opens the directory, creating it if it is missing, and removes what killed processes left.
+    /// Opens the directory, creating it if it is missing, and removes files that killed processes left behind.
+    ///
+    /// # Errors
+    /// [`StoreError::Directory`] if the directory cannot be used, for example because another user can write to it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let dir = Arc::new(TrustedDir::open(path.as_ref(), Guarded::Sessions)?);
         dir.remove_leftovers()?;
         for name in dir.names()? {
-            // Acquiring and releasing it removes it.
+            // Taking and releasing the lock removes its file.
             if let Some(id) = name.strip_prefix(LOCK_PREFIX).and_then(|id| SessionId::new(id).ok()) {
                 // An invalid lock file only affects its own session.
                 if let Err(error) = FileLock::try_take(&dir, &lock_name(&id)) {
@@ -59,11 +64,11 @@ impl DirectoryStore {
         Ok(Self { dir })
     }
 
-    /// The maximum size of a state: 8 GiB, a guest's maximum memory and as much in files. A state is read as a whole, before
-    /// any policy's limits are checked.
+    /// Maximum size of a state: 8 GiB, the maximum memory of a guest and as much in files. A state is read as a whole,
+    /// before any policy's limits are checked.
     pub const MAX_STATE_BYTES: u64 = 2 * Limits::MAX_MEMORY_BYTES;
 
-    /// Its path.
+    /// Returns the directory's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.dir.path()
@@ -83,7 +88,7 @@ impl DirectoryStore {
         Ok(Some(Opened { head: read_head(id, &start, bytes), file, bytes }))
     }
 
-    /// Whether the session exists. Fails if it is not the expected one.
+    /// Returns whether the session exists. Fails if another version than the expected one exists.
     fn check(&self, id: &SessionId, expected: &Expected) -> Result<bool, StoreError> {
         let found = match expected {
             Expected::Any => return Ok(true),
@@ -93,7 +98,7 @@ impl DirectoryStore {
         match (found, expected) {
             (None, _) => Ok(false),
             (Some(opened), Expected::Version(version)) => {
-                // With an unreadable head it may be the expected one: no takeover is known.
+                // An unreadable head may still be the expected version, so this is no takeover.
                 let (stored, _) = opened.head.map_err(|reason| self.damaged(id, reason))?;
                 if stored.version == *version { Ok(true) } else { Err(fenced()) }
             }
@@ -112,7 +117,7 @@ impl DirectoryStore {
                 let stored_at = modified.map_or(Timestamp::from_unix_ms(0), Timestamp::from);
                 Some(StoredEntry::new(id, opened.bytes, stored_at, opened.head.map(|(stored, _)| stored)))
             }
-            // Removed during the listing.
+            // The session was removed during the listing.
             Ok(None) => None,
             // An unreadable session must not hide the others.
             Err(error) => Some(StoredEntry::new(id, 0, Timestamp::from_unix_ms(0), Err(error.to_string()))),
@@ -120,7 +125,7 @@ impl DirectoryStore {
     }
 }
 
-/// A session's file, with its head read.
+/// A session's file and its parsed head.
 struct Opened {
     file: File,
     bytes: u64,
@@ -153,7 +158,7 @@ impl SessionStore for DirectoryStore {
         let version = StoredVersion::random();
         let mut file = self.dir.create()?;
         file.write_all(&head(record, &version)).and_then(|()| file.write_all(state)).map_err(failed)?;
-        // As late as possible: whoever broke the lock may have written.
+        // Check as late as possible: another process may have broken the lock and written.
         if !self.check(id, expected)? && matches!(expected, Expected::Version(_)) {
             return Err(StoreError::Fenced { id: id.clone() });
         }
@@ -167,7 +172,7 @@ impl SessionStore for DirectoryStore {
         let bytes = stored.record.bytes;
         check_length(id, bytes)?;
         let mut state = Vec::new();
-        // One more, to detect whether it has grown.
+        // Read a byte more than recorded, to detect a file that is too long.
         let most = bytes.saturating_add(1);
         let read = file.seek(SeekFrom::Start(start as u64)).and_then(|_| file.take(most).read_to_end(&mut state));
         read.map_err(|error| CacheError::io("read", &self.dir.path_of(&file_name(id)), error))?;
@@ -253,11 +258,11 @@ mod tests {
         let head = head(&record, &StoredVersion::random());
         let path = dir.path().join(file_name(&id));
         std::fs::write(&path, &head).unwrap();
-        // A sparse file: it takes no space.
+        // A sparse file, which takes no space.
         File::options().write(true).open(&path).unwrap().set_len(head.len() as u64 + bytes).unwrap();
         let error = block_on(store.get(&id)).unwrap_err();
         assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
-        // It can be listed and removed.
+        // The session can still be listed and removed.
         let listed = block_on(store.list(&PageRequest::default())).unwrap().entries;
         assert_eq!(listed.first().and_then(|entry| entry.record.as_ref()), Some(&record));
         let lock = block_on(store.try_lock(&id)).unwrap().unwrap();

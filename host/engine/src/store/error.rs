@@ -7,7 +7,7 @@ use glovebox_runtimes::CacheError;
 
 use super::SessionId;
 
-/// A store operation failed.
+/// A failed store operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -17,11 +17,11 @@ pub enum StoreError {
     /// A session's file is damaged.
     #[error("the stored session `{id}` is damaged: {reason}; restore `{}` from a copy, or delete the session", escaped(path), reason = escaped_text(.reason))]
     Damaged {
-        /// The session.
+        /// The session's id.
         id: SessionId,
-        /// Its file.
+        /// The session's file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The kind of damage.
         reason: String,
     },
     /// A session's state exceeds the store's limit.
@@ -29,21 +29,21 @@ pub enum StoreError {
         "the stored session `{id}` takes {bytes} bytes, and no more than {most} are stored; delete it, or remove files in it first"
     )]
     TooLarge {
-        /// The session.
+        /// The session's id.
         id: SessionId,
-        /// Its state's size in bytes.
+        /// Size of the state in bytes.
         bytes: u64,
         /// The limit in bytes.
         most: u64,
     },
-    /// All sessions of the store together would exceed their limit. Nothing was written.
+    /// The write would exceed the limit on all sessions of the store together. Nothing was written.
     #[error(
         "session `{id}` would add {bytes} bytes to the store, and all sessions together may take {most}; delete sessions, or remove files in them"
     )]
     Full {
-        /// The session.
+        /// The session's id.
         id: SessionId,
-        /// What it would add, in bytes.
+        /// Additional bytes of the write.
         bytes: u64,
         /// The limit in bytes.
         most: u64,
@@ -51,18 +51,18 @@ pub enum StoreError {
     /// The lock is for a different session than the record.
     #[error("the lock of session `{locked}` gives no right to write `{id}`; lock that")]
     NotLocked {
-        /// The session to be written.
+        /// The session to write.
         id: SessionId,
-        /// The session that is locked.
+        /// The locked session.
         locked: SessionId,
     },
-    /// The store does not contain what the writer expects: another process wrote, removed or created the session. Nothing
-    /// was changed.
+    /// The store does not contain the version that the writer expects: another process wrote, removed or created the
+    /// session. Nothing was changed.
     #[error(
         "session `{id}` was changed in the store by another process; nothing was written: read it again, and repeat what was done"
     )]
     Fenced {
-        /// The session.
+        /// The session's id.
         id: SessionId,
     },
     /// The URL does not name a store.
@@ -72,57 +72,57 @@ pub enum StoreError {
         url = escaped(.url), reason = escaped_text(.reason)
     )]
     Url {
-        /// The URL.
+        /// The invalid URL.
         url: String,
-        /// What is wrong with it.
+        /// The reason why it is not a store URL.
         reason: String,
     },
-    /// An object store did not answer, or refused.
+    /// An object store did not respond, or refused the operation.
     #[cfg(feature = "object-store")]
     #[error("the store `{url}` could not {action}; look whether it can be reached, and at its credentials in the environment", url = escaped(.url))]
     Remote {
-        /// The store.
+        /// The store's URL.
         url: String,
-        /// The operation.
+        /// The failed operation.
         action: String,
-        /// The cause.
+        /// Underlying error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// An object store lacks a guarantee that sessions need.
+    /// An object store does not give a guarantee that sessions need.
     #[cfg(feature = "object-store")]
     #[error("the store `{url}` cannot hold sessions: {reason}; use another", url = escaped(.url), reason = escaped_text(.reason))]
     Unfit {
-        /// The store.
+        /// The store's URL.
         url: String,
-        /// What it did instead.
+        /// The store's behavior in the test.
         reason: String,
     },
     /// A blob exceeds the size limit.
     #[cfg(feature = "object-store")]
     #[error("`{name}` takes {bytes} bytes in the store, and no more than {most} are stored", name = escaped(.name))]
     BlobTooLarge {
-        /// The blob.
+        /// The blob's name.
         name: String,
-        /// Its length in bytes.
+        /// Length of the blob in bytes.
         bytes: u64,
         /// The limit in bytes.
         most: u64,
     },
-    /// Another blob has this name.
+    /// A blob with other contents has this name.
     #[cfg(feature = "object-store")]
     #[error("the store has other bytes under the name `{name}`, and a blob is never changed; use another name", name = escaped(.name))]
     BlobExists {
-        /// The blob.
+        /// The blob's name.
         name: String,
     },
     /// The text is not a valid blob name.
     #[cfg(feature = "object-store")]
     #[error("`{name}` cannot name a blob; use up to 512 letters, digits, `.`, `_`, `-`, `!`, with single `/` between parts of up to 240", name = escaped(.name))]
     BlobName {
-        /// The name.
+        /// The invalid name.
         name: String,
     },
-    /// For third-party stores.
+    /// An error of a third-party store.
     #[error("the session store failed")]
     Other(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

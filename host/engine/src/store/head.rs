@@ -1,4 +1,4 @@
-//! The directory store's file head, which contains a session's record.
+//! The head of a session file, which contains the session's record.
 
 use std::fmt::Write as _;
 
@@ -6,24 +6,26 @@ use sha2::{Digest, Sha256};
 
 use super::{SessionId, SessionRecord, StoredRecord, StoredVersion, record::MAX_WORKSPACE_BYTES};
 
-/// The magic of a session's file.
+/// Magic of a session file.
 const MAGIC: &str = "glovebox-session";
-/// The version of the file's head. The state after it has its own version.
+/// Version of the head's format. The state after the head has its own version.
 const VERSION: &str = "2";
-/// The previous version, whose heads do not name their write: the digest is used instead.
+/// The previous version of the format. Its heads do not contain the version of their write, so the digest is used
+/// instead.
 const VERSION_BY_DIGEST: &str = "1";
 
-/// The maximum size of a head in bytes. Ours take 600 plus the workspace's path, which JSON can expand to six times its length.
+/// Maximum size of a head in bytes. Heads take 600 bytes plus the workspace's path, which JSON can expand to six times
+/// its length.
 pub(super) const MAX_HEAD_BYTES: usize = 4096 + 6 * MAX_WORKSPACE_BYTES;
 
 /// Encodes a record as two lines of text: magic, format, write, digest; then the record as JSON. The state follows.
 pub(super) fn head(record: &SessionRecord, version: &StoredVersion) -> Vec<u8> {
-    // Strings and numbers only: this cannot fail.
+    // Only strings and numbers: this cannot fail.
     let json = serde_json::to_string(record).unwrap_or_default();
     format!("{MAGIC} {VERSION} {version} {}\n{json}\n", digest(&[version.as_str(), &json])).into_bytes()
 }
 
-/// Parses the head of a session's file of this length. Returns the record and the state's offset.
+/// Parses the head of a session file of `file_bytes` bytes. Returns the record and the offset of the state.
 pub(super) fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRecord, usize), String> {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').map(|line| str::from_utf8(line).ok());
     let mut line = || lines.next().flatten().and_then(|line| line.strip_suffix('\n'));
@@ -62,7 +64,7 @@ pub(super) fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result
 
 const NOT_ONE: &str = "it is not a stored session";
 
-/// The digest of lines that contain no line breaks.
+/// Digest of lines, none of which contains a line break.
 fn digest(lines: &[&str]) -> String {
     Sha256::digest(lines.join("\n")).iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");

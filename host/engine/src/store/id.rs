@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::entropy;
 
-/// A stored session's id: 1 to 64 letters, digits, `.`, `_` and `-`, not beginning with `.`. It can therefore be a file
-/// name and a part of a URL.
+/// Id of a stored session: 1 to 64 letters, digits, `.`, `_` and `-`, not beginning with `.`. It is therefore valid as
+/// a file name and as a part of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionId(String);
@@ -19,16 +19,19 @@ pub struct SessionId(String);
 pub struct SessionIdError(String);
 
 impl SessionId {
-    /// The maximum length: 64 bytes.
+    /// Maximum length: 64 bytes.
     pub const MAX_BYTES: usize = 64;
 
-    /// A new unique id: 128 random bits in hexadecimal.
+    /// Returns a new unique id: 128 random bits in hexadecimal.
     #[must_use]
     pub fn random() -> Self {
         Self(entropy::random_id())
     }
 
-    /// Validates an id. Fails with [`SessionIdError`].
+    /// Validates an id.
+    ///
+    /// # Errors
+    /// [`SessionIdError`] if the text is not a valid id.
     pub fn new(id: impl Into<String>) -> Result<Self, SessionIdError> {
         let id = id.into();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
@@ -36,11 +39,11 @@ impl SessionId {
         if begins && id.len() <= Self::MAX_BYTES && id.bytes().all(plain) {
             return Ok(Self(id));
         }
-        // Truncated: it appears in a message.
+        // Truncated, because it appears in a message.
         Err(SessionIdError(id.chars().take(Self::MAX_BYTES).collect()))
     }
 
-    /// The id.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

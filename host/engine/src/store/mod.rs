@@ -36,27 +36,28 @@ use std::fmt;
 
 use async_trait::async_trait;
 
-/// Stores hibernated sessions. [`DirectoryStore`] is one; others can be written, over a database or an object store.
+/// A store of hibernated sessions, such as [`DirectoryStore`]. Other implementations can use a database or an object
+/// store.
 ///
-/// Writes are atomic. A reader gets the last state whose [`put`](Self::put) returned, or a later one, whatever happened to
-/// the writer. A store is used from several threads and processes at once.
+/// Writes are atomic. A reader gets the last state whose [`put`](Self::put) returned, or a later one, even if the
+/// writer crashed. Several threads and processes use a store concurrently.
 ///
-/// A writer holds the session's lock, and also states what it expects to find ([`Expected`]). A lock can be lost without its
-/// holder knowing, such as a lease that expired while the process was frozen; the version cannot. A late writer gets
-/// [`StoreError::Fenced`], and what others have written since stays.
+/// A writer holds the session's lock, and also passes the version that it expects in the store ([`Expected`]). A holder
+/// can lose its lock without noticing, for example if a lease expired while the process was frozen. The version detects
+/// that: a late writer gets [`StoreError::Fenced`], and the other process's writes remain.
 ///
-/// The futures need no async runtime. They may work on the thread that polls them, so poll them where blocking is allowed;
-/// [`block_on`] does.
+/// The futures need no async runtime. They may do I/O on the thread that polls them, so poll them only where blocking
+/// is allowed; [`block_on`] does.
 #[async_trait]
 pub trait SessionStore: fmt::Debug + Send + Sync {
-    /// Acquires the session's lock, exclusive among all processes that use the store. `None` while another holds it. The session
-    /// need not exist.
+    /// Acquires the session's lock, which is exclusive among all processes that use the store. Returns `None` if
+    /// another process holds it. The session need not exist.
     async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError>;
 
-    /// Writes a session in place of what is expected, and returns the new version. The write is durable when this returns.
+    /// Replaces the expected version of a session, and returns the new version. The write is durable when this returns.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] if something else is there than expected. Nothing was written, and what is there stays.
+    /// [`StoreError::Fenced`] if the store does not have the expected version. Nothing was written.
     async fn put(
         &self,
         lock: &SessionLock,
@@ -65,16 +66,18 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
         state: &[u8],
     ) -> Result<StoredVersion, StoreError>;
 
-    /// A session's record, version and state, all of one write. `None` if it does not exist.
+    /// Reads a session's record, version and state, all of one write. Returns `None` if the session does not exist.
     async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError>;
 
     /// Like [`get`](Self::get), without the state.
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError>;
 
-    /// A page of sessions in id order. Damaged ones are marked as such. [`Pages`] iterates over all.
+    /// Returns a page of sessions in the order of their ids. Damaged sessions are marked. [`Pages`] iterates over all
+    /// pages.
     async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError>;
 
-    /// The number of sessions including damaged ones, at most `most`. Stores that can count without reading records should override it.
+    /// Counts the sessions, including damaged ones, up to `most`. Stores that can count without reading records should
+    /// override this.
     async fn count(&self, most: usize) -> Result<usize, StoreError> {
         let (mut count, mut page) = (0_usize, PageRequest::default());
         while count < most {
@@ -86,9 +89,9 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
         Ok(count.min(most))
     }
 
-    /// Removes a session, even a damaged one if [any](Expected::Any) is expected. Returns whether it existed.
+    /// Removes a session. Removing a damaged one requires [`Expected::Any`]. Returns whether the session existed.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] if it exists and is not the expected one. It stays.
+    /// [`StoreError::Fenced`] if the session exists in another version than the expected one. It is not removed.
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError>;
 }

@@ -2,7 +2,7 @@
 
 use super::{SessionId, StoredEntry};
 
-/// Which sessions to list: at most a limit, in the order of their ids, after a given id.
+/// A request to list at most `limit` sessions in the order of their ids, after a given id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageRequest {
     after: Option<SessionId>,
@@ -13,18 +13,18 @@ pub struct PageRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a page cannot have {limit} sessions; ask for 1 to {}", PageRequest::MAX_LIMIT)]
 pub struct PageLimitError {
-    /// The requested limit.
+    /// The requested size.
     pub limit: usize,
 }
 
 impl PageRequest {
-    /// The maximum page size, and the default: 1,000 sessions.
+    /// Maximum and default page size: 1,000 sessions.
     pub const MAX_LIMIT: usize = 1_000;
 
-    /// The first page, of at most `limit` sessions.
+    /// Requests the first page, of at most `limit` sessions.
     ///
     /// # Errors
-    /// If `limit` is 0 or more than [`MAX_LIMIT`](Self::MAX_LIMIT).
+    /// [`PageLimitError`] if `limit` is 0 or more than [`MAX_LIMIT`](Self::MAX_LIMIT).
     pub fn new(limit: usize) -> Result<Self, PageLimitError> {
         if (1..=Self::MAX_LIMIT).contains(&limit) {
             Ok(Self { after: None, limit })
@@ -33,20 +33,20 @@ impl PageRequest {
         }
     }
 
-    /// The page after this session, which need not exist.
+    /// Requests the page after this session, which need not exist.
     #[must_use]
     pub fn after(mut self, id: SessionId) -> Self {
         self.after = Some(id);
         self
     }
 
-    /// The id after which the page begins, or `None` for the first page.
+    /// Returns the id after which the page begins; `None` for the first page.
     #[must_use]
     pub fn begins_after(&self) -> Option<&SessionId> {
         self.after.as_ref()
     }
 
-    /// The maximum number of sessions.
+    /// Returns the maximum number of sessions.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
@@ -54,7 +54,7 @@ impl PageRequest {
 }
 
 impl Default for PageRequest {
-    /// The first [`MAX_LIMIT`](Self::MAX_LIMIT) sessions.
+    /// Requests the first [`MAX_LIMIT`](Self::MAX_LIMIT) sessions.
     fn default() -> Self {
         Self { after: None, limit: Self::MAX_LIMIT }
     }
@@ -64,14 +64,15 @@ impl Default for PageRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredPage {
-    /// The sessions, in the order of their ids. There may be fewer than requested, or none, even if more sessions follow.
+    /// Sessions in the order of their ids. A page may be shorter than requested, or empty, even if more sessions
+    /// follow.
     pub entries: Vec<StoredEntry>,
-    /// The id to request the next page [after](PageRequest::after), or `None` if nothing follows.
+    /// Id to request the next page [after](PageRequest::after); `None` on the last page.
     pub next: Option<SessionId>,
 }
 
 impl StoredPage {
-    /// For stores: a page, and where the next begins.
+    /// For stores: creates a page. `next` is the id after which the next page begins.
     #[must_use]
     pub fn new(entries: Vec<StoredEntry>, next: Option<SessionId>) -> Self {
         Self { entries, next }

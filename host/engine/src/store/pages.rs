@@ -2,8 +2,8 @@
 
 use super::{PageRequest, SessionStore, StoreError, StoredEntry};
 
-/// All sessions of a store, page by page. A session that exists throughout is returned exactly once. One that is added or removed
-/// meanwhile is returned at most once.
+/// All sessions of a store, page by page. A session that exists throughout the iteration is returned exactly once. A
+/// session that is added or removed meanwhile is returned at most once.
 #[derive(Debug)]
 pub struct Pages<'a> {
     store: &'a dyn SessionStore,
@@ -11,16 +11,16 @@ pub struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// Starts at the first page. Pages are requested until the store has no more.
+    /// Starts at the first page.
     #[must_use]
     pub fn new(store: &'a dyn SessionStore) -> Self {
         Self { store, request: Some(PageRequest::default()) }
     }
 
-    /// The next page, or `None` after the last.
+    /// Returns the next page, or `None` after the last.
     ///
     /// # Errors
-    /// If the store cannot be read. The call can be retried for the same page.
+    /// The store's error if the page cannot be read. The next call retries the same page.
     pub async fn next(&mut self) -> Result<Option<Vec<StoredEntry>>, StoreError> {
         let Some(request) = &self.request else { return Ok(None) };
         let page = self.store.list(request).await?;

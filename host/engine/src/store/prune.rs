@@ -1,4 +1,4 @@
-//! Removes sessions over configured limits.
+//! Removes sessions beyond configured limits.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,23 +8,23 @@ use super::{
 };
 use crate::{Timestamp, events};
 
-/// Which sessions to remove: those over any limit that is set. Default: none.
+/// Limits for pruning. Sessions beyond any of the set limits are removed. Default: no limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prune {
-    /// Sessions last written longer ago than this.
+    /// Removes sessions that were last written longer ago than this.
     pub older_than: Option<Duration>,
-    /// All but this many of the sessions written last.
+    /// Keeps only this many sessions, the most recently written ones.
     pub max_count: Option<usize>,
-    /// Sessions that do not fit into this many bytes, counted from the one written last.
+    /// Keeps only the most recently written sessions that together fit into this many bytes.
     pub max_bytes: Option<u64>,
-    /// Only report what would be removed.
+    /// Only reports the sessions to remove.
     pub dry_run: bool,
 }
 
 impl Prune {
-    /// Removes sessions from a store. Sessions in use are skipped. Damaged sessions, and those whose record has a time in the
-    /// future, are dated by their file.
+    /// Removes sessions from a store. Skips sessions in use. For damaged sessions, and for those with a time in the
+    /// future in their record, the time of their file counts.
     pub async fn run(&self, store: &dyn SessionStore, now: Timestamp) -> Result<PruneReport, StoreError> {
         let mut report = PruneReport { dry_run: self.dry_run, ..PruneReport::default() };
         for (listed, reason) in self.choose(store, now).await? {
@@ -44,9 +44,10 @@ impl Prune {
         Ok(report)
     }
 
-    /// The sessions over a limit, oldest first.
+    /// Returns the sessions beyond a limit, oldest first.
     async fn choose(&self, store: &dyn SessionStore, now: Timestamp) -> Result<Vec<(Listed, PruneReason)>, StoreError> {
-        // By time and name, so the choice is deterministic. Only needed fields are stored: sessions may be many.
+        // Sorted by time and name, so the choice is deterministic. Keeps only the needed fields, because there may be
+        // many sessions.
         let mut by_time: BTreeMap<(Timestamp, SessionId), Listed> = BTreeMap::new();
         let mut pages = Pages::new(store);
         while let Some(entries) = pages.next().await? {
@@ -100,7 +101,7 @@ impl Prune {
 struct Listed {
     id: SessionId,
     bytes: u64,
-    /// `None` if it is damaged.
+    /// `None` if the session is damaged.
     version: Option<StoredVersion>,
 }
 
@@ -110,8 +111,8 @@ impl From<StoredEntry> for Listed {
     }
 }
 
-/// When a session was last written. A record with a time in the future is wrong and would never expire, so the store's time
-/// is used.
+/// Returns the time of the last write. A record with a time in the future is wrong and would never expire, so the
+/// store's time is used instead.
 fn written_at(entry: &StoredEntry, now: Timestamp) -> Timestamp {
     let updated_at = entry.updated_at();
     if updated_at > now { entry.stored_at.min(now) } else { updated_at }

@@ -4,21 +4,21 @@ use serde::Serialize;
 
 use super::SessionId;
 
-/// Why a session was removed.
+/// The limit that a removed session exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PruneReason {
-    /// It is older than `older_than`.
+    /// The session is older than `older_than`.
     Age,
-    /// There are more than `max_count`.
+    /// There are more than `max_count` sessions.
     Count,
-    /// Together they take more than `max_bytes`.
+    /// The sessions together take more than `max_bytes`.
     Bytes,
 }
 
 impl PruneReason {
-    /// The reason as one word, as serialized.
+    /// Returns the reason as one word, as serialized.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -29,26 +29,26 @@ impl PruneReason {
     }
 }
 
-/// A session removed, or selected in a dry run.
+/// A removed session, or one that would be removed without `dry_run`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Pruned {
-    /// The session.
+    /// The session's id.
     pub id: SessionId,
-    /// Its size in bytes.
+    /// Size of the session in bytes.
     pub bytes: u64,
-    /// Why.
+    /// The limit that it exceeded.
     pub reason: PruneReason,
 }
 
-/// Why a session was skipped.
+/// The reason why a session was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SkipReason {
-    /// Another holds its lock.
+    /// A different process holds the session's lock.
     InUse,
-    /// It was written after it was listed.
+    /// The session was written after it was listed.
     Changed,
 }
 
@@ -56,9 +56,9 @@ pub enum SkipReason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PruneSkip {
-    /// The session.
+    /// The session's id.
     pub id: SessionId,
-    /// Why.
+    /// The reason for skipping it.
     pub reason: SkipReason,
 }
 
@@ -66,13 +66,13 @@ pub struct PruneSkip {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PruneError {
-    /// The session.
+    /// The session's id.
     pub id: SessionId,
-    /// What went wrong.
+    /// The error message.
     pub message: String,
 }
 
-/// What was removed, or would be in a dry run.
+/// The result of pruning. In a dry run, lists the sessions that would be removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PruneReport {
@@ -80,10 +80,10 @@ pub struct PruneReport {
     pub deleted: Vec<Pruned>,
     /// Skipped sessions.
     pub skipped: Vec<PruneSkip>,
-    /// Bytes freed by removal.
+    /// Total size of the removed sessions in bytes.
     pub reclaimed_bytes: u64,
     /// Sessions that could not be removed.
     pub errors: Vec<PruneError>,
-    /// Whether this was a dry run.
+    /// Set for a dry run: nothing was removed.
     pub dry_run: bool,
 }

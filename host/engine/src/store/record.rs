@@ -5,52 +5,53 @@ use serde::{Deserialize, Serialize};
 use super::{SessionId, StoredVersion};
 use crate::{Language, Timestamp};
 
-/// Describes a stored session.
+/// The description of a stored session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SessionRecord {
-    /// Its id.
+    /// The session's id.
     pub id: SessionId,
-    /// When it was opened, imported or forked.
+    /// Time when the session was opened, imported or forked.
     pub created_at: Timestamp,
-    /// When it was last written.
+    /// Time of the last write.
     pub updated_at: Timestamp,
-    /// Its language.
+    /// The session's language.
     pub language: Language,
-    /// Its runtime's name.
+    /// Name of the session's runtime.
     pub runtime: String,
-    /// The interpreter's version.
+    /// Version of the interpreter.
     pub version: Option<String>,
-    /// The identity of the image it belongs to.
+    /// Hash of the prepared image that the state belongs to.
     pub image_sha256: String,
-    /// Executions so far.
+    /// Number of executions so far.
     pub executions: u64,
-    /// The number of writes: every stored state of the session has a different one. 0 if an earlier version wrote it.
+    /// Number of writes. Every stored state of the session has a different one. 0 if an earlier version of Glovebox
+    /// wrote it.
     #[serde(default)]
     pub generation: u64,
-    /// Files, directories and links in its workspace, or `None` if they were not counted.
+    /// Number of files, directories and links in the workspace; `None` if they were not counted.
     pub files: Option<u64>,
-    /// The host directory behind `/app` when it was last written. `None` if the session has its own files, or if unknown, as for an
-    /// imported session. It grants no access: the sandbox decides what a session may use.
+    /// The host directory behind `/app` at the last write. `None` if the session has its own files, or if unknown, as
+    /// for an imported session. It grants no access: the sandbox decides which directories a session may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// The size of its state in bytes.
+    /// Size of the state in bytes.
     pub bytes: u64,
 }
 
-/// A session's record and version.
+/// The record and version of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredRecord {
-    /// Its record.
+    /// The session's record.
     pub record: SessionRecord,
-    /// Its version.
+    /// Version of the write.
     pub version: StoredVersion,
 }
 
 impl StoredRecord {
-    /// For stores: what was read.
+    /// For stores: combines a record and its version.
     #[must_use]
     pub fn new(record: SessionRecord, version: StoredVersion) -> Self {
         Self { record, version }
@@ -61,16 +62,16 @@ impl StoredRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredSession {
-    /// Its record.
+    /// The session's record.
     pub record: SessionRecord,
-    /// Its version.
+    /// Version of the write.
     pub version: StoredVersion,
-    /// What [`Session::hibernate`](crate::Session::hibernate) returned.
+    /// The state, as [`Session::hibernate`](crate::Session::hibernate) returned it.
     pub state: Vec<u8>,
 }
 
 impl StoredSession {
-    /// For stores: what was read, all of one write.
+    /// For stores: combines a record and a state of the same write.
     #[must_use]
     pub fn new(stored: StoredRecord, state: Vec<u8>) -> Self {
         Self { record: stored.record, version: stored.version, state }
@@ -83,21 +84,21 @@ impl StoredSession {
 pub struct StoredEntry {
     /// The session's id.
     pub id: SessionId,
-    /// Its size in the store in bytes.
+    /// Size in the store in bytes.
     pub stored_bytes: u64,
-    /// When it was last written, according to the store.
+    /// Time of the last write, by the store's clock.
     pub stored_at: Timestamp,
-    /// Its record, or `None` if it is damaged.
+    /// The session's record; `None` if it is damaged.
     pub record: Option<SessionRecord>,
-    /// Its version, or `None` if it is damaged. Meaningless outside the store.
+    /// Version of the write; `None` if the session is damaged. Only the store can interpret it.
     #[serde(skip)]
     pub version: Option<StoredVersion>,
-    /// Why it cannot be used, if it is damaged.
+    /// The reason why a damaged session cannot be used; `None` if it is not damaged.
     pub damage: Option<String>,
 }
 
 impl StoredEntry {
-    /// For stores: what was found under this id: its record, or what is wrong.
+    /// For stores: creates the entry of a session from its record, or from the description of its damage.
     #[must_use]
     pub fn new(id: SessionId, stored_bytes: u64, stored_at: Timestamp, found: Result<StoredRecord, String>) -> Self {
         let (stored, damage) = match found {
@@ -108,12 +109,12 @@ impl StoredEntry {
         Self { id, stored_bytes, stored_at, record, version, damage }
     }
 
-    /// When it was last written.
+    /// Returns the time of the last write: the record's, or the store's if the session is damaged.
     #[must_use]
     pub fn updated_at(&self) -> Timestamp {
         self.record.as_ref().map_or(self.stored_at, |record| record.updated_at)
     }
 }
 
-/// The longest recorded workspace path in bytes: the limit on Linux.
+/// Maximum length of a recorded workspace path in bytes: the limit on Linux.
 pub(crate) const MAX_WORKSPACE_BYTES: usize = 4096;

@@ -1,10 +1,10 @@
-//! What is frozen in `wit/history/` stays as it is.
+//! Versions in `wit/history/` are frozen.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::{Contract, directory};
 
-/// The `.wit` files of a directory, by name.
+/// Reads the `.wit` files of a directory, by name.
 fn files(directory: &Path) -> BTreeMap<String, String> {
     let entries = fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let paths =

@@ -1,4 +1,4 @@
-//! The WIT package is well-formed, whole and frozen, and the Rust API says the same in the same words.
+//! The WIT package is well-formed, complete and frozen, and the Rust API uses the same names.
 
 #![allow(
     clippy::expect_used,
@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 
 use wit_parser::{Interface, PackageId, Resolve, TypeDef, World};
 
-/// `wit/`.
+/// Returns the path of `wit/`.
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")
 }
 
-/// What is in `wit/`, and which package of it is ours.
+/// The packages in `wit/`, and the id of our own.
 struct Contract {
     resolve: Resolve,
     package: PackageId,
@@ -35,7 +35,7 @@ impl Contract {
         Self { resolve, package }
     }
 
-    /// Its version, as its first lines say it.
+    /// Returns the version of our package.
     fn version(&self) -> String {
         let name = &self.resolve.packages[self.package].name;
         name.version.as_ref().expect("the package has a version").to_string()
@@ -51,7 +51,7 @@ impl Contract {
         worlds.iter().map(|(name, id)| (name.as_str(), &self.resolve.worlds[*id]))
     }
 
-    /// The types that are defined in it, and not only used.
+    /// Returns the types that the package defines, without the types that it only uses.
     fn types(&self) -> impl Iterator<Item = (&str, &TypeDef)> {
         self.interfaces().flat_map(|(_, interface)| {
             let types = interface.types.iter().map(|(name, id)| (name.as_str(), &self.resolve.types[*id]));

@@ -1,4 +1,4 @@
-//! The names of what a type is made of, in WIT and in Rust.
+//! Names of the parts of types, in WIT and in Rust.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::Contract;
 pub(crate) type Names = BTreeSet<String>;
 
 impl Contract {
-    /// The fields, cases or flags of a type.
+    /// Returns the fields, cases or flags of a type.
     pub(crate) fn names(&self, name: &str) -> Names {
         let (_, definition) =
             self.types().find(|(other, _)| *other == name).unwrap_or_else(|| panic!("`{name}` is in wit/"));
@@ -18,7 +18,7 @@ impl Contract {
     }
 }
 
-/// The fields, cases or flags of a type; none of one that has none.
+/// Returns the fields, cases or flags of a type; empty for other types.
 pub(crate) fn names_of(kind: &TypeDefKind) -> Names {
     match kind {
         TypeDefKind::Record(record) => record.fields.iter().map(|field| field.name.clone()).collect(),
@@ -33,13 +33,13 @@ pub(crate) fn listed(names: &[&str]) -> Names {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// The fields of a Rust value, as it is serialized, with hyphens as WIT has them.
+/// Returns the fields of a serialized Rust value, with hyphens as in WIT.
 pub(crate) fn fields(value: &impl Serialize) -> Names {
     let json = serde_json::to_value(value).unwrap();
     json.as_object().expect("it has fields").keys().map(|name| name.replace('_', "-")).collect()
 }
 
-/// The cases of a Rust enum, as serde lists them to whoever asks for one that there is not: none can be missing.
+/// Returns the cases of a Rust enum, from serde's error for an unknown case. So none can be missing.
 pub(crate) fn cases<T: DeserializeOwned>() -> Names {
     let error = serde_json::from_str::<T>("\"no such case\"").err().expect("no enum has this case").to_string();
     let (_, list) = error.split_once("expected ").unwrap_or_else(|| panic!("{error}"));

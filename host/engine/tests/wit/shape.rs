@@ -1,4 +1,4 @@
-//! Everything in the package is documented, versioned and says how it fails, and its worlds are what they are called.
+//! Every item in the package is documented, versioned and names its errors, and its worlds match their names.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ impl Contract {
         })
     }
 
-    /// Everything that has documentation and a version, by a name for people.
+    /// Returns every item with documentation and a version, by a readable name.
     fn items(&self) -> Vec<(String, &Docs, &Stability)> {
         let worlds = self.worlds().map(|(name, of)| (format!("world {name}"), &of.docs, &of.stability));
         let interfaces = self.interfaces().map(|(name, of)| (format!("interface {name}"), &of.docs, &of.stability));
@@ -25,7 +25,7 @@ impl Contract {
         worlds.chain(interfaces).chain(types).chain(functions).collect()
     }
 
-    /// All documentation, by a name for people.
+    /// Returns all documentation, by a readable name.
     fn docs(&self) -> Vec<(String, &Docs)> {
         let items = self.items().into_iter().map(|(name, docs, _)| (name, docs));
         let parts = self.types().flat_map(|(name, definition)| {
@@ -34,7 +34,7 @@ impl Contract {
         items.chain(parts).collect()
     }
 
-    /// Whether a function can fail with a `sandbox-error`.
+    /// Returns whether a function can fail with a `sandbox-error`.
     fn can_fail(&self, function: &Function) -> bool {
         let Some(Type::Id(result)) = function.result else { return false };
         let TypeDefKind::Result(result) = &self.resolve.types[result].kind else { return false };
@@ -43,7 +43,7 @@ impl Contract {
     }
 }
 
-/// What a type is made of, with its documentation.
+/// Returns the parts of a type with their documentation.
 fn parts(definition: &TypeDef) -> Vec<(&str, &Docs)> {
     match &definition.kind {
         TypeDefKind::Record(of) => of.fields.iter().map(|field| (field.name.as_str(), &field.docs)).collect(),
@@ -54,7 +54,7 @@ fn parts(definition: &TypeDef) -> Vec<(&str, &Docs)> {
     }
 }
 
-/// The text between single backquotes.
+/// Returns the texts between single backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -116,7 +116,7 @@ fn documentation_names_only_what_there_is() {
     let mut known: BTreeMap<String, Names> =
         contract.types().map(|(name, definition)| (name.to_owned(), names_of(&definition.kind))).collect();
     for (_, function) in contract.functions() {
-        // `[method]session.execute` and the like.
+        // Names such as `[method]session.execute`.
         if let Some((resource, method)) = function.name.rsplit_once(']').and_then(|(_, name)| name.split_once('.')) {
             known.entry(resource.to_owned()).or_default().insert(method.to_owned());
         }
@@ -125,7 +125,7 @@ fn documentation_names_only_what_there_is() {
         let names = known.entry(interface.to_owned()).or_default();
         names.extend(definition.types.keys().chain(definition.functions.keys()).cloned());
     }
-    // What documentation calls a type by that is the field of another.
+    // The documentation calls this type by the name of another type's field.
     known.insert("options".into(), contract.names("session-options"));
     let is_word =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
@@ -135,7 +135,7 @@ fn documentation_names_only_what_there_is() {
             let Some((of, part)) = term.split_once('.').filter(|(of, part)| is_word(of) && is_word(part)) else {
                 continue;
             };
-            // What scripts write.
+            // Names in scripts.
             if matches!((of, part), ("tools", "name") | ("sys", "path")) {
                 continue;
             }

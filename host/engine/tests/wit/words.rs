@@ -1,7 +1,7 @@
-//! The Rust API's words are the contract's.
+//! The Rust API uses the words of the contract.
 //!
-//! Here are those that come in, and those that both only name. What goes out is taken apart field by field and case by case in
-//! `src/component/convert.rs` and `error.rs`, where the compiler finds what is missing on either side.
+//! These tests cover inputs, and types that both sides only name. Outputs are converted field by field and case by case
+//! in `src/component/convert.rs` and `error.rs`, where the compiler finds missing parts on either side.
 
 use glovebox::{
     Checkpoints, Clock, Entropy, FileKind, IfExists, Language, Limits, OnUnwind, Policy, Resource, SessionPolicy,
@@ -22,9 +22,9 @@ fn limits_are_the_same_in_wit_and_rust() {
 fn policies_are_the_same_in_wit_and_rust_but_for_what_is_the_host_s_own() {
     let contract = Contract::read();
     let mut policy = fields(&Policy::default());
-    // Absent where there is none.
+    // Not serialized if absent.
     assert!(!policy.contains("workspace"));
-    // A component's quota is one of fuel, and the network is reached by the host.
+    // A component's quota is fuel, and only the host has network access.
     for of_the_host in ["commit", "metering", "mounts", "network"] {
         assert!(policy.remove(of_the_host), "{of_the_host}");
     }
@@ -42,7 +42,7 @@ fn enums_are_the_same_in_wit_and_rust() {
     assert_eq!(contract.names("on-unwind"), cases::<OnUnwind>());
     assert_eq!(contract.names("resource-kind"), cases::<Resource>());
     assert_eq!(contract.names("trap-kind"), cases::<TrapKind>());
-    // A runtime is a language's default, or one by its name.
+    // A runtime is the default of a language, or one with a name.
     let mut runtimes = cases::<Language>();
     runtimes.insert("named".into());
     assert_eq!(contract.names("runtime"), runtimes);
@@ -99,7 +99,7 @@ fn failures_of_tools_are_the_same_in_wit_and_rust() {
 #[test]
 fn stepping_is_the_same_in_wit_and_rust() {
     let contract = Contract::read();
-    // The compiler asks for a word here when a step is added.
+    // The compiler requires a word here when a step is added.
     let word = |step: &Step| match step {
         Step::Done(_) => "done",
         Step::NeedsTools(_) => "needs-tools",

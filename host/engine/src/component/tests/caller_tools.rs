@@ -1,4 +1,4 @@
-//! What a component's own tools may be.
+//! Limits on a component's own tools.
 
 use super::*;
 use crate::component::{caller_tools::checked, wit::types::Tool};
@@ -7,7 +7,7 @@ fn tool(name: impl Into<String>, schema: impl Into<String>) -> Tool {
     Tool { name: name.into(), description: String::new(), arguments_schema: Some(schema.into()) }
 }
 
-/// Why they are refused; none where they are not.
+/// Returns the reason of the rejection; `None` if the tools are accepted.
 fn refusal(tools: &[Tool]) -> Option<String> {
     match checked(tools) {
         Ok(_) => None,
@@ -93,7 +93,7 @@ fn their_text_has_a_bound() {
         let described = Tool { name: "ask".into(), description: "x".repeat(bytes - 3), arguments_schema: None };
         assert_eq!(refusal(&[described]).is_none(), fits, "{bytes}");
     }
-    // A few bytes of text can be many as values: they are counted before there are any.
+    // A few bytes of text can be many values: they are counted before they are parsed.
     let objects = |count: usize| format!(r#"{{"enum": [{}]}}"#, vec!["{}"; count].join(","));
     assert!(refusal_of(&objects(40_000)).contains("40002 values"));
     assert!(refusal_of(&objects(45_000)).contains("more values than are taken"));
@@ -101,7 +101,7 @@ fn their_text_has_a_bound() {
 
 #[test]
 fn a_schema_has_so_many_values() {
-    // Wherever they stand: all of an enum may be compared with all of the arguments.
+    // Values at any position count: all of an enum may be compared with all of the arguments.
     for around in [r#"{"enum": [@]}"#, r#"{"const": [@]}"#, r#"{"prefixItems": [@]}"#, r#"{"x-vendor": [[@]]}"#] {
         let others = around.matches(['[', '{']).count();
         for (count, fits) in [(1_999, true), (2_000, true), (2_001, false)] {

@@ -1,4 +1,4 @@
-//! Stopping what runs for a component.
+//! Cancelling a component's executions.
 
 use std::thread;
 
@@ -56,7 +56,7 @@ fn what_was_unwound_for_its_time_is_paid_for_in_full() {
         limits.timeout_ms = Some(20);
         limits.timeout_reserve_ms = Some(0);
     });
-    // It calls nothing, so that the host cannot know what it has used.
+    // The loop calls no host function, so the host cannot know how much fuel it has used.
     let execution = ctx.run(Runtime::Javascript, request("for (;;);"), policy).unwrap();
     assert!(matches!(execution.outcome, Outcome::Exhausted(_)));
     assert_eq!(ctx.usage().fuel, 5_000_000_000);

@@ -1,4 +1,4 @@
-//! What may be asked for, and what there is where nothing is asked for.
+//! Requested policies, and the defaults.
 
 use super::*;
 use crate::{
@@ -166,7 +166,7 @@ fn runtimes_are_those_that_info_lists() {
     assert_eq!(names, ["python-3.12", "javascript", "javascript-0.11"], "the defaults first");
     let mut run = |name: &str| ctx.run(Runtime::Named(name.into()), request("1"), no_policy());
     assert_eq!(run("javascript").unwrap().metadata.runtime, types::Language::Javascript);
-    // The last takes minutes to fetch and compile, and nobody has added it.
+    // The last one takes minutes to fetch and compile, and was not added.
     for name in ["", "ruby", "../python", "/bin/sh", "javascript\0", "python-3.15"] {
         assert!(matches!(told(run(name)), SandboxError::UnknownRuntime(_)), "{name}");
     }

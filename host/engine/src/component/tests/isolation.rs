@@ -1,4 +1,4 @@
-//! Nobody reaches what is another's.
+//! Isolation between stores.
 
 use super::*;
 use crate::component::wit::sandbox::HostBlob;
@@ -11,7 +11,7 @@ fn a_handle_of_another_store_is_none_here() {
     assert!(HostSession::id(&mut other, same(&session)).is_err());
     assert!(matches!(HostSession::execute(&mut other, same(&session), request("1")), Err(Failure::Trap(_))));
     assert!(HostSession::drop(&mut other, same(&session)).is_err());
-    // Nor is one of the same number.
+    // A handle with the same number in another store is a different session.
     let theirs = open(&mut other);
     said_in(&mut one, &session, "globalThis.x = 'one'");
     said_in(&mut other, &theirs, "globalThis.x = 'other'");
@@ -43,7 +43,7 @@ fn what_one_has_used_is_not_anothers_loss() {
 
 #[test]
 fn a_dropped_context_frees_its_sessions() {
-    // An engine of its own, whose count no other test changes.
+    // A separate engine, whose session count no other test changes.
     let cache_dir = Some(engine().cache_dir().to_path_buf());
     let lone = Engine::new(EngineConfig { cache_dir, pool: None, ..EngineConfig::default() }).unwrap();
     let mut policy = crate::Policy::default();

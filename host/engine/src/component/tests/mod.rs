@@ -1,4 +1,4 @@
-//! The interfaces as the host implements them, called as a component's calls arrive.
+//! The interfaces as the host implements them, called like a component's calls.
 
 use std::{env, path::PathBuf, sync::OnceLock};
 
@@ -27,7 +27,7 @@ mod sessions;
 mod stepping;
 mod tools;
 
-/// What two of the interfaces have by the same name.
+/// Names for functions that two of the interfaces share.
 trait Named {
     fn run(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, Failure>;
     fn provider(&mut self) -> ProviderInfo;
@@ -47,13 +47,13 @@ fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
         let cache_dir = env::var_os("GLOVEBOX_CACHE_DIR").map(PathBuf::from);
-        // Quicker to prepare than the default.
+        // Faster to prepare than the default.
         let default_runtimes = vec!["python-3.12".into()];
         Engine::new(EngineConfig { cache_dir, default_runtimes, ..EngineConfig::default() }).unwrap()
     })
 }
 
-/// A host with the default policy, changed, and the default quotas, changed.
+/// Returns a host with changes to the default policy and quotas.
 fn host(policy: impl FnOnce(&mut crate::Policy), quotas: impl FnOnce(&mut Quotas)) -> SandboxHost {
     let (mut granted, mut allowed) = (crate::Policy::default(), Quotas::default());
     policy(&mut granted);
@@ -69,7 +69,7 @@ fn with_quotas(quotas: impl FnOnce(&mut Quotas)) -> SandboxCtx {
     host(|_| {}, quotas).ctx()
 }
 
-/// A policy that asks for nothing.
+/// Returns a policy without requests.
 fn no_policy() -> Policy {
     Policy {
         limits: None,
@@ -83,7 +83,7 @@ fn no_policy() -> Policy {
     }
 }
 
-/// Limits that ask for nothing.
+/// Returns limits without requests.
 fn no_limits() -> Limits {
     Limits {
         fuel: None,
@@ -143,26 +143,26 @@ fn open(ctx: &mut SandboxCtx) -> Resource<SessionResource> {
     HostSession::open(ctx, Runtime::Javascript, no_policy(), no_options()).unwrap()
 }
 
-/// The same handle once more, as the component's next call brings it.
+/// Returns the same handle again, as the component's next call passes it.
 fn same<T: 'static>(handle: &Resource<T>) -> Resource<T> {
     Resource::new_own(handle.rep())
 }
 
-/// What JavaScript wrote.
+/// Returns the output of a JavaScript script.
 fn said(ctx: &mut SandboxCtx, source: &str) -> String {
     let execution = ctx.run(Runtime::Javascript, request(source), no_policy()).unwrap();
     assert_eq!(execution.outcome, Outcome::Completed, "{:?}", String::from_utf8_lossy(&execution.stderr.bytes));
     String::from_utf8(execution.stdout.bytes).unwrap()
 }
 
-/// What a session wrote.
+/// Returns the output of a script in a session.
 fn said_in(ctx: &mut SandboxCtx, session: &Resource<SessionResource>, source: &str) -> String {
     let execution = HostSession::execute(ctx, same(session), request(source)).unwrap();
     assert_eq!(execution.outcome, Outcome::Completed, "{:?}", String::from_utf8_lossy(&execution.stderr.bytes));
     String::from_utf8(execution.stdout.bytes).unwrap()
 }
 
-/// The error that was told, and is no trap.
+/// Returns the error, which must not be a trap.
 fn told<T: std::fmt::Debug>(result: Result<T, Failure>) -> SandboxError {
     match result {
         Err(Failure::Error(error)) => error,
@@ -170,7 +170,7 @@ fn told<T: std::fmt::Debug>(result: Result<T, Failure>) -> SandboxError {
     }
 }
 
-/// The text of a quota that was exceeded.
+/// Returns the text of an exceeded quota.
 fn over_quota<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
     match told(result) {
         SandboxError::QuotaExceeded(text) => text,
@@ -178,7 +178,7 @@ fn over_quota<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
     }
 }
 
-/// The text of a policy that cannot be.
+/// Returns the text of an invalid policy.
 fn bad_policy<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
     match told(result) {
         SandboxError::InvalidPolicy(text) => text,

@@ -1,4 +1,4 @@
-//! What an application may use in all.
+//! Total usage of an application.
 
 use super::*;
 use crate::component::{
@@ -55,7 +55,7 @@ fn what_is_refused_counts_for_nothing() {
     bad_policy(ctx.run(Runtime::Javascript, request("1"), over));
     told(ctx.run(Runtime::Named("ruby".into()), request("1"), no_policy()));
     assert_eq!(ctx.usage(), Usage::default());
-    // This one the engine refuses: it was counted, and no fuel was used.
+    // The engine rejects this request: it was counted, but used no fuel.
     let long = "1;".repeat(1 << 20);
     assert!(matches!(
         told(ctx.run(Runtime::Javascript, request(&long), no_policy())),
@@ -154,7 +154,7 @@ fn snapshots_and_hibernated_sessions_are_held_bytes_too() {
     assert!(over_quota(HostSession::files(&mut ctx, same(&session))).starts_with("`held-bytes`: "));
     HostFiles::drop(&mut ctx, files).unwrap();
     assert_eq!(ctx.usage().held_bytes, 0);
-    // Of random bytes, so that they cannot be made few.
+    // Random data, which cannot be compressed.
     said_in(&mut ctx, &session, "globalThis.a = Array.from({length: 1 << 20}, () => Math.random()); 0");
     assert!(over_quota(HostSession::hibernate(&mut ctx, same(&session))).starts_with("`held-bytes`: "));
     assert_eq!(ctx.usage().held_bytes, 0, "what was written so far is not held");

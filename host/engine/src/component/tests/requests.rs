@@ -1,4 +1,4 @@
-//! What a request brings with it, and what its execution reports.
+//! Inputs of a request, and the reports of its execution.
 
 use super::*;
 use crate::component::wit::{
@@ -65,7 +65,7 @@ fn context_is_a_variable_of_the_script() {
         told(ctx.run(Runtime::Javascript, with("[ 0]"), policy)),
         SandboxError::StdinTooLarge(types::TooLarge { bytes: 4, limit: 3 })
     );
-    // Of the quota it may use as much as a script, and what it leaves is given back.
+    // The context may use as much fuel of the quota as a script, and unused fuel is returned.
     assert!(ctx.usage().fuel < 1_000_000_000);
 }
 

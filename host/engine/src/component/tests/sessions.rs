@@ -56,7 +56,7 @@ fn a_rollback_is_reported_and_paid_for() {
     let mut ctx = ctx();
     let policy = Policy {
         session: with_session(|session| session.checkpoints = Some(Checkpoints::Always)).session,
-        // Without a reserve: nothing would be unwound if the script ended at its soft limit.
+        // Without a reserve: a script that ends at its soft limit is not unwound.
         ..limited(|limits| (limits.fuel, limits.fuel_reserve) = (Some(50_000_000), Some(0)))
     };
     let session = open_with(&mut ctx, policy, no_options()).unwrap();
@@ -168,7 +168,7 @@ fn a_session_is_busy_until_its_started_execution_is_told_of_and_waited_for_until
         assert!(matches!(busy, SandboxError::SessionBusy(_)), "{name}: {busy:?}");
     }
     HostSession::info(&mut ctx, same(&session)).unwrap();
-    // Dropped by the component, and not gone yet: whoever asks next waits.
+    // The component has dropped the execution, which still runs: the next call waits for it.
     drop(stepping);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {

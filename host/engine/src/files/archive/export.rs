@@ -1,4 +1,4 @@
-//! Writing a workspace as a tar archive.
+//! Exports a workspace as a tar archive.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use crate::files::{CopyReport, FilesError};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// A file of the workspace, from its beginning.
+/// Reads a file of the workspace from its beginning.
 struct Contents<'v> {
     vfs: &'v mut Vfs,
     inode: InodeId,
@@ -31,7 +31,7 @@ pub(in crate::files) fn export(vfs: &mut Vfs, top: InodeId, writer: impl Write) 
     let found = found.map_err(|(path, error)| FilesError::refused("list", &path)(error))?;
     let mut archive = Builder::new(writer);
     let mut report = CopyReport::default();
-    // The first name of each file that has several.
+    // First name of each file with several hard links.
     let mut first_names: BTreeMap<InodeId, String> = BTreeMap::new();
     for walk::Walked { path, inode, kind } in found {
         let stat = vfs.stat(inode).map_err(FilesError::refused("read", &path))?;
@@ -67,7 +67,7 @@ pub(in crate::files) fn export(vfs: &mut Vfs, top: InodeId, writer: impl Write) 
     Ok(report)
 }
 
-/// A header that says nothing of the machine or its users.
+/// Returns a header without information about the machine or its users.
 fn header(kind: EntryType, mode: u32, size_bytes: u64, stat: &Stat) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
@@ -87,7 +87,7 @@ fn append_link(
     stat: &Stat,
 ) -> io::Result<()> {
     let mut header = header(kind, 0o777, 0, stat);
-    // The target as it is: `Builder::append_link` would write `a//b` as `a/b`.
+    // Write the target unchanged: `Builder::append_link` would write `a//b` as `a/b`.
     if header.set_link_name_literal(target).is_err() {
         let mut long = Header::new_gnu();
         long.set_entry_type(EntryType::GNULongLink);

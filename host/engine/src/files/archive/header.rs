@@ -1,7 +1,7 @@
-//! What the headers of an archive say of the next entry, read with bounds.
+//! Reads the headers of an archive, with limits on their sizes.
 //!
-//! The `tar` crate would join extension headers itself, but reads them whole, however long they claim to be. So it is
-//! asked for the raw headers.
+//! The `tar` crate would merge extension headers itself, but it reads them whole, however long they claim to be. So
+//! this module reads the raw headers.
 
 use std::io::Read;
 
@@ -9,13 +9,12 @@ use tar::{Archive, Entries, Entry, EntryType};
 
 use crate::files::FilesError;
 
-/// A name and a link's target of the longest, with room for what else writers put beside them.
+/// Maximum size of an extension header: enough for the longest name and link target, and for other records.
 const MAX_EXTENSION_BYTES: u64 = 64 << 10;
 
-/// How much of a name is repeated in a message.
+/// Maximum number of characters of a name in a message.
 const MAX_NAME_CHARS: usize = 100;
 
-/// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
@@ -24,7 +23,7 @@ pub(super) enum Kind {
     HardLink,
 }
 
-/// What its own header and those before it say of one entry.
+/// An entry, as described by its header and the extension headers before it. All fields are untrusted.
 pub(super) struct Told {
     pub(super) kind: Kind,
     pub(super) path: String,
@@ -33,7 +32,7 @@ pub(super) struct Told {
     pub(super) modified_s: u64,
 }
 
-/// Reads entry after entry.
+/// Iterates over the entries of an archive.
 pub(super) struct Reader<'a, R: Read> {
     entries: Entries<'a, R>,
     headers_left: u64,
@@ -53,13 +52,14 @@ pub(super) fn refused(entry: &[u8], reason: &'static str) -> FilesError {
 }
 
 impl<'a, R: Read> Reader<'a, R> {
-    /// Gives up after this many headers: an archive may go on for ever without any entry.
+    /// Starts to read an archive. Fails after `max_headers` headers: an archive can have endless headers without an
+    /// entry.
     pub(super) fn new(archive: &'a mut Archive<R>, max_headers: u64) -> Result<Self, FilesError> {
         let entries = archive.entries().map_err(FilesError::io("read the archive"))?;
         Ok(Self { entries: entries.raw(true), headers_left: max_headers })
     }
 
-    /// The next entry that stands for a file, directory or link.
+    /// Returns the next file, directory or link.
     pub(super) fn next(&mut self) -> Result<Option<(Told, Entry<'a, R>)>, FilesError> {
         let mut extension = Extension::default();
         let mut is_extended = false;
@@ -86,7 +86,8 @@ impl<'a, R: Read> Reader<'a, R> {
                     is_extended = true;
                     continue;
                 }
-                // Comments, such as a revision's name. Each header repeats what a global one says.
+                // Global headers contain comments, such as the name of a revision. Writers repeat other fields in each
+                // header.
                 EntryType::XGlobalHeader => {
                     Extension::default().read_pax(&mut entry, &name)?;
                     continue;
@@ -113,7 +114,7 @@ impl<'a, R: Read> Reader<'a, R> {
     }
 }
 
-/// The data of an extension header.
+/// Reads the data of an extension header.
 fn data<R: Read>(entry: &mut Entry<'_, R>, name: &[u8]) -> Result<Vec<u8>, FilesError> {
     if entry.size() > MAX_EXTENSION_BYTES {
         return Err(refused(name, "its extended header is over 64 KiB long"));
@@ -127,7 +128,7 @@ fn data<R: Read>(entry: &mut Entry<'_, R>, name: &[u8]) -> Result<Vec<u8>, Files
     Ok(data)
 }
 
-/// A name, up to the zero byte that ends it.
+/// Reads a name that ends at its first zero byte.
 fn text<R: Read>(entry: &mut Entry<'_, R>, name: &[u8]) -> Result<Vec<u8>, FilesError> {
     let mut data = data(entry, name)?;
     if let Some(end) = data.iter().position(|byte| *byte == 0) {
@@ -171,7 +172,7 @@ impl Extension {
         }
         let header_target = || entry.header().link_name_bytes().map(|name| name.into_owned());
         let target = self.target.or_else(header_target).unwrap_or_default();
-        // Some writers mark a directory by a slash alone.
+        // Writers may mark a directory only with a trailing slash.
         let kind = if kind == Kind::File && size_bytes == 0 && path.ends_with(b"/") { Kind::Directory } else { kind };
         let modified_s = entry.header().mtime().unwrap_or(0);
         match String::from_utf8(path) {
@@ -181,7 +182,7 @@ impl Extension {
     }
 }
 
-/// Splits off the first record.
+/// Splits off the first record. Returns its key, its value and the remaining data.
 fn record(data: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let digits = data.iter().position(|byte| *byte == b' ')?;
     let len: usize = std::str::from_utf8(data.get(..digits)?).ok()?.parse().ok()?;

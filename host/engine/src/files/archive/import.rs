@@ -1,4 +1,4 @@
-//! Reading a tar archive into a workspace.
+//! Imports a tar archive into a workspace.
 
 use std::io::Read;
 
@@ -10,11 +10,11 @@ use super::header::{Kind, Reader, Told, refused};
 use crate::files::place::Placer;
 use crate::files::{CopyReport, FilesError, IfExists};
 
-/// Each entry of an archive may have a long name, a long target and an extended header before it, and every directory
-/// may be named once more than it needs.
+/// Maximum number of headers for each inode. An entry can have a long name, a long target and an extension header
+/// before its own header, and archives may name a directory twice.
 const HEADERS_PER_INODE: u64 = 5;
 
-/// For archives of a workspace that may hold next to nothing.
+/// Minimum of that limit, for workspaces with very few inodes.
 const HEADERS_LEAST: u64 = 64;
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -29,7 +29,7 @@ pub(in crate::files) fn import(
     let mut archive = Archive::new(reader);
     let mut entries = Reader::new(&mut archive, max_headers)?;
     let mut placer = Placer::new(vfs, top, if_exists, "import");
-    // A directory's time changes with what is put into it.
+    // Set the times of directories last: adding entries changes them.
     let mut directories = Vec::new();
     while let Some((told, mut contents)) = entries.next()? {
         let path = name(&told)?;

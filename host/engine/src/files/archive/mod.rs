@@ -1,4 +1,4 @@
-//! Workspaces as tar archives.
+//! Tar archives of workspaces.
 
 mod export;
 mod header;

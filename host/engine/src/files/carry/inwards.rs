@@ -1,4 +1,4 @@
-//! From the host into a workspace.
+//! Copies from the host into a workspace.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::files::place::Placer;
 use crate::files::{CopyReport, FilesError, IfExists};
 use crate::mount::{HostDirectory, Reach};
 
-/// One file of a host directory, from its beginning.
+/// Reads a file of a host directory from its beginning.
 struct HostFile<'h> {
     directory: &'h HostDirectory,
     path: &'h str,
@@ -34,7 +34,7 @@ impl Read for HostFile<'_> {
     }
 }
 
-/// Copies a host file or directory to `to` below the workspace's directory `top`.
+/// Copies a host file or directory to `to`, below the workspace's directory `top`.
 pub(in crate::files) fn into(
     vfs: &mut Vfs,
     top: InodeId,
@@ -102,12 +102,12 @@ fn copy_tree(
             placer.directory(&join(to, &dir))?;
         }
         let mut entries = directory.list(&dir, entries_left).map_err(host_read(host))?;
-        // More than the workspace can hold, whatever is in them.
+        // More entries than the workspace can hold, whatever their sizes.
         entries_left = entries_left
             .checked_sub(entries.len())
             .ok_or(VfsError::NoSpace)
             .map_err(FilesError::refused("write", to))?;
-        // The host's order depends on the machine.
+        // Sort by name: the host's order depends on the machine.
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         for entry in entries {
             let from = join(&dir, &entry.name);
@@ -116,7 +116,7 @@ fn copy_tree(
                 FileKind::Directory => dirs.push(from),
                 FileKind::File => copy_file(&mut placer, directory, host, &from, &target, entry.stat.size_bytes)?,
                 FileKind::Symlink => {
-                    // One whose target is not UTF-8 cannot be told of at all.
+                    // A link whose target is not UTF-8 cannot be represented.
                     match directory.read_link(&from) {
                         Ok(link) => drop(placer.link(&target, link.as_bytes())?),
                         Err(_) => placer.report.skipped_count += 1,

@@ -12,10 +12,10 @@ pub(super) use outwards::out_of;
 
 use super::FilesError;
 
-/// A place on the host that the caller named.
+/// The kind of a host path from the caller.
 enum Place<'p> {
     Directory,
-    /// The directory it is in, and its name there.
+    /// Parent directory and file name.
     File(&'p Path, &'p str),
 }
 
@@ -23,7 +23,7 @@ fn host_path(path: &Path) -> FilesError {
     FilesError::HostPath { path: path.to_owned() }
 }
 
-/// What is at a path, which is not followed if it is a link; a file's name where nothing is.
+/// Returns the kind of a host path, without following a link. `None` if the path does not exist.
 fn place(host: &Path) -> Result<Option<Place<'_>>, FilesError> {
     match fs::symlink_metadata(host) {
         Ok(metadata) if metadata.is_symlink() => Err(FilesError::HostLink { path: host.to_owned() }),

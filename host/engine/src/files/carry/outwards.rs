@@ -1,4 +1,4 @@
-//! From a workspace to the host.
+//! Copies from a workspace to the host.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::{Place, file_place, place};
 use crate::files::{CopyReport, FilesError, IfExists};
 use crate::mount::{self, DEFAULT_LOCK_WAIT, HostDirectory, MountError, Reach};
 
-/// Copies a file or directory of the workspace to the host, by the journalled commit that mounts use.
+/// Copies a file or directory of the workspace to the host, with the journaled commit of mounts.
 pub(in crate::files) fn out_of(
     vfs: &mut Vfs,
     top: InodeId,
@@ -50,13 +50,13 @@ pub(in crate::files) fn out_of(
     if carried.is_err()
         && let Some(made) = made
     {
-        // Empty: the commit changed nothing. If it cannot be removed, it does no harm.
+        // The directory is empty, because the commit changed nothing. It does no harm if it cannot be removed.
         let _ = fs::remove_dir::<PathBuf>(made);
     }
     carried
 }
 
-/// What a copy to the host will do there.
+/// The planned steps of a copy to the host.
 struct Plan {
     if_exists: IfExists,
     steps: Vec<CommitStep>,
@@ -68,7 +68,7 @@ impl Plan {
         let found = walk::below(vfs, top, usize::MAX);
         let found = found.map_err(|(path, error)| FilesError::refused("list", &format!("{from}/{path}"))(error))?;
         let mut files = Vec::new();
-        // Directories first: the steps of a commit are in that order.
+        // Directories first: a commit's steps have that order.
         for walk::Walked { path, inode, kind } in found {
             if mount::is_reserved_path(&path) {
                 self.report.skipped_count += 1;
@@ -91,13 +91,13 @@ impl Plan {
         Ok(())
     }
 
-    /// What the host is expected to have under a name: what is there if it may be replaced, else nothing. If the host
-    /// changes it meanwhile, the commit is refused.
+    /// Returns the expected state of a host file: its current state if it may be replaced, otherwise none. The commit
+    /// fails if the host changes the file meanwhile.
     fn base(&self, host: &HostDirectory, path: &str) -> Result<Option<SourceStat>, FilesError> {
         match host.stat(path) {
             Ok(Some(_)) if self.if_exists == IfExists::Fail => Err(FilesError::Exists { path: path.to_owned() }),
             Ok(found) => Ok(found),
-            // What is there cannot be told, and then the commit itself will fail.
+            // The state is unknown; the commit itself will then fail.
             Err(_) => Ok(None),
         }
     }
@@ -129,7 +129,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The quotas hold for what the guest wrote, but a file is written once for each of its hard links.
+    /// Checks the copy against the workspace's quotas, and commits it. Each hard link becomes a separate file on the
+    /// host, so a copy can be larger than the workspace.
     fn carry_out(self, vfs: &mut Vfs, host: &HostDirectory) -> Result<CopyReport, FilesError> {
         let VfsLimits { bytes: max_bytes, inodes: max_files, .. } = *vfs.limits();
         let (files, bytes) = (self.report.file_count, self.report.bytes);

@@ -1,4 +1,4 @@
-//! Archives of our own making, and those of other programs.
+//! Archives written here and by other programs.
 
 use std::process::Command;
 
@@ -123,7 +123,7 @@ fn an_empty_workspace_is_an_archive_too() {
     assert_eq!(space.import(b"", IfExists::Fail).unwrap(), super::super::CopyReport::default());
 }
 
-/// What another program packs, in each of its formats, is what we unpack; and it unpacks what we pack.
+/// The system's `tar` unpacks our archives, and we unpack its archives in each of its formats.
 #[test]
 fn the_systems_own_tar_understands_us_and_we_understand_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ fn the_systems_own_tar_understands_us_and_we_understand_it() {
             .output()
             .expect("this test needs `tar`; install it");
         if format == "ustar" && !packed.status.success() {
-            // Its names end at 100 bytes where there is no slash before.
+            // `ustar` names are limited to 100 bytes unless a slash precedes them.
             continue;
         }
         let mut space = Space::new();

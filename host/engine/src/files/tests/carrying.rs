@@ -10,7 +10,7 @@ use glovebox_vfs::{VfsError, VfsLimits};
 use super::{FilesError, IfExists, Space, refusal};
 use crate::mount::MountError;
 
-/// All files and links below a host directory, with contents or targets.
+/// Lists all files and links below a host directory, with contents or targets.
 fn host(dir: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut left = vec![dir.to_owned()];
@@ -58,7 +58,7 @@ fn a_host_directory_is_copied_in_without_going_through_links() {
         ["data", "data/a.txt", "data/inside", "data/sub", "data/sub/b.txt", "data/sub/odd\\na\nme", "data/sub/outside"]
     );
     assert_eq!(space.text("data/inside"), "A");
-    // The link is there, and leads nowhere: it is resolved inside the workspace.
+    // The link exists but is dangling: it is resolved inside the workspace.
     assert_eq!(refusal(space.files().read("data/sub/outside/key")), VfsError::NotFound);
     let counts = (report.file_count, report.directory_count, report.link_count, report.bytes, report.skipped_count);
     assert_eq!(counts, (3, 1, 2, 3, 2));
@@ -116,7 +116,7 @@ fn a_copy_in_stays_below_its_target_whatever_links_the_guest_made() {
     space.link("sub", "precious");
     space.link("file", "precious/f");
     assert_eq!(refusal(space.copy_in(dir.path(), "", IfExists::Replace)), VfsError::NotADirectory);
-    // A link in the way of a file is replaced, not written through.
+    // A link at the name of a file is replaced, not written through.
     space.copy_in(&dir.path().join("sub/f"), "file", IfExists::Replace).unwrap();
     assert_eq!(space.text("precious/f"), "old");
     assert_eq!(space.text("file"), "new");
@@ -190,7 +190,7 @@ fn a_copy_out_replaces_only_when_allowed_and_then_whole_files() {
     let all = [("a.txt", "A"), ("inside", "-> sub/b.txt"), ("other", "held"), ("sub", "/"), ("sub/b.txt", "B")];
     assert_eq!(host(dir.path()), pairs(&all));
 
-    // Again, over its own results.
+    // Copy again over the first copy.
     files.copy_out("out", dir.path(), IfExists::Replace).unwrap();
     assert_eq!(host(dir.path()), pairs(&all));
 }
@@ -198,7 +198,7 @@ fn a_copy_out_replaces_only_when_allowed_and_then_whole_files() {
 #[test]
 fn a_copy_out_is_all_or_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    // A directory where a file must go, and a file where a directory must.
+    // A directory at the name of a file, and a file at the name of a directory.
     fs::create_dir(dir.path().join("a.txt")).unwrap();
     let copied = results().files().copy_out("out", dir.path(), IfExists::Replace);
     assert!(matches!(copied, Err(FilesError::Host(MountError::Conflict { .. }))), "{copied:?}");

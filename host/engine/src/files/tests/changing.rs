@@ -46,7 +46,7 @@ fn a_write_cannot_leave_the_workspace() {
 
 #[test]
 fn a_write_at_the_quota_fits_and_one_over_it_changes_nothing() {
-    // One inode of 512 bytes and one entry of 256 and the name, beside whole chunks of 4,096.
+    // An inode of 512 bytes, one entry of 256 and the name, and whole chunks of 4,096.
     const FITTING: u64 = 512 + 256 + 1 + 4_096;
     for (bytes, fits) in [(FITTING - 1, false), (FITTING, true), (FITTING + 1, true)] {
         let mut space = Space::with(VfsLimits { bytes, ..VfsLimits::default() });
@@ -94,7 +94,7 @@ fn deleting_a_directory_with_something_in_it_must_be_meant() {
     assert_eq!(refusal(space.delete("dir")), VfsError::NotEmpty);
     space.delete("dir/b/c").unwrap();
     space.delete("dir/b").unwrap();
-    // The link and not what it leads to.
+    // Deletes the link, not its target.
     space.delete("to-dir").unwrap();
     assert_eq!(space.paths(), ["dir", "dir/a", "f"]);
     space.delete_all("dir").unwrap();
@@ -157,7 +157,7 @@ fn a_rename_replaces_only_when_allowed() {
 fn an_open_file_outlives_its_deletion() {
     let mut space = Space::holding(&[("f", "held")]);
     let inode = space.vfs.file_stat(space.root, "f").unwrap().inode;
-    // As a guest's descriptor does.
+    // Like an open descriptor of the guest.
     space.vfs.retain(inode).unwrap();
     space.delete("f").unwrap();
     space.put("f", "another", IfExists::Fail).unwrap();

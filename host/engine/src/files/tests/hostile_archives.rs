@@ -1,4 +1,4 @@
-//! Archives that somebody made to do harm.
+//! Malicious archives.
 
 use glovebox_core::files::change;
 use std::io::Read;
@@ -8,7 +8,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::{FilesError, IfExists, Space, archive, refusal};
 
-/// An entry with whatever name, as the bytes stand in the header.
+/// Returns an entry with an arbitrary name, as raw header bytes.
 fn raw(kind: EntryType, name: &[u8], target: &[u8], data: &[u8]) -> Vec<u8> {
     let mut header = Header::new_gnu();
     header.as_old_mut().name[..name.len()].copy_from_slice(name);
@@ -21,7 +21,7 @@ fn raw(kind: EntryType, name: &[u8], target: &[u8], data: &[u8]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     builder.append(&header, data).unwrap();
     let mut bytes = builder.into_inner().unwrap();
-    // Without the end, so that entries can be joined.
+    // Without the end of the archive, so that entries can be concatenated.
     bytes.truncate(bytes.len() - 1_024);
     bytes
 }
@@ -43,7 +43,7 @@ fn pax(records: &[(&str, &str)]) -> Vec<u8> {
     raw(EntryType::XHeader, b"pax", b"", data.as_bytes())
 }
 
-/// Imports into a workspace that holds one file and must hold just that afterwards.
+/// Imports into a workspace with one file, and asserts that the import fails and changes nothing.
 fn refused(archive: &[u8]) -> FilesError {
     let mut space = Space::holding(&[("held", "held")]);
     let error = space.import(archive, IfExists::Replace).expect_err("a hostile archive");
@@ -87,7 +87,7 @@ fn nothing_is_written_through_a_link() {
     assert_eq!(refusal::<()>(Err(refused(&[link, file(b"d/x", b"1")].concat()))), VfsError::NotADirectory);
     let archive = [raw(EntryType::Symlink, b"l", b"held", b""), file(b"l", b"overwritten")].concat();
     assert!(matches!(refused(&archive), FilesError::Exists { .. }));
-    // Nor through one that the guest made.
+    // Links that the guest made are not written through either.
     let mut space = Space::holding(&[("dir/f", "old")]);
     space.link("to-dir", "dir");
     space.link("to-f", "dir/f");
@@ -119,7 +119,7 @@ fn a_hard_link_names_only_what_the_archive_brought() {
     refused_with(&raw(EntryType::Link, b"l", b"/etc/passwd", b""), "leads out");
     let onto_dir = [raw(EntryType::Directory, b"d/", b"", b""), raw(EntryType::Link, b"l", b"d", b"")].concat();
     assert_eq!(refusal::<()>(Err(refused(&onto_dir))), VfsError::NotFound);
-    // One file has 1,024 names at most.
+    // A file can have at most 1,024 names.
     let mut archive = file(b"0", b"");
     for name in 1..=1_024 {
         archive.extend(raw(EntryType::Link, name.to_string().as_bytes(), b"0", b""));
@@ -162,7 +162,7 @@ fn a_file_that_claims_more_than_fits_is_refused_before_it_is_read() {
     header.set_cksum();
     let mut space = Space::new();
     let top = space.top();
-    // As much as anybody wants.
+    // Endless data.
     let endless = header.as_bytes().chain(std::io::repeat(7));
     let imported = change::whole(&mut space.vfs, |vfs| archive::import(vfs, top, endless, IfExists::Fail));
     assert_eq!(refusal(imported), VfsError::NoSpace);
@@ -175,7 +175,7 @@ fn headers_are_bounded_in_size() {
     for kind in [EntryType::GNULongName, EntryType::GNULongLink] {
         let archive = |len: usize| [raw(kind, b"long", b"", &vec![0; len]), file(b"x", b"1")].concat();
         refused_with(&archive(MOST + 1), "over 64 KiB");
-        // At the limit it is read; a name of nothing but zeros is none.
+        // A header at the limit is read; a name of only zero bytes is empty.
         if kind == EntryType::GNULongName {
             refused_with(&archive(MOST), "no name");
         } else {
@@ -189,7 +189,7 @@ fn headers_are_bounded_in_size() {
 
 #[test]
 fn headers_are_bounded_in_number() {
-    // Five for each inode, and 64.
+    // Five headers for each inode, and 64.
     let most = 5 * 10 + 64;
     for (count, fits) in [(most - 1, true), (most, true), (most + 1, false)] {
         let mut space = Space::with(VfsLimits { inodes: 10, ..VfsLimits::default() });
@@ -200,7 +200,7 @@ fn headers_are_bounded_in_number() {
             assert!(imported.unwrap_err().to_string().contains("more entries"), "{count}");
         }
     }
-    // An archive without end.
+    // An endless archive.
     let mut space = Space::new();
     let top = space.top();
     let header = raw(EntryType::XGlobalHeader, b"g", b"", b"");
@@ -241,7 +241,7 @@ fn malformed_archives_are_refused() {
         let header = raw(EntryType::XHeader, b"pax", b"", records.as_bytes());
         let records = records.to_owned();
         let result = Space::new().import(&[header, file(b"x", b"")].concat(), IfExists::Fail);
-        // The first is well-formed.
+        // Only the first is well-formed.
         assert_eq!(result.is_ok(), records == "9 path=a\n", "{records:?}: {result:?}");
     }
     refused_with(&[pax(&[("size", "5")]), file(b"x", b"1")].concat(), "disagree");
@@ -270,7 +270,7 @@ fn a_reader_that_fails_changes_nothing() {
     assert_eq!(space.paths(), ["held"]);
 }
 
-/// Whatever the bytes: no panic, no endless loop, and a refusal changes nothing.
+/// Damaged archives cause no panic and no endless loop, and a failed import changes nothing.
 #[test]
 fn damaged_archives_are_imported_or_refused() {
     let mut good = Space::holding(&[("a", "A"), ("d/b", "B"), (&"n".repeat(150), "C")]);
@@ -291,7 +291,7 @@ fn damaged_archives_are_imported_or_refused() {
             bytes[at] = next().to_le_bytes()[0];
         }
         if next() % 4 == 0 {
-            // A changed header with a right sum gets further.
+            // A changed header with a correct checksum gets further.
             let at = usize::try_from(next()).unwrap() % (bytes.len() / 512) * 512;
             let block: &mut [u8; 512] = (&mut bytes[at..at + 512]).try_into().unwrap();
             block[148..156].fill(b' ');

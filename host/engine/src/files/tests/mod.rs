@@ -1,4 +1,4 @@
-//! Hazards of looking at files, changing them, and carrying them in and out.
+//! Hazards of reading, changing and copying files.
 
 mod archives;
 mod carrying;
@@ -11,7 +11,7 @@ use glovebox_vfs::{Access, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 
 use super::{Files, FilesError, IfExists, archive, carry};
 
-/// A workspace with nothing in it.
+/// A workspace, empty at first.
 struct Space {
     vfs: Vfs,
     root: RootId,
@@ -29,7 +29,7 @@ impl Space {
         Self { vfs, root }
     }
 
-    /// A workspace with files, by path and contents.
+    /// Returns a workspace with these files, given by path and contents.
     fn holding(files: &[(&str, &str)]) -> Self {
         let mut space = Self::new();
         for (path, contents) in files {
@@ -64,7 +64,7 @@ impl Space {
         String::from_utf8(self.files().read(path).unwrap()).unwrap()
     }
 
-    /// All paths, in order.
+    /// Lists all paths, in order.
     fn paths(&self) -> Vec<String> {
         self.files().list("**").unwrap().into_iter().map(|entry| entry.path).collect()
     }
@@ -111,7 +111,7 @@ impl Space {
     }
 }
 
-/// What the file system said.
+/// Returns the file system's error.
 fn refusal<T: std::fmt::Debug>(result: Result<T, FilesError>) -> VfsError {
     match result {
         Err(FilesError::Refused { source, .. }) => source,

@@ -1,4 +1,4 @@
-//! Listing, looking and reading.
+//! Listing, describing and reading.
 
 use glovebox_vfs::{FileKind, VfsError};
 
@@ -47,12 +47,12 @@ fn a_pattern_names_what_it_says_and_nothing_else() {
         ("nothing/*", &[]),
         ("a.py/*", &[]),
         ("", &[]),
-        // Nothing is gone through a link.
+        // Links are not followed.
         ("to-src", &["to-src"]),
         ("to-src/*", &[]),
         ("to-src/deep/*", &[]),
         ("to-src/**", &[]),
-        // Names, not ways: nothing is called `..`.
+        // Patterns match names, and no entry is called `..`.
         ("[.][.]/*", &[]),
         ("{..,src}/c.py", &["src/c.py"]),
     ];
@@ -85,7 +85,7 @@ fn alternatives_have_a_depth() {
         let error = space.files().list(&nested(depth)).unwrap_err().to_string();
         assert!(error.contains("{{{{") && error.contains("32 levels"), "{error}");
     }
-    // What stands for itself, and what stands beside one another, is not deep.
+    // Literal braces and adjacent alternatives do not nest.
     let beside = "{a,b}".repeat(40);
     for pattern in
         ["\\{".repeat(40), "[{]".repeat(40), "[]{]".repeat(40), "[!{]".repeat(40), "[^]{]".repeat(40), beside]
@@ -173,7 +173,7 @@ fn a_file_over_a_gibibyte_is_read_in_parts_only() {
     let mut space = Space::with(glovebox_vfs::VfsLimits { bytes: 4 << 30, ..Default::default() });
     space.write("big", "x");
     let inode = space.vfs.file_stat(space.root, "big").unwrap().inode;
-    // Holes: nothing is held but what is read.
+    // The file is sparse: only the bytes that are read take memory.
     space.vfs.set_len(inode, MOST + 1).unwrap();
     assert_eq!(refusal(space.files().read("big")), VfsError::FileTooBig);
     assert_eq!(refusal(space.files().read_at("big", 0, MOST + 1)), VfsError::FileTooBig);

@@ -8,11 +8,11 @@ use std::{
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Two, since one may be busy with a large state.
+/// Two threads, because one may be busy with a large state.
 const THREADS: usize = 2;
 
-/// A small runtime shared by all stores of the process, so that their futures can be polled from any thread, inside or outside a
-/// runtime. It ends with the last store.
+/// A small runtime shared by all stores of the process, so that their futures can be polled from any thread, inside or
+/// outside a runtime. It ends with the last store.
 #[derive(Clone)]
 pub(super) struct Background(Arc<Threads>);
 
@@ -21,7 +21,7 @@ struct Threads(Option<Runtime>);
 impl Drop for Threads {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
-            // An ordinary drop would wait, which panics inside another runtime.
+            // An ordinary drop would block, which panics inside another runtime.
             runtime.shutdown_background();
         }
     }
@@ -34,7 +34,7 @@ impl fmt::Debug for Background {
 }
 
 impl Background {
-    /// The runtime, started if necessary.
+    /// Returns the runtime, and starts it if necessary.
     pub(super) fn get() -> io::Result<Self> {
         static SHARED: OnceLock<std::sync::Mutex<Weak<Threads>>> = OnceLock::new();
         let shared = SHARED.get_or_init(std::sync::Mutex::default);
@@ -50,12 +50,12 @@ impl Background {
         Ok(Self(threads))
     }
 
-    /// The handle for starting tasks.
+    /// Returns the handle for spawning tasks.
     pub(super) fn handle(&self) -> Option<&Handle> {
         self.0.0.as_ref().map(Runtime::handle)
     }
 
-    /// Runs a future on the runtime. Dropping the caller does not cancel it.
+    /// Runs a future on the runtime. Dropping the returned future does not cancel the work.
     pub(super) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
         match self.handle()?.spawn(work).await {
             Ok(done) => Some(done),

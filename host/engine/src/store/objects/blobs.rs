@@ -1,4 +1,4 @@
-//! Immutable named blobs, in a store given by URL.
+//! Immutable named blobs in a store with a URL.
 
 use bytes::Bytes;
 
@@ -8,16 +8,16 @@ use super::{
 };
 use crate::{Timestamp, store::StoreError};
 
-/// Stores immutable blobs under names, in S3 (`s3://BUCKET/PREFIX`), Google Cloud Storage (`gs://`), Azure (`az://`), a directory
-/// (`file:///DIRECTORY`) or this process's memory (`memory://NAME`). Cheap to clone.
+/// A store of immutable blobs with names, in S3 (`s3://BUCKET/PREFIX`), Google Cloud Storage (`gs://`), Azure
+/// (`az://`), a directory (`file:///DIRECTORY`) or this process's memory (`memory://NAME`). Cheap to clone.
 ///
-/// Credentials, regions and endpoints come from the environment, under the names that each provider's own tools use
-/// (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_KEY` and so on; `AWS_ALLOW_HTTP=true` for an
-/// endpoint without TLS).
+/// Credentials, regions and endpoints come from the environment. The variables are those of each provider's own tools:
+/// `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_KEY` and so on,
+/// and `AWS_ALLOW_HTTP=true` for an endpoint without TLS.
 ///
-/// A write is atomic, and durable when [`put`](Self::put) returns. The futures can be polled from any thread, inside or outside an
-/// asynchronous runtime. A request that fails for a transient reason is retried up to 6 times within 15 s. An operation
-/// takes at most 30 s, plus one second per mebibyte.
+/// A write is atomic, and durable when [`put`](Self::put) returns. The futures can be polled from any thread, inside or
+/// outside an asynchronous runtime. A request that fails for a transient reason is retried up to 6 times within 15 s.
+/// An operation takes at most 30 s, plus one second per mebibyte.
 ///
 /// ```
 /// use glovebox::BlobStore;
@@ -39,11 +39,11 @@ pub struct BlobStore(Objects);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlobInfo {
-    /// Its name.
+    /// Name of the blob.
     pub name: String,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// When it was written, by the store's clock.
+    /// Time of the write, by the store's clock.
     pub stored_at: Timestamp,
 }
 
@@ -51,21 +51,22 @@ pub struct BlobInfo {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlobPage {
-    /// The blobs.
+    /// The page's blobs.
     pub blobs: Vec<BlobInfo>,
-    /// The name to list the next page after, or `None` if this is the last.
+    /// Name to list the next page after; `None` on the last page.
     pub next: Option<String>,
 }
 
 impl BlobStore {
-    /// The maximum size of a blob: 1 GiB. Larger ones are neither written nor read.
+    /// Maximum size of a blob: 1 GiB. Larger blobs are neither written nor read.
     pub const MAX_BYTES: u64 = 1 << 30;
-    /// The maximum page size: 1,000.
+    /// Maximum size of a page: 1,000 blobs.
     pub const MAX_PAGE: usize = 1_000;
-    /// The longest name: 512 bytes.
+    /// Maximum length of a name: 512 bytes.
     pub const MAX_NAME_BYTES: usize = 512;
 
-    /// Opens the store of a URL. No request is sent yet. A missing directory is created with access for its owner only.
+    /// Opens the store with this URL, without sending a request. A missing directory is created with access only for
+    /// its owner.
     ///
     /// # Errors
     /// [`StoreError::Url`], [`StoreError::Directory`], and [`StoreError::Remote`] if the environment has no usable configuration.
@@ -73,17 +74,18 @@ impl BlobStore {
         Ok(Self(Objects::open(url)?))
     }
 
-    /// The URL.
+    /// Returns the store's URL.
     #[must_use]
     pub fn url(&self) -> &str {
         self.0.url()
     }
 
-    /// Writes a blob. Succeeds if the same bytes already exist under this name. Names should be derived from the content.
+    /// Writes a blob. Succeeds if the same bytes already exist under this name. Derive names from the contents.
     ///
     /// # Errors
-    /// [`StoreError::BlobExists`] if other bytes exist under this name: they stay. [`StoreError::BlobName`], [`StoreError::BlobTooLarge`] and
-    /// [`StoreError::Remote`]. After the last, the blob may exist; writing it can be retried.
+    /// [`StoreError::BlobExists`] if other bytes exist under this name; they remain. [`StoreError::BlobName`],
+    /// [`StoreError::BlobTooLarge`] and [`StoreError::Remote`]. After a [`StoreError::Remote`] the blob may exist;
+    /// retrying is safe.
     pub async fn put(&self, name: &str, bytes: impl Into<Bytes>) -> Result<(), StoreError> {
         let bytes = bytes.into();
         check_name(name)?;
@@ -98,11 +100,11 @@ impl BlobStore {
         }
     }
 
-    /// Reads a blob. `None` if it does not exist.
+    /// Reads a blob. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// [`StoreError::BlobTooLarge`] if it has more than `max_bytes` or [`MAX_BYTES`](Self::MAX_BYTES) bytes: it is not read.
-    /// [`StoreError::BlobName`] and [`StoreError::Remote`].
+    /// [`StoreError::BlobTooLarge`] if the blob has more than `max_bytes` or [`MAX_BYTES`](Self::MAX_BYTES) bytes; it
+    /// is not read. [`StoreError::BlobName`] and [`StoreError::Remote`].
     pub async fn get(&self, name: &str, max_bytes: u64) -> Result<Option<Bytes>, StoreError> {
         check_name(name)?;
         self.0.get(name, max_bytes.min(Self::MAX_BYTES)).await
@@ -117,8 +119,11 @@ impl BlobStore {
         self.0.delete(name).await
     }
 
-    /// Lists blobs in the order of their names, after the given name, at most `limit` and [`MAX_PAGE`](Self::MAX_PAGE) of them. `prefix` consists
-    /// of whole parts: `sessions/notes` matches names that begin with `sessions/notes/`; an empty one matches all.
+    /// Lists at most `limit` and at most [`MAX_PAGE`](Self::MAX_PAGE) blobs after the name `after`, in the order of
+    /// their names.
+    ///
+    /// `prefix` consists of whole parts: `sessions/notes` matches names that begin with `sessions/notes/`. An empty
+    /// prefix matches all names.
     ///
     /// # Errors
     /// [`StoreError::BlobName`] and [`StoreError::Remote`].
@@ -128,7 +133,7 @@ impl BlobStore {
         }
         after.map_or(Ok(()), check_name)?;
         let limit = limit.clamp(1, Self::MAX_PAGE);
-        // One more, to detect a next page.
+        // List a blob more than `limit`, to detect a next page.
         let listed = self.0.list(prefix, after, limit + 1).await?;
         let mut blobs: Vec<BlobInfo> = listed
             .into_iter()
@@ -141,12 +146,13 @@ impl BlobStore {
     }
 }
 
-/// Converts a store's time.
+/// Converts milliseconds of the store's clock.
 pub(super) fn timestamp(ms: i64) -> Timestamp {
     Timestamp::from_unix_ms(u64::try_from(ms).unwrap_or_default())
 }
 
-/// The longest part of a name, in bytes: a file name's limit, less the suffix used while it is written.
+/// Maximum length of a part of a name in bytes: the limit of a file name, minus the suffix of a file that is being
+/// written.
 const MAX_PART_BYTES: usize = 240;
 
 /// Accepts only names that every store uses unchanged: no encoding, no special meaning.

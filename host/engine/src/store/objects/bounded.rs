@@ -1,4 +1,4 @@
-//! Operations on whole objects, with limits on size, and on time except for files on this machine.
+//! Operations on whole objects, with limits on size and time. There is no time limit for files on this machine.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -15,14 +15,14 @@ use super::{
 };
 use crate::store::StoreError;
 
-/// The time limit of an operation including its retries, in addition to the time for its bytes.
+/// Timeout of an operation including its retries, in addition to the time for its bytes.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The slowest accepted transfer: one mebibyte per second.
+/// Minimum transfer rate: one mebibyte per second.
 const MIN_BYTES_PER_SECOND: u64 = 1 << 20;
-/// Caps the time allowed for an object of unknown length: that of a blob of the maximum size.
+/// Bytes to allow time for if the length of an object is unknown: the maximum size of a blob.
 const MAX_WAITED_BYTES: u64 = 1 << 30;
 
-/// The objects under a URL. Cheap to clone.
+/// The objects below a URL. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
     place: Arc<Place>,
@@ -38,16 +38,15 @@ impl Objects {
     }
 
     fn path(&self, name: &str) -> Path {
-        // Only the prefix of all names has an empty part.
+        // Only the empty prefix has an empty part.
         name.split('/').filter(|part| !part.is_empty()).fold(self.place.prefix.clone(), |path, part| path.join(part))
     }
 
-    /// The store's threads.
     pub(super) fn background(&self) -> &Background {
         &self.background
     }
 
-    /// Runs an operation on the store's threads, with a time limit for these bytes.
+    /// Runs an operation on the store's threads, with the timeout for a transfer of `bytes` bytes.
     async fn within<T: Send + 'static>(
         &self,
         bytes: u64,
@@ -136,7 +135,7 @@ impl Bucket for Objects {
         }
         let store = Arc::clone(&self.place.store);
         let (prefix, path) = (self.place.prefix.clone(), self.path(dir));
-        // Unencoded, as listed: encoding would change its sort position.
+        // Parse without encoding, as in listings: encoding would change the sort position.
         let after = after.map(|name| Path::parse(format!("{prefix}/{name}"))).transpose();
         let after = after.map_err(|error| failed(self, format!("list `{dir}`"), error))?;
         let listed = self.within(0, format!("list `{dir}`"), async move {
@@ -161,7 +160,7 @@ impl Bucket for Objects {
     }
 }
 
-/// The name relative to the prefix.
+/// Returns the name relative to the prefix.
 fn below(prefix: &Path, location: &Path) -> Option<String> {
     let rest = location.as_ref().strip_prefix(prefix.as_ref())?;
     Some(rest.strip_prefix('/').unwrap_or(rest).to_owned())

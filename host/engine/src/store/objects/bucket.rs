@@ -1,4 +1,4 @@
-//! The operations on an object store, and how their results are interpreted.
+//! The operations of an object store, and the interpretation of their results.
 
 use std::fmt;
 
@@ -7,53 +7,56 @@ use bytes::Bytes;
 
 use crate::store::StoreError;
 
-/// The maximum number of attempts to create an object that is refused but absent.
+/// Maximum number of attempts to create an object that the store refuses although it is absent.
 const CREATE_ATTEMPTS: u32 = 3;
 
 /// Named objects. Reads and listings see every write that was acknowledged before they began.
 #[async_trait]
 pub(super) trait Bucket: fmt::Debug + Send + Sync {
-    /// The store's URL.
+    /// Returns the store's URL.
     fn url(&self) -> &str;
 
-    /// Creates an object atomically and durably. Returns whether the name was free. After an error the object may exist.
+    /// Creates an object atomically and durably. Returns `false` if the name was taken. After an error the object may
+    /// exist.
     async fn try_create(&self, name: &str, bytes: Bytes) -> Result<bool, StoreError>;
 
-    /// Reads an object of at most `most` bytes. `None` if absent.
+    /// Reads an object of at most `most` bytes. Returns `None` if it is absent.
     async fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, StoreError>;
 
     /// Deletes an object, if it exists.
     async fn delete(&self, name: &str) -> Result<(), StoreError>;
 
-    /// Lists the objects in a directory after a name, in the order of their names, up to `limit`.
+    /// Lists up to `limit` objects in a directory after a name, in the order of their names.
     async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<Listed>, StoreError>;
 }
 
 /// An object in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
-    /// Its name below the URL.
+    /// Name below the URL.
     pub(super) name: String,
     pub(super) bytes: u64,
-    /// By the store's clock, in milliseconds since 1970.
+    /// Time of the write, by the store's clock, in milliseconds since 1970.
     pub(super) modified_ms: i64,
 }
 
-/// What exists under a name after an attempt to create it.
+/// The contents of a name after an attempt to create an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Created {
-    /// These bytes.
+    /// The intended bytes.
     Here,
-    /// Other bytes, which stay.
+    /// Other bytes, which remain.
     Other,
-    /// Nothing, though creation was refused: another's object was deleted since, or the store is processing a request for the same name.
+    /// The store refused to create the object, but has none. Either it was deleted since, or the store was processing
+    /// another request for the name.
     Gone,
 }
 
-/// Creates an object, atomically and durably when this returns [`Created::Here`].
+/// Creates an object, atomically. The object is durable when this returns [`Created::Here`].
 ///
-/// The answer to a successful request may be lost, and a store may refuse because of a concurrent request for the same name (S3 does).
-/// Unless creation is confirmed, this therefore compares what is there, and retries if nothing is.
+/// The response to a successful request may be lost, and a store may refuse because of a concurrent request for the
+/// same name (S3 does). Unless the creation is confirmed, this compares the existing object, and retries if there is no
+/// object.
 pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Result<Created, StoreError> {
     let mut attempts = 0;
     loop {
@@ -74,12 +77,12 @@ pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Res
     }
 }
 
-/// A name is free, but the store refuses to create it.
+/// Returns the error for a store that refuses to create an absent object.
 pub(super) fn refused(bucket: &dyn Bucket, name: &str) -> StoreError {
     failed(bucket, format!("create `{name}`"), "it refuses a name that is free")
 }
 
-/// The store could not perform an operation.
+/// Returns the error for a failed operation.
 pub(super) fn failed(
     bucket: &dyn Bucket,
     action: impl Into<String>,

@@ -1,36 +1,36 @@
-//! The content of an entry of a session's log.
+//! The contents of an entry in a session's log.
 
 use serde::{Deserialize, Serialize};
 
 use crate::store::{SessionId, SessionRecord, StoredVersion, record::MAX_WORKSPACE_BYTES};
 
-/// The format version.
 const FORMAT: u32 = 1;
-/// The number of digits in a version.
+/// Number of hexadecimal digits of a version.
 const VERSION_DIGITS: usize = 32;
-/// How many ancestors an entry names.
+/// Maximum number of ancestors in an entry.
 pub(super) const MAX_ANCESTORS: usize = 16;
-/// An entry with a session is padded to this length in bytes. A removal is shorter, so listings can tell them apart.
+/// Entries with a session are padded to this length in bytes. Removals are shorter, so listings can tell them apart.
 const MIN_SESSION_BYTES: usize = 2048;
-/// The maximum size in bytes. Ours take 3,000 plus the workspace's path, which JSON can expand to six times its length.
+/// Maximum size of an entry in bytes. Entries take 3,000 bytes plus the workspace's path, which JSON can expand to six
+/// times its length.
 pub(super) const MAX_ENTRY_BYTES: u64 = 16_384 + 6 * MAX_WORKSPACE_BYTES as u64;
 
-/// One write of a session.
+/// An entry of a session's log: one write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Entry {
     format: u32,
-    /// Identifies this write: 128 random bits. The state's name contains it too.
+    /// Identifies this write: 128 random bits. The name of the state contains it, too.
     version: String,
-    /// The writes this one is built on, latest first. A writer whose answer was lost looks itself up here.
+    /// Versions of the writes below this one, latest first. A writer that lost its response finds its own version here.
     ancestors: Vec<String>,
-    /// What was written, or `None` for a removal.
+    /// The written record; `None` for a removal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) record: Option<SessionRecord>,
 }
 
 impl Entry {
-    /// A write on top of another, or the first.
+    /// Returns the entry of a write on top of `base`, or of the first write.
     pub(super) fn new(version: &StoredVersion, base: Option<&Self>, record: Option<&SessionRecord>) -> Self {
         let earlier = base.into_iter().flat_map(|base| std::iter::once(&base.version).chain(&base.ancestors));
         let ancestors = earlier.take(MAX_ANCESTORS).cloned().collect();
@@ -45,7 +45,8 @@ impl Entry {
         self.version == version.as_str()
     }
 
-    /// Whether this is built on that write, `distance` entries below. `None` if ancestors do not go back so far.
+    /// Returns whether this entry is built on the write `version`, `distance` entries below. `None` if that is further
+    /// back than the recorded ancestors.
     pub(super) fn descends_from(&self, version: &StoredVersion, distance: u64) -> Option<bool> {
         if self.ancestors.iter().any(|ancestor| ancestor == version.as_str()) {
             return Some(true);
@@ -53,9 +54,9 @@ impl Entry {
         (distance <= self.ancestors.len() as u64).then_some(false)
     }
 
-    /// The stored form.
+    /// Encodes the entry.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        // Strings and numbers only: this cannot fail.
+        // Only strings and numbers: this cannot fail.
         let mut bytes = serde_json::to_vec(self).unwrap_or_default();
         if self.record.is_some() {
             bytes.resize(bytes.len().max(MIN_SESSION_BYTES), b' ');
@@ -79,7 +80,7 @@ impl Entry {
         }
     }
 
-    /// Whether an entry of this length is a removal.
+    /// Returns whether an entry of this length is a removal.
     pub(super) fn is_removal(bytes: u64) -> bool {
         bytes < MIN_SESSION_BYTES as u64
     }

@@ -1,4 +1,5 @@
-//! Lists a directory on this machine: the library's listing omits what is deleted meanwhile, together with what replaced it.
+//! Lists a directory on this machine. The library's listing omits files that are deleted meanwhile, and also the files
+//! that replace them.
 
 use std::{
     ffi::OsStr,
@@ -9,10 +10,11 @@ use std::{
 
 use super::bucket::Listed;
 
-/// The files below a directory after a name, in the order of their names.
+/// Lists the files below a directory after a name, in the order of their names.
 ///
-/// All names of one directory are read before any metadata. For as many as a session's log has, Linux reads them in one call, and so at one
-/// moment. A file that is deleted afterwards is still listed, with length 0; reading it finds it missing.
+/// Reads all names of a directory before any metadata. Linux returns as many names as a session's log has in one call,
+/// and so as of one moment. A file that is deleted afterwards is listed with length 0, and a read of it finds it
+/// absent.
 pub(super) fn list(root: &Path, dir: &str, after: Option<&str>, limit: usize) -> io::Result<Vec<Listed>> {
     let mut names = Vec::new();
     collect(root, dir, &mut names)?;
@@ -31,7 +33,7 @@ fn collect(root: &Path, dir: &str, names: &mut Vec<String>) -> io::Result<()> {
     let (mut files, mut dirs) = (Vec::new(), Vec::new());
     for entry in entries {
         let entry = entry?;
-        // Skip names that are not ours. The library's temporary files contain a `#`.
+        // Skip names that blobs cannot have. The library's temporary files contain a `#`.
         let Some(name) = entry.file_name().to_str().filter(|name| !name.contains('#')).map(str::to_owned) else {
             continue;
         };
@@ -60,7 +62,8 @@ fn describe(root: &Path, name: String) -> io::Result<Listed> {
     }
 }
 
-/// Removes files left by killed writers: the library first writes to `NAME#NUMBER`. Failures are retried when the store is next opened.
+/// Removes files of killed writers: the library writes to `NAME#NUMBER` first. Failures are retried when the store is
+/// opened again.
 pub(super) fn remove_staged(root: &Path, older_than: Duration) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {

@@ -1,15 +1,14 @@
-//! The state of a lock's holder: its lease, and its writes of unknown outcome.
+//! The lease of a lock's holder, and its writes with unknown outcome.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::lease::Lease;
 use crate::store::{Expected, StoredVersion};
 
-/// A lock holder's lease and unsettled writes.
 #[derive(Debug, Default)]
 pub(super) struct Holder {
     _lease: Option<Lease>,
-    /// Writes of unknown outcome, with what they expected.
+    /// Versions of writes with unknown outcome, and the version that those writes expected.
     unsettled: Mutex<Option<(Expected, Vec<StoredVersion>)>>,
 }
 
@@ -27,7 +26,8 @@ impl Holder {
         }
     }
 
-    /// Called after an accepted write. Returns earlier writes of unknown outcome: not accepted, or overwritten.
+    /// Forgets the recorded writes after one was accepted. Returns the others, which were not accepted or were
+    /// overwritten.
     pub(super) fn settles(&self, accepted: &StoredVersion) -> Vec<StoredVersion> {
         let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (_, mut versions) = unsettled.unwrap_or((Expected::Any, Vec::new()));
@@ -35,7 +35,7 @@ impl Holder {
         versions
     }
 
-    /// Whether this is one of our writes of unknown outcome with the same expectation.
+    /// Returns whether the holder made this write with the same expectation, and has not learned its outcome.
     pub(super) fn wrote(&self, expected: &Expected, is: impl Fn(&StoredVersion) -> bool) -> bool {
         let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
         unsettled.as_ref().is_some_and(|(same, versions)| same == expected && versions.iter().any(is))

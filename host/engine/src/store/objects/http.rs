@@ -1,4 +1,4 @@
-//! The object store library's HTTP client: the same as for scripts and servers, HTTP/1.1 with rustls.
+//! HTTP client of the object store library, like the one for scripts and servers: HTTP/1.1 with rustls.
 
 use std::{error::Error, io, time::Duration};
 
@@ -14,12 +14,12 @@ use tokio::runtime::Handle;
 
 use crate::tls;
 
-/// The time limit for connecting.
+/// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a server may stay silent during a response.
+/// Maximum time between two reads of a response.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Creates the client when a store is opened.
+/// Creates the HTTP client when a store is opened.
 #[derive(Debug)]
 pub(super) struct Connector(pub(super) Handle);
 
@@ -36,7 +36,7 @@ impl HttpConnector for Connector {
             .tls_backend_preconfigured(tls::config().map_err(|error| failed(error.into()))?)
             .https_only(!allows_http)
             .http1_only()
-            // A request is signed for one server.
+            // Requests are signed for one server, so do not follow redirects.
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
             .connect_timeout(CONNECT_TIMEOUT)
@@ -56,7 +56,7 @@ impl HttpService for Client {
         let url = url::Url::parse(&url).map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
         let mut request = reqwest::Request::new(parts.method, url);
         *request.headers_mut() = parts.headers;
-        // In one piece if possible: such a body has a length, which stores require.
+        // Send the body in one piece if possible: such a body has a length, which stores require.
         *request.body_mut() = Some(match body.as_bytes() {
             Some(bytes) => bytes.clone().into(),
             None => reqwest::Body::wrap(body),
@@ -70,7 +70,7 @@ impl HttpService for Client {
     }
 }
 
-/// An error with a kind that says whether a retry may help.
+/// Converts an error. Its kind tells the library whether a retry may help.
 fn http_error(error: reqwest::Error) -> HttpError {
     let kind = if error.is_timeout() {
         HttpErrorKind::Timeout
@@ -81,7 +81,7 @@ fn http_error(error: reqwest::Error) -> HttpError {
     } else {
         was_cut_off(&error)
     };
-    // A signed URL may contain secrets, and the outer error names the store's URL.
+    // Signed URLs may contain secrets, and the outer error names the store's URL.
     HttpError::new(kind, error.without_url())
 }
 

@@ -1,13 +1,15 @@
-//! Leases: session locks that end with their holder, even if it is killed.
+//! Leases: session locks that expire if their holder is killed.
 //!
-//! A lease is a log of its own, `leases/ID!/N`. Whoever creates the next entry holds the lease, for as long as the entry says by the store's clock.
-//! The holder renews it every third of that time by creating one more entry and deleting the earlier ones. Releasing it deletes the last entry.
+//! A lease is a log of its own, `leases/ID!/N`. The creator of the latest entry holds the lease for the duration in the
+//! entry, by the store's clock. Three times within that duration, the holder renews it: it creates the next entry and
+//! deletes the earlier ones. Releasing the lease deletes the last entry.
 //!
-//! Numbers are therefore reused, and a number does not identify an entry: its random content does. To take over an expired lease, a process reads
-//! the entry, lists when it was written, creates the next, and reads it again. If it is unchanged, it was there throughout: no other has the lease.
+//! Numbers are therefore reused, so a number does not identify an entry; its random content does. To take over an
+//! expired lease, a process reads the entry, lists the time of its write, creates the next entry, and reads the old one
+//! again. If the old entry is unchanged, it was there throughout, so no other process has the lease.
 //!
-//! A lease only saves work. A holder that was frozen for longer than its lease learns of it when it renews it next, and not before. The session's
-//! [log](super::log) refuses what it then writes, because the log checks versions, not times.
+//! A lease only saves work. A holder that was frozen for longer than its lease notices only at the next renewal. Until
+//! then the session's [log](super::log) rejects its writes, because the log checks versions, not times.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, mpsc},
@@ -27,18 +29,18 @@ use crate::{
     store::{SessionId, StoreError},
 };
 
-/// A margin added to expiry, since some stores report times in whole seconds.
+/// Margin for expiry: some stores report times in whole seconds.
 const MARGIN: Duration = Duration::from_secs(1);
-/// The maximum size of an entry in bytes: the holder, and the duration in milliseconds.
+/// Maximum size of an entry in bytes. An entry contains the holder and the duration in milliseconds.
 const MAX_ENTRY_BYTES: u64 = 64;
-/// The maximum number of a session's lease objects.
+/// Maximum number of lease objects of a session.
 const MAX_LISTED: usize = 10_000;
-/// Longer leases are treated as this long.
+/// Maximum duration of a lease. Longer durations in entries are cut to it.
 const MAX_LEASE: Duration = Duration::from_secs(60 * 60);
-/// How long dropping a lease waits for its release, so that the next holder finds it free.
+/// Maximum wait for the release when a lease is dropped, so that the next holder finds it free.
 const GIVING_BACK: Duration = Duration::from_secs(2);
 
-/// The store's clock as observed when the store was opened, independent of its users' clocks.
+/// The store's clock, as seen when the store was opened. Independent of its users' clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoreClock {
     pub(super) seen_ms: i64,
@@ -55,7 +57,7 @@ impl StoreClock {
     }
 }
 
-/// A lease, released when dropped.
+/// A lease. Dropping it releases it.
 #[derive(Debug)]
 pub(super) struct Lease {
     stop: Option<oneshot::Sender<()>>,
@@ -74,7 +76,7 @@ impl Drop for Lease {
 }
 
 impl Lease {
-    /// Acquires a session's lease. `None` while another holds it.
+    /// Acquires a session's lease. Returns `None` if another process holds it.
     pub(super) async fn take(
         bucket: Arc<dyn Bucket>,
         background: &Background,
@@ -101,7 +103,7 @@ impl Lease {
 pub(super) struct LeaseLog {
     bucket: Arc<dyn Bucket>,
     dir: String,
-    /// The content of our entries.
+    /// Content of this process's entries.
     holder: String,
     lasts: Duration,
 }
@@ -112,7 +114,8 @@ impl LeaseLog {
         Self { bucket, dir: format!("leases/{id}!"), holder, lasts }
     }
 
-    /// Acquires the lease and returns its entry's number. `None` if another holds it or was first.
+    /// Acquires the lease and returns the number of its entry. Returns `None` if another process holds the lease or was
+    /// faster.
     pub(super) async fn take(&self, clock: StoreClock) -> Result<Option<u64>, StoreError> {
         let before = self.entries().await?;
         let Some((last, _)) = before.last() else {
@@ -137,12 +140,12 @@ impl LeaseLog {
         Ok(Some(number))
     }
 
-    /// Creates an entry. `None` if it or a higher one exists.
+    /// Creates an entry. Returns `None` if this entry or a higher one exists.
     async fn create_highest(&self, number: u64) -> Result<Option<u64>, StoreError> {
         if !self.create(number).await? {
             return Ok(None);
         }
-        // Others may have acquired and renewed it since the listing.
+        // A different process may have acquired and renewed the lease since the listing.
         if self.entries().await?.last().is_some_and(|(last, _)| *last > number) {
             self.delete(number).await;
             return Ok(None);
@@ -163,7 +166,7 @@ impl LeaseLog {
         Ok(listed.into_iter().filter_map(|listed| Some((number_of(&listed.name)?, listed))).collect())
     }
 
-    /// The content of an entry, empty if it is too long to be ours. `None` if it is gone.
+    /// Reads an entry. Returns `None` if it is gone, and an empty content if it is too long for a valid entry.
     async fn read(&self, number: u64) -> Result<Option<Bytes>, StoreError> {
         match self.bucket.get(&self.name(number), MAX_ENTRY_BYTES).await {
             Err(StoreError::BlobTooLarge { .. }) => Ok(Some(Bytes::new())),
@@ -171,7 +174,7 @@ impl LeaseLog {
         }
     }
 
-    /// Creates an entry. Returns whether it is ours.
+    /// Creates an entry. Returns whether it has this holder's content.
     async fn create(&self, number: u64) -> Result<bool, StoreError> {
         let entry = self.holder.clone().into_bytes();
         Ok(create(&*self.bucket, &self.name(number), entry.into()).await? == Created::Here)
@@ -183,19 +186,21 @@ impl LeaseLog {
         }
     }
 
-    /// Whether an entry exists and is ours.
+    /// Returns whether an entry exists and has this holder's content.
     async fn is_ours(&self, number: u64) -> Result<bool, StoreError> {
         Ok(self.read(number).await?.is_some_and(|found| found == self.holder.as_bytes()))
     }
 
-    /// Creates the next entry and deletes this one. Returns the number of what is ours then, `None` if another has taken the lease over.
+    /// Creates the next entry and deletes this one. Returns the number of the new entry, or `None` if another process
+    /// took the lease over.
     pub(super) async fn renewed(&self, number: u64) -> Result<Option<u64>, StoreError> {
         let next = number.saturating_add(1);
-        // If ours was deleted, it has expired, and any entry of its name is another's.
+        // A deleted entry means that the lease expired; any entry with its name is another holder's.
         if !self.is_ours(number).await? || !self.create(next).await? {
             return Ok(None);
         }
-        // Between the two it may have expired, been taken over and been released, which left the name of the next entry free.
+        // Between the two calls the lease may have expired, and another holder may have taken and released it: the next
+        // name was free again.
         if !self.is_ours(number).await? {
             self.delete(next).await;
             return Ok(None);
@@ -218,14 +223,14 @@ impl LeaseLog {
                 }
             }
         }
-        // On an error it may be ours.
+        // After an error the entry may still be this holder's.
         if self.is_ours(number).await.unwrap_or(true) {
             self.delete(number).await;
         }
     }
 }
 
-/// Whether the lease of this entry is unexpired.
+/// Returns whether the lease of this entry has not expired.
 fn is_held(says: &Bytes, listed: &Listed, clock: StoreClock) -> bool {
     let ms = str::from_utf8(says).ok().and_then(|entry| entry.rsplit_once(' ')?.1.parse().ok());
     let lasts = Duration::from_millis(ms.unwrap_or(0)).min(MAX_LEASE);

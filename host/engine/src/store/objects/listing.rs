@@ -12,16 +12,16 @@ use super::{
 };
 use crate::store::{PageRequest, SessionId, StoreError, StoredEntry, StoredPage};
 
-/// How many names are requested at once.
+/// Number of names for each listing request.
 const NAMES: usize = 1_000;
-/// How many entries are read at once.
+/// Number of entries to read concurrently.
 const READERS: usize = 16;
-/// How many removals a page expires at most; later pages expire others.
+/// Maximum number of removals that listing a page expires. Later listings expire the rest.
 const FORGOTTEN: usize = 16;
-/// A number no entry has. Its name sorts after a session's entries and before the next session's.
+/// A number that no entry has. Its name sorts after the entries of a session and before those of the next one.
 const LAST: u64 = u64::MAX;
 
-/// A log's head in a listing.
+/// The head of a log in a listing.
 struct Found {
     id: SessionId,
     number: u64,
@@ -29,7 +29,7 @@ struct Found {
 }
 
 impl ObjectStore {
-    /// The heads after a session, for at most `most` sessions, and whether there are more.
+    /// Lists the heads of at most `most` sessions after a session. Also returns whether more sessions follow.
     async fn heads(&self, after: Option<&SessionId>, most: usize) -> Result<(Vec<Found>, bool), StoreError> {
         let mut heads: Vec<Found> = Vec::new();
         let mut after = after.map(|id| self.log(id).name(LAST));
@@ -39,7 +39,7 @@ impl ObjectStore {
             after = listed.last().map(|listed| listed.name.clone());
             for listed in listed {
                 let Some((id, number)) = parse(&listed.name) else { continue };
-                // A session's entries are in order: the last is its head.
+                // Entries of a session are listed in order: the last one is the head.
                 if heads.last().is_some_and(|head| head.id == id) {
                     heads.pop();
                 } else if heads.len() == most {
@@ -62,12 +62,12 @@ impl ObjectStore {
         Ok(StoredPage::new(entries.into_iter().flatten().collect(), next))
     }
 
-    /// A session's listing entry, or `None` if it was removed. Expires an old removal.
+    /// Returns the listing entry of a session, or `None` if the session was removed. Expires an old removal.
     async fn entry(&self, found: Found, forgets: &AtomicUsize) -> Result<Option<StoredEntry>, StoreError> {
         let log = self.log(&found.id);
         let head = match log.read(found.number, &found.listed).await? {
             Some(head) => Some(head),
-            // Overwritten since.
+            // The entry was overwritten after the listing.
             None => log.head().await?,
         };
         let Some(head) = head else { return Ok(None) };
@@ -82,9 +82,9 @@ impl ObjectStore {
         Ok(entry_of(&found.id, head))
     }
 
-    /// Holds the session's lease, so that nobody creates the session again meanwhile.
+    /// Expires a removal. Holds the session's lease meanwhile, so that other processes cannot create the session again.
     async fn expire(&self, log: Log<'_>) -> Result<(), StoreError> {
-        // Named, so it is held until this returns.
+        // Bound to a name, so the lease is held until this returns.
         let Some(_lease) = self.lease(log.id).await? else { return Ok(()) };
         log.expire(self.clock.ms_before_now(REMOVAL)).await
     }
@@ -104,7 +104,7 @@ impl ObjectStore {
     }
 }
 
-/// The session and number in an entry's name.
+/// Parses the session and the number from the name of an entry.
 fn parse(name: &str) -> Option<(SessionId, u64)> {
     let number = number_of(name)?;
     let (dir, _) = name.rsplit_once('/')?;

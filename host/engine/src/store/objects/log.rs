@@ -1,48 +1,58 @@
-//! A session's log. It decides who may write next, and whether a write was accepted.
+//! The log of a session. It decides the order of writes, and the acceptance of each write.
 //!
 //! # The objects
 //!
-//! * `records/ID!/N`: the log entries of session `ID`. N is a number of 20 digits. An entry contains its own name (its [version](StoredVersion)),
-//!   the names of the entries it is built on, and the session's record. An entry without a record means that the session was removed.
+//! * `records/ID!/N`: the log entries of session `ID`. N is a number of 20 digits. An entry contains its own name (its
+//!   [version](StoredVersion)), the names of the entries it is built on, and the session's record. An entry without a
+//!   record means that the session was removed.
 //! * `states/ID!/VERSION`: the state that belongs to the entry of this version.
 //!
-//! Objects are created and deleted, and never overwritten. The only other requirements on a store are that exactly one creator of a name
-//! succeeds, and that reads and listings see every acknowledged operation. (`!` sorts before every id character, so names sort as ids do.)
+//! Objects are created and deleted, and never overwritten. A store must also guarantee that exactly one creator of a
+//! name succeeds, and that reads and listings see every acknowledged operation. (`!` sorts before every id character,
+//! so names sort like ids.)
 //!
 //! # The protocol
 //!
-//! The *head* is the entry with the highest number. It defines the session. A write on top of head N takes these steps:
+//! The *head* is the entry with the highest number. It defines the session. A write on top of head N has these steps:
 //!
-//! 1. read the head and compare it with what is expected;
+//! 1. read the head and compare it with the expected version;
 //! 2. create the state;
 //! 3. create entry N + 1: **this is the commit, if N is the head at that moment**;
 //! 4. list the log, to see whether it was;
-//! 5. delete the lower entries, each after its state is gone.
+//! 5. delete the lower entries, each after its state.
 //!
-//! The head is never deleted, only entries below it ([except for expired removals](#removal)). Numbers therefore only grow. A name that was
-//! free at step 3 was free for one of two reasons: nothing above N was ever created, so N was the head and the write counts; or N + 1 had been
-//! created and deleted again, so there is an entry above it. Step 4 distinguishes the two:
+//! The head is never deleted, only entries below it ([except for expired removals](#removal)). Numbers therefore only
+//! grow. A name that was free at step 3 was free for one of two reasons. Either no entry above N was ever created: N
+//! was the head, and the write counts. Or N + 1 was created and deleted again: then there is an entry above it. Step 4
+//! distinguishes the two:
 //!
-//! * *Two writers* with the same base create the same name, and one succeeds. The other finds a head that is not built on its entry: `Fenced`.
-//! * *A frozen writer that wakes after a takeover* finds its name taken, or creates an entry below the head. That entry is an orphan: it is never
-//!   the head, no reader follows it, and its writer or the next one deletes it. The head is not built on it: `Fenced`.
-//! * *A writer whose entry was built upon before it checked* finds itself among the head's ancestors: it was accepted. After more than
-//!   [`MAX_ANCESTORS`] intervening writes nobody can tell, and the write fails with [`StoreError::Remote`]. It fails the same way if an answer
-//!   was lost and the check fails too.
-//! * *A lost answer* at step 2 or 3: creating compares what is there with what was to be written. If that fails too, the outcome is
-//!   unknown, and the session's lock remembers the version. The next write with the same expectation accepts a head that the lock itself wrote.
-//! * *A crash* before step 3 leaves an orphaned state, until the session has been removed for seven days. A crash after it leaves a committed
-//!   write, with lower entries that the next writer deletes.
-//! * *A reader* lists the log, reads the head's entry, then its state. If either is missing, a writer deleted it after a later commit, and the
-//!   reader retries. It gets the state and the record of one write: the latest that was committed when it began, or a later one.
+//! * *Two writers* with the same base create the same name, and one succeeds. The other finds a head that is not built
+//!   on its entry: `Fenced`.
+//! * *A frozen writer that wakes after a takeover* finds its name taken, or creates an entry below the head. That entry
+//!   is an orphan: it is never the head, readers ignore it, and its writer or the next one deletes it. The head is not
+//!   built on it: `Fenced`.
+//! * *A writer whose entry was built upon before it checked* finds its version among the head's ancestors: the write
+//!   was accepted. After more than [`MAX_ANCESTORS`] intervening writes the result is unknown, and the write fails with
+//!   [`StoreError::Remote`]. It fails the same way if a response was lost and the check fails, too.
+//! * *A lost response* at step 2 or 3: creating compares the existing object with the intended one. If that fails, too,
+//!   the outcome is unknown, and the session's lock remembers the version. The next write with the same expectation
+//!   accepts a head that the lock itself wrote.
+//! * *A crash* before step 3 leaves an orphaned state, until the session has been removed for seven days. A crash after
+//!   step 3 leaves a committed write, with lower entries that the next writer deletes.
+//! * *A reader* lists the log, reads the head's entry, then its state. If either is missing, a writer deleted it after
+//!   a later commit, and the reader retries. It gets the state and the record of one write: the latest that was
+//!   committed when it began, or a later one.
 //!
 //! # Removal
 //!
-//! A session is removed by an entry without a record. Removals and writes therefore contend for one name as two writers do. A writer from
-//! before the removal is fenced by the number and the version, even if a session of the same id was created again on top. Seven days later a
-//! listing cleans up the removal under the session's lease. The log is then empty and starts again at 1. A write that was in progress all that
-//! time does not find its base in the listing of step 4, and is fenced. Only a process that was frozen in the middle of this cleanup, for longer
-//! than a lease lasts, while others created the same id again, could delete the wrong objects.
+//! A session is removed by an entry without a record. So removals and writes contend for one name like two writers. A
+//! writer from before the removal is fenced by the number and the version, even if a session with the same id was
+//! created again on top.
+//!
+//! Seven days later, a listing cleans up the removal under the session's lease. The log is then empty and starts again
+//! at 1. A write that was in progress all that time does not find its base in the listing of step 4, and is fenced.
+//! Only one process could still delete the wrong objects: one that was frozen during this cleanup for longer than a
+//! lease lasts, while others created the same id again.
 
 use bytes::Bytes;
 
@@ -52,15 +62,16 @@ use super::{
 };
 use crate::store::{SessionId, SessionRecord, StoreError, StoredVersion};
 
-/// The directory of the logs.
+/// Directory of the logs.
 pub(super) const RECORDS: &str = "records";
-/// The directory of the states.
+/// Directory of the states.
 pub(super) const STATES: &str = "states";
-/// The maximum number of objects in a log, and of states examined to expire a session. Every writer retries deletions that failed.
+/// Maximum number of objects in a log, and of states to examine when a session expires. Every writer retries deletions
+/// that failed.
 const MAX_LISTED: usize = 10_000;
-/// The maximum number of attempts of a read while others write.
+/// Maximum number of attempts to read during concurrent writes.
 const READS: usize = 16;
-/// Digits of an entry's number.
+/// Number of digits of an entry's number.
 const DIGITS: usize = 20;
 
 /// The log of one session.
@@ -74,7 +85,7 @@ pub(super) struct Log<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) number: u64,
-    /// Its content, or why it cannot be read.
+    /// The entry, or the reason why it cannot be read.
     pub(super) entry: Result<Entry, String>,
     pub(super) bytes: u64,
     pub(super) modified_ms: i64,
@@ -90,21 +101,21 @@ impl Head {
     }
 }
 
-/// One write.
+/// A write to append to a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write<'a> {
-    /// Its unique name.
+    /// Unique name of the write.
     pub(super) version: &'a StoredVersion,
-    /// The record and the state, or `None` to remove the session.
+    /// Record and state; `None` to remove the session.
     pub(super) session: Option<(&'a SessionRecord, &'a Bytes)>,
 }
 
 /// The outcome of a write.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// It was accepted.
+    /// The write was accepted.
     Committed,
-    /// Another writer was first. Nothing of it remains.
+    /// A different writer was first. The lost write's objects are deleted.
     Lost,
 }
 
@@ -121,7 +132,7 @@ impl Log<'_> {
         format!("{STATES}/{}!/{version}", self.id)
     }
 
-    /// The entries, in ascending order.
+    /// Lists the entries in ascending order.
     async fn entries(self) -> Result<Vec<(u64, Listed)>, StoreError> {
         let dir = self.dir();
         let listed = self.bucket.list(&dir, None, MAX_LISTED + 1).await?;
@@ -132,7 +143,7 @@ impl Log<'_> {
         Ok(listed.into_iter().filter_map(|listed| Some((number_of(&listed.name)?, listed))).collect())
     }
 
-    /// Reads a listed entry. `None` if it was deleted since.
+    /// Reads a listed entry. Returns `None` if it was deleted since.
     pub(super) async fn read(self, number: u64, listed: &Listed) -> Result<Option<Head>, StoreError> {
         let entry = match self.bucket.get(&listed.name, MAX_ENTRY_BYTES).await {
             Ok(None) => return Ok(None),
@@ -143,7 +154,7 @@ impl Log<'_> {
         Ok(Some(Head { number, entry, bytes: listed.bytes, modified_ms: listed.modified_ms }))
     }
 
-    /// The head, or `None` if the log is empty.
+    /// Reads the head. Returns `None` if the log is empty.
     pub(super) async fn head(self) -> Result<Option<Head>, StoreError> {
         for _ in 0..READS {
             let entries = self.entries().await?;
@@ -155,10 +166,10 @@ impl Log<'_> {
         Err(self.moves())
     }
 
-    /// Appends a write to this head.
+    /// Appends a write on top of this head.
     ///
     /// # Errors
-    /// The outcome is then unknown: the write may be accepted.
+    /// After an error the outcome is unknown: the write may be accepted.
     pub(super) async fn append(self, base: Option<&Head>, write: Write<'_>) -> Result<Outcome, StoreError> {
         let Some(number) = base.map_or(Some(1), |base| base.number.checked_add(1)) else {
             let path = format!("{}/{}", self.bucket.url(), self.name(u64::MAX));
@@ -191,9 +202,10 @@ impl Log<'_> {
                         None => return Err(self.unknown("too much was written since")),
                     }
                 }
-                // Refused, but no entry is visible: an aborted request of ours may still arrive.
+                // The store refused, but shows no entry: an aborted request of this process may still arrive.
                 _ if created == Created::Gone => return Err(refused(self.bucket, &self.name(number))),
-                // If our entry is alone, its base was removed and expired; if another has its place, that one was first.
+                // If our entry is alone, its base was removed and expired. If another entry has the name, its writer
+                // was first.
                 Some(_) => {}
                 None if created == Created::Here => return Err(self.unknown("it does not list what it has")),
                 None => {}
@@ -204,7 +216,7 @@ impl Log<'_> {
         Err(self.moves())
     }
 
-    /// Deletes what a lost write created.
+    /// Deletes the objects of a lost write.
     async fn discard(self, number: u64, created: Created, write: Write<'_>) {
         if created == Created::Here {
             self.tidy(&self.name(number)).await;
@@ -214,7 +226,8 @@ impl Log<'_> {
         }
     }
 
-    /// Deletes all entries but the last, each after its state: only the entry says where that is. The next writer retries failures.
+    /// Deletes all entries but the last, each after its state, because only the entry names the state. The next writer
+    /// retries failures.
     pub(super) async fn delete_below(self, entries: &[(u64, Listed)], known: Option<&Head>) {
         let Some((_, below)) = entries.split_last() else { return };
         for (number, listed) in below {
@@ -235,7 +248,7 @@ impl Log<'_> {
         }
     }
 
-    /// Deletes the states of writes that were not accepted and whose outcome was unknown.
+    /// Deletes the states of writes that had an unknown outcome and were not accepted.
     pub(super) async fn forget(self, versions: &[StoredVersion]) {
         for version in versions {
             self.tidy(&self.state_name(version)).await;
@@ -251,8 +264,8 @@ impl Log<'_> {
         deleted.is_ok()
     }
 
-    /// Cleans up after a session that was removed long ago: deletes its removal entry, and states from before `until_ms` that crashed writers
-    /// left. The caller holds the session's lease.
+    /// Cleans up after a session that was removed long ago: deletes its removal entry, and states older than `until_ms`
+    /// that crashed writers left. The caller holds the session's lease.
     pub(super) async fn expire(self, until_ms: i64) -> Result<(), StoreError> {
         let entries = self.entries().await?;
         let Some((number, listed)) = entries.last() else { return Ok(()) };
@@ -265,7 +278,7 @@ impl Log<'_> {
         for state in states {
             stays |= state.modified_ms >= until_ms || !self.tidy(&state.name).await;
         }
-        // Without the removal entry nobody would retry them.
+        // Keep the removal entry: without it the remaining states would never be deleted.
         if stays {
             return Ok(());
         }
@@ -285,7 +298,7 @@ impl Log<'_> {
     }
 }
 
-/// Parses an entry's number from its name.
+/// Parses the number from the name of an entry.
 pub(super) fn number_of(name: &str) -> Option<u64> {
     let (_, digits) = name.rsplit_once('/')?;
     (digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok()).flatten()

@@ -1,11 +1,12 @@
 //! Network stores: sessions and blobs as objects in S3, Google Cloud Storage, Azure, a directory or memory.
 //!
 //! * [`place`]: parses store URLs and reads credentials from the environment; [`http`]: the HTTP client.
-//! * [`bucket`]: the operations on a store; [`bounded`]: these with size and time limits, on threads of their own ([`background`]);
-//!   [`files`]: directory listing.
+//! * [`bucket`]: the operations of a store; [`bounded`]: operations with size and time limits, on separate threads
+//!   ([`background`]); [`files`]: directory listing.
 //! * [`blobs`]: immutable named blobs.
-//! * [`store`]: sessions; [`log`]: who may write one, and whether it was accepted; [`entry`]: log entries; [`listing`]: listing sessions.
-//! * [`lease`]: who holds a session now; [`holder`]: what the holder knows; [`probe`]: checks whether a store is suitable.
+//! * [`store`]: sessions; [`log`]: the order and acceptance of writes; [`entry`]: log entries; [`listing`]: listing
+//!   sessions.
+//! * [`lease`]: session locks; [`holder`]: the state of a lock's holder; [`probe`]: checks whether a store is suitable.
 
 mod background;
 mod blobs;

@@ -19,30 +19,30 @@ use url::Url;
 use super::{files, http::Connector};
 use crate::store::StoreError;
 
-/// How often a request is retried after a transient failure, with exponential backoff and jitter.
+/// Maximum number of retries after a transient failure, with exponential backoff and jitter.
 const RETRIES: usize = 6;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
-/// No request is retried after this.
+/// Maximum time since the first attempt for starting a retry.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The age at which a file of an unfinished write is removed: no write takes that long.
+/// Age after which the file of an unfinished write is removed: no write takes that long.
 const STAGED: Duration = Duration::from_secs(60 * 60);
 
-/// A store's location.
+/// A resolved store URL.
 pub(super) struct Place {
     pub(super) store: Arc<dyn ObjectStore>,
-    /// The prefix of every name.
+    /// Prefix of every name.
     pub(super) prefix: Path,
-    /// The store's URL, without trailing slashes.
+    /// The URL without trailing slashes.
     pub(super) url: String,
-    /// The directory, if it is on this machine.
+    /// The directory, if the store is on this machine.
     pub(super) local: Option<PathBuf>,
     /// Keeps guests out of the directory.
     _dir: Option<TrustedDir>,
 }
 
-/// The derived one would show credentials and all objects in memory.
+/// A derived implementation would show credentials, and all objects in memory.
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Place").field("url", &self.url).finish_non_exhaustive()
@@ -50,7 +50,7 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// Resolves a URL, whether the store is reachable or not.
+    /// Resolves a URL. Does not connect to the store.
     pub(super) fn of(text: &str, runtime: &Handle) -> Result<Self, StoreError> {
         let wrong = |reason: &str| StoreError::Url { url: shown(text), reason: reason.to_owned() };
         let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
@@ -74,7 +74,7 @@ impl Place {
         Ok(Self { store, prefix, url: named(&url), local: None, _dir: None })
     }
 
-    /// A directory, created like that of a [`DirectoryStore`](crate::DirectoryStore).
+    /// Opens a directory, and creates it like a [`DirectoryStore`](crate::DirectoryStore) if it is missing.
     fn in_directory(url: &Url) -> Result<Self, StoreError> {
         let path: PathBuf = url.to_file_path().map_err(|()| StoreError::Url {
             url: url.to_string(),
@@ -88,7 +88,7 @@ impl Place {
         Ok(Self { store, prefix: Path::default(), url: named(url), local: Some(path), _dir: Some(dir) })
     }
 
-    /// Memory of this process, shared by all stores of one name until the last is dropped.
+    /// Opens memory of this process, shared by all stores of the same name until the last is dropped.
     fn in_memory(url: &Url) -> Result<Self, StoreError> {
         static NAMED: OnceLock<Mutex<HashMap<String, Weak<InMemory>>>> = OnceLock::new();
         let prefix = Path::from_url_path(url.path())
@@ -106,7 +106,8 @@ impl Place {
     }
 }
 
-/// A network store, with credentials and endpoint from the environment. `None` if the URL does not name one.
+/// Opens a network store, with credentials and endpoint from the environment. Returns `None` if the URL does not name
+/// one.
 fn remote(
     scheme: &ObjectStoreScheme,
     url: &str,
@@ -137,7 +138,7 @@ fn failed(url: &str, action: &str, source: object_store::Error) -> StoreError {
     StoreError::Remote { url: url.to_owned(), action: action.to_owned(), source: source.into() }
 }
 
-/// A URL for messages: without parts that may contain a password or signature.
+/// Shortens a URL for messages: removes parts that may contain a password or signature.
 pub(super) fn shown(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     match (text.split_once("://"), text.rsplit_once('@')) {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{bucket::Bucket, lease::StoreClock};
 use crate::{entropy, store::StoreError};
 
-/// Creates an object, tries to create it again, reads, lists and deletes it. Returns the store's time.
+/// Creates an object, tries to create it again, reads, lists and deletes it. Returns the store's clock.
 pub(super) async fn probe(bucket: &dyn Bucket) -> Result<StoreClock, StoreError> {
     let unfit = |reason: &str| StoreError::Unfit { url: bucket.url().to_owned(), reason: reason.to_owned() };
     let dir = format!("probes/{}", entropy::random_id());

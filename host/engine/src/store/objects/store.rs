@@ -20,20 +20,23 @@ use crate::store::{
     StoredRecord, StoredSession, StoredVersion,
 };
 
-/// The maximum number of attempts of a write while others write.
+/// Maximum number of attempts to write during concurrent writes.
 const WRITES: usize = 8;
-/// The maximum number of attempts to find a listed entry's state.
+/// Maximum number of attempts to find the state of a listed entry.
 const READS: usize = 8;
-/// How long a removal is remembered.
+/// Time after which a removal is forgotten.
 pub(super) const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Stores sessions in an object store that several machines share: S3 (`s3://BUCKET/PREFIX`), Google Cloud Storage (`gs://`), Azure (`az://`), a
-/// directory (`file:///DIRECTORY`) or this process's memory (`memory://NAME`). Credentials come from the environment, as for [`BlobStore`].
+/// A store of sessions in an object store, which several machines can share: S3 (`s3://BUCKET/PREFIX`), Google Cloud
+/// Storage (`gs://`), Azure (`az://`), a directory (`file:///DIRECTORY`) or this process's memory (`memory://NAME`).
+/// Credentials come from the environment, as for [`BlobStore`].
 ///
-/// The store must only create each name once and show every acknowledged operation; [`open`](Self::open) tests this. Each session is a short log of
-/// its writes, each with a unique version. Of two writers with the same base, one is accepted and the other is
-/// [fenced](StoreError::Fenced), however long it was frozen. Locks are leases of 15 s, renewed while they are held. They expire after their
-/// holder is killed, and only save work.
+/// The store must create each name only once and show every acknowledged operation; [`open`](Self::open) tests this.
+/// Each session is a short log of its writes, each with a unique version. Of two writers with the same base, one is
+/// accepted and the other is [fenced](StoreError::Fenced), however long it was frozen.
+///
+/// Locks are leases of 15 s, which their holders renew. They expire after their holder is killed. A lease only saves
+/// work; the log keeps writes consistent without it.
 ///
 /// A removal is remembered for seven days. No write may be in progress for that long.
 ///
@@ -56,16 +59,17 @@ pub struct ObjectStore {
 }
 
 impl ObjectStore {
-    /// The longest state that is stored: 1 GiB.
+    /// Maximum size of a state: 1 GiB.
     pub const MAX_STATE_BYTES: u64 = BlobStore::MAX_BYTES;
-    /// How long a lock lasts after its holder was killed. Default: 15 s.
+    /// Default time for a lock to expire after its holder was killed: 15 s.
     pub const LEASE: Duration = Duration::from_secs(15);
 
-    /// Opens the store of a URL and tests it: creates an object, checks that a second creation is refused, reads, lists and deletes it.
+    /// Opens the store with this URL and tests it: creates an object, checks that a second creation is refused, reads,
+    /// lists and deletes it.
     ///
     /// # Errors
-    /// [`StoreError::Url`], [`StoreError::Directory`], [`StoreError::Remote`] if it cannot be reached or refuses, and
-    /// [`StoreError::Unfit`] if it fails the test.
+    /// [`StoreError::Url`], [`StoreError::Directory`], [`StoreError::Remote`] if the store cannot be reached or refuses
+    /// an operation, and [`StoreError::Unfit`] if it fails the test.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let objects = Objects::open(url)?;
         let background = objects.background().clone();
@@ -77,21 +81,21 @@ impl ObjectStore {
         Ok(Self { bucket, background, clock, lease: Self::LEASE })
     }
 
-    /// The URL.
+    /// Returns the store's URL.
     #[must_use]
     pub fn url(&self) -> &str {
         self.bucket.url()
     }
 
-    /// Sets how long locks taken from now on last after their holder was killed, clamped to 1 s to 1 h. They are renewed three times in that
-    /// time. Default: [`LEASE`](Self::LEASE).
+    /// Sets the duration of new leases, clamped to 1 s to 1 h. A lock expires after this time if its holder was killed.
+    /// Holders renew a lease three times within it. Default: [`LEASE`](Self::LEASE).
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease.clamp(Duration::from_secs(1), Duration::from_secs(60 * 60));
         self
     }
 
-    /// Acquires a session's lease. `None` while another holds it.
+    /// Acquires a session's lease. Returns `None` if another process holds it.
     pub(super) async fn lease(&self, id: &SessionId) -> Result<Option<Lease>, StoreError> {
         Lease::take(Arc::clone(&self.bucket), &self.background, self.clock, self.lease, id).await
     }
@@ -100,7 +104,7 @@ impl ObjectStore {
         Log { bucket: &*self.bucket, id }
     }
 
-    /// Writes on top of what is expected. Returns whether a session was there, and the new version.
+    /// Writes on top of the expected version. Returns whether a session existed, and the new version.
     async fn write(
         &self,
         lock: &SessionLock,
@@ -115,7 +119,7 @@ impl ObjectStore {
             self.check(log, head.as_ref(), expected, holder)?;
             let was_there = head.as_ref().is_some_and(|head| !head.is_removal());
             if session.is_none() && !was_there {
-                // It was there if our own removal, whose answer was lost, removed it.
+                // The session existed if this holder's own removal, whose response was lost, removed it.
                 let ours = |version: &StoredVersion| head.as_ref().is_some_and(|head| head.is(version));
                 return Ok(Written { was_there: holder.wrote(expected, ours), version: None });
             }
@@ -127,7 +131,7 @@ impl ObjectStore {
                     log.forget(&holder.settles(&version)).await;
                     return Ok(Written { was_there, version: Some(version) });
                 }
-                // The new head may still be expected: `Any`, or a late write of ours.
+                // The new head may still be the expected one: with `Any`, or after a late write of this holder.
                 Outcome::Lost => {}
             }
         }
@@ -135,7 +139,7 @@ impl ObjectStore {
         Err(failed(&*self.bucket, action, "others write it all the time"))
     }
 
-    /// Fails if something else is there than expected.
+    /// Fails if the log's head is not the expected version.
     fn check(&self, log: Log<'_>, head: Option<&Head>, expected: &Expected, holder: &Holder) -> Result<(), StoreError> {
         let found = head.filter(|head| !head.is_removal());
         let is_expected = match (expected, found) {
@@ -155,7 +159,7 @@ impl ObjectStore {
         StoreError::Damaged { id: log.id.clone(), path: path.into(), reason: reason.into() }
     }
 
-    /// The record of a head, or `None` for a removal.
+    /// Returns the record of a head, or `None` for a removal.
     fn stored(&self, log: Log<'_>, head: Head) -> Result<Option<StoredRecord>, StoreError> {
         let entry = head.entry.map_err(|reason| self.damaged(log, head.number, reason))?;
         let version = entry.version();
@@ -163,7 +167,7 @@ impl ObjectStore {
     }
 }
 
-/// What a write found and left.
+/// The result of a write.
 struct Written {
     was_there: bool,
     version: Option<StoredVersion>,
@@ -214,7 +218,7 @@ impl SessionStore for ObjectStore {
                     return Ok(Some(StoredSession::new(stored, state.into())));
                 }
                 Some(_) => return Err(self.damaged(log, number, "its state is not as long as its record says")),
-                // Overwritten since, unless the version is the same again.
+                // The state was overwritten since, unless the head still has the same version.
                 None if looked_for.as_ref() == Some(&stored.version) => {
                     return Err(self.damaged(log, number, "its state is missing"));
                 }
@@ -242,7 +246,7 @@ impl SessionStore for ObjectStore {
     }
 
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
-        // If there is none, the caller has what it wants, whatever it expected.
+        // If there is no session, it is removed already, whatever the caller expected.
         let log = self.log(lock.id());
         let head = log.head().await?;
         if head.as_ref().is_none_or(Head::is_removal) {
@@ -259,7 +263,7 @@ fn check_length(id: &SessionId, bytes: u64) -> Result<(), StoreError> {
     if bytes > most { Err(StoreError::TooLarge { id: id.clone(), bytes, most }) } else { Ok(()) }
 }
 
-/// A head's listing entry.
+/// Returns the listing entry of a head.
 pub(super) fn entry_of(id: &SessionId, head: Head) -> Option<StoredEntry> {
     let (bytes, stored_at) = (head.bytes, timestamp(head.modified_ms));
     match head.entry {

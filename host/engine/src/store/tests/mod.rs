@@ -1,4 +1,4 @@
-//! Tests specific to the directory store. What every store must do is tested in `tests/tests/all/stored`.
+//! Tests specific to the directory store. `tests/tests/all/stored` tests the behavior of every store.
 
 mod locking;
 mod pruning;
@@ -194,7 +194,7 @@ fn every_damaged_byte_of_a_head_is_found_and_listed() {
     let error = block_on(fixture.store.get(&id("bad"))).unwrap_err();
     assert!(error.to_string().contains("version 3"), "{error}");
 
-    // It can be overwritten and removed.
+    // The session can be overwritten and removed.
     fixture.put("bad", 6_000, b"again");
     assert_eq!(block_on(fixture.store.get(&id("bad"))).unwrap().unwrap().state, b"again");
     fs::write(fixture.file("bad"), "damaged").unwrap();
@@ -258,7 +258,7 @@ fn ten_thousand_sessions_are_listed_in_a_second() {
         assert!(listed.len() == 10_000 && listed.iter().all(|entry| entry.record.is_some()));
         begun.elapsed()
     };
-    // The best of several runs: the machine may be busy.
+    // Take the best of several runs, because the machine may be busy.
     let took = (0..5).map(|_| list()).min().unwrap();
     println!("10,000 sessions listed in {took:?}");
     assert!(took.as_millis() < 1_000, "{took:?}");

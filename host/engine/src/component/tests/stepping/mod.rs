@@ -13,7 +13,7 @@ use crate::component::{
     },
 };
 
-/// Long against anything here, short against a test that hangs.
+/// Longer than any execution here, shorter than the timeout of a hanging test.
 const LONG_MS: u64 = 300_000;
 
 const ASKS: &str = "print(await tools.ask({q: 1}))";

@@ -1,11 +1,11 @@
-//! What started executions hold, and when they give it back.
+//! Quotas of started executions.
 
 use std::sync::mpsc;
 
 use super::*;
 use crate::component::wit::sandbox::OutputStream;
 
-/// The limits of standard output, standard error and displays, which are counted together.
+/// Sets the limits of standard output, standard error and displays, which are counted together.
 fn output_limits(policy: &mut crate::Policy, bytes: [u64; 3]) {
     let limits = &mut policy.limits;
     [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes] = bytes;
@@ -13,7 +13,7 @@ fn output_limits(policy: &mut crate::Policy, bytes: [u64; 3]) {
 
 #[test]
 fn files_over_the_quota_are_not_held() {
-    // Output is counted while it may come: 2,000 bytes; tools are counted too.
+    // The maximum output, 2,000 bytes, is counted in advance; tools are counted, too.
     let limits = |policy: &mut crate::Policy| output_limits(policy, [1_000, 1_000, 0]);
     let mut ctx = host(limits, |quotas| quotas.held_bytes = 100_000).ctx();
     let source =
@@ -41,7 +41,7 @@ fn so_many_are_started_at_once() {
     assert_eq!(ctx.usage().executions, 2, "what is refused is no execution");
     needs(&mut ctx, &first, vec![]);
     done(&mut ctx, &first, vec![answer(0, "1")]);
-    // One that has ended counts no longer, though it is still held.
+    // An ended execution no longer counts, although its handle exists.
     let third = start(&mut ctx, ASKS);
     assert!(try_start(&mut ctx, ASKS).is_err());
     for started in [first, second, third] {
@@ -66,7 +66,7 @@ fn one_that_was_dropped_counts_until_it_has_ended() {
     let started = start(&mut ctx, "await tools.slow()");
     has_begun.recv().unwrap();
     release(&mut ctx, started);
-    // Nobody waits for a handler: the execution ends all the same, with everything that it held.
+    // No call waits for the handler; the execution must still end and return its shares.
     let is_nothing_left = || {
         let usage = meter.usage();
         (usage.started, usage.handles, usage.held_bytes) == (0, 0, 0)
@@ -117,7 +117,7 @@ fn fuel_is_not_overdrawn() {
     let text = over_quota(try_start(&mut ctx, ""));
     assert!(text.contains("`fuel`"), "the first may use all: {text}");
     assert!(matches!(done(&mut ctx, &started, vec![]).outcome, Outcome::Exhausted(_)));
-    // It may have ended when it was asked to, with some left.
+    // The execution may have ended at its soft limit, with some fuel left.
     assert!(ctx.usage().fuel <= 500_000_000);
 }
 

@@ -26,7 +26,7 @@ fn a_session_is_busy_until_the_component_was_told_of_the_end() {
     busy(&mut ctx);
     needs(&mut ctx, &started, vec![]);
     busy(&mut ctx);
-    // An answer that is refused tells nothing of the end.
+    // A rejected answer does not end the execution.
     step(&mut ctx, &started, vec![answer(7, "1")]).unwrap_err();
     busy(&mut ctx);
     let execution = done(&mut ctx, &started, vec![answer(0, "5")]);

@@ -1,4 +1,4 @@
-//! What is asked, answered, read and cancelled.
+//! Calls, answers, output and cancellation.
 
 use super::*;
 use crate::{

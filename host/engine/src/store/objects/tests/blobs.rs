@@ -10,7 +10,7 @@ use crate::{
     store::{PageRequest, SessionStore as _, StoreError, block_on},
 };
 
-/// One store of each kind that needs no server, with its directory.
+/// Opens a store of each kind that needs no server, with its directory.
 fn stores() -> Vec<(BlobStore, Option<tempfile::TempDir>)> {
     let dir = tempdir().unwrap();
     let file = BlobStore::open(&format!("file://{}/blobs", dir.path().display())).unwrap();
@@ -106,7 +106,7 @@ fn of_many_writers_one_creates_it() {
 fn names_stay_inside() {
     let longest = "x".repeat(BlobStore::MAX_NAME_BYTES);
     for (blobs, _dir) in stores() {
-        // The longest part of a name.
+        // The last name is the longest part of a name.
         for name in ["a", "b/b!/c.d-e_f", "..a", &longest[..240]] {
             block_on(blobs.put(name, Vec::new())).unwrap();
         }
@@ -130,7 +130,7 @@ fn names_stay_inside() {
 fn what_is_too_long_is_not_read() {
     let dir = tempdir().unwrap();
     let blobs = BlobStore::open(&format!("file://{}", dir.path().display())).unwrap();
-    // Sparse files: they take no space.
+    // A sparse file, which takes no space.
     let hole = |name: &str, bytes| fs::File::create(dir.path().join(name)).unwrap().set_len(bytes).unwrap();
     hole("over", BlobStore::MAX_BYTES + 1);
     let error = block_on(blobs.get("over", u64::MAX)).unwrap_err();
@@ -233,7 +233,7 @@ fn futures_are_polled_inside_of_a_runtime_too() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         blobs.put("a", b"x".as_slice()).await.unwrap();
-        // The store's last handle, dropped inside a runtime.
+        // The store's last handle is dropped inside a runtime.
         drop(blobs);
     });
 }

@@ -34,7 +34,7 @@ fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<
             if let Some(number) = log.take(clock(run)).await.unwrap() {
                 assert!(!held.replace(true), "two hold it");
                 taken.set(taken.get() + 1);
-                // Others take turns until it is deleted, but none before this is recorded.
+                // Other tasks run before the entry is deleted, but not before its deletion is recorded.
                 log.delete(number).await;
                 held.set(false);
             }
@@ -42,7 +42,7 @@ fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<
     })
 }
 
-/// Renews a lease that expired an hour ago, as one does that was frozen meanwhile.
+/// Renews a lease that expired an hour ago, like a process that was frozen meanwhile.
 fn frozen<'a>(log: &'a LeaseLog, held: &'a Cell<bool>, renewed: &'a Cell<usize>) -> Task<'a> {
     Box::pin(async move {
         if let Some(number) = log.renewed(1).await.unwrap() {
@@ -54,7 +54,7 @@ fn frozen<'a>(log: &'a LeaseLog, held: &'a Cell<bool>, renewed: &'a Cell<usize>)
     })
 }
 
-/// Holders acquire it, each `times` times; `was_killed`: a holder was killed an hour before.
+/// Holders acquire the lease concurrently, each `times` times. `was_killed`: a holder was killed an hour before.
 fn contend(switches: usize, times: &[usize], was_killed: bool) {
     let runs = exhaustively(0, |run| {
         if was_killed {
@@ -64,7 +64,7 @@ fn contend(switches: usize, times: &[usize], was_killed: bool) {
         }
         let (held, taken) = (Cell::new(false), Cell::new(0));
         run.interleave(switches, times.iter().map(|times| holder(run, *times, &held, &taken)).collect());
-        // Late holders have left nothing behind.
+        // Late holders have left no objects behind.
         assert!(block_on(log(run).take(clock(run))).unwrap().is_some());
         if !was_killed {
             assert!(taken.get() > 0);

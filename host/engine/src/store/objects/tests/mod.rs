@@ -1,4 +1,5 @@
-//! Stores by URL: blobs, and the session and lease protocols against a store that executes requests in every order and fails.
+//! Stores by URL: blobs, and the session and lease protocols against a store that executes requests in every order and
+//! fails.
 
 mod blobs;
 mod leases;

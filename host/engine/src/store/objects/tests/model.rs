@@ -1,4 +1,5 @@
-//! An in-memory store whose requests wait for their turn and fail on demand; explores every order of turns and failures.
+//! An in-memory store whose requests wait for their turn and fail on demand. Explores every order of turns and
+//! failures.
 
 use std::{
     collections::BTreeMap,
@@ -22,12 +23,13 @@ use crate::store::{
     },
 };
 
-/// A sequence of decisions: those of the previous run up to the last with an untried alternative, that alternative, then the first of each.
+/// A sequence of decisions: those of the previous run up to the last with an untried alternative, that alternative,
+/// then the first alternative of each.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
     made: Vec<(usize, usize)>,
     next: usize,
-    /// Set for random decisions.
+    /// State of the random generator, for random decisions.
     random: Option<u64>,
 }
 
@@ -55,7 +57,7 @@ impl Choices {
         chosen
     }
 
-    /// Advances to the next run. Returns whether there is one.
+    /// Advances to the next run. Returns `false` if there are no more.
     fn advance(&mut self) -> bool {
         self.next = 0;
         while let Some((chosen, of)) = self.made.pop() {
@@ -72,11 +74,11 @@ impl Choices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Works,
-    /// Nothing happens.
+    /// The request has no effect.
     Fails,
-    /// It is done, but its answer is lost.
+    /// The request is executed, but its response is lost.
     LosesAnswer,
-    /// The client crashes before it is done, or after.
+    /// The client crashes before or after the request is executed.
     Crashes,
     CrashesAfter,
 }
@@ -92,9 +94,9 @@ pub(super) struct Object {
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) objects: Mutex<BTreeMap<String, Object>>,
-    /// What was deleted, and whether a lease existed at that moment.
+    /// Deleted names, each with whether a lease existed at that moment.
     pub(super) deleted: Mutex<Vec<(String, bool)>>,
-    /// The store's clock, which is stopped.
+    /// The store's clock, which does not advance by itself.
     pub(super) now_ms: Mutex<i64>,
     choices: Mutex<Choices>,
     faults: Mutex<usize>,
@@ -213,12 +215,13 @@ impl Run {
         Self { memory, store }
     }
 
-    /// Interleaves the tasks in an order that the choices decide, until all have ended or crashed. A task runs until a switch to another. At most
-    /// `switches` switches occur before a task has ended: a few are enough to expose a fault.
+    /// Interleaves the tasks in an order that the choices decide, until all have ended or crashed. A task runs until a
+    /// switch to another one. At most `switches` switches occur before a task has ended: a few are enough to expose a
+    /// fault.
     pub(super) fn interleave(&self, mut switches: usize, mut tasks: Vec<Task<'_>>) {
         *self.memory.is_calm.lock().unwrap() = false;
         let mut context = Context::from_waker(Waker::noop());
-        // Run each up to its first request, which needs no order.
+        // Run each task up to its first request, which needs no order.
         tasks.retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
         let mut current = None;
         while !tasks.is_empty() {

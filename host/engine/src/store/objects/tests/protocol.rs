@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug)]
 struct Done {
     expected: Expected,
-    /// What it wrote, or `None` for a removal.
+    /// The written state; `None` for a removal.
     state: Option<String>,
     result: Result<Option<StoredVersion>, StoreError>,
 }
@@ -29,7 +29,7 @@ fn id() -> SessionId {
     SessionId::new("a").unwrap()
 }
 
-/// A lock without a lease, like a lost one: everything depends on the expected version.
+/// Returns a lock without a lease, like a lost one: everything depends on the expected version.
 fn lock() -> SessionLock {
     SessionLock::new(id(), Holder::default())
 }
@@ -46,7 +46,7 @@ async fn put(run: &Run, lock: &SessionLock, expected: &Expected, state: &str) ->
     run.store.put(lock, expected, &record(state.len()), state.as_bytes()).await
 }
 
-/// The stored state, which is complete.
+/// Returns the stored version and state.
 fn stored(run: &Run) -> Option<(StoredVersion, String)> {
     let stored = block_on(run.store.get(&id())).unwrap()?;
     Some((stored.version, String::from_utf8(stored.state).unwrap()))
@@ -56,7 +56,7 @@ fn first(run: &Run) -> Expected {
     Expected::Version(block_on(put(run, &lock(), &Expected::Absent, "first")).unwrap())
 }
 
-/// Writes on top of its own writes, starting from what is expected, until fenced. Retries after an error.
+/// Writes on top of its own writes, starting from the expected version, until fenced. Retries after an error.
 fn writer<'a>(run: &'a Run, name: &'a str, from: &Expected, writes: usize, done: &'a RefCell<Vec<Done>>) -> Task<'a> {
     let mut expected = from.clone();
     Box::pin(async move {
@@ -76,7 +76,7 @@ fn writer<'a>(run: &'a Run, name: &'a str, from: &Expected, writes: usize, done:
     })
 }
 
-/// Removes what is expected, then creates a session again.
+/// Removes the expected version, then creates the session again.
 fn remover<'a>(run: &'a Run, from: &Expected, done: &'a RefCell<Vec<Done>>) -> Task<'a> {
     let expected = from.clone();
     Box::pin(async move {
@@ -91,8 +91,8 @@ fn remover<'a>(run: &'a Run, from: &Expected, done: &'a RefCell<Vec<Done>>) -> T
     })
 }
 
-/// Checks that of all writes with the same expected version one was accepted; that the session is the last accepted write, or one of unknown
-/// outcome; and that fenced writers left nothing.
+/// Checks that of all writes with the same expected version one was accepted. The session must be the last accepted
+/// write, or one of unknown outcome, and fenced writers must leave no objects.
 fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
     let found = stored(run);
     for (index, one) in done.iter().enumerate() {
@@ -110,7 +110,7 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
         }
     }
     let accepted: Vec<&Done> = done.iter().filter(|one| one.result.is_ok()).collect();
-    // Those on which no other accepted write is built.
+    // Accepted writes that no other accepted write is built on.
     let version = |one: &Done| one.result.as_ref().ok().cloned().flatten().map(Expected::Version);
     let tops: Vec<&&Done> = accepted
         .iter()
@@ -122,7 +122,7 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
             assert_eq!(found.map(|(_, state)| state), expected, "{context}: {done:?}");
         }
     } else if let Some(top) = tops.iter().find(|top| top.state.is_some()) {
-        // It is stored, or a write of unknown outcome came after it.
+        // The top write is stored, or a write of unknown outcome came after it.
         let is_unknown =
             |state: &str| done.iter().any(|one| one.result.is_err() && one.state.as_deref() == Some(state));
         let is_it = match &found {
@@ -141,12 +141,12 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
     }
 }
 
-/// Whether the writer of this state lived to record it.
+/// Returns whether the writer of this state recorded it before a crash.
 fn is_recorded(done: &[Done], state: &str) -> bool {
     done.iter().any(|one| one.state.as_deref() == Some(state))
 }
 
-/// Any number of switches.
+/// Unlimited switches.
 const ANY: usize = usize::MAX;
 
 fn contend(switches: usize, faults: usize, writes: [usize; 2]) -> usize {
@@ -266,7 +266,7 @@ fn a_write_whose_answer_was_lost_is_neither_lost_nor_done_twice() {
         let writer: Task<'_> = Box::pin(async {
             let (lock, mut expected) = (lock(), first);
             for state in ["a", "b"] {
-                // One more attempt than faults.
+                // There is an attempt more than faults.
                 for attempt in 0..3 {
                     match put(run, &lock, &expected, state).await {
                         Ok(version) => {
@@ -299,7 +299,7 @@ fn many_at_once_with_many_faults() {
         tasks.push(remover(run, &from, &done));
         tasks.push(Box::pin(async {
             for _ in 0..4 {
-                // A fault is an error; a read is complete.
+                // A fault is an error; a successful read is complete.
                 if let Err(error) = run.store.get(&id()).await {
                     assert!(matches!(error, StoreError::Remote { .. }), "{seed}: {error}");
                 }
@@ -321,7 +321,7 @@ fn a_removal_is_forgotten_after_a_week_under_the_sessions_lease() {
     let runs = exhaustively(0, |run| {
         let from = first(run);
         assert!(block_on(run.store.remove(&lock(), &from)).unwrap());
-        // What a crashed writer left.
+        // A state that a crashed writer left.
         block_on(run.store.bucket.try_create("states/a!/crashed", "x".into())).unwrap();
         for (days, stays) in [(6, true), (8, false)] {
             let clock = StoreClock { seen_ms: days * DAY_MS, seen_at: Instant::now() };
