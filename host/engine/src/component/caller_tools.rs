@@ -1,8 +1,8 @@
 //! Tools that a component answers itself.
 //!
 //! The component chooses their schemas, and the host compiles them and checks arguments against them, so the cost of
-//! both must be bounded. Keywords that can make a small schema large, or a short check long, are rejected: references,
-//! which can lead from each schema to two others, and keywords that evaluate schemas again for unevaluated parts.
+//! both must be bounded. Keywords that can make a small schema large, or a short check long, are rejected. References
+//! can lead from each schema to two others. `unevaluatedItems` and similar keywords evaluate schemas again.
 
 use glovebox_core::contract::quoted;
 use serde_json::Value;

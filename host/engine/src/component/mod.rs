@@ -87,10 +87,10 @@ pub use quotas::{Quotas, Usage};
 /// [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel): 32 MiB. That is enough for standard input, source,
 /// arguments and environment, each at the maximum of the default limits. Wasmtime's own default is 128 MiB.
 ///
-/// Wasmtime counts the bytes of strings and lists as it reads them from the component's memory, and for each element of
-/// a list the host's memory for it. It counts before it allocates, so a false length costs nothing. Exceeding the limit
-/// traps the component before the sandbox receives the call. Results for the component are bounded by the interface
-/// (lists of 16 MiB, 10,000 entries) and use the component's own memory.
+/// Wasmtime counts the bytes of strings and lists as it reads them from the component's memory. For each element of a
+/// list it also counts the host's memory. It counts before it allocates, so a false length costs nothing. Exceeding the
+/// limit traps the component before the sandbox receives the call. Results for the component are bounded by the
+/// interface (lists of 16 MiB, 10,000 entries) and use the component's own memory.
 ///
 /// Embedders that grant a larger `limits.stdin_bytes` or `limits.source_bytes` need a larger limit.
 pub const LIFT_BYTES: usize = 32 << 20;

@@ -15,8 +15,8 @@ pub struct Quotas {
     pub sessions: u32,
     /// Maximum number of started executions at once, including dropped ones that have not ended. Default 16.
     pub started: u32,
-    /// Total number of executions. A validation, an access to a variable, and opening, resuming, forking and undoing a
-    /// session count as one each, and so does a call of interface `tools`. Default 1,000,000.
+    /// Total number of executions. A validation, an access to a variable, and a call of interface `tools` count as one
+    /// each. So do opening, resuming, forking and undoing a session. Default 1,000,000.
     pub executions: u64,
     /// Total fuel of all executions. Default 10^14.
     ///
@@ -25,9 +25,9 @@ pub struct Quotas {
     /// cancellation that stays counted, because the exact use is unknown. The fuel left at the end may be too little to
     /// roll a session back.
     pub fuel: u64,
-    /// Bytes that the host holds for the application at once: blobs, snapshots of files, the output of started
-    /// executions, its tools, and the arguments and environments of its policies. Default 256 MiB. The policy's limits
-    /// bound the memory of sessions.
+    /// Bytes that the host holds for the application at once. They include blobs, snapshots of files, output of started
+    /// executions, tools, and the arguments and environments of policies. Default 256 MiB. The policy's limits bound
+    /// the memory of sessions.
     pub held_bytes: u64,
     /// Maximum number of handles of sessions, started executions, files and blobs at once. Default 10,000.
     pub handles: u32,

@@ -48,8 +48,8 @@ impl SessionsBuilder {
 
     /// Sets a function that makes missing sandboxes on demand, so that a program loads only the runtimes in use.
     ///
-    /// The function receives the language, and the name of the runtime if the session names one. Its sandbox is kept
-    /// and used for later sessions.
+    /// The function receives the language, and the name of the runtime if the session names one. Later sessions use the
+    /// same sandbox.
     pub fn make_sandbox(
         mut self,
         make: impl Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync + 'static,
@@ -295,7 +295,7 @@ impl Sessions {
     }
 
     /// Removes stored sessions beyond the age, count or size limits of `prune`. Sessions that are live here or
-    /// elsewhere are kept.
+    /// elsewhere remain.
     pub fn prune(&self, prune: &Prune) -> Result<PruneReport, SessionsError> {
         Ok(block_on(prune.run(self.store(), Timestamp::now()))?)
     }

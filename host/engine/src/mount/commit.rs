@@ -47,9 +47,9 @@ impl HostDirectory {
     ///
     /// # Errors
     ///
-    /// [`MountError::Conflict`] if the host has changed one of the files meanwhile, [`MountError::LinkLeaves`] and
-    /// [`MountError::ReservedName`] for links and names that are never written, [`MountError::Busy`] if another commit
-    /// takes too long, and others.
+    /// [`MountError::Conflict`] if the host has changed one of the files meanwhile. [`MountError::LinkLeaves`] and
+    /// [`MountError::ReservedName`] for links and names that are never written. [`MountError::Busy`] if another commit
+    /// takes too long. Others, such as [`MountError::Io`].
     pub fn commit(&self, plan: &[CommitStep], contents: &mut dyn Contents) -> Result<CommitReport, MountError> {
         if !self.is_writable() {
             return Err(MountError::ReadOnly { path: self.path().to_owned() });

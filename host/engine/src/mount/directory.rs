@@ -34,8 +34,8 @@ pub struct Skipped {
 
 /// A host directory, opened once. All operations are relative to that handle.
 ///
-/// Can be shared between threads. Reading takes no lock: a guest sees the current state of each file it reads, and a
-/// commit compares files with the state that the guest saw.
+/// Can be shared between threads. Reading takes no lock. A guest sees the current state of each file that it reads, and
+/// a commit compares files with that state.
 #[derive(Debug)]
 pub struct HostDirectory {
     root: Folder,
@@ -56,9 +56,10 @@ impl HostDirectory {
     ///
     /// # Errors
     ///
-    /// The directory is missing, not a directory, or not readable; it contains or is inside one of Glovebox's own
-    /// directories ([`MountError::Guarded`]); or a crash interrupted a commit, so that the directory has neither the
-    /// old nor the new state ([`MountError::Unfinished`]).
+    /// [`MountError::Missing`], [`MountError::NotADirectory`] or [`MountError::Denied`] if the path cannot be read.
+    /// [`MountError::Guarded`] if the directory contains or is inside one of Glovebox's own directories.
+    /// [`MountError::Unfinished`] if a crash interrupted a commit, so that the directory has neither the old nor the
+    /// new state.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, MountError> {
         Self::open_reaching(path.as_ref(), Reach::Tree)
     }
@@ -82,9 +83,9 @@ impl HostDirectory {
     ///
     /// # Errors
     ///
-    /// The errors of [`open`](Self::open). Also fails if the directory is not writable, if another commit takes too
-    /// long, or if an interrupted commit can be neither finished nor undone ([`MountError::BadJournal`],
-    /// [`MountError::Torn`]).
+    /// The errors of [`open`](Self::open). Also fails if the directory is not writable, or if another commit takes too
+    /// long. [`MountError::BadJournal`] or [`MountError::Torn`] if an interrupted commit can be neither finished nor
+    /// undone.
     pub fn open_for_writing(path: impl AsRef<Path>, lock_wait: Duration) -> Result<Self, MountError> {
         Self::open_for_writing_reaching(path.as_ref(), Reach::Tree, lock_wait)
     }

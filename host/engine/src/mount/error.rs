@@ -16,8 +16,8 @@ pub enum Collision {
     Appeared,
     /// The guest changed an entry that no longer exists on the host.
     Vanished,
-    /// A directory that the guest removed still has entries: entries that are hidden from guests (pipes, sockets, names
-    /// that are not UTF-8), or entries that the host added meanwhile.
+    /// A directory that the guest removed still has entries. They are hidden from guests (pipes, sockets, names that
+    /// are not UTF-8), or the host added them meanwhile.
     NotEmpty,
 }
 
@@ -180,7 +180,7 @@ pub enum MountError {
         reason: &'static str,
     },
     /// A crash interrupted a commit, and the host then changed files so that neither the old nor the new state can be
-    /// reached. Recovery changed nothing.
+    /// reached. No further change was made.
     #[error(
         "a commit was cut short and then `{redo}` and `{undo}` changed on the host; restore them, or settle the files by hand and remove `{staging}`", redo = escaped(.redo), undo = escaped(.undo), staging = escaped(.staging)
     )]

@@ -1,7 +1,7 @@
 //! An open host directory, and operations on single names in it.
 //!
 //! Every operation takes one name, never a path, and does not follow a link at that name. Links and races therefore
-//! cannot redirect an operation out of the directory: if a directory is swapped for a link during a walk, the walk
+//! cannot redirect an operation out of the directory. If a directory is swapped for a link during a walk, the walk
 //! fails.
 
 use std::io;

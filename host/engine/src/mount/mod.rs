@@ -18,17 +18,18 @@
 //!
 //! # Decisions
 //!
-//! * *Glovebox's own directories*: no mount is, contains or is inside the cache, whose prepared images run as native
-//!   code, a session store, or the user's packages. Directories are compared by device and inode along their ancestors,
-//!   so other names do not help. The check runs when the mount is opened, and again before an execution or a commit if
-//!   directories were added. A walk does not enter a directory that turns out to be one of them.
+//! * *Glovebox's own directories*: no mount is, contains or is inside the cache, a session store, or the user's
+//!   packages. Prepared images in the cache run as native code. Directories are compared by device and inode along
+//!   their ancestors, so other names do not help. The check runs when the mount is opened, and again before an
+//!   execution or a commit if directories were added. A walk does not enter a directory that turns out to be one of
+//!   them.
 //! * *Syncing*: new files, the journal, and every changed directory are synced (`fsync`; for more than 32 files one
 //!   `syncfs` on Linux). So a reported commit survives a power cut, as far as the disk honours syncs.
 //! * *Modes*: new files are 0666 and new directories 0777, minus the process's umask. A replaced file keeps its
 //!   permission bits, and its owner if the system permits that, but not set-user-ID or set-group-ID. Extended
 //!   attributes are lost, and hard links are separated.
-//! * *Times* are the host's. A guest with a fixed clock would otherwise give every version of a file the same time, and
-//!   tools that compare times would miss the change.
+//! * *Times* are the host's. A guest with a fixed clock would otherwise give every version of a file the same time.
+//!   Tools that compare times would miss the change.
 //! * *Links* are written only if they are relative, have every `..` at the front, and have no more `..` than their
 //!   depth. Then no chain of such links leads out of the directory.
 //! * *Names* that begin with `.glovebox-commit-`, in any case and at any depth, are hidden from guests and never

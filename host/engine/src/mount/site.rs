@@ -58,7 +58,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Like [`find`](Self::find), but treats a file or link in place of a parent directory as an absent entry: a later
+    /// Like [`find`](Self::find), but treats a file or link in place of a parent directory as an absent entry. A later
     /// step may have put it there.
     pub(super) fn find_loosely(&mut self, path: &str) -> Result<Found, MountError> {
         match self.find(path) {

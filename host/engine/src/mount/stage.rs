@@ -36,7 +36,7 @@ pub(super) fn refuse(plan: &[CommitStep]) -> Result<(), MountError> {
 
 /// Returns whether the link could lead out of the directory.
 ///
-/// Rejects a `..` after a name, even if it looks harmless: the name may be another link to a directory nearer to the
+/// Rejects a `..` after a name, even if it looks harmless. The name may be another link to a directory nearer to the
 /// top, and the `..` would then lead higher.
 pub(crate) fn leaves(path: &str, target: &str) -> bool {
     let depth = path.split('/').count() - 1;

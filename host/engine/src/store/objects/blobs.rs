@@ -69,7 +69,8 @@ impl BlobStore {
     /// its owner.
     ///
     /// # Errors
-    /// [`StoreError::Url`], [`StoreError::Directory`], and [`StoreError::Remote`] if the environment has no usable configuration.
+    /// [`StoreError::Url`], [`StoreError::Directory`], and [`StoreError::Remote`] if the environment has no usable
+    /// configuration.
     pub fn open(url: &str) -> Result<Self, StoreError> {
         Ok(Self(Objects::open(url)?))
     }
@@ -151,8 +152,7 @@ pub(super) fn timestamp(ms: i64) -> Timestamp {
     Timestamp::from_unix_ms(u64::try_from(ms).unwrap_or_default())
 }
 
-/// Maximum length of a part of a name in bytes: the limit of a file name, minus the suffix of a file that is being
-/// written.
+/// Maximum length of a part of a name in bytes. It leaves room in a file name for the suffix of an unfinished write.
 const MAX_PART_BYTES: usize = 240;
 
 /// Accepts only names that every store uses unchanged: no encoding, no special meaning.

@@ -16,7 +16,7 @@ use crate::tls;
 
 /// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum time between two reads of a response.
+/// Timeout for each read of a response.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Creates the HTTP client when a store is opened.

@@ -5,8 +5,8 @@
 //! deletes the earlier ones. Releasing the lease deletes the last entry.
 //!
 //! Numbers are therefore reused, so a number does not identify an entry; its random content does. To take over an
-//! expired lease, a process reads the entry, lists the time of its write, creates the next entry, and reads the old one
-//! again. If the old entry is unchanged, it was there throughout, so no other process has the lease.
+//! expired lease, a process reads the entry and lists the time of its write. It then creates the next entry and reads
+//! the old one again. If the old entry is unchanged, it was there throughout, so no other process has the lease.
 //!
 //! A lease only saves work. A holder that was frozen for longer than its lease notices only at the next renewal. Until
 //! then the session's [log](super::log) rejects its writes, because the log checks versions, not times.

@@ -8,8 +8,8 @@
 //! * `states/ID!/VERSION`: the state that belongs to the entry of this version.
 //!
 //! Objects are created and deleted, and never overwritten. A store must also guarantee that exactly one creator of a
-//! name succeeds, and that reads and listings see every acknowledged operation. (`!` sorts before every id character,
-//! so names sort like ids.)
+//! name succeeds. Reads and listings must see every acknowledged operation. `!` sorts before every id character, so
+//! names sort like ids.
 //!
 //! # The protocol
 //!
@@ -45,14 +45,13 @@
 //!
 //! # Removal
 //!
-//! A session is removed by an entry without a record. So removals and writes contend for one name like two writers. A
-//! writer from before the removal is fenced by the number and the version, even if a session with the same id was
-//! created again on top.
+//! A session is removed by an entry without a record. So removals and writes contend for one name like two writers. The
+//! number and the version fence a writer from before the removal, even if the session was created again on top.
 //!
 //! Seven days later, a listing cleans up the removal under the session's lease. The log is then empty and starts again
-//! at 1. A write that was in progress all that time does not find its base in the listing of step 4, and is fenced.
-//! Only one process could still delete the wrong objects: one that was frozen during this cleanup for longer than a
-//! lease lasts, while others created the same id again.
+//! at 1. A write that was in progress all that time does not find its base in the listing of step 4, and is fenced. One
+//! risk remains: a process that is frozen during this cleanup, for longer than a lease lasts, while another creates the
+//! same id again. It could delete the wrong objects.
 
 use bytes::Bytes;
 

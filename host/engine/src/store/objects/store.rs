@@ -27,9 +27,9 @@ const READS: usize = 8;
 /// Time after which a removal is forgotten.
 pub(super) const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// A store of sessions in an object store, which several machines can share: S3 (`s3://BUCKET/PREFIX`), Google Cloud
-/// Storage (`gs://`), Azure (`az://`), a directory (`file:///DIRECTORY`) or this process's memory (`memory://NAME`).
-/// Credentials come from the environment, as for [`BlobStore`].
+/// A store of sessions in an object store, which several machines can share. Supports S3 (`s3://BUCKET/PREFIX`), Google
+/// Cloud Storage (`gs://`), Azure (`az://`), a directory (`file:///DIRECTORY`) and this process's memory
+/// (`memory://NAME`). Credentials come from the environment, as for [`BlobStore`].
 ///
 /// The store must create each name only once and show every acknowledged operation; [`open`](Self::open) tests this.
 /// Each session is a short log of its writes, each with a unique version. Of two writers with the same base, one is
