@@ -37,7 +37,7 @@ pub struct SandboxCtx {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Here,
-    /// Lent to a call that is awaited or was dropped.
+    /// Lent to a call whose future is awaited or was dropped.
     Lent,
     /// Borrowed until the call returns: the store's context lent them.
     Borrowed,

@@ -1,4 +1,4 @@
-//! The sandbox host: configuration shared by all stores.
+//! The sandbox host: configuration that all stores share.
 
 use std::{fmt, sync::Arc};
 

@@ -15,6 +15,6 @@ pub struct CopyReport {
     /// Bytes of file contents.
     pub bytes: u64,
     /// Number of skipped entries: pipes, sockets and devices, names that are not UTF-8, and links that would lead out
-    /// of the target directory. For copies to the host also names that are reserved for commits.
+    /// of the target directory. Copies to the host also skip names that are reserved for commits.
     pub skipped_count: u64,
 }

@@ -25,7 +25,7 @@ pub enum FilesError {
     Pattern {
         /// The pattern from the caller.
         pattern: String,
-        /// The kind of malformation.
+        /// The reason why it is malformed.
         reason: String,
     },
     /// The name is taken, be it by an empty file.

@@ -63,7 +63,7 @@ pub enum SessionsError {
         /// The session's language.
         language: Language,
     },
-    /// `live_count` sessions are live and in use.
+    /// All live sessions are in use, and there are already `live_count` of them.
     #[error("{most} sessions are live and in use, and no more may be (`live_count`); wait for one, or raise it")]
     TooManyLive {
         /// The limit, `live_count`.

@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Link,
 }
 
-/// The identity and state of a host file. Two states of a file differ in at least one field.
+/// The identity of a host file and its state at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ident {
     pub(super) kind: Kind,
@@ -293,8 +293,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Fails if this process certainly may not look up and list entries, or, with `writing`, change them. If the system
-    /// cannot tell, the operation itself will fail.
+    /// Fails if this process certainly has no permission to look up and list entries, or, with `writing`, to change
+    /// them. If the system cannot tell, the operation itself will fail.
     pub(super) fn check_access(&self, writing: bool) -> io::Result<()> {
         use rustix::fs::{Access, AtFlags};
         use rustix::io::Errno;

@@ -57,7 +57,8 @@ fn path_of(step: &CommitStep) -> Result<&str, MountError> {
     }
 }
 
-/// The plan has a step that this version does not know: refuse the plan rather than carry out a part of it.
+/// Returns the error for a step that this version does not know. The whole plan is refused, rather than carried out in
+/// part.
 fn unknown_step(step: &CommitStep) -> MountError {
     MountError::UnknownStep { step: format!("{step:?}") }
 }

@@ -36,7 +36,7 @@ impl AddressRules {
 }
 
 /// Returns whether an address is public according to IANA's special-purpose registries. IPv6 forms that embed an IPv4
-/// address are never public, whatever that address is: another network decides where they lead.
+/// address are never public, whatever that address is: their translation elsewhere decides where they lead.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address {

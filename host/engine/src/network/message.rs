@@ -23,7 +23,7 @@ pub(super) struct Asked {
     base64: Option<String>,
     #[serde(default)]
     pub(super) redirect: Redirect,
-    /// Timeout of the script. The policy's limit still applies.
+    /// Timeout that the script requests, in milliseconds. The policy's limit still applies.
     #[serde(default)]
     pub(super) timeout_ms: Option<u64>,
 }

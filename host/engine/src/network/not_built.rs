@@ -6,7 +6,7 @@ use super::{NetworkPolicy, policy::wrong};
 use crate::tools::ReservedTool;
 use glovebox_core::{Entropy, PolicyError};
 
-/// The error for a policy with a network.
+/// Returns the error for a policy with a network.
 pub(super) fn refusal() -> PolicyError {
     wrong("allow", "`glovebox` was built without its feature `network`; name it among the features in `Cargo.toml`")
 }

@@ -1,7 +1,7 @@
 //! URL patterns that scripts may request.
 //!
-//! A pattern is matched only on a parsed URL, and the request uses that same parsed URL. Parsing has already resolved
-//! user information, backslashes, ports, international names and encoded dots.
+//! A pattern is matched only on a parsed URL, and the request uses that same parsed URL. Parsing has already
+//! interpreted user information, backslashes, ports, international names and encoded dots.
 
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};

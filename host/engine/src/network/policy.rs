@@ -73,7 +73,7 @@ impl SecretPolicy {
 /// All supported methods.
 pub(super) const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/// Size of a message without its body: URL, headers, and their JSON escapes.
+/// Maximum size of a message without its body, in bytes: URL, headers, and their JSON escapes.
 const ENVELOPE_BYTES: u64 = 1 << 20;
 
 /// Prefix of all placeholders.

@@ -19,7 +19,7 @@ use super::{
 };
 use glovebox_core::{Entropy, PolicyError};
 
-/// Shorter secrets could occur in unrelated responses; longer ones are unusual in headers.
+/// Shorter secrets could occur in unrelated responses; longer ones do not belong in headers.
 const MIN_SECRET_BYTES: usize = 8;
 const MAX_SECRET_BYTES: usize = 4096;
 

@@ -7,7 +7,7 @@ fn tool(name: impl Into<String>, schema: impl Into<String>) -> Tool {
     Tool { name: name.into(), description: String::new(), arguments_schema: Some(schema.into()) }
 }
 
-/// Returns the reason of the rejection; `None` if the tools are accepted.
+/// Returns the reason for the rejection; `None` if the tools are accepted.
 fn refusal(tools: &[Tool]) -> Option<String> {
     match checked(tools) {
         Ok(_) => None,
@@ -101,7 +101,7 @@ fn their_text_has_a_bound() {
 
 #[test]
 fn a_schema_has_so_many_values() {
-    // Values at any position count: all of an enum may be compared with all of the arguments.
+    // Values count at any position, because all of an enum may be compared with all of the arguments.
     for around in [r#"{"enum": [@]}"#, r#"{"const": [@]}"#, r#"{"prefixItems": [@]}"#, r#"{"x-vendor": [[@]]}"#] {
         let others = around.matches(['[', '{']).count();
         for (count, fits) in [(1_999, true), (2_000, true), (2_001, false)] {

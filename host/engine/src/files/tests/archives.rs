@@ -143,7 +143,7 @@ fn the_systems_own_tar_understands_us_and_we_understand_it() {
             .output()
             .expect("this test needs `tar`; install it");
         if format == "ustar" && !packed.status.success() {
-            // `ustar` names are limited to 100 bytes unless a slash precedes them.
+            // `ustar` cannot store more than 100 bytes after the last slash of a name.
             continue;
         }
         let mut space = Space::new();

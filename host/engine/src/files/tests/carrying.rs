@@ -58,7 +58,7 @@ fn a_host_directory_is_copied_in_without_going_through_links() {
         ["data", "data/a.txt", "data/inside", "data/sub", "data/sub/b.txt", "data/sub/odd\\na\nme", "data/sub/outside"]
     );
     assert_eq!(space.text("data/inside"), "A");
-    // The link exists but is dangling: it is resolved inside the workspace.
+    // The link exists but dangles, because it is resolved inside the workspace.
     assert_eq!(refusal(space.files().read("data/sub/outside/key")), VfsError::NotFound);
     let counts = (report.file_count, report.directory_count, report.link_count, report.bytes, report.skipped_count);
     assert_eq!(counts, (3, 1, 2, 3, 2));

@@ -266,7 +266,7 @@ fn a_write_whose_answer_was_lost_is_neither_lost_nor_done_twice() {
         let writer: Task<'_> = Box::pin(async {
             let (lock, mut expected) = (lock(), first);
             for state in ["a", "b"] {
-                // There is an attempt more than faults.
+                // Enough attempts for all faults and a success.
                 for attempt in 0..3 {
                     match put(run, &lock, &expected, state).await {
                         Ok(version) => {
