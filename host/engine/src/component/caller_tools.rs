@@ -52,7 +52,7 @@ fn wrong(what: impl Into<String>) -> SandboxError {
 /// Checks and converts the component's tools. Also returns the approximate bytes that the host holds for them.
 pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), SandboxError> {
     if tools.len() > MAX_TOOLS {
-        return Err(wrong(format!("there are {} of them, and at most {MAX_TOOLS} are taken", tools.len())));
+        return Err(wrong(format!("there are {} of them, and the limit is {MAX_TOOLS}", tools.len())));
     }
     let text =
         |tool: &Tool| tool.name.len() + tool.description.len() + tool.arguments_schema.as_ref().map_or(0, String::len);
@@ -61,10 +61,10 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
     let value_bytes: u64 = schemas.map(|schema| weight(schema.as_bytes())).sum();
     if text_bytes > MAX_TEXT_BYTES {
         let what = "their names, descriptions and schemas take";
-        return Err(wrong(format!("{what} {text_bytes} bytes, and at most {MAX_TEXT_BYTES} are taken")));
+        return Err(wrong(format!("{what} {text_bytes} bytes, and the limit is {MAX_TEXT_BYTES}")));
     }
     if value_bytes > MAX_VALUE_BYTES {
-        return Err(wrong("their schemas have more values than are taken"));
+        return Err(wrong("their schemas have too many values"));
     }
     let mut patterns = Patterns::default();
     let mut checked = Vec::with_capacity(tools.len());
@@ -75,7 +75,7 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
             let schema: Value = serde_json::from_str(text).map_err(|error| of(format!("it is not JSON: {error}")))?;
             let count = values(&schema);
             if count > MAX_VALUES {
-                return Err(of(format!("it consists of {count} values, and at most {MAX_VALUES} are taken")));
+                return Err(of(format!("it has {count} values, and the limit is {MAX_VALUES}")));
             }
             patterns.see(&schema).map_err(of)?;
             made = made.schema(schema);
@@ -103,7 +103,7 @@ impl Patterns {
         for (keyword, value) in keywords {
             match keyword.as_str() {
                 refused if REFUSED.contains(&refused) => {
-                    return Err(format!("`{refused}` is not taken from a component; write it out"));
+                    return Err(format!("`{refused}` is not supported in a component's schema; write it out"));
                 }
                 "additionalItems"
                 | "additionalProperties"
@@ -144,7 +144,7 @@ impl Patterns {
     fn more(&mut self, more: usize) -> Result<(), String> {
         self.0 = self.0.saturating_add(more);
         if self.0 > MAX_PATTERNS {
-            return Err(format!("with it there are more than {MAX_PATTERNS} regular expressions"));
+            return Err(format!("the tools have more than {MAX_PATTERNS} regular expressions"));
         }
         Ok(())
     }

@@ -76,7 +76,7 @@ impl From<NotIdle> for SandboxError {
 /// Logs an internal failure of the host, and returns an error without its details.
 fn unavailable(what: &str, error: &(dyn Error + 'static)) -> SandboxError {
     events::unavailable(what, error);
-    SandboxError::Unavailable(format!("{what}; the host's log says why"))
+    SandboxError::Unavailable(format!("{what}; see the host's log"))
 }
 
 impl From<ExecuteError> for SandboxError {
@@ -106,8 +106,8 @@ impl From<&ExecuteError> for SandboxError {
             ExecuteError::NotPrepared { name } => {
                 Self::Unsupported(format!("`{name}` runs as a plain command, without sessions and validation"))
             }
-            ExecuteError::Instantiate { .. } => unavailable("no instance is to be had now", error),
-            ExecuteError::TypeScript { .. } => unavailable("what removes TypeScript's types is not to be had", error),
+            ExecuteError::Instantiate { .. } => unavailable("no instance is available now", error),
+            ExecuteError::TypeScript { .. } => unavailable("the TypeScript stripper is unavailable", error),
             ExecuteError::System { .. } | ExecuteError::Driver(_) => unavailable("the guest could not be run", error),
             // Components cannot name sessions, share workspaces or mount host directories.
             ExecuteError::SessionId { .. }
@@ -115,7 +115,7 @@ impl From<&ExecuteError> for SandboxError {
             | ExecuteError::OtherWorkspace { .. }
             | ExecuteError::ForkWorkspace
             | ExecuteError::Mount(_)
-            | ExecuteError::Commit { .. } => unavailable("the host did not do this", error),
+            | ExecuteError::Commit { .. } => unavailable("the operation is unavailable", error),
         }
     }
 }

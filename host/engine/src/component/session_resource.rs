@@ -106,7 +106,9 @@ impl SessionResource {
         loop {
             if state.is_stepped {
                 let id = self.session.id();
-                let text = format!("an execution that was started in session `{id}` has not come to its end");
+                let text = format!(
+                    "a started execution in session `{id}` has not ended; continue it until `done`, or drop it"
+                );
                 return Err(NotIdle(text));
             }
             if !state.is_running {

@@ -47,13 +47,13 @@ pub enum FilesError {
         source: VfsError,
     },
     /// The path on the host is a symbolic link. Links are not followed.
-    #[error("`{}` is a symbolic link; name the place it leads to", escaped(path))]
+    #[error("`{}` is a symbolic link; name its target", escaped(path))]
     HostLink {
         /// The path from the caller.
         path: PathBuf,
     },
     /// The path on the host is neither a file nor a directory, or its name is not UTF-8.
-    #[error("`{}` is neither a file nor a directory with a name in UTF-8; name one that is", escaped(path))]
+    #[error("`{}` is neither a file nor a directory with a UTF-8 name; name another path", escaped(path))]
     HostPath {
         /// The path from the caller.
         path: PathBuf,

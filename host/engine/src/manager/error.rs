@@ -18,13 +18,13 @@ pub enum SessionsError {
     #[error(transparent)]
     Build(#[from] BuildError),
     /// The store has no session of this name.
-    #[error("there is no session `{id}`; `glovebox session list` names those there are")]
+    #[error("there is no session `{id}`; list the sessions with `glovebox session list`")]
     NotFound {
         /// The session's id.
         id: SessionId,
     },
     /// The store already has a session of this name.
-    #[error("there is a session `{id}` already; choose another id or delete it first")]
+    #[error("session `{id}` already exists; choose another id or delete it first")]
     Exists {
         /// The session's id.
         id: SessionId,
@@ -40,7 +40,7 @@ pub enum SessionsError {
     /// The store has nothing of what happened here since the last save, and no execution since then counts. The live
     /// session was dropped without running its exit handlers. Effects outside the session, through tools and in host
     /// directories, remain.
-    #[error("another process took session `{id}` over; what ran here was discarded; run it again")]
+    #[error("another process took over session `{id}`; its changes here were discarded; run it again")]
     Fenced {
         /// The session's id.
         id: SessionId,
@@ -56,7 +56,7 @@ pub enum SessionsError {
         wanted: Language,
     },
     /// The given sandboxes cannot run the session.
-    #[error("no sandbox for {language} was given, which session `{id}` needs; give one to `Sessions`")]
+    #[error("session `{id}` needs a sandbox for {language}; add one to `Sessions`")]
     NoSandbox {
         /// The session's id.
         id: SessionId,
@@ -64,7 +64,7 @@ pub enum SessionsError {
         language: Language,
     },
     /// All live sessions are in use, and there are already `live_count` of them.
-    #[error("{most} sessions are live and in use, and no more may be (`live_count`); wait for one, or raise it")]
+    #[error("all {most} live sessions are in use (`live_count`); wait for one of them, or raise the limit")]
     TooManyLive {
         /// The limit, `live_count`.
         most: usize,
@@ -79,7 +79,7 @@ pub enum SessionsError {
     },
     /// The session was saved with a host directory as its workspace, and the sandbox has no workspace.
     #[error(
-        "session `{id}` cannot be resumed without its workspace, which was `{name}`; give it (`--workspace`, `Policy::workspace`)",
+        "session `{id}` cannot be resumed without its workspace `{name}`; pass it (`--workspace`, `Policy::workspace`)",
         name = escaped(.workspace)
     )]
     NoWorkspace {
@@ -92,7 +92,7 @@ pub enum SessionsError {
     },
     /// The session was saved with its own files, and the sandbox has a host directory as its workspace.
     #[error(
-        "session `{id}` has files of its own at `/app`, so that `{name}` cannot be there; leave the workspace out \
+        "session `{id}` has its own files at `/app`, so `{name}` cannot be its workspace; omit the workspace \
          (`--workspace`, `Policy::workspace`), or mount it elsewhere in a new session",
         name = escaped(.given)
     )]

@@ -100,7 +100,7 @@ pub(super) fn prepare(
     site.keep(&mut steps)?;
     let inode = |folder: &super::folder::Folder| {
         let both = folder.device_and_inode();
-        both.map(|(_, inode)| inode).map_err(MountError::io("look at", "."))
+        both.map(|(_, inode)| inode).map_err(MountError::io("inspect", "."))
     };
     let journal = Journal { root: inode(site.root)?, staging: inode(site.staging)?, steps };
     journal.write(site.staging)?;

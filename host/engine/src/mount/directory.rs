@@ -317,8 +317,9 @@ fn open_root(path: &Path, writing: bool, reach: Reach) -> Result<Opened, MountEr
     let root = Folder::new(dir);
     // Read the generation before checking: directories that are added meanwhile cause another check.
     let generation = guard::generation();
-    let lineage =
-        root.lineage().map_err(|source| MountError::io("look at what is above", path.display().to_string())(source))?;
+    let lineage = root
+        .lineage()
+        .map_err(|source| MountError::io("inspect the ancestors of", path.display().to_string())(source))?;
     check_lineage(path, &lineage, reach)?;
     root.check_access(writing).map_err(refused)?;
     Ok(Opened { root, lineage, generation })

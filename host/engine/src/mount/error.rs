@@ -54,7 +54,7 @@ pub enum MountError {
     /// The directory contains, is or is inside one of Glovebox's own directories, such as the cache, whose prepared
     /// images run as native code.
     #[error(
-        "`{path}` {relation} {guarded}, `{ours}`, which no script may reach; name another directory, or {way_out}",
+        "`{path}` {relation} {guarded}, `{ours}`: scripts must not reach it; name another directory, or {way_out}",
         path = escaped(.path), ours = escaped(.ours), way_out = .guarded.way_out()
     )]
     Guarded {
@@ -85,7 +85,7 @@ pub enum MountError {
         path: PathBuf,
     },
     /// A different process was still committing to the directory after the maximum wait.
-    #[error("`{path}` is locked by another commit for more than {waited_ms} ms; try again when it is done", path = escaped(.path))]
+    #[error("another commit has locked `{path}` for more than {waited_ms} ms; retry when it is done", path = escaped(.path))]
     Busy {
         /// The directory, as the caller passed it.
         path: PathBuf,
@@ -114,7 +114,7 @@ pub enum MountError {
     },
     /// The guest created a symbolic link that could lead out of the directory.
     #[error(
-        "link `{path}` to `{target}` could leave the directory; only relative links whose `..` come first and stay inside are written", path = escaped(.path), target = escaped(.target)
+        "link `{path}` to `{target}` could leave the directory; use a relative target inside it, with `..` only at the start", path = escaped(.path), target = escaped(.target)
     )]
     LinkLeaves {
         /// The link, relative to the directory.
@@ -123,7 +123,7 @@ pub enum MountError {
         target: String,
     },
     /// A different file system is mounted inside the directory, so a commit cannot be atomic.
-    #[error("`{path}` lies on another file system than the directory; mount that directory by itself", path = escaped(.path))]
+    #[error("`{path}` is on another file system than the mounted directory; mount it separately", path = escaped(.path))]
     OtherFileSystem {
         /// The path, relative to the directory.
         path: String,
@@ -139,7 +139,7 @@ pub enum MountError {
     /// The commit would write more than the workspace's quotas allow. Each hard link and each renamed host file counts
     /// as a new file.
     #[error(
-        "it would write {files} files and {bytes} bytes, counting each hard link and each renamed host file, where \
+        "the commit would write {files} files and {bytes} bytes, counting each hard link and each renamed host file; \
          `limits.workspace_inodes` is {max_files} and `limits.workspace_bytes` is {max_bytes}; nothing was written, raise \
          the limit"
     )]
@@ -154,7 +154,7 @@ pub enum MountError {
         max_bytes: u64,
     },
     /// The commit has more changes than a journal can hold.
-    #[error("the commit's journal would take {bytes} bytes where {limit} are allowed; write fewer files")]
+    #[error("the commit's journal would take {bytes} bytes, and the limit is {limit}; write fewer files")]
     TooManyChanges {
         /// Size of the journal in bytes.
         bytes: u64,
@@ -170,7 +170,7 @@ pub enum MountError {
         staging: String,
     },
     /// The journal is damaged, or was written for another directory. None of its steps were carried out.
-    #[error("`{path}` holds a journal in `{staging}` that {reason}; look at the directory, then remove `{staging}`", path = escaped(.path), staging = escaped(.staging))]
+    #[error("the journal in `{staging}` of `{path}` {reason}; inspect the directory, then remove `{staging}`", path = escaped(.path), staging = escaped(.staging))]
     BadJournal {
         /// The directory, as the caller passed it.
         path: PathBuf,
@@ -182,7 +182,7 @@ pub enum MountError {
     /// A crash interrupted a commit, and the host then changed files so that neither the old nor the new state can be
     /// reached. No further change was made.
     #[error(
-        "a commit was cut short and then `{redo}` and `{undo}` changed on the host; restore them, or settle the files by hand and remove `{staging}`", redo = escaped(.redo), undo = escaped(.undo), staging = escaped(.staging)
+        "a commit was interrupted, and then `{redo}` and `{undo}` changed on the host; restore them, or repair the files by hand and remove `{staging}`", redo = escaped(.redo), undo = escaped(.undo), staging = escaped(.staging)
     )]
     Torn {
         /// The path that prevents finishing the commit.
@@ -194,7 +194,7 @@ pub enum MountError {
     },
     /// The contents of a file that the guest wrote are unavailable. The usual cause: the guest had read only a part of
     /// a host file, and the host removed it.
-    #[error("could not read what the guest wrote to `{path}`; nothing was written, run again", path = escaped(.path))]
+    #[error("could not read the guest's contents of `{path}`; nothing was written, run again", path = escaped(.path))]
     Contents {
         /// The file, relative to the directory.
         path: String,
@@ -209,7 +209,7 @@ pub enum MountError {
         step: String,
     },
     /// The commit is durable, but the guest's file system could not record it. Its next commit would be refused.
-    #[error("the commit is done, but the guest's file system could not note it; go on with a new one")]
+    #[error("the commit is done, but the guest's file system could not record it; continue with a new sandbox")]
     NotNoted {
         /// The error of the guest's file system.
         #[source]

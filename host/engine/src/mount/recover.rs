@@ -62,7 +62,7 @@ pub(super) fn run(root: &Folder, path: &Path) -> Result<Recovery, MountError> {
 }
 
 fn read_journal(root: &Folder, staging: &Folder) -> Result<Read, MountError> {
-    let (_, inode) = root.device_and_inode().map_err(MountError::io("look at", "."))?;
+    let (_, inode) = root.device_and_inode().map_err(MountError::io("inspect", "."))?;
     Journal::read(staging, inode)
 }
 
@@ -80,7 +80,7 @@ pub(super) fn unfinished(root: &Folder) -> Result<Option<String>, MountError> {
 /// Finishes the commit and returns `true`, or undoes it and returns `false` if it cannot be finished.
 fn settle(journal: &Journal, site: &mut Site<'_>) -> Result<bool, MountError> {
     let steps = &journal.steps;
-    let undoing = site.staging.find(UNDO_NAME).map_err(MountError::io("look at", UNDO_NAME))?;
+    let undoing = site.staging.find(UNDO_NAME).map_err(MountError::io("inspect", UNDO_NAME))?;
     if undoing != super::folder::Found::Nothing {
         let reason = MountError::conflict(UNDO_NAME, super::Collision::Changed);
         site.roll_back(steps, &reason)?;

@@ -52,7 +52,7 @@ impl<'a> Site<'a> {
 
     pub(super) fn find(&mut self, path: &str) -> Result<Found, MountError> {
         match self.parent(path) {
-            Ok((parent, name)) => parent.find(name).map_err(MountError::io("look at", path)),
+            Ok((parent, name)) => parent.find(name).map_err(MountError::io("inspect", path)),
             Err(error) if error.is_vanished() => Ok(Found::Nothing),
             Err(error) => Err(error),
         }
@@ -68,7 +68,7 @@ impl<'a> Site<'a> {
     }
 
     pub(super) fn find_slot(&self, slot: &str) -> Result<Found, MountError> {
-        self.staging.find(slot).map_err(MountError::io("look at", slot))
+        self.staging.find(slot).map_err(MountError::io("inspect", slot))
     }
 
     fn is_done(&mut self, index: usize, step: &Step) -> Result<bool, MountError> {
@@ -89,7 +89,7 @@ impl<'a> Site<'a> {
 
     /// Checks whether all remaining steps can be carried out, without changing anything.
     pub(super) fn check(&mut self, steps: &[Step]) -> Result<(), MountError> {
-        let (device, _) = self.root.device_and_inode().map_err(MountError::io("look at", "."))?;
+        let (device, _) = self.root.device_and_inode().map_err(MountError::io("inspect", "."))?;
         let mut leaving = HashSet::new();
         let mut checked_folder = None;
         for (index, step) in steps.iter().enumerate() {
@@ -273,7 +273,7 @@ fn differs(found: Found, old: &Ident) -> Option<Collision> {
 }
 
 pub(super) fn expect(folder: &Folder, name: &str, path: &str, ident: &Ident) -> Result<(), MountError> {
-    let found = folder.find(name).map_err(MountError::io("look at", path))?;
+    let found = folder.find(name).map_err(MountError::io("inspect", path))?;
     match differs(found, ident) {
         None => Ok(()),
         Some(collision) => Err(MountError::conflict(path, collision)),

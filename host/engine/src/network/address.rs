@@ -18,7 +18,7 @@ impl AddressRules {
     pub(super) fn of(texts: &[String]) -> Result<Self, PolicyError> {
         let net = |text: &String| {
             let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-            net.map_err(|_| wrong("allow_private", format!("`{text}` is no range of addresses such as `10.0.0.0/8`")))
+            net.map_err(|_| wrong("allow_private", format!("`{text}` is not an address range such as `10.0.0.0/8`")))
         };
         texts.iter().map(net).collect::<Result<_, _>>().map(Self)
     }

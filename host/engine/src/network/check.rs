@@ -31,11 +31,11 @@ impl NetworkPolicy {
             ("secrets", self.secrets.len(), Self::MAX_SECRETS),
         ] {
             if count > most {
-                return Err(wrong(key, format!("there are {count}; the most is {most}")));
+                return Err(wrong(key, format!("there are {count}; the limit is {most}")));
             }
         }
         if let Some(method) = self.methods.iter().find(|method| !METHODS.contains(&method.as_str())) {
-            return Err(wrong("methods", format!("`{method}` is none of {}", METHODS.join(", "))));
+            return Err(wrong("methods", format!("`{method}` is not one of {}", METHODS.join(", "))));
         }
         self.check_addresses()
     }

@@ -142,7 +142,7 @@ impl Client {
             );
             return Err(Fault::new(Code::Refused, message));
         }
-        Method::from_bytes(name.as_bytes()).map_err(|_| Fault::new(Code::Invalid, "the method is none".to_owned()))
+        Method::from_bytes(name.as_bytes()).map_err(|_| Fault::new(Code::Invalid, "the method is invalid".to_owned()))
     }
 
     /// Checks a URL against the policy. A host name is checked again after its lookup; an address in the URL is checked
@@ -200,8 +200,8 @@ impl Client {
                 self.policy.redirects
             )));
         }
-        let text = location.to_str().map_err(|_| fault("a redirect leads to no URL".to_owned()))?;
-        let url = from.join(text).map_err(|error| fault(format!("a redirect leads to no URL: {error}")))?;
+        let text = location.to_str().map_err(|_| fault("a redirect has an invalid URL".to_owned()))?;
+        let url = from.join(text).map_err(|error| fault(format!("a redirect has an invalid URL: {error}")))?;
         let url = pattern::check(url).map_err(|message| fault(format!("a redirect cannot be followed: {message}")))?;
         let becomes_get = match status {
             StatusCode::SEE_OTHER => method != Method::HEAD,

@@ -72,7 +72,7 @@ pub(super) fn fetch(client: &Client, call: &ToolCall, arguments: &str) -> Result
     let answered = runtime.block_on(async {
         tokio::select! {
             biased;
-            () = stop.notified() => Err(Fault::new(Code::Timeout, "nobody waits for the response any longer".to_owned())),
+            () = stop.notified() => Err(Fault::new(Code::Timeout, "the request was cancelled".to_owned())),
             answered = timeout_at(deadline.into(), client.fetch(asked, &call.account)) => answered.unwrap_or_else(|_| {
                 let message = format!("there was no whole response within {} ms", timeout.as_millis());
                 Err(Fault::new(Code::Timeout, message))

@@ -42,21 +42,22 @@ pub(super) type Headers = Vec<(HeaderName, String)>;
 /// Checks the headers of a script's request.
 pub(super) fn request(list: Vec<(String, String)>) -> Result<Headers, String> {
     if list.len() > MAX_REQUEST_HEADERS {
-        return Err(format!("the request has {} headers; the most is {MAX_REQUEST_HEADERS}", list.len()));
+        return Err(format!("the request has {} headers; the limit is {MAX_REQUEST_HEADERS}", list.len()));
     }
     let bytes: usize = list.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > MAX_REQUEST_HEADER_BYTES {
-        return Err(format!("the headers are {bytes} bytes; the most is {MAX_REQUEST_HEADER_BYTES}"));
+        return Err(format!("the headers are {bytes} bytes; the limit is {MAX_REQUEST_HEADER_BYTES}"));
     }
     let check = |(name, value): (String, String)| {
         let shown: String = name.chars().take(64).collect();
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{shown}` is no name of a header"))?;
+        let name =
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{shown}` is not a valid header name"))?;
         if NOT_THE_SCRIPTS.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {
-            return Err(format!("the header `{name}` is not a script's to set; leave it out"));
+            return Err(format!("scripts cannot set the header `{name}`; remove it"));
         }
         let value = value.trim_matches([' ', '\t']).to_owned();
         if HeaderValue::from_str(&value).is_err() {
-            return Err(format!("the header `{name}` has a line end or another character that no header has"));
+            return Err(format!("the header `{name}` contains a line break or another invalid character"));
         }
         Ok((name, value))
     };
@@ -78,7 +79,7 @@ pub(super) fn response(headers: &HeaderMap) -> Result<Vec<(String, String)>, Str
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if headers.len() > MAX_RESPONSE_HEADERS || bytes > MAX_RESPONSE_HEADER_BYTES {
         let most = format!("{MAX_RESPONSE_HEADERS} headers and {MAX_RESPONSE_HEADER_BYTES} bytes");
-        return Err(format!("the response has {} headers of {bytes} bytes; the most is {most}", headers.len()));
+        return Err(format!("the response has {} headers of {bytes} bytes; the limit is {most}", headers.len()));
     }
     let is_shown = |name: &HeaderName| {
         !matches!(name.as_str(), "connection" | "keep-alive" | "transfer-encoding" | "te" | "trailer" | "upgrade")

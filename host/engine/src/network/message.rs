@@ -54,9 +54,9 @@ impl Asked {
         let body = match (self.text.take(), self.base64.take()) {
             (None, None) => return Ok(None),
             (Some(text), None) => text.into_bytes(),
-            (None, Some(base64)) => {
-                STANDARD.decode(base64).map_err(|_| Fault::new(Code::Invalid, "the body is no base64".to_owned()))?
-            }
+            (None, Some(base64)) => STANDARD
+                .decode(base64)
+                .map_err(|_| Fault::new(Code::Invalid, "the body is not valid base64".to_owned()))?,
             (Some(_), Some(_)) => return Err(Fault::new(Code::Invalid, "the request has two bodies".to_owned())),
         };
         let bytes = body.len() as u64;

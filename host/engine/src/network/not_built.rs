@@ -8,7 +8,7 @@ use glovebox_core::{Entropy, PolicyError};
 
 /// Returns the error for a policy with a network.
 pub(super) fn refusal() -> PolicyError {
-    wrong("allow", "`glovebox` was built without its feature `network`; name it among the features in `Cargo.toml`")
+    wrong("allow", "`glovebox` was built without its feature `network`; enable it in `Cargo.toml`")
 }
 
 /// Always fails.

@@ -122,26 +122,26 @@ impl Pattern {
             .map_or((rest, None), |(host, path)| (host, Some(path)));
         let (below, authority) = authority.strip_prefix("*.").map_or((false, authority), |rest| (true, rest));
         if authority.contains('*') {
-            return refuse("has a `*` in its host; only `*.` at its beginning can be");
+            return refuse("has a `*` in its host; only a leading `*.` is allowed");
         }
         let is_prefix = path.is_none_or(|path| path.ends_with('*'));
         let path = path.unwrap_or("/").trim_end_matches('*');
         if path.contains('*') {
-            return refuse("has a `*` within its path; only one at the end can be");
+            return refuse("has a `*` within its path; only a trailing `*` is allowed");
         }
         let Ok(url) = Url::parse(&format!("{scheme}://{authority}{path}")) else {
-            return refuse("is no address");
+            return refuse("is not a valid URL");
         };
         let (Some(host), Some(port)) = (url.host().map(|host| host.to_owned()), url.port_or_known_default()) else {
             return refuse("has no host");
         };
         if url.path() != path {
-            return refuse(&format!("has a path that stands for another one: write `{}`", url.path()));
+            return refuse(&format!("has a path that is not normalized; write `{}`", url.path()));
         }
         let host = match (below, host) {
             (false, host) => HostPattern::Exactly(host),
             (true, Host::Domain(name)) => HostPattern::Below(format!(".{name}")),
-            (true, _) => return refuse("has nothing below its host, which is an address"),
+            (true, _) => return refuse("has `*.` before an IP address"),
         };
         let path = if is_prefix { PathPattern::Begins(path.to_owned()) } else { PathPattern::Exactly(path.to_owned()) };
         Ok(Self { text: text.to_owned(), is_https: scheme == "https", host, port, path })
@@ -217,7 +217,7 @@ fn stays(path: &str) -> bool {
 /// Parses a script's URL, and removes its fragment.
 pub(super) fn parse(text: &str) -> Result<Url, String> {
     if text.len() > MAX_URL_BYTES {
-        return Err(format!("the URL is {} bytes; the most is {MAX_URL_BYTES}", text.len()));
+        return Err(format!("the URL is {} bytes; the limit is {MAX_URL_BYTES}", text.len()));
     }
     let url = Url::parse(text).map_err(|error| format!("the URL cannot be read: {error}"))?;
     check(url)
@@ -226,13 +226,13 @@ pub(super) fn parse(text: &str) -> Result<Url, String> {
 /// Checks a parsed URL, such as that of a redirect, and removes its fragment.
 pub(super) fn check(mut url: Url) -> Result<Url, String> {
     if !matches!(url.scheme(), "https" | "http") {
-        return Err(format!("the URL's scheme is `{}`; there are `https` and `http`", clipped(url.scheme())));
+        return Err(format!("the URL's scheme is `{}`; use `https` or `http`", clipped(url.scheme())));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("the URL has a user or a password in it; put them into the header `Authorization`".to_owned());
+        return Err("the URL contains a user or a password; put them into the header `Authorization`".to_owned());
     }
     if url.as_str().len() > MAX_URL_BYTES {
-        return Err(format!("the URL is {} bytes; the most is {MAX_URL_BYTES}", url.as_str().len()));
+        return Err(format!("the URL is {} bytes; the limit is {MAX_URL_BYTES}", url.as_str().len()));
     }
     url.set_fragment(None);
     Ok(url)

@@ -54,7 +54,7 @@ impl fmt::Debug for Filtered {
 
 /// A name without allowed addresses.
 #[derive(Debug, thiserror::Error)]
-#[error("`{name}` has no public address, and `network.allow_private` has none of those that it has", name = escaped(.name))]
+#[error("`{name}` has no public address, and `network.allow_private` includes none of its addresses", name = escaped(.name))]
 pub(super) struct NotPublic {
     name: String,
 }

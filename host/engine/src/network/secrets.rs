@@ -60,12 +60,13 @@ impl fmt::Debug for Reflections {
 pub(super) fn check(name: &str, secret: &SecretPolicy) -> Result<(), PolicyError> {
     let refuse = |reason: &str| Err(wrong(format!("secrets.{name}"), reason));
     if name.is_empty() || name.contains(['=', '\0']) {
-        return refuse("a secret is named as an environment variable is: without `=` and NUL");
+        return refuse("the name must be that of an environment variable, without `=` and NUL");
     }
     if secret.env.is_empty() || secret.env.contains(['=', '\0']) {
-        return refuse("`env` names the host's environment variable that has the secret");
+        return refuse("`env` must name the host's environment variable with the secret");
     }
-    place(&secret.host).map_or_else(|| refuse("`host` is one host as in a URL, such as `api.example.com`"), |_| Ok(()))
+    place(&secret.host)
+        .map_or_else(|| refuse("`host` must be one host as in a URL, such as `api.example.com`"), |_| Ok(()))
 }
 
 fn place(text: &str) -> Option<Place> {
@@ -146,7 +147,9 @@ impl Secrets {
                 return Err(refuse(message));
             }
             if !value.bytes().all(|byte| matches!(byte, b' '..=b'~')) || value.trim().len() != value.len() {
-                return Err(refuse(format!("`{variable}` has characters that no header has, or spaces around it")));
+                return Err(refuse(format!(
+                    "`{variable}` has surrounding spaces, or characters that are invalid in headers"
+                )));
             }
             let place = place(&policy.host).ok_or_else(|| refuse("`host` is no host".to_owned()))?;
             secrets.push(Secret { name: name.clone(), placeholder: placeholder(&key, name, policy), value, place });
@@ -194,10 +197,10 @@ impl Secrets {
                 continue;
             }
             if !place.is(url) {
-                return Err(format!("the secret `{name}` is for `{}` alone", place.host));
+                return Err(format!("the secret `{name}` may only be sent to `{}`", place.host));
             }
             if !is_private(url) {
-                return Err(format!("the secret `{name}` is sent over `https` alone"));
+                return Err(format!("the secret `{name}` may only be sent over `https`"));
             }
             reflections.add(value, placeholder);
             filled = Zeroizing::new(filled.replace(placeholder.as_str(), value));

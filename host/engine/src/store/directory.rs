@@ -177,7 +177,7 @@ impl SessionStore for DirectoryStore {
         let read = file.seek(SeekFrom::Start(start as u64)).and_then(|_| file.take(most).read_to_end(&mut state));
         read.map_err(|error| CacheError::io("read", &self.dir.path_of(&file_name(id)), error))?;
         if state.len() as u64 != bytes {
-            return Err(self.damaged(id, "it is not as long as its record says"));
+            return Err(self.damaged(id, "its length differs from its record"));
         }
         Ok(Some(StoredSession::new(stored, state)))
     }

@@ -26,7 +26,7 @@ pub enum StoreError {
     },
     /// A session's state exceeds the store's limit.
     #[error(
-        "the stored session `{id}` takes {bytes} bytes, and no more than {most} are stored; delete it, or remove files in it first"
+        "the stored session `{id}` takes {bytes} bytes, and the limit is {most}; delete it, or remove files in it first"
     )]
     TooLarge {
         /// The session's id.
@@ -38,7 +38,7 @@ pub enum StoreError {
     },
     /// The write would exceed the limit on all sessions of the store together. Nothing was written.
     #[error(
-        "session `{id}` would add {bytes} bytes to the store, and all sessions together may take {most}; delete sessions, or remove files in them"
+        "session `{id}` would add {bytes} bytes to the store, and the limit on all sessions together is {most}; delete sessions, or remove files in them"
     )]
     Full {
         /// The session's id.
@@ -49,7 +49,7 @@ pub enum StoreError {
         most: u64,
     },
     /// The lock is for a different session than the record.
-    #[error("the lock of session `{locked}` gives no right to write `{id}`; lock that")]
+    #[error("the lock of session `{locked}` does not permit writing `{id}`; lock `{id}`")]
     NotLocked {
         /// The session to write.
         id: SessionId,
@@ -59,7 +59,7 @@ pub enum StoreError {
     /// The store does not contain the version that the writer expects: another process wrote, removed or created the
     /// session. Nothing was changed.
     #[error(
-        "session `{id}` was changed in the store by another process; nothing was written: read it again, and repeat what was done"
+        "another process changed session `{id}` in the store; nothing was written; read it again and repeat the change"
     )]
     Fenced {
         /// The session's id.
@@ -79,7 +79,7 @@ pub enum StoreError {
     },
     /// An object store did not respond, or refused the operation.
     #[cfg(feature = "object-store")]
-    #[error("the store `{url}` could not {action}; look whether it can be reached, and at its credentials in the environment", url = escaped(.url))]
+    #[error("the store `{url}` could not {action}; check that it is reachable, and check its credentials in the environment", url = escaped(.url))]
     Remote {
         /// The store's URL.
         url: String,
@@ -99,7 +99,7 @@ pub enum StoreError {
     },
     /// A blob exceeds the size limit.
     #[cfg(feature = "object-store")]
-    #[error("`{name}` takes {bytes} bytes in the store, and no more than {most} are stored", name = escaped(.name))]
+    #[error("blob `{name}` takes {bytes} bytes, and the limit is {most}", name = escaped(.name))]
     BlobTooLarge {
         /// The blob's name.
         name: String,
@@ -110,7 +110,7 @@ pub enum StoreError {
     },
     /// A blob with other contents has this name.
     #[cfg(feature = "object-store")]
-    #[error("the store has other bytes under the name `{name}`, and a blob is never changed; use another name", name = escaped(.name))]
+    #[error("blob `{name}` already exists with other contents, and blobs are immutable; use another name", name = escaped(.name))]
     BlobExists {
         /// The blob's name.
         name: String,

@@ -38,7 +38,7 @@ pub(super) fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result
         Some(VERSION) => Some(words.next().ok_or(NOT_ONE)?),
         Some(VERSION_BY_DIGEST) => None,
         Some(other) if other.len() < 10 && other.bytes().all(|byte| byte.is_ascii_digit()) => {
-            return Err(format!("its record has version {other}, and this program reads version {VERSION}"));
+            return Err(format!("its record has version {other}, and this program supports version {VERSION}"));
         }
         _ => return Err(NOT_ONE.into()),
     };
@@ -48,15 +48,15 @@ pub(super) fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result
         None => digest(&[json]),
     };
     if words.next() != Some(expected.as_str()) || words.next().is_some() {
-        return Err("its record's checksum does not fit".into());
+        return Err("its record's checksum does not match".into());
     }
     let record: SessionRecord = serde_json::from_str(json).map_err(|_| "its record cannot be read")?;
     if record.id != *id {
-        return Err(format!("its record is that of `{}`", record.id));
+        return Err(format!("its record belongs to `{}`", record.id));
     }
     let start = first.len() + json.len() + 2;
     if (start as u64).checked_add(record.bytes) != Some(file_bytes) {
-        return Err("it is not as long as its record says".into());
+        return Err("its length differs from its record".into());
     }
     let version = StoredVersion::new(named.map_or(expected.as_str(), |named| named));
     Ok((StoredRecord::new(record, version), start))

@@ -47,7 +47,10 @@ fn what_ran_in_a_session_that_was_taken_over_is_discarded(place: &dyn Place) {
     let (here, session, there) = taken_over(place, |_| {});
     let before = stored(&here);
     let error = session.execute("n = 100").unwrap_err();
-    assert_eq!(error.to_string(), "another process took session `a` over; what ran here was discarded; run it again");
+    assert_eq!(
+        error.to_string(),
+        "another process took over session `a`; its changes here were discarded; run it again"
+    );
     assert!(is_fenced::<()>(Err(error)));
     assert_eq!(stored(&here), before, "what the other process stored stays");
     assert!(!is_live(&here, "a") && is_live(&there, "a"));

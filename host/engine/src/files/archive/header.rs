@@ -97,12 +97,12 @@ impl<'a, R: Read> Reader<'a, R> {
                 EntryType::Symlink => Kind::Symlink,
                 EntryType::Link => Kind::HardLink,
                 EntryType::GNUSparse => {
-                    return Err(refused(&name, "sparse files are not taken; pack without `--sparse`"));
+                    return Err(refused(&name, "sparse files are unsupported; pack without `--sparse`"));
                 }
                 EntryType::Char | EntryType::Block | EntryType::Fifo => {
-                    return Err(refused(&name, "devices and pipes are not taken"));
+                    return Err(refused(&name, "devices and pipes are unsupported"));
                 }
-                _ => return Err(refused(&name, "it is of a kind that is not known")),
+                _ => return Err(refused(&name, "its kind is unknown")),
             };
             let told = extension.tell(kind, name, &entry)?;
             return Ok(Some((told, entry)));
@@ -153,7 +153,7 @@ impl Extension {
                     self.size_bytes = Some(size.ok_or_else(|| refused(name, "its extended header is malformed"))?);
                 }
                 _ if key.starts_with(b"GNU.sparse.") => {
-                    return Err(refused(name, "sparse files are not taken; pack without `--sparse`"));
+                    return Err(refused(name, "sparse files are unsupported; pack without `--sparse`"));
                 }
                 _ => {}
             }

@@ -31,7 +31,7 @@ fn place(host: &Path) -> Result<Option<Place<'_>>, FilesError> {
         Ok(metadata) if metadata.is_file() => Ok(Some(file_place(host)?)),
         Ok(_) => Err(host_path(host)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(FilesError::io("look at the place on the host")(error)),
+        Err(error) => Err(FilesError::io("inspect the path on the host")(error)),
     }
 }
 

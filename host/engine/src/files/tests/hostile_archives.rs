@@ -143,7 +143,7 @@ fn devices_and_pipes_and_what_is_unknown_are_refused() {
         refused_with(&raw(kind, b"x", b"", b""), "devices and pipes");
     }
     for kind in [EntryType::new(b'V'), EntryType::new(b'D'), EntryType::new(b'M')] {
-        refused_with(&raw(kind, b"x", b"", b""), "not known");
+        refused_with(&raw(kind, b"x", b"", b""), "kind is unknown");
     }
 }
 

@@ -103,18 +103,18 @@ fn a_pattern_that_cannot_be_is_refused_with_its_reason() {
         ("api.example.com", "begins with neither"),
         ("ftp://api.example.com", "begins with neither"),
         ("*", "begins with neither"),
-        ("https://", "is no address"),
+        ("https://", "is not a valid URL"),
         ("https://*", "has a `*` in its host"),
         ("https://a.*.com", "has a `*` in its host"),
-        ("https://*.127.0.0.1", "is an address"),
+        ("https://*.127.0.0.1", "before an IP address"),
         ("https://a.example/*/b", "has a `*` within its path"),
-        ("https://a.example/a/../b", "stands for another one"),
+        ("https://a.example/a/../b", "is not normalized"),
         ("https://a.example/b?c", "has a query"),
         ("https://a.example/b#c", "has a query"),
         ("https://me@a.example/", "has a query"),
         ("https://a.example\\b", "has a query"),
         ("https://a.example/ b", "has a query"),
-        ("https://a.example:99999/", "is no address"),
+        ("https://a.example:99999/", "is not a valid URL"),
     ] {
         let error = UrlPatterns::new(&[pattern.to_owned()]).unwrap_err();
         assert!(error.to_string().contains(said), "{pattern}: {error}");

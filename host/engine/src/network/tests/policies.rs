@@ -18,7 +18,9 @@ fn numbers_and_lists_have_bounds() {
         assert_eq!(check(&|policy| policy.redirects = number).is_ok(), fits, "{number}");
     }
     assert!(check(&|policy| policy.timeout_ms = 0).unwrap_err().contains("`network.timeout_ms`: it is 0"));
-    assert!(check(&|policy| policy.methods.push("CONNECT".into())).unwrap_err().contains("`CONNECT` is none of GET"));
+    assert!(
+        check(&|policy| policy.methods.push("CONNECT".into())).unwrap_err().contains("`CONNECT` is not one of GET")
+    );
     for (count, fits) in [(256, true), (257, false)] {
         let allow = vec!["https://a.example".to_owned(); count];
         assert_eq!(check(&|policy| policy.allow.clone_from(&allow)).is_ok(), fits, "{count}");

@@ -63,7 +63,7 @@ fn no_other_host_is_sent_a_secret() {
     for host in ["api.example.com".to_owned(), "127.0.0.2".to_owned(), format!("127.0.0.1:{}", other.port)] {
         let policy = with_secret(&[&server, &other], &host);
         let refused = with_header(&client(&policy), &server.url("/"), &placeholder(&policy)).unwrap_err();
-        assert!(refused.starts_with("refused: the secret `KEY` is for `"), "{host}: {refused}");
+        assert!(refused.starts_with("refused: the secret `KEY` may only be sent to `"), "{host}: {refused}");
     }
     assert!(server.heard().is_empty());
 }
@@ -88,7 +88,7 @@ fn without_encryption_a_secret_stays_on_this_machine() {
     let mut policy = NetworkPolicy::allowing(["http://api.example.com"]);
     policy.secrets.insert("KEY".into(), SecretPolicy::new("REAL", "api.example.com"));
     let refused = with_header(&client(&policy), "http://api.example.com/", &placeholder(&policy)).unwrap_err();
-    assert_eq!(refused, "refused: the secret `KEY` is sent over `https` alone");
+    assert_eq!(refused, "refused: the secret `KEY` may only be sent over `https`");
 }
 
 #[test]

@@ -79,7 +79,7 @@ pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Res
 
 /// Returns the error for a store that refuses to create an absent object.
 pub(super) fn refused(bucket: &dyn Bucket, name: &str) -> StoreError {
-    failed(bucket, format!("create `{name}`"), "it refuses a name that is free")
+    failed(bucket, format!("create `{name}`"), "it refuses an unused name")
 }
 
 /// Returns the error for a failed operation.

@@ -67,15 +67,15 @@ impl Entry {
     pub(super) fn read(id: &SessionId, bytes: &[u8]) -> Result<Self, String> {
         let entry: Self = serde_json::from_slice(bytes).map_err(|_| "its record cannot be read")?;
         if entry.format != FORMAT {
-            return Err(format!("its record has version {}, and this program reads version {FORMAT}", entry.format));
+            return Err(format!("its record has version {}, and this program supports version {FORMAT}", entry.format));
         }
         let is_version =
             |name: &String| name.len() == VERSION_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
         if entry.ancestors.len() > MAX_ANCESTORS || !entry.ancestors.iter().chain([&entry.version]).all(is_version) {
-            return Err("its versions are none".into());
+            return Err("its versions are invalid".into());
         }
         match &entry.record {
-            Some(record) if record.id != *id => Err(format!("its record is that of `{}`", record.id)),
+            Some(record) if record.id != *id => Err(format!("its record belongs to `{}`", record.id)),
             _ => Ok(entry),
         }
     }

@@ -127,7 +127,7 @@ impl LeaseLog {
             return Ok(None);
         }
         let next = last.checked_add(1).ok_or_else(|| {
-            failed(&*self.bucket, format!("lock `{}`", self.dir), "no number comes after its last; delete that object")
+            failed(&*self.bucket, format!("lock `{}`", self.dir), "its last number is the maximum; delete that object")
         })?;
         let Some(number) = self.create_highest(next).await? else { return Ok(None) };
         if self.read(*last).await?.as_ref() != Some(&found) {

@@ -172,7 +172,7 @@ impl Log<'_> {
     pub(super) async fn append(self, base: Option<&Head>, write: Write<'_>) -> Result<Outcome, StoreError> {
         let Some(number) = base.map_or(Some(1), |base| base.number.checked_add(1)) else {
             let path = format!("{}/{}", self.bucket.url(), self.name(u64::MAX));
-            let reason = "no number comes after its own; delete this object".to_owned();
+            let reason = "its number is the maximum; delete this object".to_owned();
             return Err(StoreError::Damaged { id: self.id.clone(), path: path.into(), reason });
         };
         if let Some((_, state)) = write.session {
@@ -288,7 +288,7 @@ impl Log<'_> {
 
     fn moves(self) -> StoreError {
         let action = format!("read session `{}`", self.id);
-        failed(self.bucket, action, "others write it faster than it can be read")
+        failed(self.bucket, action, "other processes keep changing it")
     }
 
     fn unknown(self, reason: &str) -> StoreError {

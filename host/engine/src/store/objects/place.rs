@@ -65,7 +65,7 @@ impl Place {
             return Self::in_memory(&url);
         }
         let (scheme, prefix) = ObjectStoreScheme::parse(&url)
-            .map_err(|_| wrong(&format!("no store is known by `{}` and this name", url.scheme())))?;
+            .map_err(|_| wrong(&format!("no supported store matches the scheme `{}` and this name", url.scheme())))?;
         if scheme == ObjectStoreScheme::Local {
             return Self::in_directory(&url);
         }
@@ -76,10 +76,9 @@ impl Place {
 
     /// Opens a directory, and creates it like a [`DirectoryStore`](crate::DirectoryStore) if it is missing.
     fn in_directory(url: &Url) -> Result<Self, StoreError> {
-        let path: PathBuf = url.to_file_path().map_err(|()| StoreError::Url {
-            url: url.to_string(),
-            reason: "it has no absolute path of this machine's".into(),
-        })?;
+        let path: PathBuf = url
+            .to_file_path()
+            .map_err(|()| StoreError::Url { url: url.to_string(), reason: "it has no absolute local path".into() })?;
         let dir = TrustedDir::open(&path, Guarded::Sessions)?;
         files::remove_staged(&path, STAGED);
         let store =

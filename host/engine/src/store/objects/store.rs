@@ -136,7 +136,7 @@ impl ObjectStore {
             }
         }
         let action = format!("write session `{}`", lock.id());
-        Err(failed(&*self.bucket, action, "others write it all the time"))
+        Err(failed(&*self.bucket, action, "other processes keep changing it"))
     }
 
     /// Fails if the log's head is not the expected version.
@@ -217,7 +217,7 @@ impl SessionStore for ObjectStore {
                 Some(state) if state.len() as u64 == bytes => {
                     return Ok(Some(StoredSession::new(stored, state.into())));
                 }
-                Some(_) => return Err(self.damaged(log, number, "its state is not as long as its record says")),
+                Some(_) => return Err(self.damaged(log, number, "the length of its state differs from its record")),
                 // The state was overwritten since, unless the head still has the same version.
                 None if looked_for.as_ref() == Some(&stored.version) => {
                     return Err(self.damaged(log, number, "its state is missing"));
@@ -226,7 +226,7 @@ impl SessionStore for ObjectStore {
             }
         }
         let action = format!("read session `{id}`");
-        Err(failed(&*self.bucket, action, "others write it faster than it can be read"))
+        Err(failed(&*self.bucket, action, "other processes keep changing it"))
     }
 
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
