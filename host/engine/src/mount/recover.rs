@@ -55,7 +55,7 @@ pub(super) fn run(root: &Folder, path: &Path) -> Result<Recovery, MountError> {
             finished = recovery.finished_count,
             undone = recovery.undone_count,
             discarded = recovery.discarded_count,
-            "settled commits that had been cut short"
+            "recovered interrupted commits"
         );
     }
     Ok(recovery)

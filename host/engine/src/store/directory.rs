@@ -57,7 +57,7 @@ impl DirectoryStore {
             if let Some(id) = name.strip_prefix(LOCK_PREFIX).and_then(|id| SessionId::new(id).ok()) {
                 // An invalid lock file only affects its own session.
                 if let Err(error) = FileLock::try_take(&dir, &lock_name(&id)) {
-                    tracing::debug!(target: "glovebox", %error, "a session's lock file stays");
+                    tracing::debug!(target: "glovebox", %error, "could not remove a session's lock file");
                 }
             }
         }

@@ -74,7 +74,7 @@ pub(super) fn remove_staged(root: &Path, older_than: Duration) {
             let modified = entry.metadata().and_then(|metadata| metadata.modified());
             let is_old = modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > older_than));
             if is_old && let Err(error) = fs::remove_file(entry.path()) {
-                tracing::debug!(target: "glovebox", %error, "a file of a write that was killed stays in the store");
+                tracing::debug!(target: "glovebox", %error, "could not remove a file of a killed writer");
             }
         }
     }

@@ -182,7 +182,7 @@ impl LeaseLog {
 
     pub(super) async fn delete(&self, number: u64) {
         if let Err(error) = self.bucket.delete(&self.name(number)).await {
-            tracing::debug!(target: "glovebox", %error, "a lease stays in the store until it has expired");
+            tracing::debug!(target: "glovebox", %error, "could not delete a lease; it remains until it expires");
         }
     }
 
@@ -215,7 +215,7 @@ impl LeaseLog {
             match self.renewed(number).await {
                 Ok(Some(next)) => number = next,
                 Ok(None) => {
-                    tracing::warn!(target: "glovebox", lease = self.dir, "another process has taken a lease over");
+                    tracing::warn!(target: "glovebox", lease = self.dir, "another process took over a lease");
                     return;
                 }
                 Err(error) => {

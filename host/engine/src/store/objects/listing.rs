@@ -77,7 +77,7 @@ impl ObjectStore {
             && forgets.try_update(Ordering::Relaxed, Ordering::Relaxed, one_fewer).is_ok()
             && let Err(error) = self.expire(log).await
         {
-            tracing::debug!(target: "glovebox", %error, "a removal stays in the store until it is listed again");
+            tracing::debug!(target: "glovebox", %error, "could not expire a removal; the next listing retries it");
         }
         Ok(entry_of(&found.id, head))
     }

@@ -258,7 +258,7 @@ impl Log<'_> {
     async fn tidy(self, name: &str) -> bool {
         let deleted = self.bucket.delete(name).await;
         if let Err(error) = &deleted {
-            tracing::debug!(target: "glovebox", %error, "an object of a session stays in the store");
+            tracing::debug!(target: "glovebox", %error, "could not delete an object of a session");
         }
         deleted.is_ok()
     }
