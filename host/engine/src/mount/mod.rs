@@ -23,8 +23,8 @@
 //!   their ancestors, so other names do not help. The check runs when the mount is opened, and again before an
 //!   execution or a commit if directories were added. A walk does not enter a directory that turns out to be one of
 //!   them.
-//! * *Syncing*: new files, the journal, and every changed directory are synced (`fsync`; for more than 32 files one
-//!   `syncfs` on Linux). So a reported commit survives a power cut, as far as the disk honours syncs.
+//! * *Syncing*: new files, the journal, and every changed directory are synced (`fsync`; for more than 32 new files and
+//!   directories one `syncfs` on Linux). So a reported commit survives a power cut, as far as the disk honours syncs.
 //! * *Modes*: new files are 0666 and new directories 0777, minus the process's umask. A replaced file keeps its
 //!   permission bits, and its owner if the system permits that, but not set-user-ID or set-group-ID. Extended
 //!   attributes are lost, and hard links are separated.
@@ -68,8 +68,8 @@ pub(crate) use stage::leaves as link_leaves;
 /// Prefix of the names of private directories.
 pub const RESERVED_PREFIX: &str = ".glovebox-commit-";
 
-/// Maximum number of new files to sync one by one, which waits only for these files. Beyond it a sync of the whole file
-/// system is cheaper, and the guest cannot make the host wait longer.
+/// Maximum number of new files and directories to sync one by one, which waits only for them. Beyond it a sync of the
+/// whole file system is cheaper, and the guest cannot make the host wait longer.
 const SYNC_EACH_COUNT: usize = 32;
 
 /// Returns whether a name is reserved. Ignores case, because some file systems do.
