@@ -1,22 +1,23 @@
-//! Loading AOT-compiled code: the one place with `unsafe` in it.
+//! Loads AOT-compiled code, with the only `unsafe` code of this crate.
 //!
-//! A compiled file is native code, so loading one is running it. What makes that sound here:
+//! A compiled file is native code, so loading a file means running it. This is sound for the following reasons:
 //!
-//! * The file comes as a handle from [`glovebox_runtimes::PreparedStore`], which opened it below a directory opened
-//!   without following links, and checked with `fstat` that directory and file belong to this user and that nobody else may
-//!   write them. Whoever can change it could as well change this program.
-//! * It was written by [`compile`] or [`compile_component`] in a process of this user, to a new file that was renamed when complete, and its
-//!   length was recorded and compared. It is never written in place.
-//! * Its name is a digest over the binary, the recipe, the boot code, Wasmtime's version and compile settings and the
-//!   CPU, and Wasmtime itself refuses a file of another version, other settings or another CPU. A module is no component
-//!   and the other way round: Wasmtime looks at that too.
+//! * The file comes as a handle from [`glovebox_runtimes::PreparedStore`], which opens it below a directory that was
+//!   opened without following links. `fstat` has confirmed that this user owns the directory and the file, and that no
+//!   other user may write to them. A user who can change the file could also change this program.
+//! * A process of this user wrote it with [`compile`] or [`compile_component`], to a new file that was renamed when
+//!   complete. Its length was recorded and compared. It is never written in place.
+//! * Its name is a digest over the binary, the recipe, the boot code, the CPU, and Wasmtime's version and compile
+//!   settings. Wasmtime also refuses a file for another version, other settings or another CPU, a module in place of a
+//!   component, and a component in place of a module.
+//! * Its content is unchanged. The file is read-only, and no guest gets a directory that reaches it
+//!   ([`glovebox_runtimes::guard`]). A record outside the cache holds the result of `fstat` at the time of the last
+//!   full digest comparison: device, inode, length, and the times of modification and change. If the result differs
+//!   now, the digest is compared again before the file is loaded. Comparing it on every start would cost more than a
+//!   whole run.
 //!
-//! * It is what was written. The file is read-only, no guest is given a directory that reaches it
-//!   ([`glovebox_runtimes::guard`]), and outside the cache is recorded what `fstat` said of it when its full digest was last
-//!   compared: device, inode, length, times of modification and of change. Where it now says something else, the digest is
-//!   compared again before the file is loaded. On every start that would cost more than a whole run.
-//!
-//! What is left is a disk that changes bytes by itself, which `glovebox doctor` finds, and code that runs as this user.
+//! The remaining risks are a disk that corrupts bytes, which `glovebox doctor` detects, and other code that runs as
+//! this user.
 #![expect(unsafe_code, reason = "deserialising compiled code is unsafe; the proof is above")]
 
 use std::fs::File;
@@ -53,17 +54,18 @@ pub(crate) fn compile_component(engine: &Engine, wasm: &[u8]) -> wasmtime::Resul
 pub(crate) fn load_component(engine: &Engine, mut file: File) -> wasmtime::Result<Component> {
     let path = path_of(&file);
     if path.exists() {
-        // SAFETY: see the module's documentation; the path is the handle's, whatever has the file's name by now.
+        // SAFETY: see the module's documentation. The path leads to the open handle, even if the file's name belongs to
+        // another file by now.
         return unsafe { Component::deserialize_file(engine, path) };
     }
-    // Without that directory it is read instead of mapped, which costs memory and time.
+    // Without `/dev/fd` the file is read instead of mapped, which costs memory and time.
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     // SAFETY: see the module's documentation.
     unsafe { Component::deserialize(engine, bytes) }
 }
 
-/// A path that leads to an open file itself. Wasmtime maps a module from a handle, but a component only from a path.
+/// Returns a path to the open file itself. Wasmtime maps a module from a handle, but a component only from a path.
 #[cfg(feature = "component")]
 fn path_of(file: &File) -> PathBuf {
     Path::new("/dev/fd").join(file.as_raw_fd().to_string())

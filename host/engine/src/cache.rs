@@ -1,4 +1,4 @@
-//! The cache of compiled code: filled, measured, and bounded.
+//! The cache of compiled code: filling, measuring and pruning.
 
 use std::{cell::Cell, collections::BTreeMap, time::Duration};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{CacheLimits, Engine, RuntimeError, Timestamp, engine::Inner};
 
 impl CacheLimits {
-    /// The kinds that share a limit, and the limit.
+    /// Groups of kinds, each with the limit that the group shares.
     fn shared(&self) -> [(&'static [CacheKind], u64); 2] {
         [
             (&[CacheKind::Code, CacheKind::Images, CacheKind::Modules], self.image_bytes),
@@ -17,60 +17,62 @@ impl CacheLimits {
     }
 }
 
-/// What the cache holds of one kind.
+/// Usage of the cache by entries of one kind.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CacheUsage {
-    /// Which kind.
+    /// Kind of the entries.
     pub kind: CacheKind,
-    /// How many there are, for any version and settings.
+    /// Number of entries, for any version and settings.
     pub count: u64,
-    /// How many of them some process has open now. Binaries and packages are not counted: they are read and closed.
+    /// Number of entries that some process has open now. Always 0 for binaries and packages, which are closed once they
+    /// are read.
     pub in_use: u64,
-    /// What they take on disk.
+    /// Size on disk.
     pub bytes: u64,
-    /// When one of them was last used. For binaries and packages this is the file system's access time.
+    /// Time of the last use of an entry. For binaries and packages, the file system's access time.
     pub last_used: Option<Timestamp>,
 }
 
-/// What compiled code to remove from the cache. Make one with `default()`, which applies the engine's
-/// [`CacheLimits`], and change what differs.
+/// Selects compiled code to remove from the cache. Start from `default()`, which applies the engine's [`CacheLimits`],
+/// and change individual fields.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct CachePrune {
-    /// Removes what was not used for this long. With this or `max_bytes` the engine's own limits do not count.
+    /// Removes entries that were not used for this long. If this or `max_bytes` is set, the engine's own limits do not
+    /// apply.
     pub older_than: Option<Duration>,
     /// Removes the least recently used code until all kinds together take at most this many bytes.
     pub max_bytes: Option<u64>,
-    /// Removes nothing and reports what would be removed.
+    /// Removes nothing, and reports the entries that would be removed.
     pub dry_run: bool,
 }
 
-/// One thing that was pruned, or is in use.
+/// A cache entry that was pruned, or is in use.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CachePruned {
-    /// What it is.
+    /// Kind of the entry.
     pub kind: CacheKind,
-    /// How its files' names begin.
+    /// Common prefix of the names of its files.
     pub name: String,
-    /// What it takes on disk.
+    /// Size on disk.
     pub bytes: u64,
-    /// When it was last used.
+    /// Time of its last use.
     pub last_used: Timestamp,
 }
 
-/// What pruning did.
+/// Result of pruning.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct CachePruneReport {
-    /// What was removed, or would be.
+    /// Entries that were removed, or would be in a dry run.
     pub removed: Vec<CachePruned>,
-    /// What would have been removed, but is in use.
+    /// Entries that would have been removed, but are in use.
     pub in_use: Vec<CachePruned>,
-    /// The bytes freed on disk, or that would be.
+    /// Bytes freed on disk, or the bytes that would be freed in a dry run.
     pub freed_bytes: u64,
-    /// Whether nothing was removed.
+    /// `true` for a dry run: nothing was removed.
     pub dry_run: bool,
 }
 
@@ -81,7 +83,7 @@ impl From<CacheEntry> for CachePruned {
 }
 
 impl Engine {
-    /// What the cache holds, kind by kind.
+    /// Returns the usage of the cache, kind by kind.
     pub fn cache_usage(&self) -> Result<Vec<CacheUsage>, RuntimeError> {
         let empty = |kind| (kind, CacheUsage { kind, count: 0, in_use: 0, bytes: 0, last_used: None });
         let mut usages: BTreeMap<CacheKind, CacheUsage> = CacheKind::ALL.into_iter().map(empty).collect();
@@ -95,8 +97,8 @@ impl Engine {
         Ok(usages.into_values().collect())
     }
 
-    /// Removes compiled code from the cache: prepared images, prepared modules, compiled components. What is in use, here or in
-    /// another process, stays. Everything that goes is made again when it is needed, without the network.
+    /// Removes compiled code from the cache: prepared images, prepared modules and compiled components. Code that is in
+    /// use, here or in another process, stays. Removed code is rebuilt at its next use, without the network.
     pub fn prune_cache(&self, prune: &CachePrune) -> Result<CachePruneReport, RuntimeError> {
         let CachePrune { older_than, max_bytes, dry_run } = *prune;
         let evict = |kinds: &[CacheKind], max_age, max_bytes| {
@@ -122,8 +124,8 @@ impl Engine {
 }
 
 impl Inner {
-    /// What the cache has under this key, built if it has nothing. Only adding makes room, since that means looking at everything
-    /// in it.
+    /// Returns the artefact with this key from the cache, and builds it first if it is missing. Only a new artefact
+    /// makes room, because making room reads the whole cache directory.
     pub(crate) fn open_or_build<E>(
         &self,
         kind: CacheKind,
@@ -150,7 +152,7 @@ impl Inner {
             keep: Some(keep),
             dry_run: false,
         };
-        // The code is in hand: a failure here affects nobody.
+        // The artefact is open already, so a failure here has no effect on the caller.
         if let Err(error) = self.runtimes.evict(kinds, &eviction) {
             tracing::warn!(error = &error as &dyn std::error::Error, "the cache cannot make room");
         }

@@ -1,4 +1,4 @@
-//! Stopping an execution from another thread.
+//! Cancels an execution from another thread.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// Stops the executions it was given to, from any thread. The script gets an exception within a few milliseconds, out
-/// of a wait (`time.sleep`, a timer, a tool) at once; if it still runs when `limits.timeout_reserve_ms` are over, it is
-/// unwound. Once cancelled a token stays so, and later executions with it end before they begin.
+/// Cancels executions from any thread. The script gets an exception within a few milliseconds, and at once during a
+/// wait (`time.sleep`, a timer, a tool). If it still runs after `limits.timeout_reserve_ms`, it is unwound. A cancelled
+/// token stays cancelled: later executions with it end before they begin.
 ///
 /// ```
 /// let cancel = glovebox::CancelToken::new();
@@ -27,7 +27,8 @@ struct Signal {
     _parent: Option<Parent>,
 }
 
-/// The parent token, whose cancellation is this one's too, and this token's number among its children.
+/// Link of a child token to its parent, whose cancellation also cancels the child. `number` identifies the child in the
+/// parent.
 #[derive(Debug)]
 struct Parent {
     token: CancelToken,
@@ -43,16 +44,15 @@ impl Drop for Parent {
 #[derive(Debug, Default)]
 struct State {
     cancelled: bool,
-    /// Threads that wait for something else as well.
+    /// Threads that park for other events too, and are unparked on cancellation.
     parked: Vec<Thread>,
-    /// Tokens to cancel with this one. Empty once it is cancelled. Numbers are never reused.
+    /// Tokens to cancel with this token, by number. Empty once it is cancelled. Numbers are never reused.
     children: BTreeMap<u64, Weak<Signal>>,
     next_child: u64,
-    /// Callbacks for cancellation.
     hooks: Vec<Arc<Hook>>,
 }
 
-/// What is called on cancellation.
+/// A callback for cancellation.
 struct Hook(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Hook {
@@ -67,7 +67,7 @@ impl Signal {
     }
 }
 
-/// A parked thread is woken by a cancellation while this lives.
+/// Guard of [`CancelToken::wakes`]: a cancellation unparks the thread until the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct Wakes<'a> {
     token: &'a CancelToken,
@@ -83,7 +83,7 @@ impl Drop for Wakes<'_> {
     }
 }
 
-/// What [`CancelToken::on_cancel`] was given is called while this lives.
+/// Registration of a callback with [`CancelToken::on_cancel`]. Dropping it removes the callback.
 #[derive(Debug)]
 #[must_use = "dropping it takes the call back"]
 pub struct OnCancel {
@@ -101,13 +101,13 @@ impl Drop for OnCancel {
 }
 
 impl CancelToken {
-    /// A token that is not cancelled.
+    /// Creates a token that is not cancelled.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A token that is cancelled with this one, and can be cancelled alone.
+    /// Creates a child token. Cancelling this token also cancels the child, but not the reverse.
     ///
     /// ```
     /// let all = glovebox::CancelToken::new();
@@ -132,7 +132,7 @@ impl CancelToken {
         Self(child)
     }
 
-    /// Stops every execution that has this token or a [`child`](Self::child) of it, and wakes those that wait.
+    /// Cancels every execution that has this token or a [`child`](Self::child) of it, and wakes waiting threads.
     pub fn cancel(&self) {
         let (children, hooks) = {
             let mut state = self.0.state();
@@ -143,7 +143,7 @@ impl CancelToken {
             self.0.changed.notify_all();
             (mem::take(&mut state.children), state.hooks.clone())
         };
-        // Not under the lock: a child that is dropped just now locks this token to leave it, and a hook may ask the token.
+        // Not under the lock: dropping a child locks this token to remove itself, and a hook may query the token.
         for child in children.into_values().filter_map(|child| child.upgrade()) {
             Self(child).cancel();
         }
@@ -152,9 +152,11 @@ impl CancelToken {
         }
     }
 
-    /// Calls `then` on cancellation, on the thread that cancels, or at once on this one if the token is cancelled already. For
-    /// waits that this token does not know of. `then` must not block, and may be called more than once; a call that is under way
-    /// when the result is dropped goes on.
+    /// Calls `then` on cancellation, on the thread that cancels. If the token is cancelled already, calls it at once on
+    /// the current thread. Use it to interrupt waits that do not use this token.
+    ///
+    /// `then` must not block, and may be called more than once. Dropping the result does not stop a call that is in
+    /// progress.
     ///
     /// ```
     /// let (cancel, (sender, receiver)) = (glovebox::CancelToken::new(), std::sync::mpsc::channel());
@@ -175,14 +177,14 @@ impl CancelToken {
         OnCancel { token: self.clone(), hook }
     }
 
-    /// Whether [`cancel`](Self::cancel) was called.
+    /// Returns `true` once [`cancel`](Self::cancel) was called on this token or a parent of it.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.state().cancelled
     }
 
-    /// Waits for at most `duration`, and returns whether it is cancelled. For callers with nothing else to wait for, such as a
-    /// [`Tool`](crate::Tool) between two attempts.
+    /// Waits for cancellation for at most `duration`, and returns `true` if the token is cancelled. Suits callers that
+    /// wait for nothing else, such as a [`Tool`](crate::Tool) between two attempts.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -193,13 +195,14 @@ impl CancelToken {
     /// ```
     #[must_use]
     pub fn wait_timeout(&self, duration: Duration) -> bool {
-        // A year is as good as forever.
+        // A year is practically forever, and cannot overflow an `Instant`.
         const MOST: Duration = Duration::from_secs(365 * 24 * 3600);
         self.wait(Instant::now() + duration.min(MOST), true, || false);
         self.is_cancelled()
     }
 
-    /// Unparks `thread` on cancellation. Check [`is_cancelled`](Self::is_cancelled) after calling this and before parking.
+    /// Unparks `thread` on cancellation. Check [`is_cancelled`](Self::is_cancelled) after calling this and before
+    /// parking.
     pub(crate) fn wakes(&self, thread: Thread) -> Wakes<'_> {
         self.0.state().parked.push(thread.clone());
         Wakes { token: self, thread }
@@ -207,12 +210,13 @@ impl CancelToken {
 
     /// Makes all waiters check their condition again.
     pub(crate) fn wake(&self) {
-        // A waiter holds the lock between its check and its wait.
+        // A waiter holds the lock between its check and its wait, so it cannot miss this notification.
         drop(self.0.state());
         self.0.changed.notify_all();
     }
 
-    /// Waits until `end`, until `ready` says so after a [`wake`](Self::wake), or until cancelled where that matters.
+    /// Waits until `end`, until `ready` returns `true` after a [`wake`](Self::wake), or until cancellation if
+    /// `heeds_cancellation` is set.
     pub(crate) fn wait(&self, end: Instant, heeds_cancellation: bool, ready: impl Fn() -> bool) {
         let mut state = self.0.state();
         loop {

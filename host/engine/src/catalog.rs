@@ -1,4 +1,4 @@
-//! The runtimes an engine knows: listing, fetching, preparing, checking and removing them.
+//! The runtimes of an engine: listing, fetching, preparing, verifying and removing them.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,72 +18,73 @@ use crate::{
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RuntimeInfo {
-    /// Its name.
+    /// Name of the runtime.
     pub name: String,
     /// Other names for it.
     pub aliases: Vec<String>,
-    /// Its language.
+    /// Language of its scripts.
     pub language: Language,
-    /// Whether its language's scripts run on it if no runtime is named:
-    /// [`EngineConfig::default_runtimes`](crate::EngineConfig::default_runtimes) names it, or else of those that were
-    /// [added](Engine::add_runtime) it is the last in this list, or none was and it is the manifest's default.
+    /// `true` if scripts of its language run on it when the caller names no runtime. In order of precedence, this is
+    /// the runtime in [`EngineConfig::default_runtimes`](crate::EngineConfig::default_runtimes), the last
+    /// [added](Engine::add_runtime) one in this list, or the manifest's default.
     pub default: bool,
-    /// Whether it was added.
+    /// `true` if it was added with [`Engine::add_runtime`].
     pub added: bool,
-    /// Whether components may name it: those that take minutes to fetch and compile only if they are the default or were added.
+    /// `true` if components may name it. Runtimes that take minutes to fetch and compile are offered only if they are
+    /// the default or were added.
     pub offered: bool,
-    /// Whether a provider component can hold it ([`Engine::prepared_module`]): where its recipe says how it is prepared.
+    /// `true` if a provider component can embed it ([`Engine::prepared_module`]): it has a recipe for preparation.
     pub portable: bool,
-    /// Whether it has the library for data, a file of its own beside the interpreter: it takes minutes to prepare, and a provider
-    /// component of it has some 200 MB.
+    /// `true` if it has the data library, a separate file beside the interpreter. Such a runtime takes minutes to
+    /// prepare, and its provider component has about 200 MB.
     pub has_library: bool,
-    /// The interpreter's version.
+    /// Version of the interpreter.
     pub version: String,
-    /// The SHA-256 its binary must have, in hexadecimal.
+    /// Expected SHA-256 of the binary, in hexadecimal.
     pub sha256: String,
-    /// The size of its binary, and of its library where that is a file of its own.
+    /// Size of the binary in bytes, including its library if that is a separate file.
     pub size_bytes: u64,
-    /// Its licence, as an SPDX expression.
+    /// Licence, as an SPDX expression.
     pub licence: String,
-    /// Where it comes from.
+    /// Project and build that the binary comes from.
     pub origin: String,
-    /// Where its binary is, or goes when it is fetched.
+    /// Path of the binary, whether or not it is fetched yet.
     pub path: PathBuf,
-    /// Whether the binary is there.
+    /// `true` if the binary is in the cache.
     pub fetched: bool,
-    /// Whether its prepared image is there, for this version of Glovebox and this CPU.
+    /// `true` if its prepared image is in the cache, for this version of Glovebox and this CPU.
     pub prepared: bool,
 }
 
 impl RuntimeInfo {
-    /// Whether this is its name, or another name for it.
+    /// Returns `true` if `name` is its name or one of its aliases.
     #[must_use]
     pub fn answers_to(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
 }
 
-/// A tool of the manifest and its state in the cache: it processes a script before the interpreter runs it.
+/// A tool of the manifest and its state in the cache. A tool processes a script before the interpreter runs it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ToolInfo {
-    /// Its name.
+    /// Name of the tool.
     pub name: String,
-    /// Its version.
+    /// Version of the tool.
     pub version: String,
-    /// The SHA-256 its module must have, in hexadecimal.
+    /// Expected SHA-256 of the module, in hexadecimal.
     pub sha256: String,
-    /// The size of its module.
+    /// Size of the module in bytes.
     pub size_bytes: u64,
-    /// Its licence, as an SPDX expression.
+    /// Licence, as an SPDX expression.
     pub licence: String,
-    /// Where it comes from.
+    /// Project and build that the module comes from.
     pub origin: String,
-    /// Where its module is, or goes when it is fetched.
+    /// Path of the module, whether or not it is fetched yet.
     pub path: PathBuf,
-    /// Whether the module is there.
+    /// `true` if the module is in the cache.
     pub fetched: bool,
-    /// Whether its compiled code is there, for this version of Glovebox and this CPU.
+    /// `true` if its compiled code is in the cache, for this version of Glovebox and this CPU.
     pub prepared: bool,
 }
 
@@ -93,11 +94,11 @@ pub struct ToolInfo {
 pub struct PreparedInfo {
     /// The image's identity: the SHA-256 of the prepared module.
     pub image_sha256: String,
-    /// The compiled file.
+    /// Path of the compiled file.
     pub path: PathBuf,
-    /// The linear memory of an instance.
+    /// Size of an instance's linear memory, in bytes.
     pub memory_bytes: u64,
-    /// How long preparing took; close to zero if it was prepared already.
+    /// Duration of the preparation. Close to zero if the image was prepared already.
     #[serde(skip)]
     pub took: Duration,
 }
@@ -109,7 +110,7 @@ impl Inner {
     }
 }
 
-/// The result of preparing something.
+/// Runs `prepare` and measures its duration.
 fn prepared(prepare: impl FnOnce() -> Result<Artefact, RuntimeError>) -> Result<PreparedInfo, RuntimeError> {
     let begun = Instant::now();
     let artefact = prepare()?;
@@ -122,7 +123,7 @@ fn prepared(prepare: impl FnOnce() -> Result<Artefact, RuntimeError>) -> Result<
 }
 
 impl Engine {
-    /// The runtimes of the manifest.
+    /// Returns the runtimes of the manifest.
     pub fn runtimes(&self) -> Result<Vec<RuntimeInfo>, RuntimeError> {
         Ok(self.0.runtimes.manifest().runtimes().iter().map(|entry| self.info(entry)).collect())
     }
@@ -143,15 +144,15 @@ impl Engine {
             licence: entry.licence.clone(),
             origin: entry.origin.clone(),
             path: self.0.runtimes.path(entry),
-            // A damaged or untrusted file counts as missing, so that it can be listed and removed.
-            // Running it, and `verify`, report what is wrong with it.
+            // A damaged or untrusted file counts as missing, so that it can be listed and removed. Running it, and
+            // `verify`, report the reason.
             fetched: self.0.runtimes.present(entry).unwrap_or(false),
             prepared: self.0.is_prepared(&entry.into()).unwrap_or(false),
         }
     }
 
-    /// The tools of the manifest. [`fetch`](Self::fetch), [`prepare`](Self::prepare), [`verify`](Self::verify) and
-    /// [`remove`](Self::remove) take their names as well.
+    /// Returns the tools of the manifest. [`fetch`](Self::fetch), [`prepare`](Self::prepare), [`verify`](Self::verify)
+    /// and [`remove`](Self::remove) accept their names too.
     pub fn tools(&self) -> Result<Vec<ToolInfo>, RuntimeError> {
         Ok(self.0.runtimes.manifest().tools().iter().map(|tool| self.tool_info(tool)).collect())
     }
@@ -165,13 +166,13 @@ impl Engine {
             licence: tool.licence.clone(),
             origin: tool.origin.clone(),
             path: self.0.runtimes.tool_path(tool),
-            // As with runtimes.
+            // A damaged or untrusted file counts as missing, as for runtimes.
             fetched: self.0.runtimes.tool_present(tool).unwrap_or(false),
             prepared: self.0.is_tool_prepared(tool).unwrap_or(false),
         }
     }
 
-    /// Fetches a runtime's binary if it is missing, and returns its path.
+    /// Fetches the binary of a runtime or tool if it is missing, and returns its path.
     pub fn fetch(&self, name: &str) -> Result<PathBuf, RuntimeError> {
         if let Some(tool) = self.0.runtimes.manifest().tool(name) {
             self.0.runtimes.fetch_tool(tool, &*self.0.progress)?;
@@ -182,10 +183,11 @@ impl Engine {
         Ok(self.0.runtimes.path(&entry))
     }
 
-    /// Writes the binaries of these runtimes and tools, and the wheels of the packages, to one zip file, fetching what is missing. An
-    /// engine with that file as its [`EngineConfig::bundle`](crate::EngineConfig::bundle) needs no network for them. Returns its size in bytes.
+    /// Writes the binaries of the named runtimes and tools, and the wheels of the packages, to one zip file. Fetches
+    /// missing files first. Returns the size of the zip file in bytes.
     ///
-    /// Equal files give equal bytes.
+    /// An engine with this file as its [`EngineConfig::bundle`](crate::EngineConfig::bundle) needs no network for these
+    /// binaries. Equal contents give equal bytes.
     pub fn write_bundle(&self, names: &[&str], path: &Path) -> Result<u64, RuntimeError> {
         let manifest = self.0.runtimes.manifest();
         let (mut runtimes, mut tools) = (Vec::new(), Vec::new());
@@ -198,7 +200,7 @@ impl Engine {
         Ok(self.0.runtimes.write_bundle(&runtimes, &tools, path, &*self.0.progress)?)
     }
 
-    /// Prepares a runtime, unless it is prepared already, and fetches it first if it is missing.
+    /// Prepares a runtime or tool, unless it is prepared already. Fetches a missing binary first.
     pub fn prepare(&self, name: &str) -> Result<PreparedInfo, RuntimeError> {
         match self.0.runtimes.manifest().tool(name) {
             Some(tool) => prepared(|| self.0.tool_artefact(tool)),
@@ -206,7 +208,8 @@ impl Engine {
         }
     }
 
-    /// As [`prepare`](Self::prepare), with code that counts no fuel: what sandboxes use whose policy has [`Metering::None`].
+    /// Like [`prepare`](Self::prepare), but for code without fuel metering, which sandboxes with [`Metering::None`] in
+    /// their policy use.
     pub fn prepare_unmetered(&self, name: &str) -> Result<PreparedInfo, RuntimeError> {
         self.unmetered(name)?.prepare(name)
     }
@@ -216,7 +219,8 @@ impl Engine {
         self.with_metering(Metering::None).map_err(wrong)
     }
 
-    /// Compares the full digests of a runtime's binary and of its compiled images, if present, with the expected ones.
+    /// Compares the full digests of the binary and of the compiled images of a runtime or tool with the expected ones.
+    /// Missing files are skipped.
     pub fn verify(&self, name: &str) -> Result<(), RuntimeError> {
         if let Some(tool) = self.0.runtimes.manifest().tool(name) {
             if self.0.runtimes.tool_present(tool)? {
@@ -236,9 +240,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a runtime's binary and all its prepared images from the cache; if it is an image of another runtime, or one of
-    /// the user's own, only that image. Returns the number of bytes freed.
-    /// Running sandboxes are not affected.
+    /// Removes the binary of a runtime and all its prepared images from the cache. Returns the number of bytes freed.
+    ///
+    /// For an image of another runtime, and for the user's own images, only that image is removed. Running sandboxes
+    /// are not affected.
     pub fn remove(&self, name: &str) -> Result<u64, RuntimeError> {
         if let Some(tool) = self.0.runtimes.manifest().tool(name) {
             let freed = self.0.runtimes.prepared().remove(&tool.sha256)?;
@@ -248,13 +253,13 @@ impl Engine {
         let runtimes = &self.0.runtimes;
         let found = self.0.find(name)?;
         if found.own.is_some() {
-            // Its description stays: the image is built again when it is next used.
+            // The description stays, so the image is built again at its next use.
             return Ok(runtimes.prepared().remove_labelled(&found.entry.label())?);
         }
         let entry = runtimes.manifest().find(name)?;
         runtimes.withdraw(entry)?;
         if entry.image.is_some() {
-            // Its binary and code are another runtime's.
+            // The binary and its code belong to another runtime.
             return Ok(runtimes.prepared().remove_labelled(&entry.label())?);
         }
         for image in runtimes.manifest().images_of(entry) {
@@ -266,9 +271,9 @@ impl Engine {
         Ok(freed.saturating_add(runtimes.remove(entry)?))
     }
 
-    /// Prepares a runtime and makes it the one for its language's scripts, in every engine with this cache that is made from now on,
-    /// wherever nobody names a runtime. Of several that were added it is the last that [`runtimes`](Self::runtimes) lists.
-    /// [`remove`](Self::remove) takes it back.
+    /// Prepares a runtime and makes it the default for scripts of its language. Applies to every engine with this cache
+    /// that is created from now on, if the caller names no runtime. Of several added runtimes, the last one that
+    /// [`runtimes`](Self::runtimes) lists is the default. [`remove`](Self::remove) reverts this.
     pub fn add_runtime(&self, name: &str) -> Result<PreparedInfo, RuntimeError> {
         let entry = self.0.runtimes.manifest().find(name)?;
         let prepared = self.prepare(name)?;
@@ -276,8 +281,8 @@ impl Engine {
         Ok(prepared)
     }
 
-    /// Removes every prepared image, including those of binaries that were run by path, and every compiled component. Returns the number of
-    /// bytes freed. Running sandboxes and applications are not affected.
+    /// Removes every prepared image, including the images of binaries that were run by path, and every compiled
+    /// component. Returns the number of bytes freed. Running sandboxes and components are not affected.
     pub fn clear_prepared(&self) -> Result<u64, RuntimeError> {
         let runtimes = &self.0.runtimes;
         let stores = [runtimes.prepared(), runtimes.modules(), runtimes.code(), runtimes.components()];

@@ -14,46 +14,52 @@ use wasmtime::component::Component;
 
 use crate::{Engine, aot, engine::compile_digest, load::WASMTIME};
 
-/// A component could not be had.
+/// A component is unavailable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
     /// The cache cannot be used.
     #[error(transparent)]
     Store(#[from] PreparedError),
-    /// The bytes are no component that this Wasmtime engine can run.
+    /// The bytes are not a component that this Wasmtime engine can run.
     #[error("it does not compile: {name}", name = escaped_text(.0))]
     Compile(String),
-    /// Its compiler ended early: it exceeded a limit, or could not be started.
+    /// The compiler failed: it exceeded a limit, panicked, or could not be started.
     #[error("{0}")]
     Compiler(String),
-    /// The operating system gave no stack to compile on.
+    /// The operating system could not provide a stack to compile on.
     #[error("no stack to compile a component on")]
     Stack(#[source] std::io::Error),
 }
 
-/// Compiles a component for a Wasmtime engine of the caller's, or takes it from `engine`'s cache, where compiled components
-/// share [`CacheLimits::component_bytes`](crate::CacheLimits::component_bytes): what was used longest ago goes first.
+/// Compiles a component for the caller's Wasmtime engine, or loads it from `engine`'s cache. Compiled components in the
+/// cache share [`CacheLimits::component_bytes`](crate::CacheLimits::component_bytes): the least recently used ones are
+/// removed first.
 ///
-/// It is stored under the digest of its bytes and of all settings of the Wasmtime engine that change compiled code. The trust
-/// rules are those of prepared images: a cache that others can write to is refused.
+/// The cache key covers the digest of the bytes and all settings of the Wasmtime engine that change compiled code. The
+/// trust rules are those of prepared images: a cache that other users can write to is refused.
 ///
-/// Compiling takes time and memory that the size of a component does not bound; for components of strangers there is
+/// The size of a component does not bound the time and memory to compile it. For untrusted components use
 /// [`compile_with`].
+///
+/// # Errors
+/// Fails if the cache cannot be used, or if the bytes do not compile.
 pub fn compile(engine: &Engine, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Result<Component, CompileError> {
     compile_with(engine, wasmtime, wasm, |wasm| {
-        // Compiling recurses deeply, and the caller may be a thread with a small stack.
-        // Cranelift panics on some components before it has produced anything.
+        // Compiling recurses deeply, and the caller may be a thread with a small stack. Cranelift panics on some
+        // components before it has produced anything.
         let compiling = || catch_unwind(AssertUnwindSafe(|| aot::compile_component(wasmtime, wasm)));
         let compiled = engine.0.stacks.run(compiling).map_err(CompileError::Stack)?;
         compiled.map_err(|_| CompileError::Compiler("what compiles it panicked".into()))?.map_err(words)
     })
 }
 
-/// Like [`compile`], but `compiler` compiles what the cache does not have, under limits or in a process of its own.
+/// Like [`compile`], but calls `compiler` for components that are missing in the cache. `compiler` may set limits, or
+/// use a process of its own.
 ///
-/// It returns what [`wasmtime::Engine::precompile_component`] returns, for an engine with the settings of `wasmtime` and the same version. That is
-/// native code, which this process then runs: a compiler has to be as trustworthy as this program.
+/// `compiler` returns the output of [`wasmtime::Engine::precompile_component`] from an engine with the settings and the
+/// version of `wasmtime`. This is native code, which this process then runs: a compiler must be as trustworthy as this
+/// program.
 pub fn compile_with(
     engine: &Engine,
     wasmtime: &wasmtime::Engine,
@@ -69,7 +75,7 @@ pub fn compile_with(
         })
     };
     let built = match open() {
-        // A damaged one is compiled again: nothing else refers to it.
+        // A damaged file is removed and the component compiled again: no other file refers to it.
         Err(BuildError::Store(PreparedError::Corrupt { path, .. })) => {
             tracing::warn!(path = %escaped(&path), "compiling a damaged component again");
             inner.runtimes.components().remove(&key.parts().runtime)?;
@@ -85,19 +91,19 @@ pub fn compile_with(
     aot::load_component(wasmtime, artefact.aot).map_err(words)
 }
 
-/// The compiled components in an engine's cache.
+/// Statistics of the compiled components in an engine's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ComponentCache {
-    /// How many there are, for any version and settings.
+    /// Number of components, for any version and settings.
     pub count: usize,
-    /// What they take on disk.
+    /// Size on disk, in bytes.
     pub bytes: u64,
 }
 
 impl Engine {
-    /// Compares the full digests of all compiled components in the cache with the expected ones. Loading a component does not take
-    /// the time for.
+    /// Compares the full digests of all compiled components in the cache with the expected ones. Loading a component
+    /// skips this comparison, which takes too long.
     pub fn verify_components(&self) -> Result<ComponentCache, CompileError> {
         let store = self.0.runtimes.components();
         let listed = store.list()?;
@@ -140,7 +146,7 @@ mod tests {
         Engine::new(config).unwrap()
     }
 
-    /// An empty component with a custom section, so that each has its own bytes.
+    /// Returns an empty component with a custom section, so that each number gives different bytes.
     fn component(number: u8) -> Vec<u8> {
         let mut wasm = b"\0asm\x0d\0\x01\0".to_vec();
         wasm.extend([0, 3, 1, b'x', number]);
@@ -157,10 +163,10 @@ mod tests {
             compile(&large, &wasmtime, &component(number)).unwrap();
         }
         assert_eq!(count(), 2);
-        // Loading one makes no room, however small the limit: only adding one does.
+        // Loading a component makes no room, however small the limit: only adding one does.
         compile(&engine(dir.path(), 1), &wasmtime, &component(1)).unwrap();
         assert_eq!(count(), 2);
-        // What is just made stays though it alone is over the limit.
+        // The component that was just added stays, though it alone exceeds the limit.
         compile(&engine(dir.path(), 1), &wasmtime, &component(3)).unwrap();
         assert_eq!(count(), 1);
         compile(&engine(dir.path(), 1), &wasmtime, &component(3)).unwrap();

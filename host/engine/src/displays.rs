@@ -1,4 +1,4 @@
-//! Displays as JSON.
+//! JSON form of displays.
 
 use std::fmt;
 
@@ -12,14 +12,13 @@ use serde::{
 
 use crate::{Display, Form};
 
-/// One display, read from the same form.
+/// A display in the form that [`AsJson`] writes.
 #[derive(Deserialize)]
 pub(crate) struct FromJson {
     is_result: bool,
     data: Forms,
 }
 
-/// Its forms, in their order.
 struct Forms(Vec<Form>);
 
 impl From<FromJson> for Display {

@@ -1,4 +1,4 @@
-//! The engine: what all sandboxes of a program share.
+//! The engine: state that all sandboxes of a program share.
 
 use std::{
     collections::HashMap,
@@ -26,8 +26,8 @@ use crate::{
     typescript::Stripper,
 };
 
-/// Compiled runtimes, the pool of instances, the ticker and the cache directory: make one per program and share it.
-/// Cloning is cheap and gives the same engine.
+/// Compiled runtimes, the pool of instances, the ticker and the cache directory. Create one per program and share it.
+/// Cloning is cheap and returns the same engine.
 ///
 /// ```no_run
 /// use glovebox::{Engine, EngineConfig, Sandbox};
@@ -43,36 +43,36 @@ pub struct Engine(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) wasmtime: wasmtime::Engine,
-    /// Whether the code that `wasmtime` compiles meters fuel.
+    /// Metering in the code that `wasmtime` compiles.
     pub(crate) metering: Metering,
     pub(crate) linker: Linker<State>,
     pub(crate) stacks: Stacks,
     pub(crate) ticker: Ticker,
     pub(crate) runtimes: Arc<Runtimes>,
-    /// What Python scripts find at `/app/site-packages`; none where that is nothing.
+    /// Packages at `/app/site-packages` for Python scripts.
     pub(crate) packages: Option<SharedPackages>,
-    /// The user's own images, where they have a directory.
+    /// The user's own images, if a directory for them is configured.
     pub(crate) own_images: Option<Arc<OwnImages>>,
     pub(crate) progress: Arc<dyn Progress + Send + Sync>,
     pub(crate) sessions: SessionLedger,
     pub(crate) tool_threads: Arc<ToolThreads>,
-    /// The pool that instances come from, if they do.
+    /// The pool of instances. `None`: instances are allocated on demand.
     pub(crate) pool: Option<PoolConfig>,
     pub(crate) cache: CacheLimits,
     /// Loaded with the first TypeScript script.
     pub(crate) stripper: OnceLock<Stripper>,
-    /// Those named in the configuration.
+    /// [`EngineConfig::default_runtimes`].
     pub(crate) default_runtimes: Vec<String>,
-    /// The runtimes for Python and for JavaScript, once somebody has asked.
+    /// The default runtimes for Python and for JavaScript, set at first use.
     pub(crate) preferred: (OnceLock<String>, OnceLock<String>),
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
-    /// The same engine with code that counts no fuel, once a policy has asked for it.
+    /// An engine like this one whose code meters no fuel, set when a policy first requires it.
     unmetered: OnceLock<Engine>,
-    /// Keep [`EngineConfig::private_dirs`] from guests.
+    /// Protect [`EngineConfig::private_dirs`] from guests.
     guards: Arc<[Guard]>,
 }
 
-/// Which loaded runtime: the digest of its prepared artefact's key tells them apart.
+/// Key of a loaded runtime: the digest of its prepared artefact's key.
 pub(crate) type Loaded = String;
 
 impl fmt::Debug for Engine {
@@ -83,6 +83,10 @@ impl fmt::Debug for Engine {
 
 impl Engine {
     /// Creates an engine. Nothing is fetched, compiled or started yet.
+    ///
+    /// # Errors
+    /// Fails if Wasmtime refuses the settings on this machine, if the cache directory cannot be used, or if the
+    /// configuration needs a feature that is not in this build.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
         let metering = Metering::Fuel;
         let (wasmtime, linker) = platform(config.pool.as_ref(), metering)?;
@@ -124,25 +128,25 @@ impl Engine {
         })))
     }
 
-    /// Where binaries and prepared images are stored.
+    /// Returns the directory of binaries and prepared images.
     #[must_use]
     pub fn cache_dir(&self) -> &Path {
         self.0.runtimes.cache().path()
     }
 
-    /// What the sessions of this engine hold together: those that have an interpreter in memory.
+    /// Returns the combined usage of this engine's sessions. Only sessions with an interpreter in memory count.
     #[must_use]
     pub fn session_usage(&self) -> SessionUsage {
         self.0.sessions.usage()
     }
 
-    /// Where a runtime's binary is, or goes when it is fetched.
+    /// Returns the path of a runtime's binary, whether or not it is fetched yet.
     pub fn runtime_path(&self, name: &str) -> Result<PathBuf, crate::RuntimeError> {
         Ok(self.0.runtimes.path(&self.0.find(name)?.entry))
     }
 }
 
-/// A Wasmtime engine, and what its guests import.
+/// Creates a Wasmtime engine and the imports of its guests.
 fn platform(pool: Option<&PoolConfig>, metering: Metering) -> Result<(wasmtime::Engine, Linker<State>), EngineError> {
     let wasmtime = config::wasmtime_engine(pool, metering)?;
     let mut linker = Linker::new(&wasmtime);
@@ -151,8 +155,8 @@ fn platform(pool: Option<&PoolConfig>, metering: Metering) -> Result<(wasmtime::
 }
 
 impl Engine {
-    /// The engine whose code counts fuel, or does not. Both share the cache, the limits on sessions and the tools' threads; each has
-    /// a pool of its own.
+    /// Returns the engine with this metering. Both engines share the cache, the limits on sessions and the tool
+    /// threads. Each has a pool of its own.
     pub(crate) fn with_metering(&self, metering: Metering) -> Result<Self, EngineError> {
         if metering == self.0.metering {
             return Ok(self.clone());
@@ -160,7 +164,7 @@ impl Engine {
         if let Some(unmetered) = self.0.unmetered.get() {
             return Ok(unmetered.clone());
         }
-        // If two threads make one at once, the second is dropped.
+        // If two threads create one at once, the second is dropped.
         let made = Self(Arc::new(self.0.unmetered()?));
         Ok(self.0.unmetered.get_or_init(|| made).clone())
     }
@@ -193,12 +197,12 @@ impl Inner {
         })
     }
 
-    /// Whether images are without the libraries for scripts.
+    /// Returns `true` if images contain no libraries for scripts.
     pub(crate) fn is_lean(&self) -> bool {
         self.packages.is_none()
     }
 
-    /// Runs `work` on a guest stack while the epoch moves.
+    /// Runs `work` on a guest stack while the epoch advances.
     pub(crate) fn on_stack<R>(&self, work: impl FnOnce() -> R) -> Result<R, ExecuteError> {
         let system = |what| move |source| ExecuteError::System { what, source };
         let _running = self.ticker.running(&self.wasmtime).map_err(system("thread"))?;
@@ -209,7 +213,7 @@ impl Inner {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    /// Drops the waiting instances of all runtimes. Returns whether there were any.
+    /// Drops the idle instances of all runtimes. Returns `true` if there were any.
     pub(crate) fn drop_recycled(&self) -> bool {
         let runtimes: Vec<_> =
             self.loaded.lock().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect();
@@ -225,14 +229,14 @@ impl Inner {
     }
 }
 
-/// A digest over Wasmtime's version, the CPU it compiles for and the settings that change compiled code.
+/// Returns a digest over Wasmtime's version, the CPU it compiles for and the settings that change compiled code.
 pub(crate) fn compile_digest(wasmtime: &wasmtime::Engine) -> Digest {
     let mut collected = Collect(Vec::new());
     wasmtime.precompile_compatibility_hash().hash(&mut collected);
     Digest::of(&collected.0)
 }
 
-/// Collects what a type feeds to a hasher, so that it can go through SHA-256.
+/// Collects the bytes that a type feeds to a hasher, to pass them to SHA-256.
 struct Collect(Vec<u8>);
 
 impl Hasher for Collect {

@@ -2,8 +2,8 @@
 
 /// Fills `into` from the operating system.
 ///
-/// This works on every supported system once it has started. If it ever fails, the process ends: scripts make
-/// keys and tokens of these numbers, and guessable ones would be worse than none.
+/// This works on every supported system once it has booted. If it ever fails, the process aborts: scripts make keys and
+/// tokens from these numbers, and guessable numbers would be worse than none.
 pub(crate) fn fill(into: &mut [u8]) {
     if let Err(error) = getrandom::fill(into) {
         tracing::error!(%error, "the operating system gave no random numbers");
@@ -11,7 +11,7 @@ pub(crate) fn fill(into: &mut [u8]) {
     }
 }
 
-/// A session's id that nobody else has: 128 random bits in hexadecimal.
+/// Returns a unique id for a session: 128 random bits in hexadecimal.
 pub(crate) fn random_id() -> String {
     let mut random = [0; 16];
     fill(&mut random);

@@ -1,4 +1,4 @@
-//! Errors of Glovebox or of the caller. What a guest did is never an error but an [`Outcome`](crate::Outcome).
+//! Errors of Glovebox or of the caller. The outcome of a guest is never an error, but an [`Outcome`](crate::Outcome).
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::{error::Error, io, path::PathBuf};
@@ -9,7 +9,7 @@ use glovebox_runtimes::{CacheError, ManifestError, OwnImageError, rewrite::Rewri
 
 use crate::{CheckpointId, Execution, PolicyError, ToolDefinitionError, mount::MountError};
 
-/// An engine could not be made.
+/// An engine cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -25,7 +25,7 @@ pub enum EngineError {
     /// The settings need a feature that is not in this build.
     #[error("`glovebox` was built without its feature `{feature}`; name it among the features in `Cargo.toml`")]
     NotBuilt {
-        /// The feature of this crate.
+        /// Name of the missing Cargo feature.
         feature: &'static str,
     },
 }
@@ -34,7 +34,7 @@ pub enum EngineError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// No runtime has this name, or it cannot be fetched, or its file is not usable.
+    /// No runtime has this name, it cannot be fetched, or its file is not usable.
     #[error(transparent)]
     Binary(#[from] glovebox_runtimes::RuntimeError),
     /// No runtime has this name.
@@ -49,66 +49,66 @@ pub enum RuntimeError {
     /// The binary is not a WebAssembly module that can be prepared.
     #[error("`{name}` cannot be prepared", name = escaped(.name))]
     Rewrite {
-        /// The runtime.
+        /// Name of the runtime.
         name: String,
-        /// Why.
+        /// Reason.
         source: RewriteError,
     },
     /// The binary does not compile or cannot be linked.
     #[error("`{name}` cannot be loaded: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Load {
-        /// The runtime.
+        /// Name of the runtime.
         name: String,
-        /// Wasmtime's words.
+        /// Wasmtime's message.
         reason: String,
     },
     /// The interpreter did not boot.
     #[error("`{name}` did not boot: {reason}; with `prepared(false)` (`--no-prepare`) it runs as a plain command", name = escaped(.name), reason = escaped_text(.reason))]
     Boot {
-        /// The runtime.
+        /// Name of the runtime.
         name: String,
-        /// What happened.
+        /// Description of the failure.
         reason: String,
     },
     /// An image of the user's own is unavailable.
     #[error(transparent)]
     Image(#[from] OwnImageError),
-    /// The engine has no directory for images of the user's own.
+    /// The engine has no directory for the user's own images.
     #[error("this engine has no directory for images of your own; name one in `EngineConfig::own_images`")]
     NoImages,
-    /// An image's own code failed. Nothing was stored.
+    /// The setup code of an image failed. Nothing was stored.
     #[error("the setup of `{name}` failed:\n{reason}", name = escaped(.name), reason = lines(.reason))]
     Setup {
-        /// The image.
+        /// Name of the image.
         name: String,
-        /// What the interpreter says, or which limit it met.
+        /// The interpreter's message, or the exceeded limit.
         reason: String,
     },
-    /// The operating system gave no stack to run on.
+    /// The operating system could not provide a stack to run a guest on.
     #[error("no stack to run a guest on")]
     Stack(#[source] io::Error),
-    /// It needs a feature that is not in this build.
+    /// The runtime needs a feature that is not in this build.
     #[error("`glovebox` was built without its feature `{feature}`; name it among the features in `Cargo.toml`")]
     NotBuilt {
-        /// The feature of this crate.
+        /// Name of the missing Cargo feature.
         feature: &'static str,
     },
 }
 
-/// A traceback, indented, so that no line of it looks like one of ours; what is in them is escaped.
+/// Indents and escapes a traceback, so that none of its lines can pass for one of ours.
 fn lines(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("    {}", escaped_text(line))).collect();
     lines.join("\n")
 }
 
-/// A sandbox could not be built.
+/// A sandbox cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The engine has no second form of its code.
+    /// The engine cannot be created a second time, for the metering that the policy requires.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The runtime is unavailable.
@@ -120,12 +120,12 @@ pub enum BuildError {
     /// A tool cannot be registered.
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
-    /// A file given for the workspace does not fit its limits.
+    /// A file for the workspace exceeds its limits.
     #[error("workspace file `{path}`: {reason}", path = escaped(.path), reason = escaped_text(.reason))]
     File {
-        /// The file.
+        /// Path of the file in the workspace.
         path: String,
-        /// Why.
+        /// Reason.
         reason: String,
     },
     /// The policy stores globals in the workspace, which needs a prepared interpreter.
@@ -133,27 +133,27 @@ pub enum BuildError {
         "`auto_persist_globals` needs a prepared runtime, which `{name}` is not; remove it or name another runtime", name = escaped(.name)
     )]
     NotPersisting {
-        /// The runtime.
+        /// Name of the runtime.
         name: String,
     },
     /// The memory limit leaves no room for the interpreter itself.
     #[error("`limits.memory_bytes` is {limit_bytes}; `{name}` alone takes {needed_bytes}", name = escaped(.name))]
     Memory {
-        /// The runtime.
+        /// Name of the runtime.
         name: String,
-        /// The limit.
+        /// The limit in bytes.
         limit_bytes: u64,
-        /// What its image takes.
+        /// Size of the runtime's image in bytes.
         needed_bytes: u64,
     },
     /// The binary is for the other language.
     #[error("runtime `{name}` runs {has}, not {wanted}; leave the language out or name another runtime", name = escaped(.name))]
     Language {
-        /// The runtime.
+        /// Name of the runtime.
         name: String,
-        /// Its language.
+        /// Language of the runtime.
         has: crate::Language,
-        /// What was asked for.
+        /// Requested language.
         wanted: crate::Language,
     },
 }
@@ -162,140 +162,142 @@ pub enum BuildError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecuteError {
-    /// More source than `limits.source_bytes`.
+    /// The source exceeds `limits.source_bytes`.
     #[error("the source is {bytes} bytes; `limits.source_bytes` is {most}")]
     SourceTooLarge {
-        /// Its size.
+        /// Size of the source in bytes.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes.
         most: u64,
     },
-    /// More standard input than `limits.stdin_bytes`.
+    /// The standard input exceeds `limits.stdin_bytes`.
     #[error("standard input is {bytes} bytes; `limits.stdin_bytes` is {most}")]
     StdinTooLarge {
-        /// Its size.
+        /// Size of the standard input in bytes.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes.
         most: u64,
     },
-    /// A script's name holds a NUL byte or is too long.
+    /// A script's name contains a NUL byte or is too long.
     #[error("the script's name `{name}` cannot be used; it must be at most 4096 bytes without NUL", name = escaped(.0))]
     Name(String),
-    /// No instance could be made: the pool is full, or memory is out.
+    /// No instance could be created: the pool is full, or the system is out of memory.
     #[error("no instance could be made: {reason}")]
     Instantiate {
-        /// Wasmtime's words.
+        /// Wasmtime's message.
         reason: String,
     },
-    /// The operating system gave no stack or no ticker thread.
+    /// The operating system could not provide a stack or the ticker thread.
     #[error("the operating system gave no {what} to run a guest with")]
     System {
-        /// What it could not provide.
+        /// Missing resource, as a noun.
         what: &'static str,
-        /// Its reason.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A host directory cannot be used.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The guest ran, but its files could not be brought back to a host directory; nothing there has changed.
+    /// The guest ran, but its files could not be written back to a host directory. Nothing in the directory was
+    /// changed.
     #[error("the files could not be written back to `{}`; nothing there was changed", escaped(host))]
     Commit {
-        /// The directory.
+        /// Path of the host directory.
         host: PathBuf,
-        /// What the guest did nevertheless.
+        /// Result of the guest's execution.
         execution: Box<Execution>,
-        /// Why.
+        /// Reason.
         source: MountError,
     },
-    /// The session has ended: it was closed, its guest exited for good, or it was unwound with no checkpoint to
-    /// go back to (or under [`OnUnwind::End`](crate::OnUnwind::End)).
+    /// The session has ended. It was closed, its guest exited, or the guest was unwound. An unwound session ends if it
+    /// has no checkpoint to roll back to, or under [`OnUnwind::End`](crate::OnUnwind::End).
     #[error("session `{id}` has ended: {reason}; open another one", id = escaped(.id), reason = escaped_text(.reason))]
     SessionEnded {
-        /// The session.
+        /// Id of the session.
         id: String,
-        /// How it ended.
+        /// Reason for its end.
         reason: String,
     },
-    /// The session is executing, and the request was not to wait, or waited as long as an execution may take.
+    /// The session is executing. Either the request does not wait for it, or it waited as long as an execution may
+    /// take.
     #[error("session `{id}` is busy; nothing was run", id = escaped(.id))]
     SessionBusy {
-        /// The session.
+        /// Id of the session.
         id: String,
     },
-    /// Another session is executing in the shared workspace, and the request was not to wait, or waited as long as an
-    /// execution may take.
+    /// The shared workspace is in use by an execution of another session. Either the request does not wait for it, or
+    /// it waited as long as an execution may take.
     #[error("the shared workspace is busy; nothing was done")]
     WorkspaceBusy,
-    /// A shared workspace was made with other directories than the session is to see.
+    /// A shared workspace was created from a policy with other directories than the session's.
     #[error("the shared workspace was made from a sandbox with another `{key}`; use the same policy for both")]
     OtherWorkspace {
-        /// What differs.
+        /// Name of the policy's key that differs.
         key: &'static str,
     },
-    /// A fork was to share its files.
+    /// A fork cannot use a shared workspace, because it has a copy of its session's files.
     #[error("a fork has a copy of its session's files; it cannot be put into a shared workspace")]
     ForkWorkspace,
-    /// This cannot be a session's id.
+    /// The id is not valid for a session.
     #[error("`{id}` cannot be a session's id; it is 1 to 64 letters, digits, `.`, `_`, `-`, and no `.` in front", id = escaped(.id))]
     SessionId {
-        /// The beginning of the requested id.
+        /// Start of the requested id.
         id: String,
     },
-    /// There is no such checkpoint.
+    /// The session does not have the checkpoint.
     #[error("session `{id}` has no checkpoint to go back to{}", wanted.map_or(String::new(), |id| format!(" with the id {}", id.0)), id = escaped(.id))]
     NoCheckpoint {
-        /// The session.
+        /// Id of the session.
         id: String,
-        /// The requested checkpoint; `None`: the last one.
+        /// The requested checkpoint. `None`: the last one.
         wanted: Option<CheckpointId>,
     },
     /// A variable could not be read or set.
     #[error("variable `{name}`: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Variable {
-        /// The variable.
+        /// Name of the variable.
         name: String,
-        /// What the guest said, or what stopped it.
+        /// The guest's message, or the exceeded limit.
         reason: String,
     },
-    /// A value for a variable is more than `limits.stdin_bytes`.
+    /// A value for a variable exceeds `limits.stdin_bytes`.
     #[error("the value for `{name}` is {bytes} bytes of JSON; `limits.stdin_bytes` is {most}", name = escaped(.name))]
     ValueTooLarge {
-        /// The variable.
+        /// Name of the variable.
         name: String,
-        /// The size of its JSON text.
+        /// Size of its JSON text in bytes.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes.
         most: u64,
     },
-    /// Another session or checkpoint would exceed a limit.
+    /// A new session or checkpoint would exceed a limit.
     #[error("{used} of {most} `{key}` would be in use; close a session first or raise the limit")]
     TooManySessions {
         /// The limit: `limits.session_count` or `limits.session_total_bytes`.
         key: &'static str,
-        /// What would be in use.
+        /// Usage with the new session or checkpoint.
         used: u64,
-        /// The limit.
+        /// Value of the limit.
         most: u64,
     },
-    /// A script is TypeScript, and the tool that removes its types is unavailable.
+    /// The script is TypeScript, and the tool that removes its types is unavailable.
     #[error("`{name}` is TypeScript, and what removes its types is not to be had: {source}", name = escaped(.name))]
     TypeScript {
-        /// The script's name.
+        /// Name of the script.
         name: String,
-        /// Why not.
+        /// Reason.
         source: Box<RuntimeError>,
     },
-    /// One of the request's tools cannot be one.
+    /// A tool of the request is invalid.
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
-    /// Sessions and validation call into a prepared interpreter.
+    /// Sessions and validation call into a prepared interpreter, which this runtime is not.
     #[error("`{name}` is not prepared, so it can only execute; use a runtime that `glovebox runtimes list` names", name = escaped(.name))]
     NotPrepared {
-        /// The runtime.
+        /// Name of the runtime.
         name: String,
     },
-    /// The image and its driver do not fit.
+    /// The image and its driver do not match.
     #[error("the prepared image does not answer: {0}; remove it with `glovebox runtimes remove`")]
     Driver(String),
 }
@@ -322,7 +324,8 @@ impl From<DriverError> for ExecuteError {
     }
 }
 
-/// An error with its causes, unless its message names them already: for one line of a log or an answer.
+/// Formats an error with its causes on one line, for logs and answers. Leaves out causes that the message contains
+/// already.
 #[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
