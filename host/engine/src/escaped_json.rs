@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use glovebox_vfs::is_hidden;
 use serde_json::ser::Formatter;
 
-/// Writes JSON on one line without a control, invisible or direction-changing character.
+/// Writes JSON on one line without control, invisible or direction-changing characters.
 ///
-/// JSON itself escapes only the controls below U+0020. The value is the same for a program that reads it.
+/// JSON itself escapes only the control characters below U+0020. A program that parses the output gets the same value.
 ///
 /// ```
 /// use serde::Serialize as _;
@@ -34,11 +34,11 @@ impl Formatter for EscapedJson {
         writer.write_all(rest.as_bytes())
     }
 
-    /// Finished JSON has such characters only within its strings too.
+    /// Escapes finished JSON, which can contain such characters only within its strings.
     fn write_raw_fragment<W: Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         let mut is_first = true;
         for line in fragment.split(['\n', '\r', '\t']) {
-            // Whitespace between the tokens of pretty JSON.
+            // Replaces whitespace between the tokens of pretty-printed JSON.
             if !std::mem::take(&mut is_first) {
                 writer.write_all(b" ")?;
             }

@@ -12,7 +12,7 @@
 //! | `session.prune.delete` | `session_id`, `bytes`, `reason`, `dry_run` |
 //! | `session.prune.complete` | `deleted`, `skipped`, `failed`, `reclaimed_bytes`, `dry_run` |
 //! | `session.file.<operation>` | `session_id`, `path`; operation: `list`, `read`, `write`, `delete`, `rename` |
-//! | `component.unavailable` | `what`, `reason`: what a component was told that the host cannot do, and why |
+//! | `component.unavailable` | `what`, `reason`: the operation that was refused to a component as unsupported, and the cause |
 //! | `security.<kind>` | `session_id`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `tools_refused`, `trap` |
 
 use std::error::Error;
@@ -50,12 +50,12 @@ pub(crate) fn complete(execution: &Execution) {
     );
 }
 
-/// An operation of the embedder on a session's files, before it happens.
+/// Logs an operation of the embedder on a session's files, before it is carried out.
 pub(crate) fn file(session_id: Option<&str>, operation: &str, path: &str) {
     tracing::info!(target: "glovebox", session_id, path, "session.file.{operation}");
 }
 
-/// The arguments are left out: they are the script's, and may be long or secret.
+/// Leaves out the arguments: they come from the script, and may be long or secret.
 pub(crate) fn tool_start(session_id: Option<&str>, tool: &str, index: usize) {
     tracing::info!(target: "glovebox", session_id, tool = clipped(tool), index, "tool.start");
 }
@@ -77,7 +77,7 @@ pub(crate) fn tools_refused(session_id: Option<&str>, count: u64) {
     tracing::warn!(target: "glovebox", session_id, kind = "tools_refused", detail, "security.tools_refused");
 }
 
-/// What a component was told that the host cannot do. It is not told the reason.
+/// Logs a failure that a component sees only as unsupported, with the reason that the component does not get.
 pub(crate) fn unavailable(what: &str, error: &dyn Error) {
     let mut reason = error.to_string();
     let mut cause = error.source();
@@ -89,17 +89,17 @@ pub(crate) fn unavailable(what: &str, error: &dyn Error) {
     tracing::warn!(target: "glovebox", what, reason, "component.unavailable");
 }
 
-/// A session whose guest was unwound was rolled back.
+/// Logs the rollback of a session whose guest was unwound.
 pub(crate) fn rolled_back(session_id: &str, executions_lost: u64, reason: &str) {
     tracing::info!(target: "glovebox", session_id, executions_lost, reason, "session.rolled_back");
 }
 
-/// A checkpoint that was due was not made.
+/// Logs that a checkpoint was due but skipped.
 pub(crate) fn checkpoint_skipped(session_id: &str, reason: &TooMany) {
     tracing::warn!(target: "glovebox", session_id, %reason, "session.checkpoint.skipped");
 }
 
-/// Everything an operator may want to know: which limits were reached, and what was tried.
+/// Logs events for the operator: exceeded limits, and attempts that the sandbox refused.
 pub(crate) fn security(session_id: Option<&str>, ran: &CallResult, events: &[SecurityEvent]) {
     let warn = |kind: &str, detail: &str| {
         tracing::warn!(target: "glovebox", session_id, kind, detail, "security.{kind}");
@@ -118,13 +118,13 @@ pub(crate) fn security(session_id: Option<&str>, ran: &CallResult, events: &[Sec
     }
 }
 
-/// A change to a stored session.
+/// Logs a change to a stored session.
 #[cfg(feature = "store")]
 pub(crate) fn session(message: &'static str, id: &SessionId) {
     tracing::info!(target: "glovebox", session_id = id.as_str(), "{message}");
 }
 
-/// A session that was pruned, or would be.
+/// Logs a session that was pruned, or would be in a dry run.
 #[cfg(feature = "store")]
 pub(crate) fn pruned(pruned: &Pruned, dry_run: bool) {
     tracing::info!(

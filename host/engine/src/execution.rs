@@ -10,66 +10,69 @@ use crate::{
     displays::{AsJson, FromJson},
 };
 
-/// What one execution did and used.
+/// Result and resource usage of one execution.
 ///
 /// As JSON it has exactly the names `success outcome exit_code interrupted value stdout stderr stdout_truncated
 /// stderr_truncated displays displays_dropped fuel_consumed memory_used_bytes duration_ms files_created files_modified
-/// files_deleted tool_calls workspace_path session_id rolled_back_to guidance metadata`. It can be read from that again, by whoever has it from
-/// another machine: it is then the same as JSON, and has no [`files`](Self::files).
+/// files_deleted tool_calls workspace_path session_id rolled_back_to guidance metadata`.
+///
+/// An execution can be deserialized from this JSON, for example after a transfer from another machine. The deserialized value
+/// gives the same JSON again, but has no [`files`](Self::files).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Execution {
-    /// What the guest did.
+    /// How the script ended.
     pub outcome: Outcome,
-    /// The exception by which the script ended when it was asked to stop, shortly before it would have been unwound. Then
-    /// `outcome` says what for: `Exhausted` or `Cancelled`.
+    /// The exception that ended the script at a soft limit, shortly before it would have been unwound. `outcome` then
+    /// gives the cause: `Exhausted` or `Cancelled`.
     pub interrupted: Option<RaisedOutcome>,
-    /// The value of the script's last expression, in a session or where [`Request::value`](crate::Request::value) asks for it: none where the script ends with something else, or where it is
-    /// `None` or `undefined`, and outside sessions.
+    /// The value of the script's last expression, in a session or if [`Request::value`](crate::Request::value) asks for
+    /// it. `None` if the script ends with another statement, or if the value is Python's `None` or `undefined`.
     pub value: Option<GuestValue>,
-    /// What it wrote to standard output.
+    /// Output of the script on standard output.
     pub stdout: Output,
-    /// What it wrote to standard error. Where a limit ended it, the last line names that: `OutOfFuel`, `TimedOut` or
-    /// `OutOfMemory`. The line counts as the script's; where `limits.stderr_bytes` are used up, it takes the place of what the
-    /// script wrote last.
+    /// Output of the script on standard error. If a limit ended the script, the last line names it: `OutOfFuel`,
+    /// `TimedOut` or `OutOfMemory`. The line counts as the script's output. If `limits.stderr_bytes` is used up, it
+    /// replaces the end of the script's output.
     pub stderr: Output,
-    /// What it showed, in order: pictures, tables, and in a session the value of its last expression where that has more than a text.
-    /// Never what an earlier execution showed.
+    /// Displays of this execution, in order: pictures, tables, and in a session the value of the last expression if it
+    /// has more than a text form.
     pub displays: Vec<Display>,
-    /// How many displays `limits.display_bytes` or their number dropped.
+    /// Number of displays that were dropped, by `limits.display_bytes` or the limit on their number.
     pub displays_dropped: u64,
-    /// Fuel used: equal for equal input under a fixed clock and seeded entropy. When the guest was stopped from outside, by
-    /// the time limit or a cancellation, it is a lower bound: Wasmtime keeps the count in a register and saves it at calls.
+    /// Fuel used. Equal for equal input under a fixed clock and seeded entropy. If the guest was stopped from outside,
+    /// by the time limit or a cancellation, this is a lower bound: Wasmtime keeps the count in a register and saves it
+    /// at calls.
     pub fuel_consumed: u64,
-    /// The most memory in use: linear memory plus what the host held for it.
+    /// Peak memory use in bytes: linear memory plus the host's buffers for it.
     pub memory_used_bytes: u64,
-    /// Wall-clock time from the start of the guest to its end. Compiling and preparing never count.
+    /// Wall-clock time from the start of the guest to its end. Excludes compilation and preparation.
     pub duration: Duration,
-    /// Files in the workspace that were not there before, relative to `/app`, sorted.
+    /// Files that were created in the workspace, relative to `/app`, sorted.
     pub files_created: Vec<String>,
-    /// Files in the workspace that were written to, relative to `/app`, sorted.
+    /// Existing files in the workspace that were written to, relative to `/app`, sorted.
     pub files_modified: Vec<String>,
-    /// Files in the workspace that are gone, relative to `/app`, sorted.
+    /// Files that were deleted from the workspace, relative to `/app`, sorted.
     pub files_deleted: Vec<String>,
-    /// The tools it called, in the order of the calls. Those that `limits.tool_calls` refused are not here.
+    /// Tool calls, in the order of the calls. Excludes calls beyond `limits.tool_calls`.
     pub tool_calls: Vec<ToolRecord>,
-    /// The host directory that the workspace stands for, where there is one.
+    /// The host directory that is mounted as the workspace, if any.
     pub workspace_path: Option<PathBuf>,
-    /// The session, where there is one or the caller named one.
+    /// Id of the session, if the script ran in one or the caller named one.
     pub session_id: Option<String>,
-    /// The checkpoint that the session was rolled back to, if the guest was unwound: what the script did to variables and
-    /// files is undone.
+    /// The checkpoint that the session was rolled back to, because the guest was unwound. The script's changes to
+    /// variables and files are undone.
     pub rolled_back_to: Option<Rollback>,
-    /// What it did with its fuel, and what can be done about a failure.
+    /// Analysis of the fuel used, and advice on a failure.
     pub guidance: Guidance,
-    /// How it was carried out.
+    /// Conditions of the execution, such as its runtime.
     pub metadata: Metadata,
     /// The files as the execution left them.
     pub(crate) files: Files,
 }
 
 impl Execution {
-    /// Whether the script succeeded: [`Outcome::is_success`].
+    /// Returns [`Outcome::is_success`].
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.outcome.is_success()
@@ -77,18 +80,19 @@ impl Execution {
 }
 
 impl Execution {
-    /// The duration in milliseconds, to the microsecond: a live JavaScript execution takes a few of them.
+    /// Returns the duration in milliseconds. Not rounded to whole ones: an execution in a live JavaScript session takes
+    /// a few microseconds.
     pub(crate) fn duration_ms(&self) -> f64 {
         milliseconds(self.duration)
     }
 
-    /// The workspace as the execution left it.
+    /// Returns the workspace as the execution left it. Empty if the execution was deserialized.
     #[must_use]
     pub fn files(&self) -> &Files {
         &self.files
     }
 
-    /// The same, leaving none behind.
+    /// Takes the files out, and leaves an empty workspace behind.
     pub(crate) fn take_files(&mut self) -> Files {
         std::mem::replace(&mut self.files, Files::none())
     }
@@ -126,7 +130,7 @@ impl Serialize for Execution {
 
 impl<'de> Deserialize<'de> for Execution {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// Those that the others do not follow from.
+        /// The fields that cannot be derived from other fields.
         #[derive(Deserialize)]
         struct Fields {
             outcome: Outcome,
@@ -178,8 +182,8 @@ impl<'de> Deserialize<'de> for Execution {
     }
 }
 
-/// A stream of which this text was shown. Its bytes may have been others, where they were not UTF-8: their number then does not say whether
-/// some are missing.
+/// Restores an output stream from its text. If the original bytes were not UTF-8, their number differs from the text's,
+/// so `total_bytes` is used only for truncated output.
 fn output(text: String, is_truncated: bool, total_bytes: u64) -> Output {
     let bytes = text.into_bytes();
     let held = bytes.len() as u64;

@@ -1,7 +1,8 @@
-//! A guest's function, looked up and checked once, for its driver to call often.
+//! Guest functions that are looked up and type-checked once, for drivers that call them often.
 //!
-//! [`Func::call`] asks the engine for the function's type, under a lock and with a count of references that all threads of the engine
-//! share: two threads did little more together than one. A [`TypedFunc`] is checked when it is made, and asks nobody.
+//! [`Func::call`] looks up the function's type on each call. The lookup takes a lock and changes a reference count that
+//! all threads of the engine share: two threads achieved little more together than one. A [`TypedFunc`] is checked
+//! once, when it is created.
 
 use glovebox_interpreters::Value;
 use wasmtime::{Func, Store, TypedFunc, Val, ValType, WasmParams, WasmResults, WasmTy};
@@ -16,7 +17,7 @@ impl Function {
         Self(typed(function, store).unwrap_or_else(|| Box::new(function)))
     }
 
-    /// Calls it. `None` if it has other parameters or results.
+    /// Calls the function. Returns `None` if `args` or the result do not match its type.
     pub(crate) fn call(&self, store: &mut Store<State>, args: &[Value]) -> Option<wasmtime::Result<Option<Value>>> {
         self.0.call(store, args)
     }
@@ -33,7 +34,7 @@ impl<P: Params + Sync, R: Returned> Call for TypedFunc<P, R> {
     }
 }
 
-/// The slow way, for types that drivers do not call often.
+/// The slow path, for types that drivers do not call often.
 impl Call for Func {
     fn call(&self, store: &mut Store<State>, args: &[Value]) -> Option<wasmtime::Result<Option<Value>>> {
         let ty = self.ty(&*store);
@@ -61,7 +62,7 @@ impl Call for Func {
     }
 }
 
-/// The function with its types, where it has those of one that drivers call often.
+/// Returns the function as a [`TypedFunc`], if it has one of the types that drivers call often.
 fn typed(function: Func, store: &Store<State>) -> Option<Box<dyn Call>> {
     let ty = function.ty(store);
     let kinds: Vec<_> = ty.params().map(|param| Kind::of(&param)).collect::<Option<_>>()?;
@@ -70,7 +71,7 @@ fn typed(function: Func, store: &Store<State>) -> Option<Box<dyn Call>> {
         1 => Some(Kind::of(&ty.result(0)?)?),
         _ => return None,
     };
-    // Those of QuickJS's functions and of CPython's.
+    // The types of the functions that the drivers of QuickJS and CPython call.
     macro_rules! one_of {
         ($(($($param:ty),*))*) => {
             match kinds.as_slice() {
@@ -100,7 +101,7 @@ fn with_params<P: Params + Sync>(function: Func, store: &Store<State>, result: O
     })
 }
 
-/// The two types of [`Value`].
+/// The types of a [`Value`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     I32,
@@ -117,7 +118,7 @@ impl Kind {
     }
 }
 
-/// A parameter.
+/// The type of a single parameter.
 trait Word: WasmTy + Sized + 'static {
     const KIND: Kind;
 
@@ -140,7 +141,7 @@ impl Word for u64 {
     }
 }
 
-/// All parameters.
+/// The types of all parameters of a function.
 trait Params: WasmParams + Sized + 'static {
     fn from_values(values: &[Value]) -> Option<Self>;
 }
@@ -163,7 +164,7 @@ params!(A B C);
 params!(A B C D);
 params!(A B C D E);
 
-/// What a function returns.
+/// The type of a function's result.
 trait Returned: WasmResults + Sized + 'static {
     fn value(self) -> Option<Value>;
 }

@@ -1,4 +1,4 @@
-//! Making guests: instances of a runtime with their state. `glovebox-core` calls them.
+//! Creates guests, which are instances of a runtime with their state, for `glovebox-core`.
 
 use glovebox_core::{GuestHost, GuestMachine as _, MemoryLimit};
 use glovebox_wasi::Wasi;
@@ -15,10 +15,10 @@ use crate::{
     trap::{Ended, Unwound, classify},
 };
 
-/// Fuel for what is not on the script's bill: instantiating and reseeding.
+/// Fuel for work that is not charged to the script: instantiating and reseeding.
 const UNBILLED_FUEL: u64 = u64::MAX;
 
-/// Makes a guest's instance. This is the only place where a store for one is built.
+/// Creates a guest's instance. This is the only place that creates a store for guests.
 pub(crate) fn instantiate(
     inner: &Inner,
     template: &Template,
@@ -27,7 +27,7 @@ pub(crate) fn instantiate(
     ctx: ExecutionCtx,
 ) -> Result<GuestMachine, ExecuteError> {
     let (store, instance) = match instantiate_once(inner, template, State::new(wasi, memory, ctx))? {
-        // The pool is full: instances that wait for another script make room.
+        // The pool is full: drop idle instances to make room.
         (store, Err(error)) if error.is::<PoolConcurrencyLimitError>() && inner.drop_recycled() => {
             let GuestHost { wasi, ctx, .. } = store.into_data().host;
             instantiate_once(inner, template, State::new(wasi, memory, ctx))?
@@ -35,7 +35,8 @@ pub(crate) fn instantiate(
         made => made,
     };
     let instance = instance.map_err(|error| {
-        // A binary of the caller's own may have a start function, which runs here; the rest is the pool's or the system's.
+        // A binary of the caller's own may have a start function, which runs here. Other errors come from the pool or
+        // the system.
         let reason = format!("{error:#}");
         match classify(error) {
             Ended::Stopped(stop) => failed_start(format!("was stopped: {stop:?}")),
@@ -48,7 +49,7 @@ pub(crate) fn instantiate(
     })
 }
 
-/// A store and what became of an instance in it.
+/// A store and the result of instantiating in it.
 type Made = (Store<State>, wasmtime::Result<Instance>);
 
 fn instantiate_once(inner: &Inner, template: &Template, mut state: State) -> Result<Made, ExecuteError> {
@@ -80,10 +81,9 @@ fn failed_start(how: String) -> ExecuteError {
     ExecuteError::Instantiate { reason: format!("the binary could not be started: it {how}") }
 }
 
-/// The engine's guests.
 pub(crate) type Guest = glovebox_core::Guest<GuestMachine>;
 
-/// Makes a guest of a new instance, with random numbers of its own.
+/// Creates a guest from a new instance, with new random numbers.
 pub(crate) fn fresh(
     inner: &Inner,
     runtime: &Runtime,
@@ -94,7 +94,7 @@ pub(crate) fn fresh(
     reseeded(runtime, instantiate_idle(inner, runtime, wasi, limits, ctx)?)
 }
 
-/// Makes a guest for one script, from a recycled instance if there is one.
+/// Creates a guest for one script, from a recycled instance if there is one.
 pub(crate) fn one_shot(
     inner: &Inner,
     runtime: &Runtime,
@@ -108,7 +108,7 @@ pub(crate) fn one_shot(
     let failed = |error| ExecuteError::Instantiate { reason: format!("{error}") };
     machine.set_fuel(UNBILLED_FUEL).map_err(failed)?;
     if let Err(refused) = machine.renew(State::new(wasi, runtime.memory_limit(limits), ctx)) {
-        // A new one is refused as well, and that says why.
+        // A new instance is refused as well, with a better error.
         let GuestHost { wasi, ctx, .. } = refused.host;
         recycled.put_back(machine);
         return fresh(inner, runtime, wasi, limits, ctx);
@@ -116,7 +116,7 @@ pub(crate) fn one_shot(
     reseeded(runtime, Guest::new(machine, limits))
 }
 
-/// Makes a guest as its image is.
+/// Creates a guest in the state of its image, not yet reseeded.
 pub(crate) fn instantiate_idle(
     inner: &Inner,
     runtime: &Runtime,

@@ -1,4 +1,4 @@
-//! Images of the user's own: building, listing, removing, exporting, importing.
+//! Images of the user's own: building, listing, removing, exporting and importing.
 
 use std::{
     fs::File,
@@ -22,15 +22,15 @@ use crate::{
 
 const _: () = assert!(MAX_IMAGE_MEMORY_BYTES == Limits::MAX_MEMORY_BYTES, "an image may use all that a guest can have");
 
-/// Describes an image of one's own: an interpreter in which a setup script has run, whose heap (imported modules, loaded tables, fitted
-/// models) every execution begins with, at the price of any other.
+/// Builds an image: an interpreter in which a setup script has run. Every execution in it starts with the setup's heap
+/// (imported modules, loaded tables, fitted models), at no extra cost.
 ///
-/// The setup runs once, in the sandbox, under the limits given here, with a fixed clock and fixed random numbers: the same inputs make the
-/// same image, byte for byte. What scripts draw from `random`, `Math.random` and `numpy.random` differs from execution to execution
-/// nevertheless; a generator that the setup makes for itself continues in each execution where the setup left it. Open files and exit
-/// handlers are not part of an image.
+/// The setup runs once, in the sandbox, under the limits given here, with a fixed clock and fixed random numbers. The
+/// same inputs give the same image, byte for byte. `random`, `Math.random` and `numpy.random` still differ from
+/// execution to execution. A generator that the setup creates for itself continues from the same state in each
+/// execution. Open files and exit handlers are not part of an image.
 ///
-/// An image is code that its builder chose: whoever runs scripts in it trusts it as they trust the cache.
+/// An image is code that its builder chose: callers who run scripts in it trust it as they trust the cache.
 ///
 /// ```no_run
 /// use glovebox::{Engine, EngineConfig, ImageBuilder, Sandbox};
@@ -58,8 +58,8 @@ pub struct ImageBuilder {
 }
 
 impl ImageBuilder {
-    /// An image of this name, of a runtime, one of its images, or an image of one's own: what that has stays, and the new setup runs
-    /// after its own.
+    /// Starts an image called `name`. `from` names a runtime, one of its images, or one of the user's own images. The
+    /// new setup runs after the setups of `from`, whose contents stay.
     pub fn new(name: impl Into<String>, from: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -72,22 +72,24 @@ impl ImageBuilder {
         }
     }
 
-    /// The setup: a script in the runtime's language. Its global variables are there in every execution. In JavaScript it is an ES module
-    /// if it has `import` or `export`, whose variables are its own: give them to scripts by `globalThis`. Default: none.
+    /// Sets the setup: a script in the runtime's language. Its global variables exist in every execution. JavaScript
+    /// with `import` or `export` is an ES module, whose variables are local: assign them to `globalThis` to share them
+    /// with scripts. Default: none.
     #[must_use]
     pub fn setup(mut self, code: impl Into<String>) -> Self {
         self.step.code = code.into();
         self
     }
 
-    /// A module that is imported before the setup runs, so that importing it costs scripts next to nothing. No name is bound to it.
+    /// Adds a module that is imported before the setup runs, so that importing it again costs scripts almost nothing.
+    /// No name is bound to it.
     #[must_use]
     pub fn preload(mut self, module: impl Into<String>) -> Self {
         self.step.preload.push(module.into());
         self
     }
 
-    /// A wheel of pure Python, by its file name: setup and scripts can import it. At most
+    /// Adds a wheel of pure Python, by its file name, for the setup and scripts to import. At most
     /// [`MAX_OWN_PACKAGES`](glovebox_runtimes::MAX_OWN_PACKAGES), with the limits of the user's own packages.
     #[must_use]
     pub fn wheel(mut self, file: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
@@ -95,39 +97,42 @@ impl ImageBuilder {
         self
     }
 
-    /// A file that the setup finds below `/app`, its working directory. Executions find what the setup made of it, and not the file.
-    /// At most 1,024 files and 256 MiB.
+    /// Adds a file for the setup, below its working directory `/app`. Executions can use objects that the setup loaded
+    /// from it, but do not see the file. At most 1,024 files and 256 MiB.
     #[must_use]
     pub fn file(mut self, path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         self.inputs.files.push((path.into(), bytes.into()));
         self
     }
 
-    /// The most memory that interpreter and setup may use. Default 1 GiB; from 128 MiB to 4 GiB.
+    /// Sets the memory limit for the interpreter and the setup together, in bytes. Default 1 GiB; from 128 MiB to 4
+    /// GiB.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
         self
     }
 
-    /// The longest that the setup may take. Default 120 seconds; at most an hour.
+    /// Sets the time limit for the setup. Default 120 seconds; at most an hour.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Whether an image of this name is replaced. Sessions in the former one can then not be continued. Default: no, that is an error.
+    /// Replaces an existing image of this name. Sessions in the old image can then not be resumed. Default: `false`,
+    /// and an existing image is an error.
     #[must_use]
     pub fn replace(mut self, replace: bool) -> Self {
         self.replace = replace;
         self
     }
 
-    /// Builds and stores the image. Where that fails, what was there before is still there.
+    /// Builds and stores the image. If this fails, an existing image of this name stays.
     ///
     /// # Errors
-    /// [`RuntimeError::Setup`] if the setup raises, exits or meets a limit; [`RuntimeError::Image`] if the image cannot be so.
+    /// [`RuntimeError::Setup`] if the setup raises, exits or exceeds a limit; [`RuntimeError::Image`] if the image is
+    /// not valid.
     pub fn build(self, engine: &Engine) -> Result<BuiltImage, RuntimeError> {
         let inner = &*engine.0;
         let invalid = |problem: String| OwnImageError::Invalid { name: self.name.clone(), problem };
@@ -154,57 +159,57 @@ impl ImageBuilder {
     }
 }
 
-/// The modules that wheels may not have.
+/// Returns the bundled packages' modules, whose names wheels must not use.
 fn taken() -> Result<Vec<(String, String)>, RuntimeError> {
     Ok(PackageList::builtin()?.modules())
 }
 
-/// An image that was built.
+/// Result of building an image.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct BuiltImage {
-    /// What it is.
+    /// Description of the image.
     pub image: ImageInfo,
     /// Its state in the cache.
     #[serde(flatten)]
     pub prepared: PreparedInfo,
 }
 
-/// An image of the user's own.
+/// Description of an image of the user's own.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ImageInfo {
-    /// Its name, which is a runtime's.
+    /// Name of the image, which can be used as the name of a runtime.
     pub name: String,
-    /// The runtime whose interpreter it has.
+    /// Name of the runtime that its interpreter belongs to.
     pub runtime: String,
-    /// Its language.
+    /// Language of its scripts.
     pub language: Language,
-    /// The interpreter's version.
+    /// Version of the interpreter.
     pub version: String,
-    /// The digest of what it is made of: images with the same digest are the same, whatever their names.
+    /// Digest of the image's inputs. Images with the same digest are equal, whatever their names.
     pub digest: String,
-    /// What ran in it: one setup, and before it those of the images that it was made from.
+    /// Setups that ran in the image, in order: first those of the images that it builds on, then its own.
     pub setups: Vec<SetupInfo>,
-    /// Its packages.
+    /// Wheels of the image.
     pub wheels: Vec<ImageFile>,
-    /// What its setups found in `/app`.
+    /// Files in `/app` during its setups.
     pub files: Vec<ImageFile>,
-    /// What its setups might use of memory.
+    /// Memory limit of its setups, in bytes.
     pub memory_limit_bytes: u64,
-    /// How long each might take.
+    /// Time limit of each setup, in milliseconds.
     pub timeout_ms: u64,
-    /// The file that describes it.
+    /// Path of the file that describes it.
     pub path: PathBuf,
-    /// That file's size.
+    /// Size of that file in bytes.
     pub size_bytes: u64,
-    /// Whether it is in the cache, for this version of Glovebox and this CPU; else it is built when it is first used.
+    /// `true` if it is in the cache, for this version of Glovebox and this CPU. Otherwise it is built at its next use.
     pub prepared: bool,
-    /// The identity of the image in the cache: the SHA-256 of the module.
+    /// Identity of the image in the cache: the SHA-256 of the module.
     pub image_sha256: Option<String>,
-    /// The linear memory of an instance.
+    /// Size of an instance's linear memory, in bytes.
     pub memory_bytes: Option<u64>,
-    /// The end of what its setups wrote.
+    /// The end of the output of its setups.
     pub setup_output: Option<String>,
 }
 
@@ -212,25 +217,25 @@ pub struct ImageInfo {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SetupInfo {
-    /// The modules that were imported first.
+    /// Modules that were imported before the script ran.
     pub preload: Vec<String>,
-    /// The script.
+    /// Source of the setup script.
     pub code: String,
 }
 
-/// A file that an image is made of.
+/// An input file of an image.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ImageFile {
-    /// A wheel's name, or a path below `/app`.
+    /// File name of a wheel, or a path below `/app`.
     pub path: String,
-    /// Its size.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// Its SHA-256.
+    /// SHA-256 of the file, in hexadecimal.
     pub sha256: String,
 }
 
-/// An image in a list: its name, and what it is or what is wrong with its file.
+/// A listed image: its name, and its description or the problem with its file.
 pub type ListedImage = (String, Result<ImageInfo, RuntimeError>);
 
 impl From<&InputFile> for ImageFile {
@@ -240,32 +245,33 @@ impl From<&InputFile> for ImageFile {
 }
 
 impl Engine {
-    /// The user's own images, by name. One whose file is damaged is an error in its place.
+    /// Returns the user's own images, by name. An image with a damaged file is listed as an error.
     ///
     /// # Errors
-    /// If their directory cannot be read.
+    /// Fails if the directory of images cannot be read.
     pub fn images(&self) -> Result<Vec<ListedImage>, RuntimeError> {
         let Some(own) = &self.0.own_images else { return Ok(Vec::new()) };
         let names = own.names().map_err(OwnImageError::from)?;
         Ok(names.into_iter().map(|name| (name.clone(), self.image(&name))).collect())
     }
 
-    /// An image of the user's own.
+    /// Returns the description of an image of the user's own.
     ///
     /// # Errors
-    /// If there is none of this name, its file is damaged, or its interpreter is not of this version of Glovebox.
+    /// Fails if there is no image of this name, its file is damaged, or its interpreter does not belong to this version
+    /// of Glovebox.
     pub fn image(&self, name: &str) -> Result<ImageInfo, RuntimeError> {
         self.0.image_info(&self.0.found(Arc::new(self.0.own_image(name)?))?)
     }
 
-    /// Removes an image of the user's own, from the cache too, and says how many bytes that freed. Sessions in it cannot be continued
-    /// unless it is built again.
+    /// Removes an image of the user's own, also from the cache. Returns the number of bytes freed. Sessions in the
+    /// image cannot be resumed until it is built again.
     ///
     /// # Errors
-    /// If there is none of this name.
+    /// Fails if there is no image of this name.
     pub fn remove_image(&self, name: &str) -> Result<u64, RuntimeError> {
         let own = self.0.own_images()?;
-        // A damaged one has no version that is known.
+        // The file of a damaged image does not name a version, so its prepared images are unknown.
         let image = own.find(name).ok().flatten();
         let entry = image.and_then(|image| image.entry(self.0.runtimes.manifest()).ok());
         let freed = own.remove(name)?.ok_or_else(|| OwnImageError::Missing(name.to_owned()))?;
@@ -276,11 +282,11 @@ impl Engine {
         Ok(freed.saturating_add(prepared))
     }
 
-    /// Writes a file from which [`import_image`](Self::import_image) makes the same image, elsewhere too: what it is made of, and no
-    /// compiled code.
+    /// Writes the inputs of an image to a file, from which [`import_image`](Self::import_image) builds the same image,
+    /// on any machine. The file contains no compiled code.
     ///
     /// # Errors
-    /// If there is no such image, or the file exists or cannot be written.
+    /// Fails if there is no such image, if the file exists, or if it cannot be written.
     pub fn export_image(&self, name: &str, path: &Path) -> Result<(), RuntimeError> {
         let image = self.0.own_image(name)?;
         let wrong = |source| OwnImageError::File { action: "write", path: path.to_owned(), source };
@@ -293,11 +299,11 @@ impl Engine {
         Ok(written?)
     }
 
-    /// Builds and stores an image of an exported file, under its own name or another. Its setup runs as it does in
+    /// Builds and stores an image from an exported file, under its own name or another. Its setup runs as in
     /// [`ImageBuilder::build`], in the sandbox and under the limits in the file.
     ///
     /// # Errors
-    /// As [`ImageBuilder::build`], and if the file is no image.
+    /// Fails like [`ImageBuilder::build`], and if the file is not an image.
     pub fn import_image(&self, path: &Path, name: Option<&str>, replace: bool) -> Result<BuiltImage, RuntimeError> {
         let image = OwnImage::import(path, &taken()?)?;
         let image = match name {
@@ -318,14 +324,14 @@ impl Inner {
         Ok(self.own_images()?.find(name)?.ok_or_else(|| OwnImageError::Missing(name.to_owned()))?)
     }
 
-    /// Builds an image, and then stores what it is made of.
+    /// Builds an image, then stores its inputs.
     fn store_image(&self, image: OwnImage, replace: bool) -> Result<BuiltImage, RuntimeError> {
         let (own, name) = (self.own_images()?, image.definition().name.clone());
         let manifest = self.runtimes.manifest();
         if manifest.find(&name).is_ok() || manifest.tool(&name).is_some() {
             return Err(OwnImageError::Runtime(name).into());
         }
-        // One that is damaged is replaced as well.
+        // A damaged image counts as taken too.
         if !replace && own.find(&name).map_or(true, |found| found.is_some()) {
             return Err(OwnImageError::Taken(name).into());
         }

@@ -9,13 +9,14 @@ use crate::{
     trap::Unwound,
 };
 
-/// The module name that WASI preview 1 functions are imported from.
+/// Module name of the WASI preview 1 imports.
 const PREVIEW1: &str = "wasi_snapshot_preview1";
 
-/// What a WASI call sees of guest and host.
+/// The guest's memory and the host, as a WASI call sees them.
 pub(crate) type CallHost<'a> = glovebox_core::CallHost<'a, [u8], EnginePlatform>;
 
-/// Runs `work` with a guest's WASI state, its memory and the world. The fuel it charges is taken from the store.
+/// Runs `work` with a guest's WASI state, its memory and the host. Subtracts the fuel that `work` charges from the
+/// store's.
 pub(crate) fn with_wasi<R>(
     mut store: impl AsContextMut<Data = State>,
     memory: Option<Memory>,
@@ -39,12 +40,12 @@ fn call<R>(
     mut caller: Caller<'_, State>,
     run: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> Result<R, Stop>,
 ) -> wasmtime::Result<R> {
-    // Known once the instance exists. Before that a start function may call.
+    // The state has the memory once the instance exists. Before that, a start function may call.
     let memory = caller.data().memory.or_else(|| caller.get_export("memory").and_then(Extern::into_memory));
     with_wasi(caller, memory, run)?.map_err(|stop| wasmtime::Error::new(Unwound(stop)))
 }
 
-/// Defines all of WASI preview 1.
+/// Defines all functions of WASI preview 1.
 pub(crate) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     macro_rules! define {
         ($( $(#[$meta:meta])* fn $name:ident( $($arg:ident: $ty:ty),* ) -> $ret:ty; )*) => {
@@ -58,7 +59,8 @@ pub(crate) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         };
     }
     wasi_preview1_functions!(define);
-    // CPython 3.15 was built with a call to its host, which answers that there is none: tools have a way of their own.
+    // CPython 3.15 was built with an import for calls to its host. It always returns -1, for no host: tools use another
+    // path.
     linker.func_wrap("host", "call", |_: u32, _: u32, _: u32, _: u32| -1_i32)?;
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::fmt;
 use glovebox_core::check_json;
 use serde_json::Value;
 
-/// Text that is known to be one JSON value, nested at most 127 levels deep.
+/// Text that was checked to be one JSON value, nested at most 127 levels deep.
 ///
-/// Parsed JSON takes up to a hundred times the memory of its text, so untrusted JSON is better never parsed.
+/// Parsed JSON takes up to a hundred times the memory of its text, so untrusted JSON should stay unparsed.
 ///
 /// ```
 /// use glovebox::JsonText;
@@ -19,7 +19,7 @@ use serde_json::Value;
 #[derive(Clone, PartialEq, Eq)]
 pub struct JsonText(Box<str>);
 
-/// Text is not JSON.
+/// The text is not JSON, or is nested too deep.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not JSON: {0}")]
 pub struct NotJson(String);
@@ -28,14 +28,14 @@ impl JsonText {
     /// Checks a text.
     ///
     /// # Errors
-    /// When it is not JSON, or nested too deep.
+    /// Fails if the text is not JSON, or is nested too deep.
     pub fn new(text: impl Into<Box<str>>) -> Result<Self, NotJson> {
         let text = text.into();
         check_json(&text).map_err(NotJson)?;
         Ok(Self(text))
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -11,50 +11,55 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The types to know:
+//! The main types:
 //!
-//! * [`Engine`]: what all sandboxes of a program share. One per program.
-//! * [`Sandbox`]: a runtime and a [`Policy`]; each execution is a new interpreter.
-//! * [`Session`]: an interpreter that persists between executions. [`Session::hibernate`] makes bytes of it, and
-//!   [`Sandbox::resume`] a session of them.
-//! * [`Sessions`]: many of them over a [`SessionStore`], such as a [`DirectoryStore`], live while they are used.
-//! * [`SessionPolicy`]: when a session saves its state, and what becomes of it when its guest is unwound.
-//! * [`SharedWorkspace`]: files that several sessions have in common.
-//! * [`Files`], [`SessionFiles`]: the workspace of an execution or a session, from outside.
-//! * [`Request`]: a script, its name, its standard input, a [`CancelToken`], a listener for its output.
-//! * [`Tool`]: a function of the host that scripts may call.
-//! * [`Started`]: an execution that the caller steps through, to answer its tools itself or to read its output as it comes.
-//! * [`Execution`]: what it did ([`Outcome`]), wrote, used and changed.
+//! * [`Engine`]: state that all sandboxes of a program share. One per program.
+//! * [`Sandbox`]: a runtime and a [`Policy`]. Each execution gets a new interpreter.
+//! * [`Session`]: an interpreter that persists between executions. [`Session::hibernate`] converts it to bytes, and
+//!   [`Sandbox::resume`] restores it from them.
+//! * [`Sessions`]: many sessions over a [`SessionStore`], such as a [`DirectoryStore`]. They are in memory only while
+//!   they are used.
+//! * [`SessionPolicy`]: when a session saves its state, and how it continues after its guest was unwound.
+//! * [`SharedWorkspace`]: files that several sessions share.
+//! * [`Files`], [`SessionFiles`]: the workspace of an execution or a session, for the embedder.
+//! * [`Request`]: a script with its name, its standard input, a [`CancelToken`] and a listener for its output.
+//! * [`Tool`]: a host function that scripts may call.
+//! * [`Started`]: an execution that the caller steps through, to answer its tool calls or to stream its output.
+//! * [`Execution`]: the result of a script: its [`Outcome`], its output, its resource usage and its file changes.
 //!
-//! An *outcome* is what the guest did: it completed, exited, raised, ran out of something. An *error* is ours or the
-//! caller's. They never mix: a script that raises is an `Ok(Execution)`.
+//! An *outcome* describes the guest: it completed, exited, raised an exception, or exhausted a limit. An *error* comes
+//! from Glovebox or from the caller. They never mix: a script that raises is an `Ok(Execution)`.
 //!
 //! # Features
 //!
-//! All but `network` and `object-store` are on by default. A build without one has none of its code, and says so where it would be needed:
+//! All features except `network` and `object-store` are on by default. A build without a feature contains none of its
+//! code, and returns an error if a caller needs it:
 //!
 //! * `component`: module [`component`](mod@component), [`compile()`]. Without it Wasmtime is built without components.
 //! * `network`: [`Policy::network`]. Without it a policy that allows addresses is [`PolicyError::Network`].
 //! * `object-store`: [`ObjectStore`], [`BlobStore`].
-//! * `packages`: [`Packages::Bundled`] and [`EngineConfig::own_packages`]. Without it [`Packages::None`] is the default, and
-//!   anything else [`EngineError::NotBuilt`].
+//! * `packages`: [`Packages::Bundled`] and [`EngineConfig::own_packages`]. Without it [`Packages::None`] is the
+//!   default, and any other setting is [`EngineError::NotBuilt`].
 //! * `store`: [`Sessions`], [`SessionStore`], [`DirectoryStore`].
 //! * `typescript`: scripts named `.ts`, `.mts` or `.cts`. Without it they are [`ExecuteError::TypeScript`].
 //!
-//! # What it does not protect against
+//! # Limits of the protection
 //!
-//! * Flaws in Wasmtime's sandbox or in the CPU (speculative execution): run strangers' code in a process of its own
-//!   where that matters.
-//! * A script that lies in its own output, or damages its own interpreter: it only deceives whoever believes it.
-//! * Hibernated bytes that somebody else wrote, without a [`SessionKey`]: resuming them is running their code, within your limits.
-//! * Whoever can write to the cache directory as this user: compiled code is run as it is found there.
+//! Glovebox does not protect against:
+//!
+//! * Flaws in Wasmtime's sandbox or in the CPU (speculative execution). If they are a risk, run untrusted code in a
+//!   separate process.
+//! * Scripts that print false output, or damage their own interpreter. They deceive only readers who trust their
+//!   output.
+//! * Untrusted hibernated bytes without a [`SessionKey`]. Resuming them runs their code, within your limits.
+//! * Other programs of the same user that write to the cache directory. Compiled code there is run as it is.
 
 #![cfg_attr(
     not(all(feature = "component", feature = "packages", feature = "store", feature = "typescript")),
     allow(dead_code, unused_imports, reason = "what only a feature uses stays where it belongs")
 )]
 
-/// The Rust of these pages is compiled and run with the documentation's tests.
+/// Compiles and runs the Rust code of these pages with the documentation tests.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../README.md")]

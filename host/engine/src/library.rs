@@ -1,4 +1,4 @@
-//! An interpreter's standard library where it is a file of its own: where its bytes are.
+//! An interpreter's standard library in a separate file: access to its bytes.
 
 use std::{collections::BTreeMap, fs::File, os::unix::fs::FileExt as _, sync::OnceLock};
 
@@ -6,23 +6,24 @@ use glovebox_core::{LibraryMount, StandardFiles};
 use glovebox_runtimes::{LibraryEntry, unpack};
 use glovebox_vfs::SourceError;
 
-/// A library at the path that its entry gives.
+/// Returns the mount of a library at the path in its manifest entry.
 pub(crate) fn library_mount(entry: &LibraryEntry, file: File) -> LibraryMount {
     let directory = entry.unpacked.as_ref().map(|unpacked| unpacked.directory.as_str());
     let files = LibraryFile { file, entry: entry.clone(), beside: OnceLock::new() };
     LibraryMount::new(&entry.guest_path, entry.size_bytes, directory, files)
 }
 
-/// It is read where it lies: the system's page cache is shared by all guests and processes, and nothing of it is copied before a guest
-/// reads it. Mapping it would be another `unsafe` block, and save one copy of what an import reads.
+/// A library that is read in place. All guests and processes share the system's page cache, and only bytes that a guest
+/// reads are copied. Mapping the file would need another `unsafe` block, and save only one copy of the bytes that an
+/// import reads.
 struct LibraryFile {
     file: File,
     entry: LibraryEntry,
-    /// Unpacked when the first guest of the process looks among them. Why there are none, where that failed.
+    /// Files of the unpacked archive, or the error. Unpacked when the first guest of the process looks for them.
     beside: OnceLock<Result<BTreeMap<String, Vec<u8>>, String>>,
 }
 
-/// The files of an archive in a library, where they are to be found unpacked, by their paths in the library's directory.
+/// Unpacks the archive in a library, if its entry names one. Returns its files by path in the library's directory.
 pub(crate) fn files_beside(entry: &LibraryEntry, library: &File) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
     let Some(unpacked) = &entry.unpacked else { return Ok(BTreeMap::new()) };
     let files = unpack(library, &unpacked.archive)?;

@@ -1,4 +1,5 @@
-//! From a runtime's name or path to a [`Runtime`] that is ready to run: fetched, prepared, compiled, cached, loaded.
+//! Loads a runtime by name or path: fetches, prepares, compiles and caches it, and returns a [`Runtime`] that is ready
+//! to run.
 
 use std::{borrow::Cow, path::Path, sync::Arc};
 
@@ -21,33 +22,33 @@ use crate::{
     template::Template,
 };
 
-/// The version of Wasmtime that compiled code belongs to. Its own check at loading is the authority; in the key it
-/// keeps images of several versions beside each other.
+/// Version of Wasmtime that compiled code belongs to. Wasmtime's own check when loading is authoritative. In the key it
+/// separates images of several versions.
 pub(crate) const WASMTIME: &str = "48";
 
-/// How the guests of a binary are called.
+/// Inputs for building and driving a runtime.
 struct Plan<'a> {
     name: String,
     language: Language,
     version: Option<String>,
     sha256: Digest,
     recipe: Option<&'a Recipe>,
-    /// The recipe's name, under which its code is stored.
+    /// Name of the recipe, which labels the cached code.
     recipe_name: String,
-    /// The manifest's entry, if its standard library is a file of its own.
+    /// The manifest's entry, if its standard library is a separate file.
     library: Option<RuntimeEntry>,
-    /// The setup that runs in the booted interpreter before it becomes the image.
+    /// The setup that runs in the booted interpreter before the snapshot is taken.
     image: Option<ImageOf>,
-    /// For an image of the user's own: what it is made of.
+    /// Definition and inputs of an image of the user's own.
     own: Option<Arc<OwnImage>>,
-    /// As a plain command: arguments before the script's path.
+    /// For a plain command: arguments before the script's path.
     flags: &'static [&'static str],
 }
 
-/// A runtime by its name, from the manifest or an image of the user's own.
+/// A runtime that was found by name, in the manifest or among the user's own images.
 pub(crate) struct Found<'a> {
     pub(crate) entry: Cow<'a, RuntimeEntry>,
-    /// What an image of the user's own is made of.
+    /// Definition and inputs of an image of the user's own.
     pub(crate) own: Option<Arc<OwnImage>>,
 }
 
@@ -58,7 +59,7 @@ impl<'a> From<&'a RuntimeEntry> for Found<'a> {
 }
 
 impl Plan<'_> {
-    /// Wasmtime refuses it.
+    /// Converts an error of Wasmtime.
     fn wrong(&self, error: &wasmtime::Error) -> RuntimeError {
         RuntimeError::Load { name: self.name.clone(), reason: format!("{error:#}") }
     }
@@ -72,8 +73,9 @@ impl Plan<'_> {
             Some(recipe) => {
                 let driver = driver(recipe, inner.is_lean());
                 let arguments = format!("{:?}{:?}", driver.boot_args(), driver.boot_env());
-                // The driver's own half of the boot, such as the stack it lays out, is in no boot code, nor is what the interpreter
-                // finds of our WASI as it boots: they change with the version.
+                // The boot code does not cover the driver's own half of the boot, such as the layout of the stack. Nor
+                // does it cover the behaviour of our WASI that the interpreter sees while it boots. Both change only
+                // with the version.
                 let version = concat!(
                     env!("CARGO_PKG_VERSION"),
                     " with its memory apart, settled at last, with 512 KiB of its stack"
@@ -94,7 +96,7 @@ impl Plan<'_> {
         self.keyed(inner, label, recipe)
     }
 
-    /// The digest of what determines an image beside its interpreter.
+    /// Returns the digest of an image's inputs, without its interpreter.
     fn made_of(&self, image: &ImageOf) -> Digest {
         match &self.own {
             Some(own) => own.definition().digest(),
@@ -102,7 +104,7 @@ impl Plan<'_> {
         }
     }
 
-    /// What the code is stored under, which all images of a binary and recipe share.
+    /// Returns the key of the compiled code, which all images of a binary and recipe share.
     fn code_key(&self, inner: &Inner, recipe: &Recipe) -> ArtefactKey {
         let version =
             concat!(env!("CARGO_PKG_VERSION"), " with an imported memory, the last buffer in it, and loops of scipy")
@@ -124,14 +126,14 @@ impl Plan<'_> {
 }
 
 impl Inner {
-    /// Loads a runtime of the manifest.
+    /// Loads a runtime of the manifest, or an image of the user's own.
     pub(crate) fn load_named(&self, name: &str, prepared: bool) -> Result<Arc<Runtime>, RuntimeError> {
         let found = self.find(name)?;
         let plan = self.plan(&found, prepared);
         self.load(&plan, || Ok(self.runtimes.load_or_fetch(&found.entry, &*self.progress)?))
     }
 
-    /// The runtime of this name: one of the manifest, or an image of the user's own.
+    /// Finds a runtime by name, in the manifest or among the user's own images.
     pub(crate) fn find(&self, name: &str) -> Result<Found<'_>, RuntimeError> {
         let unknown = match self.runtimes.manifest().find(name) {
             Ok(entry) => return Ok(entry.into()),
@@ -144,12 +146,12 @@ impl Inner {
         }
     }
 
-    /// An image of the user's own as a runtime.
+    /// Returns an image of the user's own as a runtime.
     pub(crate) fn found(&self, image: Arc<OwnImage>) -> Result<Found<'_>, RuntimeError> {
         Ok(Found { entry: Cow::Owned(image.entry(self.runtimes.manifest())?), own: Some(image) })
     }
 
-    /// The name of the runtime for scripts in a language. What is added later counts in the next engine.
+    /// Returns the name of the default runtime for a language. Runtimes that are added later apply only to new engines.
     pub(crate) fn preferred(&self, wanted: Language) -> Result<&str, RuntimeError> {
         let (of_manifest, preferred) = match wanted {
             Language::Python => (glovebox_runtimes::Language::Python, &self.preferred.0),
@@ -168,17 +170,17 @@ impl Inner {
         Ok(preferred.get_or_init(|| found.map_or_else(|| wanted.name().to_owned(), |entry| entry.name.clone())))
     }
 
-    /// Whether its language's scripts run on it where nobody names a runtime.
+    /// Returns `true` if scripts of its language run on it when the caller names no runtime.
     pub(crate) fn is_preferred(&self, entry: &RuntimeEntry) -> bool {
         self.preferred(language(entry.language)).is_ok_and(|name| name == entry.name)
     }
 
-    /// Whether components may name a runtime.
+    /// Returns `true` if components may name the runtime.
     pub(crate) fn is_offered(&self, entry: &RuntimeEntry) -> bool {
         entry.library.is_none() || self.is_preferred(entry) || self.runtimes.is_added(entry).unwrap_or(false)
     }
 
-    /// Loads any other binary; one that the manifest knows by its digest gets that entry's recipe.
+    /// Loads a binary by path. A binary whose digest is in the manifest gets the recipe of that entry.
     pub(crate) fn load_path(
         &self,
         path: &Path,
@@ -207,7 +209,7 @@ impl Inner {
 
     fn plan(&self, Found { entry, own }: &Found<'_>, prepared: bool) -> Plan<'_> {
         let recipe = self.runtimes.manifest().recipe(&entry.recipe);
-        // Scripts expect `std` and `os`, as they are there in the prepared image.
+        // Scripts expect the modules `std` and `os`, which exist in the prepared image too.
         let is_qjs = recipe.is_some_and(|recipe| recipe.driver == DriverKind::QuickjsCommand);
         Plan {
             name: entry.name.clone(),
@@ -223,12 +225,12 @@ impl Inner {
         }
     }
 
-    /// What a runtime's prepared image is stored under.
+    /// Returns the cache key of a runtime's prepared image.
     pub(crate) fn image_key(&self, found: &Found<'_>) -> ArtefactKey {
         self.plan(found, true).key(self)
     }
 
-    /// Whether a runtime's code and prepared image are in the cache.
+    /// Returns `true` if a runtime's code and prepared image are in the cache.
     pub(crate) fn is_prepared(&self, found: &Found<'_>) -> Result<bool, RuntimeError> {
         let plan = self.plan(found, true);
         let has_code = match plan.recipe {
@@ -238,16 +240,16 @@ impl Inner {
         Ok(has_code && self.runtimes.prepared().open(&plan.key(self))?.is_some())
     }
 
-    /// The prepared image of a runtime, made if there is none, with the code that it belongs to.
+    /// Returns the prepared image of a runtime, and builds the image and its code if they are missing.
     pub(crate) fn artefact(&self, found: &Found<'_>) -> Result<Artefact, RuntimeError> {
         let plan = self.plan(found, true);
         let binary = || Ok(self.runtimes.load_or_fetch(&found.entry, &*self.progress)?);
-        // As in `load`.
+        // Held for the same reason as in `load`.
         let _code = plan.recipe.map(|recipe| self.code(&plan, recipe, &binary)).transpose()?;
         self.image_of(&plan, &plan.key(self), &binary)
     }
 
-    /// Compares the full digests of a runtime's code and image with what they must be.
+    /// Compares the full digests of a runtime's code and image with the expected ones.
     pub(crate) fn verify_prepared(&self, found: &Found<'_>) -> Result<(), RuntimeError> {
         let plan = self.plan(found, true);
         let code = plan.recipe.map(|recipe| plan.code_key(self, recipe));
@@ -271,7 +273,8 @@ impl Inner {
         if let Some(runtime) = self.loaded(&id) {
             return Ok(runtime);
         }
-        // The code first, and held: where the cache has no room for both, making the image would evict it.
+        // Opens the code first and holds it: if the cache has no room for both, building the image would evict the
+        // code.
         let code = plan.recipe.map(|recipe| self.code(plan, recipe, &binary)).transpose()?;
         let artefact = self.image_of(plan, &key, &binary)?;
         let wrong = |error: wasmtime::Error| plan.wrong(&error);
@@ -309,14 +312,14 @@ impl Inner {
         Ok(self.keep(id, runtime))
     }
 
-    /// A runtime's library, fetched where it is missing.
+    /// Returns a runtime's library, fetched if it is missing.
     fn library(&self, plan: &Plan<'_>) -> Result<Option<LibraryMount>, RuntimeError> {
         let Some(entry) = &plan.library else { return Ok(None) };
         let file = self.runtimes.library(entry, &*self.progress)?;
         Ok(entry.library.as_ref().zip(file).map(|(library, file)| library_mount(library, file)))
     }
 
-    /// What the scripts of an image with wheels find of packages.
+    /// Returns the packages for scripts in an image with wheels.
     fn packages_of(&self, plan: &Plan<'_>) -> Result<Option<Arc<dyn MountSource>>, RuntimeError> {
         let Some(own) = plan.own.as_ref().filter(|own| !own.definition().wheels.is_empty()) else { return Ok(None) };
         let without = || OwnImageError::Invalid {
@@ -326,7 +329,7 @@ impl Inner {
         Ok(Some(self.packages.as_ref().ok_or_else(without)?.source_of(own)))
     }
 
-    /// An interpreter's code, compiled if it has not been.
+    /// Returns an interpreter's code, and compiles it if it is not in the cache.
     fn code(
         &self,
         plan: &Plan<'_>,
@@ -379,7 +382,7 @@ impl Inner {
             return self.stacks.run(|| self.build_command(plan, &binary)).map_err(RuntimeError::Stack)?;
         };
         let booted = self.boot(plan, recipe, binary)?;
-        // A memory has no code: this only brings it into the form that is mapped.
+        // The memory module contains no code: compiling it only converts it to the format that can be mapped.
         let aot = aot::compile(&self.wasmtime, &booted.memory).map_err(|error| plan.wrong(&error))?;
         Ok(NewArtefact { aot, record: booted.record })
     }
@@ -418,7 +421,7 @@ impl Inner {
     }
 }
 
-/// Names the user's own images as well.
+/// Adds the user's own images to the known names of an error.
 fn with_own(unknown: ManifestError, own: Vec<String>) -> ManifestError {
     match unknown {
         ManifestError::UnknownRuntime { name, mut known } => {
@@ -429,7 +432,7 @@ fn with_own(unknown: ManifestError, own: Vec<String>) -> ManifestError {
     }
 }
 
-/// The progress message for compiling code; for much code, with an estimate of the time.
+/// Returns the progress message for compiling code, with an estimate of the time if it is long.
 fn compiling(name: &str, code_bytes: usize) -> String {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     match code_bytes / BYTES_COMPILED_A_SECOND / threads {
@@ -438,11 +441,10 @@ fn compiling(name: &str, code_bytes: usize) -> String {
     }
 }
 
-/// What one thread compiles in a second on an ordinary machine.
+/// Throughput of one compiler thread on an ordinary machine, in bytes per second.
 const BYTES_COMPILED_A_SECOND: usize = 600_000;
 const SECONDS_WORTH_SAYING: usize = 10;
 
-/// Converts the manifest's language.
 pub(crate) fn language(language: glovebox_runtimes::Language) -> Language {
     match language {
         glovebox_runtimes::Language::Python => Language::Python,

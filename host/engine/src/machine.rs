@@ -19,27 +19,26 @@ use crate::{
     trap::{Ended, classify},
 };
 
-/// The export name of the function table in a prepared module.
+/// Export name of the function table in a prepared module.
 const TABLE: &str = "__table";
 
-/// How many functions of the table are held. Drivers call two or three; which ones, a guest can choose.
+/// Maximum number of cached table functions. Drivers call two or three, but a guest can choose which.
 const MAX_CALLED: usize = 16;
 
-/// A guest, and how its last call ended.
 pub(crate) struct GuestMachine {
     pub(crate) store: Store<State>,
     instance: Instance,
     memory: Memory,
     table: Option<Table>,
-    /// Those that were asked for.
+    /// Exports that a driver has looked up.
     exports: HashMap<Box<str>, Export>,
-    /// The functions of the table that were called, by their address.
+    /// Table functions that a driver has called, by address.
     called: HashMap<usize, Arc<Function>>,
-    /// Those of the memory.
+    /// Private pages of `memory`.
     private_pages: PrivatePages,
 }
 
-/// What drivers use of a guest's exports.
+/// The kinds of exports that drivers use.
 #[derive(Clone)]
 enum Export {
     Function(Arc<Function>),
@@ -47,7 +46,7 @@ enum Export {
 }
 
 impl GuestMachine {
-    /// Wraps an instance; `None` when it exports no memory, which WASI demands of every program.
+    /// Wraps an instance. Returns `None` if it exports no memory, which WASI requires of every program.
     pub(crate) fn new(mut store: Store<State>, instance: Instance) -> Option<Self> {
         let memory = instance.get_memory(&mut store, "memory")?;
         let table = instance.get_table(&mut store, TABLE);
@@ -56,7 +55,7 @@ impl GuestMachine {
         Some(Self { store, instance, memory, table, exports, called, private_pages: PrivatePages::default() })
     }
 
-    /// The export of that name.
+    /// Returns the export with this name.
     fn export(&mut self, name: &str) -> Result<Export, MachineError> {
         if let Some(found) = self.exports.get(name) {
             return Ok(found.clone());
@@ -91,7 +90,7 @@ impl GuestMachine {
             Callee::Table(slot) => {
                 let found = self.table.and_then(|table| table.get(&mut self.store, u64::from(slot)));
                 let Some(Ref::Func(Some(function))) = found else { return Err(missing()) };
-                // A guest may have put another function there meanwhile.
+                // The guest may have replaced the function in this slot.
                 let address = function.to_raw(&mut self.store).addr();
                 if self.called.len() == MAX_CALLED && !self.called.contains_key(&address) {
                     self.called.clear();
@@ -102,31 +101,34 @@ impl GuestMachine {
         }
     }
 
-    /// The whole linear memory.
+    /// Returns the whole linear memory.
     pub(crate) fn memory(&self) -> &[u8] {
         self.memory.data(&self.store)
     }
 
-    /// The whole linear memory, to write to.
+    /// Returns the whole linear memory for writing.
     fn memory_mut(&mut self) -> &mut [u8] {
         self.private_pages.before_write();
         self.memory.data_mut(&mut self.store)
     }
 
-    /// The pages of the memory that may differ from the image's, by their number and in order; `None` where the system does not tell.
+    /// Returns the numbers of the pages that may differ from the image's, in ascending order. Returns `None` if the
+    /// system does not provide them.
     pub(crate) fn private_pages(&mut self) -> Option<&[u32]> {
         self.private_pages.look(self.memory.data(&self.store))
     }
 
-    /// Restores the memory from its image, which `original` gives page by page. Returns the number of pages copied, or `None` where that cannot
-    /// be done or takes more than `max` pages: then the memory may be partly restored.
+    /// Restores the memory from its image, which `original` returns page by page. Returns the number of pages copied.
+    ///
+    /// Returns `None` if the system does not provide the private pages, or if there are more than `max`. The memory may
+    /// then be partly restored.
     pub(crate) fn restore_memory<'a>(
         &mut self,
         max: usize,
         original: impl Fn(u32) -> Option<&'a Page>,
     ) -> Option<usize> {
         let numbers = self.private_pages.look(self.memory.data(&self.store)).filter(|numbers| numbers.len() <= max)?;
-        // Not announced: these pages are private already.
+        // Needs no `before_write`: these pages are private already.
         let memory = self.memory.data_mut(&mut self.store).as_chunks_mut::<PAGE_BYTES>().0;
         for number in numbers {
             *memory.get_mut(*number as usize)? = *original(*number)?;
@@ -134,8 +136,8 @@ impl GuestMachine {
         Some(numbers.len())
     }
 
-    /// Gives the instance another state; in every other respect it is as new. Returns the state if its limit on memory does not
-    /// allow the instance's initial memory.
+    /// Replaces the state of the instance, which in every other respect is as new. Returns `state` if its memory limit
+    /// does not allow the instance's initial memory.
     pub(crate) fn renew(&mut self, mut state: State) -> Result<(), Box<State>> {
         let bytes = self.memory.data_size(&self.store) as u64;
         if !state.adopt(self.store.data(), bytes) {
@@ -146,7 +148,7 @@ impl GuestMachine {
         Ok(())
     }
 
-    /// Sets an exported global from its bits, as [`bits`](crate::session::bits) gives them.
+    /// Sets an exported global from its bits, in the encoding of [`bits`](crate::session::bits).
     pub(crate) fn set_global_bits(&mut self, name: &str, bits: u64) -> Option<()> {
         let global = self.exported_global(name)?;
         let low = u32::try_from(bits & u64::from(u32::MAX)).ok()?;
@@ -160,7 +162,7 @@ impl GuestMachine {
         global.set(&mut self.store, value).ok()
     }
 
-    /// What each element of the table is: the type of a function as text, or nothing.
+    /// Returns the function type of each table element as text, or `None` for an element without a function.
     pub(crate) fn table_types(&mut self) -> Vec<Option<String>> {
         let Some(table) = self.table else { return Vec::new() };
         let count = table.size(&self.store);
@@ -171,14 +173,14 @@ impl GuestMachine {
         (0..count).map(kind).collect()
     }
 
-    /// The bits of an exported global.
+    /// Returns the value of an exported global.
     pub(crate) fn global_value(&mut self, name: &str) -> Option<Val> {
         let global = self.exported_global(name)?;
         Some(global.get(&mut self.store))
     }
 }
 
-/// An error that cannot happen: without metering nothing asks Wasmtime for fuel.
+/// Converts an error that cannot occur: without metering, no code requests fuel from Wasmtime.
 fn unmetered(error: wasmtime::Error) -> MachineError {
     MachineError::Missing(format!("fuel: {error}"))
 }

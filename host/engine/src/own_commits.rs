@@ -1,18 +1,21 @@
-//! What a session's own commits wrote to host directories.
+//! Records of the commits by which a session changed host directories.
 
 use std::collections::BTreeMap;
 
 use glovebox_vfs::{CommitStep, FileKind, MountSource, RootId, SourceStat};
 
-/// Paths remembered beyond this many bytes are forgotten, all of them: then changes that a session goes back to meet what it
-/// wrote itself as anybody else's. Scripts choose how many files they write.
+/// Limit on the remembered paths, in bytes. Beyond it all paths are forgotten. After a rollback, files that the session
+/// itself wrote then conflict like files of others. The limit exists because scripts choose how many files they write.
 const MAX_PATH_BYTES: usize = 4 << 20;
 
-/// What a session's commits left at each path, since its oldest checkpoint.
+/// State of each path after a session's commits since its oldest checkpoint.
 ///
-/// A checkpoint can hold changes that are not committed, and know of the host what stood there before. If the session has
-/// committed since, what it finds there when it goes back is its own, and no conflict: the change is committed over it.
-/// Only while the host has it exactly so; and where a file became a directory, or a directory a file, it stays a conflict.
+/// A checkpoint can hold uncommitted changes, together with the state of the host before them. If the session commits
+/// after the checkpoint and then rolls back, it finds its own files on the host. This is not a conflict: the change is
+/// committed over them.
+///
+/// This applies only while the host still has exactly the committed state. A file that became a directory, or a
+/// directory that became a file, remains a conflict.
 #[derive(Debug, Default)]
 pub(crate) struct OwnCommits {
     left: BTreeMap<RootId, BTreeMap<String, Left>>,
@@ -23,7 +26,7 @@ pub(crate) struct OwnCommits {
 
 #[derive(Debug)]
 struct Left {
-    /// The number of the commit.
+    /// Number of the commit.
     by: u64,
     what: What,
 }
@@ -37,23 +40,23 @@ enum What {
 }
 
 impl OwnCommits {
-    /// How many commits there were.
+    /// Returns the number of commits.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// How many of them the session's files know of: all, unless it was rolled back since.
+    /// Returns the number of commits that the session's files include: all of them, unless it was rolled back since.
     pub(crate) fn known(&self) -> u64 {
         self.known
     }
 
-    /// The session was rolled back to files that know of so many commits.
+    /// Records a rollback to files that include the first `known` commits.
     pub(crate) fn rolled_back_to(&mut self, known: u64) {
         self.known = known;
     }
 
-    /// A commit has ended, of all that was there to be committed or not. What a checkpoint that knows of `oldest` commits
-    /// cannot meet is forgotten.
+    /// Records the end of a commit. `whole` means that it covered all uncommitted changes. Forgets paths that no
+    /// checkpoint can conflict with: those of the first `oldest` commits.
     pub(crate) fn ended(&mut self, whole: bool, oldest: Option<u64>) {
         self.count += 1;
         if whole {
@@ -71,7 +74,8 @@ impl OwnCommits {
         self.path_bytes = path_bytes;
     }
 
-    /// Records what a running commit did in one host directory: `written` are the files and links.
+    /// Records the steps of a running commit in one host directory. `written` lists the files and links with their new
+    /// state.
     pub(crate) fn note(&mut self, root: RootId, plan: &[CommitStep], written: &[(String, SourceStat)]) {
         let steps = plan.iter().filter_map(|step| match step {
             CommitStep::DeleteFile { path, .. } | CommitStep::RemoveDir { path } => Some((path, What::Nothing)),
@@ -91,7 +95,7 @@ impl OwnCommits {
         }
     }
 
-    /// A plan that treats the session's own files on the host as such.
+    /// Adjusts a commit plan, so that the session's own files on the host cause no conflicts.
     pub(crate) fn rebased(&self, root: RootId, host: &dyn MountSource, plan: Vec<CommitStep>) -> Vec<CommitStep> {
         match self.left.get(&root) {
             Some(paths) if !paths.is_empty() => {
@@ -102,7 +106,7 @@ impl OwnCommits {
     }
 }
 
-/// None when the host has already what the step would make.
+/// Returns `None` if the host has the result of the step already.
 fn rebased_step(paths: &BTreeMap<String, Left>, host: &dyn MountSource, mut step: CommitStep) -> Option<CommitStep> {
     let left = |path: &str| paths.get(path).map(|left| &left.what);
     match &mut step {
@@ -112,12 +116,12 @@ fn rebased_step(paths: &BTreeMap<String, Left>, host: &dyn MountSource, mut step
                 return None;
             }
         }
-        // A path that is gone already needs no step.
+        // A path that is gone already needs no change to its step.
         CommitStep::DeleteFile { path, .. } if matches!(left(path), Some(What::Nothing)) => {}
         CommitStep::DeleteFile { path, base }
         | CommitStep::WriteFile { path, base, .. }
         | CommitStep::Symlink { path, base, .. } => match left(path) {
-            // Usually the guest's files know it, and no lookup is needed.
+            // Usually the guest's files include this state, and no lookup is needed.
             Some(What::File(ours)) if *base != Some(*ours) && host.stat(path) == Ok(Some(*ours)) => {
                 *base = Some(*ours);
             }

@@ -1,4 +1,4 @@
-//! Which pages of a mapping this process has written to, as the system's page map tells.
+//! Finds the pages of a mapping that this process has written to, with the kernel's page map.
 
 use std::{cell::RefCell, fs::File, os::unix::fs::FileExt, process};
 
@@ -7,18 +7,17 @@ use glovebox_core::session::PAGE_BYTES;
 /// Bytes per page in `/proc/self/pagemap`.
 const ENTRY_BYTES: usize = 8;
 
-/// How many entries are read at once: 16 MiB of memory, about what an interpreter has.
+/// Number of entries to read at once: 16 MiB of memory, about the size of an interpreter.
 const ENTRIES_AT_ONCE: usize = 4096;
 
-/// The pages of `memory`, by their number, that may differ from what was mapped there: those that were written to since,
-/// and any that the system has moved elsewhere meanwhile. In order. None where the system does not tell.
-///
+/// Returns the numbers of the pages of `memory` that may differ from the mapped file, in ascending order: pages that
+/// were written to, and pages that the system has swapped out. Returns `None` if the system does not provide them.
 pub(crate) fn private_pages(memory: &[u8]) -> Option<Vec<u32>> {
     // <https://www.kernel.org/doc/Documentation/admin-guide/mm/pagemap.rst>
     const PRESENT: u64 = 1 << 63;
     const SWAPPED: u64 = 1 << 62;
     const FILE_OR_SHARED: u64 = 1 << 61;
-    // Only where pages have 4 KiB for certain, and where the flags were seen to mean this.
+    // Only where pages are known to have 4 KiB, and where the flags were verified to have this meaning.
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         return None;
     }
@@ -49,15 +48,16 @@ pub(crate) fn private_pages(memory: &[u8]) -> Option<Vec<u32>> {
     Some(pages)
 }
 
-/// The open map of a process, and room to read it into.
+/// The open page map of a process, and a buffer to read it into.
 struct PageMap {
-    /// A process that forked would go on reading its parent's.
+    /// After a fork, the file would still show the parent's pages, so the process is compared.
     process: u32,
     file: File,
     entries: Vec<[u8; ENTRY_BYTES]>,
 }
 
-/// Calls with this thread's open page map. None where there is none, or the call gives none.
+/// Runs `call` with this thread's open page map. Returns `None` if the map cannot be opened, or if `call` returns
+/// `None`.
 fn with_page_map<R>(call: impl FnOnce(&mut PageMap) -> Option<R>) -> Option<R> {
     thread_local! {
         static MAP: RefCell<Option<PageMap>> = const { RefCell::new(None) };

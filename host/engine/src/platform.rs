@@ -23,44 +23,46 @@ use crate::{
     tools::ThreadRunner,
 };
 
-/// The current execution of a guest of the engine's.
+/// The current execution of a guest of this engine.
 pub(crate) type ExecutionCtx = glovebox_core::ExecutionCtx<EnginePlatform>;
 
-/// How often a guest that waits for its standard input is looked at.
+/// Polling interval while a guest waits for its standard input.
 const STDIN_POLL: Duration = Duration::from_millis(5);
 
-/// What the host provides for one execution. By default it has no token, no listener, and no budget beside its own limit.
+/// Host state of one execution. By default it has no listener, a token that only the engine holds, and no budget beside
+/// the execution's own limit.
 #[derive(Default)]
 pub(crate) struct EnginePlatform {
     pub(crate) cancel: CancelToken,
-    /// What its fuel is taken from.
+    /// Fuel budget that the execution shares.
     pub(crate) budget: Budget,
     /// Fuel that was used before the guest is entered.
     pub(crate) used_fuel: u64,
     pub(crate) on_output: Option<OnOutput>,
-    /// Read when the guest reads its standard input.
+    /// Source of standard input, read at the guest's first read.
     pub(crate) stdin: Option<StdinSource>,
-    /// While an image is made: whether to give up.
+    /// Progress of preparing an image, which can request cancellation.
     pub(crate) progress: Option<Arc<dyn Progress + Send + Sync>>,
 }
 
 impl EnginePlatform {
-    /// Cancelled by this token.
+    /// Creates a platform that `cancel` cancels.
     pub(crate) fn new(cancel: CancelToken) -> Self {
         Self { cancel, ..Self::default() }
     }
 
-    /// Begins an execution now.
+    /// Starts an execution now.
     pub(crate) fn begin(self, timeout: Duration) -> ExecutionCtx {
         ExecutionCtx::new(self, Stopwatch(Instant::now()), timeout)
     }
 
-    /// No execution: the state of an instance that waits for one.
+    /// Returns the context of an idle instance, without an execution.
     pub(crate) fn over() -> ExecutionCtx {
         Self::default().begin(Duration::ZERO)
     }
 
-    /// Drops the listener. A guest that stays would hold it too, with whatever it holds: its own session, say.
+    /// Drops the listener and the standard input. Otherwise a retained guest would keep them alive, with everything
+    /// they own, such as the guest's own session.
     pub(crate) fn forget_listener(&mut self) {
         (self.on_output, self.stdin) = (None, None);
     }
@@ -93,7 +95,7 @@ impl Platform for EnginePlatform {
         }
     }
 
-    /// A blocked reader cannot be stopped. It is left behind, on its thread.
+    /// Reads standard input on a thread of its own. A blocked reader cannot be stopped, so its thread is left behind.
     fn stdin<M: LinearMemory + ?Sized>(
         ctx: &mut ExecutionCtx,
         fuel_left: u64,

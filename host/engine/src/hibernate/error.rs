@@ -1,10 +1,10 @@
-//! Why a session could not be saved as bytes or made from them.
+//! Errors of hibernating and resuming a session.
 
 use std::io;
 
 use crate::ExecuteError;
 
-/// A session could not be hibernated. It lives on as it was.
+/// A session could not be hibernated. It continues unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HibernateError {
@@ -16,5 +16,5 @@ pub enum HibernateError {
     Write(#[source] io::Error),
 }
 
-/// A session could not be made from bytes.
+/// A session could not be restored from bytes.
 pub type ResumeError = glovebox_core::hibernate::ResumeError<ExecuteError>;

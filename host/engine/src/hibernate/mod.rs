@@ -1,5 +1,5 @@
-//! A session as bytes: to be stored in a file and continued in another process or on another machine. The format is
-//! [`glovebox_core::hibernate`]'s.
+//! Sessions as bytes, to store in a file and resume in another process or on another machine.
+//! [`glovebox_core::hibernate`] defines the format.
 
 mod error;
 mod session;

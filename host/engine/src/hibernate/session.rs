@@ -1,4 +1,4 @@
-//! Sessions to bytes and back.
+//! Converts sessions to bytes and back.
 
 use std::io::Write;
 
@@ -10,15 +10,15 @@ use glovebox_core::{
 use super::{HibernateError, ResumeError, SessionKey, zstandard::Zstandard};
 use crate::{ExecuteError, Request, Sandbox, Session, run::PreparedRequest, session_scope::SessionScope};
 
-/// How a session is written as bytes. Make one with `default()` and change what differs.
+/// Options for [`Session::hibernate`]. Start from `default()` and change individual fields.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct HibernateOptions {
-    /// Authenticates the bytes, so that only its holders can make ones that [`Sandbox::resume`] accepts with it. Default: a checksum,
-    /// which detects damage but not forgery.
+    /// Authenticates the bytes: only holders of the key can create bytes that [`Sandbox::resume`] accepts with it.
+    /// Default: a checksum, which detects damage but not forgery.
     pub key: Option<SessionKey>,
-    /// With a key: binds the bytes to a name, such as the session's id in a store, so that those of one name are not
-    /// taken for another's. Default: none.
+    /// With a key: binds the bytes to a name, such as the session's id in a store, so that the bytes of one name are
+    /// not accepted for another. Default: none.
     pub bound_to: Option<String>,
 }
 
@@ -38,21 +38,22 @@ impl HibernateOptions {
     }
 }
 
-/// How a session is made from bytes. Make one with `default()` and change what differs.
+/// Options for [`Sandbox::resume`]. Start from `default()` and change individual fields.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ResumeOptions {
-    /// The session's id, as in [`SessionOptions`](crate::SessionOptions): it is never taken from the bytes. Default: a new one.
+    /// Id of the session, as in [`SessionOptions`](crate::SessionOptions). It is never taken from the bytes. Default: a
+    /// new one.
     pub id: Option<String>,
-    /// The key that the bytes must be sealed with. Default: they must not be sealed with any.
+    /// The key that the bytes must be sealed with. Default: none, and sealed bytes are refused.
     pub key: Option<SessionKey>,
-    /// The name that they must be bound to. Default: none.
+    /// The name that the bytes must be bound to. Default: none.
     pub bound_to: Option<String>,
     pub(crate) scope: SessionScope,
 }
 
 impl ResumeOptions {
-    /// What holds for all that runs in it.
+    /// Sets the cancellation token and fuel budget of the session.
     pub(crate) fn scope(mut self, scope: &SessionScope) -> Self {
         self.scope = scope.clone();
         self
@@ -80,19 +81,21 @@ impl ResumeOptions {
     }
 }
 
-/// A session's state, with the fields of its record.
+/// A hibernated session, with the fields of its record in a store.
 pub(crate) struct Hibernated {
     pub(crate) bytes: Vec<u8>,
     pub(crate) executions: u64,
-    /// Files, directories and links.
+    /// Number of files, directories and links.
     pub(crate) files: u64,
 }
 
 impl Session {
-    /// The session as bytes, for [`Sandbox::resume`] in any process and on any machine that has the same image: its memory, its
-    /// files (those of a workspace that it shares, as a copy; of host directories, what was changed and not committed), open
-    /// descriptors and generators. Its checkpoints are not among it. It waits for its turn as an execution does; the session
-    /// lives on, and what it does afterwards is not in the bytes. Equal sessions give equal bytes.
+    /// Returns the session as bytes, for [`Sandbox::resume`] in any process and on any machine with the same image.
+    /// Waits for its turn like an execution. The session continues, and its later changes are not in the bytes. Equal
+    /// sessions give equal bytes.
+    ///
+    /// The bytes contain the session's memory, files, open descriptors and generators. A shared workspace is included
+    /// as a copy; of host directories, only the uncommitted changes are. Checkpoints are not included.
     ///
     /// A session with few variables takes about 100 KiB.
     ///
@@ -107,18 +110,24 @@ impl Session {
     /// assert_eq!(session.execute("x * 7")?.value.unwrap().repr, "42");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Errors
+    /// Fails if the session has ended or does not answer.
     pub fn hibernate(&self, options: &HibernateOptions) -> Result<Vec<u8>, HibernateError> {
         let mut bytes = Vec::new();
         self.hibernate_to(options, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// As [`hibernate`](Self::hibernate), into a file or elsewhere.
+    /// Like [`hibernate`](Self::hibernate), but writes to `into`.
+    ///
+    /// # Errors
+    /// Fails if the session has ended or does not answer, or if writing fails.
     pub fn hibernate_to(&self, options: &HibernateOptions, into: &mut dyn Write) -> Result<(), HibernateError> {
         self.write_state(self.save()?, options, into)
     }
 
-    /// Like [`hibernate`](Self::hibernate), with the fields of its record.
+    /// Like [`hibernate`](Self::hibernate), with the fields of its record in a store.
     pub(crate) fn hibernate_for_store(&self, options: &HibernateOptions) -> Result<Hibernated, HibernateError> {
         let state = self.save()?;
         let (executions, files) = (state.executions, state.wasi.vfs().inodes_used());
@@ -142,11 +151,14 @@ impl Session {
 }
 
 impl Sandbox {
-    /// Makes a session from what [`Session::hibernate`] gave. The bytes may be anybody's: limits, quotas, mounts and rights are
-    /// this sandbox's, and bytes that do not fit them, or not its image, are refused.
+    /// Restores a session from the bytes of [`Session::hibernate`]. The bytes may be untrusted: limits, quotas, mounts
+    /// and rights are those of this sandbox. Bytes that exceed them, or belong to another image, are refused.
     ///
-    /// Random numbers are new ones, unless the policy's are seeded: then they continue as if the session had never been hibernated.
-    /// The monotonic clock continues where it stood.
+    /// Random numbers are drawn anew, unless the policy seeds them: then they continue as if the session had never been
+    /// hibernated. The monotonic clock continues from its saved time.
+    ///
+    /// # Errors
+    /// Fails if the bytes are damaged, forged or incompatible with this sandbox, or if the session cannot be created.
     pub fn resume(&self, bytes: &[u8], options: ResumeOptions) -> Result<Session, ResumeError> {
         let inner = &self.0;
         let limits = &inner.policy.limits;
@@ -164,7 +176,7 @@ impl Sandbox {
     }
 }
 
-/// Shows a sandbox's image to `work`.
+/// Calls `work` with a view of a sandbox's image.
 fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> Result<R, ExecuteError> {
     let runtime = &*sandbox.0.runtime;
     let image = runtime.prepared()?;

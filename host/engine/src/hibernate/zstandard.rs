@@ -1,15 +1,14 @@
-//! Zstandard for hibernated sessions: the C library.
+//! Zstandard for hibernated sessions, with the C library.
 
 use std::io::{self, Read, Write};
 
 use glovebox_core::hibernate::{Codec, Unpacked, WINDOW_LOG};
 use zstd::stream::{read::Decoder, write::Encoder};
 
-/// The compression level: differences are mostly zeros, which every level shrinks alike. Higher ones cost more
+/// Compression level. The differing pages are mostly zeros, which every level compresses alike: higher levels cost more
 /// milliseconds than they save kilobytes.
 const LEVEL: i32 = 1;
 
-/// The codec.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Zstandard;
 

@@ -13,7 +13,7 @@ use glovebox_vfs::{MountSource, SourceError};
 
 use crate::{EngineError, Packages};
 
-/// What is mounted at `/app/site-packages`, unpacked when a guest first looks into it.
+/// Packages at `/app/site-packages`, unpacked when a guest first accesses them.
 #[derive(Clone)]
 pub(crate) struct SharedPackages {
     runtimes: Arc<Runtimes>,
@@ -38,12 +38,12 @@ impl LibraryFiles for Files {
         }
         files.sort();
         files.dedup_by(|one, other| one.0 == other.0);
-        // If two threads unpack it at once, the second copy is dropped.
+        // If two threads unpack them at once, the second copy is dropped.
         Ok(self.unpacked.get_or_init(|| files))
     }
 }
 
-/// The packages that the scripts of an image find.
+/// Packages for the scripts of an image.
 struct ImageFiles {
     shared: Arc<Library<Files>>,
     image: Arc<OwnImage>,
@@ -61,12 +61,12 @@ impl LibraryFiles for ImageFiles {
         let shared = self.shared.0.files()?.iter();
         files.extend(shared.filter(|(path, _)| !own.contains(&top(path))).cloned());
         files.sort();
-        // If two threads unpack it at once, the second copy is dropped.
+        // If two threads unpack them at once, the second copy is dropped.
         Ok(self.unpacked.get_or_init(|| files))
     }
 }
 
-/// The runtimes with the packages that were asked for: those of the user's own, in a directory, are not part of images.
+/// Adds the configured packages to the runtimes. The user's own packages in the directory `own` are not part of images.
 pub(crate) fn open(
     runtimes: Runtimes,
     packages: Packages,
@@ -83,12 +83,12 @@ pub(crate) fn open(
 }
 
 impl SharedPackages {
-    /// To be mounted.
+    /// Returns the packages as a source to mount.
     pub(crate) fn source(&self) -> Arc<dyn MountSource> {
         Arc::clone(&self.source) as _
     }
 
-    /// The bundled ones with more files beside, to be mounted while an image is made.
+    /// Returns the bundled packages and `more` files as a source to mount while an image is prepared.
     pub(crate) fn source_with(&self, more: Vec<(String, Vec<u8>)>) -> Result<Arc<dyn MountSource>, PackageError> {
         let mut files = files(&self.runtimes)?;
         files.extend(more);
@@ -96,13 +96,14 @@ impl SharedPackages {
         Ok(Arc::new(Library(files)))
     }
 
-    /// All of them with the wheels of an image beside, unpacked when a guest first looks. Of a module that both have it is the image's.
+    /// Returns all packages and the wheels of an image as one source to mount, unpacked when a guest first accesses it.
+    /// If both have a module, the image's wins.
     pub(crate) fn source_of(&self, image: &Arc<OwnImage>) -> Arc<dyn MountSource> {
         let (shared, image) = (Arc::clone(&self.source), Arc::clone(image));
         Arc::new(Library(ImageFiles { shared, image, unpacked: OnceLock::new() }))
     }
 
-    /// Another one for other files.
+    /// Returns a digest of the bundled files.
     pub(crate) fn digest(&self) -> Digest {
         let wheels = self.runtimes.packages().digest();
         let own = EMBEDDED_PACKAGES.iter().flat_map(|(path, bytes)| [path.as_bytes(), bytes]);
@@ -111,7 +112,7 @@ impl SharedPackages {
     }
 }
 
-/// All files, sorted.
+/// Returns all bundled files, sorted by path.
 fn files(runtimes: &Runtimes) -> Result<Vec<(String, Vec<u8>)>, PackageError> {
     let mut files = runtimes.package_files()?;
     files.extend(EMBEDDED_PACKAGES.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())));

@@ -1,4 +1,4 @@
-//! Python's packages, for all guests of an engine.
+//! Python packages for all guests of an engine.
 
 #[cfg(feature = "packages")]
 mod bundled;

@@ -1,4 +1,4 @@
-//! In a build without the feature `packages` there are none.
+//! Placeholder for builds without the feature `packages`.
 
 use std::{convert::Infallible, path::Path, sync::Arc};
 
@@ -7,11 +7,11 @@ use glovebox_vfs::MountSource;
 
 use crate::{EngineError, Packages};
 
-/// There is none.
+/// An empty type: no value exists.
 #[derive(Clone)]
 pub(crate) struct SharedPackages(Infallible);
 
-/// Refuses packages.
+/// Fails if the configuration asks for packages.
 pub(crate) fn open(
     runtimes: Runtimes,
     packages: Packages,
