@@ -1,4 +1,4 @@
-//! Everything an execution may do, in one record.
+//! The policy: all permissions and limits of an execution.
 
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
@@ -15,21 +15,21 @@ pub enum Commit {
     /// After every execution, whatever its outcome.
     #[default]
     Always,
-    /// Only when the execution succeeded.
+    /// Only after a successful execution.
     OnSuccess,
     /// Never: changes are reported and dropped.
     Never,
 }
 
-/// A host directory that a guest sees.
+/// A host directory that is mounted for a guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mount {
-    /// The directory on the host.
+    /// Path of the directory on the host.
     pub host: PathBuf,
-    /// The absolute path in the guest, such as `/data`.
+    /// Absolute path in the guest, such as `/data`.
     pub guest: String,
-    /// Whether the guest may only read it.
+    /// Makes the mount read-only for the guest. Default: `false`.
     #[serde(default)]
     pub read_only: bool,
 }
@@ -37,7 +37,7 @@ pub struct Mount {
 impl FromStr for Mount {
     type Err = PolicyError;
 
-    /// Reads `HOST:GUEST` or `HOST:GUEST:ro` (or `:rw`).
+    /// Parses `HOST:GUEST` or `HOST:GUEST:ro` (or `:rw`).
     fn from_str(text: &str) -> Result<Self, PolicyError> {
         let wrong = || PolicyError::Mount {
             mount: text.to_owned(),
@@ -56,7 +56,7 @@ impl FromStr for Mount {
     }
 }
 
-/// Everything an execution may do.
+/// All permissions and limits of an execution.
 ///
 /// In TOML (a policy file) the same names are used:
 ///
@@ -89,37 +89,38 @@ impl FromStr for Mount {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Policy {
-    /// The host directory behind `/app`. Without one the workspace is in memory and starts empty.
+    /// The host directory behind `/app`. Default: none, and the workspace is in memory and starts empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<PathBuf>,
-    /// When changes reach host directories. Default: always.
+    /// When changes are committed to host directories. Default: always.
     pub commit: Commit,
-    /// Whether an execution loads the globals that the previous one stored in the workspace, and stores its own there: in
-    /// `/app/.globals_py.json` and `/app/.globals_js.json`, each language for itself. Default: no.
+    /// Loads the globals that the previous execution stored in the workspace, and stores the execution's own. Each
+    /// language has a file of its own, `/app/.globals_py.json` or `/app/.globals_js.json`. Default: `false`.
     ///
-    /// Values that JSON can express are stored, under names without a leading `_`, and the whole of `_state`, an object that is
-    /// always there. A script that raises or ends itself leaves its globals too; one that is stopped leaves the file as it
-    /// was. A session's globals persist anyway: it neither reads nor writes these files.
+    /// Stores JSON-serializable values whose names have no leading `_`, and the whole object `_state`, which always
+    /// exists. A script that raises or exits still stores its globals. A script that is stopped leaves the file
+    /// unchanged. Sessions neither read nor write these files, because their globals persist anyway.
     pub auto_persist_globals: bool,
-    /// The time the guest sees. Default: the host's.
+    /// The guest's clock. Default: the host's.
     pub clock: Clock,
-    /// The randomness the guest sees. Default: the host's.
+    /// The guest's source of randomness. Default: the host's.
     pub entropy: Entropy,
-    /// Whether fuel is counted. Default: it is. Code that counts none runs faster. It is compiled, beside the other,
-    /// when the first sandbox asks for it. `limits.fuel` then holds nothing back: `limits.timeout_ms` does.
+    /// Metering of fuel. Default: on. Code without metering runs faster. It is compiled separately, for the first
+    /// sandbox that uses it. Without metering `limits.fuel` has no effect, and only `limits.timeout_ms` stops an
+    /// endless loop.
     pub metering: Metering,
     /// Arguments after the script's name.
     pub args: Vec<String>,
-    /// Whether Python scripts find packages at `/app/site-packages`: whether that is in `sys.path`. Default: true. A session that
-    /// began without does not find them later.
+    /// Puts `/app/site-packages` into `sys.path`, so that Python scripts find packages there. Default: `true`. A
+    /// session keeps the setting that it was created with.
     pub inject_setup: bool,
-    /// The limits of each execution.
+    /// Limits of each execution.
     pub limits: Limits,
-    /// How sessions save and lose their state.
+    /// Checkpoints and rollback of sessions.
     pub session: SessionPolicy,
-    /// What scripts may reach of the network. Default: nothing.
+    /// Network access of scripts. Default: none.
     pub network: NetworkPolicy,
-    /// Environment variables. The host's are never passed on.
+    /// Environment variables. The host's own variables are never passed on.
     pub env: BTreeMap<String, String>,
     /// Further host directories.
     pub mounts: Vec<Mount>,
@@ -146,25 +147,28 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The most bytes that arguments and environment may take together, as `ARG_MAX` bounds them elsewhere.
+    /// Maximum size of arguments and environment together, in bytes. Corresponds to `ARG_MAX` on other systems.
     pub const MAX_ARGS_AND_ENV_BYTES: usize = PolicyParts::MAX_ARGS_AND_ENV_BYTES;
-    /// The most mounts.
+    /// Maximum number of mounts.
     pub const MAX_MOUNTS: usize = 64;
 
-    /// Reads a policy from TOML. Unknown keys and impossible values are errors that name the key.
+    /// Parses a policy from TOML.
+    ///
+    /// # Errors
+    /// Fails with the name of the key if a key is unknown or a value is invalid.
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
         let policy: Self = toml::from_str(text).map_err(|error| PolicyError::Syntax(error.to_string()))?;
         policy.check()?;
         Ok(policy)
     }
 
-    /// The policy as TOML, every default spelled out.
+    /// Returns the policy as TOML, including all defaults.
     #[must_use]
     pub fn to_toml(&self) -> String {
         toml::to_string(self).unwrap_or_default()
     }
 
-    /// Checks what the types cannot express: limits, variable names, guest paths.
+    /// Checks constraints that the types do not express: limits, variable names, guest paths, network rules.
     pub fn check(&self) -> Result<(), PolicyError> {
         let Self { limits, session, args, env, .. } = self;
         PolicyParts { limits, session, args, env }.check()?;
@@ -173,7 +177,7 @@ impl Policy {
         self.check_mounts()
     }
 
-    /// Whether equal input gives equal executions, to the unit of fuel.
+    /// Returns `true` if equal input gives equal executions, including the fuel used.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.clock.is_repeatable() && self.entropy.is_repeatable()
     }
@@ -199,7 +203,7 @@ impl Policy {
                     "the guest path must be plain, without `.`, `..`, empty parts or a slash at its end",
                 ));
             }
-            // Nested mounts would make one path mean two things depending on which preopen resolves it.
+            // With nested mounts, a path would have two meanings, depending on the preopen that resolves it.
             let clashes = |other: &str| {
                 let (a, b) = (format!("{}/", mount.guest), format!("{other}/"));
                 a.starts_with(&b) || b.starts_with(&a)

@@ -1,7 +1,8 @@
-//! Preparing a runtime: boot it once, park it, and save its memory as the module's initial data.
+//! Prepares a runtime: boots it once, parks it, and saves its memory as the module's initial data.
 //!
-//! Deterministic: fixed clock, seeded entropy, the same environment and an empty file system at boot, so that the same
-//! binary and the same boot code give the same image, byte for byte. Fuel equality, resuming elsewhere and replay rest on that.
+//! Preparation is deterministic: it boots with a fixed clock, seeded entropy, the same environment and an empty file
+//! system. The same binary and the same boot code therefore give the same image, byte for byte. Equal fuel, resuming on
+//! another machine, and replay depend on this.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,24 +21,24 @@ use crate::{
     platform::EnginePlatform, runtime::driver, template::Template,
 };
 
-/// Long enough for any boot on any machine, short enough to end.
+/// Long enough for any boot on any machine, but finite.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How many characters of an interpreter's output are quoted when it does not boot: the last ones.
+/// Number of trailing characters of an interpreter's output that are quoted if it does not boot.
 const EXPLAINED_CHARS: usize = 2000;
 
-/// The note in an image's record with the output of its setup, and how many of its last characters are retained.
+/// Key of the note in an image's record that holds the end of its setup's output, at most `NOTED_CHARS` characters.
 pub(crate) const SETUP_OUTPUT: &str = "setup_output";
 const NOTED_CHARS: usize = 16_000;
 
-/// A binary with what its driver needs, taken apart.
+/// A binary with the exports that its driver needs, split into code and memory.
 pub(crate) struct Parts {
     bootable: Bootable,
     pub(crate) apart: Apart,
 }
 
 impl Parts {
-    /// Takes a binary apart as its recipe says.
+    /// Splits a binary according to its recipe.
     pub(crate) fn of(name: &str, binary: &Binary, recipe: &Recipe) -> Result<Self, RuntimeError> {
         let rewriting = |source| RuntimeError::Rewrite { name: name.to_owned(), source };
         let bootable = rewrite::with_exports(&binary.bytes, &recipe.exports).map_err(rewriting)?;
@@ -46,7 +47,7 @@ impl Parts {
     }
 }
 
-/// What runs in a booted interpreter before it becomes an image.
+/// A setup to run in a booted interpreter before the snapshot is taken.
 pub(crate) struct Setup<'a> {
     image: &'a ImageOf,
     own: Option<&'a ImageDefinition>,
@@ -63,14 +64,14 @@ impl<'a> Setup<'a> {
         Ok(Self { image, own: own.map(OwnImage::definition), inputs, packages })
     }
 
-    /// The files that it finds in the workspace.
+    /// Takes the input files, as a source for the workspace.
     fn workspace(&mut self) -> Option<Arc<dyn MountSource>> {
         let mut files = std::mem::take(&mut self.inputs.files);
         files.sort();
         (!files.is_empty()).then(|| Arc::new(Library(files)) as _)
     }
 
-    /// How much memory the interpreter may have, and how long each step may take.
+    /// Returns the memory limit of the interpreter in bytes, and the time limit of each step.
     fn limits(&self) -> (u64, Duration) {
         match self.own {
             Some(definition) => (definition.memory_bytes, Duration::from_millis(definition.timeout_ms)),
@@ -78,7 +79,7 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Runs it. Says what it wrote.
+    /// Runs all steps, and returns their output.
     fn run(
         &self,
         driver: &dyn Boot,
@@ -117,7 +118,7 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Names the limit that was reached, if memory was refused.
+/// Adds the memory limit to an error, if memory was refused.
 fn with_memory(mut reason: String, machine: &GuestMachine, memory_bytes: u64) -> String {
     if machine.store.data().host.limiter.refused_bytes().is_some() {
         reason.truncate(reason.trim_end().len());
@@ -128,14 +129,15 @@ fn with_memory(mut reason: String, machine: &GuestMachine, memory_bytes: u64) ->
 
 /// An interpreter that was booted and parked.
 pub(crate) struct Booted {
-    /// The module with the image as its initial state: what providers are woven of, and the image's identity.
+    /// The module with the image as its initial state. It is the input for weaving providers, and its digest is the
+    /// image's identity.
     pub(crate) module: Vec<u8>,
-    /// A module of the image's memory alone, for the interpreter's code to run in.
+    /// A module with only the image's memory, which the interpreter's code imports.
     pub(crate) memory: Vec<u8>,
     pub(crate) record: ImageRecord,
 }
 
-/// Boots an interpreter.
+/// Boots an interpreter, runs its setup, and takes the snapshot.
 pub(crate) fn boot(
     inner: &Inner,
     name: &str,
@@ -212,7 +214,7 @@ pub(crate) fn boot(
     Ok(Booted { module, memory, record })
 }
 
-/// What an image's globals hold, by the names that they are exported under.
+/// Returns the values of an image's globals, by export name.
 pub(crate) fn values(record: &ImageRecord) -> Vec<(String, Val)> {
     let value = |global: &MutableGlobal| {
         let bits = *record.values.get(&global.export)?;
@@ -221,7 +223,7 @@ pub(crate) fn values(record: &ImageRecord) -> Vec<(String, Val)> {
     record.globals.iter().filter_map(value).collect()
 }
 
-/// A global's value of its bits; none for bits that it cannot have.
+/// Decodes a global's value. Returns `None` if the bits are not valid for its type.
 fn of_bits(kind: GlobalKind, bits: u64) -> Option<Val> {
     Some(match kind {
         GlobalKind::I32 => Val::I32(u32::try_from(bits).ok()?.cast_signed()),
@@ -231,7 +233,7 @@ fn of_bits(kind: GlobalKind, bits: u64) -> Option<Val> {
     })
 }
 
-/// What is mounted while an interpreter boots.
+/// Returns the mounts of a booting interpreter.
 fn mounts(
     library: Option<&LibraryMount>,
     packages: Option<Arc<dyn MountSource>>,
@@ -241,8 +243,8 @@ fn mounts(
     library.into_iter().chain(packages).collect()
 }
 
-/// Has the interpreter itself compile the packages, in an instance that is dropped: what compiling takes of memory does not
-/// become part of the image.
+/// Compiles the packages with the interpreter itself, in an instance that is dropped, so that the memory used for it
+/// does not become part of the image.
 fn compile_packages(
     inner: &Inner,
     template: &Template,
@@ -279,7 +281,7 @@ fn read_globals(machine: &mut GuestMachine, globals: &[MutableGlobal]) -> Result
     globals.iter().map(read).collect()
 }
 
-/// Why a boot failed, with what the interpreter wrote about it.
+/// Describes a failed boot, with the end of the interpreter's output.
 fn explain(error: &DriverError, machine: &mut GuestMachine) -> String {
     let mut text = format!("{error}");
     if let DriverError::Machine(MachineError::Stopped(stop)) = error {
@@ -294,7 +296,7 @@ fn explain(error: &DriverError, machine: &mut GuestMachine) -> String {
     text
 }
 
-/// The last characters of a text.
+/// Returns the last `chars` characters of a text.
 fn end_of(text: &str, chars: usize) -> &str {
     let start = text.char_indices().rev().nth(chars).map_or(0, |(at, _)| at);
     text.get(start..).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Prepared modules as WebAssembly: what images are compiled of, and what providers are woven of.
+//! Prepared modules as WebAssembly: the input for compiling images and for weaving providers.
 
 use std::{
     collections::BTreeMap,
@@ -9,47 +9,51 @@ use glovebox_runtimes::{BuildError, CacheKind, Digest, ImageRecord, NewArtefact,
 
 use crate::{Engine, RuntimeError, engine::Inner, library::files_beside};
 
-/// A runtime's prepared module: an interpreter that was booted and parked, its memory the module's initial data.
+/// A runtime's prepared module: an interpreter that was booted and parked, with its memory as the module's initial
+/// data.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PreparedModule {
-    /// What the manifest says of the runtime.
+    /// The runtime's entry in the manifest.
     pub entry: RuntimeEntry,
-    /// The module.
+    /// The module in binary format.
     pub wasm: Vec<u8>,
-    /// What is known of the image: its identity is the module's digest.
+    /// The image's record. The identity in it is the module's digest.
     pub record: ImageRecord,
-    /// The driver that calls it, as recipes name it.
+    /// Name of the driver that calls the module, as in recipes.
     pub driver: &'static str,
-    /// The functions that the driver calls.
+    /// Names of the exported functions that the driver calls.
     pub exports: Vec<String>,
-    /// Its standard library, where that is a file of its own.
+    /// The standard library, if it is a separate file.
     pub library: Option<PreparedLibrary>,
 }
 
-/// A runtime's standard library, with all that guests find of it.
+/// A runtime's standard library, with all files that guests see of it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PreparedLibrary {
-    /// The archive's path in guests.
+    /// Path of the archive in guests.
     pub guest_path: String,
-    /// The archive.
+    /// Content of the archive.
     pub archive: Vec<u8>,
-    /// Files beside it, by their paths from its directory on.
+    /// Contents of the files beside the archive, by path relative to the archive's directory.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// The directory that these are all in, from there on; empty if there are none.
+    /// Common directory of `files`, relative to the archive's directory. Empty if there are none.
     pub files_directory: String,
 }
 
 impl Engine {
-    /// A runtime's prepared module. It is booted for this if it has not been for the same before: that takes half a minute for
-    /// Python, whether or not its image is in the cache, since an image is compiled code only.
+    /// Returns a runtime's prepared module. Boots the interpreter if the module is not in the cache, which takes half a
+    /// minute for Python. A prepared image in the cache does not help, because it contains only compiled code.
+    ///
+    /// # Errors
+    /// Fails if the runtime is unknown, has no recipe, or cannot be fetched or booted.
     pub fn prepared_module(&self, name: &str) -> Result<PreparedModule, RuntimeError> {
         let entry = self.0.runtimes.manifest().find(name)?;
         let recipe = self.0.runtimes.recipe_of(entry)?;
         let (wasm, record) = match self.0.read_module(entry)? {
             Some(module) => module,
-            // A damaged one is made again: nothing else reads it.
+            // A damaged module is built again: no other file refers to it.
             None => {
                 self.0.runtimes.modules().remove(&entry.sha256)?;
                 self.0.read_module(entry)?.ok_or_else(|| RuntimeError::Load {
@@ -65,7 +69,7 @@ impl Engine {
 }
 
 impl Inner {
-    /// All of a runtime's library, which is checked as it is opened.
+    /// Reads a runtime's whole library. Opening it verifies it.
     fn prepared_library(&self, runtime: &RuntimeEntry) -> Result<Option<PreparedLibrary>, RuntimeError> {
         let Some((entry, mut file)) = runtime.library.as_ref().zip(self.runtimes.library(runtime, &*self.progress)?)
         else {
@@ -80,7 +84,8 @@ impl Inner {
         Ok(Some(PreparedLibrary { guest_path: entry.guest_path.clone(), archive, files, files_directory }))
     }
 
-    /// The module from the cache, made if it is not there. `None`: its file has other bytes than were written.
+    /// Returns the module from the cache, and builds it if it is missing. Returns `None` if its bytes differ from the
+    /// recorded digest.
     fn read_module(&self, entry: &RuntimeEntry) -> Result<Option<(Vec<u8>, ImageRecord)>, RuntimeError> {
         let loading = |reason: String| RuntimeError::Load { name: entry.name.clone(), reason };
         let built = self.open_or_build(CacheKind::Modules, &self.image_key(&entry.into()), || {

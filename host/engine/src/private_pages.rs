@@ -1,12 +1,13 @@
-//! The private pages of a guest's memory, read from the system only when there may be more of them.
+//! The private pages of a guest's memory, read from the system only if there may be new ones.
 //!
-//! A memory is a private mapping of its image. A page becomes the memory's own at the first write to it, by a page fault, and stays so for
-//! as long as the mapping lives. The kernel counts each thread's page faults. Where a memory's pages are known, and the only thread that
-//! has written to it since has had no fault meanwhile, they are what they were. Asking for the count costs a fraction of a microsecond;
-//! reading the page map of an interpreter's memory costs 60, and threads that read it wait for each other.
+//! A memory is a private mapping of its image. The first write to a page causes a page fault, which makes the page
+//! private for the lifetime of the mapping. The kernel counts each thread's page faults. The private pages are
+//! unchanged if only one thread has written to the memory since they were read, and that thread has had no fault.
+//! Reading the fault count takes a fraction of a microsecond. Reading the page map of an interpreter's memory takes 60,
+//! and concurrent readers wait for each other.
 //!
-//! Two things make pages a memory's own without a fault, and are looked for: growing into what the last guest in its place left,
-//! and huge pages that the kernel makes of small ones by itself.
+//! Two events make pages private without a fault, and are checked separately. A memory can grow into pages that the
+//! previous guest in its slot left, and the kernel can replace small pages by huge ones on its own.
 
 use std::thread::{self, ThreadId};
 
@@ -14,31 +15,32 @@ use crate::pagemap::private_pages;
 
 /// The known private pages of one memory.
 ///
-/// Every write to the memory must be announced by the thread that makes it ([`before_write`](Self::before_write)), but for writes to pages
-/// that are the memory's own already.
+/// The writing thread must announce every write to the memory ([`before_write`](Self::before_write)), except for writes
+/// to pages that are private already.
 #[derive(Debug, Default)]
 pub(crate) struct PrivatePages {
-    /// As of the last look, in order.
+    /// Page numbers as of the last `look`, in ascending order.
     numbers: Vec<u32>,
-    /// The memory's length then. What it has grown by may have pages already: those that the last guest in its place left.
+    /// Length of the memory at the last `look`. Memory beyond it may include private pages that the last guest in the
+    /// slot left.
     len: usize,
     since: Since,
 }
 
-/// What has happened to the memory since the last look.
+/// Writes to the memory since the last `look`.
 #[derive(Debug, Default)]
 enum Since {
-    /// Unknown: nobody has looked yet, or several threads have written.
+    /// There was no `look` yet, or several threads have written.
     #[default]
     Unknown,
-    /// Nothing was written.
+    /// No writes.
     Idle,
-    /// This thread may have written. Its fault count before that.
+    /// This thread may have written. The number is its fault count before the first write.
     Written(ThreadId, u64),
 }
 
 impl PrivatePages {
-    /// Must be called before a write to the memory, and before the guest runs.
+    /// Announces a write. Must be called before each write to the memory, and before the guest runs.
     pub(crate) fn before_write(&mut self) {
         let thread = thread::current().id();
         match self.since {
@@ -48,8 +50,8 @@ impl PrivatePages {
         }
     }
 
-    /// The pages of `memory`, by their number and in order, that may differ from what was mapped there. `None` where the system does
-    /// not tell.
+    /// Returns the numbers of the pages of `memory` that may differ from its image, in ascending order. Returns `None`
+    /// if the system does not provide them.
     pub(crate) fn look(&mut self, memory: &[u8]) -> Option<&[u32]> {
         let is_known = match self.since {
             Since::Unknown => false,
@@ -67,14 +69,14 @@ impl PrivatePages {
     }
 }
 
-/// How many page faults this thread has had. `None` where the system does not count them.
+/// Returns the number of page faults of this thread, or `None` if the system does not count them.
 #[cfg(target_os = "linux")]
 fn faults() -> Option<u64> {
     use std::{fs, hint::black_box, path::Path, sync::OnceLock};
 
     use nix::sys::resource::{UsageWho, getrusage};
 
-    /// More than any allocator hands out again without having given it back to the system.
+    /// More than any allocator reuses without returning it to the system first.
     const FRESH_BYTES: usize = 64 << 20;
 
     fn count() -> Option<u64> {
@@ -82,8 +84,9 @@ fn faults() -> Option<u64> {
         u64::try_from(usage.minor_page_faults().checked_add(usage.major_page_faults())?).ok()
     }
 
-    /// Whether the system may put huge pages in the place of small ones by itself, which is no fault of anybody's: where they are to be
-    /// used `always`, and not only where a program asks for them. What cannot be read is taken for a system without them.
+    /// Returns `true` if the kernel may replace small pages by huge ones on its own, which causes no page fault in any
+    /// thread. This is so if huge pages are enabled `always`, and not only on `madvise`. A setting that cannot be read
+    /// counts as disabled.
     fn has_huge_pages_unasked() -> bool {
         let directory = Path::new("/sys/kernel/mm/transparent_hugepage");
         let sizes = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path().join("enabled"));
@@ -91,7 +94,7 @@ fn faults() -> Option<u64> {
         settings.any(|setting| fs::read_to_string(setting).is_ok_and(|text| text.contains("[always]")))
     }
 
-    // Some systems that pass for Linux count none.
+    // Systems that emulate Linux may not count page faults.
     static ARE_COUNTED: OnceLock<bool> = OnceLock::new();
     let are_counted = ARE_COUNTED.get_or_init(|| {
         if has_huge_pages_unasked() {
@@ -119,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// A memory of 64 pages with an image, fresh from the system.
+    /// Returns a new memory of 64 pages with an image.
     fn memory() -> (Store<()>, Memory) {
         let engine = Engine::default();
         // (module (memory (export "m") 4) (data (i32.const 0) "image"))
@@ -148,13 +151,13 @@ mod tests {
                 assert_eq!(found, private_pages(memory.data(&store)).unwrap(), "{page} in round {round}");
                 assert!(found.contains(&u32::try_from(page).unwrap()));
             }
-            // From another thread, between two writes of this one.
+            // A write of another thread between two writes of this thread.
             write(&mut pages, &mut store, memory, 20 + round);
             thread::scope(|scope| drop(scope.spawn(|| write(&mut pages, &mut store, memory, 30 + round))));
             write(&mut pages, &mut store, memory, 40 + round);
             let found = pages.look(memory.data(&store)).unwrap().to_vec();
             assert_eq!(found, private_pages(memory.data(&store)).unwrap());
-            // And from another thread alone.
+            // A write of another thread only.
             thread::scope(|scope| drop(scope.spawn(|| write(&mut pages, &mut store, memory, 50 + round))));
             let found = pages.look(memory.data(&store)).unwrap().to_vec();
             assert_eq!(found, private_pages(memory.data(&store)).unwrap());
@@ -173,7 +176,8 @@ mod tests {
         let len = memory.data_size(&store);
         let elsewhere = vec![0; len + 1];
         let at = usize::from(elsewhere.as_ptr().align_offset(4096) == 0);
-        // Of what begins within a page nothing would be told, should it ask. A fault of this thread's own is possible each time, if unlikely.
+        // The page map of an unaligned address cannot be read, so a result proves that it was not read. This thread may
+        // happen to have a fault, so the test tries repeatedly.
         let is_known = (0..100).any(|_| {
             pages.look(memory.data(&store)).unwrap();
             write(&mut pages, &mut store, memory, 5);

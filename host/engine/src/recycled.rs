@@ -1,13 +1,14 @@
 //! Recycled instances: they have run one script, were restored to their image, and wait for the next script.
 //!
-//! Dropping an instance and making another costs more than most scripts: the kernel takes pages away and, fault by fault, gives them
-//! back, and threads of one process interrupt each other for it. An instance that ended well is restored instead. The pages that it may
-//! have written to are known ([`private_pages`](crate::private_pages)); they are copied from the image, as are the globals. Its tables and
-//! segments cannot differ: the image's code has no instruction that changes one
-//! ([`rewrite::changes_only_memory_and_globals`]). Its store gets a new [`State`].
+//! Dropping an instance and creating another costs more than most scripts. The kernel unmaps pages and maps them again
+//! fault by fault, and threads of one process interrupt each other for it. An instance whose script ended normally is
+//! restored instead. The private pages are known ([`private_pages`](crate::private_pages)), and are copied from the
+//! image, as are the globals. Tables and segments cannot differ, because the image's code has no instruction that
+//! changes them ([`rewrite::changes_only_memory_and_globals`]). The store gets a new [`State`].
 //!
-//! An instance is dropped when it was unwound, left by itself, grew its memory, or has so many pages of its own that restoring it would be
-//! much beside what its script took; where the system has no page map, always. Programs that run one script have no pool, and none is made for them.
+//! An instance is dropped if it was unwound, exited, or grew its memory. It is also dropped if restoring its private
+//! pages would take long compared with its script, and on systems without a page map. Programs that run one script have
+//! no pool, and then instances are not recycled.
 //!
 //! [`rewrite::changes_only_memory_and_globals`]: glovebox_runtimes::rewrite::changes_only_memory_and_globals
 //! [`State`]: crate::state::State
@@ -29,37 +30,37 @@ use crate::{
 /// The restored instances of a runtime.
 pub(crate) struct RecycledInstances {
     waiting: Reuse<GuestMachine>,
-    /// An instance with no more private pages is restored in any case. Pages once written stay private: this is what each later script may
-    /// have to wait for.
+    /// An instance with at most this many private pages is always restored. Pages stay private once they are written,
+    /// so each later script may have to wait for all of them to be restored.
     max_private_pages: usize,
 }
 
-/// How many times [`RecycledInstances::max_private_pages`] an instance may have whose script took long. One that waits holds no more.
+/// Multiple of [`RecycledInstances::max_private_pages`] that is still worth restoring after a long script, and the most
+/// an idle instance holds.
 const MAX_TIMES: usize = 8;
 
 impl RecycledInstances {
-    /// None yet.
+    /// Creates an empty collection.
     pub(crate) fn new(pool: &PoolConfig) -> Self {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let max_private_pages = pool.keep_resident_bytes / PAGE_BYTES;
-        // More than run at once are of no use.
+        // More instances than can run at once are useless.
         Self { waiting: Reuse::new(2 * cores), max_private_pages }
     }
 
-    /// One of them.
     pub(crate) fn take(&self) -> Option<GuestMachine> {
         self.waiting.take()
     }
 
-    /// Restores an instance to its image and stores it, or drops it. `took`: how long its script ran.
+    /// Restores an instance to its image and stores it, or drops it. `took` is the duration of its script.
     pub(crate) fn give(&self, mut machine: GuestMachine, pristine: &Pristine, took: Duration) {
         if restore(&mut machine, pristine, self.max_pages(took)) {
             self.put_back(machine);
         }
     }
 
-    /// How many pages are worth restoring: one for each microsecond, which copying one takes a part of. A new instance would have the
-    /// system copy them again, fault by fault.
+    /// Returns the number of pages worth restoring: one per microsecond of the script, because copying a page takes
+    /// less than that. With a new instance the system would have to copy them too, fault by fault.
     fn max_pages(&self, took: Duration) -> usize {
         let worth = usize::try_from(took.as_micros()).unwrap_or(usize::MAX);
         worth.clamp(self.max_private_pages, self.max_private_pages.saturating_mul(MAX_TIMES))
@@ -70,13 +71,13 @@ impl RecycledInstances {
         self.waiting.give(machine);
     }
 
-    /// Drops them all; says whether there were any.
+    /// Drops all instances. Returns `true` if there were any.
     pub(crate) fn clear(&self) -> bool {
         self.waiting.take_all().count() > 0
     }
 
-    /// How one of the waiting instances differs from a new one, byte for byte, and what the globals of these names and its table hold; how
-    /// many there are where none does.
+    /// Compares all idle instances with a new one: the memory byte for byte, the named globals, and the types in the
+    /// table. Returns the number of idle instances, or a description of the first difference.
     pub(crate) fn compare(&self, new: &mut GuestMachine, globals: &[(String, u64)]) -> Result<usize, String> {
         let mut waiting: Vec<_> = self.waiting.take_all().collect();
         waiting.iter_mut().try_for_each(|machine| compare(machine, new, globals))?;
@@ -107,7 +108,8 @@ fn compare(machine: &mut GuestMachine, new: &mut GuestMachine, globals: &[(Strin
     Ok(())
 }
 
-/// Restores an instance to its image. False if it has to be dropped: then it may be partly restored.
+/// Restores an instance to its image. Returns `false` if the instance must be dropped, because it may be partly
+/// restored.
 fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: usize) -> bool {
     if machine.memory_bytes() != pristine.memory_bytes() {
         return false;
@@ -119,7 +121,7 @@ fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: u
             return false;
         }
     }
-    // Frees what the host held for the script now, not when the next one comes.
+    // Frees the host's buffers of the script now instead of before the next script.
     machine.renew(State::new(Box::default(), u64::MAX.into(), EnginePlatform::over())).is_ok()
 }
 

@@ -1,29 +1,29 @@
-//! One execution's input.
+//! Input of one execution.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use crate::{CancelToken, JsonText, SourceKind, Stream, Tool, budget::Budget, tools::PendingCalls};
 
-/// The name that tracebacks show when a script has no file.
+/// Default name of a script in tracebacks.
 pub const SANDBOX_NAME: &str = "<sandbox>";
 
-/// Called with what a guest writes, as it writes it.
+/// Listener for a guest's output, called while the guest runs.
 pub(crate) type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 
-/// Reads standard input, once the guest wants it.
+/// Reads standard input when the guest first reads it.
 pub(crate) type StdinSource = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
-/// What to do with a request while its session is busy with another.
+/// Handling of a request while its session is busy with another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfBusy {
-    /// It waits for its turn, in the order in which requests came.
+    /// Waits for its turn, in the order of arrival.
     #[default]
     Wait,
-    /// It is refused: [`ExecuteError::SessionBusy`](crate::ExecuteError::SessionBusy).
+    /// Fails with [`ExecuteError::SessionBusy`](crate::ExecuteError::SessionBusy).
     Refuse,
 }
 
-/// One execution's input: a source, and the options of this execution. What holds for every execution is in the
+/// Input of one execution: a source and the options of this execution. Options for all executions are in the
 /// [`Policy`](crate::Policy).
 ///
 /// ```
@@ -45,17 +45,17 @@ pub struct Request<'a> {
     pub(crate) cancel_after: Option<Duration>,
     pub(crate) on_output: Option<OnOutput>,
     pub(crate) if_busy: IfBusy,
-    /// Beside those of the sandbox.
+    /// Tools in addition to the sandbox's.
     pub(crate) tools: Vec<Tool>,
-    /// Where the caller answers its tools' calls, in a started execution.
+    /// Set if the caller answers the tool calls of a started execution.
     pub(crate) pending: Option<Arc<PendingCalls>>,
-    /// Whether a new interpreter returns the value of the last expression.
+    /// Returns the value of the last expression from a new interpreter.
     pub(crate) wants_value: bool,
     pub(crate) budget: Budget,
 }
 
 impl<'a> Request<'a> {
-    /// A request to run `source`, named `<sandbox>`, without standard input.
+    /// Creates a request to run `source`, named `<sandbox>`, without standard input.
     #[must_use]
     pub fn new(source: &'a str) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The same, for another thread to keep.
+    /// Converts borrowed fields to owned ones, to move the request to another thread.
     pub(crate) fn into_owned(self) -> Request<'static> {
         Request {
             source: self.source.into_owned().into(),
@@ -98,44 +98,47 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Takes the fuel from a budget, which may hold less than `limits.fuel`.
+    /// Sets a fuel budget, which may contain less than `limits.fuel`.
     pub(crate) fn budget(mut self, budget: &Budget) -> Self {
         self.budget = budget.clone();
         self
     }
 
-    /// The file name that tracebacks show.
+    /// Sets the file name in tracebacks. Default: `<sandbox>`.
     #[must_use]
     pub fn name(mut self, name: &'a str) -> Self {
         self.name = name.into();
         self
     }
 
-    /// How JavaScript source is to be understood. Default: by looking at it. Python ignores it.
+    /// Sets the kind of JavaScript source. Default: detected from the source. Ignored for Python.
     #[must_use]
     pub fn kind(mut self, kind: SourceKind) -> Self {
         self.kind = kind;
         self
     }
 
-    /// What the script reads from standard input. Default: nothing.
+    /// Sets the standard input. Default: empty.
     #[must_use]
     pub fn stdin(mut self, bytes: &'a [u8]) -> Self {
         self.stdin = bytes.into();
         self
     }
 
-    /// What the script reads from standard input, read when it first does: a script that reads nothing waits for nobody. `read` is
-    /// called at most once, on a thread of its own, on which it stays when the execution ends before it returns; waiting for it is
-    /// on the script's time. At most `limits.stdin_bytes` of what it gives are taken. [`stdin`](Self::stdin) comes before it.
+    /// Sets a function that provides the standard input. It is called when the script first reads, so a script that
+    /// reads nothing never waits for it. At most `limits.stdin_bytes` of its result are used. [`stdin`](Self::stdin)
+    /// takes precedence.
+    ///
+    /// `read` is called at most once, on a thread of its own. The wait for it counts towards the script's time. If the
+    /// execution ends before `read` returns, the thread is left behind.
     #[must_use]
     pub fn stdin_from(mut self, read: impl FnOnce() -> Vec<u8> + Send + 'static) -> Self {
         self.stdin_source = Some(Box::new(read));
         self
     }
 
-    /// What the script finds in the global variable `context`: at most `limits.stdin_bytes` of JSON text. In a session the variable is
-    /// set before the script runs, in the same turn, and stays. Default: no such variable. It needs a prepared runtime.
+    /// Sets the global variable `context`: at most `limits.stdin_bytes` of JSON text. In a session the variable is set
+    /// before the script runs, in the same turn, and persists. Default: no such variable. Needs a prepared runtime.
     #[must_use]
     pub fn context(mut self, value: &serde_json::Value) -> Self {
         self.context = Some(value.to_string().into());
@@ -149,7 +152,7 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Tools that the script may call besides those of the sandbox, this once. One that has the name of another is an error
+    /// Adds tools for this execution to those of the sandbox. A duplicate name is an error
     /// ([`ExecuteError::Tool`](crate::ExecuteError::Tool)). Default: none.
     #[must_use]
     pub fn tools(mut self, tools: Vec<Tool>) -> Self {
@@ -163,48 +166,49 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// A session id for the result and the log events of an execution outside a [`Session`](crate::Session).
+    /// Sets a session id for the result and the log events of an execution outside a [`Session`](crate::Session).
     #[must_use]
     pub fn session_id(mut self, id: &'a str) -> Self {
         self.session_id = Some(id.into());
         self
     }
 
-    /// Lets another thread stop the execution.
+    /// Sets a token that cancels the execution from another thread.
     #[must_use]
     pub fn cancel(mut self, token: &'a CancelToken) -> Self {
         self.cancel = Some(token.clone());
         self
     }
 
-    /// Cancels the execution when this time is over, as a [`CancelToken`] would: counted from the call that takes the request,
-    /// so that waiting for a session is on it. Default: never. `limits.timeout_ms` holds all the same, and where it is over
-    /// first, the outcome says so.
+    /// Cancels the execution after `duration`, like a [`CancelToken`]. The duration starts with the call that takes the
+    /// request, so it includes the wait for a session. Default: never. `limits.timeout_ms` still applies, and is the
+    /// reported cause if it expires first.
     #[must_use]
     pub fn cancel_after(mut self, duration: Duration) -> Self {
         self.cancel_after = Some(duration);
         self
     }
 
-    /// Returns the value of the script's last expression, as every execution in a session does. Making its text and its JSON takes fuel.
-    /// Default in a new interpreter: no value. It needs a prepared runtime.
+    /// Returns the value of the script's last expression, as every execution in a session does. Converting it to text
+    /// and JSON costs fuel. Default in a new interpreter: `false`. Needs a prepared runtime.
     #[must_use]
     pub fn value(mut self, wanted: bool) -> Self {
         self.wants_value = wanted;
         self
     }
 
-    /// What to do with it while its session is busy. Default: it waits.
+    /// Sets the handling of the request while its session is busy. Default: [`IfBusy::Wait`].
     #[must_use]
     pub fn if_busy(mut self, if_busy: IfBusy) -> Self {
         self.if_busy = if_busy;
         self
     }
 
-    /// Calls `listener` with what the guest writes, as it writes it, up to the stream's limit, and at the end with the
-    /// line by which standard error names the limit that ended the script. The listener runs on the thread of the execution, and
-    /// the guest waits for it. It gets bytes, not lines: a guest's stream is flushed at line ends, but a long line may come in
-    /// pieces.
+    /// Calls `listener` with the guest's output while the guest runs, up to the stream's limit. At the end it also
+    /// receives the line on standard error that names the limit that ended the script.
+    ///
+    /// The listener runs on the thread of the execution, and the guest waits for it. It receives bytes, not lines: the
+    /// guest's stream is flushed at line ends, but a long line may arrive in pieces.
     #[must_use]
     pub fn on_output(mut self, listener: impl FnMut(Stream, &[u8]) + Send + 'static) -> Self {
         self.on_output = Some(Box::new(listener));

@@ -1,7 +1,7 @@
-//! What executions use one after another, each thread rather what it has used before.
+//! A collection of reusable objects in which each thread prefers the objects that it used last.
 //!
-//! A thing that another processor has written to comes back into this one's cache line by line: handed from thread to thread, instances
-//! made two threads do 1.3 times what one does, and not 1.8 times.
+//! An object that another processor has written to moves into this processor's cache line by line. When instances were
+//! passed between threads, two threads achieved 1.3 times the throughput of one, and not 1.8 times.
 
 use std::{
     mem,
@@ -9,20 +9,19 @@ use std::{
     thread::{self, ThreadId},
 };
 
-/// Things to use again.
 pub(crate) struct Reuse<T> {
-    /// Each with the thread that used it last, in the order in which they were given.
+    /// Each object with the thread that used it last, in the order in which they were given back.
     unused: Mutex<Vec<(ThreadId, T)>>,
     max_count: usize,
 }
 
 impl<T> Reuse<T> {
-    /// None yet, and never more than so many.
+    /// Creates an empty collection with room for `max_count` objects.
     pub(crate) fn new(max_count: usize) -> Self {
         Self { unused: Mutex::default(), max_count }
     }
 
-    /// The last one that this thread has used, or else that any has.
+    /// Takes the object that this thread gave back last, or else the last one of any thread.
     pub(crate) fn take(&self) -> Option<T> {
         let mut unused = self.lock();
         let thread = thread::current().id();
@@ -30,19 +29,19 @@ impl<T> Reuse<T> {
         Some(unused.remove(at).1)
     }
 
-    /// Stores it, or drops it where there are enough.
+    /// Stores an object, or drops it if the collection is full.
     pub(crate) fn give(&self, used: T) {
         let mut unused = self.lock();
         if unused.len() < self.max_count {
             unused.push((thread::current().id(), used));
         } else {
-            // Outside the lock.
+            // Drops the object outside the lock.
             drop(unused);
             drop(used);
         }
     }
 
-    /// Takes them all.
+    /// Takes all objects.
     pub(crate) fn take_all(&self) -> impl Iterator<Item = T> + use<T> {
         mem::take(&mut *self.lock()).into_iter().map(|(_, used)| used)
     }

@@ -1,4 +1,4 @@
-//! One execution, in a fresh guest or a session's.
+//! Runs one execution, in a fresh guest or in a session's.
 
 use std::{
     borrow::Cow,
@@ -27,15 +27,15 @@ use glovebox_core::{
 use glovebox_interpreters::Script;
 use glovebox_wasi::Captured;
 
-/// The global variable that a request's context is in.
+/// Name of the global variable for a request's context.
 pub(crate) const CONTEXT: &str = "context";
 
-/// Where a plain command finds its script.
+/// Guest directory of a plain command's script.
 pub(crate) const SCRIPT_MOUNT: &str = "/script";
 
-/// A request that was checked against its limits, with what the policy adds to it.
+/// A request that was checked against its limits, with the settings of the policy.
 pub(crate) struct PreparedRequest<'a> {
-    /// As it was written, which is what advice quotes.
+    /// The source as the caller wrote it, which guidance quotes.
     pub(crate) source: Cow<'a, str>,
     pub(crate) name: Cow<'a, str>,
     pub(crate) kind: SourceKind,
@@ -47,40 +47,40 @@ pub(crate) struct PreparedRequest<'a> {
     session_id: Option<Cow<'a, str>>,
     pub(crate) cancel: CancelToken,
     pub(crate) budget: Budget,
-    /// When it is cancelled by itself.
+    /// Time of the automatic cancellation.
     pub(crate) cancel_at: Option<Instant>,
     on_output: Option<OnOutput>,
     pending: Option<Arc<PendingCalls>>,
     wants_value: bool,
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) toolbox: Arc<Toolbox>,
-    /// What the interpreter gets if that is not the source itself.
+    /// Set if the interpreter gets a translation instead of the source.
     translation: Option<Translation>,
 }
 
-/// What the interpreter gets in place of the source, and the execution's fuel and time that translating took.
+/// A translation of the source, and the execution's fuel and time that it took.
 pub(crate) struct Translation {
-    /// With every line and column where it was.
+    /// The translation, in which every line and column stays in place.
     pub(crate) source: Result<String, Rejection>,
     pub(crate) kind: SourceKind,
     pub(crate) fuel: u64,
-    /// When the execution's time began.
+    /// Start of the execution's time.
     pub(crate) begun: Stopwatch,
 }
 
-/// Why a script never reaches the interpreter.
+/// Result of a script that cannot be translated, and so never reaches the interpreter.
 pub(crate) struct Rejection {
     pub(crate) outcome: Outcome,
-    /// What validation says.
+    /// Diagnostic for validation.
     pub(crate) diagnostic: Diagnostic,
-    /// The state of the guest that did not run it.
+    /// State of the guest that did not run the script.
     pub(crate) after: GuestState,
-    /// The fuel that the budget pays.
+    /// Fuel to subtract from the budget.
     pub(crate) charge: u64,
 }
 
 impl<'a> PreparedRequest<'a> {
-    /// Checks a request against the limits. Nothing has run yet when this fails.
+    /// Checks a request against the limits. An error means that nothing has run yet.
     pub(crate) fn new(sandbox: &'a Sandbox, request: Request<'a>) -> Result<Self, ExecuteError> {
         Self::check(sandbox, &request)?;
         let toolbox = match request.tools.as_slice() {
@@ -98,7 +98,7 @@ impl<'a> PreparedRequest<'a> {
             session_id: request.session_id,
             cancel: request.cancel.unwrap_or_default(),
             budget: request.budget,
-            // A time that cannot be represented is as good as never.
+            // A time that cannot be represented is practically never.
             cancel_at: request.cancel_after.and_then(|after| Instant::now().checked_add(after)),
             on_output: request.on_output,
             pending: request.pending,
@@ -109,7 +109,7 @@ impl<'a> PreparedRequest<'a> {
         })
     }
 
-    /// Refuses what is over the limits.
+    /// Fails if the request exceeds the limits.
     pub(crate) fn check(sandbox: &Sandbox, request: &Request<'_>) -> Result<(), ExecuteError> {
         let Request { source, name, stdin, context, .. } = request;
         let most = sandbox.0.policy.limits.stdin_bytes;
@@ -125,23 +125,23 @@ impl<'a> PreparedRequest<'a> {
         Ok(check_request(&sandbox.0.policy.limits, source, name, stdin)?)
     }
 
-    /// The same, with another source for the interpreter.
+    /// Replaces the source for the interpreter.
     pub(crate) fn translated(self, translation: Translation) -> Self {
         Self { kind: translation.kind, translation: Some(translation), ..self }
     }
 
-    /// The context of work for the request before its execution: its clock and what may cancel it.
+    /// Returns a context for work before the execution, with the request's clock and cancellation.
     pub(crate) fn ctx(&self) -> ExecutionCtx {
         self.cancelled(EnginePlatform::new(self.cancel.clone()).begin(self.sandbox.0.policy.limits.timeout()))
     }
 
-    /// Cancels an execution when the request says so.
+    /// Applies the request's `cancel_after`.
     fn cancelled(&self, ctx: ExecutionCtx) -> ExecutionCtx {
         let after = self.cancel_at.map(|at| ctx.watch().at(at));
         ctx.cancelled_after(after)
     }
 
-    /// Starts the clock of the execution, unless it has run since its script was translated.
+    /// Starts the clock of the execution. If the script was translated, the clock has run since then.
     pub(crate) fn start(&mut self) -> ExecutionCtx {
         let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
         let most = usize::try_from(limits.stdin_bytes).unwrap_or(usize::MAX);
@@ -165,7 +165,7 @@ impl<'a> PreparedRequest<'a> {
             Some(translation) => ctx.begun_at(translation.begun),
             None => ctx,
         };
-        // No fuel is reserved where none is counted.
+        // Reserves no fuel if none is metered.
         let keeps_none = inner.policy.is_repeatable() || inner.policy.metering == Metering::None;
         let soft = SoftStop::within(limits, self.budget.within(limits.fuel), keeps_none);
         let tools = ThreadRunner::calls(
@@ -180,8 +180,8 @@ impl<'a> PreparedRequest<'a> {
         self.cancelled(ctx).with_soft_stop(soft).with_tools(tools)
     }
 
-    /// The driver's input. `last`: the guest is dropped afterwards. In a session globals persist by themselves, and the value of the
-    /// script's last expression is always wanted.
+    /// Returns the driver's input. `last` means that the guest is dropped afterwards. In a session globals persist
+    /// anyway, and the value of the last expression is always returned.
     pub(crate) fn script(&self, last: bool) -> Script<'_> {
         let inner = &self.sandbox.0;
         let policy = &inner.policy;
@@ -199,7 +199,7 @@ impl<'a> PreparedRequest<'a> {
         }
     }
 
-    /// Gives a new guest the request's context.
+    /// Sets the request's context in a new guest.
     pub(crate) fn set_context(&self, guest: &mut Guest) -> Result<(), ExecuteError> {
         let inner = &self.sandbox.0;
         match (&self.context, inner.runtime.image()) {
@@ -214,7 +214,8 @@ impl<'a> PreparedRequest<'a> {
         }
     }
 
-    /// The name of a plain command's script file: the last part of the script's name, if it is a file's.
+    /// Returns the file name of a plain command's script: the last component of the script's name, unless that is no
+    /// file name.
     pub(crate) fn file_name(&self) -> &str {
         let plain = |name: &&str| !name.is_empty() && !matches!(*name, "." | "..") && !name.starts_with('<');
         self.name.rsplit('/').next().filter(plain).unwrap_or(match self.sandbox.language() {
@@ -223,7 +224,7 @@ impl<'a> PreparedRequest<'a> {
         })
     }
 
-    /// A plain command's arguments: the program, its flags, the script's path, the policy's arguments.
+    /// Returns a plain command's arguments: the program, its flags, the script's path, the policy's arguments.
     pub(crate) fn command_args(&self, flags: &[&str]) -> Vec<String> {
         let mut args = vec![self.sandbox.language().name().to_owned()];
         args.extend(flags.iter().map(|flag| (*flag).to_owned()));
@@ -232,7 +233,7 @@ impl<'a> PreparedRequest<'a> {
         args
     }
 
-    /// The source that the interpreter gets.
+    /// Returns the source for the interpreter.
     pub(crate) fn translated_source(&self) -> &str {
         match &self.translation {
             Some(Translation { source: Ok(source), .. }) => source,
@@ -245,14 +246,14 @@ impl<'a> PreparedRequest<'a> {
         Some((source.as_ref().err()?, *fuel))
     }
 
-    /// The diagnostic of a script that never reaches the interpreter.
+    /// Returns the diagnostic of a script that never reaches the interpreter, and charges its fuel.
     pub(crate) fn rejected_diagnostic(&self) -> Option<Diagnostic> {
         let (Rejection { diagnostic, charge, .. }, _) = self.rejection()?;
         self.budget.spend(*charge);
         Some(diagnostic.clone())
     }
 
-    /// The result of a script that never reaches the interpreter.
+    /// Returns the result of a script that never reaches the interpreter, and charges its fuel.
     fn rejected(&self, guest: &Guest) -> Option<CallResult> {
         let (Rejection { outcome, after, charge, .. }, fuel) = self.rejection()?;
         self.budget.spend(*charge);
@@ -267,8 +268,8 @@ impl<'a> PreparedRequest<'a> {
         })
     }
 
-    /// Runs the script in `guest` and collects what it did. `last`: the guest is dropped afterwards. `own`: what its session
-    /// has committed.
+    /// Runs the script in `guest` and collects the result. `last` means that the guest is dropped afterwards. `own`
+    /// records the commits of its session.
     pub(crate) fn execute(
         &self,
         guest: &mut Guest,
@@ -281,7 +282,7 @@ impl<'a> PreparedRequest<'a> {
         events::start(runtime.language, self.session_id.as_deref(), limits);
         let script = self.script(last);
         let rejected = self.rejected(guest);
-        // As the interpreter prints a syntax error.
+        // Prints the error like the interpreter prints a syntax error.
         let printed = rejected.as_ref().and_then(|ran| ran.outcome.raised()).map(|raised| {
             let text = format!("{}\n", raised.traceback);
             let (most, total_bytes) = (usize::try_from(limits.stderr_bytes).unwrap_or(usize::MAX), text.len() as u64);
@@ -326,7 +327,7 @@ impl<'a> PreparedRequest<'a> {
         Ok(Executed { execution, after: ran.after, committed })
     }
 
-    /// An execution that ended like this before it began.
+    /// Returns the result of an execution that ended with `outcome` before it started.
     pub(crate) fn not_begun(&self, outcome: Outcome) -> Execution {
         let inner = &self.sandbox.0;
         let runtime = &*inner.runtime;
@@ -387,7 +388,7 @@ pub(crate) struct Executed {
 }
 
 impl Executed {
-    /// The caller's result: an error if files could not be committed to the host.
+    /// Returns the caller's result: an error if files could not be committed to the host.
     pub(crate) fn into_result(self) -> Result<Execution, ExecuteError> {
         match self.committed.failed {
             None => Ok(self.execution),

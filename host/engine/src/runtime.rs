@@ -1,4 +1,4 @@
-//! A runtime that is ready to run: its compiled module and how to drive it.
+//! A runtime that is ready to run: its compiled module and its driver.
 
 use std::{
     collections::BTreeMap,
@@ -21,19 +21,19 @@ pub(crate) struct Runtime {
     pub(crate) version: Option<String>,
     pub(crate) template: Template,
     pub(crate) drive: Drive,
-    /// Its standard library, where that is a file of its own.
+    /// The standard library, if it is a separate file.
     pub(crate) library: Option<LibraryMount>,
-    /// What its scripts find at `/app/site-packages`, if that differs from other runtimes.
+    /// Packages at `/app/site-packages`, if they differ from those of other runtimes.
     pub(crate) packages: Option<Arc<dyn MountSource>>,
-    /// Recycled instances, if they can be restored to an image.
+    /// Recycled instances, if instances can be restored to an image.
     pub(crate) recycled: Option<RecycledInstances>,
 }
 
-/// How a runtime's guests are run.
+/// How guests of a runtime are run.
 pub(crate) enum Drive {
-    /// A prepared image that is called into.
+    /// By calls into a prepared image.
     Image(Arc<Image>),
-    /// A plain command: `_start` with the script's path as argument.
+    /// As a plain command: `_start` with the script's path as argument.
     Command {
         /// Arguments before the path.
         flags: &'static [&'static str],
@@ -65,17 +65,17 @@ impl Image {
         }
     }
 
-    /// How it is called.
+    /// Returns the driver and its anchors in the image.
     pub(crate) fn driver(&self) -> ImageDriver<'_> {
         ImageDriver { driver: &*self.driver, anchors: &self.anchors }
     }
 
-    /// The untouched image. Made when the first session needs it.
+    /// Returns the pristine image, loaded at first use.
     pub(crate) fn pristine(&self) -> Result<&Pristine, ExecuteError> {
         if let Some(pristine) = self.pristine.get() {
             return Ok(pristine);
         }
-        // If two threads make one at once, the second is dropped.
+        // If two threads load it at once, the second copy is dropped.
         let made = Pristine::new(&self.memory, &self.globals)?;
         Ok(self.pristine.get_or_init(|| made))
     }
@@ -89,18 +89,18 @@ impl Runtime {
         }
     }
 
-    /// The image of a runtime that can have sessions.
+    /// Returns the image of a runtime that supports sessions.
     pub(crate) fn prepared(&self) -> Result<&Arc<Image>, ExecuteError> {
         self.image().ok_or_else(|| ExecuteError::NotPrepared { name: self.name.clone() })
     }
 
-    /// How much memory a guest of it may have under these limits.
+    /// Returns the memory limit of a guest under these limits.
     pub(crate) fn memory_limit(&self, limits: &Limits) -> MemoryLimit {
         MemoryLimit::of_image(limits.memory_bytes, self.image().map_or(0, |image| image.memory_bytes))
     }
 }
 
-/// The driver a recipe asks for, for images that are `lean` or hold the libraries for scripts as well.
+/// Returns the driver of a recipe. `lean` images contain no libraries for scripts.
 pub(crate) fn driver(recipe: &Recipe, lean: bool) -> Box<dyn Boot> {
     match recipe.driver {
         DriverKind::Cpython => Box::new(Python::command()),
@@ -110,7 +110,7 @@ pub(crate) fn driver(recipe: &Recipe, lean: bool) -> Box<dyn Boot> {
     }
 }
 
-/// How a binary is named: its name in the manifest, or its path.
+/// Returns the name of a binary in the manifest, or else its path.
 pub(crate) fn display_name(binary: &Binary) -> String {
     binary.entry.as_ref().map_or_else(|| binary.path.display().to_string(), |entry| entry.name.clone())
 }

@@ -1,4 +1,4 @@
-//! What whoever has a session run holds it to, beside the limits of each execution.
+//! The cancellation token and fuel budget shared by all executions of one session.
 
 use glovebox_core::Limits;
 
@@ -8,17 +8,17 @@ use crate::{
     platform::{EnginePlatform, ExecutionCtx},
 };
 
-/// What holds for all that runs in one session. By default nobody stops what the session does by itself.
+/// The token and the budget of one session. The default budget is unlimited, and only the engine holds the default token.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionScope {
-    /// Stops what runs for the session outside any request: access to variables, exit handlers, rollbacks.
+    /// Cancels work of the session outside any request: access to variables, exit handlers, rollbacks.
     pub(crate) cancel: CancelToken,
-    /// Bounds all that runs for it.
+    /// Fuel budget for all work of the session.
     pub(crate) budget: Budget,
 }
 
 impl SessionScope {
-    /// What bounds a call into the guest that is no script's.
+    /// Returns a context for a call into the guest that does not run a script.
     pub(crate) fn one_shot_ctx(&self, limits: &Limits) -> ExecutionCtx {
         let mut platform = EnginePlatform::new(self.cancel.clone());
         platform.budget = self.budget.clone();

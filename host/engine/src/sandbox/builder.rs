@@ -1,4 +1,4 @@
-//! How a sandbox is made.
+//! Creates sandboxes.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Chooses runtime and policy of a [`Sandbox`].
+/// Configures the runtime and the policy of a [`Sandbox`].
 #[must_use]
 pub struct SandboxBuilder {
     engine: Engine,
@@ -41,20 +41,20 @@ impl fmt::Debug for SandboxBuilder {
 }
 
 impl SandboxBuilder {
-    /// The language; it chooses the default runtime. Default: Python, or the named runtime's language.
+    /// Sets the language, which selects the default runtime. Default: Python, or the named runtime's language.
     pub fn language(mut self, language: Language) -> Self {
         self.language = Some(language);
         self
     }
 
-    /// A runtime by its name or alias in the manifest.
+    /// Selects a runtime by name or alias. Images of the user's own are named in the same way.
     pub fn runtime(mut self, name: impl Into<String>) -> Self {
         self.runtime = Some(name.into());
         self
     }
 
-    /// A user's choice: a language's name (`python`, `javascript`) chooses that language's default runtime, and everything else is
-    /// the name or alias of a runtime.
+    /// Selects a language or a runtime by name. A language's name (`python`, `javascript`) selects its default runtime.
+    /// Any other name is the name or alias of a runtime.
     pub fn named(self, name: &str) -> Self {
         match Language::ALL.iter().find(|language| language.name() == name) {
             Some(language) => self.language(*language),
@@ -62,67 +62,70 @@ impl SandboxBuilder {
         }
     }
 
-    /// Any other WASI binary. One that the manifest knows by its digest runs as it would by name; every other runs as
-    /// a plain command, `_start` with the script's path as its argument, and is booted each time.
+    /// Selects any other WASI binary. A binary whose digest is in the manifest runs as if it were named. Any other
+    /// binary runs as a plain command, `_start` with the script's path as its argument, and is booted for each
+    /// execution.
     pub fn runtime_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.runtime_path = Some(path.into());
         self
     }
 
-    /// Whether to run the prepared image. Default: yes. Without it the binary boots as a plain command each time: slow, and
-    /// without sessions and validation, but with nothing of ours in the guest.
+    /// Uses the prepared image. Default: `true`. Otherwise the binary boots as a plain command for each execution. This
+    /// is slow and supports neither sessions nor validation, but adds no code of ours to the guest.
     pub fn prepared(mut self, prepared: bool) -> Self {
         self.prepared = prepared;
         self
     }
 
-    /// Everything the executions may do.
+    /// Sets the policy of the executions.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// The limits alone.
+    /// Sets only the limits of the policy.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.policy.limits = limits;
         self
     }
 
-    /// A file that is in the workspace when an execution begins, by its path relative to `/app`.
+    /// Adds a file that exists in the workspace at the start of each execution, by its path relative to `/app`.
     pub fn file(mut self, path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         self.files.push((path.into(), bytes.into()));
         self
     }
 
-    /// A function of the host that scripts may call as `tools.name(…)`.
+    /// Adds a host function that scripts may call as `tools.name(…)`.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// Tools that were checked before, in place of others.
+    /// Sets tools that were validated already, instead of other tools.
     pub(crate) fn toolbox(mut self, toolbox: &Arc<Toolbox>) -> Self {
         self.toolbox = Some(Arc::clone(toolbox));
         self
     }
 
-    /// Holds something for as long as the sandbox exists.
+    /// Keeps a value alive as long as the sandbox exists.
     pub(crate) fn keeping(mut self, it: Held) -> Self {
         self.keeps = Some(it);
         self
     }
 
-    /// Answers scripts' requests to the network from what was written down of an earlier execution
-    /// ([`Execution::tool_calls`](crate::Execution::tool_calls)), and sends none: each answer once, those to equal requests in their order. A
-    /// request that is not there fails. The policy must allow the network, and secrets are not read. For scripts with secrets both
-    /// policies have the same seed: else their placeholders are others.
+    /// Answers network requests from the records of an earlier execution
+    /// ([`Execution::tool_calls`](crate::Execution::tool_calls)), and sends none. Each answer is used once. Equal
+    /// requests get their answers in the recorded order. A request without a recorded answer fails.
+    ///
+    /// The policy must allow the network. Secrets are not read. Scripts that use secrets need the same seed in both
+    /// policies, because the placeholders depend on it.
     #[cfg(feature = "network")]
     pub fn replay_network(mut self, records: impl IntoIterator<Item = ToolRecord>) -> Self {
         self.replayed = Some(records.into_iter().collect());
         self
     }
 
-    /// The toolbox with the network, where the policy has one, and what that adds to scripts' environment.
+    /// Returns the toolbox with the network, if the policy allows one, and the environment variables that it adds.
     fn with_network(&self, toolbox: Arc<Toolbox>) -> Result<(Arc<Toolbox>, BTreeMap<String, String>), BuildError> {
         let Policy { network, entropy, .. } = &self.policy;
         if !network.is_on() {
@@ -137,8 +140,12 @@ impl SandboxBuilder {
         Ok((Arc::new(toolbox.with_network(tool)?), environment))
     }
 
-    /// Checks the policy and the tools, opens its host directories, and fetches, prepares and loads the runtime unless that was
-    /// done before. This takes seconds the first time, and milliseconds afterwards.
+    /// Checks the policy and the tools, and opens the host directories. Fetches, prepares and loads the runtime if
+    /// necessary, which takes seconds the first time and milliseconds afterwards.
+    ///
+    /// # Errors
+    /// Fails if the policy, a tool or a workspace file is invalid, if a host directory cannot be used, or if the
+    /// runtime is unavailable or does not fit the policy.
     pub fn build(mut self) -> Result<Sandbox, BuildError> {
         self.policy.check()?;
         let toolbox = match self.toolbox.take() {
@@ -146,7 +153,7 @@ impl SandboxBuilder {
             None => Arc::new(Toolbox::new(&self.tools)?),
         };
         let (toolbox, environment) = self.with_network(toolbox)?;
-        // Before a runtime is fetched and prepared in vain.
+        // Check first, to avoid fetching and preparing a runtime in vain.
         for host in self.policy.workspace.iter().chain(self.policy.mounts.iter().map(|mount| &mount.host)) {
             if let Err(error @ MountError::Guarded { .. }) = mount::check_directory(host) {
                 return Err(error.into());
@@ -158,7 +165,7 @@ impl SandboxBuilder {
             (Some(path), _) => inner.load_path(path, self.language, self.prepared)?,
             (None, Some(name)) => inner.load_named(name, self.prepared)?,
             (None, None) => {
-                // Both engines have the same.
+                // The metered and the unmetered engine have the same default runtimes.
                 let preferred = self.engine.0.preferred(self.language.unwrap_or(Language::Python))?;
                 inner.load_named(preferred, self.prepared)?
             }
@@ -185,7 +192,7 @@ impl SandboxBuilder {
         }
         let packages = inner.packages.as_ref().filter(|_| runtime.language == Language::Python);
         if packages.is_some() {
-            // They may have been removed since the image was made.
+            // The packages may have been removed since the image was prepared.
             inner.runtimes.fetch_packages(&*inner.progress).map_err(RuntimeError::from)?;
         }
         let packages = packages.map(|shared| runtime.packages.clone().unwrap_or_else(|| shared.source()));
@@ -197,7 +204,7 @@ impl SandboxBuilder {
 }
 
 impl Sandbox {
-    /// Begins to describe a sandbox.
+    /// Starts to configure a sandbox.
     pub fn builder(engine: &Engine) -> SandboxBuilder {
         SandboxBuilder {
             engine: engine.clone(),
@@ -216,14 +223,14 @@ impl Sandbox {
     }
 }
 
-/// Why a guest path cannot be a mount's with this runtime: the guest would not see it.
+/// Returns the reason why this runtime cannot have a mount at a guest path: the guest would not see it.
 fn taken(runtime: &Runtime, guest: &str) -> Option<&'static str> {
     let below = |root: &str| guest.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     match (&runtime.drive, runtime.language) {
         (Drive::Command { .. }, _) if below(SCRIPT_MOUNT) => {
             Some("a plain command's script is at `/script`; choose another guest path")
         }
-        // wasi-vfs, linked into the binary, answers for all of it and asks no preopen.
+        // wasi-vfs, which is linked into the binary, handles all of `/usr` without asking a preopen.
         (_, Language::Python) if below("/usr") => {
             Some("Python's standard library is at `/usr`, inside the interpreter; choose another guest path")
         }

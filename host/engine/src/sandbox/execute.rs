@@ -1,4 +1,4 @@
-//! What a sandbox does with scripts, from the request to the result.
+//! Executes and validates scripts in a sandbox, from the request to the result.
 
 use std::time::Duration;
 
@@ -20,11 +20,17 @@ use crate::{
 
 impl Sandbox {
     /// Runs `source` in a new interpreter.
+    ///
+    /// # Errors
+    /// Fails if the execution could not be carried out. The guest's failures are part of the [`Execution`].
     pub fn execute(&self, source: &str) -> Result<Execution, ExecuteError> {
         self.run(Request::new(source))
     }
 
     /// Runs a request in a new interpreter.
+    ///
+    /// # Errors
+    /// Fails if the execution could not be carried out. The guest's failures are part of the [`Execution`].
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
         let mut request = translate(PreparedRequest::new(self, request)?)?;
         self.0.engine.0.on_stack(|| {
@@ -37,15 +43,15 @@ impl Sandbox {
         })?
     }
 
-    /// Starts what [`run`](Self::run) does on a thread of its own, for the caller to step through: see [`Started`].
+    /// Starts [`run`](Self::run) on a thread of its own, for the caller to step through. See [`Started`].
     ///
     /// # Errors
-    /// Those of [`run`](Self::run) that are found before there is an instance.
+    /// Returns the errors of [`run`](Self::run) that occur before there is an instance.
     pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
         self.start_with(request, |_| ())
     }
 
-    /// The same; `finish` gets the execution before the caller does, and is dropped if there is none.
+    /// Like `start`. `finish` receives the execution before the caller does, and is dropped if the execution fails.
     pub(crate) fn start_with(
         &self,
         request: Request<'_>,
@@ -59,12 +65,19 @@ impl Sandbox {
         })
     }
 
-    /// The diagnostics of the language's own parser for `source`; empty if it is well-formed. Nothing is executed.
+    /// Returns the diagnostics of the language's own parser for `source`, and an empty list if it is well-formed.
+    /// Executes nothing.
+    ///
+    /// # Errors
+    /// Fails if the runtime is not prepared, or the source exceeds the limits.
     pub fn validate(&self, source: &str) -> Result<Vec<Diagnostic>, ExecuteError> {
         self.validate_request(Request::new(source))
     }
 
-    /// As [`validate`](Self::validate), with a name and a kind.
+    /// Like [`validate`](Self::validate), with the name and the kind of the request.
+    ///
+    /// # Errors
+    /// Fails if the runtime is not prepared, or the request exceeds the limits.
     pub fn validate_request(&self, request: Request<'_>) -> Result<Vec<Diagnostic>, ExecuteError> {
         let request = PreparedRequest::new(self, request)?;
         let Some(image) = self.0.runtime.image() else {
@@ -83,7 +96,7 @@ impl Sandbox {
         })?
     }
 
-    /// Makes an instance as [`run`](Self::run) does, runs nothing in it, drops it, and returns how long that took. For benchmarks.
+    /// Creates an instance as [`run`](Self::run) does and drops it. Returns the duration. For benchmarks.
     #[doc(hidden)]
     pub fn instantiate(&self) -> Result<Duration, ExecuteError> {
         let mut request = PreparedRequest::new(self, Request::new(""))?;
@@ -95,7 +108,7 @@ impl Sandbox {
         })?
     }
 
-    /// Recycles the instance of a guest, if that is possible and worth it.
+    /// Recycles the instance of a guest, if that is possible and worthwhile.
     fn recycle(&self, guest: Guest, after: GuestState, took: Duration) {
         let Runtime { recycled, .. } = &*self.0.runtime;
         if let (GuestState::Alive, Some(recycled), Some(image)) = (after, recycled, self.0.runtime.image())
@@ -105,7 +118,7 @@ impl Sandbox {
         }
     }
 
-    /// Compares the waiting instances with a new one: how one differs, or how many there are. For tests.
+    /// Compares the idle instances with a new one. Returns their number, or a description of the difference. For tests.
     #[doc(hidden)]
     pub fn compare_recycled(&self) -> Result<usize, String> {
         let said = |error: ExecuteError| error.to_string();
@@ -120,7 +133,7 @@ impl Sandbox {
         recycled.compare(&mut new, pristine.globals())
     }
 
-    /// An instantiated guest with its files, as `make` makes it.
+    /// Returns a guest with its files, created by `make`.
     pub(crate) fn guest(
         &self,
         request: &PreparedRequest<'_>,
@@ -146,7 +159,7 @@ impl Sandbox {
         };
         let mut limits = policy.limits.clone();
         if policy.network.is_on() {
-            // What is no request to the network is held to its own limit when it is read.
+            // Messages that are not network requests are checked against their own limit when they are read.
             limits.tool_bytes = limits.tool_bytes.max(policy.network.message_bytes());
         }
         let world = GuestWorld {

@@ -1,7 +1,7 @@
 //! A sandbox: a runtime and a policy, ready to execute.
 //!
-//! * [`builder`]: how one is made.
-//! * [`execute`]: what one does.
+//! * [`builder`]: creates sandboxes.
+//! * [`execute`]: runs and validates scripts in them.
 
 mod builder;
 mod execute;
@@ -14,8 +14,8 @@ use crate::{
 
 pub use builder::SandboxBuilder;
 
-/// A runtime and a policy. Every [`execute`](Self::execute) is a new interpreter with new files: nothing of one
-/// execution is seen by another. Cheap to clone, and any number of threads may execute at once.
+/// A runtime and a policy. Every [`execute`](Self::execute) uses a new interpreter with new files: no execution sees
+/// the state of another. Cheap to clone, and any number of threads may execute at once.
 #[derive(Clone)]
 pub struct Sandbox(pub(crate) Arc<Inner>);
 
@@ -25,11 +25,11 @@ pub(crate) struct Inner {
     pub(crate) policy: Policy,
     pub(crate) workspace: Workspace,
     pub(crate) toolbox: Arc<Toolbox>,
-    /// A share of a quota that is counted for as long as the sandbox exists.
+    /// A share of a quota, released with the sandbox.
     keeps: Option<Held>,
 }
 
-/// A value that is held and never used.
+/// A value that is held and never read.
 pub(crate) type Held = Arc<dyn fmt::Debug + Send + Sync>;
 
 impl fmt::Debug for Sandbox {
@@ -42,7 +42,7 @@ impl fmt::Debug for Sandbox {
 }
 
 impl Sandbox {
-    /// The same sandbox with more tools: nothing is loaded or opened again.
+    /// Returns this sandbox with more tools. Does not load or open anything again.
     ///
     /// ```no_run
     /// # use glovebox::{Engine, EngineConfig, Sandbox, Tool};
@@ -52,12 +52,12 @@ impl Sandbox {
     /// ```
     ///
     /// # Errors
-    /// When one of them cannot be a tool, or has the name of another.
+    /// Fails if a tool is invalid, or has the name of another.
     pub fn with_tools(&self, tools: &[Tool]) -> Result<Self, ToolDefinitionError> {
         Ok(self.with_toolbox(self.0.toolbox.with(tools)?))
     }
 
-    /// The same sandbox with these tools and no others.
+    /// Returns this sandbox with these tools instead of its own.
     pub(crate) fn with_toolbox(&self, toolbox: Toolbox) -> Self {
         let Inner { engine, runtime, policy, workspace, toolbox: _, keeps } = &*self.0;
         Self(Arc::new(Inner {
@@ -70,37 +70,38 @@ impl Sandbox {
         }))
     }
 
-    /// The language of the scripts.
+    /// Returns the language of the scripts.
     #[must_use]
     pub fn language(&self) -> Language {
         self.0.runtime.language
     }
 
-    /// The runtime's name in the manifest, or the path of a custom binary.
+    /// Returns the runtime's name in the manifest, or the path of a custom binary.
     #[must_use]
     pub fn runtime_name(&self) -> &str {
         &self.0.runtime.name
     }
 
-    /// The interpreter's version; none for a custom binary.
+    /// Returns the interpreter's version, or `None` for a custom binary.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.0.runtime.version.as_deref()
     }
 
-    /// Whether a prepared image runs.
+    /// Returns `true` if executions use a prepared image.
     #[must_use]
     pub fn is_prepared(&self) -> bool {
         self.0.runtime.image().is_some()
     }
 
-    /// The identity of the prepared image that runs: the SHA-256 of its module, in hexadecimal. None for a plain command.
+    /// Returns the identity of the prepared image: the SHA-256 of its module, in hexadecimal. `None` for a plain
+    /// command.
     #[must_use]
     pub fn image_sha256(&self) -> Option<&str> {
         self.0.runtime.image().map(|image| &*image.identity)
     }
 
-    /// The policy.
+    /// Returns the policy of its executions.
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.0.policy
