@@ -1,8 +1,8 @@
 //! Stacks of a known size for guests to run on.
 //!
-//! `max_wasm_stack` is counted from wherever the stack pointer happens to be and never compared with the thread's real
-//! stack, so a deep guest on a small thread would abort the host. Guests therefore never run on their caller's
-//! stack: they run on one of these, guard page below, whatever thread calls.
+//! `max_wasm_stack` is counted from the current stack pointer and never compared with the thread's real stack, so a
+//! deep guest on a small thread would abort the host. Guests therefore never run on their caller's stack: they run on
+//! one of these stacks, which have a guard page at the end, whatever thread calls.
 
 use std::io;
 
@@ -10,20 +10,20 @@ use corosensei::{on_stack, stack::DefaultStack};
 
 use crate::reuse::Reuse;
 
-/// The native stack a guest may use; more is a trap. QuickJS counts 320 KiB of its own stack and needs up to 40 times
-/// that of the native one before its `RangeError` comes (measured: 4 MiB fail 12 of 150 hostile scripts, 8 MiB pass
-/// them all). CPython's own limits come first at 1 MiB; the recursions it does not check take at most as much of its C
-/// stack as of this one, so that its 24 MiB are never overrun.
+/// Maximum native stack of a guest; using more is a trap. QuickJS counts 320 KiB of its own stack and needs up to 40
+/// times that of the native one before its `RangeError` (measured: 4 MiB fail 12 of 150 hostile scripts, 8 MiB pass all
+/// of them). CPython's own limits apply first, at 1 MiB. The recursions it does not check take at most as much of its C
+/// stack as of this stack, so that its 24 MiB are never overrun.
 pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 
-/// What the host's own functions may use below a guest that is as deep as it may be.
+/// Stack for the host's own functions when the guest has used its maximum.
 const HOST_STACK_BYTES: usize = 1 << 20;
 
-/// How many unused stacks are held. What a deep guest touched of one stays resident, so this bounds what is held for
-/// nothing: 272 MiB if that many guests at once were as deep as they may be. More guests at once pay for a mapping each.
+/// Maximum number of unused stacks. Pages that a deep guest touched stay resident, so this limits the unused memory:
+/// 272 MiB if that many concurrent guests used their whole stacks. Further concurrent guests need a new mapping each.
 const IDLE_COUNT: usize = 16;
 
-/// Stacks to run guests on, for reuse.
+/// A collection of reusable stacks for guests.
 pub(crate) struct Stacks(Reuse<DefaultStack>);
 
 impl Default for Stacks {
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Stacks {
 }
 
 impl Stacks {
-    /// Runs `work` on a guest stack and waits for it. A panic in it goes on in the caller.
+    /// Runs `work` on a guest stack and waits for it. A panic in `work` continues in the caller.
     pub(crate) fn run<R>(&self, work: impl FnOnce() -> R) -> io::Result<R> {
         let mut stack = match self.0.take() {
             Some(stack) => stack,

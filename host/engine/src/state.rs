@@ -1,4 +1,4 @@
-//! What a store holds for its guest.
+//! Data of a guest's store.
 
 use glovebox_core::{GuestHost, MemoryLimit, MemoryLimiter};
 use glovebox_wasi::Wasi;
@@ -6,14 +6,14 @@ use wasmtime::{Memory, ResourceLimiter, StoreContextMut};
 
 use crate::platform::{EnginePlatform, ExecutionCtx};
 
-/// The most elements a guest's tables may have together. CPython's has 5,903 and does not grow.
+/// Maximum number of elements in all tables of a guest. CPython's has 5,903 and does not grow.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
 
-/// Everything of a guest that is not in its WebAssembly instance.
+/// State of a guest outside its WebAssembly instance.
 pub(crate) struct State {
     pub(crate) host: GuestHost<EnginePlatform>,
     pub(crate) memory: Option<Memory>,
-    /// The fuel that a guest was given whose code counts none: all of it is always left. None where Wasmtime counts.
+    /// Fuel of a guest whose code does not meter it: all of it always remains. `None` if Wasmtime meters.
     pub(crate) uncounted: Option<u64>,
     tables: TableLimiter,
 }
@@ -23,7 +23,8 @@ impl State {
         Self { host: GuestHost::new(wasi, memory, ctx), memory: None, uncounted: None, tables: TableLimiter::default() }
     }
 
-    /// Takes over an instance from another state: it has this much memory, and its tables as they were.
+    /// Takes over an instance with its tables and `memory_bytes` of memory from another state. Returns `false` if this
+    /// state's limit does not allow the memory.
     pub(crate) fn adopt(&mut self, other: &Self, memory_bytes: u64) -> bool {
         self.tables = other.tables;
         self.uncounted = other.uncounted;
@@ -31,7 +32,7 @@ impl State {
     }
 }
 
-/// What is left of a guest's fuel: all that can be, where none is counted.
+/// Returns the guest's remaining fuel, or `u64::MAX` if its code does not meter fuel.
 pub(crate) fn fuel_left(context: &StoreContextMut<'_, State>) -> wasmtime::Result<u64> {
     match context.data().uncounted {
         Some(_) => Ok(u64::MAX),
@@ -39,7 +40,7 @@ pub(crate) fn fuel_left(context: &StoreContextMut<'_, State>) -> wasmtime::Resul
     }
 }
 
-/// Holds the tables of an instance to one limit.
+/// Enforces one limit on all tables of an instance.
 #[derive(Clone, Copy, Default)]
 struct TableLimiter {
     /// Elements of all tables.
@@ -57,7 +58,7 @@ impl TableLimiter {
     }
 }
 
-/// Holds memories and tables of what is no guest to their limits.
+/// Enforces the limits on memories and tables in stores without a guest's `State`.
 pub(crate) struct GuestLimiter {
     pub(crate) memory: MemoryLimiter,
     tables: TableLimiter,

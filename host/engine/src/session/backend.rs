@@ -1,4 +1,4 @@
-//! What the engine provides for a session: instances, pages, files that others may share, commits to host directories.
+//! The engine's part of a session: instances, pages, shared files, and commits to host directories.
 
 use std::sync::Arc;
 
@@ -32,15 +32,16 @@ pub(super) struct EngineBackend {
     id: Arc<str>,
     pub(super) roots: Roots,
     workspace: Option<SharedWorkspace>,
-    /// In a shared workspace: what the host keeps for the guest as the turn began, with the files as they were. Between
-    /// turns its references to open files are those that the workspace knows of.
+    /// In a shared workspace: the guest's WASI state at the start of the turn, including the files. Between turns, its
+    /// references to open files are those that the workspace counts.
     before: Option<Wasi>,
-    /// What the pages of a first checkpoint may be shared with: those that a fork began with.
+    /// Pages that a fork or a resumed session started with. Its first checkpoint shares them where they are unchanged.
     shareable: Pages,
-    /// What was committed to host directories. In a shared workspace only how often: its files never go back to before.
+    /// Commits to host directories. In a shared workspace only their number is used, because its files are never rolled
+    /// back to an earlier commit.
     commits: OwnCommits,
     scope: SessionScope,
-    /// What the guest had of its own when it was last idle.
+    /// The guest's private memory when it was last idle.
     own: OwnBytes,
 }
 
@@ -67,7 +68,7 @@ impl EngineBackend {
         }
     }
 
-    /// Takes over the files as other sessions left them. Called when the turn in the workspace begins.
+    /// Takes the files as other sessions left them. Called at the start of the turn in the workspace.
     pub(super) fn take_files(&mut self, guest: Option<&mut Guest>) {
         let Some(workspace) = &self.workspace else { return };
         let current = workspace.current();
@@ -79,7 +80,7 @@ impl EngineBackend {
         }
     }
 
-    /// Publishes the files for other sessions. Called when the turn ends.
+    /// Publishes the files for other sessions. Called at the end of the turn.
     pub(super) fn give_files(&mut self, guest: Option<&Guest>) {
         if let (Some(workspace), Some(guest)) = (&self.workspace, guest) {
             workspace.publish(guest.wasi().vfs().clone());
@@ -87,7 +88,8 @@ impl EngineBackend {
         }
     }
 
-    /// Where the session's files are, and where its commits are noted: not of files that others commit as well.
+    /// Returns the session's roots and the record of its commits. Files in a shared workspace have no such record,
+    /// because other sessions commit them too.
     pub(super) fn roots_and_commits(&mut self) -> (&Roots, Option<&mut OwnCommits>) {
         (&self.roots, self.workspace.is_none().then_some(&mut self.commits))
     }
@@ -97,14 +99,14 @@ impl EngineBackend {
         self.commits.ended(whole, history.oldest_commits());
     }
 
-    /// In a shared workspace: a rollback continues with the files as they are now.
+    /// In a shared workspace, a later rollback continues with the current files.
     pub(super) fn keep_files(&mut self, guest: &Guest) {
         if let Some(before) = &mut self.before {
             *before = guest.wasi().clone();
         }
     }
 
-    /// A saved WASI state over host directories as they are now, with what was changed and not committed put over them.
+    /// Restores a saved WASI state over the current host directories, with its uncommitted changes.
     fn remounted(&self, state: &Checkpoint) -> Result<Wasi, ExecuteError> {
         let inner = &self.sandbox.0;
         let request = PreparedRequest::new(&self.sandbox, Request::new(""))?;
@@ -182,11 +184,11 @@ impl SessionBackend for EngineBackend {
         let mut wasi = if self.commits.count() == saved.commits || self.workspace.is_some() {
             saved.state.wasi.clone()
         } else {
-            // The saved file system knows host directories as they were before.
+            // The saved file system contains the host directories as they were before the later commits.
             self.remounted(&saved.state)?
         };
         if let Some(mut before) = self.before.clone() {
-            // In this order: a deleted file that both have open must not be lost.
+            // The order matters: a deleted file that both have open must not be lost.
             wasi.rebind(before.vfs().clone());
             *before.vfs_mut() = wasi.vfs().clone();
             *wasi.vfs_mut() = before.unbind();
@@ -196,7 +198,7 @@ impl SessionBackend for EngineBackend {
 
     fn detach(&self, state: &mut Checkpoint) -> Result<(), ExecuteError> {
         if self.workspace.is_some() {
-            // A copy of the files without what others have open.
+            // A copy of the files without those that other sessions have open.
             state.wasi = self.remounted(state)?;
         }
         Ok(())
@@ -227,7 +229,7 @@ impl SessionBackend for EngineBackend {
         }
     }
 
-    /// In a shared workspace: publishes the files of a guest that is not entered again.
+    /// Publishes the files of a guest that is not entered again, in a shared workspace.
     fn left(&mut self, guest: &Guest) {
         if let Some(workspace) = &self.workspace {
             workspace.publish(guest.wasi().clone().unbind());
@@ -252,7 +254,8 @@ impl SessionBackend for EngineBackend {
 }
 
 impl Drop for EngineBackend {
-    /// Other sessions may be executing, so the files that this one had open are released at their next turn.
+    /// Releases the files that this session had open. They are released at the next turn, because other sessions may be
+    /// executing now.
     fn drop(&mut self) {
         if let (Some(workspace), Some(before)) = (&self.workspace, self.before.take()) {
             workspace.depart(before);

@@ -1,4 +1,4 @@
-//! A session's handle.
+//! The public handle of a session, and its turns.
 
 use std::{
     fmt, mem,
@@ -26,18 +26,18 @@ use crate::{
     workspace::Roots,
 };
 
-/// An interpreter that persists between executions: variables, functions, classes, imports and files live on. It holds
-/// memory and neither a thread nor a stack while it is idle.
+/// An interpreter that persists between executions, with its variables, functions, classes, imports and files. An idle
+/// session uses memory, but neither a thread nor a stack.
 ///
-/// A script that raises keeps what it did, as in a notebook. One that is unwound (stopped at a limit, cancelled, trapped)
-/// sets the session back to its last checkpoint, in a new instance, since an unwound interpreter is never entered
-/// again; [`Execution::rolled_back_to`] says so. Its variables and files are then what they were; what it wrote to its output and
-/// to host directories stays. If no instance is available at that moment, the rollback happens at the next call;
-/// until one is available, calls fail with [`ExecuteError::Instantiate`]. `os._exit` ends the session. The policy's [`session`](crate::SessionPolicy) says when
-/// checkpoints are taken.
+/// A script that raises keeps its changes, as in a notebook. A script that is unwound (stopped at a limit, cancelled,
+/// trapped) rolls the session back to its last checkpoint, in a new instance, because an unwound interpreter is never
+/// entered again. [`Execution::rolled_back_to`] names the checkpoint. Variables and files are restored; output and
+/// changes to host directories stay. If no instance is available, the rollback happens at the next call, and calls fail
+/// with [`ExecuteError::Instantiate`] until then. `os._exit` ends the session. The policy's
+/// [`session`](crate::SessionPolicy) determines when checkpoints are taken.
 ///
-/// This is a handle: clones are the same session, from any thread. Simultaneous calls are served one after
-/// the other, in order. Dropping the last handle frees what it holds at once, without running exit handlers:
+/// This is a handle: clones refer to the same session, from any thread. Concurrent calls run one after the other, in
+/// order. Dropping the last handle frees the session's resources at once, without running exit handlers:
 /// [`close`](Self::close) runs them.
 ///
 /// ```no_run
@@ -69,7 +69,7 @@ impl Shared {
     }
 }
 
-/// The session while one has the turn.
+/// Exclusive access to the session during a turn.
 struct Held<'a> {
     state: MutexGuard<'a, SessionState<EngineBackend>>,
     shared: &'a Shared,
@@ -102,7 +102,7 @@ impl Held<'_> {
             let executed = executed?;
             if let Some(whole) = executed.committed.whole() {
                 backend.committed(whole, history);
-                // What reached host directories stays there, even if the guest is lost now.
+                // Commits to host directories stay, even if the guest is lost from here on.
                 backend.keep_files(guest);
             }
             let after = executed.after;
@@ -131,7 +131,7 @@ impl Held<'_> {
     }
 }
 
-/// Why the session's turn was not obtained.
+/// Reason for not getting the session's turn.
 enum NotHeld {
     Busy(ExecuteError),
     /// The request was cancelled while it waited.
@@ -155,11 +155,17 @@ impl fmt::Debug for Session {
 
 impl Sandbox {
     /// Opens a session: an interpreter that persists between executions.
+    ///
+    /// # Errors
+    /// Fails if the runtime is not prepared, if a limit on sessions is exceeded, or if no instance could be created.
     pub fn session(&self) -> Result<Session, ExecuteError> {
         self.open_session(SessionOptions::default())
     }
 
-    /// As [`session`](Self::session), with an id or a context of its own.
+    /// Like [`session`](Self::session), with options such as an id or a context.
+    ///
+    /// # Errors
+    /// Fails like [`session`](Self::session), and if an option is invalid.
     pub fn open_session(&self, options: SessionOptions) -> Result<Session, ExecuteError> {
         Session::open(self, options)
     }
@@ -192,7 +198,7 @@ impl Session {
         Ok(session)
     }
 
-    /// A session in a saved state.
+    /// Creates a session from a saved state.
     pub(crate) fn from_checkpoint(
         sandbox: &Sandbox,
         id: Option<String>,
@@ -227,43 +233,50 @@ impl Session {
         Self(Arc::new(Shared { sandbox: sandbox.clone(), id, line: Line::default(), workspace, state, status }))
     }
 
-    /// The session's id.
+    /// Returns the session's id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// The sandbox it was opened from.
+    /// Returns the sandbox that the session was opened from.
     #[must_use]
     pub fn sandbox(&self) -> &Sandbox {
         &self.0.sandbox
     }
 
     /// Runs `source` in the session's interpreter.
+    ///
+    /// # Errors
+    /// Fails like [`run`](Self::run).
     pub fn execute(&self, source: &str) -> Result<Execution, ExecuteError> {
         self.run(Request::new(source))
     }
 
-    /// Runs a request in the session's interpreter. Standard input is this request's; what an earlier one left unread is gone.
+    /// Runs a request in the session's interpreter. Standard input is that of this request; unread input of earlier
+    /// requests is discarded.
     ///
-    /// While the session is busy it waits, in order, for at most `limits.timeout_ms`; that is not on the script's time. Or it is
-    /// refused at once: [`Request::if_busy`]. Either way [`ExecuteError::SessionBusy`] says that nothing was run, or
-    /// [`ExecuteError::WorkspaceBusy`] where another session has the workspace that they share. A request that
-    /// is cancelled while it waits is an execution that was cancelled before it began.
+    /// If the session is busy, the request waits in order of arrival, for at most `limits.timeout_ms`. The wait does
+    /// not count towards the script's time. [`Request::if_busy`] can refuse the request instead. A request that is
+    /// cancelled while it waits returns an execution that was cancelled before it began.
+    ///
+    /// # Errors
+    /// [`ExecuteError::SessionBusy`] or [`ExecuteError::WorkspaceBusy`] if the session, or the workspace that it
+    /// shares, stays busy. Nothing was run then. Other errors mean that the execution could not be carried out.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
         self.run_when_held(request, || ())
     }
 
-    /// Starts what [`run`](Self::run) does on a thread of its own, for the caller to step through: see [`Started`]. It waits for its
-    /// turn as `run` does, and has it when this returns: later calls to the session come after it.
+    /// Starts [`run`](Self::run) on a thread of its own, for the caller to step through. See [`Started`]. Waits for the
+    /// session's turn as `run` does, and returns once it has the turn: later calls to the session run after it.
     ///
     /// # Errors
-    /// Those of [`run`](Self::run) that are found before the guest is entered.
+    /// Returns the errors of [`run`](Self::run) that occur before the guest is entered.
     pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
         self.start_with(request, |_| ())
     }
 
-    /// The same; `finish` gets the execution before the caller does, and is dropped if there is none.
+    /// Like `start`. `finish` receives the execution before the caller does, and is dropped if the execution fails.
     pub(crate) fn start_with(
         &self,
         request: Request<'_>,
@@ -277,7 +290,7 @@ impl Session {
         Started::begin(request, finish, move |request, begun| session.run_when_held(request, begun))
     }
 
-    /// Calls `has_turn` once it has the turn, before the guest is entered.
+    /// Runs a request, and calls `has_turn` after it got the turn and before the guest is entered.
     fn run_when_held(&self, request: Request<'_>, has_turn: impl FnOnce()) -> Result<Execution, ExecuteError> {
         let shared = &*self.0;
         let if_busy = request.if_busy;
@@ -293,14 +306,21 @@ impl Session {
         }
     }
 
-    /// A global variable, as the language shows it and as JSON; none where there is no such variable. It is read by code of
-    /// the guest, within the limits of one execution. If that has to be unwound, the session is rolled back.
+    /// Returns a global variable, as the language prints it and as JSON. Returns `None` if there is no such variable.
+    /// Guest code reads the variable, within the limits of one execution. If it must be unwound, the session is rolled
+    /// back.
+    ///
+    /// # Errors
+    /// [`ExecuteError::Variable`] if the guest cannot read it, [`ExecuteError::SessionBusy`] if the session stays busy.
     pub fn get_variable(&self, name: &str) -> Result<Option<GuestValue>, ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.get_variable(name))?
     }
 
-    /// Sets a global variable, a new one or another value for one that there is. At most `limits.stdin_bytes` of JSON text.
+    /// Sets a global variable, or creates it. At most `limits.stdin_bytes` of JSON text.
+    ///
+    /// # Errors
+    /// [`ExecuteError::ValueTooLarge`] if the value is larger, [`ExecuteError::Variable`] if the guest cannot set it.
     pub fn set_variable(&self, name: &str, value: &serde_json::Value) -> Result<(), ExecuteError> {
         self.set_variable_json(name, &value.to_string())
     }
@@ -310,7 +330,7 @@ impl Session {
         self.set_variable_json(name, json.as_str())
     }
 
-    /// The same, for text already validated as JSON.
+    /// Like [`set_variable`](Self::set_variable), from text already validated as JSON.
     pub(crate) fn set_variable_json(&self, name: &str, json: &str) -> Result<(), ExecuteError> {
         let (bytes, most) = (json.len() as u64, self.0.sandbox.0.policy.limits.stdin_bytes);
         if bytes > most {
@@ -320,38 +340,54 @@ impl Session {
         self.0.sandbox.0.engine.0.on_stack(|| held.state.set_variable(name, json))?
     }
 
-    /// Takes a checkpoint for [`undo_to`](Self::undo_to). The policy says how many are retained.
+    /// Takes a checkpoint for [`undo_to`](Self::undo_to). The policy limits the number of retained checkpoints.
     pub fn checkpoint(&self) -> Result<CheckpointId, ExecuteError> {
         self.turn()?.state.checkpoint()
     }
 
-    /// The states that the session can be set back to, oldest first.
+    /// Returns the checkpoints that the session can be rolled back to, oldest first.
     pub fn checkpoints(&self) -> Result<Vec<CheckpointInfo>, ExecuteError> {
         Ok(self.turn()?.state.checkpoints())
     }
 
-    /// Sets the session back to the last checkpoint that differs from what it is now. With one before every execution
-    /// that undoes the last execution, variables and files. What was written to host directories stays there; a change that
-    /// was not yet brought there at the checkpoint is brought there by the next commit, over what the session itself has
-    /// written since (unless a directory now stands for a file, or the other way round: that is a conflict).
+    /// Rolls the session back to the last checkpoint that differs from its current state. With a checkpoint before
+    /// every execution this undoes the last execution, its variables and its files.
+    ///
+    /// Changes that were written to host directories stay. Changes that the checkpoint holds uncommitted are committed
+    /// by the next commit, over the session's own later changes. If a directory has replaced a file, or a file a
+    /// directory, this is a conflict.
+    ///
+    /// # Errors
+    /// [`ExecuteError::NoCheckpoint`] if there is no such checkpoint.
     pub fn undo(&self) -> Result<CheckpointId, ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.undo(None))?
     }
 
-    /// Sets the session back to a checkpoint. Later ones are forgotten.
+    /// Rolls the session back to a checkpoint. Later checkpoints are discarded.
+    ///
+    /// # Errors
+    /// [`ExecuteError::NoCheckpoint`] if there is no such checkpoint.
     pub fn undo_to(&self, id: CheckpointId) -> Result<(), ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.undo(Some(id)))?.map(drop)
     }
 
-    /// Makes a second session of this one: variables, functions and files as they are, and from then on neither sees what the
-    /// other does. Their random numbers differ, even under seeded entropy. It has no checkpoints of its own yet.
+    /// Creates a copy of this session, with the same variables, functions and files. From then on, neither session sees
+    /// the other's changes. Their random numbers differ, even under seeded entropy. The copy has no checkpoints yet.
+    ///
+    /// # Errors
+    /// Fails if the session stays busy or has ended, if a limit on sessions is exceeded, or if no instance could be
+    /// created.
     pub fn fork(&self) -> Result<Self, ExecuteError> {
         self.fork_with(SessionOptions::default())
     }
 
-    /// As [`fork`](Self::fork), with an id or another `context`. Its files are a copy: it cannot be put into a shared workspace.
+    /// Like [`fork`](Self::fork), with options such as an id or another `context`. The fork has a copy of the files.
+    ///
+    /// # Errors
+    /// Fails like [`fork`](Self::fork), and with [`ExecuteError::ForkWorkspace`] if the options name a shared
+    /// workspace.
     pub fn fork_with(&self, options: SessionOptions) -> Result<Self, ExecuteError> {
         if options.workspace.is_some() {
             return Err(ExecuteError::ForkWorkspace);
@@ -367,18 +403,18 @@ impl Session {
         Ok(fork)
     }
 
-    /// The session as it is.
+    /// Returns the current state of the session.
     pub(crate) fn save(&self) -> Result<Checkpoint, ExecuteError> {
         self.turn()?.state.save()
     }
 
-    /// The files as they are between two executions.
+    /// Returns the files between two executions.
     pub(crate) fn snapshot_files(&self) -> Result<Files, ExecuteError> {
         Ok(self.turn()?.state.files()?.into())
     }
 
-    /// Lets the host change the files between executions. The root is that of `/app`; a change that succeeds
-    /// is committed to a host directory as after a successful execution.
+    /// Lets the host change the files between executions. `work` receives the root of `/app`. A successful change is
+    /// committed to a host directory as after a successful execution.
     pub(crate) fn with_files<R, E: From<ExecuteError>>(
         &self,
         work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
@@ -386,26 +422,31 @@ impl Session {
         self.turn()?.with_files(work)
     }
 
-    /// What the session is and holds. It does not wait for a running execution: this is the state before it.
+    /// Returns a description of the session and its usage. Does not wait for a running execution: the description is
+    /// from before it.
     #[must_use]
     pub fn info(&self) -> SessionInfo {
         self.0.status().info.clone()
     }
 
-    /// How long the session has been idle; `None` while it is busy.
+    /// Returns the time since the session was last busy, or `None` while it is busy.
     #[must_use]
     pub fn idle_for(&self) -> Option<Duration> {
         self.0.status().idle_for()
     }
 
-    /// Why the session has ended, if it has.
+    /// Returns the reason for the session's end, or `None` if it has not ended.
     #[must_use]
     pub fn ended(&self) -> Option<String> {
         self.0.status().info.ended.clone()
     }
 
-    /// Ends the session, for every handle: the interpreter's exit handlers run, within the limits of one execution, and what they
-    /// write reaches host directories as after a successful one. What it held is free at once.
+    /// Ends the session, for every handle. Runs the interpreter's exit handlers, within the limits of one execution.
+    /// Their changes are committed to host directories as after a successful execution. Frees the session's resources
+    /// at once.
+    ///
+    /// # Errors
+    /// Fails if the session stays busy or has ended already, or if the files could not be committed.
     pub fn close(&self) -> Result<(), ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.close())?
@@ -418,7 +459,7 @@ impl Session {
         })
     }
 
-    /// `cancel_at`: when it is cancelled by itself.
+    /// Waits for the turn. `cancel_at` is the time of the request's automatic cancellation.
     fn hold(&self, if_busy: IfBusy, cancel: &CancelToken, cancel_at: Option<Instant>) -> Result<Held<'_>, NotHeld> {
         let shared = &*self.0;
         let end = match if_busy {
@@ -433,7 +474,7 @@ impl Session {
             _ => NotHeld::of(left, || busy(self)),
         };
         let turn = shared.line.enter_by(end, cancel).map_err(|left| not_held(left, Self::busy))?;
-        // Always in this order: whoever waits for the workspace holds its own session and nothing else.
+        // Always in this order: a thread that waits for the workspace holds its own session and nothing else.
         let workspace_turn = match &shared.workspace {
             Some(workspace) => {
                 let turn = workspace.enter(end, cancel);

@@ -1,10 +1,10 @@
-//! What is told about sessions.
+//! State of a session that is available without its turn.
 
 use std::time::{Duration, Instant};
 
 use crate::SessionInfo;
 
-/// What a handle can tell without waiting for its turn.
+/// State that a handle can read without waiting for its turn.
 #[derive(Debug)]
 pub(super) struct Status {
     pub(super) info: SessionInfo,

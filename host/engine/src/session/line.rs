@@ -1,4 +1,4 @@
-//! Waiting one's turn.
+//! A fair lock: threads get it in the order of their arrival.
 
 use std::{
     collections::VecDeque,
@@ -9,28 +9,28 @@ use std::{
 
 use crate::CancelToken;
 
-/// Lets one at a time in, in the order in which they came.
+/// A fair lock. Lets in one thread at a time, in the order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Line(Mutex<Places>);
 
 #[derive(Debug, Default)]
 struct Places {
     taken: bool,
-    /// Whose turn it is next, first in front. The one that was called is no longer in it.
+    /// Waiting threads by ticket, the next one first. Excludes the thread in `called`.
     waiting: VecDeque<(u64, Thread)>,
-    /// The one that was called and has not come yet.
+    /// Ticket of the thread that was woken and has not taken its turn yet.
     called: Option<u64>,
     next: u64,
 }
 
-/// One's turn: the next is called when it is dropped.
+/// Guard of a turn. Dropping it wakes the next thread.
 #[derive(Debug)]
 pub(crate) struct Turn<'a>(&'a Line);
 
-/// Why nobody was let in.
+/// Reason for leaving the line without a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// It was not to wait, or not for longer.
+    /// The request does not wait, or its time is up.
     Busy,
     /// The request was cancelled while it waited.
     Cancelled,
@@ -41,7 +41,7 @@ impl Line {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the turn if nobody has it or waits for it.
+    /// Takes the turn if it is free and no thread waits for it.
     pub(crate) fn try_enter(&self) -> Option<Turn<'_>> {
         let mut places = self.places();
         if places.taken || places.called.is_some() {
@@ -51,7 +51,7 @@ impl Line {
         Some(Turn(self))
     }
 
-    /// Waits for the turn until `end`, or until cancelled; without an end it must be free.
+    /// Waits for the turn until `end`, or until cancelled. Without an end, the turn must be free.
     pub(crate) fn enter_by(&self, end: Option<Instant>, cancel: &CancelToken) -> Result<Turn<'_>, Left> {
         match end {
             Some(end) => self.enter(end, cancel),
@@ -67,7 +67,7 @@ impl Line {
         let me = thread::current();
         let ticket = {
             let mut places = self.places();
-            // It may have become free meanwhile; then nobody would call us.
+            // The turn may be free by now, and then no thread would wake this one.
             if !places.taken && places.called.is_none() {
                 places.taken = true;
                 return Ok(Turn(self));
@@ -104,7 +104,6 @@ impl Line {
         }
     }
 
-    /// How many wait.
     #[cfg(test)]
     fn waiting_count(&self) -> usize {
         self.places().waiting.len()

@@ -1,10 +1,12 @@
 //! Sessions: interpreters that persist between executions.
 //!
 //! * [`handle`]: the public [`Session`], and its turns ([`line`]).
-//! * [`backend`]: what the engine gives a session, its private [`pages`] compared with the [`pristine`] image among it.
-//! * [`shared`]: files that several sessions have in common.
+//! * [`backend`]: the engine's part of a session, including its private [`pages`], which are compared with the
+//!   [`pristine`] image.
+//! * [`shared`]: files that several sessions share.
 //!
-//! What a session is, what is saved of it, which states it can be set back to and what all sessions hold together is `glovebox-core`'s.
+//! `glovebox-core` contains the rest: the state machine of a session, its checkpoints, its rollback, and the ledger of
+//! all sessions.
 
 mod backend;
 mod handle;

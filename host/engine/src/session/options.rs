@@ -1,20 +1,19 @@
-//! How a session is opened.
+//! Options for opening a session.
 
 use glovebox_core::session::{MAX_SESSION_ID_BYTES, is_session_id};
 
 use crate::{ExecuteError, JsonText, SharedWorkspace, session_scope::SessionScope};
 
-/// How a session is opened. Make one with `default()` and change what differs.
+/// Options for opening a session. Start from `default()` and change individual fields.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SessionOptions {
-    /// Its id: 1 to 64 letters, digits, `.`, `_`, `-`, and no `.` in front. Default: 128 random bits in hexadecimal.
-    /// That no other session has it is for whoever chose it to see to.
+    /// Id of the session: 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`. Default: 128 random bits in
+    /// hexadecimal. The caller must ensure that the id is unique.
     pub id: Option<String>,
-    /// What its scripts find in the global variable `context`. Default: no such variable. At most `limits.stdin_bytes` of
-    /// JSON text.
+    /// Value of the global variable `context`. Default: no such variable. At most `limits.stdin_bytes` of JSON text.
     pub context: Option<JsonText>,
-    /// Files that it has in common with other sessions. Default: files of its own.
+    /// Files that the session shares with other sessions. Default: files of its own.
     pub workspace: Option<SharedWorkspace>,
     pub(crate) scope: SessionScope,
 }
@@ -34,7 +33,7 @@ impl SessionOptions {
         self
     }
 
-    /// What holds for all that runs in it.
+    /// Sets the cancellation token and fuel budget of the session.
     pub(crate) fn scope(mut self, scope: &SessionScope) -> Self {
         self.scope = scope.clone();
         self
@@ -48,7 +47,7 @@ impl SessionOptions {
     }
 }
 
-/// Refuses what cannot be a session's id.
+/// Fails if `id` is not valid for a session.
 pub(crate) fn check_id(id: &str) -> Result<(), ExecuteError> {
     if is_session_id(id) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The pages of a guest's memory that are its own: those that differ from its image's.
+//! The pages of a guest's memory that differ from its image's.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use glovebox_core::session::{GuestPages, PAGE_BYTES, Page, PageChange, Pages};
 
 use crate::{machine::GuestMachine, session::pristine::Pristine};
 
-/// A memory beside its image.
+/// A memory and its image, for comparison.
 struct Compared<'a> {
     memory: &'a [Page],
     pristine: &'a Pristine,
@@ -38,17 +38,18 @@ impl GuestPages for Compared<'_> {
     }
 }
 
-/// What a guest has of its own in memory, in bytes.
+/// Size of a guest's private memory, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OwnBytes {
-    /// All pages that may differ from the image's: the most that a checkpoint can take.
+    /// All pages that may differ from the image's. This is the maximum size of a checkpoint.
     pub(super) all: u64,
-    /// Those of them where the image is.
+    /// The part of `all` that lies within the image.
     pub(super) in_image: u64,
 }
 
 impl OwnBytes {
-    /// Of an idle guest whose image has `image_bytes`. Where the system does not tell, all counts.
+    /// Measures an idle guest whose image has `image_bytes`. If the system does not provide the private pages, all
+    /// pages count.
     pub(super) fn measure(machine: &mut GuestMachine, image_bytes: u64) -> Self {
         match machine.private_pages() {
             Some(numbers) => Self::count(numbers.iter().copied(), image_bytes),
@@ -56,7 +57,7 @@ impl OwnBytes {
         }
     }
 
-    /// Of a guest that has just been given these pages.
+    /// Returns the size for a guest into which `pages` were just restored.
     pub(super) fn restored(pages: &Pages, image_bytes: u64) -> Self {
         Self::count(pages.iter().map(|(number, _)| number), image_bytes)
     }
@@ -72,8 +73,8 @@ impl OwnBytes {
     }
 }
 
-/// The pages of `memory` that differ from the image's, each shared with `earlier` where it is equal there. Only those of these
-/// `numbers` are looked at, where they are known.
+/// Returns the pages of `memory` that differ from the image's, and shares equal pages with `earlier`. Compares only the
+/// pages in `numbers`, if they are known.
 pub(super) fn own_pages(memory: &[u8], pristine: &Pristine, numbers: Option<Vec<u32>>, earlier: Pages) -> Pages {
     Compared::new(memory, pristine).find(numbers, earlier)
 }
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
     use crate::{PoolConfig, config::wasmtime_engine, pagemap::private_pages};
 
-    /// A module with nothing but a memory of four pages of WebAssembly, up to 64, half of it filled.
+    /// Returns a module with only a memory of four to 64 Wasm pages, half of it initialized.
     fn module_bytes() -> Vec<u8> {
         fn leb(mut number: usize) -> Vec<u8> {
             let mut out = Vec::new();
@@ -117,7 +118,7 @@ mod tests {
         (store, instance, memory)
     }
 
-    /// Xorshift: the same on every machine.
+    /// Xorshift generator: gives the same numbers on every machine.
     struct Random(u64);
 
     impl Random {
@@ -151,7 +152,7 @@ mod tests {
                     let data = memory.data_mut(&mut store);
                     for _ in 0..random.below(20) {
                         let at = random.below(data.len());
-                        // Zero now and then, so that pages become what they were.
+                        // Zero now and then, so that pages return to their original content.
                         data[at] = u8::try_from(random.below(256)).unwrap() * u8::from(random.below(4) > 0);
                     }
                     for number in 0..random.below(8) {
@@ -191,7 +192,7 @@ mod tests {
             );
             memory.grow(&mut store, 2).unwrap();
             let data = memory.data_mut(&mut store);
-            // Written to, but as it was: one page in the image and one beyond it.
+            // Written to, but unchanged: one page in the image and one beyond it.
             data[0] = std::hint::black_box(data[0]);
             data[5 << 16] = 0;
             assert_eq!(own_pages(data, pristine, private_pages(data), Pages::default()).count(), 0);

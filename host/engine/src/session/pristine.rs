@@ -1,4 +1,4 @@
-//! What an image looks like before anything has run in it.
+//! An image's memory before any code has run in it.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use wasmtime::{Memory, Module, Store, Val};
 
 use crate::{ExecuteError, template::instantiate_memory};
 
-/// The memory of a runtime's image, in which nothing ever runs: what sessions are compared with when they are saved.
+/// The memory of a runtime's image, in which no code ever runs. Sessions are compared with it when they are saved.
 ///
-/// It is a mapping of the image's file, so it costs address space, one place in the pool, and no memory that is not the file's.
+/// The memory is a mapping of the image's file, so it needs only address space and one slot in the pool, and no private memory.
 pub(crate) struct Pristine {
     store: Store<()>,
     memory: Memory,
-    /// What every mutable global holds while the interpreter is idle, by its export name, in that order.
+    /// Values of the mutable globals while the interpreter is idle, with their export names, sorted by name.
     globals: Vec<(String, u64)>,
 }
 
@@ -27,7 +27,7 @@ impl Pristine {
         Ok(Self { store, memory, globals })
     }
 
-    /// Whether a page is as in the image; beyond the image, whether it is zero.
+    /// Returns `true` if a page equals the image's. Beyond the image, a page of zeros is equal.
     pub(crate) fn has(&self, number: u32, page: &Page) -> bool {
         match self.page(number) {
             Some(original) => original == page,
@@ -35,23 +35,24 @@ impl Pristine {
         }
     }
 
-    /// A page of the image; none beyond it.
+    /// Returns a page of the image, or `None` beyond its end.
     pub(crate) fn page(&self, number: u32) -> Option<&Page> {
         self.memory.data(&self.store).as_chunks::<PAGE_BYTES>().0.get(number as usize)
     }
 
-    /// The image's size.
+    /// Returns the size of the image.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory.data_size(&self.store) as u64
     }
 
-    /// What every mutable global holds while the interpreter is idle, by its export name, in that order.
+    /// Returns the values of the mutable globals while the interpreter is idle, with their export names, sorted by
+    /// name.
     pub(crate) fn globals(&self) -> &[(String, u64)] {
         &self.globals
     }
 }
 
-/// The bits of a global's value; none for one that cannot be saved.
+/// Returns the bits of a global's value, or `None` for a type that cannot be saved.
 pub(crate) fn bits(value: &Val) -> Option<u64> {
     match *value {
         Val::I32(value) => Some(u64::from(value.cast_unsigned())),

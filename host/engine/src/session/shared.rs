@@ -1,4 +1,4 @@
-//! A workspace that several sessions have in common.
+//! A workspace that several sessions share.
 
 use std::{
     fmt,
@@ -17,12 +17,13 @@ use crate::{
     workspace::{GuestFiles, Roots},
 };
 
-/// Files that several sessions see and change, whatever their language: what one has written, the others read in their next
-/// execution. Their executions exclude each other, in the order in which they were asked for; the quotas are those of
-/// the sandbox that the workspace was made from, and hold for all of them together.
+/// Files that several sessions read and write, whatever their language: each sees the changes of the others in its next
+/// execution. Their executions exclude each other, in order of arrival. The quotas are those of the sandbox that the
+/// workspace was created from, and apply to all sessions together.
 ///
-/// When a session is unwound, the files go back to what they were as the unwound execution began: what others wrote before it
-/// stays. [`Session::undo`](crate::Session::undo) sets back the session and leaves the files. A fork gets a copy of its own.
+/// When a session is unwound, the files are restored to the start of the unwound execution: earlier changes of other
+/// sessions stay. [`Session::undo`](crate::Session::undo) rolls back the session, but not the files. A fork gets a copy
+/// of the files.
 ///
 /// ```no_run
 /// # use glovebox::{Engine, EngineConfig, Language, Sandbox, SessionOptions, SharedWorkspace};
@@ -47,9 +48,10 @@ struct Common {
 }
 
 struct Files {
-    /// As the last execution left them, with the references of all sessions to the files that they have open.
+    /// The files as the last execution left them, with the references of all sessions to their open files.
     vfs: Vfs,
-    /// What sessions that are gone had open. Whoever executes next gives it up: until then somebody may be executing.
+    /// WASI states of dropped sessions. The next turn releases their open files, because another session may be
+    /// executing until then.
     departed: Vec<Wasi>,
 }
 
@@ -60,14 +62,17 @@ impl fmt::Debug for SharedWorkspace {
 }
 
 impl SharedWorkspace {
-    /// A workspace as `sandbox` gives each of its sessions one: with its files, host directories and quotas.
+    /// Creates a workspace with the files, host directories and quotas that `sandbox` gives a session.
+    ///
+    /// # Errors
+    /// Fails if a host directory cannot be used.
     pub fn new(sandbox: &Sandbox) -> Result<Self, ExecuteError> {
         let GuestFiles { vfs, roots } = sandbox.0.workspace.files()?;
         let files = Mutex::new(Files { vfs, departed: Vec::new() });
         Ok(Self(Arc::new(Common { sandbox: sandbox.clone(), roots, line: Line::default(), files })))
     }
 
-    /// Refuses a sandbox whose guests are to see other directories.
+    /// Fails if the guests of `sandbox` have other directories.
     pub(super) fn check(&self, sandbox: &Sandbox) -> Result<(), ExecuteError> {
         let (ours, theirs) = (&self.0.sandbox.0.policy, &sandbox.0.policy);
         let differs = [
@@ -81,17 +86,17 @@ impl SharedWorkspace {
         }
     }
 
-    /// Waits for the turn until `end`; without an end it must be free.
+    /// Waits for the turn until `end`. Without an end, the turn must be free.
     pub(super) fn enter(&self, end: Option<Instant>, cancel: &CancelToken) -> Result<Turn<'_>, Left> {
         self.0.line.enter_by(end, cancel)
     }
 
-    /// The files that a new session begins with.
+    /// Returns the files for a new session.
     pub(super) fn guest_files(&self) -> GuestFiles {
         GuestFiles { vfs: self.held().vfs.clone(), roots: self.0.roots.clone() }
     }
 
-    /// The files as they are. Only for whoever has the turn, like all that follows.
+    /// Returns the current files, after releasing those of departed sessions. The caller must have the turn.
     pub(super) fn current(&self) -> Vfs {
         let mut files = self.held();
         let Files { vfs, departed } = &mut *files;
@@ -106,19 +111,19 @@ impl SharedWorkspace {
         self.held().vfs = vfs;
     }
 
-    /// Takes note of a session that is gone, and what it had open. Anybody may call this at any time.
+    /// Records that a session was dropped, with its open files. May be called at any time, without the turn.
     pub(super) fn depart(&self, wasi: Wasi) {
         self.held().departed.push(wasi);
     }
 
-    /// The files as they are between executions. Looking changes nothing and brings nothing to the host.
+    /// Returns the files between executions. Changes nothing, and commits nothing to the host.
     pub(crate) fn snapshot(&self) -> Result<crate::Files, ExecuteError> {
         let _turn = self.turn()?;
         Ok(crate::Files::of(self.current(), self.0.roots.workspace()))
     }
 
-    /// Lets the host change the files between executions. The root is that of `/app`; a change that succeeds
-    /// is committed to a host directory as after a successful execution.
+    /// Lets the host change the files between executions. `work` receives the root of `/app`. A successful change is
+    /// committed to a host directory as after a successful execution.
     pub(crate) fn with_files<R, E: From<ExecuteError>>(
         &self,
         work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
@@ -140,7 +145,8 @@ impl SharedWorkspace {
     }
 }
 
-/// Lets the host change files, and commits what it changed; says whether all of it was, if any.
+/// Lets the host change files, and commits the change. The second result is `Some(true)` if everything was committed,
+/// `Some(false)` if only a part was, and `None` if nothing was.
 pub(super) fn change<R, E: From<ExecuteError>>(
     sandbox: &Sandbox,
     roots: &Roots,

@@ -1,10 +1,10 @@
 //! Executions that their caller steps through.
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
-//! | `started` | [`Started`]: the execution on its thread, and what its caller asks of it |
-//! | `step` | what the two say to each other |
-//! | `transcript` | what the script has written so far |
+//! | `started` | [`Started`]: the execution on its thread, and the caller's handle |
+//! | `step` | the messages between the two |
+//! | `transcript` | the script's output so far |
 
 mod started;
 mod step;

@@ -1,4 +1,4 @@
-//! A started execution.
+//! A started execution and its thread.
 
 use std::{
     cell::Cell,
@@ -20,20 +20,22 @@ use crate::{
     tools::{CallerAnswer, OpenCall, PendingCalls, Progress},
 };
 
-/// What the host's own code may use of an execution's thread; guests run on stacks of their own.
+/// Stack size of an execution's thread, for the host's own code. Guests run on stacks of their own.
 const STACK_BYTES: usize = 512 << 10;
 
-/// An execution that its caller steps through: to answer calls of tools itself, to read output as it comes, or to do something else
+/// An execution that its caller steps through, to answer tool calls itself, to stream output, or to do other work
 /// meanwhile.
 ///
-/// It runs by itself on a thread of its own, whether or not somebody waits in [`advance`](Self::advance). Its limits hold from its
-/// beginning, and time between two steps is on its bill as all waiting is (`limits.timeout_ms`, `limits.tool_timeout_ms`); waiting
-/// costs no fuel. A script costs the same fuel whether a handler answers its tools or the caller.
+/// The execution runs on a thread of its own, whether or not the caller waits in [`advance`](Self::advance). Its limits apply from
+/// its start. Time between two steps counts like any other wait (`limits.timeout_ms`, `limits.tool_timeout_ms`), but
+/// waiting costs no fuel. The fuel of a script does not depend on whether a handler or the caller answers its tool
+/// calls.
 ///
-/// Calls of tools that the sandbox has handlers for are answered by these. Those of [`Tool::stepped`](crate::Tool::stepped) come out.
+/// The sandbox's handlers answer calls of their tools. Calls of [`Tool::stepped`](crate::Tool::stepped) tools are
+/// returned to the caller.
 ///
-/// In a session it has the turn until it has ended. Dropping it cancels it; its thread ends by itself then, and the session goes on from
-/// there as after any other execution that was cancelled.
+/// In a session it holds the turn until it has ended. Dropping it cancels the execution. The thread then ends by
+/// itself, and the session continues as after any other cancelled execution.
 ///
 /// ```no_run
 /// use glovebox::{Engine, EngineConfig, Request, Sandbox, Step, Tool, ToolAnswer};
@@ -65,12 +67,12 @@ pub struct Started {
     cancel: CancelToken,
 }
 
-/// What the execution's thread has in common with its caller.
+/// State that the execution's thread shares with its caller.
 #[derive(Default)]
 struct Shared {
     pending: Arc<PendingCalls>,
     transcript: Arc<Transcript>,
-    /// Set before `pending` says that it has ended.
+    /// Set before `pending` reports the end.
     end: OnceLock<Result<Arc<Execution>, AdvanceError>>,
 }
 
@@ -87,8 +89,8 @@ impl Drop for Started {
 }
 
 impl Started {
-    /// Runs `work` on a thread of its own, and returns when it has called what it is given, or has failed before. Nobody hears of
-    /// the end before `finish` was called, or dropped where there is no execution.
+    /// Runs `work` on a thread of its own. Returns once `work` has called its argument, or has failed before that.
+    /// `finish` is called, or dropped if the execution fails, before the end becomes visible.
     pub(crate) fn begin(
         request: Request<'_>,
         finish: impl FnOnce(&mut Execution) + Send + 'static,
@@ -107,18 +109,20 @@ impl Started {
             .map_err(|source| ExecuteError::System { what: "thread", source })?;
         match told.recv() {
             Ok(Err(error)) => Err(error),
-            // Without a word it has come to its end.
+            // The channel closed without a message: the execution has finished.
             Ok(Ok(())) | Err(mpsc::RecvError) => Ok(Self { shared, cancel }),
         }
     }
 
-    /// Gives answers, and waits until the execution has ended or needs others, at most for `wait` where that is given.
+    /// Passes answers to the script, and waits until the execution has ended or needs more answers. `wait` limits the
+    /// wait; without it there is no limit.
     ///
-    /// An answer to a call that has none outstanding, because its time was over or it was answered before, goes nowhere. Calls that were
-    /// left unanswered are told again, at once. Once [`Step::Done`], it is that with the same execution each time.
+    /// An answer to a call that timed out or was answered before is ignored. Unanswered calls are returned again,
+    /// without a wait. After the end, each call returns [`Step::Done`] with the same execution.
     ///
     /// # Errors
-    /// [`AdvanceError`]; for one that is about an answer no answer was taken, and the execution goes on.
+    /// Fails with an [`AdvanceError`]. If an answer is invalid, none of the answers is used, and the execution
+    /// continues.
     pub fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Step, AdvanceError> {
         let end = wait.and_then(|wait| Instant::now().checked_add(wait));
         let pending = &self.shared.pending;
@@ -131,8 +135,8 @@ impl Started {
         })
     }
 
-    /// What the script has written to a stream so far, from the byte `offset` on, at most `len_bytes`: nothing at the end of what is
-    /// there. Bytes over the stream's limit are never there.
+    /// Returns the script's output on a stream so far, from the byte `offset` on, at most `len_bytes`. Returns an empty
+    /// vector at the end. Bytes beyond the stream's limit are never included.
     #[must_use]
     pub fn read_output(&self, stream: Stream, offset: u64, len_bytes: u64) -> Vec<u8> {
         let live = self.shared.transcript.read(stream, offset, len_bytes);
@@ -140,24 +144,25 @@ impl Started {
             .unwrap_or_default()
     }
 
-    /// Whether it has ended, with an execution or an error: [`advance`](Self::advance) says which.
+    /// Returns `true` once the execution has ended, with a result or an error. [`advance`](Self::advance) returns
+    /// either.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.shared.end.get().is_some()
     }
 
-    /// The execution, once it has ended: what [`Step::Done`] has.
+    /// Returns the execution of [`Step::Done`] once it has ended, and `None` after an error.
     #[must_use]
     pub fn execution(&self) -> Option<Arc<Execution>> {
         self.shared.end.get()?.as_ref().ok().cloned()
     }
 
-    /// Stops it, as its [`CancelToken`] does. Cancelling again, or after its end, does nothing.
+    /// Cancels the execution, like its [`CancelToken`]. Has no effect if it was cancelled already or has ended.
     pub fn cancel(&self) {
         self.cancel.cancel();
     }
 
-    /// What stops it from elsewhere: a child of the request's token, where that had one.
+    /// Returns the token that cancels the execution: a child of the request's token, if it had one.
     #[must_use]
     pub fn cancel_token(&self) -> &CancelToken {
         &self.cancel
@@ -165,7 +170,7 @@ impl Started {
 }
 
 impl Shared {
-    /// What the thread does.
+    /// Runs the execution. This is the body of the thread.
     fn run(
         &self,
         mut request: Request<'static>,
@@ -176,7 +181,7 @@ impl Shared {
         let has_begun = Cell::new(false);
         let begun = || {
             has_begun.set(true);
-            // Whoever asked waits for this, and for nothing before it.
+            // `begin` waits only for this message.
             tell.send(Ok(())).ok();
         };
         let (transcript, mut listener) = (Arc::clone(&self.transcript), request.on_output.take());
@@ -189,7 +194,7 @@ impl Shared {
         let worked = panic::catch_unwind(AssertUnwindSafe(|| {
             let mut asked = request.on_output(on_output);
             asked.pending = Some(Arc::clone(&self.pending));
-            // Whatever comes of it, the request is gone afterwards, with its listener.
+            // In any case the request is dropped here, with its listener.
             let mut worked = work(asked, &begun);
             match &mut worked {
                 Ok(execution) => finish(execution),
@@ -215,7 +220,7 @@ impl Shared {
     }
 }
 
-/// An answer that the execution can take.
+/// Validates an answer, and finds its call.
 fn accepted(pending: &PendingCalls, ToolAnswer { id, answer }: ToolAnswer) -> Result<CallerAnswer, AdvanceError> {
     let index = usize::try_from(id).ok().filter(|index| pending.knows(*index));
     let index = index.ok_or(AdvanceError::UnknownCall { id })?;

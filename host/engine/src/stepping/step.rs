@@ -1,4 +1,4 @@
-//! What a started execution and its caller say to each other.
+//! Messages between a started execution and its caller.
 
 use std::sync::Arc;
 
@@ -6,85 +6,89 @@ use serde_json::Value;
 
 use crate::{ExecuteError, Execution, ToolError};
 
-/// How far a started execution has come.
+/// Progress of a started execution.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// It has ended.
+    /// The execution has ended.
     Done(Arc<Execution>),
-    /// These calls have no answer yet, in the order in which they were made, and the script waits for the caller's tools and for nothing
-    /// else that would go on by itself but time, or the time that [`Started::advance`](crate::Started::advance) was given is over. Calls
-    /// that were made at once come at once.
+    /// The unanswered calls, in the order in which the script made them. Concurrent calls are returned together.
+    ///
+    /// Returned if the script can only continue with answers of the caller, or with a timeout. Also returned if there
+    /// are unanswered calls when the time limit of [`Started::advance`](crate::Started::advance) expires.
     NeedsTools(Vec<ToolRequest>),
-    /// The time that [`Started::advance`](crate::Started::advance) was given is over, and the script goes on, with no call that has no
-    /// answer.
+    /// The time limit of [`Started::advance`](crate::Started::advance) has expired, and the script runs without
+    /// unanswered calls.
     Running,
 }
 
-/// A call of one of the caller's tools by a script that waits for it.
+/// A call of one of the caller's tools, for which the script waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolRequest {
-    /// Which call of the execution it is, counted from 0: its place in [`Execution::tool_calls`]. The calls of other tools count too.
+    /// Index of the call in the execution, counted from 0: its position in [`Execution::tool_calls`]. Calls of other
+    /// tools count too.
     pub id: u64,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments: the text of a JSON object, which the tool's schema has accepted. At most `limits.tool_bytes`.
+    /// The arguments as the text of a JSON object, which the tool's schema has accepted. At most `limits.tool_bytes`.
     pub arguments: String,
 }
 
 impl ToolRequest {
-    /// The arguments as values: an object.
+    /// Returns the arguments as a parsed JSON object.
     #[must_use]
     pub fn values(&self) -> Value {
         serde_json::from_str(&self.arguments).unwrap_or_default()
     }
 }
 
-/// What the caller answers a [`ToolRequest`].
+/// The caller's answer to a [`ToolRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolAnswer {
-    /// The request's.
+    /// Id of the request.
     pub id: u64,
-    /// JSON text, or why there is none. More than `limits.tool_bytes` is a [`ToolLimit`](crate::ToolErrorKind::Limit) in the script.
+    /// The result as JSON text, or an error. A result larger than `limits.tool_bytes` raises
+    /// [`ToolLimit`](crate::ToolErrorKind::Limit) in the script.
     pub answer: Result<String, ToolError>,
 }
 
 impl ToolAnswer {
-    /// A result.
+    /// Creates an answer with a result.
     #[must_use]
     pub fn value(id: u64, value: &Value) -> Self {
         Self { id, answer: Ok(value.to_string()) }
     }
 
-    /// A failure.
+    /// Creates an answer with an error.
     #[must_use]
     pub fn error(id: u64, error: impl Into<ToolError>) -> Self {
         Self { id, answer: Err(error.into()) }
     }
 }
 
-/// A started execution could not be gone on with, or could not be carried out.
+/// A started execution could not be continued, or could not be carried out.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdvanceError {
-    /// No answer was taken: the execution has made no such call.
+    /// An answer is for a call that the execution has not made. None of the answers was used.
     #[error("the execution has made no call {id} of a tool; answer with the id of the request")]
     UnknownCall {
-        /// The answer's id.
+        /// Id of the answer.
         id: u64,
     },
-    /// No answer was taken: one is no JSON, or nested more than 127 levels deep.
+    /// An answer is not JSON, or is nested more than 127 levels deep. None of the answers was used.
     #[error("the answer to call {id} is no JSON: {reason}")]
     NotJson {
-        /// The answer's id.
+        /// Id of the answer.
         id: u64,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
-    /// It could not be carried out. Advancing again says the same.
+    /// The execution could not be carried out. Advancing again returns the same error.
     #[error(transparent)]
     Execute(Arc<ExecuteError>),
-    /// Its thread panicked: a listener of the embedder's, or the sandbox itself. A session is as after an execution that was unwound.
+    /// The execution's thread panicked, in a listener of the embedder or in the sandbox itself. A session is in the
+    /// state of an unwound execution.
     #[error("the execution's thread panicked; what the panic hook wrote says why")]
     Panicked,
 }

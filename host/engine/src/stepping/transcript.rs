@@ -1,10 +1,10 @@
-//! What a script has written so far.
+//! Output of a running script.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::{Execution, Stream};
 
-/// Both streams of an execution that runs, up to their limits; nothing once its result has them.
+/// Both output streams of a running execution, up to their limits. `None` once the execution's result contains them.
 #[derive(Debug)]
 pub(super) struct Transcript(Mutex<Option<Written>>);
 
@@ -21,7 +21,7 @@ impl Default for Transcript {
 }
 
 impl Transcript {
-    /// Adds what the script writes; the limits have been seen to.
+    /// Appends output. The caller has applied the limits.
     pub(super) fn add(&self, stream: Stream, bytes: &[u8]) {
         if let Some(written) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             match stream {
@@ -31,12 +31,12 @@ impl Transcript {
         }
     }
 
-    /// Lets go of what the result has.
+    /// Frees the output, which the result contains by now.
     pub(super) fn close(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// At most `len_bytes` of a stream from `offset` on; none once it is closed.
+    /// Returns at most `len_bytes` of a stream from `offset` on, or `None` if the transcript is closed.
     pub(super) fn read(&self, stream: Stream, offset: u64, len_bytes: u64) -> Option<Vec<u8>> {
         let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = written.as_ref().map(|written| match stream {
@@ -47,7 +47,7 @@ impl Transcript {
     }
 }
 
-/// The same of an execution that has ended.
+/// Like [`Transcript::read`], for an execution that has ended.
 pub(super) fn written(execution: &Execution, stream: Stream, offset: u64, len_bytes: u64) -> Vec<u8> {
     let output = match stream {
         Stream::Stdout => &execution.stdout,
