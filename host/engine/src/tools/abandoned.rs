@@ -1,7 +1,7 @@
-//! What calls that nobody waits for any longer still hold.
+//! Memory of abandoned calls, whose execution no longer waits for them.
 //!
-//! While an execution runs, the arguments of its calls are the guest's memory. A handler that does not come back keeps
-//! them beyond that: they are counted here until it does, for whoever made the call.
+//! While an execution runs, the arguments of its calls count as the guest's memory. A handler that does not return
+//! holds them longer. Here they count towards the origin of the call until the handler returns.
 
 use std::{
     collections::BTreeMap,
@@ -12,24 +12,25 @@ use glovebox_core::tools::{Failure, Turn};
 
 use super::ToolErrorKind;
 
-/// How many calls of one origin may be abandoned and still run when it makes another.
+/// Maximum number of abandoned calls of one origin that still run when it makes another call.
 const MAX_ORIGIN_CALLS: usize = 16;
 
-/// The most bytes of arguments that abandoned calls of one origin hold, together with those of one execution that run.
-/// Only a call that is alone may hold more: what its text may at most become.
+/// Maximum size of the arguments of one origin's abandoned calls together with the running calls of one execution, in
+/// bytes. A call that runs alone may exceed it, up to the size that its text can reach when parsed.
 const MAX_ORIGIN_BYTES: u64 = 16 << 20;
 
-/// The most bytes that those of all origins hold, each counted with its share at most: no single one can fill it.
+/// Maximum size for all origins together, in bytes. Each origin counts with at most its own maximum, so no single
+/// origin can exhaust it.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Who makes calls: a session, or whoever executes without naming one.
+/// Origin of calls: a session, or `None` for executions without a session id.
 pub(super) type Origin = Option<String>;
 
 /// The abandoned calls of a sandbox that still run.
 #[derive(Debug, Default)]
 pub(super) struct Abandoned(Mutex<BTreeMap<Origin, Share>>);
 
-/// One origin's part of them.
+/// The abandoned calls of one origin.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     calls: usize,
@@ -37,8 +38,8 @@ struct Share {
 }
 
 impl Abandoned {
-    /// Whether a call whose arguments hold `bytes` may start beside those of its execution that run and hold
-    /// `running_bytes`, none where nothing runs.
+    /// Decides whether a call with arguments of `bytes` may start beside the running calls of its execution, whose
+    /// arguments take `running_bytes` (0 if no call runs).
     pub(super) fn admit(&self, origin: &Origin, bytes: u64, running_bytes: u64) -> Result<Turn, Failure> {
         let shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = shares.get(origin).copied().unwrap_or_default();
@@ -89,7 +90,7 @@ mod tests {
         Some(name.to_owned())
     }
 
-    /// The refusal's words.
+    /// Returns the message of a refusal.
     fn refusal(answer: Result<Turn, Failure>) -> String {
         let failure = answer.unwrap_err();
         assert_eq!(failure.kind, ToolErrorKind::Limit);

@@ -1,4 +1,4 @@
-//! Whether anybody waits for a call's answer.
+//! Tracks whether the execution still waits for a call's answer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
 
@@ -8,45 +8,47 @@ use super::{
     toolbox::Entry,
 };
 
-/// Whether anybody waits for a call's answer.
+/// State of a call: it tracks whether the execution still waits for the answer.
 #[derive(Debug)]
 pub(super) struct CallStatus {
     state: Mutex<State>,
     entry: Arc<Entry>,
     abandoned: Arc<Abandoned>,
     origin: Origin,
-    /// What its arguments hold.
+    /// Size of the arguments in memory.
     bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Running,
-    /// No thread runs for it any longer: it waits for the caller.
+    /// No thread runs for the call any longer: it waits for the caller.
     Pending,
-    /// Given up while a thread ran for it, which still does.
+    /// Abandoned while a thread ran for it, and the thread still runs.
     Abandoned,
     Over,
 }
 
 impl CallStatus {
-    /// Of a call that runs. `abandoned`: where it is counted if it is given up; `bytes`: what its arguments hold.
+    /// Creates the status of a running call. `abandoned` counts the call if it is abandoned. `bytes` is the size of its
+    /// arguments in memory.
     pub(super) fn new(entry: &Arc<Entry>, abandoned: &Arc<Abandoned>, origin: Origin, bytes: u64) -> Arc<Self> {
         let (entry, abandoned) = (Arc::clone(entry), Arc::clone(abandoned));
         Arc::new(Self { state: Mutex::new(State::Running), entry, abandoned, origin, bytes })
     }
 
-    /// Whether the caller is to answer.
+    /// Returns `true` if the caller answers this call.
     pub(super) fn is_the_callers(&self) -> bool {
         matches!(self.entry.answerer, Answerer::Caller)
     }
 
-    /// What the call's arguments hold.
+    /// Returns the size of the arguments in memory.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Nobody waits any longer: unless it has answered, the handler counts as abandoned until it returns.
+    /// Records that the execution no longer waits. Unless the call was answered, its handler counts as abandoned until
+    /// it returns.
     pub(super) fn abandon(&self) {
         let mut state = self.state();
         match *state {
@@ -60,7 +62,7 @@ impl CallStatus {
         }
     }
 
-    /// The handler has returned, or the caller has answered; says whether somebody waits for that.
+    /// Records an answer of the handler or the caller. Returns `true` if the execution waits for it.
     pub(super) fn answer(&self) -> bool {
         let mut state = self.state();
         let is_awaited = matches!(*state, State::Running | State::Pending);
@@ -68,10 +70,11 @@ impl CallStatus {
         is_awaited
     }
 
-    /// The call's thread ends, and the caller is to answer; says whether anybody waits for that.
+    /// Records that the call's thread ends and the caller must answer. Returns `true` if the execution waits for the
+    /// answer.
     pub(super) fn hand_over(&self) -> bool {
         let mut state = self.state();
-        // It may have been answered already.
+        // The caller may have answered already.
         let is_awaited = *state == State::Running;
         self.leave(&mut state, if is_awaited { State::Pending } else { State::Over });
         is_awaited
@@ -95,7 +98,7 @@ mod tests {
     use super::*;
     use crate::tools::{Tool, Toolbox};
 
-    /// A call as it runs, and how many of its tool's are counted as given up.
+    /// Returns a running call, and a function that counts the abandoned calls of its tool.
     fn running() -> (Arc<CallStatus>, impl Fn() -> usize) {
         let toolbox = Toolbox::new(&[Tool::new("ask", "").stepped()]).unwrap();
         let entry = Arc::clone(toolbox.tools().find("ask").unwrap());

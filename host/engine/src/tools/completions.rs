@@ -1,4 +1,4 @@
-//! Where tools' threads put what their handlers answered.
+//! The queue of answers from tool threads.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -10,11 +10,11 @@ use glovebox_core::{Watch as _, tools::Done};
 use super::Account;
 use crate::{CancelToken, stopwatch::Stopwatch};
 
-/// What the threads of one execution share.
+/// State that the threads of one execution share.
 #[derive(Debug)]
 pub(super) struct CompletionQueue {
     done: Mutex<Vec<Done>>,
-    /// Whoever waits for an answer waits for this token as well.
+    /// Token that the execution waits on together with the answers.
     wake: CancelToken,
     pub(super) account: Arc<Account>,
     watch: Stopwatch,
@@ -25,23 +25,23 @@ impl CompletionQueue {
         Arc::new(Self { done: Mutex::default(), wake, account, watch })
     }
 
-    /// How long the execution has lasted.
+    /// Returns the time since the start of the execution.
     pub(super) fn elapsed(&self) -> Duration {
         self.watch.elapsed()
     }
 
-    /// Puts an answer down and wakes who waits for it.
+    /// Adds an answer, and wakes the execution if it waits for it.
     pub(super) fn put(&self, done: Done) {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
         self.wake.wake();
     }
 
-    /// Takes all answers, in the order in which they came.
+    /// Takes all answers, in the order of their arrival.
     pub(super) fn take(&self) -> Vec<Done> {
         std::mem::take(&mut self.done.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether an answer is there.
+    /// Returns `true` if there is an answer.
     pub(super) fn has_answer(&self) -> bool {
         !self.done.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }

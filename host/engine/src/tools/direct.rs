@@ -1,4 +1,4 @@
-//! A call that no script of ours makes: for components that execute scripts themselves.
+//! Tool calls without a script of the engine, for components that execute scripts themselves.
 
 use std::{sync::Arc, time::Instant};
 
@@ -8,20 +8,20 @@ use serde_json::json;
 use super::{ThreadRunner, ToolErrorKind, ToolOutcome, ToolThreads, Toolbox};
 use crate::{CancelToken, Limits, stopwatch::Stopwatch};
 
-/// A call of a tool that is not a script's.
+/// A tool call that no script makes.
 pub(crate) struct DirectCall<'a> {
     pub(crate) name: &'a str,
     /// JSON text.
     pub(crate) arguments: &'a str,
     pub(crate) limits: &'a Limits,
-    /// For whom it is made.
+    /// Origin of the call, for which it is counted if it is abandoned.
     pub(crate) origin: &'a str,
-    /// Nobody else's: it is woken through it.
+    /// Token of this call only: waking the token wakes the waiting thread.
     pub(crate) cancel: CancelToken,
 }
 
 impl DirectCall<'_> {
-    /// Makes the call as the only one of an execution, and waits for what becomes of it.
+    /// Makes the call as the only one of an execution, and waits for its outcome.
     pub(crate) fn make(self, toolbox: &Arc<Toolbox>, threads: &Arc<ToolThreads>) -> ToolOutcome {
         let failed = |kind, message: String| ToolOutcome::Failed { kind, message: Some(message) };
         let (bytes, most) = (self.arguments.len() as u64, self.limits.tool_bytes);
@@ -33,7 +33,7 @@ impl DirectCall<'_> {
         if let Err(error) = check_json(self.arguments) {
             return invalid(error);
         }
-        // The arguments are JSON text, so they can stand in another. There they are one level deeper.
+        // The arguments are valid JSON text, so they can be embedded in other JSON, one level deeper.
         let message = format!("{{\"id\":0,\"name\":{},\"arguments\":{}}}", json!(self.name), self.arguments);
         if let Err(error) = check_json(&message) {
             return invalid(error);

@@ -1,20 +1,20 @@
-//! Functions of the host that scripts may call.
+//! Host functions that scripts may call.
 //!
-//! A guest writes calls to a device and reads replies from it; several run at once, each on a thread of its own, and the
-//! guest's thread does nothing but start them and wait. What crosses the boundary is JSON text, and all of it is the
-//! guest's word: sizes, counts and shapes are checked before a handler sees it. That part, and what is written down of calls, is
-//! `glovebox-core`'s.
+//! A guest writes calls to a device and reads replies from it. Several calls can run at once, each on a thread of its
+//! own, and the guest's thread only starts them and waits. Messages are untrusted JSON text from the guest: sizes,
+//! counts and shapes are checked before a handler gets them. `glovebox-core` implements the checks and the records of
+//! calls.
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
-//! | `tool` | [`Tool`], as the embedder describes it; [`ToolCall`], as its handler gets it |
-//! | `toolbox` | the tools of a sandbox, their schemas compiled, and the catalogue that guests read |
+//! | `tool` | [`Tool`], which the embedder defines; [`ToolCall`], which its handler receives |
+//! | `toolbox` | the tools of a sandbox, their compiled schemas, and the catalogue for guests |
 //! | `runner` | the calls of one execution, on threads of their own |
-//! | `completions` | where threads put what a handler answered |
-//! | `abandoned` | what calls that were given up still hold |
+//! | `completions` | the queue of answers from these threads |
+//! | `abandoned` | memory of abandoned calls |
 //! | `worker` | one call on its thread |
-//! | `call_status` | whether anybody waits for its answer |
-//! | `pending` | calls that whoever steps through the execution answers |
+//! | `call_status` | whether the execution still waits for a call's answer |
+//! | `pending` | calls that the caller of a started execution answers |
 //! | `wait_tracker` | when the guest waits for them |
 //! | `direct` | a call that no script makes |
 

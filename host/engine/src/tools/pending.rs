@@ -1,8 +1,9 @@
-//! Calls that whoever steps through an execution answers.
+//! Calls that the caller of a started execution answers.
 //!
-//! A call comes here when its arguments have passed the tool's schema, and is gone when it was answered or given up; no thread
-//! waits with it. The guest's thread says while it waits, and for which calls: only then, and only when all of them are
-//! here, is it the caller that must go on. Others of the host's own tools may be at work as well: their replies do not need it.
+//! A call is added once its arguments match the tool's schema, and removed once it is answered or abandoned. No thread
+//! waits for it. The guest's thread reports when it waits, and for which calls. The caller must act only if the guest
+//! waits and all calls that it waits for are here. Calls of the host's own tools may run at the same time: their
+//! replies do not need the caller.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +16,7 @@ use glovebox_core::tools::{Done, Failure, Held, hold_answer, within};
 
 use super::{ToolErrorKind, call_status::CallStatus, completions::CompletionQueue};
 
-/// The calls of one execution that its caller is to answer, and how far the execution has come.
+/// The calls of one execution for the caller to answer, and the progress of the execution.
 #[derive(Debug, Default)]
 pub(crate) struct PendingCalls {
     state: Mutex<State>,
@@ -25,18 +26,18 @@ pub(crate) struct PendingCalls {
 #[derive(Debug, Default)]
 struct State {
     calls: BTreeMap<usize, PendingCall>,
-    /// How many calls the execution has made at least, for all that has come here: smaller numbers are known.
+    /// Lower bound for the number of calls that the execution has made: smaller indices are valid.
     known: usize,
-    /// The calls of the caller's that the guest waits for, while it does.
+    /// The calls for the caller that the guest waits for. `None` while it does not wait.
     awaited: Option<Vec<usize>>,
     has_ended: bool,
 }
 
-/// A call that has no answer yet.
+/// An unanswered call.
 pub(super) struct PendingCall {
     pub(super) name: String,
     pub(super) arguments: String,
-    /// What is held for the arguments.
+    /// Memory charged for the arguments.
     pub(super) held: Held,
     pub(super) max_bytes: u64,
     pub(super) status: Arc<CallStatus>,
@@ -60,24 +61,25 @@ pub(crate) struct OpenCall {
     pub(crate) arguments: String,
 }
 
-/// What the caller says to a call.
+/// The caller's answer to a call.
 #[derive(Debug)]
 pub(crate) struct CallerAnswer {
     pub(crate) index: usize,
-    /// JSON text, or how it failed and what the script is told.
+    /// JSON text, or the kind and the message of an error for the script.
     pub(crate) answer: Result<String, (ToolErrorKind, String)>,
 }
 
-/// How far an execution has come.
+/// Progress of an execution.
 #[derive(Debug)]
 pub(crate) enum Progress {
     Ended,
-    /// The guest waits for these and for nothing else but time, or the time that was given is over and these have no answer.
+    /// The guest waits only for these calls, apart from timeouts. Or the caller's time is up, and these calls are
+    /// unanswered.
     Waits(Vec<OpenCall>),
     Runs,
 }
 
-/// The guest waits, as long as this lives.
+/// Guard that marks the guest as waiting.
 #[derive(Debug)]
 pub(crate) struct Waiting(Arc<PendingCalls>);
 
@@ -92,7 +94,7 @@ impl PendingCalls {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a call that the caller is to answer.
+    /// Adds a call for the caller to answer.
     pub(super) fn push(&self, index: usize, call: PendingCall) {
         let mut state = self.state();
         state.known = state.known.max(index.saturating_add(1));
@@ -101,31 +103,31 @@ impl PendingCalls {
         self.changed.notify_all();
     }
 
-    /// Takes a call back that nobody waits for any longer, if it is here.
+    /// Removes an abandoned call, if it is here.
     pub(super) fn withdraw(&self, index: usize) {
         let withdrawn = self.state().calls.remove(&index);
         drop(withdrawn);
     }
 
-    /// From now on the guest waits, for any of these calls at least.
+    /// Marks the guest as waiting for the first of these calls.
     pub(super) fn wait_for(self: &Arc<Self>, calls: impl Iterator<Item = usize>) -> Waiting {
         self.state().awaited = Some(calls.collect());
         self.changed.notify_all();
         Waiting(Arc::clone(self))
     }
 
-    /// The execution has ended.
+    /// Records the end of the execution.
     pub(crate) fn end(&self) {
         self.state().has_ended = true;
         self.changed.notify_all();
     }
 
-    /// Whether the execution has made this call, for all that the caller can know.
+    /// Returns `true` if the execution has made this call, as far as the caller can know.
     pub(crate) fn knows(&self, index: usize) -> bool {
         index < self.state().known
     }
 
-    /// Hands answers on; those to calls that have none outstanding go nowhere.
+    /// Passes answers on. Answers to calls that are not outstanding are ignored.
     pub(crate) fn answer(&self, answers: Vec<CallerAnswer>) {
         for CallerAnswer { index, answer } in answers {
             let Some(call) = self.state().calls.remove(&index) else { continue };
@@ -153,18 +155,18 @@ impl PendingCalls {
 }
 
 impl State {
-    /// What the guest waits for, if the caller has all of it to answer.
+    /// Returns the calls that the guest waits for, if the caller can answer all of them.
     fn open_calls(&self) -> Option<Vec<OpenCall>> {
         let awaited = self.awaited.as_ref().filter(|awaited| !awaited.is_empty())?;
-        // First, and without a copy: an answer may be on its way, or a schema not yet checked.
+        // Checked first, and without a copy: an answer may be on its way, or a schema not yet checked.
         if !awaited.iter().all(|index| self.calls.contains_key(index)) {
             return None;
         }
         Some(self.calls.iter().filter(|(index, _)| awaited.contains(index)).map(open_call).collect())
     }
 
-    /// What the caller learns when its time is over: of all calls that it has to answer, also where the guest does something else
-    /// meanwhile. It may be asking again and again whether they were answered.
+    /// Returns the progress when the caller's time is up. Lists all unanswered calls, even if the guest does not wait
+    /// for them now: it may be polling for the answers.
     fn progress(&self) -> Progress {
         if self.calls.is_empty() {
             return Progress::Runs;

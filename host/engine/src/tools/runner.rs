@@ -1,6 +1,6 @@
-//! Calls of tools on threads of their own.
+//! Runs tool calls on threads of their own.
 //!
-//! What holds for every call is `glovebox-core`'s, and happens on the guest's thread. Threads of tools only put their answers down.
+//! `glovebox-core` implements the rules for all calls, on the guest's thread. Tool threads only queue their answers.
 
 use std::sync::Arc;
 
@@ -31,9 +31,9 @@ pub(crate) struct ThreadRunner {
     waits: WaitTracker,
     session_id: Option<String>,
     watch: Stopwatch,
-    /// What tools hold meanwhile.
+    /// Account for the memory of this execution's calls.
     account: Arc<Account>,
-    /// How many calls have started that are counted for themselves.
+    /// Number of started calls of tools with their own `max_calls`.
     counted: u64,
 }
 
@@ -45,8 +45,8 @@ pub(crate) struct ThreadCall {
 }
 
 impl ThreadRunner {
-    /// The calls of an execution. `wake`: the execution's token, which whoever waits for an answer waits for. `pending`: where whoever
-    /// steps through it answers.
+    /// Returns the calls of an execution. `wake` is the execution's token, on which its thread waits for answers.
+    /// `pending` receives the calls for the caller of a started execution.
     pub(crate) fn calls(
         toolbox: Arc<Toolbox>,
         threads: Arc<ToolThreads>,
@@ -103,7 +103,7 @@ impl ToolRunner for ThreadRunner {
         Ok(Start::Running(ThreadCall { status, cancel }))
     }
 
-    /// Beside those that were given up and still run, too.
+    /// Takes abandoned calls that still run into account.
     fn turn(&self, next: &QueuedCall<Arc<Entry>>, running: &[RunningCall<ThreadCall>]) -> Result<Turn, Failure> {
         next.tool.admit(&next.name)?;
         let running_bytes = running.iter().map(|call| call.running.status.bytes()).sum();
@@ -130,7 +130,7 @@ impl ToolRunner for ThreadRunner {
         }
     }
 
-    /// Tells whoever steps through the execution, and for which calls of the caller's the guest waits.
+    /// Reports to the caller of a started execution that the guest waits, and for which of the caller's calls.
     fn begin_wait(&mut self, is_look: bool, running: &[RunningCall<ThreadCall>]) -> Option<Waiting> {
         let calls = running.iter().filter(|call| call.running.status.is_the_callers());
         self.waits.begin_wait(is_look, calls.map(|call| call.index))

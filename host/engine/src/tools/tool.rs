@@ -1,4 +1,4 @@
-//! A tool as the embedder describes it.
+//! The definition of a tool by the embedder.
 
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -9,13 +9,13 @@ use super::ToolErrorKind;
 use super::{Account, ToolError};
 use crate::CancelToken;
 
-/// What answers a tool's calls.
+/// Handler of a tool's calls.
 pub(super) type Handler = Arc<dyn Fn(&ToolCall, Value) -> Result<Value, ToolError> + Send + Sync>;
 
-/// The same for one that deals with JSON text.
+/// Handler that takes and returns JSON text.
 pub(crate) type TextHandler = Arc<dyn Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync>;
 
-/// A function of the host that scripts may call as `tools.name(…)`.
+/// A host function that scripts may call as `tools.name(…)`.
 ///
 /// ```
 /// use glovebox::Tool;
@@ -37,13 +37,14 @@ pub(crate) type TextHandler = Arc<dyn Fn(&ToolCall, String) -> Result<String, To
 ///
 /// In Python: `tools.add(1, b=2)`; in JavaScript: `await tools.add({a: 1, b: 2})`.
 ///
-/// A handler runs on a thread of its own, several at once, and may take its time: it is given a deadline and a token that
-/// is cancelled when nobody waits for it any longer. One that does not heed it is abandoned: the execution goes on
-/// without it, its thread ends when it returns. Of one tool, 64 may be abandoned at a time; until one returns, further
-/// calls of it are refused. A panic of a handler is a `ToolError` in the script.
+/// Each call runs on a thread of its own, and several calls run at once, so handlers may block. A handler gets a
+/// deadline, and a token that is cancelled when the execution no longer waits for it. A handler that ignores them is
+/// abandoned: the execution continues without it, and its thread ends when it returns. At most 64 calls of one tool may
+/// be abandoned at a time; until one returns, further calls of it are refused. A panic in a handler raises `ToolError`
+/// in the script.
 ///
-/// Asynchronous code: keep a handle of the runtime and block on it, as in
-/// `move |_, arguments| handle.block_on(fetch(arguments))`; the thread is none of the runtime's own, so that it may.
+/// For asynchronous code, keep a handle of the runtime and block on it, as in `move |_, arguments|
+/// handle.block_on(fetch(arguments))`. This is allowed because the thread does not belong to the runtime.
 #[derive(Clone)]
 #[must_use]
 pub struct Tool {
@@ -54,12 +55,12 @@ pub struct Tool {
     pub(super) is_foreign: bool,
 }
 
-/// Who answers a tool's calls.
+/// How a tool's calls are answered.
 #[derive(Clone)]
 pub(super) enum Answerer {
     Handler(Handler),
     TextHandler(TextHandler),
-    /// Whoever steps through the execution.
+    /// By the caller of a started execution.
     Caller,
 }
 
@@ -70,14 +71,14 @@ impl fmt::Debug for Tool {
 }
 
 impl Tool {
-    /// The name that scripts use.
+    /// Returns the name for scripts.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A tool by the name that scripts call it by: an identifier of 1 to 64 ASCII letters, digits and underscores,
-    /// beginning with a letter. The description is what `help(tools.name)` shows.
+    /// Creates a tool. Scripts call it by its name, an identifier of 1 to 64 ASCII letters, digits and underscores that
+    /// starts with a letter. `help(tools.name)` shows the description.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -88,24 +89,25 @@ impl Tool {
         }
     }
 
-    /// What the arguments must be, as JSON Schema: of an object, whose properties are the named arguments. Default: any
-    /// object. Arguments are checked against it before the handler is called.
+    /// Sets the JSON Schema of the arguments: of an object whose properties are the named arguments. Default: any
+    /// object. Arguments are validated before the handler is called.
     ///
-    /// Arguments without names are taken in the order of `required`, then of the other properties by name. Regular
-    /// expressions (`pattern`) are those that take linear time: no look-around and no references back. A `$ref` is `#`
-    /// or `#/…`: it leads to the schema itself and nowhere else.
+    /// Positional arguments are assigned in the order of `required`, then to the other properties by name. Regular
+    /// expressions (`pattern`) must be matchable in linear time: without look-around and back-references. A `$ref` is
+    /// `#` or `#/…`, a reference within the schema.
     ///
-    /// What a check may cost is bounded, since nothing can end one that has begun: a schema consists of at most 1,000 schemas, has at most
-    /// 64 regular expressions, and of its parts at most 32 apply to one value through one another. Where it refers to itself from
-    /// several alternatives, each level of the arguments multiplies the cost: arguments that would take more than about
-    /// 10^8 steps are refused (`InvalidArguments`).
+    /// The cost of a validation is bounded, because it cannot be interrupted. A schema consists of at most 1,000
+    /// schemas, with at most 64 regular expressions. At most 32 of its parts apply to one value through one another. If
+    /// a schema refers to itself from several alternatives, each level of the arguments multiplies the cost. Arguments
+    /// that would take more than about 10^8 steps are refused (`InvalidArguments`).
     pub fn schema(mut self, schema: Value) -> Self {
         self.schema = schema;
         self
     }
 
-    /// What answers the calls: JSON arguments in, a JSON result out. A [`Value`] of `serde_json` sorts keys, and makes floats of integers over
-    /// 64 bits; [`text_handler`](Self::text_handler) gets and gives the text as it is.
+    /// Sets the handler of the calls, which takes JSON arguments and returns a JSON result. [`Value`] of `serde_json`
+    /// sorts keys, and converts integers of more than 64 bits to floats. [`text_handler`](Self::text_handler) preserves
+    /// the text.
     pub fn handler(
         mut self,
         handler: impl Fn(&ToolCall, Value) -> Result<Value, ToolError> + Send + Sync + 'static,
@@ -114,13 +116,13 @@ impl Tool {
         self
     }
 
-    /// The same with JSON text in and out, for a handler that passes on what somebody untrusted has answered, or needs all digits and the
-    /// order of keys.
+    /// Sets a handler that takes and returns JSON text. Use it to pass on untrusted answers, or to preserve all digits
+    /// and the order of keys.
     ///
-    /// The host holds JSON as values in up to a hundred times the memory of its text, so that a result is better not parsed
-    /// before its size is known. This one never is: more than `limits.tool_bytes` is a
-    /// [`ToolLimit`](ToolErrorKind::Limit) in the script, and what is no JSON, or nests more than 127 levels deep, a
-    /// [`ToolError`](ToolErrorKind::Failed).
+    /// Parsed JSON takes up to a hundred times the memory of its text, so a result should not be parsed before its size
+    /// is known. The text of this handler is never parsed into values. A result larger than `limits.tool_bytes` raises
+    /// [`ToolLimit`](ToolErrorKind::Limit) in the script. Text that is not JSON, or is nested more than 127 levels
+    /// deep, raises [`ToolError`](ToolErrorKind::Failed).
     ///
     /// ```
     /// use glovebox::Tool;
@@ -138,21 +140,21 @@ impl Tool {
         self
     }
 
-    /// Leaves the calls to whoever steps through the execution, instead of a handler:
-    /// [`Started::advance`](crate::Started::advance) asks for their answers. In executions that were not started so, a call fails
-    /// at once.
+    /// Leaves the calls to the caller of a started execution, instead of a handler.
+    /// [`Started::advance`](crate::Started::advance) returns the calls and takes the answers. In other executions a
+    /// call fails at once.
     pub fn stepped(mut self) -> Self {
         self.answerer = Some(Answerer::Caller);
         self
     }
 
-    /// Its schema comes from somebody who is not trusted: what holding arguments to it may take is bounded more narrowly.
+    /// Marks the schema as untrusted, which sets stricter limits on the cost of validating arguments.
     pub fn foreign(mut self) -> Self {
         self.is_foreign = true;
         self
     }
 
-    /// The tool behind `llm_query(prompt)`: asks a language model.
+    /// Creates the tool behind `llm_query(prompt)`, which asks a language model.
     pub fn llm_query(handler: impl Fn(&ToolCall, &str) -> Result<String, ToolError> + Send + Sync + 'static) -> Self {
         Self::new("llm_query", "Asks a language model and returns its answer.")
             .schema(json!({
@@ -167,8 +169,8 @@ impl Tool {
             })
     }
 
-    /// The tool behind `rlm_query(task, ctx=None)`: gives a task to another session, with a context of its own. Where the
-    /// script gives none, `ctx` is the session's own `context`.
+    /// Creates the tool behind `rlm_query(task, ctx=None)`, which gives a task and a context to another session. If the
+    /// script passes no `ctx`, it is the session's own `context`.
     pub fn rlm_query(
         handler: impl Fn(&ToolCall, &str, &Value) -> Result<Value, ToolError> + Send + Sync + 'static,
     ) -> Self {
@@ -186,22 +188,22 @@ impl Tool {
     }
 }
 
-/// One call of a tool, as its handler sees it.
+/// A call of a tool, as its handler sees it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ToolCall {
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// Which call of the execution it is, counted from 0: its place in
+    /// Index of the call in the execution, counted from 0: its position in
     /// [`Execution::tool_calls`](crate::Execution::tool_calls).
     pub index: usize,
-    /// The session's id, or the one that the request names.
+    /// Id of the session, or the session id in the request.
     pub session_id: Option<String>,
-    /// Cancelled when nobody waits for the result any longer: the call's time is over, the execution was cancelled or has
-    /// ended.
+    /// Cancelled when the execution no longer waits for the result: the call has timed out, or the execution was
+    /// cancelled or has ended.
     pub cancel: CancelToken,
-    /// When the call's time is over.
+    /// Time at which the call times out.
     pub deadline: Instant,
-    /// What is held for the execution's calls, for a handler of ours that holds much meanwhile.
+    /// Account for the memory of the execution's calls, for internal handlers that use much memory.
     pub(crate) account: Arc<Account>,
 }

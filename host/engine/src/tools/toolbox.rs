@@ -17,18 +17,19 @@ use super::{
     tool::{Answerer, TextHandler},
 };
 
-/// How many handlers of one tool may be abandoned and still run. A tool that hangs is soon refused, while the others work.
+/// Maximum number of abandoned calls of one tool that still run. A tool that hangs is soon refused, while the other
+/// tools still work.
 const MAX_ABANDONED: usize = 64;
 
-/// The name that scripts' requests to the network are called by, and written down under. No tool can have it.
+/// Name of the tool for scripts' network requests, in calls and in records. Other tools cannot have this name.
 pub(crate) const NETWORK_TOOL: &str = "network.fetch";
 
-/// What answers calls of [`NETWORK_TOOL`].
+/// Handler and limits of [`NETWORK_TOOL`].
 pub(crate) struct ReservedTool {
     pub(crate) answerer: TextHandler,
-    /// The most bytes of a call's arguments, and of its result.
+    /// Maximum size of a call's arguments, and of its result, in bytes.
     pub(crate) max_bytes: u64,
-    /// The most calls of one execution.
+    /// Maximum number of calls of one execution.
     pub(crate) max_calls: u64,
 }
 
@@ -36,20 +37,20 @@ pub(crate) struct ReservedTool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Toolbox {
     tools: Toolset<Arc<Entry>>,
-    /// What performs scripts' requests to the network, where the policy lets them have it.
+    /// Performs scripts' network requests, if the policy allows them.
     network: Option<Arc<Entry>>,
-    /// What is held while somebody has these tools.
+    /// A value that is held as long as these tools are.
     _keeps: Option<Arc<dyn fmt::Debug + Send + Sync>>,
     abandoned: Arc<Abandoned>,
 }
 
-/// One tool, ready to be called.
+/// A tool with its compiled schema and its limits.
 pub(crate) struct Entry {
     pub(super) answerer: Answerer,
     pub(super) checked: Checked,
-    /// The most bytes of arguments and of a result, where `limits.tool_bytes` does not say it.
+    /// Maximum size of arguments and of a result in bytes, in place of `limits.tool_bytes`.
     pub(super) max_bytes: Option<u64>,
-    /// The most calls of one execution, beside those of all tools.
+    /// Maximum number of calls of one execution, in addition to the limit on all tools.
     pub(super) max_calls: Option<u64>,
     abandoned: AtomicUsize,
 }
@@ -66,11 +67,11 @@ impl AsRef<Checked> for Entry {
     }
 }
 
-/// Whether scripts can have these tools: each can be one, no two have the same name, and their descriptions and schemas are not too long
-/// together. A sandbox is built with no others.
+/// Checks that scripts can use these tools: each is valid, no two have the same name, and their descriptions and
+/// schemas together are not too long. Building a sandbox makes the same checks.
 ///
 /// # Errors
-/// The first that cannot be.
+/// Returns the error of the first invalid tool.
 pub fn check_tools(tools: &[Tool]) -> Result<(), ToolDefinitionError> {
     Toolbox::new(tools).map(drop)
 }
@@ -81,7 +82,8 @@ impl Toolbox {
         Self::default().with(tools)
     }
 
-    /// The same with more tools. Those that are there already are the same in both: what was given up in one counts in the other.
+    /// Returns a toolbox with more tools. Both toolboxes share the existing tools: calls abandoned in one count in the
+    /// other too.
     pub(crate) fn with(&self, tools: &[Tool]) -> Result<Self, ToolDefinitionError> {
         let mut toolbox = self.clone();
         for tool in tools {
@@ -91,7 +93,7 @@ impl Toolbox {
         Ok(toolbox)
     }
 
-    /// Keeps something for as long as somebody has these tools.
+    /// Holds a value as long as these tools are held.
     pub(crate) fn keeping(self, it: impl fmt::Debug + Send + Sync + 'static) -> Self {
         Self { _keeps: Some(Arc::new(it)), ..self }
     }
@@ -110,7 +112,8 @@ impl Toolbox {
         self.tools.add(name, Arc::new(entry))
     }
 
-    /// The same with what performs scripts' requests to the network. It is none of `tools`: its name cannot be written there.
+    /// Returns a toolbox with the tool that performs scripts' network requests. It is not listed in `tools`, and
+    /// scripts cannot call it by name there.
     pub(crate) fn with_network(&self, tool: ReservedTool) -> Result<Self, ToolDefinitionError> {
         let ReservedTool { answerer, max_bytes, max_calls } = tool;
         let schema = json!({ "type": "object" });
@@ -127,7 +130,7 @@ impl Toolbox {
         Ok(Self { network: Some(Arc::new(entry)), ..self.clone() })
     }
 
-    /// What a name means that is none of scripts' tools.
+    /// Returns the tool of a reserved name, which is not one of the scripts' tools.
     pub(super) fn reserved(&self, name: &str) -> Option<Arc<Entry>> {
         self.network.clone().filter(|_| name == NETWORK_TOOL)
     }
@@ -136,14 +139,14 @@ impl Toolbox {
         &self.tools
     }
 
-    /// The calls that were given up and still run.
+    /// Returns the abandoned calls that still run.
     pub(super) fn abandoned(&self) -> &Arc<Abandoned> {
         &self.abandoned
     }
 }
 
 impl Entry {
-    /// Refuses a call while too many earlier ones did not come back.
+    /// Fails if too many earlier calls of this tool were abandoned and still run.
     pub(super) fn admit(&self, name: &str) -> Result<(), Failure> {
         if self.abandoned.load(Ordering::SeqCst) < MAX_ABANDONED {
             return Ok(());

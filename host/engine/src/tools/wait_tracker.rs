@@ -1,20 +1,20 @@
-//! What whoever steps through an execution learns of its guest's waiting.
+//! Tracks when the guest of a started execution waits for its caller.
 
 use std::sync::Arc;
 
 use super::pending::{PendingCalls, Waiting};
 
-/// How often in a row a guest looks for replies and finds none until that is taken for waiting: a loop that looks between
-/// everything else it does comes to a few.
+/// Number of consecutive polls without a reply that count as waiting. A loop that polls between other work makes only a
+/// few in a row.
 const LOOKS_THAT_ARE_A_WAIT: u32 = 100;
 
-/// Tells [`PendingCalls`] when the guest waits; where nobody steps through the execution there is none.
+/// Reports to [`PendingCalls`] when the guest waits. `pending` is `None` if no caller steps through the execution.
 #[derive(Debug, Default)]
 pub(super) struct WaitTracker {
     pending: Option<Arc<PendingCalls>>,
-    /// How often the guest has looked for a reply and found none since it did anything else.
+    /// Number of polls without a reply since the guest last did anything else.
     looks_in_vain: u32,
-    /// That it waits, where it has looked for long.
+    /// Marks the guest as waiting, once it has polled often enough.
     looking: Option<Waiting>,
 }
 
@@ -27,8 +27,8 @@ impl WaitTracker {
         self.pending.as_ref()
     }
 
-    /// The guest waits for these calls at least, for as long as what is returned lives. A guest that only looks does not
-    /// wait, unless it does nothing else.
+    /// Marks the guest as waiting for the first of these calls, as long as the result is held. A single poll
+    /// (`is_look`) does not count as waiting, unless the guest only polls.
     pub(super) fn begin_wait(&mut self, is_look: bool, calls: impl Iterator<Item = usize>) -> Option<Waiting> {
         let pending = self.pending.as_ref()?;
         if is_look {
@@ -37,7 +37,7 @@ impl WaitTracker {
                 return None;
             }
         }
-        // The one that ends must not end the other.
+        // Dropped before the new guard is created, because dropping it ends any wait.
         self.looking = None;
         let waits = pending.wait_for(calls);
         if is_look {
@@ -47,7 +47,7 @@ impl WaitTracker {
         Some(waits)
     }
 
-    /// The guest does something else than to look for replies.
+    /// Records that the guest does something other than polling for replies.
     pub(super) fn stop_looking(&mut self) {
         self.looks_in_vain = 0;
         self.looking = None;

@@ -1,4 +1,4 @@
-//! One call on its thread.
+//! Runs a single call on a thread of its own.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -22,18 +22,18 @@ use super::{
     toolbox::Entry,
 };
 
-/// The stack of a call's thread: what arguments and schema at their deepest take to be checked, several times over. Only what is
-/// touched of it takes memory.
+/// Stack size of a call's thread: several times the need of validating the deepest arguments with the deepest schema.
+/// Only touched pages take memory.
 const STACK_BYTES: usize = 16 << 20;
 
-/// How many threads of tools an engine runs at once.
+/// The tool threads of an engine, and the limit on their number.
 #[derive(Debug)]
 pub(crate) struct ToolThreads {
     running: AtomicUsize,
     most: usize,
 }
 
-/// One thread's place among them.
+/// Slot of a running thread.
 struct Place(Arc<ToolThreads>);
 
 impl Drop for Place {
@@ -55,30 +55,29 @@ impl ToolThreads {
     }
 }
 
-/// A call that is to run.
+/// A call to run.
 pub(super) struct Job {
     pub(super) call: ToolCall,
     pub(super) entry: Arc<Entry>,
     pub(super) arguments: Value,
-    /// The arguments as JSON text, with all digits and the order of keys.
+    /// The arguments as JSON text, with all digits and the original order of keys.
     pub(super) text: String,
-    /// What is held for the arguments.
+    /// Memory charged for the arguments.
     pub(super) held: Held,
     pub(super) max_bytes: u64,
-    /// Where it is counted if it is given up.
+    /// Counts the call if it is abandoned.
     pub(super) abandoned: Arc<Abandoned>,
-    /// Where it goes if it is the caller's to answer; none where nobody steps through the execution.
+    /// Receives the call if the caller answers it. `None` if no caller steps through the execution.
     pub(super) pending: Option<Arc<PendingCalls>>,
 }
 
-/// What a call's thread has come to.
+/// Result of a call's thread.
 enum Work {
     Answered(Answer),
-    /// The arguments, as JSON text, are for the caller.
+    /// The validated arguments as JSON text, for the caller to answer.
     Checked(Arc<PendingCalls>, String),
 }
 
-/// Starts a call.
 pub(super) fn start(
     threads: &Arc<ToolThreads>,
     completions: &Arc<CompletionQueue>,
@@ -98,13 +97,13 @@ pub(super) fn start(
 
 fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, place: Place) {
     let Job { call, entry, arguments, text, held, max_bytes, pending, .. } = job;
-    // A handler's panic is its own: it has been reported by the panic hook, and the script gets an error.
+    // Catch a panic of the handler: the panic hook has reported it, and the script gets an error.
     let worked = panic::catch_unwind(AssertUnwindSafe(|| work(&call, &entry, (arguments, text), max_bytes, pending)));
     let panicked = |_| Work::Answered(Err(Failure::new(ToolErrorKind::Failed, format!("`{}` broke down", call.name))));
     let worked = worked.unwrap_or_else(panicked);
     let ended = completions.elapsed();
     let index = call.index;
-    // Before the answer can be seen: whoever sees it may count on the place being free.
+    // Released before the answer becomes visible, so that a caller who sees the answer can rely on a free slot.
     drop(place);
     match worked {
         Work::Answered(answer) => {
@@ -120,7 +119,7 @@ fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, p
                 index,
                 PendingCall { name: call.name, arguments, held, max_bytes, status: status_there, completions },
             );
-            // If it was given up meanwhile, nobody will take it from there.
+            // If the call was abandoned meanwhile, it must be removed again.
             if !status.hand_over() {
                 pending.withdraw(index);
             }

@@ -1,4 +1,4 @@
-//! Every limit under, at, over, and what works afterwards.
+//! Each limit: under, at and over it, and usable after.
 
 use std::{
     sync::{
@@ -129,7 +129,7 @@ fn what_is_held_for_calls_is_the_guests_memory() {
     guest.ok();
     assert_eq!(guest.calls.account().held_bytes(), 0, "given back when it is read");
 
-    // The arguments of `{}` weigh some 2 KiB; its result 1,000 bytes and what is around it.
+    // The arguments of `{}` weigh about 2 KiB; the result weighs 1,000 bytes and its overhead.
     for (room, fits) in [(1255, false), (1256, true), (1257, true)] {
         guest.calls.account().set_room(1 << 20);
         guest.call(1, "long", &json!({}));

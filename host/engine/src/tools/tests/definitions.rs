@@ -1,4 +1,4 @@
-//! What can be registered.
+//! Registration of tools.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Handlers that do not come back.
+//! Handlers that do not return.
 
 use std::{
     sync::{Arc, mpsc},
@@ -29,7 +29,7 @@ impl Hanging {
         Self { threads: ToolThreads::new(200), toolbox, open, begun }
     }
 
-    /// An execution of the session whose calls are given up at once.
+    /// Starts an execution of the session whose calls time out at once.
     fn guest(&self, session_id: &str) -> Guest {
         self.guest_with(session_id, |limits| limits.tool_timeout_ms = 1)
     }
@@ -42,14 +42,14 @@ impl Hanging {
         })
     }
 
-    /// Calls the tool that hangs and waits until the call is given up.
+    /// Calls the tool that hangs and waits until the call is abandoned.
     fn hang(&self, guest: &mut Guest, text_bytes: usize) {
         guest.call(1, "gate", &json!({ "a": "x".repeat(text_bytes) }));
         self.begun.recv_timeout(PATIENCE).unwrap();
         assert_eq!(guest.error().0, "ToolTimeout");
     }
 
-    /// Lets one come back, and waits until the session may call again.
+    /// Lets one call return, and waits until the session may call again.
     fn recover(&self, guest: &mut Guest, text_bytes: usize) {
         self.open.send(()).unwrap();
         let end = Instant::now() + PATIENCE;
@@ -58,7 +58,7 @@ impl Hanging {
             match guest.failure().as_deref() {
                 Some("ToolTimeout") => return,
                 Some(_) => {}
-                // It was this one that was let back, before it was given up.
+                // The permit went to this call before it timed out: send another.
                 None => self.open.send(()).unwrap(),
             }
             assert!(Instant::now() < end, "it stays refused");
@@ -120,7 +120,7 @@ fn what_ended_executions_left_with_handlers_has_a_bound() {
             limits.tool_bytes = 16 << 20;
         })
     };
-    // Each of its own execution, whose memory the arguments are no longer when it has ended.
+    // Each call is in an execution of its own, whose memory no longer includes the arguments once it has ended.
     sandbox.hang(&mut guest(), 4 * MIB);
     sandbox.hang(&mut guest(), 3 * MIB);
     let mut over = guest();
@@ -128,7 +128,7 @@ fn what_ended_executions_left_with_handlers_has_a_bound() {
     let (kind, message) = over.error();
     assert_eq!((kind.as_str(), message.contains("bytes of arguments")), ("ToolLimit", true), "{message}");
     sandbox.hang(&mut over, MIB / 2);
-    // Whichever two come back, a large one is among them.
+    // Of any two calls that return, at least one is large.
     sandbox.open.send(()).unwrap();
     sandbox.recover(&mut over, MIB);
 }

@@ -1,4 +1,4 @@
-//! What a guest may try with the device.
+//! Hostile use of the device by a guest.
 
 use std::{thread, time::Duration};
 
@@ -24,7 +24,7 @@ fn what_a_handler_of_texts_answers_is_held_to_its_size_and_to_json_before_anythi
     };
     let long = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
     assert_eq!(answer(" {\"a\": [1]}\n"), "{\"a\":[1]}");
-    // The arguments have the same limit, and eleven bytes and the quotation marks' escapes around the text.
+    // The arguments have the same limit, and contain eleven more bytes and the escapes of the quotation marks.
     assert_eq!(answer(&long(980)), long(980));
     for text in ["", "junk", "1,\"ok\":2", "1}", "1 2", "1e999", "\"\\ud800\"", &"[".repeat(500)] {
         let error = answer(text);
@@ -33,7 +33,7 @@ fn what_a_handler_of_texts_answers_is_held_to_its_size_and_to_json_before_anythi
     let sizes = Tool::new("sizes", "").text_handler(|_, arguments| {
         let arguments: Value = serde_json::from_str(&arguments).unwrap();
         let length = usize::try_from(arguments["bytes"].as_u64().unwrap()).unwrap();
-        // No JSON either, which is not looked at.
+        // This is not JSON either, but the size is checked first.
         Ok("0".repeat(length - 1) + "1")
     });
     let mut guest = Guest::new(&[sizes], |limits| limits.tool_bytes = 1000);
@@ -147,7 +147,7 @@ fn a_schema_that_refers_to_itself_follows_arguments_only_as_deep_as_they_go() {
     assert_eq!(guest.read().unwrap()["id"], json!(null));
 }
 
-/// As many schemas as asked, each of which refers to the next one from both places.
+/// Returns a schema with a chain of definitions, each of which `link` builds from a reference to the next.
 fn chain(links: usize, link: impl Fn(&Value) -> Value) -> Value {
     let name = |at: usize| format!("d{at}");
     let mut definitions = serde_json::Map::new();
@@ -161,7 +161,8 @@ fn chain(links: usize, link: impl Fn(&Value) -> Value) -> Value {
 #[test]
 fn a_chain_of_schemas_for_one_value_has_a_bound() {
     let chain = |links| chain(links, |next| json!({"anyOf": [next, {"type": "null"}]}));
-    // Each link is two: its alternative, and what that refers to. The last is the reference to the first.
+    // Each link counts twice: its alternative, and the schema that it refers to. The last one is the reference to the
+    // first.
     for (links, fits) in [(14, true), (15, true), (16, false), (300, false), (4_000, false)] {
         assert_eq!(Toolbox::new(&[echo().schema(chain(links))]).is_ok(), fits, "{links}");
     }
@@ -212,7 +213,7 @@ fn a_tree_goes_as_deep_as_arguments_may() {
 
 #[test]
 fn the_deepest_check_has_room_on_its_stack() {
-    // 15 alternatives with their references at each of as many levels as arguments have.
+    // 15 alternatives with their references at each level of the deepest arguments.
     let mut schema = chain(14, |next| json!({"anyOf": [next, {"type": "null"}]}));
     schema["$defs"]["d14"] = json!({"type": ["array", "null"], "items": {"$ref": "#/$defs/d0"}});
     let mut guest = Guest::new(&[echo().schema(schema)], |_| {});

@@ -1,4 +1,4 @@
-//! Calls of tools as a guest makes them, without the guest.
+//! Tests of tool calls as a guest makes them, without a guest.
 
 mod bounds;
 mod definitions;
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use super::{ThreadRunner, Tool, ToolRecord, ToolThreads, Toolbox, runner::Calls};
 use crate::{CancelToken, Limits, stopwatch::Stopwatch};
 
-/// Long against anything here, short against a test that hangs.
+/// Longer than any step of these tests, but short enough to detect a hang.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A guest's side of the device.
+/// The guest's side of the device.
 struct Guest {
     calls: Calls,
     begun: Stopwatch,
@@ -36,7 +36,7 @@ impl Guest {
         Self::of("s1", threads, &Arc::new(Toolbox::new(tools).unwrap()), edit)
     }
 
-    /// An execution of the session.
+    /// Starts an execution of the session.
     fn of(
         session_id: &str,
         threads: &Arc<ToolThreads>,
@@ -66,7 +66,7 @@ impl Guest {
         self.send(&json!({ "id": id, "name": name, "arguments": arguments }));
     }
 
-    /// The next reply, waited for; none where none is due.
+    /// Waits for the next reply. Returns `None` if none is due.
     fn read(&mut self) -> Option<Value> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -83,7 +83,7 @@ impl Guest {
         }
     }
 
-    /// The next reply if it is there already.
+    /// Returns the next reply if it is available already.
     fn peek(&mut self) -> Option<Value> {
         match self.calls.take() {
             Received::Reply(text) => {
@@ -99,13 +99,13 @@ impl Guest {
         reply.get("ok").unwrap_or_else(|| panic!("{reply}")).clone()
     }
 
-    /// The type of the failure that is read next; none where a call succeeded.
+    /// Reads the next reply. Returns the type of its error, or `None` for a successful call.
     fn failure(&mut self) -> Option<String> {
         let reply = self.read().expect("a reply");
         reply["error"]["type"].as_str().map(str::to_owned)
     }
 
-    /// The type and message of the failure that is read next.
+    /// Reads the next reply. Returns the type and the message of its error.
     fn error(&mut self) -> (String, String) {
         let reply = self.read().expect("a reply");
         let text = |key: &str| reply["error"][key].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned();
@@ -117,12 +117,12 @@ impl Guest {
     }
 }
 
-/// Gives back its arguments.
+/// A tool that returns its arguments.
 fn echo() -> Tool {
     Tool::new("echo", "Gives back its arguments.").handler(|_, arguments| Ok(arguments))
 }
 
-/// Waits until it is let go, each call for one message, and says how many have begun.
+/// A tool whose calls each wait for one message on the first channel, and report their start on the second.
 fn gate() -> (Tool, mpsc::Sender<()>, mpsc::Receiver<()>) {
     let (open, opened) = mpsc::channel();
     let (begin, begun) = mpsc::channel();
