@@ -1,10 +1,10 @@
-//! Time that passes.
+//! A clock for the time since a start.
 
 use std::time::{Duration, Instant};
 
 use glovebox_core::Watch;
 
-/// A moment that time is counted from.
+/// The start of a measured time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(pub(crate) Instant);
 
@@ -15,12 +15,13 @@ impl Watch for Stopwatch {
 }
 
 impl Stopwatch {
-    /// When that is on this watch.
+    /// Returns the time from the start to `instant`.
     pub(crate) fn at(self, instant: Instant) -> Duration {
         instant.saturating_duration_since(self.0)
     }
 
-    /// The same in the system's time. What is too far away to be told is now.
+    /// Returns the system's instant for a time since the start. A time too far away to be represented gives the current
+    /// instant.
     pub(crate) fn instant(self, at: Duration) -> Instant {
         self.0.checked_add(at).unwrap_or_else(Instant::now)
     }

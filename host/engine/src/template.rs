@@ -1,27 +1,28 @@
-//! What guests' instances are made of.
+//! Templates for guests' instances.
 
 use glovebox_runtimes::rewrite::MEMORY_EXPORT;
 use wasmtime::{Error, Extern, ExternType, Instance, InstancePre, Linker, Memory, Module, Result, Store, Val};
 
 use crate::state::State;
 
-/// Compiled code that instances are made of.
+/// Compiled code to instantiate.
 pub(crate) enum Template {
     /// A module with a memory of its own: a plain command.
     Whole(InstancePre<State>),
-    /// An interpreter's code and the memory that it runs in, which are compiled apart: all images of an interpreter share its code.
+    /// An interpreter's code and its memory, which are compiled separately, so that all images of an interpreter share
+    /// its code.
     Apart {
-        /// It imports its memory.
+        /// The code, which imports its memory.
         code: Module,
-        /// It defines nothing but the memory.
+        /// A module that defines only the memory.
         memory: Module,
-        /// What the exported globals hold, where that is not what the code begins with.
+        /// Values of the exported globals, if they differ from the initial values in the code.
         globals: Vec<(String, Val)>,
     },
 }
 
 impl Template {
-    /// Makes an instance in a store.
+    /// Creates an instance in a store.
     pub(crate) fn instantiate(&self, linker: &Linker<State>, store: &mut Store<State>) -> Result<Instance> {
         let (code, memory, globals) = match self {
             Self::Whole(pre) => return pre.instantiate(store),
@@ -42,7 +43,7 @@ impl Template {
     }
 }
 
-/// Makes an instance of a module that defines nothing but a memory.
+/// Instantiates a module that defines only a memory.
 pub(crate) fn instantiate_memory<T>(store: &mut Store<T>, module: &Module) -> Result<Memory> {
     let instance = Instance::new(&mut *store, module, &[])?;
     instance.get_memory(store, MEMORY_EXPORT).ok_or_else(|| missing(MEMORY_EXPORT))

@@ -1,4 +1,4 @@
-//! One thread per engine that moves its epoch on while guests run.
+//! A thread per engine that advances the engine's epoch while guests run.
 
 use std::sync::{
     Arc, Condvar, Mutex, PoisonError,
@@ -7,16 +7,16 @@ use std::sync::{
 use std::thread;
 use std::time::Duration;
 
-/// How often running guests look at their deadline and cancellation. Short against any useful timeout, long against
-/// what a look costs (about 0.1 µs).
+/// Interval at which running guests check their deadline and cancellation. Short compared with any useful timeout, long
+/// compared with the cost of a check (about 0.1 µs).
 pub(crate) const TICK: Duration = Duration::from_millis(2);
 
-/// How many idle ticks pass before the thread sleeps. Waking it costs a system call, which a run of short executions
+/// Number of idle ticks before the thread sleeps. Waking it costs a system call, which a series of short executions
 /// should not pay each time.
 const IDLE_TICKS: u32 = 50;
 
-/// Moves a Wasmtime engine's epoch on, every [`TICK`] while a guest runs and not otherwise. The thread starts with the
-/// first guest and ends with the engine, which it only holds weakly.
+/// Advances a Wasmtime engine's epoch every [`TICK`], but only while a guest runs. The thread starts with the first
+/// guest. It holds the engine weakly, and ends with it.
 #[derive(Debug, Default)]
 pub(crate) struct Ticker(Arc<Shared>);
 
@@ -34,7 +34,7 @@ struct State {
     ended: bool,
 }
 
-/// A guest is running while this lives.
+/// Guard that marks a guest as running.
 #[derive(Debug)]
 pub(crate) struct Running(Arc<Shared>);
 
@@ -45,9 +45,9 @@ impl Drop for Running {
 }
 
 impl Ticker {
-    /// Marks a guest as running, and sees to it that the epoch moves.
+    /// Marks a guest as running, and ensures that the epoch advances.
     ///
-    /// Fails when the thread cannot be started: without it no deadline would hold.
+    /// Fails if the thread cannot be started: without it no deadline would be enforced.
     pub(crate) fn running(&self, engine: &wasmtime::Engine) -> std::io::Result<Running> {
         self.0.running.fetch_add(1, Ordering::SeqCst);
         let running = Running(Arc::clone(&self.0));
@@ -87,7 +87,7 @@ fn tick(shared: &Shared, engine: &wasmtime::EngineWeak) {
         }
         drop(engine);
         let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // A guest that came between the look above and the lock saw `is_paused` unset: look again under the lock.
+        // A guest that started between the check above and the lock saw `is_paused` unset: check again under the lock.
         if shared.running.load(Ordering::SeqCst) == 0 {
             state.is_paused = true;
         }

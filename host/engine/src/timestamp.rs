@@ -1,4 +1,4 @@
-//! Points in time as records have them.
+//! Points in time in records.
 
 use glovebox_vfs::escaped;
 use std::{
@@ -18,34 +18,34 @@ pub struct Timestamp {
     unix_ms: u64,
 }
 
-/// The text is no point in time.
+/// The text is not a point in time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is no time; write it as `2026-11-22T01:44:11.250Z`", name = escaped(.0))]
 pub struct TimestampError(String);
 
 impl Timestamp {
-    /// The last millisecond of 9999, the last year that RFC 3339 can write.
+    /// The last millisecond of 9999, the last year that RFC 3339 can express.
     const LAST_MS: u64 = 253_402_300_799_999;
 
-    /// Now, by the host's clock.
+    /// Returns the current time of the host's clock.
     #[must_use]
     pub fn now() -> Self {
         Self::from(SystemTime::now())
     }
 
-    /// From milliseconds since 1970-01-01T00:00:00Z; what is later than 9999 becomes its end.
+    /// Converts milliseconds since 1970-01-01T00:00:00Z. Times after 9999 are clamped to its end.
     #[must_use]
     pub fn from_unix_ms(unix_ms: u64) -> Self {
         Self { unix_ms: unix_ms.min(Self::LAST_MS) }
     }
 
-    /// Milliseconds since 1970-01-01T00:00:00Z.
+    /// Returns the milliseconds since 1970-01-01T00:00:00Z.
     #[must_use]
     pub fn unix_ms(self) -> u64 {
         self.unix_ms
     }
 
-    /// How much later this is; nothing where it is earlier.
+    /// Returns the time from `earlier` to this time, or zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.unix_ms.saturating_sub(earlier.unix_ms))
@@ -53,7 +53,7 @@ impl Timestamp {
 }
 
 impl From<SystemTime> for Timestamp {
-    /// What is earlier than 1970 becomes 1970.
+    /// Clamps times before 1970 to its start.
     fn from(time: SystemTime) -> Self {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::from_unix_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
@@ -72,7 +72,7 @@ impl fmt::Display for Timestamp {
 impl FromStr for Timestamp {
     type Err = TimestampError;
 
-    /// Reads what [`Display`](fmt::Display) writes; the fraction may be left out.
+    /// Parses the output of [`Display`](fmt::Display). The fraction is optional.
     fn from_str(text: &str) -> Result<Self, TimestampError> {
         parse(text).ok_or_else(|| TimestampError(text.chars().take(40).collect()))
     }
@@ -106,7 +106,7 @@ fn parse(text: &str) -> Option<Timestamp> {
         return None;
     }
     let days = days(year, month, day);
-    // The thirtieth of February would be a day in March.
+    // February 30 would be a day in March.
     (civil(days) == (year, month, day))
         .then(|| Timestamp::from_unix_ms(days * MS_PER_DAY + hour * 3_600_000 + minute * 60_000 + second * 1000 + ms))
 }
@@ -115,12 +115,12 @@ fn digits(text: &str, count: usize) -> Option<u64> {
     (text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
-/// Days from 0000-03-01 to 1970-01-01. Years are counted from March, so that the leap day is the last.
+/// Days from 0000-03-01 to 1970-01-01. Years start in March, so that the leap day is the last day.
 const DAYS_TO_1970: u64 = 719_468;
 /// Days in 400 years.
 const ERA_DAYS: u64 = 146_097;
 
-/// Year, month and day of a count of days since 1970 (Howard Hinnant, "chrono-compatible low-level date algorithms").
+/// Converts days since 1970 to year, month and day (Howard Hinnant, "chrono-compatible low-level date algorithms").
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + DAYS_TO_1970;
     let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
@@ -132,7 +132,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
-/// Days since 1970 of a date from then on. Wrong dates give another one's.
+/// Converts a date from 1970 on to days since 1970. An invalid date gives the days of another date.
 fn days(year: u64, month: u64, day: u64) -> u64 {
     let year = year - u64::from(month <= 2);
     let from_march = (month + 9) % 12;
@@ -142,7 +142,7 @@ fn days(year: u64, month: u64, day: u64) -> u64 {
     (era * ERA_DAYS + day_of_era).saturating_sub(DAYS_TO_1970)
 }
 
-/// The host's time in nanoseconds since 1970.
+/// Returns the host's time in nanoseconds since 1970.
 pub(crate) fn realtime_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn known_times() {
-        // As `date -u -d @SECONDS +%FT%TZ` says.
+        // The expected texts come from `date -u -d @SECONDS +%FT%TZ`.
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_399, "2000-02-28T23:59:59.000Z"),

@@ -1,14 +1,14 @@
-//! TLS for what the host itself asks over a network.
+//! TLS for the host's own network requests.
 
 use std::sync::{Arc, OnceLock};
 
-/// The certificates that this machine trusts, as they were when they were first needed.
+/// Returns the client configuration with the machine's trusted root certificates, which are loaded at first use.
 pub(crate) fn config() -> Result<rustls::ClientConfig, String> {
     static CONFIG: OnceLock<Result<rustls::ClientConfig, String>> = OnceLock::new();
     let make = || {
         let mut roots = rustls::RootCertStore::empty();
         for certificate in rustls_native_certs::load_native_certs().certs {
-            // One that cannot be read is not trusted.
+            // A certificate that cannot be parsed is not trusted.
             let _ = roots.add(certificate);
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -1,7 +1,7 @@
-//! Scripts in a language that no interpreter runs: before their execution they become scripts in one that does.
+//! Translates scripts in languages without an interpreter into a language with one.
 //!
-//! TypeScript loses its types, and is JavaScript. Lines and columns stay what they were, so nothing after this stage has to know: what
-//! it cost and what it found to be wrong goes with the request.
+//! Types are removed from TypeScript, which gives JavaScript. Lines and columns do not change, so later stages need no
+//! mapping. The cost and the errors of the translation are part of the request.
 
 use glovebox_core::{GuestState, clipped};
 
@@ -11,8 +11,8 @@ use crate::{
     typescript::{self, Strip, Stripped, Wrong},
 };
 
-/// Makes of any request one that its interpreter understands. Where the script's name says that it is TypeScript, its types are removed.
-/// That is on its bill; having what removes them fetched and compiled is not.
+/// Translates a request for its interpreter. If the script's name marks it as TypeScript, its types are removed. This
+/// counts towards the script's limits, but fetching and compiling the stripper does not.
 pub(crate) fn translate(request: PreparedRequest<'_>) -> Result<PreparedRequest<'_>, ExecuteError> {
     match typescript_kind(&request) {
         Some(kind) => {
@@ -56,7 +56,7 @@ fn strip(request: &PreparedRequest<'_>, kind: SourceKind) -> Result<Translation,
     Ok(Translation { source, kind, fuel, begun })
 }
 
-/// As when the interpreter does not understand it.
+/// Reports the error as a syntax error of the interpreter.
 fn wrong_script(wrong: &Wrong, name: &str, fuel: u64) -> Rejection {
     Rejection {
         outcome: Outcome::Raised(wrong.raised(name)),
@@ -66,7 +66,8 @@ fn wrong_script(wrong: &Wrong, name: &str, fuel: u64) -> Rejection {
     }
 }
 
-/// As when the execution is stopped before the guest is entered. What was stopped from outside may have used more than is known.
+/// Reports the outcome of an execution that was stopped before the guest is entered. If it was stopped from outside,
+/// the fuel used is only a lower bound, so the whole budget is charged.
 fn stopped(outcome: Outcome, fuel: u64) -> Rejection {
     let is_known = !matches!(outcome, Outcome::Cancelled | Outcome::Exhausted { resource: Resource::Time, .. });
     let message = format!("the parser was stopped: {}", outcome.describe());

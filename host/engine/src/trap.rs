@@ -1,25 +1,25 @@
-//! Why a call into a guest ended early: the one place where that is decided, by type.
+//! Classifies early ends of calls into guests, by the type of the error and never by its text.
 
 use glovebox_wasi::Stop;
 use wasmtime::Trap;
 
 use crate::TrapKind;
 
-/// A [`Stop`] on its way through Wasmtime.
+/// A [`Stop`] wrapped in an error of Wasmtime.
 #[derive(Debug, thiserror::Error)]
 #[error("the guest was unwound")]
 pub(crate) struct Unwound(pub(crate) Stop);
 
-/// What ended a call into a guest.
+/// Cause of a call's early end.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// The host unwound it, or its fuel ran out.
+    /// The host unwound the guest, or its fuel ran out.
     Stopped(Stop),
     /// A WebAssembly trap.
     Trapped(TrapKind),
 }
 
-/// Reads what ended a call out of Wasmtime's error.
+/// Extracts the cause from Wasmtime's error.
 pub(crate) fn classify(error: wasmtime::Error) -> Ended {
     if error.is::<Unwound>() {
         return match error.downcast::<Unwound>() {

@@ -1,4 +1,4 @@
-//! The guest's files: the workspace at `/app`, the mounts beside it, and how changes go back to the host.
+//! The guest's files: the workspace at `/app`, the mounts beside it, and commits of changes to the host.
 
 use std::{
     path::PathBuf,
@@ -25,46 +25,47 @@ struct Mounted {
     read_only: bool,
 }
 
-/// The library, for all guests of the process.
+/// The JavaScript library, shared by all guests of the process.
 static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::new(Library(library())));
 
-/// What a policy's executions see of files before they begin.
+/// The initial files of a policy's executions.
 #[derive(Clone)]
 pub(crate) struct Workspace {
-    /// Without the mounts: they are added to each execution's clone, so that each sees the host as it is then.
+    /// Excludes the mounts. They are added to each execution's clone, so that each execution sees the current state of
+    /// the host.
     vfs: Vfs,
-    /// The in-memory workspace, where there is no host directory for it.
+    /// Root of the in-memory workspace. `None` if a host directory is the workspace.
     root: Option<RootId>,
-    /// Where the library is, unless the policy has a mount of its own there.
+    /// Root of the library. `None` if the policy has a mount at its path.
     library: Option<RootId>,
-    /// Where the packages are.
+    /// Root of the packages.
     packages: Option<RootId>,
-    /// Where an interpreter's standard library is that is a file of its own, with its directory.
+    /// Directory and root of an interpreter's standard library that is a separate file.
     standard_library: Option<(String, RootId)>,
-    /// The scratch directory, unless the policy has a mount of its own there.
+    /// Root of the scratch directory. `None` if the policy has a mount at its path.
     scratch: Option<RootId>,
     mounted: Vec<Mounted>,
     pub(crate) path: Option<PathBuf>,
     commit: Commit,
 }
 
-/// Where a guest sees which root of its file system: guest path and root, the workspace first.
+/// The guest paths of the roots of a guest's file system, the workspace first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Roots(pub(crate) Vec<(String, RootId)>);
 
 impl Roots {
-    /// Where a guest sees its roots now.
+    /// Returns the current roots of a guest.
     pub(crate) fn of(wasi: &Wasi) -> Self {
         Self(wasi.mounts().iter().map(|mount| (mount.path.clone(), mount.root)).collect())
     }
 
-    /// The root of `/app`.
+    /// Returns the root of `/app`.
     pub(crate) fn workspace(&self) -> Option<RootId> {
         self.0.iter().find(|(guest, _)| guest == WORKSPACE).map(|(_, root)| *root)
     }
 }
 
-/// The files that an execution or a session begins with.
+/// The initial files of an execution or a session.
 #[derive(Clone)]
 pub(crate) struct GuestFiles {
     pub(crate) vfs: Vfs,
@@ -84,14 +85,14 @@ impl GuestFiles {
     }
 }
 
-/// Whether one guest path is the other, or above or below it.
+/// Returns `true` if the guest paths are equal, or one is an ancestor of the other.
 fn clashes(one: &str, other: &str) -> bool {
     let (one, other) = (format!("{one}/"), format!("{other}/"));
     one.starts_with(&other) || other.starts_with(&one)
 }
 
 impl Workspace {
-    /// Opens the policy's host directories and puts `files` into the workspace.
+    /// Opens the policy's host directories and adds `files` to the workspace.
     pub(crate) fn open(
         policy: &Policy,
         files: &[(String, Vec<u8>)],
@@ -103,7 +104,7 @@ impl Workspace {
         let mut root = None;
         match &policy.workspace {
             Some(host) => {
-                // Changes that are dropped need no right to write.
+                // Changes that are dropped need no write permission.
                 let read = policy.commit == Commit::Never;
                 let directory = open_directory(host, read)?;
                 mounted.push(Mounted { guest: WORKSPACE.into(), host: host.clone(), directory, read_only: false });
@@ -148,7 +149,7 @@ impl Workspace {
         })
     }
 
-    /// The files of a new execution or session.
+    /// Returns the files for a new execution or session.
     pub(crate) fn files(&self) -> Result<GuestFiles, ExecuteError> {
         let mut vfs = self.vfs.clone();
         let mut roots = Vec::new();
@@ -176,8 +177,8 @@ impl Workspace {
         Ok(GuestFiles { vfs, roots: Roots(roots) })
     }
 
-    /// Brings what an execution wrote to the host directories, as the policy says, up to the first that fails. `own` is what
-    /// earlier commits of the same session left there, which is no conflict.
+    /// Commits an execution's changes to the host directories, according to the policy. Stops at the first failure.
+    /// `own` records the session's earlier commits, which cause no conflicts.
     pub(crate) fn commit(
         &self,
         vfs: &mut Vfs,
@@ -205,26 +206,28 @@ impl Workspace {
     }
 }
 
-/// What came of committing.
+/// Result of committing.
 #[derive(Debug, Default)]
 pub(crate) struct Committed {
-    /// Whether any host directory was changed.
+    /// `true` if there were changes for a host directory, and they were committed.
     pub(crate) any: bool,
-    /// The host directory that could not be, and why.
+    /// The first host directory that failed, and the error.
     pub(crate) failed: Option<(PathBuf, MountError)>,
 }
 
 impl Committed {
-    /// Whether all of it was committed; none if there was nothing, or nothing could be.
+    /// Returns `true` if all changes were committed, `false` if only some were, and `None` if none were.
     pub(crate) fn whole(&self) -> Option<bool> {
         self.any.then_some(self.failed.is_none())
     }
 }
 
-/// Commits a root, unless that would write more to the host than the workspace's quotas allow.
+/// Commits a root, unless this would write more to the host than the workspace's quotas allow. Returns `true` if there
+/// were changes.
 ///
-/// Says whether there was anything to commit. The quotas hold for what the guest wrote, but a commit writes a file once for each of its hard links, and a renamed
-/// host file anew: a thousand links to one file, or a renamed directory, would be a thousand times the quota.
+/// The quotas apply to the guest's own writes. A commit, however, writes a file once for each of its hard links, and
+/// writes a renamed host file again. A thousand links to one file, or a renamed directory, could write a thousand times
+/// the quota.
 fn commit_within_limits(
     directory: &HostDirectory,
     vfs: &mut Vfs,

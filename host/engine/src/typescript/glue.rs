@@ -1,6 +1,6 @@
-//! What wasm-bindgen's JavaScript is to the stripper, in Rust: the few functions that one call of it needs.
+//! The subset of wasm-bindgen's JavaScript glue that one call of the stripper needs, in Rust.
 //!
-//! Whatever else it imports (promises, typed arrays, iterators) traps.
+//! All other imports of the stripper (promises, typed arrays, iterators) trap.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::{platform::ExecutionCtx, state::GuestLimiter, trap::Unwound};
 
 use super::values::{Misuse, Value, Values};
 
-/// The module that wasm-bindgen's functions are imported from.
+/// Module name of wasm-bindgen's imports.
 const PLACEHOLDER: &str = "__wbindgen_placeholder__";
 
 /// `malloc(bytes, align)`.
 const MALLOC: &str = "__wbindgen_export_2";
 
-/// Everything of a strip that is not in its WebAssembly instance.
+/// State of a call of the stripper outside its WebAssembly instance.
 pub(super) struct Glue {
     pub(super) values: Values,
     pub(super) limiter: GuestLimiter,
@@ -30,7 +30,7 @@ impl Glue {
         Self { values: Values::new(source_bytes), limiter, ctx }
     }
 
-    /// Whether it may go on.
+    /// Fails if the call was cancelled, or its time is up.
     pub(super) fn check(&self) -> wasmtime::Result<()> {
         self.ctx.check().map_err(|stop| wasmtime::Error::new(Unwound(stop)))
     }
@@ -42,7 +42,7 @@ fn memory(caller: &mut Stripper<'_>) -> Result<Memory, Misuse> {
     caller.get_export("memory").and_then(Extern::into_memory).ok_or(Misuse::Memory)
 }
 
-/// Reads a text of the stripper's.
+/// Reads a text from the stripper's memory.
 fn text(caller: &mut Stripper<'_>, at: u32, bytes: u32) -> Result<String, Misuse> {
     let memory = memory(caller)?;
     let (memory, glue) = memory.data_and_store_mut(caller);
@@ -52,7 +52,7 @@ fn text(caller: &mut Stripper<'_>, at: u32, bytes: u32) -> Result<String, Misuse
     String::from_utf8(text.to_vec()).map_err(|_| Misuse::Memory)
 }
 
-/// Writes two words, or fails where that is not in its memory.
+/// Writes two words. Fails if they are outside the stripper's memory.
 fn write_words(caller: &mut Stripper<'_>, at: u32, words: [u32; 2]) -> wasmtime::Result<()> {
     let memory = memory(caller)?;
     let [first, second] = words.map(u32::to_le_bytes);
@@ -61,7 +61,8 @@ fn write_words(caller: &mut Stripper<'_>, at: u32, words: [u32; 2]) -> wasmtime:
     Ok(())
 }
 
-/// Gives the stripper a text of its own, and its place and length at `ret`; no place where there is none.
+/// Copies a text into the stripper's memory, and writes its address and length at `ret`. For other values the address
+/// is 0.
 fn string_get(mut caller: Stripper<'_>, ret: u32, handle: u32) -> wasmtime::Result<()> {
     let Some(text) = caller.data().values.get(handle)?.text().map(str::to_owned) else {
         return write_words(&mut caller, ret, [0, 0]);
@@ -75,7 +76,7 @@ fn string_get(mut caller: Stripper<'_>, ret: u32, handle: u32) -> wasmtime::Resu
     write_words(&mut caller, ret, [at, bytes])
 }
 
-/// Defines what the stripper imports.
+/// Defines the stripper's imports.
 pub(super) fn define(linker: &mut Linker<Glue>, module: &Module) -> wasmtime::Result<()> {
     fn is(linker: &mut Linker<Glue>, name: &str, holds: fn(&Value) -> bool) -> wasmtime::Result<()> {
         let call = move |caller: Stripper<'_>, handle: u32| -> wasmtime::Result<u32> {
@@ -153,7 +154,7 @@ pub(super) fn define(linker: &mut Linker<Glue>, module: &Module) -> wasmtime::Re
         |mut caller: Stripper<'_>, handle: u32| -> wasmtime::Result<u32> {
             let values = &mut caller.data_mut().values;
             let value = values.get(handle)?.clone();
-            // Where the stripper clones a text, it is the name of a property.
+            // If the stripper clones a text, it is the name of a property.
             values.pass(value.text().map_or(0, str::len))?;
             Ok(values.add(value)?)
         },
@@ -166,7 +167,7 @@ pub(super) fn define(linker: &mut Linker<Glue>, module: &Module) -> wasmtime::Re
             Ok(())
         },
     )?;
-    // Both make a text: an error has nothing else that anybody asks for.
+    // Both create a text: no code reads any other property of an error.
     for name in ["__wbindgen_string_new", "__wbindgen_error_new"] {
         let make = |mut caller: Stripper<'_>, at: u32, bytes: u32| -> wasmtime::Result<u32> {
             let text = text(&mut caller, at, bytes)?;

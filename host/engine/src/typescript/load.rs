@@ -1,4 +1,4 @@
-//! Loading the stripper: fetched, compiled and cached as interpreters are.
+//! Loads the stripper, which is fetched, compiled and cached like interpreters.
 
 use glovebox_runtimes::{
     Artefact, ArtefactKey, BuildError, CacheKind, Digest, ImageRecord, KeyParts, NewArtefact, ToolEntry,
@@ -13,11 +13,11 @@ use crate::{
 
 use super::{Stripper, glue};
 
-/// Its name in the manifest.
+/// Name of the stripper in the manifest.
 const TOOL: &str = "typescript";
 
 impl Inner {
-    /// The stripper: fetched, compiled and loaded where that has not been done before.
+    /// Returns the stripper. Fetches, compiles and loads it first if necessary.
     pub(crate) fn stripper(&self) -> Result<&Stripper, RuntimeError> {
         if let Some(stripper) = self.stripper.get() {
             return Ok(stripper);
@@ -28,17 +28,17 @@ impl Inner {
         let mut linker = Linker::new(&self.wasmtime);
         glue::define(&mut linker, &module).map_err(|error| wrong(tool, error))?;
         let pre = linker.instantiate_pre(&module).map_err(|error| wrong(tool, error))?;
-        // Of two that were loaded at once the first stays.
+        // If two threads load it at once, the first one stays.
         Ok(self.stripper.get_or_init(|| Stripper(pre)))
     }
 
-    /// What the manifest says of it.
+    /// Returns the stripper's entry in the manifest.
     fn stripper_tool(&self) -> Result<&ToolEntry, RuntimeError> {
         let missing = || RuntimeError::Load { name: TOOL.into(), reason: "the manifest has no such tool".into() };
         self.runtimes.manifest().tool(TOOL).ok_or_else(missing)
     }
 
-    /// A tool's compiled code, fetched and compiled where it is missing.
+    /// Returns a tool's compiled code. Fetches and compiles it first if it is not in the cache.
     pub(crate) fn tool_artefact(&self, tool: &ToolEntry) -> Result<Artefact, RuntimeError> {
         let built = self.open_or_build(CacheKind::Images, &self.tool_key(tool), || self.build_tool(tool));
         built.map_err(|error| match error {
@@ -48,12 +48,12 @@ impl Inner {
         })
     }
 
-    /// Whether a tool's compiled code is in the cache.
+    /// Returns `true` if a tool's compiled code is in the cache.
     pub(crate) fn is_tool_prepared(&self, tool: &ToolEntry) -> Result<bool, RuntimeError> {
         Ok(self.runtimes.prepared().open(&self.tool_key(tool))?.is_some())
     }
 
-    /// What a tool's compiled code is stored under.
+    /// Returns the cache key of a tool's compiled code.
     fn tool_key(&self, tool: &ToolEntry) -> ArtefactKey {
         ArtefactKey::new(KeyParts {
             label: format!("{}-{}", tool.name, tool.version),

@@ -1,9 +1,10 @@
-//! TypeScript: a script loses its types before the interpreter has it.
+//! TypeScript: types are removed from a script before the interpreter gets it.
 //!
-//! What removes them is swc's `swc_ts_fast_strip`: it writes white space over them, so that every line and column stays what it was.
-//! Its parser recurses as deeply as a source is nested and takes what memory it likes, so it is no part of this program: it is a
-//! WebAssembly module, pinned and fetched as the interpreters are, in an instance of its own for each script. It is given what the script
-//! is given: its fuel, its time, its memory, and the stack of a guest. What of it a script's types cost is on the script's bill.
+//! swc's `swc_ts_fast_strip` removes them. It overwrites them with white space, so that every line and column stays in
+//! place. Its parser recurses as deeply as the source is nested, and its memory use is not bounded. It is therefore not
+//! linked into this program, but is a WebAssembly module, pinned and fetched like the interpreters. Each script gets an
+//! instance of its own, with the limits of the script: its fuel, its time, its memory, and the stack of a guest. The
+//! cost counts towards the script's limits.
 
 #[cfg(feature = "typescript")]
 mod glue;
@@ -27,10 +28,10 @@ pub(crate) use stripper::Stripper;
 #[cfg(not(feature = "typescript"))]
 pub(crate) use without::Stripper;
 
-/// A longer message is cut: names in it are the script's.
+/// Maximum length of a message, which can contain names from the script.
 const MAX_MESSAGE_CHARS: usize = 1_000;
 
-/// How a TypeScript source is to be understood by its name; none where the name is no TypeScript file's.
+/// Returns the kind of a TypeScript source by its file name, or `None` if the name is not that of a TypeScript file.
 pub(crate) fn kind_of(name: &str, kind: SourceKind) -> Option<SourceKind> {
     let (_, extension) = name.rsplit_once('.')?;
     let own = match extension.to_ascii_lowercase().as_str() {
@@ -42,52 +43,52 @@ pub(crate) fn kind_of(name: &str, kind: SourceKind) -> Option<SourceKind> {
     Some(if kind == SourceKind::Detect { own } else { kind })
 }
 
-/// One script, and what its types may cost.
+/// A script to strip, with its limits.
 pub(crate) struct Strip<'a> {
     pub(crate) source: &'a str,
     pub(crate) name: &'a str,
     pub(crate) kind: SourceKind,
-    /// None where fuel is not counted.
+    /// Fuel limit. `None` if fuel is not metered.
     pub(crate) fuel: Option<u64>,
     pub(crate) memory_bytes: u64,
     pub(crate) timeout_ms: u64,
-    /// Its clock, and who may cancel it.
+    /// The clock and the cancellation of the request.
     pub(crate) ctx: ExecutionCtx,
 }
 
-/// What came of a script's types.
+/// Result of removing a script's types.
 #[derive(Debug)]
 pub(crate) enum Stripped {
-    /// JavaScript, line for line.
+    /// JavaScript with unchanged lines and columns.
     Plain(String),
-    /// Something that JavaScript cannot be made of, or that is no TypeScript.
+    /// The script is not TypeScript, or its types cannot be removed.
     Wrong(Wrong),
-    /// It was stopped.
+    /// The stripper was stopped at a limit or cancelled.
     Stopped(Outcome),
 }
 
-/// What is wrong with a script, and where.
+/// An error in a script, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) message: String,
-    /// From 1; none where it is the script as a whole.
+    /// From 1. `None` if the error concerns the script as a whole.
     pub(crate) line: Option<u32>,
     /// In code points, from 1.
     pub(crate) column: u32,
 }
 
 impl Wrong {
-    /// What concerns the script as a whole.
+    /// Creates an error about the script as a whole.
     fn whole(message: &str) -> Self {
         Self { message: message.to_owned(), line: None, column: 1 }
     }
 
-    /// What is said at a place: at most so much of it.
+    /// Creates an error at a position, with at most [`MAX_MESSAGE_CHARS`] of the message.
     fn at(message: &str, line: Option<u32>, column: u32) -> Self {
         Self { message: message.chars().take(MAX_MESSAGE_CHARS).collect(), line, column }
     }
 
-    /// The exception that the interpreter would raise, had it found it.
+    /// Returns the exception that the interpreter would raise for this error.
     pub(crate) fn raised(&self, name: &str) -> RaisedOutcome {
         let place = match self.line {
             Some(line) => format!("\n    at {name}:{line}:{}", self.column),
@@ -101,7 +102,7 @@ impl Wrong {
         }
     }
 
-    /// What validation says.
+    /// Returns the diagnostic for validation.
     pub(crate) fn diagnostic(&self) -> Diagnostic {
         Diagnostic {
             line: self.line.unwrap_or(1),

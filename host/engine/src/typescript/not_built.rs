@@ -1,4 +1,4 @@
-//! Loading the stripper in a build that has none.
+//! Placeholder for loading the stripper in builds without the feature `typescript`.
 
 use glovebox_runtimes::{Artefact, ToolEntry};
 

@@ -1,4 +1,4 @@
-//! The stripper, called once per instance.
+//! The stripper. Each call uses a new instance.
 
 use glovebox_wasi::Stop;
 use wasmtime::{Instance, InstancePre, Store, UpdateDeadline};
@@ -18,10 +18,11 @@ use super::{
 pub(crate) struct Stripper(pub(super) InstancePre<Glue>);
 
 impl Stripper {
-    /// Removes a script's types; the fuel that it took beside what came of it. Called on a guest stack, while the epoch moves.
+    /// Removes a script's types. Returns the result and the fuel used. Called on a guest stack while the epoch
+    /// advances.
     ///
     /// # Errors
-    /// Where no instance could be made, in Wasmtime's words.
+    /// Fails with Wasmtime's message if no instance could be created.
     pub(crate) fn strip(&self, strip: Strip<'_>) -> Result<(Stripped, u64), String> {
         let Strip { source, name, kind, fuel, memory_bytes, timeout_ms, ctx } = strip;
         let failed = |error: wasmtime::Error| format!("{error:#}");
@@ -47,7 +48,7 @@ impl Stripper {
             Err(error) => {
                 let words = format!("{error:#}");
                 match (classify(error), glue.limiter.memory.refused_bytes()) {
-                    // It ends itself when there is no more memory.
+                    // The module traps when it is out of memory.
                     (Ended::Trapped(_), Some(wanted)) => {
                         Stripped::Stopped(exhausted(Resource::Memory, memory_bytes, wanted))
                     }
@@ -57,7 +58,7 @@ impl Stripper {
                     (Ended::Trapped(TrapKind::Unreachable), None) => {
                         Stripped::Wrong(Wrong::whole("the types cannot be removed: the TypeScript parser gave up"))
                     }
-                    // No instance, or something that the module never does.
+                    // Instantiation failed, or the module trapped in a way that it should not.
                     (Ended::Trapped(_), None) => return Err(words),
                     (Ended::Stopped(Stop::Deadline), _) => {
                         let ms = u64::try_from(glue.ctx.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -76,7 +77,8 @@ fn exhausted(resource: Resource, limit: u64, used: u64) -> Outcome {
     Outcome::Exhausted { resource, limit, used }
 }
 
-/// What `transformSync(source, { mode: "strip-only", … })` gives or throws, as in the package's own JavaScript.
+/// Calls `transformSync(source, { mode: "strip-only", … })` like the package's own JavaScript. Returns the result or
+/// the thrown error.
 fn transform(
     store: &mut Store<Glue>,
     instance: &Instance,
@@ -84,7 +86,7 @@ fn transform(
     name: &str,
     kind: SourceKind,
 ) -> wasmtime::Result<Value> {
-    // `undefined`: whatever the source is.
+    // `undefined` means to detect the kind.
     let module = match kind {
         SourceKind::Detect => Value::Undefined,
         SourceKind::Script => Value::Bool(false),
@@ -114,10 +116,10 @@ fn transform(
     Ok(store.data_mut().values.take(if is_thrown == 0 { given } else { thrown })?)
 }
 
-/// Reads what it gave or threw.
+/// Interprets the returned or thrown value.
 fn understood(value: &Value, source: &str) -> Stripped {
     match value.property("code") {
-        // An error has a code as well, such as `InvalidSyntax`, and always a message.
+        // An error has a code too, such as `InvalidSyntax`, but always a message.
         Value::Text(code) if value.property("message") == Value::Undefined => {
             if lines(&code) == lines(source) {
                 return Stripped::Plain(code);
@@ -127,7 +129,7 @@ fn understood(value: &Value, source: &str) -> Stripped {
         _ => {
             let message = value.property("message");
             let message = message.text().or(value.text()).unwrap_or("the types cannot be removed");
-            // Its columns are counted from 0.
+            // The stripper counts columns from 0.
             let column = value.property("startColumn").count().unwrap_or(0).saturating_add(1);
             Stripped::Wrong(Wrong::at(message, value.property("startLine").count().filter(|line| *line > 0), column))
         }

@@ -1,15 +1,15 @@
-//! The JavaScript values that the stripper's glue handles: as many of them as one call needs.
+//! The subset of JavaScript values that one call of the stripper needs.
 
 use std::collections::BTreeMap;
 
-/// One call makes some fifty values. The next thousand are nobody's.
+/// Maximum number of values in one call. A call needs about fifty.
 const MAX_VALUES: usize = 1_000;
 
-/// What texts have beside the source: names of properties, a message.
+/// Bytes of text allowed in addition to the source, for names of properties and a message.
 const TEXT_BYTES: usize = 64 << 10;
 
-/// How often the source may go in and out: it is read once, and comes back as code, or twice as an error's excerpt, the second
-/// time underlined.
+/// Number of times that the source may be passed in or out. It is read once. It is returned once as code, or twice as
+/// an excerpt in an error, the second time underlined.
 const SOURCES: usize = 8;
 
 /// A JavaScript value.
@@ -28,7 +28,7 @@ impl Value {
         matches!(self, Self::Undefined | Self::Null)
     }
 
-    /// As `!value` has it.
+    /// Returns `!value`.
     pub(super) fn is_falsy(&self) -> bool {
         match self {
             Self::Undefined | Self::Null => true,
@@ -39,12 +39,13 @@ impl Value {
         }
     }
 
-    /// As `==` has it between values of one type and with `null`. Nothing else is compared.
+    /// Compares like `==`, for values of one type and for `null` and `undefined`. The stripper makes no other
+    /// comparisons.
     pub(super) fn loosely_equals(&self, other: &Self) -> bool {
         self == other || (self.is_nullish() && other.is_nullish())
     }
 
-    /// A property; `undefined` where there is none, and of what has none.
+    /// Returns a property, or `undefined` if there is no such property or the value is not an object.
     pub(super) fn property(&self, name: &str) -> Self {
         match self {
             Self::Object(properties) => properties.get(name).cloned().unwrap_or(Self::Undefined),
@@ -52,7 +53,7 @@ impl Value {
         }
     }
 
-    /// The text, where it is one.
+    /// Returns the text of a string.
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -60,7 +61,7 @@ impl Value {
         }
     }
 
-    /// The number, where it is one that counts something.
+    /// Returns the value of a number that is a non-negative integer of 32 bits.
     pub(super) fn count(&self) -> Option<u32> {
         match self {
             Self::Number(number) if (0.0..=f64::from(u32::MAX)).contains(number) && number.fract() == 0.0 => {
@@ -73,7 +74,7 @@ impl Value {
     }
 }
 
-/// Why the stripper was stopped: it does what its glue in JavaScript never lets it do.
+/// The stripper used its imports in a way that its JavaScript glue never does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Misuse {
     #[error("a handle that was never given out, or was dropped")]
@@ -88,10 +89,9 @@ pub(super) enum Misuse {
     Property,
 }
 
-/// The values by their handles.
+/// The values by handle.
 ///
-/// Handles below [`Values::FIRST`] stand for what every program of wasm-bindgen's takes for granted. Others are given out
-/// in order, and never again.
+/// Handles below [`Values::FIRST`] are reserved by wasm-bindgen. Other handles are assigned in order, and never reused.
 #[derive(Debug)]
 pub(super) struct Values {
     values: Vec<Option<Value>>,
@@ -99,16 +99,16 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// 128 places that are the glue's own, then `undefined`, `null`, `true` and `false`.
+    /// 128 reserved slots of the glue, then `undefined`, `null`, `true` and `false`.
     const FIRST: usize = 132;
 
-    /// For a source of so many bytes.
+    /// Creates an empty table for a source of `source_bytes`.
     pub(super) fn new(source_bytes: usize) -> Self {
         let text_bytes_left = source_bytes.saturating_mul(SOURCES).saturating_add(TEXT_BYTES);
         Self { values: Vec::new(), text_bytes_left }
     }
 
-    /// A handle for a value.
+    /// Adds a value, and returns its handle.
     pub(super) fn add(&mut self, value: Value) -> Result<u32, Misuse> {
         if self.values.len() >= MAX_VALUES {
             return Err(Misuse::Values);
@@ -134,7 +134,7 @@ impl Values {
         }
     }
 
-    /// Drops a handle, and gives its value. What stands for itself stays.
+    /// Drops a handle, and returns its value. Reserved handles are not dropped.
     pub(super) fn take(&mut self, handle: u32) -> Result<Value, Misuse> {
         match self.place(handle) {
             Some(place) => place.take().ok_or(Misuse::Handle),
@@ -158,7 +158,7 @@ impl Values {
         self.values.get_mut(at)
     }
 
-    /// Text goes in or out.
+    /// Counts text that is passed in or out. Fails if the limit on text is exceeded.
     pub(super) fn pass(&mut self, bytes: usize) -> Result<(), Misuse> {
         self.text_bytes_left = self.text_bytes_left.checked_sub(bytes).ok_or(Misuse::Text)?;
         Ok(())

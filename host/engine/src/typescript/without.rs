@@ -1,10 +1,10 @@
-//! In a build without the feature `typescript` nothing removes types.
+//! Placeholder for the stripper in builds without the feature `typescript`.
 
 use std::convert::Infallible;
 
 use super::{Strip, Stripped};
 
-/// There is none.
+/// An empty type: no value exists.
 pub(crate) struct Stripper(Infallible);
 
 impl Stripper {
