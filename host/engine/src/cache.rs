@@ -25,10 +25,10 @@ pub struct CacheUsage {
     pub kind: CacheKind,
     /// Number of entries, for any version and settings.
     pub count: u64,
-    /// Number of entries that some process has open now. Always 0 for binaries and packages, which are closed once they
-    /// are read.
+    /// Number of entries that some process has open now. Binaries and packages are never counted, because they are
+    /// closed once they are read.
     pub in_use: u64,
-    /// Size on disk.
+    /// Size on disk, in bytes.
     pub bytes: u64,
     /// Time of the last use of an entry. For binaries and packages, the file system's access time.
     pub last_used: Option<Timestamp>,
@@ -56,7 +56,7 @@ pub struct CachePruned {
     pub kind: CacheKind,
     /// Common prefix of the names of its files.
     pub name: String,
-    /// Size on disk.
+    /// Size on disk, in bytes.
     pub bytes: u64,
     /// Time of its last use.
     pub last_used: Timestamp,

@@ -67,7 +67,7 @@ impl Signal {
     }
 }
 
-/// Guard of [`CancelToken::wakes`]: a cancellation unparks the thread until the guard is dropped.
+/// Guard of [`CancelToken::wakes`]: until it is dropped, a cancellation unparks the thread.
 #[derive(Debug)]
 pub(crate) struct Wakes<'a> {
     token: &'a CancelToken,

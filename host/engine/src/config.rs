@@ -35,7 +35,7 @@ pub struct EngineConfig {
     /// ones.
     pub packages: Packages,
     /// Directory of the user's own packages ([`OwnPackages`](crate::OwnPackages)), which scripts can import beside the
-    /// bundled ones. They are imported from source. An engine without packages ignores this directory. Default: none.
+    /// bundled ones. They are imported from source. Ignored with [`Packages::None`]. Default: none.
     pub own_packages: Option<PathBuf>,
     /// Directory of the user's own images ([`ImageBuilder`](crate::ImageBuilder)). Their names can be used as names of
     /// runtimes. Default: none.
@@ -92,8 +92,8 @@ impl fmt::Debug for EngineConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Packages {
-    /// The pinned packages. pip downloads their wheels when a Python runtime is first used. Preparation imports them, so
-    /// that importing them again costs a script almost nothing.
+    /// The pinned packages. pip downloads their wheels when a Python runtime is first used. Preparation imports them,
+    /// so that importing them again costs a script almost nothing.
     #[cfg_attr(feature = "packages", default)]
     Bundled,
     /// No libraries, as in a portable provider. Python scripts find no packages, and Node's modules for JavaScript are

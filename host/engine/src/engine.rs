@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Compiled runtimes, the pool of instances, the ticker and the cache directory. Create one per program and share it.
-/// Cloning is cheap and returns the same engine.
+/// Clones are cheap, and refer to the same engine.
 ///
 /// ```no_run
 /// use glovebox::{Engine, EngineConfig, Sandbox};

@@ -51,7 +51,7 @@ pub enum RuntimeError {
     Rewrite {
         /// Name of the runtime.
         name: String,
-        /// Reason.
+        /// Error of the rewriter.
         source: RewriteError,
     },
     /// The binary does not compile or cannot be linked.
@@ -108,7 +108,7 @@ pub enum BuildError {
     /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The engine cannot be created a second time, for the metering that the policy requires.
+    /// The second engine, with the policy's metering, cannot be created.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The runtime is unavailable.
@@ -120,12 +120,12 @@ pub enum BuildError {
     /// A tool cannot be registered.
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
-    /// A file for the workspace exceeds its limits.
+    /// A file for the workspace exceeds its limits, or the workspace is a host directory.
     #[error("workspace file `{path}`: {reason}", path = escaped(.path), reason = escaped_text(.reason))]
     File {
         /// Path of the file in the workspace.
         path: String,
-        /// Reason.
+        /// Description of the problem.
         reason: String,
     },
     /// The policy stores globals in the workspace, which needs a prepared interpreter.
@@ -190,7 +190,7 @@ pub enum ExecuteError {
     /// The operating system could not provide a stack or the ticker thread.
     #[error("the operating system gave no {what} to run a guest with")]
     System {
-        /// Missing resource, as a noun.
+        /// The missing resource, such as `stack`.
         what: &'static str,
         /// Error of the operating system.
         source: io::Error,
@@ -206,7 +206,7 @@ pub enum ExecuteError {
         host: PathBuf,
         /// Result of the guest's execution.
         execution: Box<Execution>,
-        /// Reason.
+        /// Error of the host directory.
         source: MountError,
     },
     /// The session has ended. It was closed, its guest exited, or the guest was unwound. An unwound session ends if it
@@ -244,7 +244,7 @@ pub enum ExecuteError {
         /// Start of the requested id.
         id: String,
     },
-    /// The session does not have the checkpoint.
+    /// The checkpoint does not exist in the session.
     #[error("session `{id}` has no checkpoint to go back to{}", wanted.map_or(String::new(), |id| format!(" with the id {}", id.0)), id = escaped(.id))]
     NoCheckpoint {
         /// Id of the session.
@@ -285,7 +285,7 @@ pub enum ExecuteError {
     TypeScript {
         /// Name of the script.
         name: String,
-        /// Reason.
+        /// Error of the tool.
         source: Box<RuntimeError>,
     },
     /// A tool of the request is invalid.

@@ -16,8 +16,8 @@ use crate::{
 /// stderr_truncated displays displays_dropped fuel_consumed memory_used_bytes duration_ms files_created files_modified
 /// files_deleted tool_calls workspace_path session_id rolled_back_to guidance metadata`.
 ///
-/// An execution can be deserialized from this JSON, for example after a transfer from another machine. The deserialized value
-/// gives the same JSON again, but has no [`files`](Self::files).
+/// An execution can be deserialized from this JSON, for example on another machine. The deserialized value gives the
+/// same JSON again, but has no [`files`](Self::files).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Execution {
@@ -29,11 +29,11 @@ pub struct Execution {
     /// The value of the script's last expression, in a session or if [`Request::value`](crate::Request::value) asks for
     /// it. `None` if the script ends with another statement, or if the value is Python's `None` or `undefined`.
     pub value: Option<GuestValue>,
-    /// Output of the script on standard output.
+    /// The script's standard output, up to `limits.stdout_bytes`.
     pub stdout: Output,
-    /// Output of the script on standard error. If a limit ended the script, the last line names it: `OutOfFuel`,
-    /// `TimedOut` or `OutOfMemory`. The line counts as the script's output. If `limits.stderr_bytes` is used up, it
-    /// replaces the end of the script's output.
+    /// The script's standard error, up to `limits.stderr_bytes`. If a limit ended the script, the last line names it:
+    /// `OutOfFuel`, `TimedOut` or `OutOfMemory`. The line counts as the script's output. If `limits.stderr_bytes` is
+    /// used up, it replaces the end of the script's output.
     pub stderr: Output,
     /// Displays of this execution, in order: pictures, tables, and in a session the value of the last expression if it
     /// has more than a text form.
@@ -65,7 +65,7 @@ pub struct Execution {
     pub rolled_back_to: Option<Rollback>,
     /// Analysis of the fuel used, and advice on a failure.
     pub guidance: Guidance,
-    /// Conditions of the execution, such as its runtime.
+    /// Runtime, image and metering of the execution.
     pub metadata: Metadata,
     /// The files as the execution left them.
     pub(crate) files: Files,
@@ -80,8 +80,8 @@ impl Execution {
 }
 
 impl Execution {
-    /// Returns the duration in milliseconds. Not rounded to whole ones: an execution in a live JavaScript session takes
-    /// a few microseconds.
+    /// Returns the duration in milliseconds, to the microsecond: an execution in a live JavaScript session takes only a
+    /// few microseconds.
     pub(crate) fn duration_ms(&self) -> f64 {
         milliseconds(self.duration)
     }

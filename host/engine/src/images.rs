@@ -30,7 +30,7 @@ const _: () = assert!(MAX_IMAGE_MEMORY_BYTES == Limits::MAX_MEMORY_BYTES, "an im
 /// execution to execution. A generator that the setup creates for itself continues from the same state in each
 /// execution. Open files and exit handlers are not part of an image.
 ///
-/// An image is code that its builder chose: callers who run scripts in it trust it as they trust the cache.
+/// An image is code that its builder chose: users who run scripts in it must trust it as they trust the cache.
 ///
 /// ```no_run
 /// use glovebox::{Engine, EngineConfig, ImageBuilder, Sandbox};

@@ -40,7 +40,7 @@ fn call<R>(
     mut caller: Caller<'_, State>,
     run: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> Result<R, Stop>,
 ) -> wasmtime::Result<R> {
-    // The state has the memory once the instance exists. Before that, a start function may call.
+    // The state holds the memory only once the instance exists. A start function may call before that.
     let memory = caller.data().memory.or_else(|| caller.get_export("memory").and_then(Extern::into_memory));
     with_wasi(caller, memory, run)?.map_err(|stop| wasmtime::Error::new(Unwound(stop)))
 }

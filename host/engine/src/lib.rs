@@ -43,7 +43,7 @@
 //! * `store`: [`Sessions`], [`SessionStore`], [`DirectoryStore`].
 //! * `typescript`: scripts named `.ts`, `.mts` or `.cts`. Without it they are [`ExecuteError::TypeScript`].
 //!
-//! # Limits of the protection
+//! # Threats out of scope
 //!
 //! Glovebox does not protect against:
 //!

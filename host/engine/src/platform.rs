@@ -29,8 +29,8 @@ pub(crate) type ExecutionCtx = glovebox_core::ExecutionCtx<EnginePlatform>;
 /// Polling interval while a guest waits for its standard input.
 const STDIN_POLL: Duration = Duration::from_millis(5);
 
-/// Host state of one execution. By default it has no listener, a token that only the engine holds, and no budget beside
-/// the execution's own limit.
+/// Host state of one execution. By default it has no listener, a token that no caller holds, and no budget beside the
+/// execution's own limit.
 #[derive(Default)]
 pub(crate) struct EnginePlatform {
     pub(crate) cancel: CancelToken,

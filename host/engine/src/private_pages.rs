@@ -3,8 +3,8 @@
 //! A memory is a private mapping of its image. The first write to a page causes a page fault, which makes the page
 //! private for the lifetime of the mapping. The kernel counts each thread's page faults. The private pages are
 //! unchanged if only one thread has written to the memory since they were read, and that thread has had no fault.
-//! Reading the fault count takes a fraction of a microsecond. Reading the page map of an interpreter's memory takes 60,
-//! and concurrent readers wait for each other.
+//! Reading the fault count takes a fraction of a microsecond. Reading the page map of an interpreter's memory takes 60
+//! microseconds, and concurrent readers wait for each other.
 //!
 //! Two events make pages private without a fault, and are checked separately. A memory can grow into pages that the
 //! previous guest in its slot left, and the kernel can replace small pages by huge ones on its own.

@@ -7,8 +7,8 @@
 //! changes them ([`rewrite::changes_only_memory_and_globals`]). The store gets a new [`State`].
 //!
 //! An instance is dropped if it was unwound, exited, or grew its memory. It is also dropped if restoring its private
-//! pages would take long compared with its script, and on systems without a page map. Programs that run one script have
-//! no pool, and then instances are not recycled.
+//! pages would take long compared with its script, and on systems without a page map. Programs that run a single script
+//! use no pool, and recycle no instances.
 //!
 //! [`rewrite::changes_only_memory_and_globals`]: glovebox_runtimes::rewrite::changes_only_memory_and_globals
 //! [`State`]: crate::state::State

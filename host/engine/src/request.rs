@@ -49,7 +49,7 @@ pub struct Request<'a> {
     pub(crate) tools: Vec<Tool>,
     /// Set if the caller answers the tool calls of a started execution.
     pub(crate) pending: Option<Arc<PendingCalls>>,
-    /// Returns the value of the last expression from a new interpreter.
+    /// Asks for the value of the last expression in a new interpreter too.
     pub(crate) wants_value: bool,
     pub(crate) budget: Budget,
 }
@@ -189,8 +189,8 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Returns the value of the script's last expression, as every execution in a session does. Converting it to text
-    /// and JSON costs fuel. Default in a new interpreter: `false`. Needs a prepared runtime.
+    /// Asks for the value of the script's last expression, which every execution in a session returns anyway.
+    /// Converting it to text and JSON costs fuel. Default in a new interpreter: `false`. Needs a prepared runtime.
     #[must_use]
     pub fn value(mut self, wanted: bool) -> Self {
         self.wants_value = wanted;

@@ -8,7 +8,7 @@ use crate::{
     platform::{EnginePlatform, ExecutionCtx},
 };
 
-/// The token and the budget of one session. The default budget is unlimited, and only the engine holds the default token.
+/// The token and the budget of one session. The default budget is unlimited, and no caller holds the default token.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionScope {
     /// Cancels work of the session outside any request: access to variables, exit handlers, rollbacks.

@@ -95,7 +95,7 @@ impl Session {
     /// sessions give equal bytes.
     ///
     /// The bytes contain the session's memory, files, open descriptors and generators. A shared workspace is included
-    /// as a copy; of host directories, only the uncommitted changes are. Checkpoints are not included.
+    /// as a copy. For host directories, only uncommitted changes are included. Checkpoints are not included.
     ///
     /// A session with few variables takes about 100 KiB.
     ///

@@ -42,7 +42,7 @@ impl fmt::Debug for Sandbox {
 }
 
 impl Sandbox {
-    /// Returns this sandbox with more tools. Does not load or open anything again.
+    /// Returns a copy of this sandbox with more tools. Does not load or open anything again.
     ///
     /// ```no_run
     /// # use glovebox::{Engine, EngineConfig, Sandbox, Tool};
@@ -57,7 +57,7 @@ impl Sandbox {
         Ok(self.with_toolbox(self.0.toolbox.with(tools)?))
     }
 
-    /// Returns this sandbox with these tools instead of its own.
+    /// Returns a copy of this sandbox with these tools instead of its own.
     pub(crate) fn with_toolbox(&self, toolbox: Toolbox) -> Self {
         let Inner { engine, runtime, policy, workspace, toolbox: _, keeps } = &*self.0;
         Self(Arc::new(Inner {

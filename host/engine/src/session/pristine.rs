@@ -9,7 +9,8 @@ use crate::{ExecuteError, template::instantiate_memory};
 
 /// The memory of a runtime's image, in which no code ever runs. Sessions are compared with it when they are saved.
 ///
-/// The memory is a mapping of the image's file, so it needs only address space and one slot in the pool, and no private memory.
+/// The memory is a mapping of the image's file, so it needs only address space and one slot in the pool, and no private
+/// memory.
 pub(crate) struct Pristine {
     store: Store<()>,
     memory: Memory,

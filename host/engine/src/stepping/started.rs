@@ -26,16 +26,16 @@ const STACK_BYTES: usize = 512 << 10;
 /// An execution that its caller steps through, to answer tool calls itself, to stream output, or to do other work
 /// meanwhile.
 ///
-/// The execution runs on a thread of its own, whether or not the caller waits in [`advance`](Self::advance). Its limits apply from
-/// its start. Time between two steps counts like any other wait (`limits.timeout_ms`, `limits.tool_timeout_ms`), but
-/// waiting costs no fuel. The fuel of a script does not depend on whether a handler or the caller answers its tool
-/// calls.
+/// The execution runs on a thread of its own, whether or not the caller waits in [`advance`](Self::advance). Its limits
+/// apply from its start. Time between two steps counts like any other wait (`limits.timeout_ms`,
+/// `limits.tool_timeout_ms`), but waiting costs no fuel. The fuel of a script does not depend on whether a handler or
+/// the caller answers its tool calls.
 ///
 /// The sandbox's handlers answer calls of their tools. Calls of [`Tool::stepped`](crate::Tool::stepped) tools are
 /// returned to the caller.
 ///
-/// In a session it holds the turn until it has ended. Dropping it cancels the execution. The thread then ends by
-/// itself, and the session continues as after any other cancelled execution.
+/// In a session the execution holds the turn until it has ended. Dropping the handle cancels the execution. The thread
+/// then ends by itself, and the session continues as after any other cancelled execution.
 ///
 /// ```no_run
 /// use glovebox::{Engine, EngineConfig, Request, Sandbox, Step, Tool, ToolAnswer};
@@ -121,8 +121,8 @@ impl Started {
     /// without a wait. After the end, each call returns [`Step::Done`] with the same execution.
     ///
     /// # Errors
-    /// Fails with an [`AdvanceError`]. If an answer is invalid, none of the answers is used, and the execution
-    /// continues.
+    /// If an answer is invalid, none of the answers is used, and the execution continues. Other errors mean that the
+    /// execution could not be carried out.
     pub fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Step, AdvanceError> {
         let end = wait.and_then(|wait| Instant::now().checked_add(wait));
         let pending = &self.shared.pending;

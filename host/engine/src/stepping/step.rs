@@ -81,7 +81,7 @@ pub enum AdvanceError {
     NotJson {
         /// Id of the answer.
         id: u64,
-        /// Reason.
+        /// Error of the JSON parser.
         reason: String,
     },
     /// The execution could not be carried out. Advancing again returns the same error.

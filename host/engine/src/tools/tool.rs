@@ -43,8 +43,9 @@ pub(crate) type TextHandler = Arc<dyn Fn(&ToolCall, String) -> Result<String, To
 /// be abandoned at a time; until one returns, further calls of it are refused. A panic in a handler raises `ToolError`
 /// in the script.
 ///
-/// For asynchronous code, keep a handle of the runtime and block on it, as in `move |_, arguments|
-/// handle.block_on(fetch(arguments))`. This is allowed because the thread does not belong to the runtime.
+/// For asynchronous code, keep a handle of the runtime and block on it, as in
+/// `move |_, arguments| handle.block_on(fetch(arguments))`. This is allowed because the thread does not belong to the
+/// runtime.
 #[derive(Clone)]
 #[must_use]
 pub struct Tool {
