@@ -85,7 +85,7 @@ impl Drop for Wakes<'_> {
 
 /// Registration of a callback with [`CancelToken::on_cancel`]. Dropping it removes the callback.
 #[derive(Debug)]
-#[must_use = "dropping it takes the call back"]
+#[must_use = "dropping it removes the callback"]
 pub struct OnCancel {
     token: CancelToken,
     hook: Arc<Hook>,

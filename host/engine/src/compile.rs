@@ -22,13 +22,13 @@ pub enum CompileError {
     #[error(transparent)]
     Store(#[from] PreparedError),
     /// The bytes are not a component that this Wasmtime engine can run.
-    #[error("it does not compile: {name}", name = escaped_text(.0))]
+    #[error("cannot compile the component: {name}", name = escaped_text(.0))]
     Compile(String),
     /// The compiler failed: it exceeded a limit, panicked, or could not be started.
     #[error("{0}")]
     Compiler(String),
     /// The operating system could not provide a stack to compile on.
-    #[error("no stack to compile a component on")]
+    #[error("cannot allocate a stack to compile the component")]
     Stack(#[source] std::io::Error),
 }
 
@@ -50,7 +50,7 @@ pub fn compile(engine: &Engine, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Res
         // components before it has produced anything.
         let compiling = || catch_unwind(AssertUnwindSafe(|| aot::compile_component(wasmtime, wasm)));
         let compiled = engine.0.stacks.run(compiling).map_err(CompileError::Stack)?;
-        compiled.map_err(|_| CompileError::Compiler("what compiles it panicked".into()))?.map_err(words)
+        compiled.map_err(|_| CompileError::Compiler("the compiler panicked".into()))?.map_err(words)
     })
 }
 

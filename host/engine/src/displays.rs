@@ -35,7 +35,7 @@ impl<'de> Deserialize<'de> for Forms {
             type Value = Forms;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("texts by media type")
+                f.write_str("a map from media types to texts")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Forms, A::Error> {

@@ -6,7 +6,7 @@
 /// tokens from these numbers, and guessable numbers would be worse than none.
 pub(crate) fn fill(into: &mut [u8]) {
     if let Err(error) = getrandom::fill(into) {
-        tracing::error!(%error, "the operating system gave no random numbers");
+        tracing::error!(%error, "the operating system could not provide random numbers");
         std::process::abort();
     }
 }

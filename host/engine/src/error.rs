@@ -74,7 +74,7 @@ pub enum RuntimeError {
     #[error(transparent)]
     Image(#[from] OwnImageError),
     /// The engine has no directory for the user's own images.
-    #[error("this engine has no directory for images of your own; name one in `EngineConfig::own_images`")]
+    #[error("this engine has no directory for your own images; set `EngineConfig::own_images`")]
     NoImages,
     /// The setup code of an image failed. Nothing was stored.
     #[error("the setup of `{name}` failed:\n{reason}", name = escaped(.name), reason = lines(.reason))]
@@ -85,7 +85,7 @@ pub enum RuntimeError {
         reason: String,
     },
     /// The operating system could not provide a stack to run a guest on.
-    #[error("no stack to run a guest on")]
+    #[error("cannot allocate a stack for the guest")]
     Stack(#[source] io::Error),
     /// The runtime needs a feature that is not in this build.
     #[error("`glovebox` was built without its feature `{feature}`; name it among the features in `Cargo.toml`")]
@@ -130,7 +130,7 @@ pub enum BuildError {
     },
     /// The policy stores globals in the workspace, which needs a prepared interpreter.
     #[error(
-        "`auto_persist_globals` needs a prepared runtime, which `{name}` is not; remove it or name another runtime", name = escaped(.name)
+        "`auto_persist_globals` needs a prepared runtime, but `{name}` is not prepared; remove it or name another runtime", name = escaped(.name)
     )]
     NotPersisting {
         /// Name of the runtime.
@@ -182,13 +182,13 @@ pub enum ExecuteError {
     #[error("the script's name `{name}` cannot be used; it must be at most 4096 bytes without NUL", name = escaped(.0))]
     Name(String),
     /// No instance could be created: the pool is full, or the system is out of memory.
-    #[error("no instance could be made: {reason}")]
+    #[error("cannot create an instance: {reason}")]
     Instantiate {
         /// Wasmtime's message.
         reason: String,
     },
     /// The operating system could not provide a stack or the ticker thread.
-    #[error("the operating system gave no {what} to run a guest with")]
+    #[error("the operating system could not provide a {what} for the guest")]
     System {
         /// The missing resource, such as `stack`.
         what: &'static str,
@@ -230,16 +230,16 @@ pub enum ExecuteError {
     #[error("the shared workspace is busy; nothing was done")]
     WorkspaceBusy,
     /// A shared workspace was created from a policy with other directories than the session's.
-    #[error("the shared workspace was made from a sandbox with another `{key}`; use the same policy for both")]
+    #[error("the shared workspace has another `{key}` than the session; use the same policy for both")]
     OtherWorkspace {
         /// Name of the policy's key that differs.
         key: &'static str,
     },
     /// A fork cannot use a shared workspace, because it has a copy of its session's files.
-    #[error("a fork has a copy of its session's files; it cannot be put into a shared workspace")]
+    #[error("a fork cannot use a shared workspace: it has a copy of its session's files")]
     ForkWorkspace,
     /// The id is not valid for a session.
-    #[error("`{id}` cannot be a session's id; it is 1 to 64 letters, digits, `.`, `_`, `-`, and no `.` in front", id = escaped(.id))]
+    #[error("`{id}` cannot be a session's id; use 1 to 64 letters, digits, `.`, `_` or `-`, and no `.` in front", id = escaped(.id))]
     SessionId {
         /// Start of the requested id.
         id: String,
@@ -281,7 +281,7 @@ pub enum ExecuteError {
         most: u64,
     },
     /// The script is TypeScript, and the tool that removes its types is unavailable.
-    #[error("`{name}` is TypeScript, and what removes its types is not to be had: {source}", name = escaped(.name))]
+    #[error("cannot run `{name}`: the TypeScript stripper is unavailable: {source}", name = escaped(.name))]
     TypeScript {
         /// Name of the script.
         name: String,
@@ -292,7 +292,7 @@ pub enum ExecuteError {
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
     /// Sessions and validation call into a prepared interpreter, which this runtime is not.
-    #[error("`{name}` is not prepared, so it can only execute; use a runtime that `glovebox runtimes list` names", name = escaped(.name))]
+    #[error("`{name}` is not prepared and can only execute; use a runtime from `glovebox runtimes list`", name = escaped(.name))]
     NotPrepared {
         /// Name of the runtime.
         name: String,

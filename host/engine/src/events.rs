@@ -73,7 +73,7 @@ pub(crate) fn tool_complete(session_id: Option<&str>, record: &ToolRecord, index
 }
 
 pub(crate) fn tools_refused(session_id: Option<&str>, count: u64) {
-    let detail = format!("calls of tools that were refused: {count}");
+    let detail = format!("refused tool calls: {count}");
     tracing::warn!(target: "glovebox", session_id, kind = "tools_refused", detail, "security.tools_refused");
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn security(session_id: Option<&str>, ran: &CallResult, events: &[Sec
         _ => {}
     }
     if let Some(bytes) = ran.memory_refused_bytes {
-        warn("memory_exhaustion", &format!("memory was refused that would have come to {bytes} bytes"));
+        warn("memory_exhaustion", &format!("refused to grow the memory to {bytes} bytes"));
     }
     for event in events {
         warn(event.name(), &event.to_string());

@@ -45,7 +45,7 @@ pub(crate) fn instantiate(
         }
     })?;
     GuestMachine::new(store, instance).ok_or_else(|| ExecuteError::Instantiate {
-        reason: "the binary exports no `memory`, so it is no WASI program".into(),
+        reason: "not a WASI program: the binary does not export `memory`".into(),
     })
 }
 

@@ -140,14 +140,14 @@ impl ImageBuilder {
         let mut steps = base.image.as_ref().map(|image| image.steps.clone()).unwrap_or_default();
         let mut inputs = own.map(|own| own.inputs()).transpose()?.unwrap_or_default();
         if !self.inputs.wheels.is_empty() && language(base.language) != Language::Python {
-            return Err(invalid(format!("wheels are for Python, and `{}` runs {}", self.from, base.language)).into());
+            return Err(invalid(format!("wheels are for Python, but `{}` runs {}", self.from, base.language)).into());
         }
         steps.push(self.step);
         inputs.wheels.extend(self.inputs.wheels);
         for (path, bytes) in self.inputs.files {
             match inputs.files.iter().find(|(other, _)| *other == path) {
                 Some((_, same)) if *same == bytes => {}
-                Some(_) => return Err(invalid(format!("`{}` has another file `{path}`", self.from)).into()),
+                Some(_) => return Err(invalid(format!("`{}` has another file `{path}`; rename it", self.from)).into()),
                 None => inputs.files.push((path, bytes)),
             }
         }

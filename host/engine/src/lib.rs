@@ -56,7 +56,7 @@
 
 #![cfg_attr(
     not(all(feature = "component", feature = "packages", feature = "store", feature = "typescript")),
-    allow(dead_code, unused_imports, reason = "what only a feature uses stays where it belongs")
+    allow(dead_code, unused_imports, reason = "code for disabled features stays in place")
 )]
 
 /// Compiles and runs the Rust code of these pages with the documentation tests.

@@ -293,8 +293,8 @@ impl Inner {
             }
             None => {
                 let reason =
-                    "it exports no `_start`, so it cannot run as a plain command (`javascript-0.11` can); a binary \
-                              that the manifest knows runs prepared"
+                    "it exports no `_start`, so it cannot run as a plain command (`javascript-0.11` can); binaries in \
+                              the manifest run prepared"
                         .to_owned();
                 return Err(RuntimeError::Load { name: plan.name.clone(), reason });
             }
@@ -324,7 +324,7 @@ impl Inner {
         let Some(own) = plan.own.as_ref().filter(|own| !own.definition().wheels.is_empty()) else { return Ok(None) };
         let without = || OwnImageError::Invalid {
             name: plan.name.clone(),
-            problem: "it has packages, and this engine is set up without any (`--no-packages`)".to_owned(),
+            problem: "it has packages, but this engine has none (`--no-packages`)".to_owned(),
         };
         Ok(Some(self.packages.as_ref().ok_or_else(without)?.source_of(own)))
     }

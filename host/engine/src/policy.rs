@@ -212,7 +212,7 @@ impl Policy {
                 return Err(wrong(mount, "`/app` is the workspace; use `workspace` (`--workspace`) for it"));
             }
             if self.mounts.iter().take(index).any(|other| clashes(&other.guest)) {
-                return Err(wrong(mount, "another mount has this path or one above or below it"));
+                return Err(wrong(mount, "it overlaps another mount"));
             }
         }
         Ok(())

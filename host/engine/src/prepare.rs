@@ -101,7 +101,7 @@ impl<'a> Setup<'a> {
                     DriverError::Setup(raised) => with_memory(raised, machine, memory_bytes),
                     DriverError::Machine(MachineError::Stopped(Stop::Deadline)) => {
                         format!(
-                            "it did not end within {} ms; give it longer (`--timeout-ms`), or have it do less",
+                            "it did not end within {} ms; raise the limit (`--timeout-ms`) or reduce the setup",
                             timeout.as_millis()
                         )
                     }
@@ -122,7 +122,7 @@ impl<'a> Setup<'a> {
 fn with_memory(mut reason: String, machine: &GuestMachine, memory_bytes: u64) -> String {
     if machine.store.data().host.limiter.refused_bytes().is_some() {
         reason.truncate(reason.trim_end().len());
-        reason.push_str(&format!("\nit may use {memory_bytes} bytes of memory; give it more (`--memory-bytes`)"));
+        reason.push_str(&format!("\nit may use {memory_bytes} bytes of memory; raise the limit (`--memory-bytes`)"));
     }
     reason
 }
@@ -191,7 +191,7 @@ pub(crate) fn boot(
 
     let open = machine.wasi().open_files();
     if open > 0 {
-        let reason = format!("it left {open} files open, and an image has none: close them in the setup");
+        let reason = format!("it left {open} files open; close them in the setup");
         return Err(if has_setup { failed(reason) } else { booting(reason) });
     }
 

@@ -58,7 +58,7 @@ impl Engine {
                 self.0.runtimes.modules().remove(&entry.sha256)?;
                 self.0.read_module(entry)?.ok_or_else(|| RuntimeError::Load {
                     name: name.to_owned(),
-                    reason: "its prepared module is not what was written a moment ago".to_owned(),
+                    reason: "its prepared module changed right after it was written".to_owned(),
                 })?
             }
         };

@@ -115,7 +115,7 @@ fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: u
         return false;
     }
     let Some(pages) = machine.restore_memory(max_private_pages, |number| pristine.page(number)) else { return false };
-    tracing::trace!(pages, "an instance that has run has so many pages of its own");
+    tracing::trace!(pages, "private pages of an instance after its script");
     for (name, value) in pristine.globals() {
         if machine.set_global_bits(name, *value).is_none() {
             return false;

@@ -20,7 +20,7 @@ pub struct Timestamp {
 
 /// The text is not a point in time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is no time; write it as `2026-11-22T01:44:11.250Z`", name = escaped(.0))]
+#[error("invalid time `{name}`; write it as `2026-11-22T01:44:11.250Z`", name = escaped(.0))]
 pub struct TimestampError(String);
 
 impl Timestamp {

@@ -132,8 +132,7 @@ impl Workspace {
         }
         for (path, bytes) in files {
             let wrong = |reason: String| BuildError::File { path: path.clone(), reason };
-            let root = root
-                .ok_or_else(|| wrong("files are for a workspace in memory; put it into the host directory".into()))?;
+            let root = root.ok_or_else(|| wrong("the workspace is a host directory; put the file there".into()))?;
             vfs.write_file(root, path, bytes).map_err(|error| wrong(error.reason.to_string()))?;
         }
         Ok(Self {

@@ -109,7 +109,7 @@ fn executions_are_logged() {
         assert_eq!(told, expected, "{seen:#?}");
         assert_eq!((seen[1].get("tool"), seen[1].get("index")), ("secret", "0"));
         assert_eq!((seen[2].get("tool"), seen[2].get("outcome")), ("secret", "ToolError"));
-        assert_eq!(seen[3].get("detail"), "calls of tools that were refused: 1");
+        assert_eq!(seen[3].get("detail"), "refused tool calls: 1");
         let all = format!("{seen:?}");
         assert!(!all.contains("hush") && !all.contains("hidden"), "what is said between them is theirs: {all}");
 

@@ -282,7 +282,7 @@ fn wheels_are_importable_in_the_setup_and_afterwards_beside_other_packages() {
 
     let bare = engine_with(&images.1.path().join("images"), Packages::None);
     let error = Sandbox::builder(&bare).runtime("test-wheel").build().unwrap_err().to_string();
-    assert!(error.contains("it has packages, and this engine is set up without any"), "{error}");
+    assert!(error.contains("it has packages, but this engine has none"), "{error}");
     let clash = ImageBuilder::new("test-clash", PORTABLE_PYTHON).wheel("six-1-py3-none-any.whl", wheel(""));
     assert!(refused(&images, clash).contains("another name or version than its file"));
 }

@@ -114,7 +114,7 @@ impl EngineBackend {
         let limit = inner.runtime.memory_limit(&inner.policy.limits);
         wasi.set_linear_memory_bytes(limit.counted(state.memory_bytes));
         wasi.restore(&state.wasi.save())
-            .map_err(|error| ExecuteError::Driver(format!("the session's files cannot be taken up again: {error}")))?;
+            .map_err(|error| ExecuteError::Driver(format!("the session's files cannot be restored: {error}")))?;
         Ok(wasi)
     }
 }
@@ -140,7 +140,7 @@ impl SessionBackend for EngineBackend {
 
     fn instantiate(&self, state: &Checkpoint, wasi: Wasi) -> Result<Guest, ExecuteError> {
         if state.globals != self.image.pristine()?.globals() {
-            return Err(self.failed(SessionFailure::Mismatch("its globals are not those of an idle interpreter")));
+            return Err(self.failed(SessionFailure::Mismatch("its globals differ from those of an idle interpreter")));
         }
         let inner = &self.sandbox.0;
         let limits = &inner.policy.limits;
@@ -153,7 +153,7 @@ impl SessionBackend for EngineBackend {
         let globals = pristine.globals().to_vec();
         for (name, value) in &globals {
             if guest.machine.global_value(name).as_ref().and_then(pristine::bits) != Some(*value) {
-                return Err(ExecuteError::Driver(format!("the guest left its global `{name}` changed")));
+                return Err(ExecuteError::Driver(format!("the guest changed its global `{name}`")));
             }
         }
         let numbers = guest.machine.private_pages().map(<[u32]>::to_vec);
@@ -272,7 +272,7 @@ impl From<SessionError<'_>> for ExecuteError {
             SessionFailure::Variable { name, reason } => Self::Variable { name: name.to_owned(), reason },
             SessionFailure::Mismatch(what) => Self::Driver(format!("the saved session does not fit its image: {what}")),
             SessionFailure::NoMemory(bytes) => Self::Instantiate {
-                reason: format!("the session's {bytes} bytes of memory are not to be had within `limits.memory_bytes`"),
+                reason: format!("the session needs {bytes} bytes of memory; raise `limits.memory_bytes`"),
             },
         }
     }

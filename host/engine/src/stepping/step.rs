@@ -71,13 +71,13 @@ impl ToolAnswer {
 #[non_exhaustive]
 pub enum AdvanceError {
     /// An answer is for a call that the execution has not made. None of the answers was used.
-    #[error("the execution has made no call {id} of a tool; answer with the id of the request")]
+    #[error("unknown tool call {id}; answer with the id of the request")]
     UnknownCall {
         /// Id of the answer.
         id: u64,
     },
     /// An answer is not JSON, or is nested more than 127 levels deep. None of the answers was used.
-    #[error("the answer to call {id} is no JSON: {reason}")]
+    #[error("the answer to call {id} is not JSON: {reason}")]
     NotJson {
         /// Id of the answer.
         id: u64,
@@ -89,6 +89,6 @@ pub enum AdvanceError {
     Execute(Arc<ExecuteError>),
     /// The execution's thread panicked, in a listener of the embedder or in the sandbox itself. A session is in the
     /// state of an unwound execution.
-    #[error("the execution's thread panicked; what the panic hook wrote says why")]
+    #[error("the execution's thread panicked; see the output of the panic hook")]
     Panicked,
 }

@@ -57,7 +57,7 @@ impl Abandoned {
         if running_bytes > 0 {
             return Ok(Turn::Later);
         }
-        Err(refused("calls with as many bytes of arguments as may be"))
+        Err(refused("calls with too many bytes of arguments"))
     }
 
     pub(super) fn add(&self, origin: &Origin, bytes: u64) {
@@ -79,7 +79,7 @@ impl Abandoned {
 }
 
 fn refused(what: &str) -> Failure {
-    Failure::new(ToolErrorKind::Limit, format!("{what} were given up and still run; try again later"))
+    Failure::new(ToolErrorKind::Limit, format!("{what} were abandoned and still run; try again later"))
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
             assert_eq!(abandoned.admit(&own, 1, 0), Ok(Turn::Now), "{calls}");
             abandoned.add(&own, 1);
         }
-        assert!(refusal(abandoned.admit(&own, 1, 0)).contains("16 of this session's calls were given up"));
+        assert!(refusal(abandoned.admit(&own, 1, 0)).contains("16 of this session's calls were abandoned"));
         assert!(refusal(abandoned.admit(&own, 1, 9)).contains("16 of"), "waiting does not help it");
         for other in [origin("b"), None] {
             assert_eq!(abandoned.admit(&other, 1, 0), Ok(Turn::Now), "others are not shut out");

@@ -29,7 +29,7 @@ impl DirectCall<'_> {
             let message = format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {most}");
             return failed(ToolErrorKind::Limit, message);
         }
-        let invalid = |error| failed(ToolErrorKind::InvalidArguments, format!("the arguments are no JSON: {error}"));
+        let invalid = |error| failed(ToolErrorKind::InvalidArguments, format!("the arguments are not JSON: {error}"));
         if let Err(error) = check_json(self.arguments) {
             return invalid(error);
         }

@@ -89,7 +89,7 @@ impl ToolRunner for ThreadRunner {
         if let Some(max_calls) = tool.max_calls {
             self.counted += 1;
             if self.counted > max_calls {
-                let message = format!("an execution may make {max_calls} requests (`network.request_count`)");
+                let message = format!("an execution may make at most {max_calls} requests (`network.request_count`)");
                 return Err(Failure::new(ToolErrorKind::Limit, message));
             }
         }

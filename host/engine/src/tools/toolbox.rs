@@ -151,7 +151,7 @@ impl Entry {
         if self.abandoned.load(Ordering::SeqCst) < MAX_ABANDONED {
             return Ok(());
         }
-        let message = format!("{MAX_ABANDONED} calls of `{name}` were given up and still run; try again later");
+        let message = format!("{MAX_ABANDONED} calls of `{name}` were abandoned and still run; try again later");
         Err(Failure::new(ToolErrorKind::Limit, message))
     }
 

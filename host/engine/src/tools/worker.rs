@@ -84,14 +84,14 @@ pub(super) fn start(
     job: Job,
 ) -> Result<Arc<CallStatus>, Failure> {
     let busy = |message: &str| Failure::new(ToolErrorKind::Limit, message);
-    let place = threads.enter().ok_or_else(|| busy("the host runs as many tools as it may; try again later"))?;
+    let place = threads.enter().ok_or_else(|| busy("the host runs the maximum number of tools; try again later"))?;
     let status = CallStatus::new(&job.entry, &job.abandoned, job.call.session_id.clone(), job.held.bytes());
     let (completions, ticket) = (Arc::clone(completions), Arc::clone(&status));
     thread::Builder::new()
         .name(format!("tool {}", job.call.name))
         .stack_size(STACK_BYTES)
         .spawn(move || run(&completions, &ticket, job, place))
-        .map_err(|_| busy("the host has no thread to run it on; try again later"))?;
+        .map_err(|_| busy("the host cannot start a thread for the tool; try again later"))?;
     Ok(status)
 }
 
@@ -99,7 +99,7 @@ fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, p
     let Job { call, entry, arguments, text, held, max_bytes, pending, .. } = job;
     // Catch a panic of the handler: the panic hook has reported it, and the script gets an error.
     let worked = panic::catch_unwind(AssertUnwindSafe(|| work(&call, &entry, (arguments, text), max_bytes, pending)));
-    let panicked = |_| Work::Answered(Err(Failure::new(ToolErrorKind::Failed, format!("`{}` broke down", call.name))));
+    let panicked = |_| Work::Answered(Err(Failure::new(ToolErrorKind::Failed, format!("`{}` panicked", call.name))));
     let worked = worked.unwrap_or_else(panicked);
     let ended = completions.elapsed();
     let index = call.index;

@@ -77,15 +77,15 @@ impl Value {
 /// The stripper used its imports in a way that its JavaScript glue never does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Misuse {
-    #[error("a handle that was never given out, or was dropped")]
+    #[error("an invalid or dropped handle")]
     Handle,
     #[error("too many values")]
     Values,
     #[error("too much text")]
     Text,
-    #[error("text that is no text, or outside its memory")]
+    #[error("text that is not UTF-8, or outside the memory")]
     Memory,
-    #[error("a property of what has none, or without a name")]
+    #[error("a property without a name, or of a value other than an object")]
     Property,
 }
 

@@ -59,7 +59,7 @@ fn failures_have_types_and_words() {
     };
     let is = |kind: &str, message: &str| (kind.to_owned(), message.to_owned());
     assert_eq!(error("fail", json!({})), is("ToolError", "no such city"));
-    assert_eq!(error("broken", json!({})), is("ToolError", "`broken` broke down"));
+    assert_eq!(error("broken", json!({})), is("ToolError", "`broken` panicked"));
     assert_eq!(error("missing", json!({})), is("UnknownTool", "no tool is called `missing`"));
     let (kind, message) = error("echo", json!({"a": "secret"}));
     assert_eq!(kind, "InvalidArguments");
