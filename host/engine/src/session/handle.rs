@@ -358,7 +358,8 @@ impl Session {
     /// directory, this is a conflict.
     ///
     /// # Errors
-    /// [`ExecuteError::NoCheckpoint`] if there is no such checkpoint.
+    /// [`ExecuteError::NoCheckpoint`] if there is no such checkpoint. Other errors mean that the session has ended or
+    /// stays busy, or that no instance could be created. The session is unchanged then.
     pub fn undo(&self) -> Result<CheckpointId, ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.undo(None))?
@@ -367,7 +368,8 @@ impl Session {
     /// Rolls the session back to a checkpoint. Later checkpoints are discarded.
     ///
     /// # Errors
-    /// [`ExecuteError::NoCheckpoint`] if there is no such checkpoint.
+    /// [`ExecuteError::NoCheckpoint`] if there is no such checkpoint. Other errors mean that the session has ended or
+    /// stays busy, or that no instance could be created. The session is unchanged then.
     pub fn undo_to(&self, id: CheckpointId) -> Result<(), ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.undo(Some(id)))?.map(drop)
@@ -446,7 +448,8 @@ impl Session {
     /// at once.
     ///
     /// # Errors
-    /// Fails if the session stays busy or has ended already, or if the files could not be committed.
+    /// Fails if the session stays busy, if its exit handlers could not be run, or if the files could not be committed.
+    /// The session has ended in the latter two cases too. Closing it again succeeds.
     pub fn close(&self) -> Result<(), ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.close())?
