@@ -1,4 +1,4 @@
-//! What was done, as lines of JSON for whoever answers for it.
+//! The audit log: one line of JSON for each execution and each operation on a session.
 
 use std::{
     fmt, io,
@@ -16,12 +16,12 @@ use crate::{
     executed::{Ended, Failed},
 };
 
-/// How much of a name or path is written down.
+/// Maximum length of a recorded name or path, in characters.
 const MAX_OF_CHARS: usize = 256;
-/// The outcome of what was done.
+/// The outcome of an operation without an error.
 const DONE: &str = "done";
 
-/// The audit log cannot be written.
+/// The audit log cannot be opened for appending.
 #[derive(Debug, thiserror::Error)]
 #[error("the audit log `{}` cannot be opened for appending; name another file", glovebox::escaped(.path))]
 pub struct AuditError {
@@ -30,8 +30,10 @@ pub struct AuditError {
     source: io::Error,
 }
 
-/// The audit log: a line of JSON for each execution, and for whatever else is done with a session, written before its answer is given. It has who
-/// asked, through which door, the SHA-256 of the source, the outcome and the fuel; the source itself only where that is asked for.
+/// The audit log: one line of JSON for each execution and each other operation on a session, written before the answer
+/// is sent.
+/// A line names the tenant, the door, the SHA-256 of the source, the outcome and the fuel. It contains the source
+/// itself only with `with_source`.
 pub struct Audit {
     out: Mutex<Box<dyn Write + Send>>,
     with_source: bool,
@@ -43,7 +45,7 @@ impl fmt::Debug for Audit {
     }
 }
 
-/// What is done with a session besides executing in it.
+/// An operation on a session other than an execution.
 #[derive(Debug)]
 pub(crate) struct Act {
     name: &'static str,
@@ -55,19 +57,18 @@ impl Act {
         Self { name, of: None }
     }
 
-    /// With the variable, file or session that it is about.
+    /// Names the variable, file or session that the operation is about.
     pub(crate) fn of(self, of: &str) -> Self {
         Self { of: Some(of.chars().take(MAX_OF_CHARS).collect()), ..self }
     }
 
-    /// It, and its end.
     pub(crate) fn ended(self, error: Option<&ServiceError>) -> Acted {
         let outcome = error.map_or(DONE, ServiceError::code).to_owned();
         Acted { action: self.name.to_owned(), of: self.of, outcome }
     }
 }
 
-/// What was done with a session, or why it was not.
+/// An operation on a session and its outcome: `done` or the code of an error.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Acted {
     action: String,
@@ -77,13 +78,13 @@ pub(crate) struct Acted {
 }
 
 impl Acted {
-    /// Whatever a worker was asked that ended before it said what it did.
+    /// The record of a request whose worker died before it reported an operation.
     pub(crate) fn lost(failed: &Failed) -> Self {
         Self { action: "unknown".to_owned(), of: None, outcome: failed.code.clone() }
     }
 }
 
-/// What a line says of an act.
+/// The audit line of an operation.
 #[derive(Serialize)]
 struct ActLine<'a> {
     time: Timestamp,
@@ -94,20 +95,20 @@ struct ActLine<'a> {
     acted: &'a Acted,
 }
 
-/// Who asked for something, and where.
+/// The origin of a request.
 pub(crate) struct Asked<'a> {
     pub(crate) door: Door,
     pub(crate) tenant: &'a str,
     pub(crate) session: Option<&'a str>,
 }
 
-/// What is written down of a source.
+/// The hash of a source and, if configured, its text.
 pub(crate) struct AuditSource {
     sha256: String,
     text: Option<String>,
 }
 
-/// What a line says of an execution.
+/// The audit line of an execution.
 #[derive(Serialize)]
 struct Line<'a> {
     time: Timestamp,
@@ -127,10 +128,10 @@ struct Line<'a> {
 }
 
 impl Audit {
-    /// Appends to a file, which only this user may read if it is made now.
+    /// Opens a file for appending. A new file is readable by the current user only (mode 0600 on Unix).
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// Fails if the file cannot be opened.
     pub fn file(path: PathBuf, with_source: bool) -> Result<Self, AuditError> {
         let mut options = std::fs::OpenOptions::new();
         options.create(true).append(true);
@@ -142,18 +143,19 @@ impl Audit {
         }
     }
 
-    /// Writes to this.
+    /// Writes audit lines to `out`.
+    ///
+    /// `with_source`: also record the source of each script, not only its SHA-256.
     pub fn new(out: impl Write + Send + 'static, with_source: bool) -> Self {
         Self { out: Mutex::new(Box::new(out)), with_source }
     }
 
-    /// What is written down of a source.
     pub(crate) fn source(&self, source: &str) -> AuditSource {
         let sha256 = Sha256::digest(source).iter().map(|byte| format!("{byte:02x}")).collect();
         AuditSource { sha256, text: self.with_source.then(|| source.to_owned()) }
     }
 
-    /// Writes down one execution, or why there is none.
+    /// Records an execution, or the error code if it failed.
     pub(crate) fn write(&self, asked: &Asked<'_>, source: AuditSource, ended: &Ended) {
         let executed = ended.as_ref().ok();
         let line = Line {
@@ -172,7 +174,7 @@ impl Audit {
         self.append(&line);
     }
 
-    /// Writes down what was done with a session, or why it was not.
+    /// Records an operation on a session.
     pub(crate) fn act(&self, asked: &Asked<'_>, acted: &Acted) {
         let Asked { door, tenant, session } = *asked;
         self.append(&ActLine { time: Timestamp::now(), tenant, door: door.name(), session, acted });
@@ -180,12 +182,12 @@ impl Audit {
 
     fn append(&self, line: &impl Serialize) {
         let mut text = Vec::new();
-        // Names of variables and files, and sources, are the clients'.
+        // Names of variables, names of files, and sources are untrusted.
         let serialized = line.serialize(&mut serde_json::Serializer::with_formatter(&mut text, EscapedJson));
         let written = serialized.map_err(io::Error::from).and_then(|()| {
             text.push(b'\n');
             let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-            // In one piece: other processes may append to the same file.
+            // Written at once, because other processes may append to the same file.
             out.write_all(&text)?;
             out.flush()
         });

@@ -1,4 +1,4 @@
-//! The memory that the server holds for its clients: requests, answers and messages, whichever door they use.
+//! Limits the memory that the server holds for requests, answers and messages of its clients, through every door.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -8,13 +8,15 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How much is taken at once.
+/// Bytes per step, the unit of the semaphores below.
 pub(crate) const STEP_BYTES: usize = 1 << 10;
-/// What may wait for room at once although it is in memory already: a quarter of the budget, and no more than this.
+/// Upper bound of `late_steps`, which is otherwise a quarter of the budget.
 const MAX_LATE_BYTES: usize = 16 << 20;
 
-/// A limit of bytes that many hold together. One half is shared, and of the other each tenant has a share of its own: whatever others send,
-/// there is room for it. Without tenants everything is shared. Cheap to clone.
+/// A shared limit in bytes. One half of it is shared by all tenants; the other half is divided into equal shares, one
+/// per tenant.
+/// A tenant's share is available to it even if the other tenants exhaust the shared half. Without tenants, everything
+/// is shared. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct ByteBudget(Arc<Budget>);
 
@@ -22,7 +24,7 @@ pub(crate) struct ByteBudget(Arc<Budget>);
 struct Budget {
     shared: Arc<Semaphore>,
     shared_steps: usize,
-    /// By the tenant's name.
+    /// Keyed by the tenant's name.
     own: HashMap<String, Arc<Semaphore>>,
     own_steps: usize,
     late: Arc<Semaphore>,
@@ -30,34 +32,34 @@ struct Budget {
     wait: Duration,
 }
 
-/// Bytes that count against a budget until this is dropped.
+/// Bytes that count against a budget until this value is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     permits: Vec<OwnedSemaphorePermit>,
     steps: usize,
 }
 
-/// Room for what is about to be made.
+/// A reservation for a buffer that does not exist yet.
 #[derive(Debug)]
 pub(crate) enum Room {
-    /// There was some.
+    /// Permits were available.
     Held(Held),
-    /// It may be made, and waits for room then.
+    /// No permits were available. The buffer may be created, and `settle` waits for permits then.
     Late(OwnedSemaphorePermit),
 }
 
-/// There was no room in time.
+/// The budget is exhausted, or was not replenished in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
 impl Held {
-    /// Takes over the bytes of another one.
+    /// Takes over the permits of `other`.
     pub(crate) fn join(&mut self, other: Self) {
         self.permits.extend(other.permits);
         self.steps += other.steps;
     }
 
-    /// Gives back what goes beyond this many bytes.
+    /// Releases everything beyond `bytes`.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let keep = bytes.div_ceil(STEP_BYTES);
         while self.steps > keep
@@ -76,7 +78,9 @@ impl Held {
 }
 
 impl ByteBudget {
-    /// `wait`: how long one waits for room.
+    /// Creates a budget of `max_bytes`.
+    ///
+    /// `wait`: how long `grow` waits for permits.
     pub(crate) fn new<'a>(max_bytes: usize, wait: Duration, tenants: impl IntoIterator<Item = &'a str>) -> Self {
         let max_steps = (max_bytes / STEP_BYTES).clamp(1, Semaphore::MAX_PERMITS);
         let tenants: BTreeSet<&str> = tenants.into_iter().collect();
@@ -95,7 +99,7 @@ impl ByteBudget {
         }))
     }
 
-    /// Has `held` hold room for so many bytes in all. Whoever drops the future has what it had before.
+    /// Grows `held` to `bytes` in total, waiting for permits if necessary. Dropping the future leaves `held` unchanged.
     pub(crate) async fn grow(&self, tenant: Option<&str>, held: &mut Held, bytes: usize) -> Result<(), NoRoom> {
         let more = self.missing(tenant, held, bytes);
         if more > 0 {
@@ -105,7 +109,7 @@ impl ByteBudget {
         Ok(())
     }
 
-    /// As [`grow`](Self::grow), if there is room now.
+    /// Like [`grow`](Self::grow), but fails instead of waiting.
     pub(crate) fn try_grow(&self, tenant: Option<&str>, held: &mut Held, bytes: usize) -> Result<(), NoRoom> {
         let more = self.missing(tenant, held, bytes);
         if more > 0 {
@@ -114,14 +118,15 @@ impl ByteBudget {
         Ok(())
     }
 
-    /// Room for so many bytes, if there is any now. There is never room for more than the limit.
+    /// Acquires `bytes` without waiting. Fails if `bytes` exceed the limit.
     pub(crate) fn try_room(&self, tenant: Option<&str>, bytes: usize) -> Result<Held, NoRoom> {
         let steps = bytes.div_ceil(STEP_BYTES);
         Ok(Held { permits: self.take(tenant, steps).ok_or(NoRoom)?, steps })
     }
 
-    /// Room for so many bytes that are about to be made, without waiting. Where there is none they may still be made if they are few:
-    /// only a part of the budget may wait in this way.
+    /// Reserves `bytes` for a buffer that is about to be created, without waiting. If the budget is exhausted, small
+    /// buffers may
+    /// still be created: their total is limited by `late_steps`.
     pub(crate) fn reserve(&self, tenant: Option<&str>, bytes: usize) -> Result<Room, NoRoom> {
         if let Ok(held) = self.try_room(tenant, bytes) {
             return Ok(Room::Held(held));
@@ -133,7 +138,7 @@ impl ByteBudget {
         Arc::clone(&self.0.late).try_acquire_many_owned(count(steps)).map(Room::Late).map_err(|_| NoRoom)
     }
 
-    /// The room of what was made, which has become so many bytes.
+    /// Turns a reservation into the permits for the `bytes` that the buffer has in the end.
     pub(crate) async fn settle(&self, tenant: Option<&str>, room: Room, bytes: usize) -> Result<Held, NoRoom> {
         match room {
             Room::Held(mut held) => {
@@ -148,13 +153,14 @@ impl ByteBudget {
         }
     }
 
-    /// Room for so many bytes that are in memory already.
+    /// Acquires permits for `bytes` that are in memory already.
     pub(crate) async fn room(&self, tenant: Option<&str>, bytes: usize) -> Result<Held, NoRoom> {
         let room = self.reserve(tenant, bytes)?;
         self.settle(tenant, room, bytes).await
     }
 
-    /// The steps that `held` lacks. What is longer than all there is gets in alone.
+    /// The number of steps to add to `held`, capped at the total available to this tenant. A larger buffer is thus
+    /// admitted alone.
     fn missing(&self, tenant: Option<&str>, held: &Held, bytes: usize) -> usize {
         let own_steps = self.own(tenant).map_or(0, |_| self.0.own_steps);
         bytes.div_ceil(STEP_BYTES).min(self.0.shared_steps + own_steps).saturating_sub(held.steps)
@@ -164,7 +170,8 @@ impl ByteBudget {
         self.0.own.get(tenant?)
     }
 
-    /// Steps of the tenant's share, and how many are still to be taken of what all share.
+    /// Acquires steps from the tenant's own share. Returns them and the number of steps still to acquire from the
+    /// shared half.
     fn take_own(&self, tenant: Option<&str>, steps: usize) -> (Vec<OwnedSemaphorePermit>, usize) {
         let own = self.own(tenant).and_then(|own| {
             let part = steps.min(own.available_permits());
@@ -185,7 +192,7 @@ impl ByteBudget {
 
     async fn wait(&self, tenant: Option<&str>, steps: usize) -> Result<Vec<OwnedSemaphorePermit>, NoRoom> {
         let (mut permits, left) = self.take_own(tenant, steps);
-        // Never more than there is, or it would be waited for without end.
+        // Capped at the total: waiting for more would never end.
         let left = count(left.min(self.0.shared_steps));
         if left > 0 {
             permits.push(Arc::clone(&self.0.shared).acquire_many_owned(left).await.map_err(|_| NoRoom)?);
@@ -194,7 +201,6 @@ impl ByteBudget {
     }
 }
 
-/// A number of permits.
 fn count(steps: usize) -> u32 {
     u32::try_from(steps).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! A server's configuration: one file in TOML.
+//! The server's configuration: one TOML file.
 
 use std::{collections::BTreeSet, net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
@@ -11,10 +11,10 @@ use crate::{
     http::{HttpConfig, TokenHash},
 };
 
-/// More workers than any machine has use for.
+/// Upper bound of `workers.count`.
 const MAX_WORKERS: usize = 256;
 
-/// Everything about a server, as its file says it. All of it has a default.
+/// The server's configuration, as in its TOML file. Every key has a default.
 ///
 /// ```
 /// use glovebox_server::ServerConfig;
@@ -46,25 +46,27 @@ const MAX_WORKERS: usize = 256;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ServerConfig {
-    /// Where to listen. Default `127.0.0.1:8700`.
+    /// The address to listen on. Default `127.0.0.1:8700`.
     pub listen: SocketAddr,
-    /// The runtimes that are served. Default: the default of each language.
+    /// The runtimes to serve, by name or alias. Default: the default runtime of each language.
     pub runtimes: Vec<String>,
-    /// The directory of the sessions; each token has one in it. Default: `server` beside the sessions of the command.
+    /// The directory of the stored sessions, with one subdirectory per token. Default: `server` beside the sessions of
+    /// the command.
     pub store: Option<PathBuf>,
-    /// A file with a secret of 32 to 64 bytes that seals sessions. Default: they are not sealed.
+    /// A file with a secret of 32 to 64 bytes that seals stored sessions. Default: sessions are not sealed.
     pub key_file: Option<PathBuf>,
-    /// The fleet that has the sessions in place of a store: `restate://HOST[:INGRESS][?admin=PORT]`. Default: none.
+    /// The fleet that keeps the sessions instead of a store: `restate://HOST[:INGRESS][?admin=PORT]`. Default: none.
     pub fleet: Option<String>,
-    /// Milliseconds that executions have to end in when the server is told to. Default 30,000. Then they are cancelled.
+    /// Milliseconds that running executions may take to finish when the server shuts down. Then they are cancelled.
+    /// Default 30,000.
     pub drain_ms: u64,
-    /// What every token is granted that has no policy of its own.
+    /// The policy granted to every token without a policy of its own.
     pub policy: Policy,
-    /// When sessions are written, and when they give up their memory.
+    /// When sessions are saved and when they are evicted from memory.
     pub sessions: StorePolicy,
-    /// How many executions there are at once.
+    /// Limits on concurrent executions.
     pub admission: AdmissionTable,
-    /// Bounds of what clients may do.
+    /// Limits on connections and requests.
     pub http: HttpTable,
     /// The page at `/`.
     pub page: PageTable,
@@ -72,13 +74,13 @@ pub struct ServerConfig {
     pub audit: Option<AuditTable>,
     /// Tools that requests bring along.
     pub tools: ToolsTable,
-    /// The routes that clients of E2B ask.
+    /// The E2B routes.
     pub e2b: E2bTable,
-    /// Processes in which everything is executed. Default: none, and it is done in the server's own.
+    /// Worker processes that execute everything. Default: none; the server's own process executes.
     pub workers: WorkersTable,
-    /// Where traces go. Default: nowhere.
+    /// The destination of traces. Default: none.
     pub telemetry: TelemetryTable,
-    /// Who may ask.
+    /// The tokens that clients authenticate with.
     pub tokens: Vec<TokenTable>,
 }
 
@@ -87,44 +89,45 @@ pub struct ServerConfig {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ToolsTable {
-    /// The addresses that may be called back, of every token that has no list of its own. Default: none.
+    /// URL patterns that may be called back on behalf of every token without a list of its own. Default: none.
     pub callbacks: Vec<String>,
-    /// A file with the secret that signs these calls: `whsec_` and base64 of 24 to 64 bytes.
+    /// A file with the secret that signs callbacks: `whsec_` followed by 24 to 64 bytes in base64. Required with
+    /// `callbacks`.
     pub secret_file: Option<PathBuf>,
-    /// How many executions may wait for answers at once, of all tokens.
+    /// Maximum number of suspended executions of all tokens. Default 64.
     pub suspended: Option<usize>,
-    /// For how many milliseconds one waits.
+    /// Milliseconds that a suspended execution waits for its next answer before it is cancelled. Default 60,000.
     pub suspended_ms: Option<u64>,
 }
 
-/// The routes that clients of E2B ask.
+/// The E2B routes.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct E2bTable {
-    /// Whether they are there. Default: no.
+    /// Serve the routes that E2B clients call. Default `false`.
     pub enabled: bool,
 }
 
-/// Where traces go.
+/// The destination of traces.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TelemetryTable {
-    /// A collector of OpenTelemetry: `http://HOST:PORT`, over OTLP. Default: none.
+    /// An OpenTelemetry collector that takes OTLP over HTTP: `http://HOST:PORT`. Default: none.
     pub otlp: Option<String>,
 }
 
-/// As [`WorkersConfig`](crate::WorkersConfig), and the limits of each.
+/// The table form of [`WorkersConfig`](crate::WorkersConfig), with the limits of each worker.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WorkersTable {
-    /// How many there are. Default 0: everything is executed in the server's own process. At most 256.
+    /// Number of workers, at most 256. Default 0: the server's own process executes.
     pub count: usize,
-    /// Bytes of memory that each may have of its own (`RLIMIT_DATA`). Default 64 GiB: what is mapped counts, used or not.
+    /// Private memory of each worker in bytes (`RLIMIT_DATA`). Mappings count whether touched or not. Default 64 GiB.
     pub memory_bytes: u64,
-    /// Files that each may have open. Default 4,096.
+    /// Maximum number of open files of each worker. Default 4,096.
     pub open_files: u64,
 }
 
@@ -134,35 +137,35 @@ impl Default for WorkersTable {
     }
 }
 
-/// As [`Admission`].
+/// The table form of [`Admission`], which has the defaults.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AdmissionTable {
-    /// How many executions run at once.
+    /// Maximum number of executions that run at once.
     pub running: Option<usize>,
-    /// How many may wait.
+    /// Maximum number of executions that wait to run.
     pub waiting: Option<usize>,
-    /// How many of a fleet are under way at once.
+    /// Maximum number of requests to a fleet in progress at once.
     pub in_fleet: Option<usize>,
-    /// For how many milliseconds one waits.
+    /// Milliseconds that an execution waits to run before it is refused.
     pub wait_ms: Option<u64>,
 }
 
-/// As [`HttpConfig`].
+/// The table form of [`HttpConfig`], which has the defaults.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct HttpTable {
-    /// Connections at once.
+    /// Maximum number of simultaneous connections.
     pub connections: Option<usize>,
-    /// Bytes of one request's body.
+    /// Maximum size of a request body in bytes.
     pub body_bytes: Option<usize>,
-    /// Bytes of all bodies in memory at once.
+    /// Maximum total size of all request bodies in memory, in bytes.
     pub bodies_bytes: Option<usize>,
-    /// Names by which the server is called.
+    /// Host names that clients may use for the server.
     pub hosts: Vec<String>,
-    /// Origins of pages that may ask.
+    /// Origins of web pages that may send requests.
     pub origins: Vec<String>,
 }
 
@@ -171,7 +174,7 @@ pub struct HttpTable {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PageTable {
-    /// Whether there is one. Default: yes.
+    /// Serve the page. Default `true`.
     pub enabled: bool,
 }
 
@@ -181,101 +184,102 @@ impl Default for PageTable {
     }
 }
 
-/// Where what was done is written down.
+/// The audit log.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AuditTable {
-    /// The file, which is appended to.
+    /// The file to append to.
     pub file: PathBuf,
-    /// Whether it has the scripts' source. Default: only its SHA-256.
+    /// Record the source of scripts. Default `false`: only their SHA-256.
     #[serde(default)]
     pub source: bool,
 }
 
-/// One who may ask.
+/// A token that a client authenticates with.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TokenTable {
-    /// The name in the audit log, and of the directory of its sessions: as a session's.
+    /// The tenant's name, in the audit log and as the name of its directory in the store. Follows the rules of session
+    /// names.
     pub name: String,
-    /// The SHA-256 of the token, in hexadecimal: `glovebox serve --new-token NAME` makes both.
+    /// The SHA-256 of the token, in hexadecimal. `glovebox serve --new-token NAME` creates a token and its hash.
     pub sha256: String,
-    /// What it is granted, in place of the server's policy.
+    /// The policy granted to this token, instead of the server's.
     pub policy: Option<Policy>,
-    /// How many sessions it may have. Default 1,000.
+    /// Maximum number of sessions. Default 1,000.
     pub sessions: Option<usize>,
-    /// How many bytes its sessions may take in the store. Default 4 GiB.
+    /// Maximum size of the tenant's sessions in the store, in bytes. Default 4 GiB.
     pub stored_bytes: Option<u64>,
-    /// How many of its executions may run or wait at once. Default 64.
+    /// Maximum number of executions that run or wait at once. Default 64.
     pub executions_at_once: Option<usize>,
-    /// How many executions it may ask for in a minute. Default: any number.
+    /// Maximum number of executions per minute. Default: unlimited.
     pub executions_per_minute: Option<NonZeroU32>,
-    /// The addresses that may be called back for it, in place of those of `[tools]`.
+    /// URL patterns that may be called back on behalf of this token, instead of those of `[tools]`.
     pub callbacks: Option<Vec<String>>,
-    /// How many of its executions may wait for answers at once. Default 16.
+    /// Maximum number of suspended executions. Default 16.
     pub suspended: Option<usize>,
-    /// Whether `/metrics` has what all tokens have used together, or what this one has. Default: this one.
+    /// Serve the metrics of all tokens at `/metrics`, instead of only this token's. Default `false`.
     #[serde(default)]
     pub metrics: bool,
 }
 
-/// A configuration cannot be.
+/// An invalid configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It is not TOML, or has what no configuration has.
+    /// A syntax error in the TOML, an unknown key, or a value of the wrong type.
     #[error("{0}")]
     Syntax(String),
-    /// A policy cannot be.
+    /// An invalid policy.
     #[error("{of}: {source}")]
     Policy {
-        /// Whose.
+        /// The key of the policy, or the token that it belongs to.
         of: String,
-        /// Why not.
+        /// The error in the policy.
         source: PolicyError,
     },
-    /// A token cannot be.
+    /// An invalid token.
     #[error("token `{name}`: {reason}", name = escaped(.name))]
     Token {
-        /// Its name.
+        /// The name of the token.
         name: String,
-        /// Why not.
+        /// The error.
         reason: &'static str,
     },
-    /// Sessions would be saved later than their executions are acknowledged.
+    /// `sessions.save` would save sessions after their executions are acknowledged.
     #[error("`sessions.save` is `on-hibernate`; a server saves a session before it answers, so leave it out")]
     Save,
-    /// An address of callbacks cannot be one.
+    /// An invalid URL pattern in `callbacks`.
     #[error("`callbacks`: {0}")]
     Callbacks(#[from] glovebox::UrlPatternError),
-    /// Calls would not be signed.
+    /// `callbacks` without `secret_file`: the calls would not be signed.
     #[error("`callbacks` are allowed, and `tools.secret_file` does not say with what they are signed")]
     NoSecret,
-    /// Workers do not do this.
+    /// A setting that is not supported with workers.
     #[error(
         "`{0}` cannot be had with workers, which have no network; leave it out, or leave `workers` (`--workers`) out"
     )]
     NotInWorkers(&'static str),
-    /// The fleet's URL is none.
+    /// The fleet's URL is invalid.
     #[error("`fleet`: {0}")]
     Fleet(#[from] FleetUrlError),
-    /// Where sessions are in a fleet this has no meaning, or is not to be had.
+    /// A setting that has no effect, or is not supported, with a fleet.
     #[error("`{what}` cannot be had with a fleet, {why}; leave it out, or leave `fleet` (`--fleet`) out")]
     NotWithFleet {
-        /// What was asked for.
+        /// The key of the setting.
         what: &'static str,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// There would be too many workers.
+    /// `workers.count` exceeds its maximum.
     #[error("`workers.count` is {count}; at most {MAX_WORKERS} are started, and one for each processor is enough")]
     Workers {
-        /// How many were asked for.
+        /// The configured number of workers.
         count: usize,
     },
-    /// A number cannot be 0.
+    /// A setting that must not be 0.
     #[error("`{0}` is 0; leave it out, or give a number")]
     Zero(&'static str),
 }
@@ -305,20 +309,20 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// Reads a configuration. Unknown keys and impossible values are errors that name the key.
+    /// Parses and checks a configuration.
     ///
     /// # Errors
-    /// When it cannot be.
+    /// Fails on syntax errors, unknown keys and invalid values. Errors name the key.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))?;
         config.check()?;
         Ok(config)
     }
 
-    /// Checks what the types cannot.
+    /// Checks the constraints that the types do not express.
     ///
     /// # Errors
-    /// When something cannot be.
+    /// Fails on the first invalid value.
     pub fn check(&self) -> Result<(), ConfigError> {
         let policy = |of: String| move |source| ConfigError::Policy { of, source };
         self.policy.check().map_err(policy("`policy`".into()))?;
@@ -378,7 +382,7 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// What is asked for that workers do not do.
+    /// The first setting that is not supported with workers.
     fn not_in_workers(&self) -> Option<&'static str> {
         let has = |callbacks: &[String]| !callbacks.is_empty();
         let calls_back =
@@ -392,7 +396,7 @@ impl ServerConfig {
         }
     }
 
-    /// What is asked for that has no meaning where sessions are in a fleet, and why.
+    /// The first setting that does not go with a fleet, and the reason.
     fn not_with_fleet(&self) -> Option<(&'static str, &'static str)> {
         match self {
             _ if self.store.is_some() => Some(("store", "whose nodes store the sessions")),
@@ -403,7 +407,7 @@ impl ServerConfig {
         }
     }
 
-    /// How many executions there are at once.
+    /// The limits on concurrent executions, with defaults filled in.
     #[must_use]
     pub fn admission(&self) -> Admission {
         let AdmissionTable { running, waiting, in_fleet, wait_ms } = self.admission;
@@ -416,7 +420,7 @@ impl ServerConfig {
         }
     }
 
-    /// How many executions may wait for answers.
+    /// The limits on suspended executions, with defaults filled in.
     #[must_use]
     pub fn suspension(&self) -> Suspension {
         let default = Suspension::default();
@@ -426,7 +430,7 @@ impl ServerConfig {
         }
     }
 
-    /// Bounds of what clients may do.
+    /// The limits on connections and requests, with defaults filled in.
     #[must_use]
     pub fn http(&self) -> HttpConfig {
         let HttpTable { connections, body_bytes, bodies_bytes, hosts, origins } = self.http.clone();

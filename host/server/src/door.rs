@@ -1,20 +1,20 @@
-//! The ways into a service.
+//! The doors of a service.
 
-/// Through which door something came.
+/// The protocol through which a request arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Door {
     /// HTTP and JSON.
     Http,
     /// The Model Context Protocol.
     Mcp,
-    /// JSON-RPC over a socket of the user's own.
+    /// JSON-RPC over a Unix socket of the current user, or over standard input and output.
     Daemon,
-    /// The routes of E2B's clients.
+    /// The E2B routes.
     E2b,
 }
 
 impl Door {
-    /// Its name in metrics and in the audit log.
+    /// The door's name in metrics and in the audit log.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

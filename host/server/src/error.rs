@@ -1,4 +1,4 @@
-//! Why the service did not do what it was asked.
+//! Errors of the service.
 
 use std::time::Duration;
 
@@ -11,117 +11,118 @@ use glovebox_fleet::FleetError;
 
 use crate::{GrantError, NotInFleet, quoted::message};
 
-/// The service did not do what it was asked. What a script does is never one: that is an [`Execution`](glovebox::Execution).
+/// A request failed. An error that a script raises is not among these: it is part of an
+/// [`Execution`](glovebox::Execution).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
-    /// The policy that was asked for is more than the tenant is granted, or cannot be.
+    /// The requested policy is invalid or exceeds the tenant's grant.
     #[error(transparent)]
     Policy(#[from] GrantError),
     /// A sandbox could not be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// An execution could not be carried out.
+    /// An execution failed.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
-    /// Sessions could not do as they were told.
+    /// An operation on sessions failed.
     #[error(transparent)]
     Sessions(#[from] SessionsError),
-    /// An operation on files was refused.
+    /// An operation on files failed.
     #[error(transparent)]
     Files(#[from] FilesError),
-    /// A tool cannot be one.
+    /// The definition of a tool is invalid.
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
-    /// This cannot be a session's name.
+    /// The name of a session is invalid.
     #[error(transparent)]
     SessionId(#[from] SessionIdError),
-    /// No such runtime is served.
+    /// The requested runtime is not served.
     #[error("no runtime `{wanted}` is served here; there are {served}", wanted = escaped(.wanted))]
     UnknownRuntime {
-        /// What was asked for.
+        /// The requested runtime or language.
         wanted: String,
-        /// Those that are.
+        /// The served runtimes, separated by commas.
         served: String,
     },
-    /// What was asked is wrong in a way that no other error names.
+    /// The request is invalid in a way that no other error describes.
     #[error("{0}")]
     Invalid(String),
-    /// As many executions wait as may.
+    /// The maximum number of executions is waiting already ([`Admission::waiting`](crate::Admission::waiting)).
     #[error("{waiting} executions are waiting already; try again in {} s", retry_after.as_secs())]
     QueueFull {
-        /// How many wait.
+        /// Number of waiting executions.
         waiting: usize,
         /// When to try again.
         retry_after: Duration,
     },
-    /// It waited for its turn as long as an execution may.
+    /// The execution waited longer than [`Admission::wait`](crate::Admission::wait). Nothing was run.
     #[error("no processor became free within {} ms; try again later", waited.as_millis())]
     NoTurn {
-        /// How long it waited.
+        /// The time it waited.
         waited: Duration,
     },
-    /// The tenant has used what it may in a time.
+    /// The tenant exceeded its executions per minute.
     #[error("more than {per_minute} executions a minute were asked for; try again in {} s", retry_after.as_secs().max(1))]
     Rate {
-        /// What it may.
+        /// The limit, in executions per minute.
         per_minute: u32,
         /// When to try again.
         retry_after: Duration,
     },
-    /// The tenant has as many of something as it may.
+    /// The tenant reached one of its quotas.
     #[error("{most} {what} are in use, and no more may be; end one first")]
     TooMany {
-        /// Of what.
+        /// The kind of object that the quota counts, in the plural.
         what: &'static str,
         /// The limit.
         most: usize,
     },
-    /// The session is in another state than was expected. Nothing was run.
+    /// The session is not at the expected generation. Nothing was run.
     #[error(
         "the session's generation is `{has}`, not `{expected}`: something else was done with it; look at it, and ask again",
         has = escaped(.has), expected = escaped(.expected)
     )]
     Generation {
-        /// What was expected.
+        /// The expected generation.
         expected: String,
-        /// What it is.
+        /// The actual generation.
         has: String,
     },
-    /// An execution could not be gone on with.
+    /// A suspended execution could not be resumed.
     #[error(transparent)]
     Advance(#[from] AdvanceError),
-    /// There is no execution of this name that waits for answers.
+    /// No suspended execution has this name.
     #[error(
         "no execution `{execution}` waits for answers here: it was answered, cancelled, or waited for too long; begin again",
         execution = escaped(.execution)
     )]
     NoExecution {
-        /// What was asked for.
+        /// The requested name.
         execution: String,
     },
-    /// Somebody is just answering this execution.
+    /// The execution is being resumed by another request.
     #[error("execution `{execution}` is just being answered; wait for that", execution = escaped(.execution))]
     ExecutionBusy {
-        /// Which one.
+        /// The name of the execution.
         execution: String,
     },
-    /// As many executions wait for answers as may.
+    /// The maximum number of executions is suspended already ([`Suspension::count`](crate::Suspension::count)).
     #[error("{most} executions wait for answers, and no more may; try again in a moment")]
     TooManySuspended {
-        /// How many may.
+        /// The limit.
         most: usize,
     },
-    /// The answers in memory leave no room for this one.
+    /// The script ran, but the answers in memory leave no room for its answer.
     #[error("it was done, but the server has as many answers in memory as it may; read yours faster, or ask for less")]
     NoRoom,
     /// The service is shutting down.
     #[error("the service is shutting down; ask another one, or try again in a moment")]
     Draining,
-    /// No worker serves at the moment, or not the one that a session has.
+    /// No worker is ready, or not the one that owns the session.
     #[error("the process that does this is being started; try again in a moment")]
     NoWorker,
-    /// A worker ended while it did this. Its sessions are what they were when they were last answered.
+    /// The worker died during the request. Its sessions are as of their last answer.
     #[error(
         "the process that did this has ended before it answered, and another one is started; the script may have run; \
          a session is as it was when it was last saved, which is after its last answer at least"
@@ -130,27 +131,27 @@ pub enum ServiceError {
     /// Workers cannot be started.
     #[error("the workers cannot be started: {0}")]
     Worker(String),
-    /// The service has workers, and this is not among what they do.
+    /// The operation is not supported with workers.
     #[error("this is not done by a server with workers; ask one that runs without `--workers`")]
     NotInWorkers,
-    /// The same, of tools that a request brings along.
+    /// Tools of a request are not supported with workers.
     #[error(
         "`tools` of a request are not served by a server with workers: these have no network for a `callback`, and an \
          execution that waits for answers would not be found again; ask one that runs without `--workers`"
     )]
     ToolsInWorkers,
-    /// A fleet did not do what it was asked.
+    /// A request to a fleet failed.
     #[error(transparent)]
     Fleet(#[from] FleetError),
-    /// The tenant's sessions are in a fleet, and this is not done with those.
+    /// The tenant's sessions are in a fleet, where the operation is not supported.
     #[error("{0}")]
     NotInFleet(NotInFleet),
-    /// A thread of ours panicked. A session is as after an execution that was unwound.
+    /// A thread of the service panicked. Its session is as after an execution that was unwound.
     #[error("the execution's thread panicked; the service's log says why")]
     Panicked,
 }
 
-/// A code of [`ServiceError::code`], and the status of HTTP that goes with it.
+/// A code of [`ServiceError::code`] and its HTTP status.
 type Code = (&'static str, u16);
 
 const INVALID: Code = ("invalid-argument", 400);
@@ -178,19 +179,19 @@ const NOT_IN_FLEET: Code = ("not-in-a-fleet", 501);
 const UNAVAILABLE: Code = ("unavailable", 503);
 
 impl ServiceError {
-    /// The error's name for programs: the contract's, where it has one.
+    /// The error's name for programs. Follows the WIT contract if that has a name for the error.
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.kind().0
     }
 
-    /// The status of HTTP that says the same.
+    /// The HTTP status of this error.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.kind().1
     }
 
-    /// When to try again, where that is known.
+    /// When to try again, if known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -205,7 +206,7 @@ impl ServiceError {
         }
     }
 
-    /// Whether the script has run all the same, so that asking again would run it again.
+    /// Returns `true` if the script may have run although there is no answer, so that a retry would run it again.
     #[must_use]
     pub fn has_run(&self) -> bool {
         matches!(
@@ -218,7 +219,7 @@ impl ServiceError {
         )
     }
 
-    /// What a stranger is told: everything about what they asked, and nothing of the host, which goes to the log.
+    /// The message for an untrusted client. Details of the host go to the log instead.
     #[must_use]
     pub fn public(&self) -> Untrusted {
         let is_told = matches!(
@@ -238,7 +239,7 @@ impl ServiceError {
         message(with_causes(self)).into()
     }
 
-    /// Whether it is about an answer, none of which was taken: the execution goes on.
+    /// Returns `true` if an answer was refused. None of the answers was taken, and the execution stays suspended.
     #[must_use]
     pub(crate) fn is_about_an_answer(&self) -> bool {
         matches!(self, Self::Advance(AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. }))
@@ -275,7 +276,7 @@ impl ServiceError {
     }
 }
 
-/// Every code that an error has: what a worker reports is one of these.
+/// The code of every error. Reports of workers are checked against this list.
 const CODES: [Code; 23] = [
     INVALID,
     POLICY,
@@ -302,7 +303,7 @@ const CODES: [Code; 23] = [
     UNAVAILABLE,
 ];
 
-/// A code as it is known here; of an unknown one that of an error of ours.
+/// Returns the known code that is equal to `code`, or that of an internal error.
 pub(crate) fn known_code(code: &str) -> &'static str {
     CODES.iter().find(|known| known.0 == code).unwrap_or(&INTERNAL).0
 }

@@ -1,11 +1,11 @@
-//! How executions ended, as far as it is counted and written down.
+//! Results of executions, as recorded in metrics and in the audit log.
 
 use glovebox::{Execution, Language, Outcome};
 use serde::{Deserialize, Serialize};
 
 use crate::ServiceError;
 
-/// What one execution did, as far as it is counted and written down.
+/// The recorded result of an execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Executed {
     pub(crate) language: Language,
@@ -27,11 +27,11 @@ impl From<&Execution> for Executed {
     }
 }
 
-/// Why an execution was not carried out, or has no answer.
+/// An execution that failed, or whose answer was lost.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Failed {
     pub(crate) code: String,
-    /// Whether the script may have run all the same.
+    /// The script may have run nevertheless.
     pub(crate) has_run: bool,
 }
 
@@ -41,10 +41,9 @@ impl From<&ServiceError> for Failed {
     }
 }
 
-/// How an execution ended.
 pub(crate) type Ended = Result<Executed, Failed>;
 
-/// An outcome's kind.
+/// The name of an outcome.
 fn outcome(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "completed",

@@ -1,4 +1,4 @@
-//! The policy that a request asks for, within the one that its tenant is granted.
+//! Narrows the policy that a tenant is granted by the one that a request asks for.
 
 use glovebox::{
     BeyondNetwork, Metering, Policy, PolicyError, escaped,
@@ -6,7 +6,7 @@ use glovebox::{
 };
 use serde_json::{Map, Value};
 
-/// The names of a policy that a request may set. What names directories of the host is not among them.
+/// The keys of a policy that a request may set. Keys that name directories of the host are not among them.
 const OPEN: [&str; 10] = [
     "limits",
     "clock",
@@ -20,35 +20,35 @@ const OPEN: [&str; 10] = [
     "network",
 ];
 
-/// Those that are tables, and change by their entries.
+/// The keys that are tables. A request changes their entries one by one.
 const TABLES: [&str; 3] = ["limits", "session", "network"];
 
-/// A request's policy was refused.
+/// The policy of a request was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantError {
-    /// It has a name that requests may not set.
+    /// A key that requests may not set.
     #[error("`policy.{name}` cannot be set by a request; the server's configuration has it", name = escaped(.0))]
     NotOpen(String),
-    /// It asks for more than the tenant is granted.
+    /// A value that exceeds the tenant's grant.
     #[error("`policy.{key}` is {asked}; this token is granted {granted} at most", key = escaped(.key))]
     Beyond {
-        /// The name.
+        /// The key.
         key: String,
-        /// What was asked for.
+        /// The requested value.
         asked: String,
-        /// The most that there is.
+        /// The granted maximum.
         granted: String,
     },
-    /// It cannot be.
+    /// The resulting policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// It is not of the form of a policy.
+    /// The JSON is not a policy.
     #[error("`policy`: {0}")]
     Form(String),
 }
 
-/// `granted` with what `asked`, an object of the policy's own names, changes in it.
+/// Returns `granted` with the changes in `asked`, an object with the keys of a policy.
 pub(crate) fn narrowed(granted: &Policy, asked: &Map<String, Value>) -> Result<Policy, GrantError> {
     if let Some(name) = asked.keys().find(|name| !OPEN.contains(&name.as_str())) {
         return Err(GrantError::NotOpen(name.clone()));
@@ -76,7 +76,7 @@ fn parts(policy: &Policy) -> GrantParts<'_> {
     GrantParts { limits: &policy.limits, clock: &policy.clock, entropy: &policy.entropy }
 }
 
-/// Fuel is counted where the grant counts it.
+/// A request may not turn off metering that the grant turns on.
 fn check_metering(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
     if asked.metering == Metering::None && granted.metering != Metering::None {
         let (asked, granted) = ("`none`".to_owned(), "`fuel`".to_owned());
@@ -85,7 +85,7 @@ fn check_metering(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
     Ok(())
 }
 
-/// Nothing of the network may be asked for that is not granted. Secrets that are not for a request are the ones it may leave out.
+/// A request may not extend the granted network. It may leave out secrets only if those are not for requests.
 fn check_network(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
     match asked.network.beyond(&granted.network)? {
         None => Ok(()),

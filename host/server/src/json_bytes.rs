@@ -1,4 +1,4 @@
-//! Bytes in JSON, and lists that are no longer than they may be.
+//! Bytes in JSON, and lists of limited length.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData};
 
@@ -9,7 +9,7 @@ use serde::{
 };
 use utoipa::ToSchema;
 
-/// Bytes in JSON: a string is their UTF-8, `{"base64": …}` any others.
+/// Bytes in JSON: a string is encoded as UTF-8, `{"base64": …}` gives arbitrary bytes.
 #[derive(Clone, Debug, Default, ToSchema)]
 #[schema(value_type = BytesForm)]
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
@@ -19,11 +19,11 @@ pub(crate) struct Bytes(pub(crate) Vec<u8>);
 #[serde(untagged)]
 #[expect(dead_code, reason = "it describes")]
 pub(crate) enum BytesForm {
-    /// Text, as UTF-8.
+    /// Text, encoded as UTF-8.
     Text(String),
-    /// Any bytes.
+    /// Arbitrary bytes.
     Base64 {
-        /// In base64, with padding.
+        /// Base64 with padding.
         base64: String,
     },
 }
@@ -34,7 +34,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// Takes each form as it comes: nothing is put aside to be looked at.
+/// Accepts both forms without buffering the value.
 struct BytesVisitor;
 
 impl<'de> Visitor<'de> for BytesVisitor {
@@ -62,7 +62,7 @@ impl<'de> Visitor<'de> for BytesVisitor {
     }
 }
 
-/// A list that is refused where it is longer than this, before more of it is read.
+/// Deserializes a list of at most `MAX` elements. Fails at the first element beyond that, without reading on.
 pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -90,7 +90,7 @@ pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX:
     deserializer.deserialize_seq(Few::<T, MAX>(PhantomData))
 }
 
-/// As [`at_most`], of an object's entries; the last of two with one name counts.
+/// Like [`at_most`], for the entries of an object. The last entry with a name wins.
 pub(crate) fn entries_at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
     deserializer: D,
 ) -> Result<BTreeMap<String, T>, D::Error> {

@@ -1,21 +1,22 @@
-//! Limits on JSON that is made into values, checked before it is: values take many times the memory of a text such as `[[],[],…]`.
+//! Limits on the values of a JSON text, checked before it is parsed: the values of a text such as `[[],[],…]` take many
+//! times its memory.
 
 use std::io;
 
 use serde::Serialize;
 
-/// How deep values may nest.
 const MAX_DEPTH: usize = 100;
-/// What the values of one text may cost.
+/// Maximum cost of the values of one text.
 const MAX_COST: usize = 256 << 10;
-/// An element of a list costs 1. Lists and objects have memory of their own, however little is in them.
+/// Costs of a list and of an object, which allocate even if they are empty. An element costs 1.
 const LIST_COST: usize = 4;
 const OBJECT_COST: usize = 8;
-/// What one unit of cost takes at most while a text is read, in bytes: 32 in the value, as much in the form that `serde` reads
-/// untagged unions through, and what their vectors have in reserve.
+/// Upper bound of the memory that one unit of cost takes during parsing, in bytes: 32 for the value, 32 for the buffer
+/// that `serde`
+/// deserializes untagged unions from, and the spare capacity of their vectors.
 const UNIT_BYTES: usize = 160;
 
-/// The cost of a JSON text as far as it was read. It need not be valid, and may come in pieces.
+/// The cost of the JSON text read so far. The text may be invalid and may arrive in pieces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct JsonCost {
     units: usize,
@@ -24,20 +25,20 @@ pub(crate) struct JsonCost {
     is_escaped: bool,
 }
 
-/// A text with more values, or nesting deeper, than is read.
+/// The text has too many values, or they are nested too deeply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the JSON has too many values, or nests more than {MAX_DEPTH} deep; send several, or send data as text")]
 pub(crate) struct TooCostly;
 
 impl JsonCost {
-    /// The bytes that the values of a text take besides its strings.
+    /// The bytes that the values of a text take, without its strings.
     pub(crate) fn of(text: &[u8]) -> Result<usize, TooCostly> {
         let mut cost = Self::default();
         cost.read(text)?;
         Ok(cost.units * UNIT_BYTES)
     }
 
-    /// Reads on.
+    /// Reads the next piece of the text.
     pub(crate) fn read(&mut self, text: &[u8]) -> Result<(), TooCostly> {
         for byte in text {
             if self.in_string {
@@ -67,14 +68,14 @@ impl JsonCost {
     }
 }
 
-/// How many bytes a value has as JSON.
+/// The length of a value as JSON, in bytes.
 pub(crate) fn json_len(value: &impl Serialize) -> serde_json::Result<usize> {
     let mut len = Length(0);
     serde_json::to_writer(&mut len, value)?;
     Ok(len.0)
 }
 
-/// Counts bytes.
+/// A writer that counts bytes.
 struct Length(usize);
 
 impl io::Write for Length {

@@ -1,13 +1,15 @@
-//! Glovebox as a service: what an agent talks to over a network, or over standard input and output.
+//! Glovebox as a service for agents, over a network or over standard input and output.
 //!
-//! * [`Service`]: what all doors share. It has an engine, admits executions, counts them, and writes them down.
-//! * [`Tenant`]: one who may use it, with a policy, sessions and quotas of its own. Everything that a door does, it does through a tenant.
+//! * [`Service`]: the part shared by all doors. It owns the engine, admits executions, counts them, and writes the
+//!   audit log.
+//! * [`Tenant`]: a client of the service with its own policy, sessions and quotas. Doors do everything through a
+//!   tenant.
 //! * [`http`]: the contract as HTTP and JSON.
 //! * [`mcp`]: the Model Context Protocol.
-//! * [`daemon`]: JSON-RPC over a socket of the user's own, or over standard input and output.
-//! * Workers ([`Service::start_workers`]): child processes in which everything is executed.
+//! * [`daemon`]: JSON-RPC over a Unix socket of the current user, or over standard input and output.
+//! * Workers ([`Service::start_workers`]): child processes that execute everything.
 //!
-//! No logic of the sandbox is in this crate: it turns requests into calls of [`glovebox`], and results into answers.
+//! This crate has no sandbox logic: it turns requests into calls of [`glovebox`], and results into answers.
 
 mod audit;
 mod byte_budget;
@@ -53,5 +55,5 @@ pub use workers::{
     Confinement, Measure, Reach, WorkerCommand, WorkerError, WorkersConfig, confine, orders, serve as serve_as_worker,
 };
 
-/// The target of spans: of requests, the time that they wait, executions, and uses of the store.
+/// The target of tracing spans: requests, their waits, executions, and accesses to the store.
 pub(crate) const SPANS: &str = "glovebox::trace";

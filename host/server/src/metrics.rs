@@ -1,4 +1,4 @@
-//! What is counted, as Prometheus reads it.
+//! Metrics in the text format of OpenMetrics.
 
 use std::{fmt, sync::atomic::AtomicI64};
 
@@ -15,7 +15,7 @@ use prometheus_client::{
 
 use crate::{Door, executed::Executed};
 
-/// A word that is known when this is compiled: what guests and clients choose is never a label.
+/// A label value that is known at compile time. Text that guests or clients choose is never a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Word(&'static str);
 
@@ -38,7 +38,7 @@ struct Refused {
     code: Word,
 }
 
-/// What a service has counted since it began.
+/// The metrics of a service since it started.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -80,7 +80,7 @@ impl Metrics {
 
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        // Writing to a string fails never.
+        // Writing to a string never fails.
         let _ = encode(&mut text, &self.registry);
         text
     }
@@ -99,7 +99,7 @@ impl Metrics {
         self.refused.get_or_create(&Refused { door: Word(door.name()), code: Word(code) }).inc();
     }
 
-    /// How many workers serve, and how many were started in the place of another.
+    /// Records the number of ready workers and the total number of restarts.
     pub(crate) fn workers(&self, ready: usize, restarts: u64) {
         self.workers.set(i64::try_from(ready).unwrap_or(i64::MAX));
         let counted = self.worker_restarts.get();
@@ -114,22 +114,21 @@ impl Metrics {
         self.waiting.inc_by(change);
     }
 
-    /// What sessions hold at this moment.
+    /// Records the current number of live sessions and the bytes they hold.
     pub(crate) fn sessions(&self, count: u64, bytes: u64) {
         self.sessions.set(i64::try_from(count).unwrap_or(i64::MAX));
         self.session_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 }
 
-/// Buckets from 0.1 ms to 26 s: a script's default limit is 10.
+/// Buckets from 0.1 ms to 26 s. The default timeout of a script is 10 s.
 fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.000_1, 2.0, 19))
 }
 
-/// The kinds of outcomes.
 const OUTCOMES: [&str; 6] = ["completed", "exited", "raised", "exhausted", "cancelled", "trapped"];
 
-/// An outcome's kind as it is known here.
+/// Returns the known outcome that is equal to `kind`, or `trapped`.
 fn known_outcome(kind: &str) -> &'static str {
     OUTCOMES.into_iter().find(|known| *known == kind).unwrap_or("trapped")
 }

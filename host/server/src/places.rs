@@ -1,4 +1,4 @@
-//! Places of executions that run, and whose turn it is.
+//! A fair semaphore for running executions.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -7,8 +7,8 @@ use std::{
 
 use tokio::sync::{Notify, oneshot};
 
-/// Places of executions that run. Where several tenants wait for one, it goes to the one that has the fewest: none of them can have all others
-/// wait, however much it asks for.
+/// A semaphore for running executions. A free place goes to the waiting tenant with the fewest places, so no tenant can
+/// starve the others.
 #[derive(Clone)]
 pub(crate) struct Places(Arc<Inner>);
 
@@ -21,9 +21,9 @@ struct Inner {
 #[derive(Default)]
 struct State {
     taken: usize,
-    /// By the tenant's name; without those that have none.
+    /// Keyed by the tenant's name. Tenants without a place have no entry.
     by_tenant: HashMap<String, usize>,
-    /// In the order in which they came.
+    /// In order of arrival.
     waiting: VecDeque<Waiter>,
 }
 
@@ -45,7 +45,7 @@ impl Drop for Permit {
         let next = state.next();
         drop(state);
         match next {
-            // Whoever does not wait any more gives it back in turn, by dropping what cannot be sent.
+            // If the waiter is gone, `send` returns the permit. Dropping that permit passes the place on.
             Some(Waiter { tenant, tell }) => drop(tell.send(Self { places: self.places.clone(), tenant })),
             None => self.places.0.changed.notify_waiters(),
         }
@@ -57,7 +57,7 @@ impl Places {
         Self(Arc::new(Inner { state: Mutex::default(), changed: Notify::new(), count }))
     }
 
-    /// A place, if one is free. Nobody waits then.
+    /// Takes a place if one is free. The queue is empty while a place is free.
     pub(crate) fn try_take(&self, tenant: &str) -> Option<Permit> {
         let mut state = self.state();
         (state.taken < self.0.count).then(|| {
@@ -66,7 +66,7 @@ impl Places {
         })
     }
 
-    /// A place, once there is one and it is this tenant's turn. Whoever drops the future no longer waits.
+    /// Takes a place when one is free and it is this tenant's turn. Dropping the future leaves the queue.
     pub(crate) async fn take(&self, tenant: &str) -> Permit {
         loop {
             let told = {
@@ -86,7 +86,7 @@ impl Places {
         }
     }
 
-    /// Returns once no place is taken.
+    /// Waits until no place is taken.
     pub(crate) async fn idle(&self) {
         loop {
             let changed = self.0.changed.notified();
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// Whose turn it is: of those with the fewest places the one that came first. It has taken the place.
+    /// Picks the earliest waiter among the tenants with the fewest places, and takes a place for it.
     fn next(&mut self) -> Option<Waiter> {
         let count = |waiter: &Waiter| self.by_tenant.get(&waiter.tenant).copied().unwrap_or_default();
         let (index, _) = self
@@ -187,7 +187,7 @@ mod tests {
                 async move { drop(places.take("c").await) }
             });
             tokio::task::yield_now().await;
-            // It was given the place, and leaves without having looked.
+            // The waiter was given the place, and is dropped before it polled.
             drop(first);
             drop(gone);
             waits.await.unwrap();

@@ -1,29 +1,30 @@
-//! Texts of clients in messages.
+//! Text of clients in messages.
 
 use std::{
     collections::VecDeque,
     fmt::{self, Display, Write},
 };
 
-/// How many characters of a text a message quotes: its head, and its end, which often says where something is.
+/// Quoted characters of a text: its head and its tail. The tail often names a position.
 const HEAD_CHARS: usize = 160;
 const TAIL_CHARS: usize = 40;
-/// How many characters a whole message has.
+/// Maximum length of a message, in characters.
 const MESSAGE_CHARS: usize = 1_000;
 
-/// A text that a client may have written, such as an error of a parser, cut in the middle where it is long. It is never in memory as a whole.
+/// Quotes a text that may be a client's, such as a parser's error. Cuts long text in the middle, and never holds the
+/// whole text in memory.
 pub(crate) fn quoted(text: impl Display) -> String {
     cut(text, HEAD_CHARS)
 }
 
-/// A whole message, which is never long, whatever it quotes.
+/// Limits the length of a whole message, including everything it quotes.
 pub(crate) fn message(text: impl Display) -> String {
     cut(text, MESSAGE_CHARS - TAIL_CHARS)
 }
 
 fn cut(text: impl Display, max_head: usize) -> String {
     let mut cut = Cut { head: String::new(), left: max_head, tail: VecDeque::new(), is_cut: false };
-    // Writing to it never fails.
+    // Writing to `Cut` never fails.
     let _ = write!(cut, "{text}");
     if cut.is_cut {
         cut.head.push('…');
@@ -34,7 +35,7 @@ fn cut(text: impl Display, max_head: usize) -> String {
 
 struct Cut {
     head: String,
-    /// How many characters `head` may still get.
+    /// The characters that `head` may still take.
     left: usize,
     tail: VecDeque<char>,
     is_cut: bool,

@@ -1,4 +1,4 @@
-//! What all doors of a service share.
+//! The part of a service shared by all doors.
 
 use std::{
     fmt,
@@ -20,21 +20,23 @@ use crate::{
     workers::{Reporter, Workers},
 };
 
-/// How long what was cancelled may take to end.
+/// Timeout for cancelled executions to end.
 const END_TIME: Duration = Duration::from_secs(5);
 
-/// How many executions there are at once, and what becomes of those that come besides.
+/// Limits on concurrent executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// How many run at once. Default: four for each processor, since some wait for tools. What waits for its turn costs no memory
-    /// beyond its request.
+    /// Maximum number of executions that run at once. Default: four for each processor, because some wait for tools.
+    /// A waiting execution costs no memory beyond its request.
     pub running: usize,
-    /// How many may wait. Default 1,024. One more is refused at once ([`ServiceError::QueueFull`]).
+    /// Maximum number of executions that wait to run. Default 1,024. More are refused at once
+    /// ([`ServiceError::QueueFull`]).
     pub waiting: usize,
-    /// How many executions in sessions of a fleet, and other requests about these, are under way at once. Default 1,024: they take no processor
-    /// of this machine.
+    /// Maximum number of requests to a fleet in progress at once: executions in its sessions, and requests about them.
+    /// Default 1,024, because these take no processor of this machine.
     pub in_fleet: usize,
-    /// For how long one waits. Default 10 s. Then it is refused ([`ServiceError::NoTurn`]); nothing of it was run.
+    /// Timeout for waiting to run. Default 10 s. Then the execution is refused ([`ServiceError::NoTurn`]); nothing was
+    /// run.
     pub wait: Duration,
 }
 
@@ -45,12 +47,12 @@ impl Default for Admission {
     }
 }
 
-/// How many executions may wait for answers of whoever asked for them.
+/// Limits on suspended executions: those that wait for their client to answer a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspension {
-    /// How many there are at once. Default 64. One more is refused ([`ServiceError::TooManySuspended`]).
+    /// Maximum number of suspended executions. Default 64. More are refused ([`ServiceError::TooManySuspended`]).
     pub count: usize,
-    /// For how long one waits for its next answer. Default 60 s. Then it is cancelled. Its own limits hold besides.
+    /// Timeout for the next answer. Default 60 s. Then the execution is cancelled. Its own limits still apply.
     pub time: Duration,
 }
 
@@ -60,25 +62,27 @@ impl Default for Suspension {
     }
 }
 
-/// How a service is set up. Make one with `default()` and change what differs.
+/// The configuration of a service. Start from `default()` and change fields.
 #[derive(Debug, Default)]
 pub struct ServiceConfig {
-    /// The runtimes that are served, by name or alias; they are prepared when the service is made. Of several for a language the first is
-    /// the default. Default: the default of each language.
+    /// The runtimes to serve, by name or alias. [`Service::new`] prepares them. The first one of a language is its
+    /// default.
+    /// Default: the default runtime of each language.
     pub runtimes: Vec<String>,
-    /// How many executions there are at once.
+    /// Limits on concurrent executions.
     pub admission: Admission,
-    /// How many executions may wait for answers.
+    /// Limits on suspended executions.
     pub suspension: Suspension,
-    /// Whether a runtime is prepared when it is first needed, and not when the service is made. Default: no.
+    /// Prepare each runtime when it is first needed instead of in [`Service::new`]. Default `false`.
     pub prepare_later: bool,
-    /// Where what was done is written down. Default: nowhere.
+    /// The audit log. Default: none.
     pub audit: Option<Audit>,
-    /// Whether this is a worker's: then it tells its parent, on its standard output, what it did. Default: no.
+    /// The service runs in a worker process and reports to its parent on standard output. Default `false`.
     pub worker: bool,
 }
 
-/// Whether a name is meant for this runtime, as [`SandboxBuilder::named`](glovebox::SandboxBuilder::named) takes it.
+/// Returns `true` if `name` selects this runtime, by the rules of
+/// [`SandboxBuilder::named`](glovebox::SandboxBuilder::named).
 fn means(name: &str, info: &RuntimeInfo) -> bool {
     match Language::ALL.iter().find(|language| language.name() == name) {
         Some(language) => info.language == *language && info.default,
@@ -86,7 +90,7 @@ fn means(name: &str, info: &RuntimeInfo) -> bool {
     }
 }
 
-/// What all doors share: the engine, the queue in front of it, metrics and the audit log. Cheap to clone.
+/// The part shared by all doors: the engine, the queue in front of it, metrics and the audit log. Cheap to clone.
 #[derive(Clone)]
 pub struct Service(pub(crate) Arc<Inner>);
 
@@ -95,7 +99,7 @@ pub(crate) struct Inner {
     pub(crate) runtimes: Vec<RuntimeInfo>,
     pub(crate) metrics: Metrics,
     pub(crate) audit: Option<Audit>,
-    /// In a worker: where it reports to.
+    /// Set in a worker: reports to the parent process.
     pub(crate) reporter: Option<Arc<Reporter>>,
     workers: OnceLock<Workers>,
     admission: Admission,
@@ -117,11 +121,11 @@ impl fmt::Debug for Service {
 }
 
 impl Service {
-    /// Prepares the runtimes that are served, which takes a minute or more where that was not done before, and loads them; or leaves
-    /// that to the first who needs one ([`ServiceConfig::prepare_later`]).
+    /// Prepares and loads the runtimes to serve. The first preparation on a machine takes a minute or more.
+    /// With [`ServiceConfig::prepare_later`], the first execution does this instead.
     ///
     /// # Errors
-    /// When one of them does not exist, or cannot be had.
+    /// Fails if a runtime is not in the manifest or cannot be prepared.
     pub fn new(engine: Engine, config: ServiceConfig) -> Result<Self, ServiceError> {
         let known = engine.runtimes().map_err(BuildError::from)?;
         let named: Vec<String> = match config.runtimes.is_empty() {
@@ -161,38 +165,39 @@ impl Service {
         })))
     }
 
-    /// The runtimes that are served, the default of each language first.
+    /// The served runtimes, the default of each language first.
     pub fn runtimes(&self) -> impl Iterator<Item = &RuntimeInfo> {
         self.0.runtimes.iter()
     }
 
-    /// Has everything executed in workers from now on, and waits until they serve. Sessions that are open here must have been saved.
+    /// Starts workers, waits until they are ready, and executes everything in them from then on. Sessions that are open
+    /// in this process
+    /// must have been saved.
     ///
     /// # Errors
-    /// When one cannot be started.
+    /// Fails if a worker cannot be started, or if workers were started before.
     pub async fn start_workers(&self, config: WorkersConfig) -> Result<(), ServiceError> {
         let workers = Workers::start(config).await?;
         self.0.workers.set(workers).map_err(|_| ServiceError::Worker("there are some already".into()))
     }
 
-    /// Ends the workers, once nothing is asked of them any more. They save their sessions.
+    /// Ends the workers when their requests have finished. They save their sessions.
     pub async fn end_workers(&self) {
         if let Some(workers) = self.workers() {
             workers.end().await;
         }
     }
 
-    /// The workers, where there are some.
     pub(crate) fn workers(&self) -> Option<&Workers> {
         self.0.workers.get()
     }
 
-    /// How long an execution waits for its turn, or for a worker.
+    /// The timeout for waiting to run, or for a worker.
     pub(crate) fn wait(&self) -> Duration {
         self.0.admission.wait
     }
 
-    /// What all tenants have used together, in the text format of OpenMetrics.
+    /// The metrics of all tenants, in the text format of OpenMetrics.
     #[must_use]
     pub fn metrics_text(&self) -> String {
         let (mut count, mut bytes) = self.session_usage();
@@ -205,34 +210,35 @@ impl Service {
         self.0.metrics.text()
     }
 
-    /// The sessions in memory of this process, and the bytes that they hold.
+    /// The number of sessions in this process's memory, and the bytes that they hold.
     pub(crate) fn session_usage(&self) -> (u64, u64) {
         let usage = self.0.engine.session_usage();
         (usage.count, usage.bytes)
     }
 
-    /// Whether it takes executions: it does not shut down, and a worker serves where there are workers.
+    /// Returns `true` if the service takes executions: it is not shutting down, and at least one worker is ready if
+    /// there are workers.
     pub(crate) fn is_ready(&self) -> bool {
         !self.is_draining() && self.workers().is_none_or(|workers| workers.ready_and_restarts().0 > 0)
     }
 
-    /// Whether it is shutting down.
+    /// Returns `true` if the service is shutting down.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.0.draining.is_cancelled()
     }
 
-    /// Returns once it is shutting down.
+    /// Waits until the service starts to shut down.
     pub async fn draining(&self) {
         self.0.draining.cancelled().await;
     }
 
-    /// Returns once it has shut down, and nothing runs any more.
+    /// Waits until the service has shut down and nothing runs any more.
     pub async fn ended(&self) {
         self.0.ended.cancelled().await;
     }
 
-    /// Refuses new executions, waits until those that run have ended, for at most `wait`, and cancels those that have not.
+    /// Shuts down: refuses new executions, waits up to `wait` for running ones, and cancels the rest.
     pub async fn drain(&self, wait: Duration) {
         let _ended = self.0.ended.clone().drop_guard();
         self.0.draining.cancel();
@@ -242,15 +248,15 @@ impl Service {
         };
         if tokio::time::timeout(wait, idle()).await.is_err() {
             self.0.executions.cancel();
-            // A cancelled script has its reserve to clean up; then it is unwound.
+            // A cancelled script may use its reserve to clean up before it is unwound.
             let _ = tokio::time::timeout(END_TIME, idle()).await;
         }
-        // Those that wait for answers have been told, too.
+        // Suspended executions were cancelled, too. Each holds a permit until it has ended.
         let all = u32::try_from(self.0.suspension.count.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         let _ = tokio::time::timeout(END_TIME, self.0.suspended.acquire_many(all)).await;
     }
 
-    /// The runtime that is meant.
+    /// Finds the served runtime of a language, or with a name, or both.
     pub(crate) fn runtime(&self, language: Option<Language>, name: Option<&str>) -> Result<&RuntimeInfo, ServiceError> {
         let fits = |served: &&RuntimeInfo| {
             language.is_none_or(|wanted| served.language == wanted) && name.is_none_or(|name| served.answers_to(name))
@@ -262,28 +268,27 @@ impl Service {
         })
     }
 
-    /// A token for one execution.
+    /// A cancellation token for one execution.
     pub(crate) fn token(&self) -> CancelToken {
         self.0.executions.child()
     }
 
-    /// How many executions may wait for answers.
     pub(crate) fn suspension(&self) -> Suspension {
         self.0.suspension
     }
 
-    /// A place among those that may wait for answers.
+    /// Takes one of the places for suspended executions.
     pub(crate) fn suspension_place(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
         let most = self.0.suspension.count;
         Arc::clone(&self.0.suspended).try_acquire_owned().map_err(|_| ServiceError::TooManySuspended { most })
     }
 
-    /// A place among the executions that run, once there is one, and it is this tenant's turn. Whoever drops the future no longer waits.
+    /// Takes a place to run when one is free and it is this tenant's turn. Dropping the future leaves the queue.
     pub(crate) async fn admit(&self, tenant: &str) -> Result<Place, ServiceError> {
         self.admit_to(&self.0.places, tenant).await
     }
 
-    /// The same for what a fleet does: what waits for its nodes takes no place from what runs here.
+    /// Like [`admit`](Self::admit), for requests to a fleet. These do not take places from executions on this machine.
     pub(crate) async fn admit_to_fleet(&self, tenant: &str) -> Result<Place, ServiceError> {
         self.admit_to(&self.0.places_in_fleet, tenant).await
     }
@@ -312,7 +317,7 @@ impl Service {
         Place { service: self.clone(), _permit: permit }
     }
 
-    /// Does what blocks on a thread that may.
+    /// Runs blocking work on a thread where blocking is allowed.
     pub(crate) async fn blocking<T: Send + 'static>(
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ServiceError> {
@@ -320,7 +325,7 @@ impl Service {
     }
 }
 
-/// A place among the executions that run, given back when dropped.
+/// A place to run, given back when dropped.
 pub(crate) struct Place {
     service: Service,
     _permit: Permit,
@@ -332,7 +337,7 @@ impl Drop for Place {
     }
 }
 
-/// One that waits for a place.
+/// Counts an execution in the queue.
 struct Waiting<'a>(&'a Inner);
 
 impl<'a> Waiting<'a> {

@@ -1,7 +1,8 @@
-//! Traces, as OpenTelemetry has them: over OTLP, to a collector.
+//! Traces, exported to an OpenTelemetry collector over OTLP.
 //!
-//! Spans are those of `tracing` with the target `glovebox::trace`: of each request, of the time that it waits for its turn, of its execution, and of
-//! each use of the store. They have no source, no token, no name of a session or file.
+//! Exports the `tracing` spans with the target `glovebox::trace`: one for each request, each wait for a place to run,
+//! each execution, and
+//! each access to the store. They contain no source, no token, and no name of a session or file.
 
 use std::{fmt, time::Duration};
 
@@ -29,40 +30,40 @@ use tracing_subscriber::{Layer, registry::LookupSpan};
 
 use crate::SPANS;
 
-/// How many spans wait for the collector. Others are dropped: a collector that is down costs no more memory than that.
+/// Maximum number of spans in the queue for the collector. More are dropped, so a collector that is down costs bounded
+/// memory.
 const MAX_WAITING: usize = 4_096;
-/// How many are sent at once.
+/// Maximum number of spans in one export.
 const MAX_AT_ONCE: usize = 512;
-/// How long a collector may take for them.
+/// Timeout of an export.
 const SEND_TIME: Duration = Duration::from_secs(5);
-/// How long the last of them may take when the server ends.
+/// Timeout of the last export at shutdown.
 const END_TIME: Duration = Duration::from_secs(3);
-/// The longest answer of a collector that is read.
+/// Maximum length of a collector's answer, in bytes.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
-/// The path of traces at a collector.
 const PATH: &str = "/v1/traces";
 
-/// Traces cannot be sent.
+/// Traces cannot be exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TelemetryError {
-    /// It is no address of a collector.
+    /// The endpoint is not the address of a collector.
     #[error("`{}` is no collector's address; give `http://HOST:PORT`, with a collector on this machine for TLS", glovebox::escaped(.0))]
     Endpoint(String),
-    /// It cannot be set up.
+    /// The exporter cannot be built.
     #[error("traces cannot be sent: {0}")]
     Exporter(String),
 }
 
-/// Where traces go. What waits is sent when this is ended.
+/// The exporter of traces. Call [`end`](Self::end) to send the queued spans.
 #[derive(Debug)]
 pub struct Telemetry(SdkTracerProvider);
 
 impl Telemetry {
-    /// Sends traces to a collector, on a thread of its own; connections are made on this runtime.
+    /// Starts to export traces to a collector. The exporter has its own thread and makes its connections on `runtime`.
     ///
     /// # Errors
-    /// When that is no collector's address.
+    /// Fails if `endpoint` is not an `http://HOST:PORT` address.
     pub fn start(endpoint: &str, runtime: &Handle) -> Result<Self, TelemetryError> {
         let url = traces_url(endpoint)
             .ok_or_else(|| TelemetryError::Endpoint(glovebox::escaped_text(endpoint).to_string()))?;
@@ -85,11 +86,11 @@ impl Telemetry {
         Ok(Self(SdkTracerProvider::builder().with_span_processor(processor).with_resource(resource).build()))
     }
 
-    /// The layer of a subscriber that takes the spans.
+    /// The `tracing_subscriber` layer that records the spans.
     pub fn layer<S: tracing::Subscriber + for<'span> LookupSpan<'span>>(&self) -> impl Layer<S> + use<S> {
         let tracer = self.0.tracer("glovebox");
         let spans = tracing_subscriber::filter::Targets::new().with_target(SPANS, tracing::Level::INFO);
-        // Threads and places in our source tell an operator nothing.
+        // Threads and source locations tell an operator nothing.
         tracing_opentelemetry::layer()
             .with_tracer(tracer)
             .with_threads(false)
@@ -98,13 +99,13 @@ impl Telemetry {
             .with_filter(spans)
     }
 
-    /// Sends what waits. It blocks for some seconds at most.
+    /// Sends the queued spans. Blocks for at most 3 s.
     pub fn end(self) {
         let _ = self.0.shutdown_with_timeout(END_TIME);
     }
 }
 
-/// The URL of traces, of a collector's.
+/// The URL for traces at a collector.
 fn traces_url(endpoint: &str) -> Option<String> {
     let uri: Uri = endpoint.parse().ok()?;
     if uri.scheme_str() != Some("http") || uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {
@@ -114,7 +115,7 @@ fn traces_url(endpoint: &str) -> Option<String> {
     Some(if uri.path().len() > 1 { endpoint.to_owned() } else { format!("{endpoint}{PATH}") })
 }
 
-/// The span of a request, below that of whoever asks (`traceparent`).
+/// Runs a request in a span, as a child of the client's span if the request has a `traceparent` header.
 pub(crate) async fn trace(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let span = tracing::info_span!(
@@ -135,7 +136,7 @@ pub(crate) async fn trace(request: Request, next: Next) -> Response {
     response
 }
 
-/// What a request says of the trace that it belongs to.
+/// Reads the trace context from a request's headers.
 struct Headers<'a>(&'a HeaderMap);
 
 impl opentelemetry::propagation::Extractor for Headers<'_> {
@@ -148,7 +149,7 @@ impl opentelemetry::propagation::Extractor for Headers<'_> {
     }
 }
 
-/// Sends to a collector, on the runtime of the server.
+/// Sends requests to a collector on the server's runtime.
 struct Collector(Handle);
 
 impl fmt::Debug for Collector {

@@ -1,16 +1,16 @@
-//! Text that comes in pieces.
+//! UTF-8 text that arrives in pieces.
 
-/// Text that comes in pieces of bytes: a character may be in two of them.
+/// Decodes UTF-8 text that arrives in pieces of bytes. A character may be split between two pieces.
 #[derive(Default)]
 pub(crate) struct Utf8Pieces(Vec<u8>);
 
 impl Utf8Pieces {
-    /// The text of a piece, with what was left of the one before.
+    /// Decodes a piece, after the incomplete character of the previous one.
     pub(crate) fn next(&mut self, bytes: &[u8]) -> String {
         self.0.extend_from_slice(bytes);
         let whole = match std::str::from_utf8(&self.0) {
             Ok(_) => self.0.len(),
-            // What may become a character is left for the next piece: three bytes at most.
+            // Keeps the start of an incomplete character for the next piece: at most three bytes.
             Err(_) => self.0.len() - incomplete(&self.0),
         };
         let rest = self.0.split_off(whole);
@@ -18,7 +18,7 @@ impl Utf8Pieces {
     }
 }
 
-/// How many bytes at the end are the beginning of a character.
+/// The length of an incomplete character at the end of `bytes`.
 fn incomplete(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let needed = match last.first() {
