@@ -1,4 +1,4 @@
-//! How a tenant is set up.
+//! The configuration of a tenant.
 
 use std::{num::NonZeroU32, sync::Arc};
 
@@ -7,59 +7,61 @@ use glovebox_fleet::FleetClient;
 
 use glovebox_requests::callbacks::Callbacks;
 
-/// Where a tenant's sessions are.
+/// The location of a tenant's sessions.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SessionPlace {
-    /// In a store, and executed in this process. No other tenant may have the same.
+    /// In a store. This process executes them. A store belongs to one tenant.
     Store(Arc<dyn SessionStore>),
-    /// In a fleet, and executed by its nodes, with what these grant.
+    /// In a fleet. Its nodes execute them, under the policy of the nodes.
     Fleet {
-        /// Asks the fleet.
+        /// The client of the fleet.
         client: FleetClient,
-        /// The scope of their names. No other tenant may have the same.
+        /// The scope of the session names. A scope belongs to one tenant.
         scope: SessionId,
     },
 }
 
-/// How a tenant is set up.
+/// The configuration of a tenant.
 #[derive(Debug)]
 pub struct TenantConfig {
-    /// Its name, in the audit log.
+    /// The tenant's name, in the audit log.
     pub name: String,
-    /// What it is granted: what its executions have where they ask for nothing, and the most that they may ask for.
+    /// The granted policy: the default of each request, and the maximum that a request may ask for.
     pub policy: Policy,
-    /// Tools that its scripts may call.
+    /// Tools that the tenant's scripts may call.
     pub tools: Vec<Tool>,
-    /// Services that its requests may name to answer tools. Default: none.
+    /// Services that the tenant's requests may name to answer tools. Default: none.
     pub callbacks: Option<Callbacks>,
-    /// Where its sessions are.
+    /// The location of the sessions.
     pub place: SessionPlace,
-    /// When sessions are hibernated. They are always saved after each execution, before it is answered, whatever this says.
+    /// When sessions are hibernated. `save` is ignored: sessions are always saved after each execution, before it is
+    /// answered.
     pub store_policy: StorePolicy,
-    /// Seals its sessions.
+    /// The key that seals the tenant's sessions. Default: sessions are not sealed.
     pub key: Option<SessionKey>,
-    /// How many sessions it may have, live or not. Default 1,000.
+    /// Maximum number of sessions, live or stored. Default 1,000.
     pub sessions: usize,
-    /// The most bytes that its sessions may take in the store. A session that would exceed them is not saved. Default 4 GiB.
+    /// Maximum size of the tenant's sessions in the store, in bytes. A session that would exceed it is not saved.
+    /// Default 4 GiB.
     pub stored_bytes: u64,
-    /// How many of its executions may run or wait at once. Default 64.
+    /// Maximum number of executions that run or wait at once. Default 64.
     pub executions_at_once: usize,
-    /// How many executions it may ask for in a minute. Default: any number.
+    /// Maximum number of executions per minute. Default: unlimited.
     pub executions_per_minute: Option<NonZeroU32>,
-    /// How many of its executions may be of those whose tools it answers itself. Default 16.
+    /// Maximum number of executions at once whose tool calls the client answers. Default 16.
     pub suspended: usize,
-    /// Whether it sees what all tenants have used together, or what it has. Default: all.
+    /// Show the metrics of all tenants to this one, instead of only its own. Default `true`.
     pub sees_all_metrics: bool,
 }
 
 impl TenantConfig {
-    /// The defaults, over a store.
+    /// Returns the defaults for a tenant with its sessions in a store.
     pub fn new(name: impl Into<String>, store: Arc<dyn SessionStore>) -> Self {
         Self::with(name.into(), SessionPlace::Store(store))
     }
 
-    /// The defaults, before a fleet: its sessions are in the scope of its name.
+    /// Returns the defaults for a tenant with its sessions in a fleet, in the scope of its name.
     #[must_use]
     pub fn in_fleet(name: SessionId, client: FleetClient) -> Self {
         Self::with(name.to_string(), SessionPlace::Fleet { client, scope: name })

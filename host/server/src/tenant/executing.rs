@@ -1,4 +1,4 @@
-//! Scripts of a tenant, in new interpreters and in sessions.
+//! Execution of a tenant's scripts, in new interpreters and in sessions.
 
 use std::{
     collections::HashMap,
@@ -18,11 +18,11 @@ use crate::{
     grant::narrowed,
 };
 
-/// Cancels what nobody waits for any more.
+/// Cancels an execution when its caller is gone.
 pub(super) struct CancelOnDrop(pub(super) CancelToken);
 
 impl CancelOnDrop {
-    /// Leaves it alone, where it goes on.
+    /// Does not cancel on drop if `goes_on`.
     pub(super) fn disarm_if(mut self, goes_on: bool) {
         if goes_on {
             self.0 = CancelToken::new();
@@ -36,7 +36,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// The span of an execution, below that of whoever asks for it.
+/// Creates the span of an execution, as a child of the caller's span.
 pub(crate) fn execution_span(asking: &Span) -> Span {
     info_span!(
         target: SPANS, parent: asking, "execution",
@@ -44,7 +44,7 @@ pub(crate) fn execution_span(asking: &Span) -> Span {
     )
 }
 
-/// Says in the span of an execution how it ended. What a script wrote, or raised, is not in it.
+/// Records the result of an execution in its span. Output and error messages of the script are left out.
 pub(crate) fn record(span: &Span, ended: &Ended) {
     match ended {
         Ok(executed) => {
@@ -63,15 +63,15 @@ impl Tenant {
     /// Runs a script in a new interpreter.
     ///
     /// # Errors
-    /// When it could not be carried out. What the script does is never an error.
+    /// Fails if the script cannot be run. An error that the script raises is part of the [`Execution`].
     pub async fn execute(&self, door: Door, fresh: Fresh, watch: Watch) -> Result<Execution, ServiceError> {
         self.execute_then(door, fresh, watch, Ok).await
     }
 
-    /// The same, and makes something of it on the execution's thread, where that holds nobody up.
+    /// Like [`execute`](Self::execute), but maps the result with `then` on the blocking thread.
     ///
     /// # Errors
-    /// As [`execute`](Self::execute), and those of `then`.
+    /// Fails like [`execute`](Self::execute), and with the errors of `then`.
     pub async fn execute_then<T: Send + 'static>(
         &self,
         door: Door,
@@ -89,10 +89,10 @@ impl Tenant {
         self.run(door, None, script, watch, run, then).await
     }
 
-    /// What the language's own parser says about a source.
+    /// Checks a source with the language's own parser, without running it.
     ///
     /// # Errors
-    /// As [`execute`](Self::execute).
+    /// Fails like [`execute`](Self::execute). Syntax errors are diagnostics.
     pub async fn validate(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
         self.check_rate()?;
         self.work(None, move |tenant| {
@@ -106,7 +106,9 @@ impl Tenant {
     /// Runs a script in a session.
     ///
     /// # Errors
-    /// When it could not be carried out, or the session is another than was expected. What the script does is never an error.
+    /// Fails if the script cannot be run, or if the session is not at the expected generation. An error that the script
+    /// raises is
+    /// part of the [`Execution`].
     pub async fn execute_in(
         &self,
         door: Door,
@@ -117,10 +119,11 @@ impl Tenant {
         self.execute_in_then(door, target, script, watch, |execution, _| Ok(execution)).await
     }
 
-    /// The same, and makes something of it, and of the session's generation then, on the execution's thread, where that holds nobody up.
+    /// Like [`execute_in`](Self::execute_in), but maps the result and the session's new generation with `then` on the
+    /// blocking thread.
     ///
     /// # Errors
-    /// As [`execute_in`](Self::execute_in), and those of `then`.
+    /// Fails like [`execute_in`](Self::execute_in), and with the errors of `then`.
     pub async fn execute_in_then<T: Send + 'static>(
         &self,
         door: Door,
@@ -142,7 +145,7 @@ impl Tenant {
         self.run(door, Some(&id), script, watch, run, then).await
     }
 
-    /// Runs a script, counts it and writes it down.
+    /// Runs a script, counts it and records it in the audit log.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         door: Door,
@@ -181,14 +184,16 @@ impl Tenant {
         .await?
     }
 
-    /// Counts what was refused before its turn. It is not written down: whoever is refused can ask as often as they like.
+    /// Counts a request that was refused before it was admitted. Such requests are not recorded in the audit log,
+    /// because a client can repeat
+    /// them as often as it likes.
     pub(crate) fn refused(&self, door: Door, error: &ServiceError) {
         for metrics in [&self.0.service.0.metrics, &self.0.metrics] {
             metrics.refused(door, error.code());
         }
     }
 
-    /// Counts an execution and writes it down, or tells the parent of this worker, who does.
+    /// Counts and records an execution. In a worker, reports it to the parent process instead.
     pub(super) fn note(
         &self,
         door: Door,
@@ -203,7 +208,7 @@ impl Tenant {
         }
     }
 
-    /// Counts an execution, here or in a worker, and writes it down.
+    /// Counts and records an execution of this process or of a worker.
     pub(crate) fn note_ended(&self, door: Door, session: Option<&SessionId>, source: &str, ended: &Ended) {
         let service = &self.0.service.0;
         for metrics in [&service.metrics, &self.0.metrics] {
@@ -218,7 +223,7 @@ impl Tenant {
         }
     }
 
-    /// A sandbox for a new interpreter. Called on a thread that may block.
+    /// Returns the sandbox for a new interpreter. Called on a blocking thread.
     pub(super) fn sandbox(
         &self,
         language: Option<Language>,
@@ -234,7 +239,7 @@ impl Tenant {
             return Ok(sandbox.clone());
         }
         let built = self.build(name, self.0.policy.clone(), files)?;
-        // Of two that were built at once the first stays.
+        // If two were built at once, the first one stays.
         Ok(self.sandboxes().entry(name.clone()).or_insert(built).clone())
     }
 

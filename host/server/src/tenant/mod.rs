@@ -1,11 +1,11 @@
-//! One who may use the service, and what is done for them.
+//! A client of the service, and the operations on its behalf.
 //!
 //! * [`one`]: the tenant itself.
-//! * [`executing`], [`stepping`], [`sessions`], [`own`]: what it is asked.
-//! * [`fleet`]: the same, of sessions in a fleet.
-//! * [`summary`]: what is said of a session.
-//! * [`stepped`], [`suspended`], [`suspending`]: executions that wait for answers.
-//! * [`quotas`], [`stored_bytes`], [`turns`]: what holds it back.
+//! * [`executing`], [`stepping`], [`sessions`], [`own`]: its operations.
+//! * [`fleet`]: the operations on sessions in a fleet.
+//! * [`summary`]: the description of a session.
+//! * [`stepped`], [`suspended`], [`suspending`]: suspended executions.
+//! * [`quotas`], [`stored_bytes`], [`turns`]: its limits.
 
 mod config;
 mod executing;

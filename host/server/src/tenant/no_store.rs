@@ -1,4 +1,4 @@
-//! A store for those who save no sessions.
+//! A store for tenants that save no sessions.
 
 use std::io;
 
@@ -8,7 +8,8 @@ use glovebox::{
     StoredSession, StoredVersion,
 };
 
-/// A store that has nothing and takes nothing: for a tenant whose sessions are all in memory ([`OwnSession`](crate::OwnSession)).
+/// A store that is always empty and refuses to save: for a tenant whose sessions are all in memory
+/// ([`OwnSession`](crate::OwnSession)).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoStore;
 

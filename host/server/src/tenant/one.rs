@@ -1,4 +1,4 @@
-//! One who may use the service.
+//! A client of the service.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{Door, Service, metrics::Metrics, tools::Callbacks, workers::Told};
 
-/// One who may use the service: a policy, sessions that no other tenant sees, and quotas. Cheap to clone.
+/// A client of the service, with a policy, quotas, and sessions that no other tenant sees. Cheap to clone.
 #[derive(Clone)]
 pub struct Tenant(pub(super) Arc<Inner>, pub(super) Door, pub(super) Option<Arc<Told>>);
 
@@ -27,13 +27,13 @@ pub(super) struct Inner {
     pub(super) policy: Policy,
     pub(super) tools: Vec<Tool>,
     pub(super) callbacks: Option<Callbacks>,
-    /// By the runtime's name, with the tenant's own policy.
+    /// Sandboxes with the tenant's own policy, keyed by the runtime's name.
     pub(super) sandboxes: Mutex<HashMap<String, Sandbox>>,
-    /// Those of the store; none where they are in a fleet.
+    /// The sessions of the store. Empty if the sessions are in a fleet.
     pub(super) sessions: Sessions,
     pub(super) fleet: Option<Fleet>,
     pub(super) max_sessions: usize,
-    /// Held while a session is made, so that their number is what was counted.
+    /// Held while a session is created, so that the number of sessions does not change after it was checked.
     pub(super) making: Arc<tokio::sync::Mutex<()>>,
     pub(super) turns: Turns,
     pub(super) max_executions: usize,
@@ -53,7 +53,7 @@ impl fmt::Debug for Tenant {
 }
 
 impl Tenant {
-    /// A tenant of this service.
+    /// Creates a tenant of `service`.
     #[must_use]
     pub fn new(service: &Service, config: TenantConfig) -> Self {
         let TenantConfig {
@@ -63,13 +63,13 @@ impl Tenant {
             SessionPlace::Store(store) => (store, None),
             SessionPlace::Fleet { client, scope } => (Arc::new(NoStore), Some(Fleet::new(client, scope))),
         };
-        // What was answered is in the store, and has another generation.
+        // A session is saved before its answer is sent, and each save changes its generation.
         store_policy.save = Save::AfterEach;
         let (made, granted, offered) = (service.clone(), policy.clone(), tools.clone());
         let store: Arc<dyn SessionStore> = Arc::new(BoundedStore::new(store, config.stored_bytes));
         let builder = Sessions::builder(Arc::new(TracedStore(store))).policy(store_policy).stop(&service.token());
         let mut sessions = builder.make_sandbox(move |language, runtime| {
-            // A session of a runtime that is not served is refused before.
+            // A session of a runtime that is not served is refused earlier.
             let runtime = made.runtime(Some(language), runtime).map(|info| info.name.clone());
             let mut builder = Sandbox::builder(&made.0.engine).language(language).policy(granted.clone());
             if let Ok(runtime) = runtime {
@@ -105,66 +105,67 @@ impl Tenant {
         Self(Arc::new(inner), Door::Http, None)
     }
 
-    /// The same tenant, as it comes through another door: that is what the audit log says of what is done with sessions.
+    /// Returns the same tenant for requests through another door, which the audit log names.
     #[must_use]
     pub fn through(&self, door: Door) -> Self {
         Self(Arc::clone(&self.0), door, self.2.clone())
     }
 
-    /// The same tenant in a worker, for one request of its parent.
+    /// Returns the same tenant in a worker, for one request of the parent process.
     pub(crate) fn in_worker(&self, told: Arc<Told>) -> Self {
         Self(Arc::clone(&self.0), self.1, Some(told))
     }
 
-    /// Services that its requests may name to answer tools.
+    /// Services that the tenant's requests may name to answer tools.
     #[must_use]
     pub fn callbacks(&self) -> Option<&Callbacks> {
         self.0.callbacks.as_ref()
     }
 
-    /// Whether its sessions are in a fleet: some things are not done with those ([`NotInFleet`](crate::NotInFleet)).
+    /// Returns `true` if the tenant's sessions are in a fleet, which does not support every operation
+    /// ([`NotInFleet`](crate::NotInFleet)).
     #[must_use]
     pub fn is_in_fleet(&self) -> bool {
         self.0.fleet.is_some()
     }
 
-    /// What was counted, in the text format of OpenMetrics: of all tenants together, or where it may not see that, of its own executions.
+    /// The metrics in the text format of OpenMetrics: of all tenants, or only of this one if it may not see all.
     #[must_use]
     pub fn metrics_text(&self) -> String {
         if self.0.sees_all_metrics { self.0.service.metrics_text() } else { self.0.metrics.text() }
     }
 
-    /// Its name.
+    /// The tenant's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The service.
+    /// The service that the tenant belongs to.
     #[must_use]
     pub fn service(&self) -> &Service {
         &self.0.service
     }
 
-    /// What it is granted.
+    /// The granted policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.0.policy
     }
 
-    /// The most sessions that it may have, live or not.
+    /// The maximum number of sessions, live or stored.
     #[must_use]
     pub(crate) fn max_sessions(&self) -> usize {
         self.0.max_sessions
     }
 
-    /// The tools that its scripts may call.
+    /// The tools that the tenant's scripts may call.
     pub fn tools(&self) -> &[Tool] {
         &self.0.tools
     }
 
-    /// Its sessions in this process, for what blocks: hibernating those that are idle, or all of them at the end. Of a tenant in a fleet there are
-    /// none.
+    /// The tenant's sessions in this process, for blocking operations such as hibernating the idle ones. Empty if the
+    /// sessions are in a fleet.
     #[must_use]
     pub fn sessions(&self) -> &Sessions {
         &self.0.sessions

@@ -1,4 +1,4 @@
-//! Sandboxes and sessions in memory that belong to whoever asked for them, with tools of their own.
+//! Sandboxes and sessions in memory that belong to one connection, with tools of their own.
 
 use glovebox::{
     Diagnostic, Execution, HibernateError, HibernateOptions, JsonText, Language, ResumeOptions, Sandbox, Session,
@@ -9,18 +9,18 @@ use serde_json::{Map, Value};
 use super::{Script, Tenant, Watch};
 use crate::{Door, ServiceError};
 
-/// A sandbox as it is asked for.
+/// The settings of a new sandbox.
 #[derive(Debug, Default)]
 pub struct NewSandbox {
-    /// Its language. Default: the runtime's, or that of the first runtime that is served.
+    /// The language. Default: the runtime's language, or that of the first served runtime.
     pub language: Option<Language>,
-    /// Its runtime, by name or alias.
+    /// The runtime, by name or alias. Default: the default runtime of the language.
     pub runtime: Option<String>,
-    /// The files in each new workspace.
+    /// The files in each new workspace, as paths and contents.
     pub files: Vec<(String, Vec<u8>)>,
-    /// What it asks for of the tenant's policy, by the policy's own names.
+    /// Changes to the tenant's policy, with the keys of a policy.
     pub policy: Map<String, Value>,
-    /// Tools beside the tenant's.
+    /// Tools in addition to the tenant's.
     pub tools: Vec<Tool>,
 }
 
@@ -31,7 +31,7 @@ pub struct OwnSandbox {
     sandbox: Sandbox,
 }
 
-/// A session that no store has: it is gone with its last handle.
+/// A session that is not in any store. It ends when its last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct OwnSession {
     tenant: Tenant,
@@ -40,10 +40,10 @@ pub struct OwnSession {
 }
 
 impl Tenant {
-    /// Sets up a sandbox within what the tenant is granted.
+    /// Creates a sandbox within the granted policy.
     ///
     /// # Errors
-    /// When it asks for more, or for what is not served.
+    /// Fails if `new` exceeds the granted policy, or if no served runtime matches.
     pub async fn own_sandbox(&self, new: NewSandbox) -> Result<OwnSandbox, ServiceError> {
         self.work(None, move |tenant| {
             let NewSandbox { language, runtime, files, policy, tools } = new;
@@ -55,19 +55,19 @@ impl Tenant {
 }
 
 impl OwnSandbox {
-    /// The language of its scripts.
+    /// The language of the sandbox's scripts.
     #[must_use]
     pub fn language(&self) -> Language {
         self.sandbox.language()
     }
 
-    /// Its runtime's name.
+    /// The name of the sandbox's runtime.
     #[must_use]
     pub fn runtime_name(&self) -> &str {
         self.sandbox.runtime_name()
     }
 
-    /// The interpreter's version.
+    /// The interpreter's version, if known.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.sandbox.version()
@@ -76,17 +76,17 @@ impl OwnSandbox {
     /// Opens a session.
     ///
     /// # Errors
-    /// When one more may not be, or the guest refuses the context.
+    /// Fails if the engine's limit on sessions is reached, or if the guest rejects the context.
     pub async fn open(&self, options: SessionOptions) -> Result<OwnSession, ServiceError> {
         let id = SessionId::random();
         let options = options.id(id.to_string());
         self.session(id, move |sandbox| Ok(sandbox.open_session(options)?)).await
     }
 
-    /// Makes a session of the bytes that [`OwnSession::hibernate`] gave.
+    /// Restores a session from the bytes that [`OwnSession::hibernate`] returned.
     ///
     /// # Errors
-    /// When they are not a session's of this sandbox.
+    /// Fails if the bytes are not a session of this sandbox.
     pub async fn resume(&self, state: Vec<u8>) -> Result<OwnSession, ServiceError> {
         let id = SessionId::random();
         let mut options = ResumeOptions::default();
@@ -109,10 +109,10 @@ impl OwnSandbox {
         Ok(OwnSession { tenant: self.tenant.clone(), session, id })
     }
 
-    /// Runs a script in a new interpreter, and makes something of its execution on the thread that ran it.
+    /// Runs a script in a new interpreter, and maps its result with `then` on the blocking thread.
     ///
     /// # Errors
-    /// When it could not be carried out, and those of `then`.
+    /// Fails if the script cannot be run, and with the errors of `then`.
     pub async fn execute_then<T: Send + 'static>(
         &self,
         door: Door,
@@ -124,10 +124,10 @@ impl OwnSandbox {
         self.tenant.run(door, None, script, watch, move |request| Ok(sandbox.run(request)?), then).await
     }
 
-    /// What the language's own parser says about a source.
+    /// Checks a source with the language's own parser, without running it.
     ///
     /// # Errors
-    /// When it could not be asked.
+    /// Fails if the parser cannot be run. Syntax errors are diagnostics.
     pub async fn validate(&self, mut script: Script) -> Result<Vec<Diagnostic>, ServiceError> {
         let sandbox = self.sandbox.clone();
         self.tenant.work(None, move |_| Ok(sandbox.validate_request(script.request())?)).await
@@ -135,16 +135,16 @@ impl OwnSandbox {
 }
 
 impl OwnSession {
-    /// Its id.
+    /// The session's id.
     #[must_use]
     pub fn id(&self) -> &str {
         self.session.id()
     }
 
-    /// Runs a script in it, and makes something of its execution on the thread that ran it.
+    /// Runs a script in the session, and maps its result with `then` on the blocking thread.
     ///
     /// # Errors
-    /// When it could not be carried out, and those of `then`.
+    /// Fails if the script cannot be run, and with the errors of `then`.
     pub async fn execute_then<T: Send + 'static>(
         &self,
         door: Door,
@@ -156,10 +156,10 @@ impl OwnSession {
         self.tenant.run(door, Some(&self.id), script, watch, move |request| Ok(session.run(request)?), then).await
     }
 
-    /// Does something else with it, on a thread that may block.
+    /// Performs another operation on the session, on a blocking thread.
     ///
     /// # Errors
-    /// Those of `ask`, and where there is no turn for it.
+    /// Fails if the operation is not admitted, and with the errors of `ask`.
     pub async fn ask<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&Session) -> Result<T, ServiceError> + Send + 'static,
@@ -168,18 +168,18 @@ impl OwnSession {
         self.tenant.work(Some(&self.id), move |_| ask(&session)).await
     }
 
-    /// Sets what its scripts find in the global variable `context`.
+    /// Sets the global variable `context` of the session's scripts.
     ///
     /// # Errors
-    /// When the guest refuses it.
+    /// Fails if the guest rejects the value.
     pub async fn set_context(&self, context: JsonText) -> Result<(), ServiceError> {
         self.ask(move |session| Ok(session.set_variable_text("context", &context)?)).await
     }
 
-    /// A second session of it.
+    /// Forks the session into an independent copy.
     ///
     /// # Errors
-    /// When one more may not be.
+    /// Fails if the engine's limit on sessions is reached.
     pub async fn fork(&self) -> Result<Self, ServiceError> {
         let id = SessionId::random();
         let options = SessionOptions::default().id(id.to_string());
@@ -187,10 +187,10 @@ impl OwnSession {
         Ok(Self { tenant: self.tenant.clone(), session, id })
     }
 
-    /// It as bytes, not sealed.
+    /// Serializes the session. The bytes are not sealed.
     ///
     /// # Errors
-    /// When it has ended.
+    /// Fails if the session has ended.
     pub async fn hibernate(&self) -> Result<Vec<u8>, ServiceError> {
         self.ask(|session| session.hibernate(&HibernateOptions::default()).map_err(unhibernated)).await
     }

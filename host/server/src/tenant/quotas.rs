@@ -1,4 +1,4 @@
-//! What a tenant may have at once, and waits for.
+//! Limits on a tenant's concurrent work, and the queues in front of it.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use tracing::{Instrument as _, info_span};
 use super::Tenant;
 use crate::{SPANS, Service, ServiceError, service::Place};
 
-/// What is held while something is done for a tenant. It goes with the work, and not with whoever asked: a client that leaves has not ended
-/// what it asked for.
+/// The permits of work for a tenant. They belong to the work and not to its caller: the work continues if the client
+/// disconnects.
 pub(crate) struct Held {
     own: OwnedSemaphorePermit,
     turn: Option<OwnedMutexGuard<()>>,
@@ -25,7 +25,7 @@ impl Held {
 }
 
 impl Tenant {
-    /// Does something on a thread that may block, once it is the tenant's turn, the session's where one is named, and the service's.
+    /// Runs blocking work once the tenant, the session (if any) and the service admit it.
     pub(super) async fn work<T: Send + 'static>(
         &self,
         id: Option<&SessionId>,
@@ -42,12 +42,12 @@ impl Tenant {
         .await?
     }
 
-    /// Nothing is executed in a process that has workers for that.
+    /// Refuses to execute in a process that has workers for that.
     pub(super) fn check_here(&self) -> Result<(), ServiceError> {
         if self.0.service.workers().is_some() { Err(ServiceError::NotInWorkers) } else { Ok(()) }
     }
 
-    /// What brings tools along has no workers, and is in none.
+    /// Refuses tools of a request in a worker, and in a process that has workers.
     pub(crate) fn check_tools(&self) -> Result<(), ServiceError> {
         match self.2.is_some() || self.0.service.workers().is_some() {
             true => Err(ServiceError::ToolsInWorkers),
@@ -55,7 +55,7 @@ impl Tenant {
         }
     }
 
-    /// The turn to make a session: their number is what was counted until it is made.
+    /// Locks the creation of sessions, so that their number does not change after it was checked.
     pub(crate) async fn making(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.0.making).lock_owned().await
     }
@@ -64,7 +64,7 @@ impl Tenant {
         self.admit_to(id, self.0.service.admit(&self.0.name)).await
     }
 
-    /// The same for what a fleet does.
+    /// Like [`admit`](Self::admit), for requests to a fleet.
     pub(super) async fn admit_to_fleet(&self, id: Option<&SessionId>) -> Result<Held, ServiceError> {
         self.admit_to(id, self.0.service.admit_to_fleet(&self.0.name)).await
     }
@@ -85,7 +85,7 @@ impl Tenant {
         wait.instrument(info_span!(target: SPANS, "queue")).await
     }
 
-    /// The same for an execution that may have to wait for answers: so many may be suspended.
+    /// Like [`admit`](Self::admit), for an execution that may be suspended. Also returns the permits for that.
     pub(super) async fn admit_stepped(
         &self,
         id: Option<&SessionId>,
@@ -98,7 +98,7 @@ impl Tenant {
         Ok(([own, all], self.admit(id).await?))
     }
 
-    /// One of the executions that the tenant may have at once.
+    /// Takes one of the tenant's concurrent executions.
     fn own_turn(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
         let most = self.0.max_executions;
         Arc::clone(&self.0.executions)
@@ -114,7 +114,7 @@ impl Tenant {
         })
     }
 
-    /// The session's turn: what is asked of it comes one after another.
+    /// Waits until the session is free: its operations run one after another.
     async fn turn(&self, id: &SessionId) -> Result<OwnedMutexGuard<()>, ServiceError> {
         let turn = self.0.turns.of(id);
         let most = self.0.policy.limits.timeout();

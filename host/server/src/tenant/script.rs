@@ -1,4 +1,4 @@
-//! What a tenant has executed.
+//! The work that a tenant asks for.
 
 use std::{fmt, time::Duration};
 
@@ -10,39 +10,41 @@ use crate::{
     tools::{Callback, Callbacks},
 };
 
-/// What is said to whoever may have no service called.
+/// The message for tenants without callbacks.
 pub(crate) const NO_CALLBACKS: &str =
     "this token may have no `callback` called; leave it out and answer the calls yourself";
 
-/// A script, and what goes with it this once.
+/// A script with its name, arguments and tools.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// The source.
+    /// The source text.
     pub source: String,
     /// The file name that tracebacks show. Default: `<sandbox>`.
     pub name: Option<String>,
-    /// How JavaScript is parsed.
+    /// The way to parse JavaScript: as a script or as a module.
     pub kind: SourceKind,
     /// Standard input.
     pub stdin: Vec<u8>,
-    /// The global variable `context`.
+    /// The value of the global variable `context`.
     pub context: Option<JsonText>,
-    /// Cancels it after this time.
+    /// Cancels the execution after this time. Default: only the limits of the policy apply.
     pub cancel_after: Option<Duration>,
-    /// Tools that it may call besides the tenant's.
+    /// Tools in addition to the tenant's.
     pub tools: Vec<Tool>,
-    /// Tools that services answer, at addresses that the tenant may have called.
+    /// Tools that services answer, at addresses that the tenant may call.
     pub callbacks: Vec<Callback>,
-    /// Whether whoever asks looks at the files that it leaves ([`Execution::files`](glovebox::Execution::files)).
+    /// The caller reads the files that the script leaves ([`Execution::files`](glovebox::Execution::files)).
     pub wants_files: bool,
-    /// Whether a new interpreter returns no value of the last expression. A session always returns it.
+    /// Do not return the value of the last expression from a new interpreter. A session always returns it.
     pub without_value: bool,
-    /// With the same key the same is executed once, by whatever server it is asked of. A fleet sees to that; elsewhere this says nothing.
+    /// Idempotency key: scripts with the same key are executed once, no matter which server they are sent to. Only
+    /// fleets support this;
+    /// otherwise the key is ignored.
     pub key: Option<String>,
 }
 
 impl Script {
-    /// Makes tools of its callbacks. Called where a runtime of tokio is.
+    /// Turns the callbacks into tools. Called in the context of a Tokio runtime.
     pub(super) fn offer(&mut self, callbacks: Option<&Callbacks>) -> Result<(), ServiceError> {
         for callback in std::mem::take(&mut self.callbacks) {
             let callbacks = callbacks.ok_or_else(|| ServiceError::Invalid(NO_CALLBACKS.to_owned()))?;
@@ -52,7 +54,7 @@ impl Script {
         Ok(())
     }
 
-    /// The request that it is. It takes the context along, which may be long.
+    /// Builds the request. Takes the context out of `self`, because it may be long.
     pub(super) fn request(&mut self) -> Request<'_> {
         let (context, tools) = (self.context.take(), std::mem::take(&mut self.tools));
         let mut request = Request::new(&self.source).kind(self.kind).stdin(&self.stdin).tools(tools);
@@ -69,22 +71,22 @@ impl Script {
     }
 }
 
-/// A script for a new interpreter with new files.
+/// A script for a new interpreter with an empty workspace.
 #[derive(Clone, Debug, Default)]
 pub struct Fresh {
-    /// The script.
+    /// The script, with its arguments and tools.
     pub script: Script,
-    /// Its language. Default: the runtime's, or that of the first runtime that is served.
+    /// The language. Default: the runtime's language, or that of the first served runtime.
     pub language: Option<Language>,
-    /// Its runtime, by name or alias.
+    /// The runtime, by name or alias. Default: the default runtime of the language.
     pub runtime: Option<String>,
-    /// The files in the workspace when it begins.
+    /// The initial files in the workspace, as paths and contents.
     pub files: Vec<(String, Vec<u8>)>,
-    /// What it asks for of the tenant's policy, by the policy's own names.
+    /// Changes to the tenant's policy, with the keys of a policy.
     pub policy: Map<String, Value>,
 }
 
-/// What is executed, and where.
+/// A script and the interpreter to run it in.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// In a new interpreter.
@@ -109,12 +111,12 @@ impl Work {
     }
 }
 
-/// A session, and the state that it must be in.
+/// A session and its expected generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The session.
+    /// The name of the session.
     pub id: SessionId,
-    /// The generation that it is to have, as answers say it; none: any.
+    /// The expected generation, as reported in answers. `None` matches every generation.
     pub expected: Option<String>,
 }
 
@@ -124,24 +126,24 @@ impl From<&SessionId> for Target {
     }
 }
 
-/// What became of a change of a session.
+/// The result of a change to a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed<T> {
-    /// What the change gave.
+    /// The value that the operation returned.
     pub value: T,
-    /// The session's generation now.
+    /// The session's generation after the change.
     pub generation: Option<String>,
 }
 
-/// Called with what a guest writes.
+/// A callback for the output of a guest.
 pub type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 
-/// Who watches an execution. Whoever drops the future of an execution cancels it.
+/// The output and cancellation of an execution. Dropping the execution's future cancels it, too.
 #[derive(Default)]
 pub struct Watch {
-    /// Called with what the guest writes, as it writes it.
+    /// Called with each piece of output as soon as the guest writes it.
     pub on_output: Option<OnOutput>,
-    /// Cancels it: its outcome says so, and has what it did until then.
+    /// Cancels the execution. It returns the outcome `cancelled`, with its output and files so far.
     pub cancel: Option<CancelToken>,
 }
 

@@ -1,4 +1,4 @@
-//! The sessions of a tenant.
+//! Operations on a tenant's sessions.
 
 use glovebox::{
     ActiveSession, CheckpointId, CheckpointInfo, FilesError, GuestValue, IfExists, JsonText, Language, NewSession,
@@ -12,10 +12,11 @@ use crate::{
 };
 
 impl Tenant {
-    /// Opens a session; without an id it has one of 128 random bits. `None` as language and runtime means the first that is served.
+    /// Opens a session. Without an `id` it gets a random one of 128 bits. Without `language` and `runtime` it uses the
+    /// first served runtime.
     ///
     /// # Errors
-    /// When there is one of this name, or one more may not be.
+    /// Fails if a session of this name exists, or if the tenant's maximum number of sessions is reached.
     pub async fn open(
         &self,
         id: Option<SessionId>,
@@ -37,10 +38,10 @@ impl Tenant {
         .await
     }
 
-    /// A second session of one.
+    /// Forks a session into an independent copy.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and when there is no such session.
+    /// Fails like [`open`](Self::open), and if the session does not exist.
     pub async fn fork(
         &self,
         target: impl Into<Target>,
@@ -58,7 +59,7 @@ impl Tenant {
         .await
     }
 
-    /// Makes a session where one more may be. Called on a thread that may block.
+    /// Creates a session unless the maximum number is reached. Called on a blocking thread.
     fn make(
         &self,
         id: &SessionId,
@@ -73,10 +74,10 @@ impl Tenant {
         self.record(id).map(SessionSummary::from)
     }
 
-    /// Some sessions, in the order of their names.
+    /// Returns a page of sessions, in the order of their names.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails if the store cannot be read.
     pub async fn list_page(&self, page: PageRequest) -> Result<SessionPage, ServiceError> {
         if let Some(fleet) = &self.0.fleet {
             return self.list_page_in_fleet(fleet, page).await;
@@ -84,10 +85,10 @@ impl Tenant {
         self.work(None, move |tenant| Ok(tenant.0.sessions.list(&page)?.into())).await
     }
 
-    /// Every session, in the order of their names: no more than the tenant may have.
+    /// Returns all sessions, in the order of their names. Their number is limited by the tenant's quota.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// Fails if the store cannot be read.
     pub async fn list(&self) -> Result<SessionPage, ServiceError> {
         if let Some(fleet) = &self.0.fleet {
             return self.list_in_fleet(fleet).await;
@@ -95,10 +96,10 @@ impl Tenant {
         self.work(None, |tenant| Ok(tenant.0.sessions.list_all()?.into())).await
     }
 
-    /// What a session is.
+    /// Describes a session.
     ///
     /// # Errors
-    /// When there is no such session.
+    /// Fails if the session does not exist.
     pub async fn session(&self, id: &SessionId) -> Result<SessionSummary, ServiceError> {
         if let Some(fleet) = &self.0.fleet {
             return self.session_in_fleet(fleet, id).await;
@@ -107,19 +108,19 @@ impl Tenant {
         self.work(None, move |tenant| tenant.record(&id).map(SessionSummary::from)).await
     }
 
-    /// Saves the state of a session, to come back to it.
+    /// Takes a checkpoint of a session, for [`undo`](Self::undo).
     ///
     /// # Errors
-    /// When there is no such session, or no room.
+    /// Fails if the session does not exist, or if the store has no room.
     pub async fn checkpoint(&self, target: impl Into<Target>) -> Result<Changed<CheckpointId>, ServiceError> {
         self.check_stored(NotInFleet::Checkpoints)?;
         self.change(target.into(), Act::new("checkpoint"), |session| session.checkpoint()).await
     }
 
-    /// Sets a session back: to a checkpoint, or to before its last execution.
+    /// Restores a checkpoint of a session, or the state before its last execution.
     ///
     /// # Errors
-    /// When there is no such session or state.
+    /// Fails if the session or the checkpoint does not exist.
     pub async fn undo(
         &self,
         target: impl Into<Target>,
@@ -135,10 +136,10 @@ impl Tenant {
         .await
     }
 
-    /// Writes a session to the store and gives up its memory. Whether it was in memory.
+    /// Saves a session and evicts it from memory. Returns `false` if it was not in memory.
     ///
     /// # Errors
-    /// When there is no such session, or it cannot be written.
+    /// Fails if the session does not exist or cannot be saved.
     pub async fn hibernate(&self, target: impl Into<Target>) -> Result<Changed<bool>, ServiceError> {
         self.check_stored(NotInFleet::Hibernate)?;
         let target = target.into();
@@ -153,10 +154,10 @@ impl Tenant {
         .await
     }
 
-    /// Ends a session and removes it. Exit handlers of one that can be resumed run.
+    /// Closes and removes a session. Its exit handlers run if it can be resumed.
     ///
     /// # Errors
-    /// When there is no such session.
+    /// Fails if the session does not exist.
     pub async fn close(&self, target: impl Into<Target>) -> Result<(), ServiceError> {
         self.check_rate()?;
         let target = target.into();
@@ -168,7 +169,7 @@ impl Tenant {
             let closed = tenant.check_generation(&target).and_then(|_| match tenant.0.sessions.close(&target.id) {
                 Ok(()) => Ok(()),
                 Err(error @ (SessionsError::NotFound { .. } | SessionsError::InUse { .. })) => Err(error.into()),
-                // One that cannot be resumed can still be removed.
+                // A session that cannot be resumed can still be removed.
                 Err(_) => Ok(tenant.0.sessions.delete(&target.id).map(drop)?),
             });
             tenant.told(&target.id, Act::new("close"), closed)
@@ -176,10 +177,10 @@ impl Tenant {
         .await
     }
 
-    /// Removes a session without having its exit handlers run. Whether there was one.
+    /// Removes a session without running its exit handlers. Returns `false` if it did not exist.
     ///
     /// # Errors
-    /// When it is in use.
+    /// Fails if the session is in use.
     pub async fn remove(&self, id: &SessionId) -> Result<bool, ServiceError> {
         if let Some(fleet) = &self.0.fleet {
             return self.remove_in_fleet(fleet, id).await;
@@ -192,31 +193,31 @@ impl Tenant {
         .await
     }
 
-    /// The states that a session can be set back to, oldest first.
+    /// Returns the checkpoints of a session, oldest first.
     ///
     /// # Errors
-    /// When there is no such session.
+    /// Fails if the session does not exist.
     pub async fn checkpoints(&self, id: &SessionId) -> Result<Vec<CheckpointInfo>, ServiceError> {
         self.check_stored(NotInFleet::Checkpoints)?;
         self.with_session(id.into(), None, |session| Ok(session.checkpoints()?)).await
     }
 
-    /// A global variable of a session.
+    /// Returns a global variable of a session.
     ///
     /// # Errors
-    /// When there is no such session, or the value cannot be had.
+    /// Fails if the session does not exist, or if the value cannot be read.
     pub async fn get_variable(&self, id: &SessionId, name: String) -> Result<Option<GuestValue>, ServiceError> {
         self.check_stored(NotInFleet::Variables)?;
         self.check_rate()?;
-        // Code of the guest's may run for it.
+        // Reading a variable may run code of the guest.
         let act = Act::new("get-variable").of(&name);
         self.with_session(id.into(), Some(act), move |session| Ok(session.get_variable(&name)?)).await
     }
 
-    /// Sets a global variable of a session, and saves it.
+    /// Sets a global variable of a session, and saves the session.
     ///
     /// # Errors
-    /// When there is no such session, or the guest refuses the value.
+    /// Fails if the session does not exist, or if the guest rejects the value.
     pub async fn set_variable(
         &self,
         target: impl Into<Target>,
@@ -229,10 +230,10 @@ impl Tenant {
         self.change(target.into(), act, move |session| session.set_variable_text(&name, &json)).await
     }
 
-    /// Looks at the files of a session. `path`: what is looked at, for the audit log.
+    /// Reads the files of a session. `path` is recorded in the audit log.
     ///
     /// # Errors
-    /// When there is no such session, or what was asked was refused.
+    /// Fails if the session does not exist, and with the errors of `ask`.
     pub async fn files<T: Send + 'static>(
         &self,
         id: &SessionId,
@@ -244,10 +245,10 @@ impl Tenant {
         self.with_session(id.into(), Some(act), move |session| Ok(ask(&session.files())?)).await
     }
 
-    /// Changes the files of a session, and saves it. `path`: what is changed, for the audit log.
+    /// Changes the files of a session, and saves the session. `path` is recorded in the audit log.
     ///
     /// # Errors
-    /// When there is no such session, or what was asked was refused.
+    /// Fails if the session does not exist, and with the errors of `change`.
     pub async fn change_files<T: Send + 'static>(
         &self,
         target: impl Into<Target>,
@@ -259,10 +260,10 @@ impl Tenant {
         self.change(target.into(), act, move |session| change(&session.files())).await
     }
 
-    /// A session as bytes.
+    /// Serializes a session.
     ///
     /// # Errors
-    /// When there is no such session.
+    /// Fails if the session does not exist.
     pub async fn export(&self, id: &SessionId) -> Result<Vec<u8>, ServiceError> {
         self.check_stored(NotInFleet::Export)?;
         let session = id.clone();
@@ -273,19 +274,20 @@ impl Tenant {
         .await
     }
 
-    /// How many bytes [`export`](Self::export) gives.
+    /// The number of bytes that [`export`](Self::export) returns.
     ///
     /// # Errors
-    /// As [`export`](Self::export).
+    /// Fails like [`export`](Self::export).
     pub async fn exported_bytes(&self, id: &SessionId) -> Result<u64, ServiceError> {
         self.check_stored(NotInFleet::Export)?;
         Ok(self.session(id).await?.bytes)
     }
 
-    /// A session of bytes that [`export`](Self::export) gave.
+    /// Restores a session from the bytes that [`export`](Self::export) returned.
     ///
     /// # Errors
-    /// When there is one of this name, one more may not be, or the bytes are not a session's.
+    /// Fails if a session of this name exists, if the tenant's maximum number of sessions is reached, or if the bytes
+    /// are not a session.
     pub async fn import(
         &self,
         id: SessionId,
@@ -339,12 +341,12 @@ impl Tenant {
         .await
     }
 
-    /// The session's generation now. Called on a thread that may block.
+    /// The session's current generation. Called on a blocking thread.
     fn generation(&self, id: &SessionId) -> Option<String> {
         self.record(id).ok().as_ref().map(generation)
     }
 
-    /// Writes down what was done with a session, or tells the parent of this worker, who does.
+    /// Records an operation on a session. In a worker, reports it to the parent process instead.
     pub(super) fn told<T>(&self, id: &SessionId, act: Act, result: Result<T, ServiceError>) -> Result<T, ServiceError> {
         let acted = act.ended(result.as_ref().err());
         match &self.2 {
@@ -354,7 +356,7 @@ impl Tenant {
         result
     }
 
-    /// Writes down what was done with a session, here or in a worker.
+    /// Records an operation on a session, performed by this process or by a worker.
     pub(crate) fn note_act(&self, session: Option<&SessionId>, acted: &Acted) {
         if let Some(audit) = &self.0.service.0.audit {
             let asked = Asked { door: self.1, tenant: &self.0.name, session: session.map(SessionId::as_str) };

@@ -1,4 +1,4 @@
-//! An execution between two steps.
+//! The state of an execution between two steps.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,18 +8,18 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use super::OnOutput;
 use crate::Door;
 
-/// An execution that has ended.
+/// A finished execution.
 #[derive(Debug)]
 pub struct Ended {
-    /// What it did.
+    /// The outcome, output and usage of the execution.
     pub execution: Execution,
-    /// The session's generation then.
+    /// The session's generation after the execution. `None` outside of sessions.
     pub generation: Option<String>,
-    /// Which files whoever began it wants to have.
+    /// Patterns of the files to return, as given at the start of the execution.
     pub return_files: Vec<String>,
 }
 
-/// Where output goes, which is another place in each step.
+/// The output callback, which each step replaces.
 #[derive(Clone, Default)]
 pub(super) struct Output(Arc<Mutex<Option<OnOutput>>>);
 
@@ -41,7 +41,7 @@ impl Output {
 /// An execution between two steps.
 pub(super) struct Stepping {
     pub(super) started: Started,
-    /// Its session, which stays in memory.
+    /// The session, which stays in memory.
     pub(super) active: Option<ActiveSession>,
     pub(super) output: Output,
     pub(super) cancel: CancelToken,
@@ -49,7 +49,7 @@ pub(super) struct Stepping {
     pub(super) session: Option<SessionId>,
     pub(super) source: String,
     pub(super) return_files: Vec<String>,
-    /// Places among those that may be suspended: the tenant's, and the service's.
+    /// Permits for a suspended execution: the tenant's and the service's.
     pub(super) _suspended: [OwnedSemaphorePermit; 2],
     pub(super) _own: OwnedSemaphorePermit,
     pub(super) _turn: Option<OwnedMutexGuard<()>>,

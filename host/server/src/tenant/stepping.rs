@@ -1,4 +1,4 @@
-//! Executions whose tools whoever asked answers: they end in steps.
+//! Executions in steps: the client answers the tool calls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,35 +16,37 @@ use super::{
 };
 use crate::{Door, Service, ServiceError, service::Place};
 
-/// How long one that was cancelled may take to end.
+/// Timeout for a cancelled execution to end.
 const END_TIME: Duration = Duration::from_secs(5);
 
-/// How far an execution has come.
+/// The state of an execution after a step.
 #[derive(Debug)]
 pub enum Stepped<T> {
-    /// It has ended.
+    /// The execution has finished.
     Done(T),
-    /// It waits for answers.
+    /// The execution is suspended until its tool calls are answered.
     NeedsTools(NeedsTools),
 }
 
-/// An execution that waits for answers.
+/// A suspended execution and the calls it waits for.
 #[derive(Clone, Debug)]
 pub struct NeedsTools {
-    /// Its name, for [`Tenant::go_on_then`].
+    /// The name of the execution, for [`Tenant::go_on_then`].
     pub execution: String,
-    /// What it wants to know.
+    /// The tool calls to answer.
     pub calls: Vec<ToolRequest>,
-    /// When it is ended where nobody answers.
+    /// The time after which the execution is cancelled without an answer.
     pub expires_after: Duration,
 }
 
 impl Tenant {
-    /// Runs a script, some of whose tools whoever asks answers ([`Tool::stepped`](glovebox::Tool::stepped)), until it has ended or needs answers;
-    /// and makes something of its end, on the execution's thread.
+    /// Starts a script with tools that the client answers ([`Tool::stepped`](glovebox::Tool::stepped)), and runs it
+    /// until it has finished or
+    /// needs answers. Maps the result of a finished script with `then` on the blocking thread.
     ///
     /// # Errors
-    /// When it could not be carried out, and those of `then`. What the script does is never an error.
+    /// Fails if the script cannot be run, and with the errors of `then`. An error that the script raises is part of the
+    /// result.
     pub async fn start_then<T: Send + 'static>(
         &self,
         door: Door,
@@ -96,11 +98,12 @@ impl Tenant {
         Ok(stepped)
     }
 
-    /// Gives answers, and runs on until the script has ended or needs others.
+    /// Answers calls of a suspended execution, and runs it until it has finished or needs further answers.
     ///
     /// # Errors
-    /// When there is no such execution, somebody else is just answering it, an answer cannot be one, and those of `then`. Where no answer was
-    /// taken it can be asked again.
+    /// Fails if the execution does not exist, if another request is resuming it, or if an answer is invalid, and with
+    /// the errors of `then`.
+    /// If no answer was taken, the call may be repeated.
     pub async fn go_on_then<T: Send + 'static>(
         &self,
         execution: &str,
@@ -116,7 +119,7 @@ impl Tenant {
             Taken::Ended(ended) => return Service::blocking(move || then((*ended)?)).await?.map(Stepped::Done),
             Taken::Waiting(back) => back,
         };
-        // Whoever gets no place, or leaves, puts it back.
+        // If admission fails or the future is dropped, `back` returns the execution to the suspended ones.
         let place = self.0.service.admit(self.name()).await?;
         let tenant = self.clone();
         let Some((id, stepping)) = back.keep() else { return Err(ServiceError::Panicked) };
@@ -137,10 +140,10 @@ impl Tenant {
         stepped
     }
 
-    /// Ends an execution that waits for answers, or whose end nobody has asked for.
+    /// Cancels a suspended execution, or discards a result that no client has fetched.
     ///
     /// # Errors
-    /// When there is no such execution.
+    /// Fails if the execution does not exist.
     pub async fn cancel(&self, execution: &str) -> Result<(), ServiceError> {
         self.check_tools()?;
         let Some(stepping) = self.0.suspended.remove(execution)? else { return Ok(()) };
@@ -148,7 +151,7 @@ impl Tenant {
         Service::blocking(move || drop(tenant.end(stepping))).await
     }
 
-    /// Begins what is asked for. Called on a thread that may block.
+    /// Starts the work. Called on a blocking thread.
     fn begin(
         &self,
         work: &mut Work,
@@ -173,7 +176,7 @@ impl Tenant {
         }
     }
 
-    /// Runs on, until the script has ended or needs answers. Called on a thread that may block.
+    /// Runs the execution until it has finished or needs answers. Called on a blocking thread.
     fn step<T>(
         &self,
         id: String,
@@ -184,7 +187,7 @@ impl Tenant {
     ) -> Result<Stepped<T>, ServiceError> {
         let result = stepping.started.advance(answers, None);
         stepping.output.set(None);
-        // It waits without one.
+        // A suspended execution does not occupy a place.
         drop(place);
         match result {
             Ok(Step::Done(execution)) => {
@@ -195,7 +198,7 @@ impl Tenant {
                 let expires_after = self.suspend(id.clone(), stepping, true);
                 Ok(Stepped::NeedsTools(NeedsTools { execution: id, calls, expires_after }))
             }
-            // Only where a time is given.
+            // `advance` returns `Running` only with a timeout.
             Ok(Step::Running) => Err(ServiceError::Panicked),
             Err(error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. })) => {
                 self.suspend(id, stepping, false);
@@ -210,13 +213,13 @@ impl Tenant {
 }
 
 impl Tenant {
-    /// Stops it, and sees it through to its end. Called on a thread that may block.
+    /// Cancels an execution and waits for its end. Called on a blocking thread.
     pub(super) fn end(&self, stepping: Stepping) -> Result<Ended, ServiceError> {
         stepping.cancel.cancel();
         self.result(stepping, END_TIME)
     }
 
-    /// The end of one that has ended, or is about to.
+    /// Waits up to `wait` for the end of an execution that has ended or is about to.
     pub(super) fn result(&self, stepping: Stepping, wait: Duration) -> Result<Ended, ServiceError> {
         let end = std::time::Instant::now() + wait;
         loop {
@@ -225,20 +228,20 @@ impl Tenant {
                 Ok(Step::Done(execution)) => return self.finish(stepping, Ok(execution)),
                 Err(error) => return self.finish(stepping, Err(error)),
                 Ok(_) if left.is_zero() => return Err(ServiceError::Panicked),
-                // Calls that nobody answers are told again, at once.
+                // Unanswered calls are returned again immediately.
                 Ok(_) => std::thread::sleep(Duration::from_millis(5)),
             }
         }
     }
 
-    /// Saves the session, and writes down what the execution was.
+    /// Saves the session, and records the execution in the audit log.
     fn finish(&self, stepping: Stepping, result: Result<Arc<Execution>, AdvanceError>) -> Result<Ended, ServiceError> {
         let executed = match (&stepping.active, result) {
             (_, Err(error)) => {
                 if let (Some(active), AdvanceError::Execute(error)) = (&stepping.active, &error)
                     && matches!(**error, ExecuteError::Commit { .. })
                 {
-                    // It has run: what the error says of its files is the more important of two.
+                    // The script has run. The error about its files matters more than a second one about the session.
                     let _ = active.save();
                 }
                 Err(ServiceError::from(error))

@@ -1,4 +1,4 @@
-//! The limit of what a tenant's sessions take in the store.
+//! Limits the size of a tenant's sessions in the store.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,10 +11,10 @@ use glovebox::{
     StoredSession, StoredVersion,
 };
 
-/// How long a count of the store holds. Other processes, such as a server's workers, write to the same store.
+/// Maximum age of a count of the stored bytes. Other processes, such as a server's workers, write to the same store.
 const RECOUNT: Duration = Duration::from_secs(1);
 
-/// A store that refuses to grow beyond a number of bytes. Removing a session, and writing a smaller one in its place, always works.
+/// A store that refuses to grow beyond a limit. Removing a session, or replacing it with a smaller one, always works.
 #[derive(Debug)]
 pub(super) struct BoundedStore {
     store: Arc<dyn SessionStore>,
@@ -24,13 +24,13 @@ pub(super) struct BoundedStore {
 
 #[derive(Debug, Default)]
 struct Count {
-    /// Bytes of all sessions, and when they were counted. `None`: they must be counted again.
+    /// Bytes of all sessions and the time of the count. `None` forces a new count.
     stored: Option<(u64, Instant)>,
-    /// Bytes that writes under way add.
+    /// Bytes that writes in progress will add.
     reserved: u64,
 }
 
-/// Bytes that a write under way adds. Gives them back when dropped.
+/// Bytes that a write in progress will add, released on drop.
 struct Reserved<'a> {
     store: &'a BoundedStore,
     bytes: u64,
@@ -52,7 +52,7 @@ impl BoundedStore {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of all sessions, counted within the last second.
+    /// Bytes of all sessions, at most a second old.
     async fn stored(&self) -> Result<u64, StoreError> {
         let counted = self.counted().stored;
         if let Some((bytes, at)) = counted
@@ -72,11 +72,11 @@ impl BoundedStore {
         Ok(bytes)
     }
 
-    /// Reserves what a write adds, or refuses it.
+    /// Reserves the bytes that a write adds. Fails if they exceed the limit.
     async fn reserve(&self, id: &SessionId, bytes: u64) -> Result<Reserved<'_>, StoreError> {
         let before = match self.store.record(id).await {
             Ok(found) => found.map_or(0, |stored| stored.record.bytes),
-            // Its size is unknown.
+            // The size of a damaged session is unknown.
             Err(StoreError::Damaged { .. }) => 0,
             Err(error) => return Err(error),
         };
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_store_grows_to_its_limit_and_shrinks_at_it() {
         let dir = tempfile::tempdir().unwrap();
-        // A session's file has a head of some hundred bytes, too.
+        // Each session file also has a header of a few hundred bytes.
         let store = BoundedStore::new(Arc::new(DirectoryStore::open(dir.path()).unwrap()), 25_000);
         let put = |name: &str, bytes: usize| {
             let id = SessionId::new(name).unwrap();
@@ -170,7 +170,7 @@ mod tests {
         put("b", 10_000).unwrap();
         assert!(matches!(put("c", 10_000), Err(StoreError::Full { bytes: 10_000, most: 25_000, .. })));
         assert!(matches!(put("a", 20_000), Err(StoreError::Full { bytes: 10_000, .. })));
-        // What is counted anew is the same.
+        // A new count gives the same result.
         store.counted().stored = None;
         assert!(matches!(put("c", 10_000), Err(StoreError::Full { .. })));
         put("b", 10_000).unwrap();

@@ -1,42 +1,43 @@
-//! A session as it is described, wherever it is.
+//! The description of a session, in a store or in a fleet.
 
 use glovebox::{Language, ListedPage, ListedSession, SessionId, SessionInfo, SessionRecord, Timestamp};
 
-/// What is said of a session.
+/// The description of a session.
 #[derive(Clone, Debug)]
 pub struct SessionSummary {
-    /// Its name.
+    /// The session's name, unique within the tenant.
     pub id: SessionId,
-    /// Its language.
+    /// The language of the session's scripts.
     pub language: Language,
-    /// Its runtime's name.
+    /// The name of the session's runtime.
     pub runtime: String,
     /// The interpreter's version, if known.
     pub version: Option<String>,
-    /// When it was opened, imported or forked.
+    /// When the session was opened, imported or forked.
     pub created_at: Timestamp,
-    /// When it was last written.
+    /// When the session was last saved.
     pub updated_at: Timestamp,
-    /// Executions so far.
+    /// Number of executions so far.
     pub executions: u64,
-    /// Which state it is: another one after each change, and for another session of the same name.
+    /// Identifies a state of the session. It differs after each change, and from that of other sessions with the same
+    /// name.
     pub generation: String,
-    /// Files, directories and links in its workspace, where they were counted.
+    /// Number of files, directories and links in the workspace, if known.
     pub files: Option<u64>,
-    /// The size of its state in the store.
+    /// Size of the stored state, in bytes.
     pub bytes: u64,
-    /// What it holds in memory of this process; none where it is not there.
+    /// Memory usage in this process. `None` if the session is not in memory.
     pub live: Option<SessionInfo>,
 }
 
-/// Sessions of a tenant.
+/// A page of a tenant's sessions.
 #[derive(Clone, Debug, Default)]
 pub struct SessionPage {
-    /// In the order of their names.
+    /// The sessions, in the order of their names.
     pub sessions: Vec<SessionSummary>,
-    /// The names of those that are damaged and can only be removed.
+    /// Names of damaged sessions, which can only be removed.
     pub damaged: Vec<SessionId>,
-    /// After which name others come. `None` where these are the last.
+    /// The name after which the next page starts. `None` on the last page.
     pub next: Option<SessionId>,
 }
 
@@ -77,7 +78,8 @@ impl From<Vec<ListedSession>> for SessionPage {
     }
 }
 
-/// Which state of a session it is: another one after each change, and for another session of the same name.
+/// The identifier of a session's state. It differs after each change, and from that of other sessions with the same
+/// name.
 pub(super) fn generation(record: &SessionRecord) -> String {
     format!("{}-{}", record.created_at.unix_ms(), record.generation)
 }

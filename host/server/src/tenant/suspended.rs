@@ -1,4 +1,4 @@
-//! Executions that wait for answers.
+//! Suspended executions.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use glovebox::CancelToken;
 use super::stepped::{Ended, Stepping};
 use crate::ServiceError;
 
-/// A tenant's executions that wait for answers, by name. Cheap to clone.
+/// A tenant's suspended executions, by name. Cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct SuspendedExecutions(Arc<Mutex<HashMap<String, Entry>>>);
 
@@ -22,21 +22,21 @@ struct Entry {
 }
 
 enum State {
-    /// For answers.
+    /// Waits for answers.
     Waiting(Box<Stepping>),
-    /// Somebody is answering it, or it is just being ended.
+    /// A request is resuming it, or it is being ended.
     Busy,
-    /// It has ended by itself, and nobody knows yet.
+    /// Ended without an answer. No client has fetched the result yet.
     Ended(Box<Result<Ended, ServiceError>>),
 }
 
-/// One that was taken.
+/// An execution taken out of its entry.
 pub(super) enum Taken {
     Waiting(PutBack),
     Ended(Box<Result<Ended, ServiceError>>),
 }
 
-/// Puts an execution back where it was.
+/// Returns a taken execution to its entry on drop.
 pub(super) struct PutBack {
     executions: SuspendedExecutions,
     id: String,
@@ -54,7 +54,7 @@ impl Drop for PutBack {
 }
 
 impl PutBack {
-    /// Keeps it: whoever has it now sees to what becomes of it.
+    /// Takes the execution out for good. The caller must suspend it again, or forget it.
     pub(super) fn keep(mut self) -> Option<(String, Stepping)> {
         self.stepping.take().map(|stepping| (self.id.clone(), *stepping))
     }
@@ -65,7 +65,7 @@ impl SuspendedExecutions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one to go on with it.
+    /// Takes an execution to resume it, or the result of one that has ended.
     pub(super) fn take(&self, id: &str) -> Result<Taken, ServiceError> {
         let mut entries = self.entries();
         let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;
@@ -81,7 +81,7 @@ impl SuspendedExecutions {
         }
     }
 
-    /// Removes one, and cancels it where somebody is answering it. What is left is to be ended.
+    /// Cancels and removes an execution. Returns it if it was waiting for answers; the caller must then end it.
     pub(super) fn remove(&self, id: &str) -> Result<Option<Stepping>, ServiceError> {
         let entry = self.entries().remove(id).ok_or_else(|| not_found(id))?;
         entry.cancel.cancel();
@@ -91,12 +91,12 @@ impl SuspendedExecutions {
         }
     }
 
-    /// Takes note that one has ended, and its end is told.
+    /// Removes an execution whose result is being returned.
     pub(super) fn forget(&self, id: &str) {
         self.entries().remove(id);
     }
 
-    /// What is to be done about one.
+    /// Checks an execution's timeout and whether it has ended by itself.
     pub(super) fn look(&self, id: &str, is_draining: bool) -> Look {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(id) else { return Look::Gone };
@@ -118,7 +118,8 @@ impl SuspendedExecutions {
         }
     }
 
-    /// Puts one down, until `expires` where its answers were taken; whether it is a new one.
+    /// Suspends an execution until `expires`. Keeps the previous deadline unless `was_answered`. Returns `true` if it
+    /// was not suspended before.
     pub(super) fn put(&self, id: &str, stepping: Stepping, expires: Instant, was_answered: bool) -> bool {
         let mut entries = self.entries();
         let is_new = !entries.contains_key(id);

@@ -1,16 +1,17 @@
-//! Putting executions down until they are answered, and seeing to those that never are.
+//! Suspends executions, and ends those that are never answered.
 
 use std::time::{Duration, Instant};
 
 use super::{Tenant, stepped::Stepping, suspended::Look};
 use crate::Service;
 
-/// How often it is looked whether one has ended by itself, or waits for too long.
+/// Interval at which suspended executions are checked for their end and their timeout.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Tenant {
-    /// Puts an execution down until it is answered, and for how long at most. One of whose answers none was taken waits no longer for that.
-    /// Called on a thread of the runtime's.
+    /// Suspends an execution and returns its timeout. Without an accepted answer the previous deadline stays. Called in
+    /// the context of a
+    /// Tokio runtime.
     pub(super) fn suspend(&self, id: String, stepping: Stepping, was_answered: bool) -> Duration {
         let time = self.0.service.suspension().time;
         if self.0.suspended.put(&id, stepping, Instant::now() + time, was_answered) {
@@ -20,7 +21,7 @@ impl Tenant {
     }
 }
 
-/// Ends an execution that waits for too long, or whose service shuts down, and gives up what it holds once it has ended by itself.
+/// Ends an execution when it expires or the service shuts down. Releases its resources if it has ended by itself.
 async fn watch(tenant: Tenant, id: String) {
     let executions = tenant.0.suspended.clone();
     loop {

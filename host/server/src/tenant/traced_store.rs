@@ -1,4 +1,4 @@
-//! A store whose uses are spans.
+//! A store that traces its operations.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tracing::{Instrument as _, info_span};
 
 use crate::SPANS;
 
-/// A store whose uses are spans, below that of the execution.
+/// A store whose operations are spans, as children of the execution's span.
 #[derive(Debug)]
 pub(super) struct TracedStore(pub(super) Arc<dyn SessionStore>);
 

@@ -1,4 +1,4 @@
-//! Whose turn it is in a session.
+//! Per-session locks.
 
 use std::{
     collections::HashMap,
@@ -7,7 +7,7 @@ use std::{
 
 use glovebox::SessionId;
 
-/// Whose turn it is in a session. They wait here, where that holds up no thread, and not in the session.
+/// Per-session async mutexes, so that waiting requests do not occupy a thread.
 #[derive(Default)]
 pub(super) struct Turns(Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>);
 

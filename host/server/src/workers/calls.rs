@@ -1,4 +1,4 @@
-//! The system calls that a worker makes: seccomp.
+//! The system calls allowed in a worker: seccomp.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,12 @@ use seccompiler::{
     SeccompRule, apply_filter,
 };
 
-/// What an engine, its threads, files that are there already or that landlock grants, and sockets that are given need. Any other call
-/// fails with EPERM. None of these makes a socket, starts a program, looks into another process, or changes the system.
+/// The allowed system calls. They serve the engine and its threads, files that are open or that landlock grants, and
+/// inherited sockets.
+/// Any other call fails with EPERM. None of these can connect a socket to another process, start a program, access
+/// another process, or change the system.
 const CALLS: &[i64] = &[
-    // Memory. Compiled code is mapped, and then made executable.
+    // Memory. Compiled code is mapped first and then made executable.
     libc::SYS_brk,
     libc::SYS_madvise,
     libc::SYS_memfd_create,
@@ -43,14 +45,14 @@ const CALLS: &[i64] = &[
     libc::SYS_set_robust_list,
     libc::SYS_set_tid_address,
     libc::SYS_sigaltstack,
-    // Time and chance.
+    // Time and randomness.
     libc::SYS_clock_getres,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
     libc::SYS_getrandom,
     libc::SYS_gettimeofday,
     libc::SYS_nanosleep,
-    // Who it is: owners of files are looked at.
+    // Identity of the process, for checks of file owners.
     libc::SYS_getegid,
     libc::SYS_geteuid,
     libc::SYS_getgid,
@@ -102,7 +104,7 @@ const CALLS: &[i64] = &[
     libc::SYS_utimensat,
     libc::SYS_write,
     libc::SYS_writev,
-    // The socket, and waiting for it.
+    // The inherited socket, and waiting for it.
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -118,14 +120,14 @@ const CALLS: &[i64] = &[
     libc::SYS_sendmsg,
     libc::SYS_sendto,
     libc::SYS_shutdown,
-    // Two ends that nobody else has: signals are passed on within the process so.
+    // A pair of sockets within the process: the runtime uses it to forward signals.
     libc::SYS_socketpair,
     libc::SYS_timerfd_create,
     libc::SYS_timerfd_settime,
     libc::SYS_pipe2,
 ];
 
-/// Those that only x86-64 has.
+/// Calls that exist only on x86-64.
 #[cfg(target_arch = "x86_64")]
 const OLD_CALLS: &[i64] = &[
     libc::SYS_access,
@@ -147,25 +149,25 @@ const OLD_CALLS: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_CALLS: &[i64] = &[];
 
-/// `ioctl`s: of the page map, which says what a guest has written to, and those that any stream has.
+/// Allowed `ioctl`s: the page map, which reports pages that a guest has written to, and those common to all streams.
 const IOCTLS: &[u64] = &[PAGEMAP_SCAN, FIONBIO, FIOCLEX, FIONREAD, TCGETS];
-/// `_IOWR('f', 16, struct pm_scan_arg)`, of 96 bytes.
+/// `_IOWR('f', 16, struct pm_scan_arg)` with a struct of 96 bytes.
 const PAGEMAP_SCAN: u64 = 0xc060_6610;
 const FIONBIO: u64 = 0x5421;
 const FIOCLEX: u64 = 0x5451;
 const FIONREAD: u64 = 0x541b;
 const TCGETS: u64 = 0x5401;
 
-/// `prctl`s: a thread's name, and names of mappings.
+/// Allowed `prctl`s: names of threads and of mappings.
 const PRCTLS: &[u64] = &[PR_SET_NAME, PR_GET_NAME, PR_SET_VMA];
 const PR_SET_NAME: u64 = 15;
 const PR_GET_NAME: u64 = 16;
 const PR_SET_VMA: u64 = 0x5356_4d41;
 
-/// `clone` makes threads, and no processes.
+/// The flag that makes `clone` create a thread instead of a process.
 const CLONE_THREAD: u64 = 0x0001_0000;
 
-/// What a worker is allowed cannot be said to the kernel.
+/// The seccomp filter cannot be built or installed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallsError {
     #[error(transparent)]
@@ -174,10 +176,11 @@ pub(super) enum CallsError {
     Install(#[from] seccompiler::Error),
 }
 
-/// Leaves this thread, and those that it makes, only these calls.
+/// Restricts this thread, and those that it will start, to the allowed calls.
 pub(super) fn restrict() -> Result<(), CallsError> {
     let program = program()?;
-    // `clone3` has its flags in memory, where a filter cannot look. The C library takes ENOSYS for an old kernel, and calls `clone`.
+    // The flags of `clone3` are in memory, where a filter cannot read them. On ENOSYS the C library assumes an old
+    // kernel and calls `clone`.
     let absent: BpfProgram = SeccompFilter::new(
         BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
         SeccompAction::Allow,
@@ -195,19 +198,19 @@ fn program() -> Result<BpfProgram, CallsError> {
     rules.insert(libc::SYS_ioctl, one_of(1, IOCTLS)?);
     rules.insert(libc::SYS_prctl, one_of(0, PRCTLS)?);
     let pid = u64::from(std::process::id());
-    // `abort` and `raise` signal their own process.
+    // `abort` and `raise` send signals to their own process.
     rules.insert(libc::SYS_tgkill, one_of(0, &[pid])?);
     rules.insert(libc::SYS_kill, one_of(0, &[pid])?);
     let thread = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(CLONE_THREAD), CLONE_THREAD)?;
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![thread])?]);
-    // Both filters are asked, and the stricter answer counts.
+    // The kernel evaluates both filters and applies the stricter result.
     rules.insert(libc::SYS_clone3, Vec::new());
     let filter =
         SeccompFilter::new(rules, SeccompAction::Errno(1), SeccompAction::Allow, std::env::consts::ARCH.try_into()?)?;
     Ok(filter.try_into()?)
 }
 
-/// A call whose argument is one of these.
+/// Allows a call if the argument is one of the values.
 fn one_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, BackendError> {
     let rule = |value: &u64| {
         let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *value)?;

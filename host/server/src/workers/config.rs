@@ -1,40 +1,40 @@
-//! How workers are set up.
+//! The configuration of workers.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use serde::Serialize;
 
-/// How a worker is started.
+/// The command that starts a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerCommand {
-    /// The program, whose `main` calls [`orders`](super::orders) and [`serve`](super::serve) at these arguments.
+    /// The program. With these arguments its `main` calls [`orders`](super::orders) and [`serve`](super::serve).
     pub program: PathBuf,
-    /// Its arguments.
+    /// The program's arguments.
     pub args: Vec<OsString>,
-    /// Its whole environment.
+    /// The whole environment: nothing is inherited.
     pub env: Vec<(OsString, OsString)>,
 }
 
-/// How the workers of a service are set up.
+/// The configuration of a service's workers.
 #[derive(Clone, Debug)]
 pub struct WorkersConfig {
-    /// How many there are.
+    /// Number of workers.
     pub count: usize,
-    /// How each is started.
+    /// The command that starts each worker.
     pub command: WorkerCommand,
-    /// What each is told before anything else: one line of JSON, which [`orders`](super::orders) reads.
+    /// The first message to each worker: one line of JSON, which [`orders`](super::orders) reads.
     pub orders: String,
-    /// How long one may take until it serves. Default 60 s.
+    /// Timeout for a worker to become ready. Default 60 s.
     pub start_time: Duration,
-    /// How long one may take to end once it is told to. Default 20 s.
+    /// Timeout for a worker to end after it was asked to. Default 20 s.
     pub end_time: Duration,
 }
 
 impl WorkersConfig {
-    /// The defaults.
+    /// Returns the defaults.
     ///
     /// # Errors
-    /// When the orders cannot be JSON.
+    /// Fails if `orders` cannot be serialized as JSON.
     pub fn new(count: usize, command: WorkerCommand, orders: &impl Serialize) -> Result<Self, serde_json::Error> {
         let orders = serde_json::to_string(orders)?;
         Ok(Self { count, command, orders, start_time: Duration::from_secs(60), end_time: Duration::from_secs(20) })

@@ -1,17 +1,18 @@
-//! What a worker takes from itself before the engine starts.
+//! Confines a worker before the engine starts.
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use super::measure::{Confinement, Measure, Reach};
 
-/// Confines this process. Call it before there is a second thread: landlock holds the thread that asks for it, and those that it makes.
+/// Confines this process. Call it while there is only one thread: landlock and seccomp restrict the calling thread and
+/// those it will start.
 pub fn confine(reach: &Reach) -> Confinement {
     let resource_limits = Measure::of(limit_resources(reach));
     let (landlock, seccomp) = (landlock(reach), seccomp());
     Confinement { resource_limits, no_new_privileges: no_new_privileges(), landlock, seccomp }
 }
 
-/// Has the kernel end this process when the thread that started it ends.
+/// Asks the kernel to kill this process when the thread that started it ends.
 pub(crate) fn die_with_parent() -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -26,14 +27,14 @@ fn limit_resources(reach: &Reach) -> rustix::io::Result<()> {
     lower(Resource::Data, reach.memory_bytes)
 }
 
-/// Lowers a limit, and never raises it.
+/// Lowers a limit. Never raises it.
 fn lower(resource: Resource, to: u64) -> rustix::io::Result<()> {
     let limit = getrlimit(resource);
     let most = limit.maximum.map_or(to, |maximum| maximum.min(to));
     setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
 }
 
-/// Landlock and seccomp both have it set, and what the kernel says of this process shows whether it is.
+/// Landlock and seccomp both set `no_new_privs`. The kernel reports the result in `/proc/self/status`.
 #[cfg(target_os = "linux")]
 fn no_new_privileges() -> Measure {
     match std::fs::read_to_string("/proc/self/status") {

@@ -1,4 +1,4 @@
-//! Tests: what a process cannot do once it is confined, and what it still can.
+//! Tests of the confinement: forbidden and permitted operations.
 
 use std::{
     env, fs,
@@ -23,7 +23,7 @@ fn a_confined_process_reaches_what_it_was_left_and_nothing_else() {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
         fs::write(dir.path().join("read/file"), "text").unwrap();
-        // In a process of its own: nothing of it can be taken back.
+        // In a process of its own, because confinement cannot be undone.
         let output = Command::new(env::current_exe().unwrap())
             .args(["--exact", "workers::confined::a_confined_process_reaches_what_it_was_left_and_nothing_else"])
             .args(["--nocapture", "--test-threads=1"])
@@ -46,14 +46,14 @@ fn a_confined_process_reaches_what_it_was_left_and_nothing_else() {
     println!("{confinement:?}");
     assert_eq!((&confinement.resource_limits, confinement.gaps().count() > 2), (&Measure::On, false));
 
-    // What is left.
+    // Permitted operations.
     assert_eq!(fs::read_to_string(dir.join("read/file")).unwrap(), "text");
     fs::write(dir.join("write/new"), "x").unwrap();
     fs::rename(dir.join("write/new"), dir.join("write/renamed")).unwrap();
     assert_eq!(thread::spawn(|| 7).join().unwrap(), 7);
     assert!(fs::read("/proc/self/status").is_ok());
 
-    // More memory and more files than are granted.
+    // Memory and files beyond the limits.
     assert!(Vec::<u8>::new().try_reserve_exact(2 << 30).is_err());
     let files: Vec<_> = (0..64).map_while(|_| fs::File::open(dir.join("read/file")).ok()).collect();
     assert!(files.len() < 64, "{}", files.len());

@@ -1,4 +1,4 @@
-//! The connections between a worker and its parent: pairs of sockets, of which the worker is given one each.
+//! Connections between a worker and its parent: socket pairs, of which the parent sends one end to the worker.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -28,34 +28,34 @@ use rustix::{
 };
 use tokio::runtime::Handle;
 
-/// How many connections wait for another request.
+/// Maximum number of idle connections.
 const MAX_IDLE: usize = 64;
 
-/// The parent's side: one connection for each request at a time.
+/// The parent's side. Each connection serves one request at a time.
 #[derive(Clone, Debug)]
 pub(super) struct Connections(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Over this the worker is given connections; it ends when it is closed.
+    /// The socket that passes connections to the worker. The worker ends when it is closed.
     socket: Mutex<Option<UnixStream>>,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
 }
 
 impl Connections {
     pub(super) fn new(socket: UnixStream) -> io::Result<Self> {
-        // A worker that takes no connections must not hold up whoever has one for it.
+        // A worker that does not receive must not block the parent.
         socket.set_nonblocking(true)?;
         Ok(Self(Arc::new(Inner { socket: Mutex::new(Some(socket)), idle: Mutex::default() })))
     }
 
-    /// There are no new ones any more.
+    /// Ends the passing of new connections.
     pub(super) fn close(&self) {
         self.0.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Sends a request. Whoever drops the future, or the answer, closes the connection, and the worker ends what it does for it.
+    /// Sends a request. Dropping the future or the answer closes the connection, and the worker cancels the request.
     pub(super) async fn send(&self, mut request: Request<Full<Bytes>>) -> io::Result<Response<Incoming>> {
         request.headers_mut().insert(header::HOST, HeaderValue::from_static("worker"));
         let mut sender = match self.idle() {
@@ -65,7 +65,7 @@ impl Connections {
         let response = sender.send_request(request).await.map_err(io::Error::other)?;
         let connections = Arc::clone(&self.0);
         tokio::spawn(async move {
-            // Once the answer was read to its end.
+            // The connection is idle once the answer was read to its end.
             if sender.ready().await.is_ok() {
                 let mut idle = connections.idle.lock().unwrap_or_else(PoisonError::into_inner);
                 if idle.len() < MAX_IDLE {
@@ -96,7 +96,7 @@ impl Connections {
     }
 }
 
-/// Gives the other process a socket.
+/// Passes a socket to the other process.
 fn give(over: &UnixStream, socket: &UnixStream) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -108,7 +108,7 @@ fn give(over: &UnixStream, socket: &UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The worker's side: the next connection that it is given; none where there are no more.
+/// The worker's side: receives the next connection. Returns `None` when the parent has closed the socket.
 pub(super) fn accept(socket: &UnixStream, runtime: &Handle) -> Option<tokio::net::UnixStream> {
     loop {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];

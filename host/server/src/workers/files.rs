@@ -1,4 +1,4 @@
-//! The files that a worker reaches: landlock.
+//! The files that a worker may access: landlock.
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
@@ -7,10 +7,11 @@ use landlock::{
 
 use super::measure::{Measure, Reach};
 
-/// What is asked for. A kernel that has less gives what it has, and says so.
+/// The requested version. An older kernel enforces its subset and reports that.
 const WANTED: ABI = ABI::V6;
 
-/// Leaves this thread, and those that it makes, only these files, no TCP, and no signals to processes outside.
+/// Restricts this thread, and those that it will start, to these files. Also denies TCP and signals to processes
+/// outside.
 pub(super) fn restrict(reach: &Reach) -> Result<Measure, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::from_all(WANTED)

@@ -1,4 +1,4 @@
-//! Starting a worker, listening to it, and starting another when it ends.
+//! Starts a worker, reads its reports, and restarts it when it ends.
 
 use std::{
     io::{self, BufReader, Write as _},
@@ -19,16 +19,18 @@ use super::{
     slot::{Live, Slot},
 };
 
-/// The shortest and the longest time between the end of a worker and the start of the next.
+/// Minimum and maximum delay between the end of a worker and the start of the next one.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
-/// A worker that served so long did not fail at its start: the next one is started at once.
+/// A worker that served longer than this did not fail at its start, so the next delay is the minimum again.
 const STEADY: Duration = Duration::from_secs(30);
-/// How long a worker may take to end once it has closed its standard output.
+/// Timeout for a worker to end after it has closed its standard output.
 const LAST: Duration = Duration::from_secs(2);
-/// How often a worker is asked whether it is there, and for how long it may not answer.
+/// Interval of health checks, and the timeout of each.
 const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
 
-/// Has a worker in this place until the service ends. The thread lives as long: the kernel ends a worker with the thread that started it.
+/// Keeps a worker running in this slot until the service ends. The thread must live as long, because the kernel kills a
+/// worker when the
+/// thread that started it ends.
 pub(super) fn supervise(slot: &Slot, index: usize, config: &WorkersConfig, runtime: &Handle) {
     let mut pause = PAUSES.0;
     while !slot.has_ended() {
@@ -51,10 +53,10 @@ pub(super) fn supervise(slot: &Slot, index: usize, config: &WorkersConfig, runti
     }
 }
 
-/// One process, from its start to its end; says how it ended.
+/// Runs one process from start to end. Returns the reason for its end.
 fn run(slot: &Slot, config: &WorkersConfig, runtime: &Handle) -> io::Result<String> {
     let (ours, theirs) = UnixStream::pair()?;
-    // The command has its end of the sockets: it is dropped once the child has it.
+    // The command owns the other end of the pair, and is dropped after the child has inherited it.
     let mut child = Command::new(&config.command.program)
         .args(&config.command.args)
         .env_clear()
@@ -88,7 +90,7 @@ fn run(slot: &Slot, config: &WorkersConfig, runtime: &Handle) -> io::Result<Stri
         live.kill();
     }
     live.gone();
-    // It has nothing more to say, and is to be gone soon.
+    // The process has closed its standard output and should end soon.
     end(&live, LAST);
     let mut child = live.child.lock().unwrap_or_else(PoisonError::into_inner);
     let status = child.wait()?;
@@ -98,7 +100,7 @@ fn run(slot: &Slot, config: &WorkersConfig, runtime: &Handle) -> io::Result<Stri
     })
 }
 
-/// Ends one that is there and does not answer.
+/// Kills a worker that does not respond.
 async fn watch(live: Weak<Live>) {
     loop {
         tokio::time::sleep(PING.0).await;
@@ -110,7 +112,7 @@ async fn watch(live: Weak<Live>) {
     }
 }
 
-/// Waits until it serves.
+/// Waits until the worker is ready.
 fn begin(
     mut reports: BufReader<ChildStdout>,
     time: Duration,
@@ -127,7 +129,7 @@ fn begin(
     }
 }
 
-/// Takes what it reports until it has nothing more to say.
+/// Processes reports until the worker closes its standard output.
 fn listen(reports: &mut BufReader<ChildStdout>, live: &Live) -> io::Result<()> {
     while let Some(report) = Report::read(reports)? {
         match report {
@@ -141,7 +143,7 @@ fn listen(reports: &mut BufReader<ChildStdout>, live: &Live) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends one that does not end by itself.
+/// Waits for a worker to end, and kills it after `time`.
 pub(super) fn end(live: &Live, time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {

@@ -1,44 +1,44 @@
-//! What a worker may reach, and what holds it.
+//! The confinement of a worker.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What a worker may still reach.
+/// The resources that a worker may access.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
-    /// Files and directories that it reads.
+    /// Files and directories that the worker may read.
     pub read: Vec<PathBuf>,
-    /// Directories in which it also writes.
+    /// Directories that the worker may also write to.
     pub write: Vec<PathBuf>,
-    /// Bytes of memory of its own (`RLIMIT_DATA`).
+    /// Private memory in bytes (`RLIMIT_DATA`).
     pub memory_bytes: u64,
-    /// Open files.
+    /// Maximum number of open files (`RLIMIT_NOFILE`).
     pub open_files: u64,
 }
 
-/// Whether the kernel holds a worker to something.
+/// The state of one protection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {
-    /// It does.
+    /// Fully enforced.
     On,
-    /// It does, but not to all of it.
+    /// Partly enforced, with the reason.
     Partly(String),
-    /// It does not, and why.
+    /// Not enforced, with the reason.
     Off(String),
 }
 
-/// What holds a worker, beside the sandbox itself.
+/// The protections around a worker, in addition to the sandbox itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
-    /// Memory, open files, no core dumps.
+    /// Limits on memory and open files; no core dumps.
     pub resource_limits: Measure,
-    /// No program that it might start gains privileges.
+    /// Programs cannot gain privileges (`no_new_privs`).
     pub no_new_privileges: Measure,
-    /// It reaches no files but the interpreters', and its sessions'; no TCP.
+    /// Access only to the files of the interpreters and of the worker's sessions; no TCP.
     pub landlock: Measure,
-    /// No system calls but those that it needs: no sockets, no programs, no other processes.
+    /// Only the required system calls: no new sockets, no programs, no access to other processes.
     pub seccomp: Measure,
 }
 
@@ -52,7 +52,7 @@ impl Measure {
 }
 
 impl Confinement {
-    /// What the kernel does not do, by name, with the reason.
+    /// The protections that are not fully enforced: name and reason.
     pub(crate) fn gaps(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = [
             ("resource limits", &self.resource_limits),

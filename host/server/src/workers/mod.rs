@@ -1,12 +1,14 @@
-//! Workers: child processes in which everything is executed, each under limits of the operating system, so that a flaw in the engine costs
-//! one of them and not the service.
+//! Workers: child processes that execute everything, each confined by the operating system. A flaw in the engine thus
+//! costs one of them and
+//! not the service.
 //!
-//! The parent accepts connections, knows tokens, queues, counts and writes down. A worker is the same server without any of that: it answers
-//! the same routes, over HTTP on pairs of sockets that only its parent has.
+//! The parent accepts connections, checks tokens, queues requests, counts executions and writes the audit log. A worker
+//! is the same server without
+//! these parts: it serves the same routes, over HTTP on socket pairs shared only with its parent.
 //!
-//! * [`pool`], [`slot`], [`connections`]: the parent's side; [`launch`] starts one and listens to what it reports.
+//! * [`pool`], [`slot`], [`connections`]: the parent's side. [`launch`] starts a worker and reads its reports.
 //! * [`serve`], [`report`]: the worker's side.
-//! * [`confine`]: the limits that a worker lays on itself before the engine starts.
+//! * [`confine`]: the limits that a worker sets for itself before the engine starts.
 
 #[cfg(target_os = "linux")]
 mod calls;

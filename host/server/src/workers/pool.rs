@@ -19,7 +19,9 @@ use super::{
 };
 use crate::ServiceError;
 
-/// The workers of a service. Each session has one, by its name; anything else is done by whoever has the least to do.
+/// The workers of a service. A session belongs to one worker, determined by its name. Other requests go to the worker
+/// with the fewest requests
+/// in progress.
 pub(crate) struct Workers {
     slots: Vec<Arc<Slot>>,
     changed: watch::Receiver<u64>,
@@ -32,32 +34,32 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// Which worker is to do something.
+/// The choice of a worker for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chosen {
-    /// Any.
     Any,
-    /// This one.
+    /// The worker with this index.
     Number(usize),
 }
 
-/// Workers, as `/v1/info` shows them.
+/// The state of the workers, as `/v1/info` shows it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WorkersState {
-    /// How many there are.
+    /// Number of workers.
     count: usize,
-    /// How many serve at this moment.
+    /// Number of workers that are ready.
     ready: usize,
-    /// How many were started in the place of one that ended.
+    /// Number of workers that were started to replace one that ended.
     restarts: u64,
-    /// What holds each of them beside the sandbox: `resource_limits`, `no_new_privileges`, `landlock`, `seccomp`, each `on`, or `partly` or
-    /// `off` with the reason. `null` while none serves.
+    /// The protections around each worker: `resource_limits`, `no_new_privileges`, `landlock` and `seccomp`. Each is
+    /// `on`,
+    /// or `partly` or `off` with the reason. `null` while no worker is ready.
     #[schema(value_type = Option<serde_json::Value>)]
     confinement: Option<super::Confinement>,
 }
 
 impl Workers {
-    /// Starts them, and waits until all of them serve.
+    /// Starts the workers, and waits until all of them are ready.
     pub(crate) async fn start(config: WorkersConfig) -> Result<Self, ServiceError> {
         let (sender, changed) = watch::channel(0);
         let end_time = config.end_time;
@@ -90,16 +92,17 @@ impl Workers {
         self.slots.len()
     }
 
-    /// The worker that has a session.
+    /// The index of the worker that a session belongs to.
     pub(crate) fn home(&self, tenant: &str, id: &SessionId) -> usize {
-        // The same in every worker and run: it has no secret, and those who could choose names have nothing of that.
+        // The hash has no secret key, so it is stable across restarts. Chosen names can only put a tenant's sessions on
+        // one worker.
         let mut hasher = DefaultHasher::new();
         (tenant, id.as_str()).hash(&mut hasher);
         let count = self.slots.len().max(1) as u64;
         usize::try_from(hasher.finish() % count).unwrap_or_default()
     }
 
-    /// A worker that serves, once there is one.
+    /// Waits for the chosen worker to be ready, or for any worker.
     pub(crate) async fn ready(&self, chosen: Chosen, wait: Duration) -> Result<Arc<Live>, ServiceError> {
         let mut changed = self.changed.clone();
         let found = async {
@@ -123,7 +126,7 @@ impl Workers {
         }
     }
 
-    /// How many serve, and how many were started in the place of another.
+    /// The number of ready workers, and the number of restarts.
     pub(crate) fn ready_and_restarts(&self) -> (usize, u64) {
         let ready = self.slots.iter().filter(|slot| slot.live().is_some()).count();
         (ready, self.slots.iter().map(|slot| slot.restarts.load(Ordering::Relaxed)).sum())
@@ -140,21 +143,21 @@ impl Workers {
         }
     }
 
-    /// Sessions in memory, and what they hold.
+    /// The number of sessions in the workers' memory, and the bytes that they hold.
     pub(crate) fn session_usage(&self) -> (u64, u64) {
         let live = self.slots.iter().filter_map(|slot| slot.live());
         live.map(|live| *live.sessions.lock().unwrap_or_else(PoisonError::into_inner))
             .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
-    /// Ends all of them: each saves its sessions.
+    /// Ends all workers. Each saves its sessions.
     pub(crate) async fn end(&self) {
         let ending: Vec<_> = self.slots.iter().filter_map(|slot| slot.end()).collect();
         let begun = Instant::now();
         let time = self.end_time;
         let _ = tokio::task::spawn_blocking(move || {
             for live in ending {
-                // It ends once nobody has its connection.
+                // A worker ends when its last connection is closed.
                 live.let_go();
                 launch::end(&live, time.saturating_sub(begun.elapsed()));
             }

@@ -1,4 +1,4 @@
-//! What a worker tells its parent beside its answers: lines of JSON on its standard output.
+//! Reports of a worker to its parent: lines of JSON on its standard output.
 
 use std::{
     collections::HashSet,
@@ -12,37 +12,37 @@ use serde::{Deserialize, Serialize};
 use super::Confinement;
 use crate::{audit::Acted, executed::Ended};
 
-/// The longest line that a parent takes from a worker.
+/// Maximum length of a line, in bytes.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
-/// What was done for a request.
+/// The work that a worker did for a request.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Done {
-    /// Of an execution that was begun.
+    /// The result of the execution, if one was started.
     pub(crate) ended: Option<Ended>,
-    /// Of what else was done with a session.
+    /// The outcome of any other operation on a session.
     #[serde(default)]
     pub(crate) acted: Option<Acted>,
 }
 
-/// A line.
+/// A line of a worker's output.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// It serves from now on.
+    /// The worker is ready.
     Ready { confinement: Confinement },
-    /// Nothing is done for this request any more.
+    /// The work for a request is complete.
     Done {
         request: u64,
         #[serde(flatten)]
         done: Done,
     },
-    /// Its sessions in memory, and what they hold.
+    /// The number of sessions in the worker's memory, and the bytes that they hold.
     Sessions { count: u64, bytes: u64 },
 }
 
 impl Report {
-    /// The next line; nothing at the end of the stream.
+    /// Reads the next line. Returns `None` at the end of the stream.
     pub(crate) fn read(from: &mut impl BufRead) -> io::Result<Option<Self>> {
         let mut line = Vec::new();
         from.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
@@ -53,10 +53,10 @@ impl Report {
     }
 }
 
-/// Where a worker reports to.
+/// Writes the reports of a worker.
 pub(crate) struct Reporter {
     out: Mutex<Box<dyn Write + Send>>,
-    /// The requests for which something is being done.
+    /// The numbers of the requests in progress.
     running: Mutex<HashSet<u64>>,
 }
 
@@ -71,7 +71,7 @@ impl Reporter {
         Self { out: Mutex::new(Box::new(out)), running: Mutex::default() }
     }
 
-    /// A parent that is gone ends this process in another way.
+    /// Write errors are ignored: if the parent is gone, this process is ended by other means.
     pub(crate) fn report(&self, report: &Report) {
         let Ok(mut line) = serde_json::to_vec(report) else { return };
         line.push(b'\n');
@@ -84,13 +84,13 @@ impl Reporter {
         Arc::new(Told { reporter: Arc::clone(self), request, done: Mutex::default() })
     }
 
-    /// Whether something is being done for a request.
+    /// Returns `true` while a request is in progress.
     pub(crate) fn is_running(&self, request: u64) -> bool {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).contains(&request)
     }
 }
 
-/// A request for which something is being done. When the last of those who do has dropped it, the parent is told.
+/// A request in progress. When the last handle is dropped, the request is reported to the parent as complete.
 #[derive(Debug)]
 pub(crate) struct Told {
     reporter: Arc<Reporter>,
@@ -99,12 +99,12 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// An execution has ended like this.
+    /// Records the result of an execution.
     pub(crate) fn ended(&self, ended: Ended) {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).ended = Some(ended);
     }
 
-    /// Something else was done with a session.
+    /// Records another operation on a session.
     pub(crate) fn acted(&self, acted: Acted) {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).acted = Some(acted);
     }

@@ -1,4 +1,4 @@
-//! What a worker does.
+//! The main loop of a worker.
 
 use std::{
     io::{self, BufRead as _, BufReader, Read as _},
@@ -17,49 +17,51 @@ use crate::{
     http::{HttpConfig, Tenants, worker_router},
 };
 
-/// The longest orders.
+/// Maximum length of the orders, in bytes.
 const MAX_ORDERS_BYTES: u64 = 16 << 20;
-/// How often sessions are counted.
+/// Interval of the reports on session memory.
 const COUNT: Duration = Duration::from_secs(1);
-/// How long what runs may take to end when the parent is gone.
+/// Timeout for running executions after the parent has closed its socket.
 const END: Duration = Duration::from_secs(5);
 
-/// This process cannot be a worker.
+/// This process cannot run as a worker.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// It was not started as one.
+    /// The process was not started by a server.
     #[error("this is started by `glovebox serve --workers`, and not by hand")]
     NotStarted(#[source] io::Error),
-    /// Its orders cannot be read.
+    /// The orders are not valid JSON for the expected type.
     #[error("the orders of the server cannot be read")]
     Orders(#[source] serde_json::Error),
 }
 
-/// What this worker is told: the orders of its [`WorkersConfig`](super::WorkersConfig). From now on it ends with its parent. Call it first.
+/// Reads the orders of the parent's [`WorkersConfig`](super::WorkersConfig), and ties this process to the parent: it
+/// ends when the parent does.
+/// Call it first.
 ///
 /// # Errors
-/// When this process was not started as a worker.
+/// Fails if this process was not started as a worker.
 pub fn orders<T: DeserializeOwned>() -> Result<T, WorkerError> {
     die_with_parent().map_err(WorkerError::NotStarted)?;
     let socket = socket().map_err(WorkerError::NotStarted)?;
     socket.peer_addr().map_err(WorkerError::NotStarted)?;
     let mut line = Vec::new();
-    // Nothing comes after the line until this worker says that it serves.
+    // The parent sends nothing after the line until this worker reports that it is ready.
     let read = BufReader::new(socket).take(MAX_ORDERS_BYTES).read_until(b'\n', &mut line);
     read.map_err(WorkerError::NotStarted)?;
     serde_json::from_slice(&line).map_err(WorkerError::Orders)
 }
 
-/// The pair of sockets whose other end the parent has: standard input.
+/// The socket to the parent, which is standard input.
 fn socket() -> io::Result<UnixStream> {
     Ok(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
 }
 
-/// Serves the parent until it has no more to ask, and lets what runs end. Sessions are for the caller to save.
+/// Serves the parent until it closes its socket, and then drains. The caller saves the sessions.
 ///
 /// # Errors
-/// When this process was not started as a worker.
+/// Fails if this process was not started as a worker.
 pub async fn serve(
     service: &Service,
     tenants: Tenants,
@@ -74,7 +76,7 @@ pub async fn serve(
     let (sender, mut connections) = tokio::sync::mpsc::unbounded_channel();
     let runtime = tokio::runtime::Handle::current();
     let accepting = move || {
-        // It is the parent alone that makes connections, as many as it has requests.
+        // The number of connections is not limited here: only the parent makes them, one for each concurrent request.
         while let Some(connection) = accept(&socket, &runtime) {
             if sender.send(connection).is_err() {
                 return;

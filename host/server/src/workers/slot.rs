@@ -1,4 +1,4 @@
-//! The place of one worker, and the process that has it now.
+//! The slot of one worker, and the process in it.
 
 use std::{
     collections::HashMap,
@@ -17,22 +17,22 @@ use tokio::sync::watch;
 use super::{Confinement, connections::Connections, report::Done};
 use crate::{ServiceError, executed::Failed};
 
-/// What is to be done once nothing is done for a request any more. It is told what was.
+/// Completion callback of a forwarded request. Receives what the worker did.
 pub(crate) type Pending = Box<dyn FnOnce(Done) + Send>;
 
 /// The header with the number of a request.
 pub(crate) const REQUEST: &str = "glovebox-request";
-/// The path that says whether something is done for a request.
+/// The path that reports whether a request is in progress.
 pub(crate) const RUNNING_PATH: &str = "/worker/running";
 
-/// A place for a worker.
+/// The slot of one worker.
 #[derive(Debug)]
 pub(super) struct Slot {
     state: Mutex<State>,
-    /// Another number after each change of any place.
+    /// A counter of changes to any slot.
     changed: watch::Sender<u64>,
     pub(super) restarts: AtomicU64,
-    /// Why the last process could not serve.
+    /// The reason that the last process ended. Cleared once a process is ready.
     pub(super) failure: Mutex<Option<String>>,
 }
 
@@ -55,7 +55,7 @@ impl Slot {
         }
     }
 
-    /// Gives the place to a process, unless the service ends.
+    /// Puts a process into the slot. Returns `false` if the service is ending.
     pub(super) fn ready(&self, live: &Arc<Live>) -> bool {
         let mut state = self.state();
         if matches!(*state, State::Ended) {
@@ -68,7 +68,7 @@ impl Slot {
         true
     }
 
-    /// The process is gone.
+    /// Removes a process that ended.
     pub(super) fn lost(&self, failure: String) {
         let mut state = self.state();
         if !matches!(*state, State::Ended) {
@@ -79,7 +79,7 @@ impl Slot {
         self.tell();
     }
 
-    /// No process has the place any more. Whoever has one lets it go: its connection ends once nobody uses it, and so does it.
+    /// Closes the slot and returns its process, which ends when its connections are closed and no longer used.
     pub(super) fn end(&self) -> Option<Arc<Live>> {
         let before = std::mem::replace(&mut *self.state(), State::Ended);
         self.tell();
@@ -102,7 +102,7 @@ impl Slot {
     }
 }
 
-/// A worker that serves.
+/// A worker process that is ready.
 #[derive(Debug)]
 pub(crate) struct Live {
     connections: Connections,
@@ -110,11 +110,11 @@ pub(crate) struct Live {
     next: AtomicU64,
     pub(super) child: Mutex<Child>,
     pub(super) confinement: Confinement,
-    /// How many sessions it has in memory, and the bytes that they hold.
+    /// The number of sessions in its memory, and the bytes that they hold.
     pub(super) sessions: Mutex<(u64, u64)>,
 }
 
-/// What is asked of a worker at the moment.
+/// The requests in progress at a worker.
 #[derive(Default)]
 struct Requests {
     pending: HashMap<u64, Pending>,
@@ -139,12 +139,12 @@ impl Live {
         }
     }
 
-    /// How much is asked of it.
+    /// The number of requests in progress.
     pub(super) fn load(&self) -> usize {
         self.requests().pending.len()
     }
 
-    /// Nothing is done for a request any more.
+    /// Completes a request.
     pub(super) fn done(&self, request: u64, done: Done) {
         let pending = self.requests().pending.remove(&request);
         if let Some(pending) = pending {
@@ -152,7 +152,7 @@ impl Live {
         }
     }
 
-    /// The process is gone, and with it all that it did.
+    /// Fails all requests in progress, because the process has ended.
     pub(super) fn gone(&self) {
         let mut requests = self.requests();
         requests.is_gone = true;
@@ -164,12 +164,12 @@ impl Live {
         }
     }
 
-    /// It is given no more connections, and ends.
+    /// Stops passing connections, which makes the worker end.
     pub(super) fn let_go(&self) {
         self.connections.close();
     }
 
-    /// Returns once it has answered.
+    /// Returns once the worker has responded to a health check, or its connection has failed.
     pub(super) async fn answers(&self) {
         if let Ok(asked) = Request::get(RUNNING_PATH).header(REQUEST, u64::MAX).body(Full::default()) {
             let _ = self.connections.send(asked).await;
@@ -184,7 +184,7 @@ impl Live {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks it something. `pending` is called once, whatever happens.
+    /// Sends a request. `pending` is called exactly once, whatever happens.
     pub(crate) async fn send(
         self: Arc<Self>,
         mut request: Request<Full<Bytes>>,
@@ -214,7 +214,8 @@ impl Live {
 /// The answer of a worker.
 pub(crate) struct Sent(pub(crate) Response<Incoming>);
 
-/// A request that may not have reached the worker: what was given up before it was sent is never reported as done.
+/// A request that may not have reached the worker. If it is dropped before it was sent, the worker will never report
+/// it.
 struct Asked {
     live: Arc<Live>,
     number: u64,
@@ -231,10 +232,10 @@ impl Drop for Asked {
         runtime.spawn(async move {
             let Ok(ask) = Request::get(RUNNING_PATH).header(REQUEST, number).body(Full::default()) else { return };
             match live.connections.send(ask).await {
-                // One that runs is reported when it ends.
+                // The worker reports a request in progress when it is complete.
                 Ok(answer) if answer.status() == StatusCode::OK => {}
                 Ok(_) => live.done(number, Done::default()),
-                // All of its requests end with it.
+                // Killing the worker completes all of its requests.
                 Err(_) => live.kill(),
             }
         });

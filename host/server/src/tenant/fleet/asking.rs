@@ -27,7 +27,7 @@ impl Fleet {
         Ok(SessionPage { sessions, next, ..SessionPage::default() })
     }
 
-    /// All of them.
+    /// Returns all pages.
     async fn list_all(&self) -> Result<SessionPage, ServiceError> {
         let mut all = SessionPage::default();
         loop {
@@ -40,7 +40,7 @@ impl Fleet {
         }
     }
 
-    /// Closes a session. Returns whether it existed.
+    /// Closes a session. Returns `false` if it did not exist.
     async fn close(&self, target: &Target) -> Result<bool, ServiceError> {
         let expected = expected(target)?;
         self.client.close(&self.name(&target.id), expected).await.map_err(about(&target.id))
@@ -66,7 +66,7 @@ impl Tenant {
     ) -> Result<SessionSummary, ServiceError> {
         let id = id.unwrap_or_else(SessionId::random);
         let language = match (language, runtime) {
-            // As without a fleet.
+            // The default without a fleet: the first served runtime.
             (None, None) => self.0.service.runtimes().next().map(|info| info.language),
             (language, _) => language,
         };
@@ -150,8 +150,9 @@ impl Tenant {
         self.ask_fleet(Some(id), "close", remove).await
     }
 
-    /// Sends an operation to the fleet when it is the turn of the tenant, and of the session if one is named. A started operation is completed
-    /// and logged even if the caller is gone.
+    /// Sends an operation to the fleet once the tenant, and the session if one is named, admit it. A started operation
+    /// is completed
+    /// and recorded even if the caller is gone.
     async fn ask_fleet<T: Send + 'static>(
         &self,
         id: Option<&SessionId>,

@@ -21,11 +21,12 @@ use crate::{
     executed::{Executed as Counted, Failed},
 };
 
-/// The delay before cancelling an unfinished execution again, since its turn may not have come: initial and maximum.
+/// Initial and maximum delay before a cancellation is sent again. An execution that still waits for its turn ignores
+/// the earlier ones.
 const STOP_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 impl Fleet {
-    /// Executes until done or cancelled by the token.
+    /// Executes a script until it ends. Cancels it when the token is cancelled.
     async fn execute(
         &self,
         id: &SessionId,
@@ -40,7 +41,7 @@ impl Fleet {
         }
     }
 
-    /// Cancels an execution once the token is cancelled. Never returns: the execution ends with its answer.
+    /// Cancels an execution once the token is cancelled. Never returns: `execute` returns with the execution's answer.
     async fn stop(&self, name: &FleetName, execution: Option<&str>, cancel: &CancelToken) -> Infallible {
         cancelled(cancel).await;
         let (mut again, most) = STOP_AGAIN;
@@ -78,7 +79,7 @@ impl Tenant {
         let stopped = token.clone();
         let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || stopped.cancel()));
         let (tenant, fleet, span) = (self.clone(), fleet.clone(), execution_span(&Span::current()));
-        // Completed and logged even if the caller is gone.
+        // Completed and recorded even if the caller is gone.
         let work = async move {
             let _held = held;
             let asking = info_span!(target: SPANS, "fleet", operation = "execute");
@@ -131,13 +132,14 @@ impl Tenant {
             tools,
             open: None,
             expected: expected(target)?,
-            // A retry with the same key means the same execution.
+            // A retry with the same key gets the same execution.
             id: Some(key.map_or_else(|| SessionId::random().to_string(), |key| format!("key {key}"))),
         })
     }
 }
 
-/// Converts an execution, and returns it with the session's generation. Call it on a blocking thread: it may be long.
+/// Parses an execution, and returns it with the session's generation. Call it on a blocking thread, because the JSON
+/// may be long.
 fn read(executed: Executed, id: &SessionId) -> Result<(Execution, String), ServiceError> {
     let wrong = |error: serde_json::Error| FleetError::Answer(format!("an execution that cannot be read: {error}"));
     let mut execution: Execution = serde_json::from_str(executed.execution.get()).map_err(wrong)?;

@@ -1,4 +1,4 @@
-//! Operations a fleet lacks.
+//! Operations that a fleet does not support.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub enum NotInFleet {
 }
 
 impl NotInFleet {
-    /// Its name.
+    /// The operation, as messages name it.
     fn what(self) -> &'static str {
         match self {
             Self::Files => "files of sessions",
@@ -39,7 +39,7 @@ impl NotInFleet {
         }
     }
 
-    /// The alternative.
+    /// The alternative to suggest.
     fn instead(self) -> &'static str {
         match self {
             Self::Files => {

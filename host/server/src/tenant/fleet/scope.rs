@@ -29,7 +29,7 @@ pub(super) fn generation(created_at: Timestamp, number: u64) -> String {
     format!("{}-{number}", created_at.unix_ms())
 }
 
-/// Parses the expected generation. Text that is not one matches no state of the session.
+/// Parses the expected generation. Malformed text is treated as a generation that no state has.
 pub(super) fn expected(Target { id, expected }: &Target) -> Result<Option<Expected>, ServiceError> {
     let Some(text) = expected else { return Ok(None) };
     let parsed = text.split_once('-').and_then(|(created_ms, number)| {
@@ -39,7 +39,7 @@ pub(super) fn expected(Target { id, expected }: &Target) -> Result<Option<Expect
     parsed.map(Some).ok_or_else(|| FleetError::Changed(id.clone().into()).into())
 }
 
-/// Converts an error to use the tenant's name for the session.
+/// Replaces the fleet's name of the session in an error by the tenant's name for it.
 pub(super) fn about(id: &SessionId) -> impl FnOnce(FleetError) -> ServiceError {
     let id = id.clone();
     move |error| match error {
