@@ -14,9 +14,8 @@ pub(crate) const STEP_BYTES: usize = 1 << 10;
 const MAX_LATE_BYTES: usize = 16 << 20;
 
 /// A shared limit in bytes. One half of it is shared by all tenants; the other half is divided into equal shares, one
-/// per tenant.
-/// A tenant's share is available to it even if the other tenants exhaust the shared half. Without tenants, everything
-/// is shared. Cheap to clone.
+/// per tenant. A tenant's share is available to it even if the other tenants exhaust the shared half. Without tenants,
+/// everything is shared. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct ByteBudget(Arc<Budget>);
 
@@ -125,8 +124,7 @@ impl ByteBudget {
     }
 
     /// Reserves `bytes` for a buffer that is about to be created, without waiting. If the budget is exhausted, small
-    /// buffers may
-    /// still be created: their total is limited by `late_steps`.
+    /// buffers may still be created: their total is limited by `late_steps`.
     pub(crate) fn reserve(&self, tenant: Option<&str>, bytes: usize) -> Result<Room, NoRoom> {
         if let Ok(held) = self.try_room(tenant, bytes) {
             return Ok(Room::Held(held));

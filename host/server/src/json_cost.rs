@@ -12,8 +12,7 @@ const MAX_COST: usize = 256 << 10;
 const LIST_COST: usize = 4;
 const OBJECT_COST: usize = 8;
 /// Upper bound of the memory that one unit of cost takes during parsing, in bytes: 32 for the value, 32 for the buffer
-/// that `serde`
-/// deserializes untagged unions from, and the spare capacity of their vectors.
+/// that `serde` deserializes untagged unions from, and the spare capacity of their vectors.
 const UNIT_BYTES: usize = 160;
 
 /// The cost of the JSON text read so far. The text may be invalid and may arrive in pieces.

@@ -26,8 +26,8 @@ const END_TIME: Duration = Duration::from_secs(5);
 /// Limits on concurrent executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// Maximum number of executions that run at once. Default: four for each processor, because some wait for tools.
-    /// A waiting execution costs no memory beyond its request.
+    /// Maximum number of executions that run at once. Default: four for each processor, because some wait for tools. A
+    /// waiting execution costs no memory beyond its request.
     pub running: usize,
     /// Maximum number of executions that wait to run. Default 1,024. More are refused at once
     /// ([`ServiceError::QueueFull`]).
@@ -66,8 +66,7 @@ impl Default for Suspension {
 #[derive(Debug, Default)]
 pub struct ServiceConfig {
     /// The runtimes to serve, by name or alias. [`Service::new`] prepares them. The first one of a language is its
-    /// default.
-    /// Default: the default runtime of each language.
+    /// default. Default: the default runtime of each language.
     pub runtimes: Vec<String>,
     /// Limits on concurrent executions.
     pub admission: Admission,
@@ -121,8 +120,8 @@ impl fmt::Debug for Service {
 }
 
 impl Service {
-    /// Prepares and loads the runtimes to serve. The first preparation on a machine takes a minute or more.
-    /// With [`ServiceConfig::prepare_later`], the first execution does this instead.
+    /// Prepares and loads the runtimes to serve. The first preparation on a machine takes a minute or more. With
+    /// [`ServiceConfig::prepare_later`], the first execution does this instead.
     ///
     /// # Errors
     /// Fails if a runtime is not in the manifest or cannot be prepared.
@@ -171,8 +170,7 @@ impl Service {
     }
 
     /// Starts workers, waits until they are ready, and executes everything in them from then on. Sessions that are open
-    /// in this process
-    /// must have been saved.
+    /// in this process must have been saved.
     ///
     /// # Errors
     /// Fails if a worker cannot be started, or if workers were started before.

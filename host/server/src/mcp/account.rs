@@ -1,4 +1,4 @@
-//! The memory that a request over HTTP and its answer hold.
+//! The memory accounted for a request over HTTP and its answer.
 
 use std::{
     pin::Pin,
@@ -20,10 +20,10 @@ use crate::{
     json_cost::json_len,
 };
 
-/// How often an answer is in memory: as values, and as JSON.
+/// Copies of an answer in memory: as values, and as JSON.
 const COPIES: usize = 2;
 
-/// Counts a request until its answer is written, and the answer from the moment on in which its length is known.
+/// Accounts for a request until its answer is written, and for the answer as soon as its length is known.
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     bodies: BodyBudget,
@@ -32,29 +32,29 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// `held`: what the request takes already.
+    /// `held`: the bytes already reserved for the request.
     pub(super) fn new(bodies: &BodyBudget, tenant: &str, held: Held) -> Self {
         Self { bodies: bodies.clone(), tenant: tenant.into(), held: Arc::new(Mutex::new(held)) }
     }
 
-    /// Takes room for what a request is answered. There is no limit where none came over HTTP.
+    /// Reserves memory for an answer. Does nothing if the request did not arrive over HTTP.
     pub(super) async fn count(context: &RequestContext<RoleServer>, answer: &impl Serialize) -> Result<(), NoRoom> {
         let account = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>());
         let Some(Self { bodies, tenant, held }) = account else { return Ok(()) };
-        // What cannot be written is not sent either.
+        // An answer that cannot be serialized is not sent either.
         let len = json_len(answer).unwrap_or_default();
         let more = bodies.bytes().room(Some(tenant), COPIES * len).await?;
         held.lock().unwrap_or_else(PoisonError::into_inner).join(more);
         Ok(())
     }
 
-    /// The response with a body for which everything is held until it is written.
+    /// Wraps the response's body so that the reserved bytes are released when it is written.
     pub(super) fn hold(self, response: Response) -> Response {
         response.map(|body| Body::new(AccountedBody { body, left: Bytes::new(), held: self.held }))
     }
 }
 
-/// A body that is given in pieces, each of which counts until it is written.
+/// A body split into pieces, each of which is accounted for until it is written.
 struct AccountedBody {
     body: Body,
     left: Bytes,

@@ -1,6 +1,7 @@
-//! The answer of `run_code`: what a model reads, and the same for programs.
+//! The answer of `run_code`: contents for a model, and structured content for programs.
 //!
-//! Pictures are contents of their own. They are never in the structured answer: clients give that to the model as text.
+//! Pictures are separate contents. They are never part of the structured content, because clients pass that to the
+//! model as text.
 
 use glovebox::{Execution, GuestValue, Outcome, Output, Rollback};
 use rmcp::model::{CallToolResult, ContentBlock};
@@ -12,44 +13,45 @@ use super::{
     shorten::shortened,
 };
 
-/// How many file names of a kind are given. A script can make ten thousand; a model reads the first few.
+/// Maximum number of file names of each kind. A script can create ten thousand files; a model reads the first few
+/// names.
 const MAX_NAMES: usize = 100;
 
-/// What `run_code` gives back for programs.
+/// The structured content of `run_code`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RunAnswer {
     /// `completed`, `exited`, `raised`, `exhausted`, `cancelled` or `trapped`.
     outcome: &'static str,
-    /// What became of it, in a sentence, where it did not succeed.
+    /// A sentence on why the script did not succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// As a process would have exited: 0 for success.
+    /// The exit code of the script as a process: 0 for success.
     exit_code: i32,
-    /// Standard output: its head and tail where it is long.
+    /// Standard output. Long output is shortened to its head and tail.
     stdout: String,
-    /// Whether `stdout` is not the whole of it.
+    /// True if `stdout` is incomplete.
     stdout_truncated: bool,
-    /// Standard error: its head and tail where it is long.
+    /// Standard error. Long output is shortened to its head and tail.
     stderr: String,
-    /// Whether `stderr` is not the whole of it.
+    /// True if `stderr` is incomplete.
     stderr_truncated: bool,
-    /// The value of the last expression, as the language shows it.
+    /// The value of the last expression, as the language prints it.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
     /// The line of the script that raised the exception.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
-    /// How many pictures, tables and the like it showed.
+    /// The number of displays, such as pictures and tables.
     displays: u64,
-    /// The session, where it ran in one.
+    /// The session that the script ran in.
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<String>,
-    /// Whether the session is as it was before this.
+    /// True if the session was restored to its state before the script.
     rolled_back: bool,
     files: ChangedFiles,
-    /// What can be done about a failure.
+    /// Advice on a failure.
     guidance: Vec<Hint>,
-    /// The work it did, in units of fuel.
+    /// The work done, in units of fuel.
     fuel: u64,
     duration_ms: f64,
 }
@@ -61,32 +63,32 @@ struct ChangedFiles {
     created: Vec<String>,
     modified: Vec<String>,
     deleted: Vec<String>,
-    /// How many more there are than these lists have.
+    /// The number of changed files that are not listed.
     more: u64,
 }
 
-/// A problem and what can be done about it.
+/// A problem and the steps to solve it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 struct Hint {
     summary: String,
     steps: Vec<String>,
-    /// The corrected line, where it is certain.
+    /// The corrected line, if the correction is certain.
     #[serde(skip_serializing_if = "Option::is_none")]
     correction: Option<String>,
 }
 
-/// Makes the answer of an execution.
+/// Builds the answer to an execution.
 pub(super) struct Answering<'a> {
     pub(super) outputs: &'a Outputs,
-    /// The id of its stored outputs.
+    /// Identifies the execution's stored outputs.
     pub(super) id: OutputId,
-    /// After how many milliseconds the caller had it cancelled.
+    /// The timeout in milliseconds after which the request cancels the execution.
     pub(super) cancelled_after_ms: Option<u64>,
 }
 
 impl Answering<'_> {
-    /// The answer: an error where the script did not succeed.
+    /// Builds the answer. It is an error if the script did not succeed.
     pub(super) fn answer(&self, execution: &Execution) -> CallToolResult {
         let mut content = Vec::new();
         let (stdout, stdout_truncated) = self.stream("stdout", &execution.stdout, &mut content);
@@ -127,11 +129,11 @@ impl Answering<'_> {
         result
     }
 
-    /// Why it did not succeed.
+    /// The reason that the script did not succeed.
     fn reason(&self, execution: &Execution) -> Option<String> {
         match (&execution.outcome, self.cancelled_after_ms) {
             (outcome, _) if outcome.is_success() => None,
-            // Nobody else's cancellation has an answer.
+            // Other cancellations come from a client that is gone, and have no answer.
             (Outcome::Cancelled, Some(after_ms)) if execution.duration.as_millis() >= u128::from(after_ms) => {
                 Some(format!("out of time: more than the {after_ms} ms of `timeout_ms`"))
             }
@@ -139,7 +141,7 @@ impl Answering<'_> {
         }
     }
 
-    /// What it wrote to a stream, whole or its head and tail, and whether that is not all.
+    /// Adds a stream, whole or shortened. Returns the shown text and whether it is incomplete.
     fn stream(&self, name: &str, output: &Output, content: &mut Vec<ContentBlock>) -> (String, bool) {
         let text = output.text();
         if text.is_empty() {
@@ -159,7 +161,7 @@ impl Answering<'_> {
         shown
     }
 
-    /// A text as it is shown, whether that is not all of it, and where the whole is to be had.
+    /// Shortens a text if necessary. Returns the shown text, whether it is incomplete, and a link to the whole.
     fn shown(&self, name: &str, text: String) -> (String, bool, Option<ContentBlock>) {
         let uri = self.id.uri(name);
         let mut link = None;
@@ -176,7 +178,7 @@ impl Answering<'_> {
         }
     }
 
-    /// Keeps something, and links to it.
+    /// Stores an output and returns a link to it. Returns `None` if it is too large to store.
     pub(super) fn keep(&self, name: &str, media_type: &str, bytes: &[u8]) -> Option<ContentBlock> {
         let held = StoredOutput {
             uri: self.id.uri(name),
@@ -227,7 +229,7 @@ fn hints(execution: &Execution) -> Vec<Hint> {
         .collect()
 }
 
-/// What a model is told beside what the script printed: why it failed, what changed, and what can be done.
+/// The remarks for a model after the output: the failure, the changed files, and advice.
 fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     let mut lines = Vec::new();
     if let Some(reason) = &answer.reason {

@@ -1,4 +1,4 @@
-//! What tools are given.
+//! The arguments of the tools.
 
 use glovebox::{Language, SessionId};
 use rmcp::model::JsonObject;
@@ -15,13 +15,13 @@ pub(super) enum CodeLanguage {
     Python,
     #[serde(alias = "js")]
     JavaScript,
-    // JavaScript, after its types are removed.
+    // JavaScript with types, which are removed before it runs.
     #[serde(alias = "ts")]
     TypeScript,
 }
 
 impl CodeLanguage {
-    /// The interpreter's.
+    /// The language of the interpreter.
     pub(super) fn language(self) -> Language {
         match self {
             Self::Python => Language::Python,
@@ -29,13 +29,13 @@ impl CodeLanguage {
         }
     }
 
-    /// The script's file name, where it says something: TypeScript is known by it.
+    /// The file name for the script. TypeScript is recognized by its extension; other languages need none.
     pub(super) fn file_name(self) -> Option<String> {
         (self == Self::TypeScript).then(|| "script.ts".to_owned())
     }
 }
 
-/// What `run_code` is given.
+/// The arguments of `run_code`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunCode {
@@ -43,80 +43,80 @@ pub(super) struct RunCode {
     pub(super) language: CodeLanguage,
     /// The source text to run.
     pub(super) code: String,
-    /// The session to run it in, from session_open. Without one it runs in a new interpreter, of which nothing is left afterwards.
+    /// The session to run in, from session_open. Without one, the code runs in a new interpreter that is discarded.
     #[serde(default)]
     #[schemars(with = "String")]
     pub(super) session: Option<String>,
-    /// Stop the script after this many milliseconds. The default is the most that is allowed.
+    /// Stop the script after this many milliseconds. The default is the maximum.
     #[serde(default)]
     #[schemars(with = "u64", range(min = 1))]
     pub(super) timeout_ms: Option<u64>,
-    /// Files that are written to the working directory first.
+    /// Files to write to the working directory before the code runs.
     #[serde(default)]
     pub(super) files: Vec<NewFile>,
 }
 
-/// A file that a script finds.
+/// A file for the script.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub(super) struct NewFile {
-    /// Its path, relative to the working directory.
+    /// The path, relative to the working directory.
     pub(super) path: String,
-    /// Its content as text. Give this or `base64`.
+    /// The content as text. Give either this or `base64`.
     #[serde(default)]
     #[schemars(with = "String")]
     pub(super) text: Option<String>,
-    /// Its content in base64, for what is not text.
+    /// The content in base64, for binary data.
     #[serde(default)]
     #[schemars(with = "String")]
     pub(super) base64: Option<String>,
 }
 
-/// What `session_open` is given.
+/// The arguments of `session_open`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OpenSession {
     /// The language of the session's scripts.
     pub(super) language: CodeLanguage,
-    /// A name for it: 1 to 64 letters, digits, `.`, `_` or `-`. Without one it gets a random one.
+    /// A name: 1 to 64 letters, digits, `.`, `_` or `-`. The default is a random name.
     #[serde(default)]
     #[schemars(with = "String")]
     pub(super) session: Option<String>,
 }
 
-/// What is given to a tool that only needs to know the session.
+/// The arguments of tools that take only a session.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OneSession {
-    /// The session.
+    /// The name of the session.
     pub(super) session: String,
 }
 
-/// What `session_fork` is given.
+/// The arguments of `session_fork`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ForkSession {
     /// The session to copy.
     pub(super) session: String,
-    /// A name for the copy. Without one it gets a random one.
+    /// A name for the copy. The default is a random name.
     #[serde(default)]
     #[schemars(with = "String")]
     pub(super) fork: Option<String>,
 }
 
-/// What a tool without arguments is given.
+/// The arguments of tools that take none.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
-/// What `files_list` is given.
+/// The arguments of `files_list`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListFiles {
-    /// The session.
+    /// The name of the session.
     pub(super) session: String,
-    /// Which files, such as `*.csv` or `data/**`. The default is all of them.
+    /// A pattern for paths, such as `*.csv` or `data/**`. The default is all files.
     #[serde(default = "everything")]
     pub(super) pattern: String,
 }
@@ -125,40 +125,40 @@ fn everything() -> String {
     "**".into()
 }
 
-/// What `files_read` is given.
+/// The arguments of `files_read`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadFile {
-    /// The session.
+    /// The name of the session.
     pub(super) session: String,
     /// The file's path, relative to the working directory.
     pub(super) path: String,
-    /// The first byte to read.
+    /// The byte offset to start at.
     #[serde(default)]
     pub(super) offset: u64,
-    /// How many bytes to read. The default is the most that is allowed.
+    /// The number of bytes to read. The default is the maximum.
     #[serde(default)]
     #[schemars(with = "u64", range(min = 1))]
     pub(super) length: Option<u64>,
 }
 
-/// What `files_write` is given.
+/// The arguments of `files_write`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WriteFile {
-    /// The session.
+    /// The name of the session.
     pub(super) session: String,
-    /// The file's path, relative to the working directory. Directories above it are made.
+    /// The file's path, relative to the working directory. Missing directories are created.
     pub(super) path: String,
-    /// Its content as text. Give this or `base64`.
+    /// The content as text. Give either this or `base64`.
     #[serde(default)]
     #[schemars(with = "String")]
     pub(super) text: Option<String>,
-    /// Its content in base64, for what is not text.
+    /// The content in base64, for binary data.
     #[serde(default)]
     #[schemars(with = "String")]
     pub(super) base64: Option<String>,
-    /// Whether a file that is there is replaced; otherwise that is an error.
+    /// Replace an existing file. If false, an existing file is an error.
     #[serde(default = "yes")]
     pub(super) replace: bool,
 }
@@ -167,19 +167,18 @@ fn yes() -> bool {
     true
 }
 
-/// Reads a tool's arguments. What is wrong with them is named.
+/// Parses a tool's arguments. The error names the wrong argument.
 pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ServiceError> {
     serde_json::from_value(arguments.into()).map_err(|error| {
         ServiceError::Invalid(format!("the arguments are wrong: {}", glovebox::escaped_text(&quoted(error))))
     })
 }
 
-/// A session's name.
 pub(super) fn session_id(name: &str) -> Result<SessionId, ServiceError> {
     Ok(SessionId::new(name)?)
 }
 
-/// The bytes of a file that is given as text or in base64.
+/// Decodes the content of a file, given as text or in base64.
 pub(super) fn content(path: &str, text: Option<String>, base64: Option<String>) -> Result<Vec<u8>, ServiceError> {
     use base64::{Engine as _, prelude::BASE64_STANDARD};
     let wrong = |what: &str| ServiceError::Invalid(format!("file `{}`: {what}", glovebox::escaped(path)));

@@ -1,4 +1,4 @@
-//! What scripts show, as a model or its user can see it.
+//! Displays of scripts, in forms for a model or its user.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::{Display, Execution, Form};
@@ -6,19 +6,21 @@ use rmcp::model::ContentBlock;
 
 use super::{answer::Answering, shorten::HEAD_CHARS};
 
-/// The largest picture that is sent. In base64 it is just under the 5 MB that services which run models take for one.
+/// Maximum size of a picture in bytes. Its base64 form stays below 5 MB, the limit of services that run models.
 const MAX_PICTURE_BYTES: usize = 3_700_000;
 
-/// How many pictures of one execution are sent: a model is charged for each of them. The others are linked to.
+/// Maximum number of pictures of one execution, because a model is charged for each. Further pictures are linked.
 const MAX_PICTURES: usize = 16;
 
-/// How many bytes of pictures of one execution are sent. In base64 they fit into the 16 MiB that many clients take as one message.
+/// Maximum size of all pictures of one execution, in bytes. Their base64 form fits into 16 MiB, which many clients
+/// accept as one message.
 const MAX_PICTURES_BYTES: usize = 8 << 20;
 
-/// How many other displays of one execution are shown.
+/// Maximum number of other displays of one execution.
 const MAX_TEXTS: usize = 32;
 
-/// Pictures that models take, and the bytes they begin with. A service refuses a whole conversation with one that is none.
+/// Picture types that models accept, and their magic numbers. A service rejects a whole conversation if one picture in
+/// it is invalid.
 const PICTURES: [(&str, &[u8]); 4] = [
     ("image/png", b"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", b"\xff\xd8\xff"),
@@ -26,32 +28,32 @@ const PICTURES: [(&str, &[u8]); 4] = [
     ("image/webp", b"RIFF"),
 ];
 
-/// Texts that a model reads, the best first.
+/// Text types that a model reads, in order of preference.
 const TEXTS: [&str; 4] = ["text/markdown", "text/plain", "application/json", "text/latex"];
 
-/// Whether a text is what Python shows of an object that has no text of its own.
+/// Returns `true` for Python's default `repr` of an object, such as `<T object at 0x…>`.
 fn says_nothing(text: &str) -> bool {
     text.starts_with('<') && text.ends_with('>') && text.contains(" object at 0x")
 }
 
-/// Whether bytes are a picture of this type.
+/// Returns `true` if the bytes are a picture of this type.
 pub(super) fn is_picture(media_type: &str, bytes: &[u8]) -> bool {
     PICTURES.iter().any(|(known, begins)| *known == media_type && bytes.starts_with(begins))
         && (media_type != "image/webp" || bytes.get(8..12) == Some(b"WEBP"))
 }
 
-/// The type of a picture that models take, by its first bytes.
+/// The type of a picture that models accept, by its magic number.
 pub(super) fn picture_type(bytes: &[u8]) -> Option<&'static str> {
     PICTURES.iter().map(|(media_type, _)| *media_type).find(|media_type| is_picture(media_type, bytes))
 }
 
-/// A picture as a content of its own; `None` where it is too large for that.
+/// A picture as a content. Returns `None` if it is too large.
 pub(super) fn picture(media_type: &str, bytes: &[u8]) -> Option<ContentBlock> {
     (bytes.len() <= MAX_PICTURE_BYTES).then(|| ContentBlock::image(BASE64_STANDARD.encode(bytes), media_type))
 }
 
 impl Answering<'_> {
-    /// Everything that an execution showed.
+    /// Adds the displays of an execution.
     pub(super) fn displays(&self, execution: &Execution, content: &mut Vec<ContentBlock>) {
         let (mut pictures, mut picture_bytes, mut texts) = (0, 0, 0);
         for (number, display) in execution.displays.iter().enumerate() {
@@ -80,7 +82,7 @@ impl Answering<'_> {
         }
     }
 
-    /// A display without a picture: its best text, and links to what a person may want to look at.
+    /// Adds a display without a picture: its best text, and links to other forms for a person.
     fn texts(&self, number: usize, display: &Display, content: &mut Vec<ContentBlock>) {
         let best = TEXTS.iter().find_map(|wanted| {
             let form = display.forms.iter().find(|form| form.media_type == *wanted)?;
@@ -90,7 +92,7 @@ impl Answering<'_> {
         let mut is_told = false;
         if let Some((form, text)) = best {
             is_told = true;
-            // A result's text stands there as its value.
+            // The text of a result is already in the answer as its value.
             if !(display.is_result && form.media_type == "text/plain") {
                 content.push(self.short(number, form, text));
             }
@@ -104,14 +106,14 @@ impl Answering<'_> {
                     is_told = true;
                     content.push(self.short(number, form, text));
                 }
-                // Other texts say the same once more.
+                // Other texts repeat the first one.
                 Some(_) if TEXTS.contains(&form.media_type.as_str()) => {}
                 _ => content.push(self.linked(number, form)),
             }
         }
     }
 
-    /// A text where it is short, and a link where it is not.
+    /// A short text inline, or a link to a long one.
     fn short(&self, number: usize, form: &Form, text: &str) -> ContentBlock {
         if text.len() > HEAD_CHARS {
             return self.linked(number, form);

@@ -12,16 +12,16 @@ use super::{
 };
 use crate::{ServiceError, Tenant};
 
-/// The most bytes of text that one call reads: some sixteen thousand tokens, more than a model should take at once.
+/// Maximum bytes of text per call: about sixteen thousand tokens, more than a model should read at once.
 pub(super) const MAX_TEXT_BYTES: u64 = 64 << 10;
 
-/// How many files are listed. A working directory may have 10,000.
+/// Maximum number of files in a list. A working directory may have 10,000.
 const MAX_LISTED: usize = 500;
 
 /// Maximum bytes of the listed paths.
 const MAX_LISTED_BYTES: usize = 128 << 10;
 
-/// A file or directory.
+/// A file, directory or symbolic link.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 struct Entry {
@@ -31,33 +31,33 @@ struct Entry {
     size_bytes: u64,
 }
 
-/// What `files_list` gives back.
+/// The structured content of `files_list`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ListAnswer {
     files: Vec<Entry>,
-    /// How many more there are than are listed.
+    /// The number of files that are not listed.
     more: u64,
 }
 
-/// What `files_read` gives back.
+/// The structured content of `files_read`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ReadAnswer {
     path: String,
     size_bytes: u64,
     media_type: String,
-    /// Where the part that was read begins.
+    /// The byte offset of the part that was read.
     offset: u64,
     /// The text that was read. None where the file is not text.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
-    /// Where to go on. None at the end.
+    /// The offset of the next part. Missing at the end of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_offset: Option<u64>,
-    /// The resource that has all of it.
+    /// The URI of the whole file as a resource.
     uri: String,
 }
 
-/// What `files_write` gives back.
+/// The structured content of `files_write`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct WriteAnswer {
     path: String,
@@ -113,7 +113,7 @@ pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Said
             let files = files.snapshot()?;
             let size_bytes = files.stat(&asked)?.size_bytes;
             let part = files.read_at(&asked, offset, wanted)?;
-            // A picture is shown as a whole.
+            // A picture is shown whole.
             let is_picture = offset == 0 && length.is_none() && display::picture_type(&part).is_some();
             let whole = match is_picture && size_bytes <= resources::MAX_READ_BYTES {
                 true => Some(files.read(&asked)?),
@@ -150,10 +150,10 @@ pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Said
     }
 }
 
-/// A part of a file as text, where it begins, and how many bytes it takes: characters that are cut at its ends are left out. `None`
-/// where it is not text.
+/// Decodes a part of a file. Returns the text, its offset, and its length in bytes, without the incomplete characters
+/// at both ends. Returns `None` if the part is not text.
 fn text(part: &[u8], offset: u64) -> Option<(&str, u64, u64)> {
-    // At most three bytes of a character can be left of the one before.
+    // At most three bytes can belong to a character that started before the part.
     let is_inside = |byte: &&u8| offset > 0 && (0x80..0xc0).contains(*byte);
     let cut = part.iter().take(3).take_while(is_inside).count();
     let part = part.get(cut..)?;
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn characters_that_are_cut_are_left_out_and_nothing_is_lost() {
         let whole = "aé🙂z".as_bytes();
-        // Read in parts of every length, a text comes out whole.
+        // A text read in parts of any length is complete.
         for length in 4..=whole.len() {
             let (mut at, mut read) = (0_usize, String::new());
             while at < whole.len() {

@@ -1,4 +1,4 @@
-//! Any number of clients, over HTTP.
+//! The protocol over HTTP, for any number of clients.
 
 use std::{
     collections::HashMap,
@@ -33,29 +33,30 @@ use crate::{
     json_cost::JsonCost,
 };
 
-/// How many clients of earlier versions of the protocol may be connected to a tenant at once. Each holds a task and some queues; clients
-/// of the specification of 2026-07-28 hold nothing between requests.
+/// Maximum number of connected clients per tenant with a protocol version before 2026-07-28. Each holds a task and some
+/// queues. Clients of later versions hold nothing between requests.
 const MAX_CLIENTS: usize = 1_024;
 
-/// After which time such a client that asks for nothing is forgotten. It connects again; its sessions are not touched.
+/// Idle time after which such a client is disconnected. It can connect again; sessions of the sandbox are not affected.
 const CLIENT_IDLE: Duration = Duration::from_secs(3_600);
 
-/// The longest version of the protocol that is looked at.
+/// Maximum length of a protocol version that is parsed, in bytes.
 const MAX_VERSION_BYTES: usize = 100;
 
 /// Maximum length of a request id, as JSON.
 const MAX_ID_BYTES: usize = 1_000;
 
-/// How often the texts of a request are in memory: in its body, as the protocol reads it, and as a tool does.
+/// Copies of a request's text in memory: its body, the parsed message, and the arguments of the tool.
 const COPIES: usize = 3;
 
-/// How often a response that is under way is written to, though there is nothing to say: only so is it noticed that a client has gone,
-/// and what it started is cancelled.
+/// Interval of keep-alive writes to an open response. A failed write is the only sign that a client has disconnected,
+/// and cancels its work.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
-/// The protocol at `/mcp`, over streamable HTTP, for whoever serves it: [`http::serve`](crate::http::serve). `bound` is the address that
-/// is listened on. `listing` says which functions of the host scripts may call, as a model reads it, where a tenant has tools. `stop` ends
-/// what would never end by itself.
+/// Returns the route `/mcp`, streamable HTTP, for [`http::serve`](crate::http::serve).
+///
+/// `listing` describes the host functions that scripts may call, for models; it is used for tenants with tools. `bound`
+/// is the address of the listener. `stop` ends open streams, which would not end by themselves.
 pub fn router(
     tenants: Tenants,
     listing: &str,
@@ -75,7 +76,6 @@ pub fn router(
     Router::new().route("/mcp", any(handle)).with_state(Arc::new(endpoint))
 }
 
-/// The endpoint.
 struct Endpoint {
     tenants: Tenants,
     listing: String,
@@ -83,7 +83,7 @@ struct Endpoint {
     bodies: BodyBudget,
     body_bytes: usize,
     stop: CancellationToken,
-    /// By the tenant's name.
+    /// Keyed by the tenant's name.
     clients: Mutex<HashMap<String, Arc<Clients>>>,
 }
 
@@ -175,7 +175,7 @@ fn check_id(body: &[u8]) -> Result<(), Problem> {
     }
 }
 
-/// Refuses a version that none is as long as: the answer would quote it.
+/// Rejects an overlong version, because the answer would quote it.
 fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get("mcp-protocol-version") {
         Some(version) if version.len() > MAX_VERSION_BYTES => {
@@ -185,7 +185,7 @@ fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Whether a request may connect one more client: those of the specification of 2026-07-28 and later never do.
+/// Returns `true` if a request may connect a new client. Requests of protocol version 2026-07-28 and later never do.
 fn connects(method: &Method, headers: &HeaderMap) -> bool {
     let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
     let is_stateless = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str());

@@ -1,11 +1,11 @@
-//! The Model Context Protocol: what a model runs code with.
+//! The Model Context Protocol, through which models run code.
 //!
-//! * [`McpServer`]: tools and resources over a [`Tenant`](crate::Tenant). It knows nothing of how messages come and go.
-//! * [`serve_stdio`]: serves one client over standard input and output. [`router`] has the routes for any number
-//!   of clients over HTTP.
-//! * [`Upstreams`]: other servers of the protocol, whose tools scripts may call.
+//! * [`McpServer`]: tools and resources over a [`Tenant`](crate::Tenant), independent of the transport.
+//! * [`serve_stdio`]: serves one client over standard input and output. [`router`] serves any number of clients over
+//!   HTTP.
+//! * [`Upstreams`]: other MCP servers, whose tools scripts may call.
 //!
-//! It speaks the specification of 2026-07-28 and the earlier ones; `rmcp` negotiates which.
+//! Supports the specification of 2026-07-28 and earlier ones. `rmcp` negotiates the version.
 
 mod account;
 mod answer;

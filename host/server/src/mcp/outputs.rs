@@ -1,4 +1,4 @@
-//! Outputs that were too long to show a model, stored for a while.
+//! Temporary storage of outputs that are too long to show to a model.
 
 use std::{
     collections::VecDeque,
@@ -9,25 +9,26 @@ use rmcp::model::Resource;
 
 use crate::ServiceError;
 
-/// How many outputs are stored. A model looks at the last few; the oldest goes for a new one.
+/// Maximum number of stored outputs. A model reads the last few, so the oldest is evicted first.
 const MAX_COUNT: usize = 64;
 
-/// How many bytes they may take together: the default limits let one execution write 3 MB and show 8 MiB.
+/// Maximum size of all stored outputs, in bytes. With the default limits, one execution may write 3 MB and display 8
+/// MiB.
 const MAX_BYTES: usize = 16 << 20;
 
-/// What was stored of an execution.
+/// A stored output of an execution.
 #[derive(Clone, Debug)]
 pub(super) struct StoredOutput {
-    /// Its address.
+    /// The URI of the resource.
     pub(super) uri: String,
-    /// What it is, such as `stdout`.
+    /// The kind of output, such as `stdout`.
     pub(super) name: String,
     pub(super) media_type: String,
     pub(super) bytes: Arc<[u8]>,
 }
 
 impl StoredOutput {
-    /// As it is listed and linked to.
+    /// The resource as listed and linked.
     pub(super) fn resource(&self) -> Resource {
         Resource::new(&self.uri, &self.name)
             .with_mime_type(&self.media_type)
@@ -35,7 +36,7 @@ impl StoredOutput {
     }
 }
 
-/// The last outputs, bounded in number and in bytes. The oldest make room for new ones.
+/// The most recent outputs, limited in number and bytes. The oldest are evicted first.
 #[derive(Debug, Default)]
 pub(super) struct Outputs(Mutex<Ring>);
 
@@ -45,7 +46,7 @@ struct Ring {
     bytes: usize,
 }
 
-/// The address of one execution's outputs: not to be guessed, so that a link is what gives access.
+/// The random part of the URIs of one execution's outputs. It cannot be guessed, so only a link gives access.
 #[derive(Debug)]
 pub(super) struct OutputId(String);
 
@@ -56,14 +57,14 @@ impl OutputId {
         Ok(Self(format!("{:032x}", u128::from_le_bytes(random))))
     }
 
-    /// The address of one of them.
+    /// The URI of the output `name`.
     pub(super) fn uri(&self, name: &str) -> String {
         format!("glovebox://output/{}/{name}", self.0)
     }
 }
 
 impl Outputs {
-    /// Stores an output. False if it alone is larger than all that may be stored.
+    /// Stores an output. Returns `false` if it exceeds the total limit on its own.
     pub(super) fn keep(&self, held: StoredOutput) -> bool {
         let size = held.bytes.len();
         if size > MAX_BYTES {
@@ -79,12 +80,12 @@ impl Outputs {
         true
     }
 
-    /// The output with this address, if it is still stored.
+    /// Returns the output with this URI, if it is still stored.
     pub(super) fn get(&self, uri: &str) -> Option<StoredOutput> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).held.iter().find(|held| held.uri == uri).cloned()
     }
 
-    /// All of them, the oldest first.
+    /// Lists all outputs, the oldest first.
     pub(super) fn list(&self) -> Vec<Resource> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).held.iter().map(StoredOutput::resource).collect()
     }

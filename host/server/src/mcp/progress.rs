@@ -1,4 +1,4 @@
-//! What a client is told while a script runs.
+//! Progress notifications while a script runs.
 
 use std::{
     convert::Infallible,
@@ -14,21 +14,21 @@ use rmcp::{
 
 use crate::Watch;
 
-/// How often: four times a second is as often as a person sees a change, and costs a client next to nothing.
+/// Interval of notifications. A person hardly notices faster changes, and a client handles this rate at little cost.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// How much of the last line is told.
+/// Maximum length of the last line, in characters.
 const MAX_LINE_CHARS: usize = 200;
 
-/// How many bytes of the end of the output are looked at for it.
+/// Bytes of output held to find the last line.
 const TAIL_BYTES: usize = 4 * MAX_LINE_CHARS;
 
-/// The end of what a script has written.
+/// The end of a script's output.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastLine(Arc<Mutex<Vec<u8>>>);
 
 impl LastLine {
-    /// Watches an execution's output.
+    /// Creates a watch that records the end of the output.
     pub(super) fn watch(&self) -> Watch {
         let tail = Arc::clone(&self.0);
         Watch {
@@ -53,13 +53,13 @@ impl LastLine {
     }
 }
 
-/// Tells the client how long a script has been running, and the last line it wrote, until this is dropped. It never returns.
+/// Notifies the client of the elapsed time and the last line of output until dropped. Never returns.
 pub(super) async fn report(peer: Peer<RoleServer>, token: ProgressToken, most: Duration, last: LastLine) -> Infallible {
     let begun = Instant::now();
     let mut ticks = tokio::time::interval(EVERY);
-    // A client that is slow to take one is not sent all that it missed.
+    // A slow client does not get a burst of the notifications that it missed.
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    // The first tick is at once.
+    // The first tick completes immediately.
     ticks.tick().await;
     loop {
         ticks.tick().await;
@@ -69,7 +69,7 @@ pub(super) async fn report(peer: Peer<RoleServer>, token: ProgressToken, most: D
         let line = last.line().map(|line| format!(": {line}")).unwrap_or_default();
         progress = progress.with_message(format!("{seconds:.1} s{line}"));
         if peer.notify_progress(progress).await.is_err() {
-            // Nobody listens any more. Whoever runs the script notices for itself.
+            // The client is gone. The execution is cancelled elsewhere.
             return std::future::pending().await;
         }
     }

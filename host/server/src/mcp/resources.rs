@@ -10,26 +10,26 @@ use rmcp::model::{ErrorData, ReadResourceResult, Resource, ResourceContents, Res
 use super::outputs::Outputs;
 use crate::Tenant;
 
-/// The largest resource that is read. In base64 it fits into the 16 MiB that clients made with `rmcp` take as one message.
+/// Maximum size of a resource in bytes. Its base64 form fits into 16 MiB, the maximum message of clients made with
+/// `rmcp`.
 pub(super) const MAX_READ_BYTES: u64 = 8 << 20;
 
-/// What an address has in front.
 const SCHEME: &str = "glovebox://";
 
-/// What is written as it is in a path (RFC 3986, 2.3).
+/// The unreserved characters of a URI (RFC 3986, section 2.3) and `/`.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// The address of a resource.
+/// The URI of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Address {
-    /// What was stored of an execution's output.
+    /// A stored output of an execution.
     Output(String),
     /// A file of a session.
     File { session: SessionId, path: String },
 }
 
 impl Address {
-    /// Reads an address; `None` where it is none of ours.
+    /// Parses a URI. Returns `None` if it is not one of this server.
     fn parse(uri: &str) -> Option<Self> {
         let rest = uri.strip_prefix(SCHEME)?;
         if rest.starts_with("output/") {
@@ -41,7 +41,7 @@ impl Address {
         Some(Self::File { session, path })
     }
 
-    /// As it is linked to.
+    /// The resource as linked.
     pub(super) fn resource(&self, media_type: &str, size_bytes: u64) -> Resource {
         let name = match self {
             Self::Output(uri) => uri.rsplit('/').next().unwrap_or_default(),
@@ -62,7 +62,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// How addresses are made.
+/// The templates of resource URIs.
 pub(super) fn templates() -> Vec<ResourceTemplate> {
     vec![
         ResourceTemplate::new("glovebox://session/{session}/files/{+path}", "session-file")
@@ -87,7 +87,7 @@ pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Resul
             let read = tenant.files(&session, &path, move |files| {
                 let files = files.snapshot()?;
                 let size = files.stat(&asked)?.size_bytes;
-                // Not read where it is too large.
+                // A file that is too large is not read.
                 Ok(if size > MAX_READ_BYTES { Err(size) } else { Ok(files.read(&asked)?) })
             });
             let read = read.await.map_err(|error| missing(&format!("cannot be read: {}", error.public())))?;
@@ -109,15 +109,15 @@ pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Resul
     Ok(ReadResourceResult::new(vec![contents.with_mime_type(media_type)]))
 }
 
-/// Whether a text is no longer in JSON than it would be in base64: control characters take six bytes each. A client drops a message that is
-/// too long, and waits for ever.
+/// Returns `true` if a text is at most as long in JSON as in base64. Control characters take six bytes each in JSON. A
+/// client drops a message that is too long, and then waits forever.
 fn is_short_as_json(text: &str) -> bool {
     let escaped = text.bytes().filter(|byte| matches!(byte, b'"' | b'\\' | b'\n' | b'\r' | b'\t')).count();
     let control = text.bytes().filter(|byte| *byte < b' ' && !matches!(byte, b'\n' | b'\r' | b'\t')).count();
     escaped + 5 * control <= text.len() / 3
 }
 
-/// Media types by a file's ending.
+/// Media types by file extension.
 const TYPES: [(&str, &str); 22] = [
     ("bin", "application/octet-stream"),
     ("css", "text/css"),
@@ -143,7 +143,7 @@ const TYPES: [(&str, &str); 22] = [
     ("zip", "application/zip"),
 ];
 
-/// What a file is, by its name, or else by whether it begins as text.
+/// The media type of a file, by its extension or else by whether its beginning is text.
 pub(super) fn media_type(path: &str, begins: &[u8]) -> String {
     let ending =
         path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending.to_ascii_lowercase());

@@ -1,4 +1,4 @@
-//! What a tool gave back.
+//! Results of tools.
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use crate::ServiceError;
 
-/// What a tool gave back: contents for a model, and the same for programs.
+/// The result of a tool: contents for a model, and structured content for programs.
 pub(super) struct Said {
     content: Vec<ContentBlock>,
     structured: Value,
 }
 
 impl Said {
-    /// A text.
+    /// A result with a text as its content.
     pub(super) fn new(text: String, answer: &impl Serialize) -> Result<Self, ServiceError> {
         Self::with(vec![ContentBlock::text(text)], answer)
     }

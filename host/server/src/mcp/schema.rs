@@ -1,4 +1,4 @@
-//! JSON Schemas of what tools are given and give back.
+//! JSON Schemas of the tools' arguments and results.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use rmcp::model::JsonObject;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
 
-/// The schema of what a tool is given. Its own title and description are left out: the tool has those.
+/// The schema of a tool's arguments. Its title and description are omitted, because the tool has its own.
 pub(super) fn input<T: JsonSchema>() -> JsonObject {
     of::<T>(SchemaSettings::draft2020_12())
 }
 
-/// The schema of what a tool gives back.
+/// The schema of a tool's structured content.
 pub(super) fn output<T: JsonSchema>() -> Arc<JsonObject> {
     Arc::new(of::<T>(SchemaSettings::draft2020_12().for_serialize()))
 }
@@ -19,10 +19,10 @@ pub(super) fn output<T: JsonSchema>() -> Arc<JsonObject> {
 fn of<T: JsonSchema>(settings: SchemaSettings) -> JsonObject {
     let mut object = match settings.into_generator().into_root_schema_for::<T>().to_value() {
         Value::Object(object) => object,
-        // No type of ours has a schema that is `true`.
+        // The schemas of these types are all objects.
         _ => JsonObject::new(),
     };
-    // The dialect is the protocol's default.
+    // The protocol's default dialect needs no `$schema`.
     for name in ["$schema", "title", "description"] {
         object.remove(name);
     }
@@ -30,7 +30,8 @@ fn of<T: JsonSchema>(settings: SchemaSettings) -> JsonObject {
     object
 }
 
-/// Leaves out what says nothing to a model, and what some clients refuse: defaults of `null`, and widths of numbers.
+/// Removes keywords that are useless to models and that some clients reject: defaults of `null`, and formats of
+/// numbers.
 fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(object) => {

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch, quoted::quoted};
 
-/// What a client is told first.
+/// Instructions for models, sent when a client connects.
 const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox. Use run_code to compute, to work \
      with data and files, and to draw. Open a session with session_open where later calls build on earlier ones.";
 
@@ -47,17 +47,19 @@ impl fmt::Debug for McpServer {
     }
 }
 
-/// What is said where an answer has no room.
+/// The message if an answer does not fit into memory.
 const NO_ROOM: &str = "it was done, but the server has as many answers in memory as it may; read yours faster";
 
-/// An error as a model is told it.
+/// An error as the result of a tool call.
 fn refused(error: &ServiceError) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(format!("{}: {}", error.code(), error.public()))])
 }
 
 impl McpServer {
-    /// A server for a tenant. `listing` says in `run_code`'s description which functions of the host scripts may call, as
-    /// [`Upstreams::listing`](super::Upstreams) does; it may be empty.
+    /// Creates a server for a tenant.
+    ///
+    /// `listing` describes the host functions that scripts may call, such as the text of
+    /// [`Upstreams::listing`](super::Upstreams::listing). It becomes part of `run_code`'s description and may be empty.
     #[must_use]
     pub fn new(tenant: Tenant, listing: &str) -> Self {
         let tenant = tenant.through(Door::Mcp);
@@ -66,7 +68,7 @@ impl McpServer {
         Self(Arc::new(Inner { tenant, outputs: Outputs::default(), tools }))
     }
 
-    /// The tenant.
+    /// The tenant that the server executes for.
     #[must_use]
     pub fn tenant(&self) -> &Tenant {
         &self.0.tenant
@@ -219,7 +221,7 @@ impl ServerHandler for McpServer {
         })?;
         let arguments = request.arguments.unwrap_or_default();
         tokio::select! {
-            // Whoever has cancelled it gets no answer; what it started is cancelled with it.
+            // A cancelled request gets no answer, and its work is cancelled with it.
             biased;
             () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
             result = self.call(name, arguments, &context) => {

@@ -6,39 +6,39 @@ use serde::Serialize;
 use super::{arguments as given, said::Said};
 use crate::{ServiceError, SessionPage, SessionSummary, Tenant};
 
-/// How many sessions are listed: a tenant may have a thousand, and a model does not read that many.
+/// Maximum number of sessions in a list. A tenant may have a thousand, too many for a model to read.
 const MAX_LISTED: usize = 100;
 
-/// One session.
+/// A session.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
 pub(super) struct OneAnswer {
-    /// Its name: what the other tools are given.
+    /// The name of the session, for the other tools.
     session: String,
     /// `python` or `javascript`.
     language: String,
     runtime: String,
-    /// How many scripts it has run.
+    /// The number of scripts that the session has run.
     executions: u64,
-    /// When it was last used, in RFC 3339.
+    /// The time of its last use, in RFC 3339.
     updated_at: String,
-    /// Files and directories in its working directory, where they were counted.
+    /// The number of files and directories in its working directory, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<u64>,
 }
 
-/// What `session_list` gives back.
+/// The structured content of `session_list`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ListAnswer {
     sessions: Vec<OneAnswer>,
-    /// How many more there are than are listed.
+    /// The number of sessions that are not listed.
     more: u64,
 }
 
-/// What `session_undo` and `session_close` give back.
+/// The structured content of `session_undo` and `session_close`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct DoneAnswer {
-    /// The session that was asked for.
+    /// The name of the session.
     session: String,
 }
 
@@ -69,7 +69,7 @@ pub(super) async fn open(tenant: &Tenant, given: given::OpenSession) -> Result<S
 pub(super) async fn list(tenant: &Tenant, given::Nothing {}: given::Nothing) -> Result<Said, ServiceError> {
     let SessionPage { sessions: mut all, damaged, .. } = tenant.list().await?;
     let count = all.len() + damaged.len();
-    // A model wants those it used last.
+    // Most recently used first.
     all.sort_by_key(|session| std::cmp::Reverse(session.updated_at));
     let sessions: Vec<OneAnswer> = all.into_iter().map(OneAnswer::of).take(MAX_LISTED).collect();
     let more = count - sessions.len();

@@ -1,16 +1,15 @@
-//! Long text as its head and its tail.
+//! Shortens long text to its head and its tail.
 
-/// How many characters of the beginning of a long text a model is shown: about a thousand tokens, a screen or two. What a script says
-/// first is what it was asked.
+/// Characters of the head: about a thousand tokens, a screen or two. Scripts usually print their main result first.
 pub(super) const HEAD_CHARS: usize = 4_000;
 
-/// How many of its end: errors and results come last.
+/// Characters of the tail: errors and results come last.
 pub(super) const TAIL_CHARS: usize = 4_000;
 
-/// The head and the tail of a text that is longer than both, with a line between them that `note` makes of the number of characters that
-/// are left out. `None` where the text is not longer.
+/// Shortens a text to its head and tail, separated by a line that `note` builds from the number of omitted characters.
+/// Returns `None` if the text is short enough.
 pub(super) fn shortened(text: &str, note: impl FnOnce(usize) -> String) -> Option<String> {
-    // Most texts are short: bytes are at least as many as characters.
+    // Most texts are short. The length in characters is at most that in bytes.
     if text.len() <= HEAD_CHARS + TAIL_CHARS {
         return None;
     }

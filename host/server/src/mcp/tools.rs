@@ -1,4 +1,4 @@
-//! The tools: their names, schemas and descriptions, as a model reads them.
+//! The tools: names, schemas and descriptions for models.
 
 use glovebox::{Language, NetworkPolicy, Policy, RuntimeInfo};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{answer, arguments as given, files, schema, sessions};
 use crate::Tenant;
 
-/// Which tool.
+/// The name of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     RunCode,
@@ -23,7 +23,7 @@ pub(super) enum Name {
 }
 
 impl Name {
-    /// All of them, in the order that clients are told.
+    /// All tools, in the order of `tools/list`.
     pub(super) const ALL: [Self; 9] = [
         Self::RunCode,
         Self::SessionOpen,
@@ -36,7 +36,8 @@ impl Name {
         Self::FilesWrite,
     ];
 
-    /// Whether it does something with sessions that are in a fleet. Others say what to do in their place, and are not listed.
+    /// Returns `true` if the tool works on sessions in a fleet. The others are not listed there, and their errors name
+    /// an alternative.
     pub(super) fn is_in_fleet(self) -> bool {
         !matches!(self, Self::SessionFork | Self::FilesList | Self::FilesRead | Self::FilesWrite)
     }
@@ -59,7 +60,7 @@ impl Name {
         }
     }
 
-    /// The tool for a tenant. `listing` says which functions of the host its scripts may call.
+    /// Builds the tool for a tenant. `listing` describes the host functions that scripts may call.
     pub(super) fn tool(self, tenant: &Tenant, listing: &str) -> Tool {
         let has_tools = !tenant.tools().is_empty();
         match self {
@@ -69,7 +70,7 @@ impl Name {
                 if let Some(timeout) = input.get_mut("properties").and_then(|properties| properties.get_mut("timeout_ms")) {
                     timeout["maximum"] = json!(policy.limits.timeout_ms);
                 }
-                // It may delete what a session has, and with functions of the host, do whatever they do.
+                // Code may delete the data of a session, and host functions may have any effect.
                 self.made::<answer::RunAnswer>(
                     "Run code",
                     run_code(tenant, policy, listing),
@@ -163,7 +164,7 @@ fn adds() -> ToolAnnotations {
     ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(false)
 }
 
-/// The languages that are served, as `run_code` calls them.
+/// The served languages, as `run_code` names them.
 fn languages(tenant: &Tenant) -> Vec<&'static str> {
     let has = |language| tenant.service().runtimes().any(|runtime| runtime.language == language);
     let python = has(Language::Python).then_some("python");
@@ -177,13 +178,13 @@ fn name_languages(input: &mut JsonObject, tenant: &Tenant) {
     }
 }
 
-/// What `run_code` is, for this tenant.
+/// The description of `run_code` for this tenant.
 fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
     let mut text = "Runs code in a sandbox and gives back what it prints, the value of its last expression, and the \
                     pictures it shows.\n"
         .to_owned();
     for language in [Language::Python, Language::JavaScript] {
-        // The first is the default.
+        // The first runtime is the default.
         if let Some(runtime) = tenant.service().runtimes().find(|runtime| runtime.language == language) {
             text.push_str(&about(runtime));
         }
@@ -211,7 +212,7 @@ fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
     text
 }
 
-/// What a model must know of the network.
+/// The description of the network for a model.
 fn network(policy: &NetworkPolicy) -> String {
     const SHOWN: usize = 10;
     if policy.allow.is_empty() {
@@ -227,7 +228,7 @@ fn seconds(ms: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// What a model must know of a runtime.
+/// The description of a runtime for a model.
 fn about(runtime: &RuntimeInfo) -> String {
     let version = &runtime.version;
     match runtime.language {

@@ -107,8 +107,7 @@ impl Tenant {
     ///
     /// # Errors
     /// Fails if the script cannot be run, or if the session is not at the expected generation. An error that the script
-    /// raises is
-    /// part of the [`Execution`].
+    /// raises is part of the [`Execution`].
     pub async fn execute_in(
         &self,
         door: Door,
@@ -185,8 +184,7 @@ impl Tenant {
     }
 
     /// Counts a request that was refused before it was admitted. Such requests are not recorded in the audit log,
-    /// because a client can repeat
-    /// them as often as it likes.
+    /// because a client can repeat them as often as it likes.
     pub(crate) fn refused(&self, door: Door, error: &ServiceError) {
         for metrics in [&self.0.service.0.metrics, &self.0.metrics] {
             metrics.refused(door, error.code());

@@ -38,8 +38,7 @@ pub struct Script {
     /// Do not return the value of the last expression from a new interpreter. A session always returns it.
     pub without_value: bool,
     /// Idempotency key: scripts with the same key are executed once, no matter which server they are sent to. Only
-    /// fleets support this;
-    /// otherwise the key is ignored.
+    /// fleets support this; otherwise the key is ignored.
     pub key: Option<String>,
 }
 

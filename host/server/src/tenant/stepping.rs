@@ -41,8 +41,7 @@ pub struct NeedsTools {
 
 impl Tenant {
     /// Starts a script with tools that the client answers ([`Tool::stepped`](glovebox::Tool::stepped)), and runs it
-    /// until it has finished or
-    /// needs answers. Maps the result of a finished script with `then` on the blocking thread.
+    /// until it has finished or needs answers. Maps the result of a finished script with `then` on the blocking thread.
     ///
     /// # Errors
     /// Fails if the script cannot be run, and with the errors of `then`. An error that the script raises is part of the
@@ -102,8 +101,7 @@ impl Tenant {
     ///
     /// # Errors
     /// Fails if the execution does not exist, if another request is resuming it, or if an answer is invalid, and with
-    /// the errors of `then`.
-    /// If no answer was taken, the call may be repeated.
+    /// the errors of `then`. If no answer was taken, the call may be repeated.
     pub async fn go_on_then<T: Send + 'static>(
         &self,
         execution: &str,

@@ -10,8 +10,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 impl Tenant {
     /// Suspends an execution and returns its timeout. Without an accepted answer the previous deadline stays. Called in
-    /// the context of a
-    /// Tokio runtime.
+    /// the context of a Tokio runtime.
     pub(super) fn suspend(&self, id: String, stepping: Stepping, was_answered: bool) -> Duration {
         let time = self.0.service.suspension().time;
         if self.0.suspended.put(&id, stepping, Instant::now() + time, was_answered) {

@@ -8,9 +8,8 @@ use seccompiler::{
 };
 
 /// The allowed system calls. They serve the engine and its threads, files that are open or that landlock grants, and
-/// inherited sockets.
-/// Any other call fails with EPERM. None of these can connect a socket to another process, start a program, access
-/// another process, or change the system.
+/// inherited sockets. Any other call fails with EPERM. None of these can connect a socket to another process, start a
+/// program, access another process, or change the system.
 const CALLS: &[i64] = &[
     // Memory. Compiled code is mapped first and then made executable.
     libc::SYS_brk,

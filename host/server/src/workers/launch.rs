@@ -29,8 +29,7 @@ const LAST: Duration = Duration::from_secs(2);
 const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
 
 /// Keeps a worker running in this slot until the service ends. The thread must live as long, because the kernel kills a
-/// worker when the
-/// thread that started it ends.
+/// worker when the thread that started it ends.
 pub(super) fn supervise(slot: &Slot, index: usize, config: &WorkersConfig, runtime: &Handle) {
     let mut pause = PAUSES.0;
     while !slot.has_ended() {

@@ -1,10 +1,9 @@
 //! Workers: child processes that execute everything, each confined by the operating system. A flaw in the engine thus
-//! costs one of them and
-//! not the service.
+//! costs one of them and not the service.
 //!
 //! The parent accepts connections, checks tokens, queues requests, counts executions and writes the audit log. A worker
-//! is the same server without
-//! these parts: it serves the same routes, over HTTP on socket pairs shared only with its parent.
+//! is the same server without these parts: it serves the same routes, over HTTP on socket pairs shared only with its
+//! parent.
 //!
 //! * [`pool`], [`slot`], [`connections`]: the parent's side. [`launch`] starts a worker and reads its reports.
 //! * [`serve`], [`report`]: the worker's side.

@@ -20,8 +20,7 @@ use super::{
 use crate::ServiceError;
 
 /// The workers of a service. A session belongs to one worker, determined by its name. Other requests go to the worker
-/// with the fewest requests
-/// in progress.
+/// with the fewest requests in progress.
 pub(crate) struct Workers {
     slots: Vec<Arc<Slot>>,
     changed: watch::Receiver<u64>,
@@ -52,8 +51,7 @@ pub(crate) struct WorkersState {
     /// Number of workers that were started to replace one that ended.
     restarts: u64,
     /// The protections around each worker: `resource_limits`, `no_new_privileges`, `landlock` and `seccomp`. Each is
-    /// `on`,
-    /// or `partly` or `off` with the reason. `null` while no worker is ready.
+    /// `on`, or `partly` or `off` with the reason. `null` while no worker is ready.
     #[schema(value_type = Option<serde_json::Value>)]
     confinement: Option<super::Confinement>,
 }

@@ -37,8 +37,7 @@ pub enum WorkerError {
 }
 
 /// Reads the orders of the parent's [`WorkersConfig`](super::WorkersConfig), and ties this process to the parent: it
-/// ends when the parent does.
-/// Call it first.
+/// ends when the parent does. Call it first.
 ///
 /// # Errors
 /// Fails if this process was not started as a worker.

@@ -1,4 +1,4 @@
-//! Lines of JSON of a bounded length and cost, from somebody who is not trusted.
+//! Lines of JSON of limited length and cost, from an untrusted peer.
 
 use std::{
     io,
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::json_cost::JsonCost;
 
-/// Reads until a line is longer than it may be, or its values would take too much memory; then it fails, and says so.
+/// A reader of lines. It fails once a line is too long, or its values would take too much memory.
 #[derive(Debug)]
 pub(in crate::mcp) struct BoundedLines<R> {
     inner: R,
@@ -29,7 +29,7 @@ impl<R> BoundedLines<R> {
         Self { inner, max_bytes, line_bytes: 0, cost: JsonCost::default(), is_exceeded: Arc::default() }
     }
 
-    /// Whether a line was too long, also after this has been given away.
+    /// A flag that is set when a line was too long. It remains accessible after the reader was given away.
     pub(super) fn exceeded(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_exceeded)
     }

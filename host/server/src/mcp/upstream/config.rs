@@ -1,4 +1,4 @@
-//! Which servers, and how they are started.
+//! The configuration of MCP servers.
 
 use std::{
     collections::BTreeMap,
@@ -8,56 +8,56 @@ use std::{
 use glovebox::escaped;
 use serde::Deserialize;
 
-/// How many servers there may be: each is a process.
+/// Maximum number of servers. Each is a process.
 const MAX_SERVERS: usize = 32;
 
-/// A server that is started as a process and spoken to over its standard input and output.
+/// An MCP server that is started as a process, and speaks over its standard input and output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamConfig {
-    /// Its name.
+    /// The name of the server.
     pub name: String,
-    /// The program: a path, or a name that `PATH` has.
+    /// The program: a path, or a name to look up in `PATH`.
     pub command: String,
-    /// Its arguments.
+    /// The arguments of the program.
     pub args: Vec<String>,
-    /// Its environment, beside `PATH` and `HOME`.
+    /// Environment variables in addition to `PATH` and `HOME`, the only inherited ones.
     pub env: BTreeMap<String, String>,
-    /// Its working directory. Default: the one of this process.
+    /// The working directory. Default: that of this process.
     pub cwd: Option<PathBuf>,
-    /// Which of its tools scripts may call. Default: all of them.
+    /// The tools that scripts may call. Default: all tools.
     pub tools: Option<Vec<String>>,
 }
 
-/// Why scripts cannot call the tools of other servers.
+/// The tools of MCP servers cannot be offered to scripts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpstreamError {
-    /// The configuration is not one.
+    /// The configuration is invalid.
     #[error("{0}")]
     Config(String),
     /// A server could not be started, or does not speak the protocol.
     #[error("MCP server `{server}` {reason}", server = escaped(.server))]
     Server {
-        /// Its name.
+        /// The name of the server.
         server: String,
-        /// What is wrong.
+        /// The problem, as a phrase after the name.
         reason: String,
     },
-    /// Two tools would have the same name, or one has none.
+    /// A tool's name for scripts is invalid, or taken by another tool.
     #[error("tool `{tool}` of MCP server `{server}` would be `tools.{name}`, {reason}", server = escaped(.server), tool = escaped(.tool), name = escaped(.name))]
     Name {
-        /// The server.
+        /// The name of the server.
         server: String,
-        /// The tool, as the server calls it.
+        /// The tool's name at the server.
         tool: String,
-        /// What scripts would call it by.
+        /// The tool's name for scripts.
         name: String,
-        /// What is wrong with that, and what to do.
+        /// The problem, and the way to solve it.
         reason: String,
     },
 }
 
-/// The usual form: `{"mcpServers": {NAME: {"command": …, "args": […], "env": {…}, "cwd": …}}}`.
+/// The usual format of clients: `{"mcpServers": {NAME: {"command": …, "args": […], "env": {…}, "cwd": …}}}`.
 #[derive(Debug, Deserialize)]
 struct File {
     #[serde(rename = "mcpServers")]
@@ -79,7 +79,7 @@ struct Server {
     #[serde(default)]
     disabled: bool,
     tools: Option<Vec<String>>,
-    // What clients note for themselves in files of this form.
+    // Keys that other clients use in such files.
     #[serde(rename = "description")]
     _description: Option<serde::de::IgnoredAny>,
     #[serde(rename = "timeout")]
@@ -91,10 +91,11 @@ struct Server {
 }
 
 impl UpstreamConfig {
-    /// Reads servers from JSON. Relative directories start at `base`, where the file is. Those that are `disabled` are left out.
+    /// Parses the configuration of servers from JSON. Relative directories are resolved against `base`, the directory
+    /// of the file. Servers with `disabled` are skipped.
     ///
     /// # Errors
-    /// When it is not of the form, or names a server that cannot be used.
+    /// Fails if the JSON has another format, or if a server is not supported.
     pub fn read(json: &str, base: &Path) -> Result<Vec<Self>, UpstreamError> {
         let file: File = serde_json::from_str(json)
             .map_err(|error| UpstreamError::Config(glovebox::escaped_text(&error.to_string()).to_string()))?;

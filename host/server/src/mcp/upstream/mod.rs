@@ -1,10 +1,10 @@
-//! Other servers of the protocol, whose tools scripts may call: code mode.
+//! Other MCP servers, whose tools scripts may call: code mode.
 //!
-//! A model that is given a hundred tools reads a hundred descriptions, and every result passes through it. Here it writes a script that
-//! calls them, and only what the script prints comes back.
+//! With a hundred tools, a model would read a hundred descriptions, and every result would pass through it. Instead it
+//! writes a script that calls the tools, and reads only what the script prints.
 //!
-//! What these servers send is not trusted: names, schemas, descriptions and results are bounded, and what does not fit is an error that
-//! names the server.
+//! These servers are not trusted: their names, schemas, descriptions and results are limited, and errors name the
+//! server.
 
 mod bounded;
 mod config;

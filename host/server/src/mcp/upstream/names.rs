@@ -1,6 +1,6 @@
-//! What scripts call the tools of other servers by.
+//! Names of the tools of other servers, for scripts.
 
-/// `SERVER_TOOL`, with an underscore for everything but ASCII letters and digits.
+/// Returns `SERVER_TOOL`, with an underscore for each character that is not an ASCII letter or digit.
 pub(super) fn script_name(server: &str, tool: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     format!("{server}_{tool}").chars().map(plain).collect()

@@ -1,4 +1,4 @@
-//! A server that is spoken to: a process, its standard streams, and what it says beside.
+//! A running MCP server: its process and standard streams.
 
 use std::{
     process::Stdio,
@@ -26,52 +26,52 @@ use tokio_util::sync::CancellationToken;
 
 use super::{bounded::BoundedLines, config::UpstreamConfig};
 
-/// How long a server may take to start: one that `npx` or `uvx` downloads first takes its time.
+/// Timeout for a server to start. `npx` and `uvx` may download it first.
 const START: Duration = Duration::from_secs(60);
 
-/// How long one may take to end after its input has ended, before it is killed.
+/// Timeout for a server to end after its input was closed. Then it is killed.
 const END: Duration = Duration::from_secs(2);
 
-/// How many tools of one server are taken. A model can read no more of them in a listing, and each has a schema to hold.
+/// Maximum number of tools of one server. A model cannot read more in a listing, and each has a schema to keep.
 pub(super) const MAX_TOOLS: usize = 256;
 
-/// How many pages a list of tools may have: a server may give another cursor with each.
+/// Maximum number of pages in a list of tools. A server could return a new cursor with each page forever.
 const MAX_PAGES: usize = 64;
 
-/// How much of the end of standard error an error quotes.
+/// Bytes at the end of standard error that an error quotes.
 const STDERR_BYTES: usize = 1_000;
 
-/// How long an error waits for a server to say why it failed.
+/// Time that an error waits for a failed server to write its reason to standard error.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub(super) struct Process {
     service: RunningService<RoleClient, ClientConfig>,
     child: Child,
-    /// Its process group.
+    /// The process group, which is killed at the end.
     group: Option<rustix::process::Pid>,
     stderr: Stderr,
     is_exceeded: Arc<AtomicBool>,
 }
 
-/// Why a call has no result.
+/// A call without a result.
 #[derive(Debug)]
 pub(super) enum CallError {
-    /// The server said so.
+    /// The server returned an error.
     Refused(String),
-    /// The server is not there any longer.
+    /// The server has ended.
     Ended,
-    /// What it sent is none of the answers to a call.
+    /// The server's answer is not the result of a call.
     Unexpected(&'static str),
 }
 
 impl Process {
-    /// Starts a server and says hello. No message of it may be longer than this.
+    /// Starts a server and initializes the connection. `max_message_bytes` limits each of its messages.
     pub(super) async fn start(config: &UpstreamConfig, max_message_bytes: usize) -> Result<Self, String> {
         let mut command = Command::new(&config.command);
         command.args(&config.args).env_clear();
-        // What nearly every program needs to find others and its own files. Nothing else of ours is its business.
+        // Most programs need these to find other programs and their own files. Nothing else is inherited.
         for name in ["PATH", "HOME"] {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
@@ -82,7 +82,7 @@ impl Process {
             command.current_dir(cwd);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        // Ctrl-C at the terminal is for this process, which ends it in its own way, with all that it has started.
+        // Ctrl-C in the terminal must reach only this process, which then ends the server and its children in order.
         command.process_group(0);
         let mut child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
         let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -93,7 +93,7 @@ impl Process {
         let stderr = Stderr::of(stderr);
         let stdout = BoundedLines::new(stdout, max_message_bytes);
         let is_exceeded = stdout.exceeded();
-        // The lines are bounded here, where a longer one ends the connection and not only the message.
+        // `BoundedLines` limits the lines. Beyond the limit it ends the connection, not only the message.
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
         let about = ClientConfig::new(
             ClientCapabilities::default(),
@@ -121,7 +121,7 @@ impl Process {
         self.service.peer().clone()
     }
 
-    /// What it said last, for an error.
+    /// The last output to standard error, for an error message.
     pub(super) async fn last_words(&self) -> String {
         let too_long = self
             .is_exceeded
@@ -130,7 +130,7 @@ impl Process {
         format!("{}{}", too_long.unwrap_or_default(), self.stderr.quoted().await)
     }
 
-    /// Its tools, in its order.
+    /// The tools, in the server's order.
     pub(super) async fn tools(&self) -> Result<Vec<Tool>, String> {
         let (mut tools, mut cursor) = (Vec::new(), None);
         for _ in 0..MAX_PAGES {
@@ -162,17 +162,17 @@ impl Process {
         Err(format!("lists its tools on more than {MAX_PAGES} pages"))
     }
 
-    /// Ends it: its input ends, and it is killed if it does not end then.
+    /// Ends the server: closes its input, waits, and kills its process group.
     pub(super) async fn end(mut self) {
         let guard = Group(self.group);
-        // Both wait for the same time: for the connection, and for the process.
+        // The timeout applies twice: to the connection and to the process.
         let _ = self.service.close_with_timeout(END).await;
         let _ = tokio::time::timeout(END, self.child.wait()).await;
         drop(guard);
     }
 }
 
-/// Calls a tool. Dropping the future tells the server that nobody waits any longer.
+/// Calls a tool. Dropping the future sends a cancellation to the server.
 pub(super) async fn call(
     peer: &Peer<RoleClient>,
     tool: &str,
@@ -199,7 +199,7 @@ pub(super) async fn call(
     }
 }
 
-/// Tells a server that nobody waits for an answer any longer.
+/// Sends a cancellation to a server on drop.
 struct TellOnDrop {
     peer: Peer<RoleClient>,
     id: Option<rmcp::model::RequestId>,
@@ -218,19 +218,19 @@ impl Drop for TellOnDrop {
     }
 }
 
-/// Kills what is left of a process and of all that it has started, when dropped.
+/// Kills a process group on drop.
 struct Group(Option<rustix::process::Pid>);
 
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // A group in which nothing is left is not an error.
+            // An empty group is not an error.
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
     }
 }
 
-/// What a server writes to standard error. It is read for as long as there is something, and its end is held.
+/// Drains a server's standard error and keeps its end.
 #[derive(Debug)]
 struct Stderr {
     tail: Arc<Mutex<Vec<u8>>>,
@@ -257,7 +257,8 @@ impl Stderr {
         Self { tail, ended }
     }
 
-    /// Its end, for an error. A server that has failed may be about to say why, so this waits a moment for that.
+    /// Quotes the end of standard error for an error message. Waits a moment, because a failed server may be about to
+    /// write its reason.
     async fn quoted(&self) -> String {
         let _ = tokio::time::timeout(LAST_WORDS, self.ended.cancelled()).await;
         let bytes = self.tail.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -1,10 +1,11 @@
-//! A tool's result as JSON text for a script.
+//! Converts a tool's result to JSON text for a script.
 
 use glovebox::{ToolError, ToolErrorKind};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::Value;
 
-/// The structured content where there is any, and else the texts, one after another, as a string. Pictures and the like are named.
+/// Returns the structured content, or otherwise the texts as one string, joined by newlines. Other contents are
+/// replaced by a label.
 pub(super) fn json(result: CallToolResult, max_bytes: usize) -> Result<String, ToolError> {
     if result.is_error == Some(true) {
         let text = texts(&result.content);

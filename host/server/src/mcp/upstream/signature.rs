@@ -1,28 +1,28 @@
-//! The tools that scripts may call, as a model reads them: a line of code and a line of prose for each.
+//! The listing of tools for a model: a line with the signature and a short description for each.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// How long a listing may be, in bytes: some four thousand tokens, of every conversation.
+/// Maximum length of a listing in bytes: about four thousand tokens, in every conversation.
 const MAX_LISTING_BYTES: usize = 16_000;
 
-/// How long the names of those may be that have no line.
+/// Maximum length of the names of tools without a line, in bytes.
 const MAX_NAMES_BYTES: usize = 2_000;
 
-/// How long one signature may be.
+/// Maximum length of one signature, in bytes.
 const MAX_SIGNATURE_BYTES: usize = 400;
 
-/// How much of a description is told.
+/// Maximum length of a description, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
-/// How many types within types are told.
+/// Maximum nesting of types.
 const MAX_DEPTH: usize = 3;
 
-/// How many names of a kind are told: arguments, members of an object, alternatives.
+/// Maximum number of arguments, members of an object, or alternatives.
 const MAX_PARTS: usize = 24;
 
-/// Says in a prompt which functions scripts may call.
+/// A listing of host functions for a prompt.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     lines: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// One more tool, by the name that scripts call it by.
+    /// Adds a tool. `name` is its name for scripts, `input` and `output` are its schemas.
     pub fn add(&mut self, name: &str, description: &str, input: &Value, output: Option<&Value>) {
         let mut line = format!("tools.{}", signature(name, input, output));
         let description: String = description.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -43,13 +43,13 @@ impl Listing {
         self.names.push(name.to_owned());
     }
 
-    /// Those of another listing.
+    /// Appends the tools of another listing.
     pub fn extend(&mut self, other: &Self) {
         self.lines.extend_from_slice(&other.lines);
         self.names.extend_from_slice(&other.names);
     }
 
-    /// As text, of a bounded length. Empty where there are no tools.
+    /// The listing as text of limited length. Empty if there are no tools.
     #[must_use]
     pub fn text(&self) -> String {
         if self.lines.is_empty() {
@@ -89,7 +89,7 @@ impl Listing {
     }
 }
 
-/// `name(a: str, b: int = None) -> list[str]`.
+/// Formats a signature such as `name(a: str, b: int = None) -> list[str]`.
 fn signature(name: &str, input: &Value, output: Option<&Value>) -> String {
     let returns = output.map(|output| kind(output, output, 0)).filter(|kind| kind != "any");
     let returns = returns.map(|kind| format!(" -> {kind}")).unwrap_or_default();
@@ -119,7 +119,7 @@ fn arguments(input: &Value) -> String {
     parts.join(", ")
 }
 
-/// A name as it can be written in code, or in quotation marks.
+/// A name as an identifier, or else in quotation marks.
 fn quoted(name: &str) -> String {
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && name.len() <= 64;
     if is_plain {
@@ -129,7 +129,7 @@ fn quoted(name: &str) -> String {
     Value::from(glovebox::escaped(&short).to_string()).to_string()
 }
 
-/// A type as Python writes it.
+/// The type of a schema, in Python's notation.
 fn kind(schema: &Value, root: &Value, depth: usize) -> String {
     if depth > MAX_DEPTH {
         return "any".to_owned();

@@ -1,4 +1,4 @@
-//! All servers whose tools scripts may call.
+//! The set of MCP servers whose tools scripts may call.
 
 use std::{
     collections::BTreeMap,
@@ -20,25 +20,26 @@ use super::{
     signature::Listing,
 };
 
-/// How often a server that has ended is started again, within [`RESTARTS_WITHIN`].
+/// Maximum number of restarts of a server within [`RESTARTS_WITHIN`].
 const MAX_RESTARTS: usize = 5;
 
-/// A server that ends again and again is not started for every call of every script.
+/// The period for [`MAX_RESTARTS`]. A server that keeps ending is not restarted for each call of each script.
 const RESTARTS_WITHIN: Duration = Duration::from_secs(600);
 
-/// How much longer a message may be than a result: it has the result twice where a server gives structure and text, and escapes.
+/// Factor between the limits of a result and of a message. A message may contain the result as structured content and
+/// as text, both escaped.
 const MESSAGE_TIMES: usize = 4;
 
-/// What a message has beside a result, such as a list of tools with their schemas.
+/// Additional bytes of a message, for instance for a list of tools with their schemas.
 const MESSAGE_BYTES: usize = 4 << 20;
 
-/// The longest description of one tool that scripts may read.
+/// Maximum length of a tool's description for scripts, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 2_000;
 
-/// The largest schema of one tool, as JSON text. That of all tools together is held to the engine's own limit.
+/// Maximum size of a tool's schema as JSON text, in bytes. The engine limits the schemas of all tools together.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 
-/// Servers that were started, and their tools. They end when they are [closed](Self::close).
+/// Running MCP servers and their tools. [`close`](Self::close) ends them.
 #[derive(Debug)]
 pub struct Upstreams {
     servers: Vec<Arc<Server>>,
@@ -46,7 +47,7 @@ pub struct Upstreams {
     listing: Listing,
 }
 
-/// A server, whether or not it runs.
+/// An MCP server, running or ended.
 #[derive(Debug)]
 struct Server {
     config: UpstreamConfig,
@@ -57,20 +58,21 @@ struct Server {
 #[derive(Debug)]
 struct State {
     process: Option<Process>,
-    /// When it was started again.
+    /// The times of its restarts.
     restarts: Vec<Instant>,
     is_closed: bool,
 }
 
 impl Upstreams {
-    /// Starts servers and asks them for their tools. Results are held to `result_bytes`.
+    /// Starts servers and lists their tools. `result_bytes` limits each result as JSON.
     ///
     /// # Errors
-    /// When one cannot be started, does not speak the protocol, or has a tool that scripts could not name.
+    /// Fails if a server cannot be started, does not speak the protocol, or has a tool without a valid and unique name
+    /// for scripts.
     pub async fn start(configs: Vec<UpstreamConfig>, result_bytes: u64) -> Result<Self, UpstreamError> {
         let result_bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
         let max_message_bytes = result_bytes.saturating_mul(MESSAGE_TIMES).saturating_add(MESSAGE_BYTES);
-        // All at once: each may take a while.
+        // Concurrently, because each start may take long.
         let mut starting = tokio::task::JoinSet::new();
         for (place, config) in configs.into_iter().enumerate() {
             starting.spawn(async move { (place, Server::start(config, max_message_bytes).await) });
@@ -108,19 +110,19 @@ impl Upstreams {
         }
     }
 
-    /// Their tools, for [`TenantConfig::tools`](crate::TenantConfig::tools).
+    /// The tools of all servers, for [`TenantConfig::tools`](crate::TenantConfig::tools).
     #[must_use]
     pub fn tools(&self) -> Vec<Tool> {
         self.tools.clone()
     }
 
-    /// Says in a prompt what there is.
+    /// The listing of all tools for a prompt.
     #[must_use]
     pub fn listing(&self) -> &Listing {
         &self.listing
     }
 
-    /// Ends all of them.
+    /// Ends all servers.
     pub async fn close(&self) {
         let mut ending = tokio::task::JoinSet::new();
         for server in &self.servers {
@@ -130,7 +132,7 @@ impl Upstreams {
         ending.join_all().await;
     }
 
-    /// Makes a tool of one of a server's.
+    /// Offers a tool of a server to scripts.
     fn offer(
         &mut self,
         server: &Arc<Server>,
@@ -169,7 +171,7 @@ impl Upstreams {
         let mut offer = offered(&schema);
         match check_tools(std::slice::from_ref(&offer)) {
             Ok(()) => {}
-            // The server holds its arguments to its schema itself.
+            // The server checks arguments against its schema itself.
             Err(ToolDefinitionError::Schema { .. } | ToolDefinitionError::TooLarge { .. }) => {
                 offer = offered(&json!({ "type": "object" }));
                 check_tools(std::slice::from_ref(&offer))
@@ -190,7 +192,7 @@ impl Upstreams {
     }
 }
 
-/// A tool's schema, or that of any object where it is too large.
+/// A tool's schema, or that of any object if it is too large.
 fn schema(tool: &rmcp::model::Tool) -> Value {
     let schema = Value::Object((*tool.input_schema).clone());
     if schema.to_string().len() <= MAX_SCHEMA_BYTES { schema } else { json!({ "type": "object" }) }
@@ -228,7 +230,7 @@ impl Server {
         }
     }
 
-    /// Answers a call, for as long as somebody waits for it.
+    /// Answers a call until its caller stops waiting.
     async fn answer(
         &self,
         call: &ToolCall,
@@ -271,7 +273,7 @@ impl Server {
         ToolError::new(format!("MCP server `{}` {reason}", glovebox::escaped(&self.config.name)))
     }
 
-    /// The server, started again where it has ended.
+    /// Returns the connection to the server, which is restarted if it has ended.
     async fn peer(&self) -> Result<rmcp::service::Peer<rmcp::RoleClient>, String> {
         let mut state = self.state.lock().await;
         if state.is_closed {

@@ -151,8 +151,7 @@ impl Tenant {
     }
 
     /// Sends an operation to the fleet once the tenant, and the session if one is named, admit it. A started operation
-    /// is completed
-    /// and recorded even if the caller is gone.
+    /// is completed and recorded even if the caller is gone.
     async fn ask_fleet<T: Send + 'static>(
         &self,
         id: Option<&SessionId>,
