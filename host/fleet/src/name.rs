@@ -24,13 +24,13 @@ pub struct FleetName {
     id: SessionId,
 }
 
-/// The text is not a valid session name.
+/// Invalid text for a session name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a session's name in a fleet is `ID` or `SCOPE!ID`")]
 pub struct FleetNameError(#[from] SessionIdError);
 
 impl FleetName {
-    /// A name in this scope.
+    /// Creates a name in this scope.
     #[must_use]
     pub fn new(scope: Option<SessionId>, id: SessionId) -> Self {
         Self { scope, id }
@@ -42,7 +42,7 @@ impl FleetName {
         &self.id
     }
 
-    /// The scope.
+    /// The scope, if the name has one.
     #[must_use]
     pub fn scope(&self) -> Option<&SessionId> {
         self.scope.as_ref()

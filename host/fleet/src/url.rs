@@ -28,7 +28,7 @@ pub struct FleetUrl {
     admin: u16,
 }
 
-/// The text is not a fleet URL.
+/// Invalid text for a fleet URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{url}` is not the URL of a fleet: {reason}; write `restate://HOST`, or `restate://HOST:PORT?admin=PORT` if the ports are not {INGRESS_PORT} and {ADMIN_PORT}",
@@ -40,10 +40,10 @@ pub struct FleetUrlError {
 }
 
 impl FleetUrl {
-    /// Maximum length in bytes.
+    /// Maximum length of a URL, in bytes.
     pub const MAX_BYTES: usize = 512;
 
-    /// An engine on 127.0.0.1.
+    /// The URL of an engine on 127.0.0.1.
     #[must_use]
     pub fn local(ingress: u16, admin: u16) -> Self {
         Self { is_tls: false, host: "127.0.0.1".to_owned(), ingress, admin }

@@ -10,48 +10,48 @@ use crate::FleetName;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecuteRequest {
-    /// The source.
+    /// The source text.
     pub source: String,
     /// The file name that tracebacks show. Default: `<sandbox>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How JavaScript is parsed.
+    /// The way to parse JavaScript: as a script or as a module.
     pub kind: SourceKind,
-    /// Standard input, in base64. Default: nothing.
+    /// Standard input, in base64. Default: empty.
     #[serde(rename = "stdin_base64", with = "base64_text", skip_serializing_if = "Vec::is_empty")]
     pub stdin: Vec<u8>,
     /// JSON value of the global variable `context`. Default: unset, or unchanged in an existing session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Box<RawValue>>,
-    /// Milliseconds after which it is cancelled. Default: none; the nodes' limits apply anyway.
+    /// Milliseconds after which the execution is cancelled. Default: none. The nodes' limits always apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// Tools that the script may call, each answered by a service: at most [`MAX_TOOLS`](Self::MAX_TOOLS).
+    /// Tools that the script may call, each answered by a service. At most [`MAX_TOOLS`](Self::MAX_TOOLS).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolOffer>,
-    /// How to create the session if it does not exist. Default: a missing session is an error.
+    /// Settings to create the session with if it does not exist. Default: a missing session is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open: Option<OpenRequest>,
-    /// The state the session must be in. Default: any.
+    /// The expected state of the session. Default: any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<Expected>,
-    /// The id to give [`FleetClient::cancel`](crate::FleetClient::cancel) so that it stops only this execution. Default: none.
+    /// An id for [`FleetClient::cancel`](crate::FleetClient::cancel), to cancel only this execution. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
 
-/// The state a session must be in.
+/// The expected state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
-    /// When it was opened: tells apart sessions opened one after another under one name.
+    /// When the session was opened. Distinguishes sessions that were opened one after another under the same name.
     pub created_at: Timestamp,
-    /// Its generation.
+    /// The session's generation.
     pub generation: u64,
 }
 
 impl ExecuteRequest {
-    /// Maximum number of tools.
+    /// Maximum number of tools in a request.
     pub const MAX_TOOLS: usize = 64;
 }
 
@@ -59,26 +59,26 @@ impl ExecuteRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolOffer {
-    /// Its name: scripts call `tools.NAME`.
+    /// The tool's name. Scripts call `tools.NAME`.
     pub name: String,
     /// Shown by `help(tools.NAME)`.
     #[serde(default)]
     pub description: String,
-    /// JSON Schema of its arguments. Default: any object.
+    /// JSON Schema of the arguments. Default: any object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// The URL of the service. The nodes must be allowed to call it.
+    /// The URL of the service. The nodes' allow list must contain it.
     pub callback: String,
 }
 
-/// How to open a session.
+/// The settings of a new session.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OpenRequest {
-    /// The language. Default: the runtime's, or Python.
+    /// The language. Default: the runtime's language, or Python.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<Language>,
-    /// The runtime's name. Default: the nodes' default for the language.
+    /// The runtime, by name or alias. Default: the nodes' default for the language.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
     /// JSON value of the global variable `context`. Default: unset.
@@ -91,50 +91,50 @@ pub struct OpenRequest {
 pub struct Executed {
     /// When the session was opened.
     pub created_at: Timestamp,
-    /// The session's generation afterwards.
+    /// The session's generation after the execution.
     pub generation: u64,
-    /// Whether the session was rolled back because the script was stopped half-way.
+    /// The session was rolled back, because the script was stopped half-way.
     pub is_rolled_back: bool,
     /// The execution, as `glovebox run --json` prints it.
     pub execution: Box<RawValue>,
 }
 
-/// A session.
+/// The description of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetSession {
-    /// Its name.
+    /// The name of the session.
     pub name: FleetName,
-    /// Its language.
+    /// The language of the session's scripts.
     pub language: Language,
-    /// Its runtime.
+    /// The name of the session's runtime.
     pub runtime: String,
-    /// The interpreter's version.
+    /// The interpreter's version, if known.
     pub version: Option<String>,
     /// The identity of its image. Only nodes with this image run the session's executions.
     pub image_sha256: String,
     /// Increases with every change, so no two states share one.
     pub generation: u64,
-    /// Executions so far.
+    /// Number of executions so far.
     pub executions: u64,
     /// Size of the stored state in bytes.
     pub bytes: u64,
-    /// When it was opened. Its scripts' clock is fixed at this time.
+    /// When the session was opened. The clock of its scripts is fixed at this time.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// When the session last changed.
     pub updated_at: Timestamp,
-    /// Whether an execution is running.
+    /// An execution is running.
     #[serde(default)]
     pub is_running: bool,
 }
 
 impl FleetSession {
-    /// Whether it is in this state.
+    /// Returns `true` if the session is in the expected state.
     pub(crate) fn is(&self, expected: Expected) -> bool {
         (self.created_at, self.generation) == (expected.created_at, expected.generation)
     }
 }
 
-/// Bytes as base64.
+/// Serializes bytes as base64.
 mod base64_text {
     use base64::{Engine as _, prelude::BASE64_STANDARD};
     use serde::{Deserialize as _, Deserializer, Serializer};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use glovebox::CancelToken;
 use tokio::sync::Notify;
 
-/// Returns once the token is cancelled.
+/// Waits until the token is cancelled.
 pub async fn cancelled(token: &CancelToken) {
     let told = Arc::new(Notify::new());
     let tell = Arc::clone(&told);

@@ -32,7 +32,7 @@ pub struct AuditError {
 
 /// The audit log: one line of JSON for each execution and each other operation on a session, written before the answer
 /// is sent. A line names the tenant, the door, the SHA-256 of the source, the outcome and the fuel. It contains the
-/// source itself only with `with_source`.
+/// source itself only if `with_source` is set.
 pub struct Audit {
     out: Mutex<Box<dyn Write + Send>>,
     with_source: bool,

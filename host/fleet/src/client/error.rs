@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::FleetName;
 
-/// Error codes of the nodes. They reach the client as HTTP status codes.
+/// Error codes of the nodes, which reach the client as HTTP status codes.
 pub(crate) mod status {
     /// The request is invalid.
     pub(crate) const INVALID: u16 = 400;
@@ -14,28 +14,28 @@ pub(crate) mod status {
     pub(crate) const NOT_FOUND: u16 = 404;
     /// The name is taken.
     pub(crate) const EXISTS: u16 = 409;
-    /// There is nothing to undo.
+    /// The session has nothing to undo.
     pub(crate) const NO_UNDO: u16 = 410;
-    /// Not in the expected state.
+    /// The session is not in the expected state.
     pub(crate) const CHANGED: u16 = 412;
-    /// It failed permanently: a retry would fail too.
+    /// The request failed permanently: a retry would fail too.
     pub(crate) const FAILED: u16 = 500;
 }
 
-/// How the message of [`status::EXISTS`] begins.
+/// The start of the message of [`status::EXISTS`].
 pub(crate) const EXISTS: &str = "there is a session";
 
 /// A request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FleetError {
-    /// There is no session of this name.
+    /// No session has this name.
     #[error("there is no session `{0}` in the fleet; open one first")]
     NotFound(FleetName),
-    /// There is a session of this name.
+    /// A session has this name already.
     #[error("session `{0}` already exists in the fleet; choose another name or close it first")]
     Exists(FleetName),
-    /// It was undone already, or nothing was executed in it.
+    /// The last execution was undone already, or nothing was executed in the session.
     #[error("session `{0}` has nothing to undo")]
     NoUndo(FleetName),
     /// The session is not in the expected state. Nothing was run.
@@ -44,7 +44,7 @@ pub enum FleetError {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// It was not carried out, for a permanent reason.
+    /// The request failed permanently: a retry would fail too.
     #[error("the fleet could not carry out the request: {0}")]
     Failed(String),
     /// No node is registered with the engine.
@@ -53,9 +53,9 @@ pub enum FleetError {
     /// The connection to the engine failed. The request may have run.
     #[error("cannot reach the fleet's engine at `{url}`; check that it is running", url = escaped(.url))]
     Unreachable {
-        /// The URL.
+        /// The engine's URL.
         url: String,
-        /// Cause.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The engine's answer is malformed.

@@ -1,4 +1,4 @@
-//! HTTP to the engine.
+//! The HTTP client for the engine.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::error::FleetError;
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Timeout for an answer.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(3_600);
-/// Largest answer accepted: the engine's default message size limit.
+/// Maximum size of an answer in bytes: the engine's default limit on messages.
 pub(crate) const MAX_ANSWER_BYTES: usize = 32 << 20;
 
-/// HTTP to the engine. Cheap to clone.
+/// An HTTP client for the engine. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Http(reqwest::Client);
 
@@ -44,7 +44,7 @@ impl Http {
         Ok(Self(client.map_err(|error| unreachable("", error))?))
     }
 
-    /// Calls the engine's admin API, with JSON in and out.
+    /// Calls the engine's admin API with JSON. The inner error is the status and the body of an unsuccessful response.
     pub(crate) async fn ask<A: DeserializeOwned>(
         &self,
         url: &str,
@@ -64,7 +64,7 @@ impl Http {
         serde_json::from_slice(answer.body()).map(Ok).map_err(|error| FleetError::Answer(error.to_string()))
     }
 
-    /// Whether a GET of this URL succeeds.
+    /// Returns `true` if a GET of this URL succeeds.
     pub(crate) async fn is_well(&self, url: &str) -> bool {
         let answer = self.0.get(url).timeout(CONNECT_TIME).send().await;
         answer.is_ok_and(|answer| answer.status().is_success())
@@ -86,7 +86,7 @@ impl Http {
     }
 }
 
-/// A JSON body, without reqwest's `json` feature.
+/// Adds a JSON body, without reqwest's `json` feature.
 trait JsonOf: Sized {
     fn json_of(self, value: &impl Serialize) -> Result<Self, FleetError>;
 }

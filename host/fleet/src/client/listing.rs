@@ -19,7 +19,7 @@ const WAIT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FleetPage {
-    /// The sessions. `is_running` is not known here.
+    /// The sessions. `is_running` is always `false`: listings do not know it.
     pub sessions: Vec<FleetSession>,
     /// Start the next page after this name; `None` on the last page.
     pub next: Option<FleetName>,
@@ -41,15 +41,15 @@ struct Row {
     value_utf8: String,
 }
 
-/// An image that sessions or nodes have.
+/// An image of sessions or nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FleetImage {
-    /// Its identity, or a prefix of it if only nodes have it.
+    /// The image's identity, or a prefix of it if only nodes have the image.
     pub image: String,
-    /// Number of sessions.
+    /// Number of sessions that were opened in the image.
     pub sessions: u64,
-    /// The addresses of its nodes.
+    /// The addresses of the nodes with the image.
     pub nodes: Vec<String>,
 }
 
@@ -80,17 +80,18 @@ struct Count {
     sessions: u64,
 }
 
-/// The part of a stored state that is listed.
+/// The part of a stored state that a listing shows.
 #[derive(Deserialize)]
 struct Stored {
     session: FleetSession,
 }
 
 impl FleetClient {
-    /// Maximum sessions per page.
+    /// Maximum number of sessions per page.
     pub const MAX_PAGE: usize = 1_000;
 
-    /// Lists the sessions of a scope, or of all, after a name. `limit` is clamped to 1–[`MAX_PAGE`](Self::MAX_PAGE).
+    /// Lists the sessions of a scope, or all sessions, after a name. `limit` is clamped to
+    /// 1–[`MAX_PAGE`](Self::MAX_PAGE).
     ///
     /// # Errors
     /// [`FleetError`].
@@ -120,7 +121,7 @@ impl FleetClient {
         Ok(FleetPage { sessions: sessions.collect::<Result<_, _>>()?, next })
     }
 
-    /// Counts the sessions of a scope, or of all.
+    /// Counts the sessions of a scope, or all sessions.
     ///
     /// # Errors
     /// [`FleetError`].

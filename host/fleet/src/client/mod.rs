@@ -56,7 +56,8 @@ impl std::fmt::Debug for FleetClient {
 }
 
 impl FleetClient {
-    /// How long to wait for an answer: an hour. A request waits for its turn in the session and, if nodes are gone, for other nodes.
+    /// Timeout for an answer: an hour. A request waits for its turn in the session and, if nodes are gone, for other
+    /// nodes.
     pub const MAX_WAIT: Duration = http::MAX_WAIT;
 
     /// Creates a client of the engine at this URL, without connecting.
@@ -100,8 +101,8 @@ impl FleetClient {
         self.ask(name, "info").await
     }
 
-    /// Cancels the running execution of a session and returns whether there was one. Its caller is told that it was cancelled. With the id of an
-    /// execution ([`ExecuteRequest::id`]), cancels only that one.
+    /// Cancels the running execution of a session. Returns `false` if nothing was running. The caller of the execution
+    /// receives the outcome `cancelled`. With the id of an execution ([`ExecuteRequest::id`]), cancels only that one.
     ///
     /// # Errors
     /// [`FleetError`].
@@ -109,18 +110,19 @@ impl FleetClient {
         self.call(name, "cancel", id.map(str::to_owned), None).await
     }
 
-    /// Undoes the last execution of a session: once, not twice in a row.
+    /// Undoes the last execution of a session. It cannot be called twice in a row.
     ///
     /// # Errors
-    /// [`FleetError::NotFound`], [`FleetError::NoUndo`], [`FleetError::Changed`] if it is not in the expected state, and others.
+    /// [`FleetError::NotFound`], [`FleetError::NoUndo`], [`FleetError::Changed`] if the session is not in the expected
+    /// state, and others.
     pub async fn undo(&self, name: &FleetName, expected: Option<Expected>) -> Result<FleetSession, FleetError> {
         self.call(name, "undo", expected, None).await
     }
 
-    /// Closes a session, deletes its bytes and returns whether it existed. Exit handlers do not run.
+    /// Closes a session and deletes its bytes. Returns `false` if it did not exist. Exit handlers do not run.
     ///
     /// # Errors
-    /// [`FleetError::Changed`] if it is not in the expected state, and others.
+    /// [`FleetError::Changed`] if the session is not in the expected state, and others.
     pub async fn close(&self, name: &FleetName, expected: Option<Expected>) -> Result<bool, FleetError> {
         self.call(name, "close", expected, None).await
     }

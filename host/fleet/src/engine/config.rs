@@ -1,13 +1,13 @@
-//! Configuration of a single-machine engine. It detects an unresponsive node within four seconds.
+//! The configuration of a single-machine engine, which detects an unresponsive node within four seconds.
 
 use std::path::Path;
 
-/// Few: each partition costs memory, and one machine has few processors.
+/// Number of partitions. Each costs memory, and one machine has few processors.
 const PARTITIONS: u32 = 4;
-/// Memory limit for the engine's tables. The default suits a dedicated machine.
+/// Memory limit for the engine's tables in bytes. The engine's default suits a dedicated machine.
 const ROCKSDB_BYTES: u64 = 256 << 20;
 
-/// The configuration as TOML: listens on loopback only, with telemetry off.
+/// Formats the configuration as TOML. The engine listens on loopback only, and its telemetry is off.
 pub(super) fn text(ingress: u16, admin: u16, node: u16, data: &Path) -> String {
     let data = toml_string(&data.to_string_lossy());
     format!(
@@ -37,7 +37,7 @@ bind-address = "127.0.0.1:{ingress}"
     )
 }
 
-/// A TOML string. JSON escapes strings the same way.
+/// Formats a TOML string. JSON escapes strings the same way.
 fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

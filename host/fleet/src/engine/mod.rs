@@ -1,4 +1,6 @@
-//! A single-machine engine: Restate's own program as a child process, with its data in a directory. For getting started and for small fleets.
+//! A single-machine engine: Restate's own program as a child process, with its data in a directory. For getting started
+//! and for small fleets.
+//!
 //! Several machines need a Restate cluster, set up as its documentation describes.
 
 mod config;

@@ -16,20 +16,20 @@ use glovebox_runtimes::RuntimeError;
 use super::config;
 use crate::{FleetError, FleetUrl, client::Http};
 
-/// Startup timeout. Startup takes a second, and longer with much data.
+/// Startup timeout. Startup takes about a second, and longer with much data.
 const BEGIN: Duration = Duration::from_secs(60);
 /// Shutdown timeout.
 const END: Duration = Duration::from_secs(20);
 /// Polling interval.
 const POLL: Duration = Duration::from_millis(50);
-/// How much of the log to show if startup fails.
+/// Bytes of the log to show if startup fails.
 const LOG_TAIL_BYTES: usize = 2_000;
 
 /// The local engine could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// Its program cannot be fetched.
+    /// The program cannot be fetched.
     #[error(transparent)]
     Program(Box<RuntimeError>),
     /// No program for this platform.
@@ -40,19 +40,19 @@ pub enum EngineError {
     /// A file or process operation failed.
     #[error("cannot {what}")]
     System {
-        /// What failed.
+        /// The operation that failed, as a verb phrase.
         what: String,
         /// Cause.
         source: io::Error,
     },
-    /// It exited, or did not answer.
+    /// The engine exited, or did not answer in time.
     #[error("the engine did not start ({reason}); its log `{log}` ends with:\n{tail}", log = escaped(.log), tail = glovebox::escaped_text(.tail))]
     Begin {
-        /// The reason.
+        /// The exit status, or the elapsed time.
         reason: String,
         /// Path of the log.
         log: PathBuf,
-        /// The log's end.
+        /// The end of the log.
         tail: String,
     },
     /// A request failed.
@@ -60,7 +60,7 @@ pub enum EngineError {
     Ask(#[from] FleetError),
 }
 
-/// An engine on this machine, stopped when dropped.
+/// An engine on this machine. It is stopped on drop.
 #[derive(Debug)]
 pub struct LocalEngine {
     child: Child,
@@ -68,8 +68,8 @@ pub struct LocalEngine {
 }
 
 impl LocalEngine {
-    /// Starts the engine's program with its data in this directory, created if missing, and waits up to a minute until it answers. `ports` are
-    /// ingress and admin; 0 picks any free port.
+    /// Starts the engine's program with its data in `data`, which is created if missing, and waits up to a minute until
+    /// it answers. `ports` are the ports of ingress and admin; 0 picks any free port.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -104,13 +104,13 @@ impl LocalEngine {
         Ok(engine)
     }
 
-    /// Its URL.
+    /// The URL of the engine.
     #[must_use]
     pub fn url(&self) -> &FleetUrl {
         &self.url
     }
 
-    /// Waits until it answers.
+    /// Waits until the engine answers.
     async fn wait(&mut self, log: &Path) -> Result<(), EngineError> {
         let failed = |reason: String| {
             let text = std::fs::read(log).unwrap_or_default();
@@ -140,7 +140,7 @@ impl LocalEngine {
 impl Drop for LocalEngine {
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        // SIGTERM lets it flush; after SIGKILL it would replay its log.
+        // After SIGTERM the engine flushes its data. After SIGKILL it would have to replay its log.
         if rustix::process::kill_process(pid, rustix::process::Signal::TERM).is_ok() {
             let begun = Instant::now();
             while begun.elapsed() < END {
@@ -157,7 +157,7 @@ impl Drop for LocalEngine {
 
 /// The requested ports, with free ports for 0, and one more.
 fn free_ports((ingress, admin): (u16, u16)) -> io::Result<(u16, u16, u16)> {
-    // Held at the same time, so they differ.
+    // All listeners are open at the same time, so the ports differ.
     let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     let held = [bind(ingress)?, bind(admin)?, bind(0)?];
     let [ingress, admin, node] = held.each_ref().map(|listener| listener.local_addr().map(|address| address.port()));

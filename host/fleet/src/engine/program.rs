@@ -1,4 +1,4 @@
-//! The engine's program.
+//! The executable of the engine.
 
 use std::path::{Path, PathBuf};
 

@@ -13,11 +13,11 @@ use crate::{
 
 /// Timeout for the engine to discover the node and store the result.
 const WAIT: Duration = Duration::from_secs(60);
-/// Attempts if the engine is not up yet, and the pause between them.
+/// Maximum number of attempts while the engine is not up, and the pause between them.
 const TRIES: u32 = 30;
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// Status of an address registered differently, and of an unknown service.
+/// The statuses for an address that is registered differently, and for an unknown service.
 const CONFLICT: u16 = 409;
 const NOT_FOUND: u16 = 404;
 
@@ -39,14 +39,15 @@ struct Service {
 }
 
 impl Answer {
-    /// Whether the nodes known at the address have these images. The engine does not rediscover known nodes.
+    /// Returns `true` if the nodes known at the address have exactly these images. The engine does not rediscover known
+    /// nodes.
     fn has(&self, images: &BTreeSet<String>) -> bool {
         let known = self.services.iter().map(|service| &service.name);
         known.filter(|name| name.starts_with(IMAGE_PREFIX)).collect::<BTreeSet<_>>() == images.iter().collect()
     }
 }
 
-/// The engine's registration of nodes.
+/// The registration of nodes with the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Registered {
@@ -54,7 +55,7 @@ pub struct Registered {
     pub deployment: String,
 }
 
-/// Client of the engine's admin API.
+/// A client of the engine's admin API.
 #[derive(Clone, Debug)]
 pub(super) struct Admin {
     http: Http,
@@ -66,8 +67,8 @@ impl Admin {
         Ok(Self { http: Http::new()?, url: fleet.admin() })
     }
 
-    /// Registers the address at which the engine finds nodes like this one. Nothing changes if the same images are registered there already.
-    /// Fails if other images are, unless these nodes replace them.
+    /// Registers the address at which the engine finds nodes like this one. Does nothing if the same images are
+    /// registered there already. Fails if other images are registered there, unless `replaces`.
     pub(super) async fn register(
         &self,
         advertised: &str,
@@ -82,7 +83,7 @@ impl Admin {
             match self.http.ask::<Answer>(&url, Some(&question), WAIT).await {
                 Ok(Ok(answer)) if answer.has(images) => return Ok(Registered { deployment: answer.id }),
                 Ok(Ok(_)) | Ok(Err((CONFLICT, _))) => return Err(NodeError::OtherVersion(advertised.to_owned())),
-                // The engine cannot reach us: perhaps a balancer is not up yet.
+                // The engine cannot reach the node: perhaps a balancer is not up yet.
                 Ok(Err((status, text))) if tries >= TRIES => {
                     return Err(NodeError::Refused(format!("status {status}: {text}")));
                 }
@@ -93,7 +94,7 @@ impl Admin {
         }
     }
 
-    /// Whether a service of this name is registered.
+    /// Returns `true` if a service of this name is registered.
     pub(super) async fn has_service(&self, name: &str) -> Result<bool, FleetError> {
         let url = format!("{}/services/{name}", self.url);
         match self.http.ask::<IgnoredAny>(&url, None::<&()>, WAIT).await? {

@@ -1,4 +1,4 @@
-//! One attempt at an execution.
+//! An attempt at an execution.
 
 use std::{
     sync::Arc,
@@ -21,10 +21,11 @@ use super::{
 };
 use crate::{ExecuteRequest, Executed};
 
-/// Maximum answer size. The engine's message limit is twice that; a longer answer could never be delivered.
+/// Maximum size of an answer in bytes. The engine's limit on messages is twice that: it could never deliver a longer
+/// answer.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
-/// One attempt at an execution, on one node.
+/// An attempt at an execution, on one node.
 pub(super) struct Attempt {
     machine: Arc<Machine>,
     state: State,
@@ -41,19 +42,19 @@ type Targets = Vec<(String, Target)>;
 /// The tools of a request and their callbacks.
 type Offered = (Vec<Tool>, Targets);
 
-/// The script.
+/// A running script.
 struct Running {
     session: Session,
     started: Arc<Started>,
     /// The callback of each tool, by name.
     targets: Targets,
-    /// Its outstanding calls, in order.
+    /// The calls that the script waits for, in order.
     waits_for: Vec<ToolRequest>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Attempt {
-    /// An attempt on a session in this state. `cancel` stops the script.
+    /// Creates an attempt on a session in this state. `cancel` stops the script.
     pub(super) fn new(
         machine: Arc<Machine>,
         state: State,
@@ -64,7 +65,8 @@ impl Attempt {
         Self { machine, state, request, cancel, invocation, running: None }
     }
 
-    /// Runs the step after the recorded ones. `recorded`: the calls recorded since the last step that was run here.
+    /// Runs the step after the recorded ones. `recorded` are the calls recorded since the last step that this attempt
+    /// ran.
     pub(super) async fn step(&mut self, recorded: Vec<Called>) -> Result<Step, StepError> {
         let mut recorded = recorded.into_iter();
         let mut running = match self.running.take() {
@@ -150,7 +152,7 @@ impl Attempt {
     /// Calls the service of a tool.
     async fn ask(&self, running: &Running, call: &ToolRequest) -> Called {
         let session = &self.state.session.name;
-        // The generation differs for each stored execution, the invocation for each execution.
+        // The generation differs between stored executions, and the invocation between all executions.
         let key = format!("{session}/{}-{}/{}", self.state.next_execution(), self.invocation, call.id);
         let limits = &self.machine.policy().limits;
         let timeout = Duration::from_millis(limits.tool_timeout_ms);
@@ -180,16 +182,18 @@ impl Attempt {
         Called { call: call.id, tool: call.name.clone(), answer: answer.map_err(|error| Failure::from(&error)) }
     }
 
-    /// Whether it was cancelled or timed out. On a replay either may happen sooner than before.
+    /// Returns `true` if the execution was cancelled or timed out. A replay may reach either earlier than the first
+    /// run.
     fn was_stopped(&self, execution: &Execution) -> bool {
         let is_late = matches!(execution.outcome, Outcome::Exhausted { resource: Resource::Time, .. });
         is_late || self.cancel.is_cancelled() || execution.outcome == Outcome::Cancelled
     }
 
-    /// Stores the session as the script left it. `is_short`: it ended before using all recorded answers.
+    /// Stores the session as the script left it. `is_short`: the script ended before it used all recorded answers.
     async fn end(&self, running: Running, execution: &Execution, is_short: bool) -> Result<Step, StepError> {
         let at = Timestamp::now();
-        // A script stopped half-way may leave a session that cannot continue or has not seen all tool answers: roll it back.
+        // A script stopped half-way may leave a session that cannot continue, or that has not seen all answers. Roll it
+        // back.
         let is_rolled_back = is_short || running.session.ended().is_some();
         let state = match is_rolled_back {
             true => self.state.unchanged(at),
@@ -213,13 +217,13 @@ impl Attempt {
     }
 }
 
-/// Delivers answers and waits for the next event.
+/// Delivers answers and waits until the script needs others or ends.
 async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Progress, StepError> {
     let started = Arc::clone(started);
     blocking(move || {
         started.advance(answers, None).map_err(|error| match error {
             AdvanceError::Execute(error) => refused(&error),
-            // Like every panic of a node.
+            // Retried, like every panic of a node.
             error @ AdvanceError::Panicked => StepError::Later(error.to_string()),
             error => StepError::failed(&error),
         })
@@ -227,7 +231,8 @@ async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Pro
     .await
 }
 
-/// Errors of the sandbox are the request's and the same on every node, except when this node lacks resources.
+/// Converts an error of the sandbox. It is caused by the request and the same on every node, except if this node is
+/// short of resources.
 fn refused(error: &ExecuteError) -> StepError {
     match is_of_the_moment(error) {
         true => StepError::Later(glovebox::with_causes(error)),

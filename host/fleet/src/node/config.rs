@@ -1,4 +1,4 @@
-//! Configuration of a node.
+//! The configuration of a node.
 
 use std::time::Duration;
 
@@ -7,42 +7,44 @@ use glovebox_requests::callbacks::Callbacks;
 
 use crate::FleetUrl;
 
-/// Configuration of a node. Create it with [`new`](Self::new) and change fields.
+/// The configuration of a node. Create it with [`new`](Self::new) and change fields.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NodeConfig {
-    /// Runs the scripts.
+    /// The engine that runs the scripts.
     pub engine: Engine,
-    /// The fleet's engine.
+    /// The URL of the fleet's engine.
     pub fleet: FleetUrl,
-    /// The store of session states. Must be the same on all nodes.
+    /// The store of session states. All nodes must use the same store.
     pub blobs: BlobStore,
-    /// Seals the states. Same on all nodes. Default: none.
+    /// The key that seals the states. All nodes must use the same key. Default: states are not sealed.
     pub key: Option<SessionKey>,
-    /// What scripts may do. Should be the same on all nodes. Clock and entropy are set per session: see
+    /// The policy of scripts, which should be the same on all nodes. Clock and entropy are set per session: see
     /// [`check_policy`](Self::check_policy).
     pub policy: Policy,
-    /// Runtimes for new sessions, by name or alias. The first of a language is its default. Default: each language's default.
+    /// The runtimes for new sessions, by name or alias. The first one of a language is its default. Default: the
+    /// default runtime of each language.
     pub runtimes: Vec<String>,
-    /// Calls the services that answer tools. Default: none, so requests cannot offer tools.
+    /// Calls the services that answer tools. Default: none, and requests must not bring tools.
     pub callbacks: Option<Callbacks>,
-    /// Maximum concurrent executions; more wait. Default: four per processor.
+    /// Maximum number of concurrent executions. More wait. Default: four per processor.
     pub running: usize,
-    /// How long an execution waits for its turn before the engine retries it, perhaps on another node. Default: 20 s.
+    /// Time that an execution waits to run. Then the engine retries it, perhaps on another node. Default 20 s.
     pub queue: Duration,
-    /// Maximum sessions held in memory for their next execution. Default 256. The engine's pool needs a slot for each, plus two per
-    /// concurrent execution.
+    /// Maximum number of sessions held in memory for their next execution. Default 256. The engine's pool needs a slot
+    /// for each of these, and two per concurrent execution.
     pub warm_count: usize,
-    /// Maximum bytes they hold together. Default 1 GiB. A session counts as its stored state or its memory growth, plus 1 MiB.
+    /// Maximum memory of all held sessions, in bytes. Default 1 GiB. A session counts as its stored state or its memory
+    /// growth, whichever is larger, plus 1 MiB.
     pub warm_bytes: u64,
-    /// How long running executions may take to finish at shutdown. Default 30 s. Others restart on another node.
+    /// Time that running executions may take to finish at shutdown. Then they restart on another node. Default 30 s.
     pub drain: Duration,
-    /// The engine's public key: requests it did not sign are rejected. Default: none.
+    /// The engine's public key. With it, requests that the engine did not sign are rejected. Default: none.
     pub identity_key: Option<String>,
 }
 
 impl NodeConfig {
-    /// Defaults for a node of this fleet that runs scripts with this engine.
+    /// Returns the defaults for a node of this fleet.
     #[must_use]
     pub fn new(fleet: FleetUrl, engine: Engine, blobs: BlobStore) -> Self {
         Self {
@@ -62,18 +64,21 @@ impl NodeConfig {
         }
     }
 
-    /// Default concurrent executions: four per processor, since some wait for tools.
+    /// The default of [`running`](Self::running): four per processor, because some executions wait for tools.
     #[must_use]
     pub fn default_running() -> usize {
         4 * std::thread::available_parallelism().map_or(2, usize::from)
     }
 
-    /// Checks that nodes can use this policy. If a node fails, its executions restart and must repeat what they did. So there are no host
-    /// directories and no network, and fuel is metered. Clock and entropy are set per session: the clock is fixed at the time of opening,
-    /// random numbers come from a seed.
+    /// Checks that nodes can use this policy.
+    ///
+    /// When a node fails, its executions restart on another node and must repeat exactly. Therefore the policy must
+    /// meter fuel, and must have no host directories and no network. It must leave clock and entropy at their defaults,
+    /// because nodes set these per session: the clock is fixed at the time of opening, and random numbers come from a
+    /// seed.
     ///
     /// # Errors
-    /// If it is invalid or has what cannot be repeated.
+    /// Fails if the policy is invalid or has a setting that is not repeatable.
     pub fn check_policy(policy: &Policy) -> Result<(), NodePolicyError> {
         policy.check()?;
         let has = |what| Err(NodePolicyError::NotRepeatable(what));
@@ -89,14 +94,14 @@ impl NodeConfig {
     }
 }
 
-/// Nodes cannot use a policy.
+/// Nodes cannot use this policy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodePolicyError {
     /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// It has something that does not repeat identically.
+    /// The policy has a setting that is not repeatable on another node.
     #[error(
         "the policy has {0}, which an execution that is begun anew on another node would not find the same; leave it out"
     )]
@@ -106,13 +111,14 @@ pub enum NodePolicyError {
 /// The maximum of `tool_timeout_ms`: a year.
 const MAX_TOOL_TIMEOUT_MS: u64 = 365 * 24 * 3_600 * 1_000;
 
-/// The policy of one session: the nodes' policy with a fixed clock and seeded random numbers.
+/// Returns the policy of one session: the nodes' policy with a fixed clock and seeded random numbers.
 pub(super) fn session_policy(policy: &Policy, opened_at_ms: u64, seed: u64) -> Policy {
     let mut policy = policy.clone();
     policy.clock = Clock::Fixed(opened_at_ms.saturating_mul(1_000_000));
     policy.entropy = Entropy::Seeded(seed);
     policy.session.checkpoints = glovebox::Checkpoints::Never;
-    // The node times each call from its start and records the outcome. A timeout in the interpreter would not be repeatable.
+    // The node measures the timeout of each call from its start and records the outcome. A timeout in the interpreter
+    // would not be repeatable.
     policy.limits.tool_timeout_ms = MAX_TOOL_TIMEOUT_MS;
     policy
 }

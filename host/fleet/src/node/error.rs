@@ -15,13 +15,13 @@ pub enum NodeError {
     /// A runtime cannot be prepared.
     #[error(transparent)]
     Runtime(#[from] BuildError),
-    /// Invalid identity key.
+    /// The identity key is malformed.
     #[error("the identity key is invalid; write the engine's public key as the engine shows it, `publickeyv1_…`")]
     IdentityKey,
-    /// Listening failed.
+    /// The node cannot listen on its address.
     #[error("cannot listen on {address}")]
     Listen {
-        /// Address.
+        /// The address to listen on.
         address: std::net::SocketAddr,
         /// Cause.
         source: std::io::Error,
@@ -29,7 +29,7 @@ pub enum NodeError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The engine rejected it.
+    /// The engine rejected the registration.
     #[error("the fleet's engine did not register the node: {0}")]
     Refused(String),
     /// Nodes of another version are registered at this address.
@@ -38,7 +38,7 @@ pub enum NodeError {
         url = escaped(.0)
     )]
     OtherVersion(String),
-    /// The engine call failed.
+    /// A call to the engine failed.
     #[error(transparent)]
     Engine(#[from] crate::FleetError),
 }
@@ -46,10 +46,10 @@ pub enum NodeError {
 /// A step of an execution failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StepError {
-    /// Transient: the engine retries it, here or on another node.
+    /// A transient error. The engine retries the step, here or on another node.
     #[error("{0}")]
     Later(String),
-    /// Permanent: the caller gets this error.
+    /// A permanent error, which the caller receives.
     #[error("{1}")]
     Never(u16, String),
 }
@@ -59,16 +59,16 @@ impl StepError {
         Self::Never(status::INVALID, message.into())
     }
 
-    /// As an error for the engine.
+    /// Converts the error for the engine.
     pub(super) fn into_handler_error(self) -> HandlerError {
         match self {
-            // The engine logs it.
+            // The engine logs the message.
             Self::Later(message) => std::io::Error::other(message).into(),
             Self::Never(code, message) => TerminalError::new_with_code(code, message).into(),
         }
     }
 
-    /// A sandbox error that would be the same on every node.
+    /// An error of the sandbox that is the same on every node.
     pub(super) fn failed(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Never(status::FAILED, glovebox::with_causes(error))
     }

@@ -1,8 +1,9 @@
 //! Executions in a session's image.
 //!
-//! A session belongs to the image it was opened in: its bytes are a difference from that image. Nodes of a newer version have other images, but the
-//! engine sends the requests of all sessions to the newest nodes. For a session whose image they lack, they call the service of that image, which
-//! only nodes with the image offer. So older nodes are needed until the last session of their images is closed.
+//! A session belongs to the image in which it was opened: its bytes are a difference from that image. Nodes of a newer
+//! version have other images, but the engine sends the requests of all sessions to the newest nodes. If the newest
+//! nodes do not have the image of a session, they call the service of that image, which only nodes with the image
+//! offer. Older nodes are thus needed until the last session of their images is closed.
 
 use std::{
     pin::pin,
@@ -30,14 +31,14 @@ use super::{
 };
 use crate::{ExecuteRequest, client::status, name::image_service};
 
-/// Input of the service of an image.
+/// The input of an image's service.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Question {
     state: State,
     request: ExecuteRequest,
 }
 
-/// Runs executions in an image. An object per session, without state.
+/// Runs executions in an image: one object per session, without state.
 #[derive(Clone)]
 pub(super) struct ImageObject(pub(super) Arc<Machine>);
 
@@ -53,7 +54,7 @@ impl ImageObject {
     }
 }
 
-/// Executes here, or on a node with the image.
+/// Runs an execution on this node, or on a node with the session's image.
 pub(super) fn execute<'a>(
     ctx: &'a ObjectContext<'_>,
     machine: &'a Arc<Machine>,
@@ -87,7 +88,7 @@ pub(super) fn execute<'a>(
     })
 }
 
-/// Executes, recording each step.
+/// Runs an execution on this node, and records each step.
 fn execute_here<'a>(
     ctx: &'a ObjectContext<'_>,
     machine: &'a Arc<Machine>,
@@ -99,9 +100,9 @@ fn execute_here<'a>(
     let attempt = Attempt::new(Arc::clone(machine), state, Arc::new(request), cancel.clone(), invocation);
     let attempt = Arc::new(Mutex::new(attempt));
     Box::pin(async move {
-        // If dropped, stop the script: the node that takes over restarts it.
+        // If this future is dropped, the script is cancelled: another node takes over and restarts it.
         let _cancel = CancelOnDrop(cancel.clone());
-        // Calls recorded since the last step run here. Steps read from the journal are not run.
+        // The calls recorded since the last step that ran here. Steps that are in the journal already are not run.
         let recorded: Arc<std::sync::Mutex<Vec<Called>>> = Arc::default();
         let mut count = 0_usize;
         let mut stop = pin!(ctx.signal::<()>(CANCEL));
@@ -134,7 +135,7 @@ fn execute_here<'a>(
     })
 }
 
-/// Cancels when it is dropped.
+/// Cancels a token on drop.
 struct CancelOnDrop(CancelToken);
 
 impl Drop for CancelOnDrop {

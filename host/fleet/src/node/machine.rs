@@ -1,4 +1,4 @@
-//! This node's interpreters and session states.
+//! The interpreters and session states of a node.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{FleetName, FleetSession, OpenRequest, client::status};
 
-/// Largest values of the session limits.
+/// Upper bounds of the limits on sessions.
 const MAX_SESSIONS: u32 = 1_000_000;
 const MAX_SESSION_BYTES: u64 = 1 << 50;
 /// Blobs listed and deleted per page.
@@ -34,23 +34,23 @@ struct Served {
     image_sha256: String,
 }
 
-/// How a session was opened.
+/// The time and identity of a session's opening.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Opening {
-    /// When.
+    /// When the session was opened.
     pub(super) at: Timestamp,
-    /// Unique id.
+    /// A unique id.
     pub(super) id: String,
 }
 
 impl Opening {
-    /// A new one, now.
+    /// Creates an opening with the current time and a random id.
     pub(super) fn new() -> Self {
         Self { at: Timestamp::now(), id: SessionId::random().as_str().get(..16).unwrap_or_default().to_owned() }
     }
 }
 
-/// Interpreters, states and sessions in memory.
+/// The interpreters, the states, and the sessions in memory.
 pub(super) struct Machine {
     engine: Engine,
     /// The engine's admin API.
@@ -60,15 +60,15 @@ pub(super) struct Machine {
     policy: Policy,
     served: Vec<Served>,
     pub(super) callbacks: Option<Callbacks>,
-    /// One permit per concurrent execution.
+    /// A permit for each concurrent execution.
     pub(super) places: Arc<Semaphore>,
-    /// How long an execution waits for one.
+    /// Maximum time to wait for a permit.
     pub(super) queue: Duration,
     warm: Warm,
 }
 
 impl Machine {
-    /// Prepares the runtimes, which takes a minute or more the first time.
+    /// Prepares the runtimes. The first preparation on a machine takes a minute or more.
     pub(super) fn new(config: NodeConfig) -> Result<Self, NodeError> {
         NodeConfig::check_policy(&config.policy)?;
         let running = config.running.clamp(1, Semaphore::MAX_PERMITS);
@@ -98,12 +98,12 @@ impl Machine {
         Ok(Self { engine, admin, blobs, key, policy, served, callbacks, places, queue, warm })
     }
 
-    /// What scripts may do.
+    /// The policy of scripts.
     pub(super) fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The identities of its images.
+    /// The identities of the node's images.
     pub(super) fn images(&self) -> impl Iterator<Item = &str> {
         self.served.iter().map(|served| &*served.image_sha256)
     }
@@ -153,13 +153,14 @@ impl Machine {
         Ok(State { session, opening, blob, previous: None, stale: Vec::new() })
     }
 
-    /// The session in this state, from memory or from its blob.
+    /// Returns the session in this state, from memory or from its blob.
     pub(super) async fn session(self: &Arc<Self>, state: &State) -> Result<Session, StepError> {
         let name = &state.session.name;
         if let Some(session) = self.warm.take(name, &state.blob) {
             return Ok(session);
         }
-        // The blob exists as long as the state refers to it: only a stale caller finds it gone.
+        // The blob exists as long as the stored state refers to it. It is missing only for a caller with an outdated
+        // state.
         let gone = || StepError::Later(format!("the blob `{}` is not in the store", state.blob));
         let bytes = self.blobs.get(&state.blob, BlobStore::MAX_BYTES).await?.ok_or_else(gone)?;
         let (machine, opening, state) = (Arc::clone(self), state.opening.clone(), state.session.clone());
@@ -228,7 +229,7 @@ impl Machine {
         }
     }
 
-    /// The runtime of a new session.
+    /// Finds the runtime for a new session.
     fn runtime(&self, language: Option<Language>, runtime: Option<&str>) -> Result<Served, StepError> {
         let named = runtime.map(|name| match self.engine.runtimes() {
             // By name or alias.
@@ -248,7 +249,7 @@ impl Machine {
         self.served.iter().find(fits).cloned().ok_or_else(none)
     }
 
-    /// A sandbox with the session's own clock and random numbers. Called on a blocking thread.
+    /// Builds a sandbox with the session's own clock and random numbers. Called on a blocking thread.
     fn sandbox(
         &self,
         name: &FleetName,
@@ -274,11 +275,11 @@ impl Machine {
     }
 }
 
-/// The policy with room for sessions in memory and running ones.
+/// Returns the policy with limits that suffice for running sessions and sessions in memory.
 fn with_room(config: &NodeConfig, running: usize) -> Policy {
     let mut policy = config.policy.clone();
     let limits = &mut policy.limits;
-    // Two each: the one opened or resumed and the one it evicts.
+    // Two per running execution: the session itself, and a session that it evicts.
     let sessions = config.warm_count.saturating_add(running.saturating_mul(2));
     let each = limits.memory_bytes.saturating_add(limits.workspace_bytes);
     let bytes = config.warm_bytes.saturating_add((running as u64).saturating_mul(2).saturating_mul(each));
@@ -287,7 +288,7 @@ fn with_room(config: &NodeConfig, running: usize) -> Policy {
     policy
 }
 
-/// Whether an error is transient: the node lacks room or threads.
+/// Returns `true` if the error is transient: the node is short of memory, slots or threads.
 pub(super) fn is_of_the_moment(error: &ExecuteError) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! A node: runs the executions of a fleet's sessions.
+//! A node, which runs the executions of a fleet's sessions.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | `attempt` | one attempt at an execution: replays the recorded steps, then continues |
 //! | `machine` | this node's interpreters, states and sessions in memory |
 //! | `warm` | sessions held in memory for their next execution |
-//! | `images` | executions in a session's image, forwarded if this node lacks it |
-//! | `services` | the same object under 256 names |
+//! | `images` | executions in a session's image, forwarded if this node does not have it |
+//! | `services` | the session object under 256 names, and an object per image |
 //! | `serve` | connections |
 
 mod admin;

@@ -24,7 +24,7 @@ use crate::{
     client::{EXISTS, status},
 };
 
-/// The handlers of a session. The engine runs them one at a time, except shared ones.
+/// The handlers of a session. The engine runs them one at a time, except those with a shared context.
 #[derive(Clone)]
 pub(super) struct SessionObject(pub(super) Arc<Machine>);
 
@@ -80,7 +80,7 @@ impl SessionObject {
         let Json(mut state) = ctx.get::<Json<State>>(STATE_KEY).await?.ok_or_else(|| no_session(&name))?;
         check(&state, expected)?;
         self.0.forget_blobs(std::mem::take(&mut state.stale));
-        // Left behind by an execution that was killed.
+        // An execution that was killed may have left these.
         ctx.clear(RUNNING_KEY);
         ctx.clear(ID_KEY);
         let Json(at) = ctx.run(now).name("now").await?;
@@ -100,7 +100,7 @@ impl SessionObject {
     ) -> Result<Json<bool>, HandlerError> {
         let Some(Json(state)) = ctx.get::<Json<State>>(STATE_KEY).await? else { return Ok(Json(false)) };
         check(&state, expected)?;
-        // Blobs first: if the store fails, this step is retried.
+        // Blobs first: if the store fails, the engine retries this step.
         let machine = Arc::clone(&self.0);
         let forget = move || -> BoxFuture<'static, HandlerResult<()>> {
             Box::pin(async move { machine.forget(&state).await.map_err(StepError::into_handler_error) })
@@ -136,7 +136,8 @@ impl SessionObject {
 }
 
 impl SessionObject {
-    /// Opens a session. Returns a boxed future: the compiler cannot resolve the lifetimes of the SDK's contexts otherwise.
+    /// Opens a session. The future is boxed, because the compiler cannot resolve the lifetimes of the SDK's contexts
+    /// otherwise.
     fn make<'a>(
         &'a self,
         ctx: &'a ObjectContext<'_>,
@@ -158,7 +159,7 @@ impl SessionObject {
     }
 }
 
-/// The time, for the journal.
+/// The current time, for the journal.
 async fn now() -> HandlerResult<Json<Timestamp>> {
     Ok(Json(Timestamp::now()))
 }

@@ -1,4 +1,4 @@
-//! The engine's connections.
+//! Serves the connections of the engine.
 
 use std::{
     convert::Infallible,
@@ -26,15 +26,15 @@ use tokio::{
 use super::{NodeConfig, Registered, error::NodeError, machine::Machine, services};
 use crate::name::image_service;
 
-/// Maximum connections. Engines and balancers open a few each.
+/// Maximum number of connections. Engines and balancers open a few each.
 const MAX_CONNECTIONS: usize = 1_024;
-/// Maximum concurrent requests per connection; more wait in the engine.
+/// Maximum number of concurrent requests per connection. More wait in the engine.
 const MAX_STREAMS: u32 = 1_024;
-/// HTTP/2 keep-alive: how long a connection may be silent before a ping, and how long to wait for its reply.
+/// HTTP/2 keep-alive: the idle time before a ping, and the timeout of its reply.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
-/// Where balancers ask whether this node takes requests.
+/// The path of the health check for balancers.
 const HEALTH: &str = "/health";
-/// How long balancers have to notice draining before existing connections are told.
+/// Time for balancers to notice draining before the node asks existing connections to close.
 const NOTICE: Duration = Duration::from_secs(1);
 /// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Prepares the runtimes, which takes a minute or more the first time, and listens.
+    /// Prepares the runtimes and listens. The first preparation on a machine takes a minute or more.
     ///
     /// # Errors
     /// [`NodeError`].
@@ -70,20 +70,22 @@ impl Node {
         Ok(Self { endpoint, machine, listener, address, drain })
     }
 
-    /// The address it listens on.
+    /// The address that the node listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The identities of its images.
+    /// The identities of the node's images.
     pub fn images(&self) -> impl Iterator<Item = &str> {
         self.machine.images()
     }
 
-    /// Registers nodes like this one with the engine. The engine must reach one of them at `advertised`: the `http://` URL of this node or of
-    /// a balancer. Nodes of another version at that address are an error, unless `replaces`: these then replace them, and no other node may
-    /// have sessions of theirs. Retries for half a minute; the node must be [serving](Self::serve) meanwhile.
+    /// Registers nodes like this one with the engine. The engine must reach one of them at `advertised`, the `http://`
+    /// URL of this node or of a balancer. The node must be [serving](Self::serve) meanwhile. Retries for half a minute.
+    ///
+    /// Nodes of another version at that address are an error. With `replaces`, these nodes replace them; then no
+    /// sessions may exist that only the replaced nodes can run.
     ///
     /// # Errors
     /// [`NodeError::OtherVersion`], [`NodeError::Refused`] and [`NodeError::Engine`].
@@ -97,8 +99,8 @@ impl Node {
         async move { admin.register(&advertised, &images, replaces).await }
     }
 
-    /// Serves until `end`, then drains: running executions get [`NodeConfig::drain`] to finish, and the rest restart on another node. Everything
-    /// acknowledged is already stored.
+    /// Serves until `end` completes, and then drains: running executions get [`NodeConfig::drain`] to finish, and the
+    /// rest restart on another node. Acknowledged executions are stored already.
     pub async fn serve(self, end: impl Future<Output = ()>) {
         let answering = Answering {
             endpoint: HyperEndpoint::new(self.endpoint),
@@ -111,7 +113,8 @@ impl Node {
             never = accept(&self.listener, &room, &answering, Some(&graceful)) => match never {},
             () = end => answering.is_draining.store(true, Ordering::Relaxed),
         }
-        // Health checks are answered to the end: a node that does not answer counts as lost, and its executions restart elsewhere.
+        // The node answers health checks to the end. Otherwise it would count as lost, and its executions would restart
+        // elsewhere.
         let notice = NOTICE.min(self.drain);
         tokio::select! {
             never = accept(&self.listener, &room, &answering, Some(&graceful)) => match never {},
@@ -124,7 +127,7 @@ impl Node {
     }
 }
 
-/// Accepts connections while there is room. `graceful`, if given, shuts them down; otherwise nobody waits for them.
+/// Accepts connections up to the limit. `graceful` shuts them down; without it they are not awaited.
 async fn accept(
     listener: &TcpListener,
     room: &Arc<Semaphore>,
@@ -140,7 +143,7 @@ async fn accept(
                 continue;
             }
         };
-        // Over the limit: closed.
+        // Connections beyond the limit are closed.
         let Ok(place) = Arc::clone(room).try_acquire_owned() else { continue };
         let connection = connection(stream, answering.clone());
         match graceful {
@@ -161,7 +164,7 @@ async fn log(connection: impl Future<Output = hyper::Result<()>>, _place: OwnedS
 #[derive(Clone)]
 struct Answering {
     endpoint: HyperEndpoint,
-    /// Has no services and no identity key: health checks are not signed.
+    /// An endpoint without services and identity key, because health checks are not signed.
     health: HyperEndpoint,
     is_draining: Arc<AtomicBool>,
 }
@@ -176,7 +179,7 @@ impl Service<Request<Incoming>> for Answering {
             return self.endpoint.call(request);
         }
         ready(self.health.call(request).into_inner().map(|mut answer| {
-            // 404: draining, takes no new requests.
+            // 404 tells balancers that the node is draining and takes no new requests.
             if self.is_draining.load(Ordering::Relaxed) {
                 *answer.status_mut() = StatusCode::NOT_FOUND;
             }
@@ -185,7 +188,8 @@ impl Service<Request<Incoming>> for Answering {
     }
 }
 
-/// A connection without Nagle's algorithm: the SDK's server leaves it on, which adds 40 ms to each call.
+/// Creates a connection without Nagle's algorithm. The SDK's server leaves the algorithm on, which adds 40 ms to each
+/// call.
 fn connection(
     stream: TcpStream,
     answering: Answering,

@@ -1,6 +1,6 @@
-//! The same object under 256 names, and an object per image.
+//! The session object under 256 names, and an object per image.
 //!
-//! The SDK's macro gives each type one fixed name. Here names are values, so handlers are dispatched by hand.
+//! The SDK's macro gives each type one fixed name. Here the names are values, so handlers are dispatched by hand.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -16,21 +16,21 @@ use restate_sdk::{
 use super::{error::NodeError, images::ImageObject, machine::Machine, object::SessionObject};
 use crate::name;
 
-/// How long answers to requests with a key, and all journals, are held.
+/// Retention of journals, and of answers to requests with a key.
 const RETENTION: Duration = Duration::from_secs(3_600);
-/// How long a node may be silent before the engine suspends an execution: longer than any execution. When its input ends, the SDK suspends a
-/// handler that listens for a signal, even while a step runs, and then only that signal would wake it. The engine detects a lost node by its
-/// connection.
+/// Inactivity timeout, longer than any execution, so that the engine never suspends one. At the end of its input the
+/// SDK suspends a handler that listens for a signal, even while a step runs, and then only that signal would wake the
+/// handler. The engine detects a lost node by its connection.
 const SILENT: Duration = Duration::from_secs(24 * 3_600);
-/// How long a handler may take to end when told to.
+/// Timeout for a handler to end after the engine has asked for it.
 const SPARE: Duration = Duration::from_secs(30);
 /// Retry backoff: initial and maximum interval.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// Maximum attempts: an hour of retries, as long as a client waits. Then the caller gets an error and the session is unchanged: a failed step
-/// records nothing.
+/// Maximum number of attempts: an hour of retries, as long as a client waits. Then the caller gets an error and the
+/// session is unchanged, because a failed step records nothing.
 const MAX_ATTEMPTS: u64 = 1_800;
 
-/// All services of this node.
+/// Builds the endpoint with all services of this node.
 pub(super) fn endpoint(machine: &Arc<Machine>, identity_key: Option<&str>) -> Result<Endpoint, NodeError> {
     let mut builder = Endpoint::builder();
     if let Some(key) = identity_key {
@@ -52,7 +52,7 @@ pub(super) fn endpoint(machine: &Arc<Machine>, identity_key: Option<&str>) -> Re
     Ok(builder.build())
 }
 
-/// Timeouts, retention and retries.
+/// The services' timeouts, retention and retries.
 fn options() -> ServiceOptions {
     ServiceOptions::new()
         .inactivity_timeout(SILENT)
@@ -66,7 +66,7 @@ fn options() -> ServiceOptions {
         .retry_policy_kill_on_max_attempts()
 }
 
-/// A service under a name other than its type's.
+/// Binds a service to a name other than its type's.
 fn named<S>(service: S, name: &str) -> Result<ServiceDefinition, NodeError>
 where
     S: Discoverable + Service<Future = ServiceBoxFuture> + Send + Sync + 'static,

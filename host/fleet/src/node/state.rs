@@ -1,4 +1,4 @@
-//! The state that the engine stores.
+//! The state that the engine stores for a session.
 
 use glovebox::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,25 +6,26 @@ use sha2::{Digest, Sha256};
 
 use crate::{FleetName, FleetSession};
 
-/// Engine key of the state.
+/// The engine's key of the session's state.
 pub(crate) const STATE_KEY: &str = "session";
-/// Engine key of the running invocation.
+/// The engine's key of the running invocation's id.
 pub(super) const RUNNING_KEY: &str = "running";
-/// Engine key of the caller's id for it.
+/// The engine's key of the caller's id for the running execution.
 pub(super) const ID_KEY: &str = "running-id";
 
-/// A session.
+/// The stored state of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct State {
-    /// The session now.
+    /// The description of the session.
     pub(super) session: FleetSession,
-    /// Unique among all sessions that ever have this name.
+    /// The id of the opening, unique among all sessions that ever have this name.
     pub(super) opening: String,
-    /// Name of its current blob.
+    /// The name of the current blob.
     pub(super) blob: String,
-    /// State before its last execution, for one undo.
+    /// The state before the last execution, for one undo.
     pub(super) previous: Option<Previous>,
-    /// Blobs no longer referred to. The next reader deletes them: by then the engine has stored this state.
+    /// Blobs that are no longer referred to. The next reader deletes them, because by then the engine has stored this
+    /// state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) stale: Vec<String>,
 }
@@ -38,7 +39,7 @@ pub(super) struct Previous {
 }
 
 impl State {
-    /// The state after the next change.
+    /// Returns the state after the next change.
     pub(super) fn next(&self, bytes: u64, executions: u64, at: Timestamp, blob: String) -> Self {
         let session = FleetSession {
             generation: self.session.generation + 1,
@@ -53,7 +54,7 @@ impl State {
         Self { session, opening: self.opening.clone(), blob, previous, stale }
     }
 
-    /// The same state as the next generation, after an execution that changed nothing.
+    /// Returns the next generation of the same state, for an execution that changed nothing.
     pub(super) fn unchanged(&self, at: Timestamp) -> Self {
         let mut unchanged = self.clone();
         unchanged.session.generation += 1;
@@ -61,7 +62,7 @@ impl State {
         unchanged
     }
 
-    /// The last execution undone, once.
+    /// Returns the state before the last execution as the next generation. Returns `None` if there is nothing to undo.
     pub(super) fn undone(&self, at: Timestamp) -> Option<Self> {
         let Previous { blob, bytes, executions } = self.previous.clone()?;
         let mut undone = self.next(bytes, executions, at, blob);
@@ -70,14 +71,14 @@ impl State {
         Some(undone)
     }
 
-    /// The id of its next execution, unique even if the session is closed and opened again under the same name.
+    /// The id of the next execution, unique even if the session is closed and opened again under the same name.
     pub(super) fn next_execution(&self) -> String {
         format!("{}-{}", self.opening, self.session.generation + 1)
     }
 }
 
-/// The directory of a session's blobs. A session opened again under the same name has another: a late close of the first one deletes
-/// nothing of the second.
+/// The directory of a session's blobs. A session opened again under the same name has another one, so a late close of
+/// the first session deletes nothing of the second.
 pub(super) fn blob_dir(name: &FleetName, opening: &str) -> String {
     format!("sessions/{name}/{opening}")
 }
@@ -88,7 +89,7 @@ pub(super) fn blob_name(name: &FleetName, opening: &str, generation: u64, state:
     format!("{}/{generation:010}-{digest}", blob_dir(name, opening))
 }
 
-/// The seed of the random numbers.
+/// The seed of a session's random numbers.
 pub(super) fn seed(name: &FleetName, opening: &str) -> u64 {
     let digest = Sha256::digest(format!("{name} {opening}"));
     digest.first_chunk().map_or(0, |first| u64::from_le_bytes(*first))

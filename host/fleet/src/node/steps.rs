@@ -1,9 +1,9 @@
 //! The steps of an execution in the engine's journal.
 //!
-//! A step is everything up to and including the next tool call, or up to the end. A node that takes over an execution gets the recorded steps. It
-//! replays the script with the recorded answers, without repeating those calls, and runs the next step. If the last step was recorded, it runs
-//! nothing. The record says whether a step is a call or the end, so the sequence of steps never differs from the journal, wherever an execution
-//! was interrupted or cancelled.
+//! A step is everything up to and including the next tool call, or up to the end. A node that takes over an execution
+//! gets the recorded steps. It replays the script with the recorded answers, without repeating those calls, and runs
+//! the next step. If the last step was recorded, the node runs nothing. The record distinguishes a call from the end,
+//! so the sequence of steps never differs from the journal, wherever an execution was interrupted or cancelled.
 
 use std::pin::Pin;
 
@@ -23,18 +23,18 @@ pub(super) const CANCEL: &str = "cancel";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Step {
-    /// It called a tool.
+    /// The script called a tool.
     Tool(Called),
-    /// It ended.
+    /// The script ended.
     Done(Box<Done>),
 }
 
 /// A tool call and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Called {
-    /// Its id within the execution.
+    /// The call's id within the execution.
     pub(super) call: u64,
-    /// The tool.
+    /// The name of the tool.
     pub(super) tool: String,
     pub(super) answer: Result<String, Failure>,
 }
@@ -50,9 +50,9 @@ pub(super) struct Failure {
 /// The end of an execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Done {
-    /// The session now.
+    /// The state of the session after the execution.
     pub(super) state: State,
-    /// The answer.
+    /// The answer to the caller.
     pub(super) executed: Executed,
 }
 

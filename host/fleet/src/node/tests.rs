@@ -1,4 +1,4 @@
-//! Attempts at executions without an engine: what is recorded, and how a node that takes over uses it.
+//! Tests of attempts without an engine: the recorded steps, and their use by a node that takes over.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,6 @@ use super::{
 use crate::{ExecuteRequest, FleetName, FleetUrl, OpenRequest, name::image_service};
 
 const COUNT: &str = "globalThis.n = (globalThis.n ?? 0) + 1; console.log(n)";
-/// The invocation id.
 const INVOCATION: &str = "inv_1";
 const ASK: &str = "const a = await tools.ask({n: 1}); const b = await tools.ask({n: 2}); console.log(a, b)";
 
@@ -32,7 +31,7 @@ fn engine() -> Engine {
     ENGINE.get_or_init(|| Engine::new(EngineConfig::default()).unwrap()).clone()
 }
 
-/// A node with this store, like the other nodes of its fleet.
+/// Creates a node with this store, like the other nodes of its fleet.
 fn machine(store: &str, change: impl FnOnce(&mut NodeConfig)) -> Arc<Machine> {
     let mut config = NodeConfig::new(FleetUrl::local(1, 2), engine(), BlobStore::open(store).unwrap());
     config.runtimes = vec!["javascript".into()];
@@ -57,7 +56,7 @@ fn request(source: &str) -> Arc<ExecuteRequest> {
     Arc::new(ExecuteRequest { source: source.into(), ..ExecuteRequest::default() })
 }
 
-/// Runs an execution to its end. Also returns the recorded calls.
+/// Runs an execution to its end. Returns its result and the recorded calls.
 async fn run(
     machine: &Arc<Machine>,
     state: &State,
@@ -77,7 +76,7 @@ async fn run(
     }
 }
 
-/// An execution that its node leaves after its first call, which is returned.
+/// Starts an execution and drops it after its first call. Returns that call.
 async fn interrupted(machine: &Arc<Machine>, state: &State, request: Arc<ExecuteRequest>) -> Called {
     let mut attempt = Attempt::new(Arc::clone(machine), state.clone(), request, CancelToken::new(), INVOCATION.into());
     let Step::Tool(called) = attempt.step(Vec::new()).await.unwrap() else { panic!("it calls a tool") };
@@ -101,7 +100,7 @@ impl Service {
         Self::answering(|count| count.to_string())
     }
 
-    /// Computes each answer from the call number.
+    /// Starts a service that computes each answer from the number of the call.
     fn answering(answer: impl Fn(usize) -> String + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -158,7 +157,7 @@ async fn a_session_goes_on_where_it_was_on_whichever_node() {
         state = done.state;
     }
     assert_eq!((state.session.generation, state.session.executions), (6, 5));
-    // The last time, `one` had an earlier state in memory.
+    // Before the last execution, `one` had an earlier state in memory.
     let undone = state.undone(Timestamp::now()).unwrap();
     let (done, _) = run(&one, &undone, request("console.log(n)"), Vec::new()).await.unwrap();
     assert_eq!(printed(&done), "4");
@@ -174,7 +173,7 @@ async fn what_is_repeated_comes_out_the_same_byte_for_byte() {
     let (again, _) = run(&other, &state, request(script), Vec::new()).await.unwrap();
     assert_eq!(printed(&first), printed(&again));
     assert!(printed(&first).contains("1000"), "the time at which it was opened: {}", printed(&first));
-    // And so do the bytes that name the blob.
+    // The bytes are equal as well, since they determine the blob's name.
     assert_eq!(first.state.blob, again.state.blob);
 }
 
@@ -191,10 +190,10 @@ async fn whoever_takes_over_calls_no_tool_again_that_was_recorded() {
     assert_eq!(printed(&done), "1 2");
     let keys = service.keys();
     assert_eq!(keys, ["team!notes/0a-2-inv_1/0", "team!notes/0a-2-inv_1/1"]);
-    // If all was recorded, the script runs without any call.
+    // With all calls recorded, the script runs without calling the service.
     let (again, _) = run(&one, &state, service.request(ASK), recorded.clone()).await.unwrap();
     assert_eq!((printed(&again), again.state.blob, service.keys()), ("1 2".into(), done.state.blob.clone(), keys));
-    // The next execution has keys of its own.
+    // The next execution uses other keys.
     run(&one, &done.state, service.request("await tools.ask({n: 3})"), Vec::new()).await.unwrap();
     assert_eq!(service.keys().last().unwrap(), "team!notes/0a-3-inv_1/0");
     // A script that deviates from the record stores nothing.
@@ -303,7 +302,7 @@ async fn an_execution_that_finds_no_place_is_asked_for_again() {
 #[tokio::test]
 async fn sessions_in_memory_have_room_beyond_the_policys_own() {
     let node = machine("memory://attempts-room", |config| {
-        // One of its own: an engine counts the sessions of all its nodes.
+        // A separate engine, because an engine counts the sessions of all its nodes.
         config.engine = Engine::new(EngineConfig::default()).unwrap();
         config.policy.limits.session_count = 1;
         (config.warm_count, config.running) = (3, 1);
@@ -364,7 +363,7 @@ async fn a_state_that_is_gone_is_looked_for_again_and_one_that_was_sealed_otherw
     gone.blob = format!("{}/0000000009-00", blob_dir(&name(), "0a"));
     let error = run(&one, &gone, request(COUNT), Vec::new()).await.unwrap_err();
     assert!(matches!(error, StepError::Later(_)), "{error}");
-    // A late close leaves the session that was opened again alone.
+    // A late close does not affect a session that was opened again.
     let open = OpenRequest { language: Some(Language::JavaScript), ..OpenRequest::default() };
     let again = one.open(&name(), open, opening("0b")).await.unwrap();
     one.forget(&done.state).await.unwrap();
@@ -387,7 +386,7 @@ async fn sessions_stay_in_memory_as_long_as_there_is_room() {
     run(&node, &states[1], request(COUNT), Vec::new()).await.unwrap();
     run(&node, &states[0], request(COUNT), Vec::new()).await.unwrap();
     assert_eq!(held(&node), ["a", "b"]);
-    // One takes a little over 1 MiB.
+    // A session takes a little over 1 MiB.
     for (warm_bytes, expected) in [(1 << 20, 0), (2 << 20, 1)] {
         let node = machine(&format!("memory://attempts-{warm_bytes}"), |config| config.warm_bytes = warm_bytes);
         for id in ["a", "b"] {

@@ -9,10 +9,10 @@ use glovebox::Session;
 
 use crate::FleetName;
 
-/// Memory of an almost empty interpreter: its stack, tables and the pages that each execution writes.
+/// Memory of an almost empty interpreter in bytes: its stack, its tables, and the pages that each execution writes.
 const INSTANCE_BYTES: u64 = 1 << 20;
 
-/// Sessions in memory, by name. Each is in the state of one blob and is used only for that state.
+/// Sessions in memory, by name. Each is in the state of one blob, and serves only executions on that state.
 #[derive(Debug)]
 pub(super) struct Warm {
     max_count: usize,
@@ -24,7 +24,7 @@ pub(super) struct Warm {
 struct Held {
     sessions: HashMap<FleetName, Place>,
     bytes: u64,
-    /// Use counter: lowest is oldest.
+    /// Use counter. The session with the lowest value was used least recently.
     uses: u64,
 }
 
@@ -51,9 +51,11 @@ impl Warm {
         (place.blob == blob).then_some(place.session)
     }
 
-    /// Adds a session in the state of this blob. `stored_bytes`: the blob's size. Evicts the least recently used.
+    /// Adds a session in the state of this blob, and evicts the least recently used. `stored_bytes` is the size of the
+    /// blob.
     pub(super) fn put(&self, name: FleetName, blob: String, stored_bytes: u64, session: Session) {
-        // Changed image pages are not counted until stored, then compressed: count that plus what an instance takes.
+        // `held_bytes` does not include changed pages of the image, which the compressed blob does. Count the larger
+        // value, plus the base cost of an instance.
         let bytes = session.info().held_bytes.max(stored_bytes).saturating_add(INSTANCE_BYTES);
         if self.max_count == 0 || bytes > self.max_bytes || session.ended().is_some() {
             return;
@@ -74,7 +76,7 @@ impl Warm {
         drop(out);
     }
 
-    /// The session names, sorted.
+    /// The names of the sessions, sorted.
     #[cfg(test)]
     pub(super) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.held().sessions.keys().map(ToString::to_string).collect();

@@ -1,12 +1,12 @@
-//! Protects private machines from callbacks.
+//! Protects private networks from callbacks.
 
 use std::net::SocketAddr;
 
 use glovebox::is_public_address;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Resolves names to public addresses only. The call goes to the addresses checked here: a name that resolves differently a moment later is
-/// not resolved again.
+/// Resolves names to public addresses only. The connection uses the addresses checked here, so a name that resolves
+/// differently a moment later does no harm.
 pub(super) struct PublicOnly;
 
 impl Resolve for PublicOnly {

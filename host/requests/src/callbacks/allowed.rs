@@ -5,14 +5,14 @@ use std::fmt;
 use glovebox::UrlPatterns;
 use reqwest::Url;
 
-/// The longest address, in bytes.
+/// Maximum length of an address, in bytes.
 const MAX_URL_BYTES: usize = 2_048;
 
-/// An address that may be called.
+/// An address that callbacks may use.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Allowed {
     pub(super) url: Url,
-    /// Whether a pattern names the host itself. It may then have any address, even a private one.
+    /// A pattern names the host itself. The host may then have any address, even a private one.
     pub(super) is_named: bool,
 }
 
@@ -23,10 +23,10 @@ impl fmt::Debug for Allowed {
 }
 
 impl Allowed {
-    /// The address, if one of the patterns matches it.
+    /// Parses an address, and returns it if one of the patterns matches.
     pub(super) fn find(patterns: &UrlPatterns, address: &str) -> Option<Self> {
         let url = (address.len() <= MAX_URL_BYTES).then(|| Url::parse(address).ok()).flatten()?;
-        // A URL with credentials or a fragment is not a service's address.
+        // The address of a service has no credentials and no fragment.
         if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
             return None;
         }

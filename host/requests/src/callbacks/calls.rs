@@ -16,23 +16,23 @@ use tokio::runtime::Handle;
 use super::{addresses::PublicOnly, allowed::Allowed, signature::Signer};
 use crate::cancelled;
 
-/// The maximum size of an answer in bytes. The script's own limit, `limits.tool_bytes`, also applies.
+/// Maximum size of an answer in bytes. The script's own limit, `limits.tool_bytes`, also applies.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
-/// The longest error passed to a script, in chars.
+/// Maximum length of an error message for a script, in characters.
 const MAX_ERROR_CHARS: usize = 1_000;
-/// The time limit for connecting to the service.
+/// Timeout for connecting to the service.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// The configuration of callbacks. Start with `default()` and change fields.
+/// The configuration of callbacks. Start from `default()` and change fields.
 #[derive(Clone, Debug, Default)]
 pub struct CallbacksConfig {
     /// The addresses that may be called. Default: none.
     pub allowed: UrlPatterns,
-    /// Signs each call: `whsec_` and base64 of 24 to 64 bytes, as in Standard Webhooks.
+    /// The secret that signs each call: `whsec_` and base64 of 24 to 64 bytes, as in Standard Webhooks.
     pub secret: String,
 }
 
-/// Callbacks could not be created as configured.
+/// The callbacks cannot be created from their configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallbacksError {
@@ -57,20 +57,20 @@ pub struct CallbackRefused {
 #[derive(Clone, Debug)]
 pub struct Target(Allowed);
 
-/// One call of a tool.
+/// A call of a tool.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// Identifies the call, as `idempotency-key` and `webhook-id`. A repeated key means that the call was sent twice.
     pub key: &'a str,
-    /// The tool.
+    /// The name of the tool.
     pub tool: &'a str,
-    /// Its arguments: the text of a JSON object.
+    /// The arguments: the text of a JSON object.
     pub arguments: &'a str,
     /// The call's index in the execution, starting at 0.
     pub call: u64,
-    /// The session, if there is one.
+    /// The session of the script. `None` outside of sessions.
     pub session: Option<&'a str>,
-    /// When the answer is due.
+    /// The time at which the answer is due.
     pub deadline: Instant,
     /// Aborts the call.
     pub cancel: &'a CancelToken,
@@ -81,11 +81,11 @@ pub struct Asked<'a> {
 pub struct Callback {
     /// The name that scripts use.
     pub name: String,
-    /// What `help(tools.name)` shows.
+    /// The description that `help(tools.name)` shows.
     pub description: String,
-    /// The schema of its arguments. Default: any object.
+    /// JSON Schema of the arguments. Default: any object.
     pub schema: Option<Value>,
-    /// The service's address.
+    /// The URL of the service.
     pub url: String,
 }
 
@@ -97,9 +97,9 @@ pub struct Callbacks(Arc<Inner>);
 struct Inner {
     allowed: UrlPatterns,
     signer: Signer,
-    /// For hosts that no pattern names: only public addresses.
+    /// The client for hosts that no pattern names. It connects only to public addresses.
     public: Client,
-    /// For hosts that the operator names.
+    /// The client for hosts that the operator names.
     named: Client,
 }
 
@@ -123,10 +123,10 @@ impl Callbacks {
     /// Creates callbacks from a configuration.
     ///
     /// # Errors
-    /// If the secret is invalid or no client can be created.
+    /// Fails if the secret is invalid or no HTTP client can be created.
     pub fn new(config: &CallbacksConfig) -> Result<Self, CallbacksError> {
         let signer = Signer::new(&config.secret).ok_or(CallbacksError::Secret)?;
-        // If a provider is installed already, it stays.
+        // A provider that is installed already stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = || {
             // A redirect or an environment proxy would lead outside the patterns.
@@ -141,10 +141,10 @@ impl Callbacks {
         Ok(Self(Arc::new(Inner { allowed: config.allowed.clone(), signer, public, named })))
     }
 
-    /// Validates a tool's callback address.
+    /// Checks a tool's callback address.
     ///
     /// # Errors
-    /// If the address may not be called.
+    /// Fails if the address may not be called.
     pub fn target(&self, tool: &str, url: &str) -> Result<Target, CallbackRefused> {
         let refused = |reason| CallbackRefused { tool: tool.to_owned(), url: url.to_owned(), reason };
         let target = Allowed::find(&self.0.allowed, url).ok_or_else(|| {
@@ -156,14 +156,14 @@ impl Callbacks {
         Ok(Target(target))
     }
 
-    /// Creates the tool for scripts. Call it within a Tokio runtime.
+    /// Creates a tool for scripts. Call it in the context of a Tokio runtime.
     ///
     /// # Errors
-    /// If the address may not be called.
+    /// Fails if the address may not be called.
     pub fn tool(&self, callback: Callback) -> Result<Tool, CallbackRefused> {
         let Callback { name, description, schema, url } = callback;
         let target = self.target(&name, &url)?;
-        // One per execution: a service that sees a key twice was sent the call twice.
+        // Each execution has its own keys, so a service that sees a key twice was sent the same call twice.
         let (callbacks, handle, run) = (self.clone(), Handle::current(), SessionId::random());
         let mut tool = Tool::new(name, description).foreign();
         if let Some(schema) = schema {
@@ -186,13 +186,13 @@ impl Callbacks {
     /// Calls the service. Returns JSON text, or the error for the script.
     ///
     /// # Errors
-    /// If the service cannot be reached, answers too late or too much, or reports that the tool failed.
+    /// Fails if the service cannot be reached, answers too late or too much, or reports that the tool failed.
     pub async fn ask(&self, target: &Target, asked: Asked<'_>) -> Result<String, ToolError> {
         self.0.ask(&target.0, asked).await
     }
 }
 
-/// Whether the host is an IP literal outside the public network.
+/// Returns `true` if the host is an IP literal outside the public network.
 fn is_private_literal(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
