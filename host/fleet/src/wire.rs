@@ -15,7 +15,7 @@ pub struct ExecuteRequest {
     /// The file name that tracebacks show. Default: `<sandbox>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The way to parse JavaScript: as a script or as a module.
+    /// The way to parse JavaScript: as a script or as a module. Default: detected from the source.
     pub kind: SourceKind,
     /// Standard input, in base64. Default: empty.
     #[serde(rename = "stdin_base64", with = "base64_text", skip_serializing_if = "Vec::is_empty")]
@@ -93,7 +93,7 @@ pub struct Executed {
     pub created_at: Timestamp,
     /// The session's generation after the execution.
     pub generation: u64,
-    /// The session was rolled back, because the script was stopped half-way.
+    /// True if the session was rolled back because the script was stopped half-way.
     pub is_rolled_back: bool,
     /// The execution, as `glovebox run --json` prints it.
     pub execution: Box<RawValue>,
@@ -122,7 +122,7 @@ pub struct FleetSession {
     pub created_at: Timestamp,
     /// When the session last changed.
     pub updated_at: Timestamp,
-    /// An execution is running.
+    /// True if an execution is running.
     #[serde(default)]
     pub is_running: bool,
 }

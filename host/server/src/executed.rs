@@ -31,7 +31,7 @@ impl From<&Execution> for Executed {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Failed {
     pub(crate) code: String,
-    /// The script may have run nevertheless.
+    /// True if the script may have run nevertheless.
     pub(crate) has_run: bool,
 }
 

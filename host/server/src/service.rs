@@ -76,7 +76,7 @@ pub struct ServiceConfig {
     pub prepare_later: bool,
     /// The audit log. Default: none.
     pub audit: Option<Audit>,
-    /// The service runs in a worker process and reports to its parent on standard output. Default `false`.
+    /// Run as a worker process, which reports to its parent on standard output. Default `false`.
     pub worker: bool,
 }
 

@@ -12,7 +12,7 @@ const MAX_URL_BYTES: usize = 2_048;
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Allowed {
     pub(super) url: Url,
-    /// A pattern names the host itself. The host may then have any address, even a private one.
+    /// True if a pattern names the host itself. The host may then have any address, even a private one.
     pub(super) is_named: bool,
 }
 

@@ -21,7 +21,7 @@ pub struct Script {
     pub source: String,
     /// The file name that tracebacks show. Default: `<sandbox>`.
     pub name: Option<String>,
-    /// The way to parse JavaScript: as a script or as a module.
+    /// The way to parse JavaScript: as a script or as a module. Default: detected from the source.
     pub kind: SourceKind,
     /// Standard input.
     pub stdin: Vec<u8>,
@@ -33,7 +33,7 @@ pub struct Script {
     pub tools: Vec<Tool>,
     /// Tools that services answer, at addresses that the tenant may call.
     pub callbacks: Vec<Callback>,
-    /// The caller reads the files that the script leaves ([`Execution::files`](glovebox::Execution::files)).
+    /// True if the caller reads the files that the script leaves ([`Execution::files`](glovebox::Execution::files)).
     pub wants_files: bool,
     /// Do not return the value of the last expression from a new interpreter. A session always returns it.
     pub without_value: bool,
