@@ -245,7 +245,7 @@ pub enum ConfigError {
     Token {
         /// The name of the token.
         name: String,
-        /// The error.
+        /// The problem, and how to solve it.
         reason: &'static str,
     },
     /// `sessions.save` would save sessions after their executions are acknowledged.
@@ -270,7 +270,7 @@ pub enum ConfigError {
     NotWithFleet {
         /// The key of the setting.
         what: &'static str,
-        /// The reason.
+        /// The reason, as a phrase about fleets.
         why: &'static str,
     },
     /// `workers.count` exceeds its maximum.

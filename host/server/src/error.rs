@@ -48,7 +48,7 @@ pub enum ServiceError {
     /// The request is invalid in a way that no other error describes.
     #[error("{0}")]
     Invalid(String),
-    /// The maximum number of executions is waiting already ([`Admission::waiting`](crate::Admission::waiting)).
+    /// The queue is full ([`Admission::waiting`](crate::Admission::waiting)).
     #[error("{waiting} executions are waiting already; try again in {} s", retry_after.as_secs())]
     QueueFull {
         /// Number of waiting executions.
@@ -75,7 +75,7 @@ pub enum ServiceError {
     TooMany {
         /// The kind of object that the quota counts, in the plural.
         what: &'static str,
-        /// The limit.
+        /// The tenant's quota.
         most: usize,
     },
     /// The session is not at the expected generation. Nothing was run.
@@ -107,10 +107,10 @@ pub enum ServiceError {
         /// The name of the execution.
         execution: String,
     },
-    /// The maximum number of executions is suspended already ([`Suspension::count`](crate::Suspension::count)).
+    /// The limit on suspended executions is reached ([`Suspension::count`](crate::Suspension::count)).
     #[error("{most} executions wait for answers, and no more may; try again in a moment")]
     TooManySuspended {
-        /// The limit.
+        /// The maximum number of suspended executions.
         most: usize,
     },
     /// The script ran, but the answers in memory leave no room for its answer.
@@ -122,7 +122,7 @@ pub enum ServiceError {
     /// No worker is ready, or not the one that owns the session.
     #[error("the process that does this is being started; try again in a moment")]
     NoWorker,
-    /// The worker died during the request. Its sessions are as of their last answer.
+    /// The worker died during the request. Its sessions are in the state of their last answer.
     #[error(
         "the process that did this has ended before it answered, and another one is started; the script may have run; \
          a session is as it was when it was last saved, which is after its last answer at least"

@@ -33,7 +33,7 @@ pub enum GrantError {
     /// A value that exceeds the tenant's grant.
     #[error("`policy.{key}` is {asked}; this token is granted {granted} at most", key = escaped(.key))]
     Beyond {
-        /// The key.
+        /// The key of the policy.
         key: String,
         /// The requested value.
         asked: String,

@@ -1,4 +1,4 @@
-//! Limits on the values of a JSON text, checked before it is parsed: the values of a text such as `[[],[],…]` take many
+//! Limits on the values of a JSON text, checked before it is parsed. The values of a text such as `[[],[],…]` take many
 //! times its memory.
 
 use std::io;
@@ -11,8 +11,8 @@ const MAX_COST: usize = 256 << 10;
 /// Costs of a list and of an object, which allocate even if they are empty. An element costs 1.
 const LIST_COST: usize = 4;
 const OBJECT_COST: usize = 8;
-/// Upper bound of the memory that one unit of cost takes during parsing, in bytes: 32 for the value, 32 for the buffer
-/// that `serde` deserializes untagged unions from, and the spare capacity of their vectors.
+/// Upper bound of the memory that one unit of cost takes during parsing, in bytes. The value takes 32 bytes. The buffer
+/// that `serde` deserializes untagged unions from takes 32 more, and the vectors of both have spare capacity.
 const UNIT_BYTES: usize = 160;
 
 /// The cost of the JSON text read so far. The text may be invalid and may arrive in pieces.

@@ -1,7 +1,7 @@
 //! Traces, exported to an OpenTelemetry collector over OTLP.
 //!
-//! Exports the `tracing` spans with the target `glovebox::trace`: one for each request, each wait for a place to run,
-//! each execution, and each access to the store. They contain no source, no token, and no name of a session or file.
+//! Exports the `tracing` spans with the target `glovebox::trace`: requests, their waits for a place to run, executions,
+//! and accesses to the store. They contain no source, no token, and no name of a session or file.
 
 use std::{fmt, time::Duration};
 

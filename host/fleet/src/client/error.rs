@@ -55,7 +55,7 @@ pub enum FleetError {
     Unreachable {
         /// The engine's URL.
         url: String,
-        /// The cause.
+        /// The cause of the failure.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The engine's answer is malformed.

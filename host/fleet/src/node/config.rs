@@ -74,7 +74,7 @@ impl NodeConfig {
     ///
     /// When a node fails, its executions restart on another node and must repeat exactly. Therefore the policy must
     /// meter fuel, and must have no host directories and no network. It must leave clock and entropy at their defaults,
-    /// because nodes set these per session: the clock is fixed at the time of opening, and random numbers come from a
+    /// because nodes set these per session. The clock is fixed at the time of opening, and random numbers come from a
     /// seed.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! Executions in a session's image.
 //!
 //! A session belongs to the image in which it was opened: its bytes are a difference from that image. Nodes of a newer
-//! version have other images, but the engine sends the requests of all sessions to the newest nodes. If the newest
-//! nodes do not have the image of a session, they call the service of that image, which only nodes with the image
-//! offer. Older nodes are thus needed until the last session of their images is closed.
+//! version have other images, but the engine sends the requests of all sessions to the newest nodes. If these do not
+//! have the image of a session, they call the image's service, which only nodes with the image offer. Older nodes are
+//! thus needed until the last session of their images is closed.
 
 use std::{
     pin::pin,

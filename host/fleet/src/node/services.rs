@@ -19,7 +19,7 @@ use crate::name;
 /// Retention of journals, and of answers to requests with a key.
 const RETENTION: Duration = Duration::from_secs(3_600);
 /// Inactivity timeout, longer than any execution, so that the engine never suspends one. At the end of its input the
-/// SDK suspends a handler that listens for a signal, even while a step runs, and then only that signal would wake the
+/// SDK suspends a handler that listens for a signal, even while a step runs. Then only that signal would wake the
 /// handler. The engine detects a lost node by its connection.
 const SILENT: Duration = Duration::from_secs(24 * 3_600);
 /// Timeout for a handler to end after the engine has asked for it.
