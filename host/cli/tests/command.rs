@@ -363,7 +363,7 @@ fn a_servers_store_and_key_are_not_those_of_the_shells_sessions() {
     let checked = check(&[]);
     assert!(checked.status.success(), "{}", text(&checked.stderr));
     let given = check(&["--store", "c"]);
-    assert!(text(&given.stderr).contains("`store` cannot be had with a fleet"), "{}", text(&given.stderr));
+    assert!(text(&given.stderr).contains("`store` is not supported with `fleet`"), "{}", text(&given.stderr));
 }
 
 #[test]

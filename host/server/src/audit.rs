@@ -23,7 +23,7 @@ const DONE: &str = "done";
 
 /// The audit log cannot be opened for appending.
 #[derive(Debug, thiserror::Error)]
-#[error("the audit log `{}` cannot be opened for appending; name another file", glovebox::escaped(.path))]
+#[error("cannot open the audit log `{}` for appending; choose another file", glovebox::escaped(.path))]
 pub struct AuditError {
     path: PathBuf,
     #[source]
@@ -191,7 +191,7 @@ impl Audit {
             out.flush()
         });
         if let Err(error) = written {
-            tracing::error!(target: "glovebox", %error, "the audit log cannot be written");
+            tracing::error!(target: "glovebox", %error, "cannot write the audit log");
         }
     }
 }

@@ -249,24 +249,26 @@ pub enum ConfigError {
         reason: &'static str,
     },
     /// `sessions.save` would save sessions after their executions are acknowledged.
-    #[error("`sessions.save` is `on-hibernate`; a server saves a session before it answers, so leave it out")]
+    #[error(
+        "`sessions.save` must not be `on-hibernate`: a server saves a session before it answers; remove the setting"
+    )]
     Save,
     /// An invalid URL pattern in `callbacks`.
     #[error("`callbacks`: {0}")]
     Callbacks(#[from] glovebox::UrlPatternError),
     /// `callbacks` without `secret_file`: the calls would not be signed.
-    #[error("`callbacks` are allowed, and `tools.secret_file` does not say with what they are signed")]
+    #[error("`callbacks` requires `tools.secret_file`, the secret to sign the calls with; set it")]
     NoSecret,
     /// A setting that is not supported with workers.
     #[error(
-        "`{0}` cannot be had with workers, which have no network; leave it out, or leave `workers` (`--workers`) out"
+        "`{0}` is not supported with `workers` (`--workers`): worker processes have no network; remove one of them"
     )]
     NotInWorkers(&'static str),
     /// The fleet's URL is invalid.
     #[error("`fleet`: {0}")]
     Fleet(#[from] FleetUrlError),
     /// A setting that has no effect, or is not supported, with a fleet.
-    #[error("`{what}` cannot be had with a fleet, {why}; leave it out, or leave `fleet` (`--fleet`) out")]
+    #[error("`{what}` is not supported with `fleet` (`--fleet`): {why}; remove one of them")]
     NotWithFleet {
         /// The key of the setting.
         what: &'static str,
@@ -274,13 +276,13 @@ pub enum ConfigError {
         why: &'static str,
     },
     /// `workers.count` exceeds its maximum.
-    #[error("`workers.count` is {count}; at most {MAX_WORKERS} are started, and one for each processor is enough")]
+    #[error("`workers.count` is {count}; at most {MAX_WORKERS} are supported, and one per processor is enough")]
     Workers {
         /// The configured number of workers.
         count: usize,
     },
     /// A setting that must not be 0.
-    #[error("`{0}` is 0; leave it out, or give a number")]
+    #[error("`{0}` is 0; remove it or set a positive number")]
     Zero(&'static str),
 }
 
@@ -364,10 +366,12 @@ impl ServerConfig {
         for token in &self.tokens {
             let wrong = |reason| ConfigError::Token { name: token.name.clone(), reason };
             if SessionId::new(token.name.as_str()).is_err() {
-                return Err(wrong("the name is 1 to 64 letters, digits, `.`, `_`, `-`, and no `.` in front"));
+                return Err(wrong("the name must be 1 to 64 letters, digits, `.`, `_` or `-`, without a leading `.`"));
             }
             if TokenHash::from_hex(&token.sha256).is_none() {
-                return Err(wrong("`sha256` is 64 hexadecimal digits; `glovebox serve --new-token NAME` makes them"));
+                return Err(wrong(
+                    "`sha256` must be 64 hexadecimal digits; create them with `glovebox serve --new-token NAME`",
+                ));
             }
             if !names.insert(token.name.to_ascii_lowercase()) {
                 return Err(wrong("another token has this name"));
@@ -399,10 +403,10 @@ impl ServerConfig {
     /// The first setting that does not go with a fleet, and the reason.
     fn not_with_fleet(&self) -> Option<(&'static str, &'static str)> {
         match self {
-            _ if self.store.is_some() => Some(("store", "whose nodes store the sessions")),
-            _ if self.key_file.is_some() => Some(("key_file", "whose nodes seal the sessions")),
-            _ if self.workers.count > 0 => Some(("workers", "whose nodes execute what is done in sessions")),
-            _ if self.e2b.enabled => Some(("e2b", "which has no files of sessions")),
+            _ if self.store.is_some() => Some(("store", "the fleet's nodes store the sessions")),
+            _ if self.key_file.is_some() => Some(("key_file", "the fleet's nodes seal the sessions")),
+            _ if self.workers.count > 0 => Some(("workers", "the fleet's nodes execute the scripts of sessions")),
+            _ if self.e2b.enabled => Some(("e2b", "a fleet does not support files of sessions")),
             _ => None,
         }
     }
@@ -470,24 +474,27 @@ mod tests {
             ("listen = \"nowhere\"", "invalid socket address"),
             ("[policy.limits]\nfule = 1", "fule"),
             ("[policy.session]\ncheckpoints_retained = 0", "`policy`: "),
-            ("[sessions]\nsave = \"on-hibernate\"", "`sessions.save` is `on-hibernate`"),
+            ("[sessions]\nsave = \"on-hibernate\"", "`sessions.save` must not be `on-hibernate`"),
             ("[admission]\nin_fleet = 0", "`admission.in_fleet` is 0"),
             ("fleet = \"http://engine\"", "`fleet`: `http://engine` is not the URL of a fleet"),
-            ("fleet = \"restate://engine\"\nstore = \"/x\"", "`store` cannot be had with a fleet, whose nodes store"),
-            ("fleet = \"restate://engine\"\nkey_file = \"/x\"", "`key_file` cannot be had with a fleet"),
-            ("fleet = \"restate://engine\"\n[workers]\ncount = 1", "`workers` cannot be had with a fleet"),
-            ("fleet = \"restate://engine\"\n[e2b]\nenabled = true", "`e2b` cannot be had with a fleet"),
+            (
+                "fleet = \"restate://engine\"\nstore = \"/x\"",
+                "`store` is not supported with `fleet` (`--fleet`): the fleet's nodes store",
+            ),
+            ("fleet = \"restate://engine\"\nkey_file = \"/x\"", "`key_file` is not supported with `fleet`"),
+            ("fleet = \"restate://engine\"\n[workers]\ncount = 1", "`workers` is not supported with `fleet`"),
+            ("fleet = \"restate://engine\"\n[e2b]\nenabled = true", "`e2b` is not supported with `fleet`"),
             ("[admission]\nrunning = 0", "`admission.running` is 0"),
             ("[workers]\ncount = 257", "`workers.count` is 257; at most 256"),
             ("[http]\nbody_bytes = 0", "`http.body_bytes` is 0"),
-            (&token("a/b", HASH), "token `a/b`: the name is"),
-            (&token("a", "12"), "token `a`: `sha256` is 64"),
+            (&token("a/b", HASH), "token `a/b`: the name must be"),
+            (&token("a", "12"), "token `a`: `sha256` must be 64"),
             (&(token("a", HASH) + &token("a", &HASH.replace('2', "3"))), "token `a`: another token has this name"),
             (&(token("a", HASH) + &token("b", &HASH.to_uppercase())), "token `b`: another entry has this `sha256`"),
             (&(token("a", HASH) + "executions_per_minute = 0"), "executions_per_minute"),
             ("[tools]\ncallbacks = [\"ftp://a.example\"]", "`callbacks`: `ftp://a.example` begins with neither"),
-            ("[tools]\ncallbacks = [\"https://a.example/*\"]", "`tools.secret_file` does not say"),
-            (&(token("a", HASH) + "callbacks = [\"https://a.example/*\"]"), "`tools.secret_file` does not say"),
+            ("[tools]\ncallbacks = [\"https://a.example/*\"]", "`callbacks` requires `tools.secret_file`"),
+            (&(token("a", HASH) + "callbacks = [\"https://a.example/*\"]"), "`callbacks` requires `tools.secret_file`"),
         ] {
             let error = ServerConfig::from_toml(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");

@@ -38,7 +38,7 @@ pub enum ServiceError {
     #[error(transparent)]
     SessionId(#[from] SessionIdError),
     /// The requested runtime is not served.
-    #[error("no runtime `{wanted}` is served here; there are {served}", wanted = escaped(.wanted))]
+    #[error("runtime `{wanted}` is not served; use one of {served}", wanted = escaped(.wanted))]
     UnknownRuntime {
         /// The requested runtime or language.
         wanted: String,
@@ -49,7 +49,7 @@ pub enum ServiceError {
     #[error("{0}")]
     Invalid(String),
     /// The queue is full ([`Admission::waiting`](crate::Admission::waiting)).
-    #[error("{waiting} executions are waiting already; try again in {} s", retry_after.as_secs())]
+    #[error("the queue is full: {waiting} executions are waiting; try again in {} s", retry_after.as_secs())]
     QueueFull {
         /// Number of waiting executions.
         waiting: usize,
@@ -57,13 +57,13 @@ pub enum ServiceError {
         retry_after: Duration,
     },
     /// The execution waited longer than [`Admission::wait`](crate::Admission::wait). Nothing was run.
-    #[error("no processor became free within {} ms; try again later", waited.as_millis())]
+    #[error("the request could not start within {} ms; try again later", waited.as_millis())]
     NoTurn {
         /// The time it waited.
         waited: Duration,
     },
     /// The tenant exceeded its executions per minute.
-    #[error("more than {per_minute} executions a minute were asked for; try again in {} s", retry_after.as_secs().max(1))]
+    #[error("the limit of {per_minute} executions per minute is exceeded; try again in {} s", retry_after.as_secs().max(1))]
     Rate {
         /// The limit, in executions per minute.
         per_minute: u32,
@@ -71,7 +71,7 @@ pub enum ServiceError {
         retry_after: Duration,
     },
     /// The tenant reached one of its quotas.
-    #[error("{most} {what} are in use, and no more may be; end one first")]
+    #[error("the limit of {most} {what} is reached; end one first")]
     TooMany {
         /// The kind of object that the quota counts, in the plural.
         what: &'static str,
@@ -80,7 +80,7 @@ pub enum ServiceError {
     },
     /// The session is not at the expected generation. Nothing was run.
     #[error(
-        "the session's generation is `{has}`, not `{expected}`: something else was done with it; look at it, and ask again",
+        "the session's generation is `{has}`, not `{expected}`: another request has changed it; read its state and try again",
         has = escaped(.has), expected = escaped(.expected)
     )]
     Generation {
@@ -94,7 +94,7 @@ pub enum ServiceError {
     Advance(#[from] AdvanceError),
     /// No suspended execution has this name.
     #[error(
-        "no execution `{execution}` waits for answers here: it was answered, cancelled, or waited for too long; begin again",
+        "no suspended execution `{execution}`: it was answered or cancelled, or it timed out; start a new one",
         execution = escaped(.execution)
     )]
     NoExecution {
@@ -102,42 +102,44 @@ pub enum ServiceError {
         execution: String,
     },
     /// The execution is being resumed by another request.
-    #[error("execution `{execution}` is just being answered; wait for that", execution = escaped(.execution))]
+    #[error("another request is already resuming execution `{execution}`; try again when it returns", execution = escaped(.execution))]
     ExecutionBusy {
         /// The name of the execution.
         execution: String,
     },
     /// The limit on suspended executions is reached ([`Suspension::count`](crate::Suspension::count)).
-    #[error("{most} executions wait for answers, and no more may; try again in a moment")]
+    #[error("the limit of {most} suspended executions is reached; try again in a moment")]
     TooManySuspended {
         /// The maximum number of suspended executions.
         most: usize,
     },
     /// The script ran, but the answers in memory leave no room for its answer.
-    #[error("it was done, but the server has as many answers in memory as it may; read yours faster, or ask for less")]
+    #[error(
+        "the request was carried out, but the server's memory for answers is full; read answers faster, or request less"
+    )]
     NoRoom,
     /// The service is shutting down.
-    #[error("the service is shutting down; ask another one, or try again in a moment")]
+    #[error("the service is shutting down; use another one, or try again in a moment")]
     Draining,
     /// No worker is ready, or not the one that owns the session.
-    #[error("the process that does this is being started; try again in a moment")]
+    #[error("the worker process for this request is starting; try again in a moment")]
     NoWorker,
     /// The worker died during the request. Its sessions are in the state of their last answer.
     #[error(
-        "the process that did this has ended before it answered, and another one is started; the script may have run; \
-         a session is as it was when it was last saved, which is after its last answer at least"
+        "the worker process ended before it answered, and is being restarted; the script may have run; \
+         a session is in its last saved state, which includes everything up to its last answer"
     )]
     WorkerDied,
     /// Workers cannot be started.
-    #[error("the workers cannot be started: {0}")]
+    #[error("cannot start the workers: {0}")]
     Worker(String),
     /// The operation is not supported with workers.
-    #[error("this is not done by a server with workers; ask one that runs without `--workers`")]
+    #[error("not supported by a server with workers; use a server without `--workers`")]
     NotInWorkers,
     /// Tools of a request are not supported with workers.
     #[error(
-        "`tools` of a request are not served by a server with workers: these have no network for a `callback`, and an \
-         execution that waits for answers would not be found again; ask one that runs without `--workers`"
+        "`tools` in a request are not supported by a server with workers: worker processes have no network for a \
+         `callback` and do not suspend executions; use a server without `--workers`"
     )]
     ToolsInWorkers,
     /// A request to a fleet failed.
@@ -147,7 +149,7 @@ pub enum ServiceError {
     #[error("{0}")]
     NotInFleet(NotInFleet),
     /// A thread of the service panicked. Its session is as after an execution that was unwound.
-    #[error("the execution's thread panicked; the service's log says why")]
+    #[error("the execution's thread panicked; see the service's log")]
     Panicked,
 }
 
@@ -233,8 +235,8 @@ impl ServiceError {
                 | Self::Fleet(FleetError::NoNode)
         );
         if self.kind() == UNAVAILABLE && !is_told {
-            tracing::error!(target: "glovebox", error = with_causes(self), "the service could not do what it was asked");
-            return "this cannot be done now; the service's log says why".into();
+            tracing::error!(target: "glovebox", error = with_causes(self), "a request failed");
+            return "the request failed; see the service's log".into();
         }
         message(with_causes(self)).into()
     }

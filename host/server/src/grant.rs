@@ -28,10 +28,10 @@ const TABLES: [&str; 3] = ["limits", "session", "network"];
 #[non_exhaustive]
 pub enum GrantError {
     /// A key that requests may not set.
-    #[error("`policy.{name}` cannot be set by a request; the server's configuration has it", name = escaped(.0))]
+    #[error("`policy.{name}` cannot be set by a request; set it in the server's configuration", name = escaped(.0))]
     NotOpen(String),
     /// A value that exceeds the tenant's grant.
-    #[error("`policy.{key}` is {asked}; this token is granted {granted} at most", key = escaped(.key))]
+    #[error("`policy.{key}` is {asked}, beyond this token's grant of {granted}; request less", key = escaped(.key))]
     Beyond {
         /// The key of the policy.
         key: String,
@@ -143,7 +143,7 @@ mod tests {
                 "`policy.network.allow` is `https://api.example.com/*`",
             ),
             (json!({ "allow_private": ["127.0.0.0/8"] }), "`policy.network.allow_private` is `127.0.0.0/8`"),
-            (json!({ "request_count": 51 }), "`policy.network.request_count` is 51; this token is granted 50"),
+            (json!({ "request_count": 51 }), "`policy.network.request_count` is 51, beyond this token's grant of 50"),
             (
                 json!({ "secrets": { "HOME": { "env": "HOME", "host": "api.example.com" } } }),
                 "`policy.network.secrets` is `HOME`",
@@ -170,13 +170,13 @@ mod tests {
         for (policy, said) in [
             (
                 json!({ "limits": { "fuel": 1_000_000_001_u64 } }),
-                "`policy.limits.fuel` is 1000000001; this token is granted 1000000000",
+                "`policy.limits.fuel` is 1000000001, beyond this token's grant of 1000000000",
             ),
             (json!({ "limits": { "fule": 1 } }), "fule"),
             (json!({ "limits": { "fuel": -1 } }), "integer `-1`"),
             (json!({ "limits": { "fuel": "much" } }), "invalid type"),
             (json!({ "limits": 7 }), "`limits` is an object"),
-            (json!({ "clock": "host" }), "`policy.clock` is `host`; this token is granted `fixed`"),
+            (json!({ "clock": "host" }), "`policy.clock` is `host`, beyond this token's grant of `fixed`"),
             (json!({ "clock": { "host": null } }), "`policy.clock` is `host`"),
             (json!({ "limits": [] }), "`limits` is an object"),
             (json!({ "limits": [9_000_000_000_000_000_000_u64, 1, 31_536_000_000_u64] }), "`limits` is an object"),

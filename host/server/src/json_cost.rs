@@ -26,7 +26,7 @@ pub(crate) struct JsonCost {
 
 /// The text has too many values, or they are nested too deeply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the JSON has too many values, or nests more than {MAX_DEPTH} deep; send several, or send data as text")]
+#[error("the JSON has too many values or more than {MAX_DEPTH} levels; split the request, or send data as text")]
 pub(crate) struct TooCostly;
 
 impl JsonCost {

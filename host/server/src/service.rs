@@ -140,7 +140,8 @@ impl Service {
                     known.iter().find(|info| info.name == sandbox.runtime_name()).cloned()
                 }
             };
-            let info = found.ok_or_else(|| ServiceError::Invalid(format!("`{name}` is no runtime of the manifest")))?;
+            let info =
+                found.ok_or_else(|| ServiceError::Invalid(format!("runtime `{name}` is not in the manifest")))?;
             if !runtimes.iter().any(|served| served.name == info.name) {
                 runtimes.push(info);
             }
@@ -176,7 +177,7 @@ impl Service {
     /// Fails if a worker cannot be started, or if workers were started before.
     pub async fn start_workers(&self, config: WorkersConfig) -> Result<(), ServiceError> {
         let workers = Workers::start(config).await?;
-        self.0.workers.set(workers).map_err(|_| ServiceError::Worker("there are some already".into()))
+        self.0.workers.set(workers).map_err(|_| ServiceError::Worker("they were started already".into()))
     }
 
     /// Ends the workers when their requests have finished. They save their sessions.

@@ -47,10 +47,10 @@ const PATH: &str = "/v1/traces";
 #[non_exhaustive]
 pub enum TelemetryError {
     /// The endpoint is not the address of a collector.
-    #[error("`{}` is no collector's address; give `http://HOST:PORT`, with a collector on this machine for TLS", glovebox::escaped(.0))]
+    #[error("`{}` is not the address of a collector; use `http://HOST:PORT`, and for TLS a collector on this machine", glovebox::escaped(.0))]
     Endpoint(String),
     /// The exporter cannot be built.
-    #[error("traces cannot be sent: {0}")]
+    #[error("cannot export traces: {0}")]
     Exporter(String),
 }
 
@@ -167,7 +167,7 @@ impl HttpClient for Collector {
 
 async fn send(request: hyper::Request<Bytes>) -> Result<hyper::Response<Bytes>, HttpError> {
     let (mut parts, body) = request.into_parts();
-    let authority = parts.uri.authority().ok_or("the collector has no address")?.clone();
+    let authority = parts.uri.authority().ok_or("the collector's URL has no host")?.clone();
     let stream = TcpStream::connect((authority.host(), authority.port_u16().unwrap_or(80))).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);

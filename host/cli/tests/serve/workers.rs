@@ -270,7 +270,7 @@ fn what_workers_cannot_do_is_refused() {
     for body in [tool(json!({})), tool(json!({ "callback": "https://a.example/f" }))] {
         let refused = server.post("/v1/execute", &body);
         assert_eq!(refused.problem(), (422, "unsupported".into()));
-        assert!(refused.text.contains("ask one that runs without `--workers`"), "{refused:?}");
+        assert!(refused.text.contains("use a server without `--workers`"), "{refused:?}");
     }
     for (method, path) in [("POST", "/v1/executions/x/continue"), ("DELETE", "/v1/executions/x")] {
         assert_eq!(server.ask(method, path, "").problem(), (422, "unsupported".into()));
@@ -283,6 +283,9 @@ fn what_workers_cannot_do_is_refused() {
             .output()
             .unwrap();
         let error = support::text(&output.stderr);
-        assert!(output.status.code() == Some(125) && error.contains("cannot be had with workers"), "{flags:?} {error}");
+        assert!(
+            output.status.code() == Some(125) && error.contains("is not supported with `workers`"),
+            "{flags:?} {error}"
+        );
     }
 }

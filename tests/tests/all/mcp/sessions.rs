@@ -48,7 +48,7 @@ fn there_are_as_many_sessions_as_are_granted() {
     }
     let open = json!({ "language": "javascript", "session": "c" });
     let refused = mcp.refused("session_open", open.clone());
-    assert!(refused.starts_with("quota-exceeded: 2 sessions are in use"), "{refused}");
+    assert!(refused.starts_with("quota-exceeded: the limit of 2 sessions is reached"), "{refused}");
     mcp.ok("session_close", json!({ "session": "a" }));
     mcp.ok("session_open", open);
 }

@@ -76,7 +76,7 @@ fn the_description_says_what_there_is() {
     assert!(!run.description.as_ref().unwrap().contains("CPython") && run.description.unwrap().ends_with("And this."));
     assert_eq!(json!(*run.input_schema)["properties"]["language"]["enum"], json!(["javascript", "typescript"]));
     let refused = mcp.refused("run_code", json!({ "language": "python", "code": "1" }));
-    assert!(refused.contains("unknown-runtime: no runtime `python` is served here"), "{refused}");
+    assert!(refused.contains("unknown-runtime: runtime `python` is not served"), "{refused}");
 }
 
 #[test]

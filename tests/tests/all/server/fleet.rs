@@ -161,7 +161,7 @@ fn errors_of_the_fleet_are_problems_of_their_kind_on_every_route() {
         ((404, "service 'glovebox-sessions-00' not found"), (503, "unavailable"), true, "no node of the fleet"),
         ((400, "`x` is wrong"), (400, "invalid-argument"), false, "`x` is wrong"),
         ((500, "the bytes are damaged"), (500, "internal"), false, "the bytes are damaged"),
-        ((503, "overloaded at 10.0.0.1"), (503, "unavailable"), true, "the service's log says why"),
+        ((503, "overloaded at 10.0.0.1"), (503, "unavailable"), true, "see the service's log"),
     ] {
         engine.fail(Some(failure));
         for (method, path, body) in routes {
