@@ -26,7 +26,7 @@ pub struct FleetName {
 
 /// Invalid text for a session name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a session's name in a fleet is `ID` or `SCOPE!ID`")]
+#[error("a session's name in a fleet must be `ID` or `SCOPE!ID`")]
 pub struct FleetNameError(#[from] SessionIdError);
 
 impl FleetName {

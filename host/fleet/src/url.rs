@@ -81,11 +81,11 @@ impl FromStr for FleetUrl {
         if text.len() > Self::MAX_BYTES {
             return Err(wrong("it is longer than 512 bytes"));
         }
-        let url = Url::parse(text).map_err(|_| wrong("it cannot be read as a URL"))?;
+        let url = Url::parse(text).map_err(|_| wrong("it is not a URL"))?;
         let is_tls = match url.scheme() {
             "restate" => false,
             "restates" => true,
-            _ => return Err(wrong("its scheme is another word than `restate` or `restates`")),
+            _ => return Err(wrong("its scheme is not `restate` or `restates`")),
         };
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it has no host"))?;
         if !url.username().is_empty() || url.password().is_some() {
@@ -98,8 +98,8 @@ impl FromStr for FleetUrl {
         for (name, value) in url.query_pairs() {
             match (&*name, value.parse()) {
                 ("admin", Ok(port)) => admin = port,
-                ("admin", Err(_)) => return Err(wrong("it gives no port number for `admin`")),
-                _ => return Err(wrong("it sets something else besides `admin`")),
+                ("admin", Err(_)) => return Err(wrong("`admin` is not a port number")),
+                _ => return Err(wrong("it has a parameter other than `admin`")),
             }
         }
         Ok(Self { is_tls, host: host.to_owned(), ingress: url.port().unwrap_or(INGRESS_PORT), admin })
@@ -128,15 +128,15 @@ mod tests {
     fn what_is_none_is_refused_with_what_is_wrong_and_what_to_write() {
         let long = format!("restate://{}", "a".repeat(FleetUrl::MAX_BYTES));
         for (text, said) in [
-            ("http://engine", "another word"),
-            ("engine:8080", "another word"),
+            ("http://engine", "its scheme is not"),
+            ("engine:8080", "its scheme is not"),
             ("restate://", "no host"),
             ("restate://user@engine", "a user"),
             ("restate://engine/x", "a path"),
-            ("restate://engine?admin=x", "no port"),
-            ("restate://engine?admin=65536", "no port"),
-            ("restate://engine?token=x", "something else"),
-            ("", "cannot be read"),
+            ("restate://engine?admin=x", "not a port"),
+            ("restate://engine?admin=65536", "not a port"),
+            ("restate://engine?token=x", "a parameter other"),
+            ("", "it is not a URL"),
             (&long, "longer than"),
         ] {
             let error = text.parse::<FleetUrl>().unwrap_err().to_string();

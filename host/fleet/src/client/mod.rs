@@ -67,7 +67,7 @@ impl FleetClient {
     pub fn new(url: &FleetUrl) -> Result<Self, FleetError> {
         let http = Http::new()?;
         let base =
-            url.ingress().parse().map_err(|_| FleetError::Answer("the URL of the ingress cannot be read".into()))?;
+            url.ingress().parse().map_err(|_| FleetError::Answer("the URL of the ingress is malformed".into()))?;
         let ingress = Client::new(base, http.clone()).map_err(|error| FleetError::Answer(error.to_string()))?;
         Ok(Self { ingress, ingress_url: url.ingress(), http, admin: url.admin() })
     }

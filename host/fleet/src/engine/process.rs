@@ -34,7 +34,7 @@ pub enum EngineError {
     Program(Box<RuntimeError>),
     /// No program for this platform.
     #[error(
-        "the engine can be downloaded for Linux on x86-64 only; install `restate-server` and name it with --restate-server"
+        "the engine can be downloaded only for Linux on x86-64; install `restate-server` and pass its path as --restate-server"
     )]
     Platform,
     /// A file or process operation failed.

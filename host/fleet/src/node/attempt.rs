@@ -104,14 +104,17 @@ impl Attempt {
     async fn begin(&self) -> Result<Running, StepError> {
         let request = &self.request;
         if request.tools.len() > ExecuteRequest::MAX_TOOLS {
-            return Err(StepError::invalid(format!("at most {} tools are taken", ExecuteRequest::MAX_TOOLS)));
+            return Err(StepError::invalid(format!(
+                "too many tools; at most {} are supported",
+                ExecuteRequest::MAX_TOOLS
+            )));
         }
         let (tools, targets) = self.tools()?;
         let context = request.context.clone().map(|context| JsonText::new(Box::<str>::from(context)));
         let context = context.transpose().map_err(|error| StepError::invalid(format!("`context`: {error}")))?;
         let later = |reason: &str| StepError::Later(reason.to_owned());
         let place = tokio::time::timeout(self.machine.queue, Arc::clone(&self.machine.places).acquire_owned()).await;
-        let place = place.map_err(|_| later("the node is busy"))?.map_err(|_| later("the node is about to end"))?;
+        let place = place.map_err(|_| later("the node is busy"))?.map_err(|_| later("the node is shutting down"))?;
         let session = self.machine.session(&self.state).await?;
         let (begun, asked, cancel) = (session.clone(), Arc::clone(request), self.cancel.clone());
         let started = blocking(move || {
@@ -136,7 +139,7 @@ impl Attempt {
         let (mut tools, mut targets) = Offered::default();
         for offer in &self.request.tools {
             let callbacks = self.machine.callbacks.as_ref().ok_or_else(|| {
-                StepError::invalid("the nodes of this fleet call no services; name those that they may with --callback")
+                StepError::invalid("the nodes of this fleet allow no callbacks; allow the service with --callback")
             })?;
             let target = callbacks.target(&offer.name, &offer.callback);
             targets.push((offer.name.clone(), target.map_err(|refused| StepError::invalid(refused.to_string()))?));
@@ -170,12 +173,12 @@ impl Attempt {
                 };
                 callbacks.ask(target, asked).await
             }
-            _ => Err(ToolError::new("nobody answers this tool")),
+            _ => Err(ToolError::new("no service answers this tool")),
         };
         let answer = answer.and_then(|answer| match answer.len() as u64 > limits.tool_bytes {
             true => Err(ToolError::of(
                 ToolErrorKind::Limit,
-                format!("the answer of `{}` takes more than {} bytes", call.name, limits.tool_bytes),
+                format!("the answer of `{}` exceeds the limit of {} bytes", call.name, limits.tool_bytes),
             )),
             false => Ok(answer),
         });
@@ -202,7 +205,7 @@ impl Attempt {
         let execution = serde_json::to_string(execution).map_err(|error| StepError::failed(&error))?;
         if execution.len() > MAX_ANSWER_BYTES {
             return Err(StepError::invalid(format!(
-                "the answer takes {} bytes, and at most {MAX_ANSWER_BYTES} are given; what was executed is undone, write less",
+                "the answer takes {} bytes, more than the maximum of {MAX_ANSWER_BYTES}; the execution was undone; write less",
                 execution.len()
             )));
         }
@@ -242,6 +245,6 @@ fn refused(error: &ExecuteError) -> StepError {
 
 fn not_repeated() -> StepError {
     StepError::failed(&std::io::Error::other(
-        "the execution was begun anew and did something else than before; nothing of it was stored",
+        "the execution was restarted and did something else than before; nothing was stored",
     ))
 }

@@ -102,9 +102,7 @@ pub enum NodePolicyError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// The policy has a setting that is not repeatable on another node.
-    #[error(
-        "the policy has {0}, which an execution that is begun anew on another node would not find the same; leave it out"
-    )]
+    #[error("the policy has {0}, which is not the same for an execution that restarts on another node; remove it")]
     NotRepeatable(&'static str),
 }
 

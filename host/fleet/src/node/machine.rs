@@ -208,7 +208,7 @@ impl Machine {
             let store = self.blobs.clone();
             tokio::spawn(async move {
                 if let Err(error) = store.delete(&blob).await {
-                    tracing::debug!(target: "glovebox", blob, %error, "a blob that nobody needs stays");
+                    tracing::debug!(target: "glovebox", blob, %error, "cannot delete an unreferenced blob");
                 }
             });
         }
@@ -244,7 +244,7 @@ impl Machine {
         };
         let none = || {
             let have: Vec<&str> = self.served.iter().map(|served| &*served.name).collect();
-            StepError::invalid(format!("no node has such a runtime; they have {}", have.join(", ")))
+            StepError::invalid(format!("no node has this runtime; use one of {}", have.join(", ")))
         };
         self.served.iter().find(fits).cloned().ok_or_else(none)
     }
@@ -301,5 +301,5 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StepError> + Send + 'static,
 ) -> Result<T, StepError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(StepError::Later("the node panicked; its log says why".to_owned())))
+    done.unwrap_or_else(|_| Err(StepError::Later("the node panicked; see its log".to_owned())))
 }

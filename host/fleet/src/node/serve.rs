@@ -138,7 +138,7 @@ async fn accept(
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(target: "glovebox", %error, "no connection can be taken");
+                tracing::warn!(target: "glovebox", %error, "cannot accept a connection");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
@@ -156,7 +156,7 @@ async fn accept(
 /// Holds a connection's permit until it ends.
 async fn log(connection: impl Future<Output = hyper::Result<()>>, _place: OwnedSemaphorePermit) {
     if let Err(error) = connection.await {
-        tracing::debug!(target: "glovebox", %error, "a connection of the engine broke off");
+        tracing::debug!(target: "glovebox", %error, "a connection of the engine failed");
     }
 }
 
@@ -195,7 +195,7 @@ fn connection(
     answering: Answering,
 ) -> http2::Connection<TokioIo<TcpStream>, Answering, TokioExecutor> {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(target: "glovebox", %error, "a connection of the engine waits before it sends");
+        tracing::debug!(target: "glovebox", %error, "cannot turn off Nagle's algorithm on a connection");
     }
     http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())

@@ -14,7 +14,7 @@ impl Resolve for PublicOnly {
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             if found.is_empty() || !found.iter().all(|address| is_public_address(address.ip())) {
-                return Err("the host's address is not a public one".into());
+                return Err("the host's address is not public".into());
             }
             Ok(Box::new(found.into_iter()) as Addrs)
         })

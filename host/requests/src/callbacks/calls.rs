@@ -37,10 +37,10 @@ pub struct CallbacksConfig {
 #[non_exhaustive]
 pub enum CallbacksError {
     /// The secret is invalid.
-    #[error("the secret of callbacks is not `whsec_` and 24 to 64 bytes in base64")]
+    #[error("the secret of callbacks must be `whsec_` followed by 24 to 64 bytes in base64")]
     Secret,
     /// The HTTP client could not be created.
-    #[error("callbacks cannot be made over HTTP")]
+    #[error("cannot create the HTTP client for callbacks")]
     Client(#[source] reqwest::Error),
 }
 
@@ -148,10 +148,10 @@ impl Callbacks {
     pub fn target(&self, tool: &str, url: &str) -> Result<Target, CallbackRefused> {
         let refused = |reason| CallbackRefused { tool: tool.to_owned(), url: url.to_owned(), reason };
         let target = Allowed::find(&self.0.allowed, url).ok_or_else(|| {
-            refused("is not among the addresses that may be called: `[tools] callbacks` of a server names them, and `--callback` of a fleet's nodes")
+            refused("is not an allowed address; allow it with `[tools] callbacks` of a server, or `--callback` of a fleet's nodes")
         })?;
         if !target.is_named && is_private_literal(&target.url) {
-            return Err(refused("is not an address of the public network"));
+            return Err(refused("is not a public address"));
         }
         Ok(Target(target))
     }
@@ -241,6 +241,6 @@ impl Inner {
                 None => failed(&format!("answered with status {}", status.as_u16())),
             });
         }
-        String::from_utf8(bytes).map_err(|_| failed("answered with what is not UTF-8"))
+        String::from_utf8(bytes).map_err(|_| failed("sent an answer that is not UTF-8"))
     }
 }
