@@ -63,18 +63,23 @@ impl Metrics {
         let mut registry = Registry::with_prefix("glovebox");
         registry.register_with_unit(
             "execution",
-            "Time of executions, from the start of the guest to its end",
+            "Duration of executions, from the start of the guest to its end",
             Unit::Seconds,
             seconds.clone(),
         );
-        registry.register("fuel", "Fuel that executions used", fuel.clone());
-        registry.register("refused", "Requests that were not carried out", refused.clone());
-        registry.register("running", "Executions that run", running.clone());
-        registry.register("waiting", "Executions that wait for their turn", waiting.clone());
+        registry.register("fuel", "Fuel used by executions", fuel.clone());
+        registry.register("refused", "Refused requests", refused.clone());
+        registry.register("running", "Running executions", running.clone());
+        registry.register("waiting", "Executions waiting to run", waiting.clone());
         registry.register("live_sessions", "Sessions in memory", sessions.clone());
-        registry.register_with_unit("live_sessions_held", "What they hold", Unit::Bytes, session_bytes.clone());
-        registry.register("workers", "Workers that serve", workers.clone());
-        registry.register("worker_restarts", "Workers started in the place of one that ended", worker_restarts.clone());
+        registry.register_with_unit(
+            "live_sessions_held",
+            "Memory held by sessions",
+            Unit::Bytes,
+            session_bytes.clone(),
+        );
+        registry.register("workers", "Ready workers", workers.clone());
+        registry.register("worker_restarts", "Workers started to replace one that ended", worker_restarts.clone());
         Self { registry, seconds, fuel, refused, running, waiting, sessions, session_bytes, workers, worker_restarts }
     }
 

@@ -201,7 +201,7 @@ fn a_worker_is_not_started_by_hand_nor_are_there_too_many() {
         (output.status.code(), support::text(&output.stderr))
     };
     let (code, error) = run(&["serve-worker"]);
-    assert!(code == Some(125) && error.contains("started by `glovebox serve --workers`"), "{code:?} {error}");
+    assert!(code == Some(125) && error.contains("started only by `glovebox serve --workers`"), "{code:?} {error}");
     let (code, error) = run(&["serve", "--workers", "257"]);
     assert!(code == Some(125) && error.contains("at most 256"), "{code:?} {error}");
 }

@@ -168,7 +168,7 @@ impl Answering<'_> {
         let short = shortened(&text, |left_out| {
             link = self.keep(name, "text/plain", text.as_bytes());
             match link {
-                Some(_) => format!("{left_out} characters left out; the whole is the resource {uri}"),
+                Some(_) => format!("{left_out} characters left out; the full text is the resource {uri}"),
                 None => format!("{left_out} characters left out"),
             }
         });
@@ -237,24 +237,23 @@ fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     }
     if let Some(Rollback { executions_lost, .. }) = execution.rolled_back_to {
         lines.push(match executions_lost {
-            0 => "The session is as it was before this.".to_owned(),
-            lost => format!("The session is as it was before this and the {lost} executions before."),
+            0 => "The session was restored to its state before this script.".to_owned(),
+            lost => {
+                format!("The session was restored to its state before this script and the {lost} executions before it.")
+            }
         });
     }
     for (name, output) in [("stdout", &execution.stdout), ("stderr", &execution.stderr)] {
         if output.is_truncated() {
             lines.push(format!(
-                "Of {name} only the first {} of {} bytes are there.",
+                "{name} was truncated to the first {} of {} bytes.",
                 output.bytes.len(),
                 output.total_bytes
             ));
         }
     }
     if execution.displays_dropped > 0 {
-        lines.push(format!(
-            "{} displays were dropped: they take too many bytes, or there are too many.",
-            execution.displays_dropped
-        ));
+        lines.push(format!("{} displays were dropped: they were too many or too large.", execution.displays_dropped));
     }
     let files = &answer.files;
     for (what, names) in [("created", &files.created), ("modified", &files.modified), ("deleted", &files.deleted)] {
@@ -268,7 +267,7 @@ fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     }
     let is_gone = execution.session_id.is_none() && execution.workspace_path.is_none();
     if is_gone && !(files.created.is_empty() && files.modified.is_empty()) {
-        lines.push("These files are gone: run code in a session (session_open) to keep them.".to_owned());
+        lines.push("These files were discarded: run code in a session (session_open) to keep them.".to_owned());
     }
     for hint in &answer.guidance {
         lines.push(format!("advice: {}", hint.summary));

@@ -170,7 +170,7 @@ fn yes() -> bool {
 /// Parses a tool's arguments. The error names the wrong argument.
 pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ServiceError> {
     serde_json::from_value(arguments.into()).map_err(|error| {
-        ServiceError::Invalid(format!("the arguments are wrong: {}", glovebox::escaped_text(&quoted(error))))
+        ServiceError::Invalid(format!("invalid arguments: {}", glovebox::escaped_text(&quoted(error))))
     })
 }
 
@@ -185,9 +185,9 @@ pub(super) fn content(path: &str, text: Option<String>, base64: Option<String>) 
     match (text, base64) {
         (Some(text), None) => Ok(text.into_bytes()),
         (None, Some(base64)) => {
-            BASE64_STANDARD.decode(base64).map_err(|error| wrong(&format!("`base64` cannot be decoded: {error}")))
+            BASE64_STANDARD.decode(base64).map_err(|error| wrong(&format!("cannot decode `base64`: {error}")))
         }
-        _ => Err(wrong("give its content as `text` or as `base64`, and not both")),
+        _ => Err(wrong("give either `text` or `base64`")),
     }
 }
 
@@ -234,9 +234,11 @@ mod tests {
     fn a_file_has_one_content() {
         assert_eq!(content("a", Some("é".into()), None).unwrap(), "é".as_bytes());
         assert_eq!(content("a", None, Some("AP8=".into())).unwrap(), [0, 255]);
-        assert!(content("a", None, Some("%".into())).unwrap_err().to_string().contains("file `a`: `base64` cannot"));
+        assert!(
+            content("a", None, Some("%".into())).unwrap_err().to_string().contains("file `a`: cannot decode `base64`")
+        );
         for (text, base64) in [(None, None), (Some("a".into()), Some("YQ==".into()))] {
-            assert!(content("a", text, base64).unwrap_err().to_string().contains("not both"));
+            assert!(content("a", text, base64).unwrap_err().to_string().contains("give either"));
         }
     }
 }

@@ -128,7 +128,7 @@ impl Answering<'_> {
         let subtype = form.media_type.split_once('/').map_or("bin", |(_, subtype)| subtype);
         let name = format!("display-{number}.{}", subtype.split('+').next().unwrap_or("bin"));
         let too_large =
-            || ContentBlock::text(format!("({}, {} bytes, too large to be held)", form.media_type, form.data.len()));
+            || ContentBlock::text(format!("({}, {} bytes, too large to store)", form.media_type, form.data.len()));
         self.keep(&name, &form.media_type, &form.data).unwrap_or_else(too_large)
     }
 }

@@ -92,9 +92,9 @@ pub(super) async fn list(tenant: &Tenant, given: given::ListFiles) -> Result<Sai
     let files: Vec<Entry> = entries.into_iter().map(Entry::of).collect();
     let mut lines: Vec<String> = files.iter().map(Entry::line).collect();
     match (lines.is_empty(), more) {
-        (true, _) => lines.push("There is no such file.".to_owned()),
+        (true, _) => lines.push("No files match.".to_owned()),
         (_, 0) => {}
-        (_, more) => lines.push(format!("and {more} more: ask with a narrower pattern")),
+        (_, more) => lines.push(format!("and {more} more: use a narrower pattern")),
     }
     Said::new(lines.join("\n"), &ListAnswer { files, more })
 }
@@ -137,7 +137,7 @@ pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Said
             answer.next_offset = (next < size_bytes).then_some(next);
             let mut content = vec![ContentBlock::text(text)];
             if let Some(next) = answer.next_offset {
-                content.push(ContentBlock::text(format!("({size_bytes} bytes in all; go on with offset {next})")));
+                content.push(ContentBlock::text(format!("({size_bytes} bytes in total; continue with offset {next})")));
             }
             answer.text = Some(text.to_owned());
             Said::with(content, &answer)

@@ -139,7 +139,7 @@ async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Probl
     let tenant = endpoint.tenants.asking(request.headers())?.clone();
     let clients = endpoint.clients(&tenant);
     if connects(request.method(), request.headers()) && clients.connected.sessions.read().await.len() >= MAX_CLIENTS {
-        let detail = format!("{MAX_CLIENTS} clients are connected, and no more may be; try again later");
+        let detail = format!("the limit of {MAX_CLIENTS} connected clients is reached; try again later");
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
         return Err(Problem { retry_after: Some(60), ..problem });
     }
@@ -179,7 +179,7 @@ fn check_id(body: &[u8]) -> Result<(), Problem> {
 fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get("mcp-protocol-version") {
         Some(version) if version.len() > MAX_VERSION_BYTES => {
-            Err(Problem::invalid("`MCP-Protocol-Version` is no version, such as 2026-07-28"))
+            Err(Problem::invalid("`MCP-Protocol-Version` is not a version such as 2026-07-28"))
         }
         _ => Ok(()),
     }

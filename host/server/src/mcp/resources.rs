@@ -67,19 +67,19 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
     vec![
         ResourceTemplate::new("glovebox://session/{session}/files/{+path}", "session-file")
             .with_title("A file of a session")
-            .with_description("A file in the working directory of a session, by its path from there."),
-        ResourceTemplate::new("glovebox://output/{id}/{name}", "output")
-            .with_title("An output")
-            .with_description("What was too long or too large to show of an execution. The last ones are stored."),
+            .with_description("A file of a session, by its path relative to the working directory."),
+        ResourceTemplate::new("glovebox://output/{id}/{name}", "output").with_title("An output").with_description(
+            "An output of an execution that was too long or too large to show. The most recent ones are stored.",
+        ),
     ]
 }
 
 /// Reads a resource.
 pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let missing = |what: &str| ErrorData::resource_not_found(format!("`{}` {what}", glovebox::escaped(uri)), None);
-    let (bytes, media_type) = match Address::parse(uri).ok_or_else(|| missing("is no resource of this server"))? {
+    let (bytes, media_type) = match Address::parse(uri).ok_or_else(|| missing("is not a resource of this server"))? {
         Address::Output(uri) => {
-            let held = outputs.get(&uri).ok_or_else(|| missing("is not held any longer; run the code again"))?;
+            let held = outputs.get(&uri).ok_or_else(|| missing("is no longer stored; run the code again"))?;
             (held.bytes.to_vec(), held.media_type)
         }
         Address::File { session, path } => {
@@ -93,7 +93,7 @@ pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Resul
             let read = read.await.map_err(|error| missing(&format!("cannot be read: {}", error.public())))?;
             let bytes = read.map_err(|size| {
                 let text = format!(
-                    "the file has {size} bytes, and {MAX_READ_BYTES} at most are read as a resource; use files_read"
+                    "the file has {size} bytes, more than the maximum of {MAX_READ_BYTES} for a resource; use files_read"
                 );
                 ErrorData::invalid_params(text, None)
             })?;

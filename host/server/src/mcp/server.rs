@@ -29,7 +29,7 @@ use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch, quoted::quoted};
 
 /// Instructions for models, sent when a client connects.
 const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox. Use run_code to compute, to work \
-     with data and files, and to draw. Open a session with session_open where later calls build on earlier ones.";
+     with data and files, and to draw. Open a session with session_open if later calls build on earlier ones.";
 
 /// Tools and resources for the clients of one tenant. Cheap to clone: all clones share the stored outputs.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ impl fmt::Debug for McpServer {
 }
 
 /// The message if an answer does not fit into memory.
-const NO_ROOM: &str = "it was done, but the server has as many answers in memory as it may; read yours faster";
+const NO_ROOM: &str = "the request was carried out, but the server's memory for answers is full; read answers faster";
 
 /// An error as the result of a tool call.
 fn refused(error: &ServiceError) -> CallToolResult {
@@ -157,11 +157,8 @@ impl McpServer {
         let id = given::session_id(session)?;
         let its: Language = tenant.session(&id).await?.language;
         if its != language.language() {
-            let text = format!(
-                "session `{id}` runs {}, and this is {}; open another one",
-                its.name(),
-                language.language().name()
-            );
+            let text =
+                format!("session `{id}` runs {}, not {}; open another session", its.name(), language.language().name());
             return Err(ServiceError::Invalid(text));
         }
         if !files.is_empty() {
@@ -197,7 +194,7 @@ impl ServerHandler for McpServer {
         request: CustomRequest,
         _: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        let message = format!("there is no method `{}`", glovebox::escaped(&quoted(&request.method)));
+        let message = format!("unknown method `{}`", glovebox::escaped(&quoted(&request.method)));
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
     }
 
@@ -213,7 +210,7 @@ impl ServerHandler for McpServer {
         let name = Name::of(&request.name).ok_or_else(|| {
             let names: Vec<&str> = Name::ALL.iter().map(|name| name.name()).collect();
             let text = format!(
-                "there is no tool `{}`; there are {}",
+                "unknown tool `{}`; use one of {}",
                 glovebox::escaped(&quoted(&request.name)),
                 names.join(", ")
             );

@@ -75,7 +75,7 @@ pub(super) async fn list(tenant: &Tenant, given::Nothing {}: given::Nothing) -> 
     let more = count - sessions.len();
     let mut lines: Vec<String> = sessions.iter().map(OneAnswer::line).collect();
     match (lines.is_empty(), more) {
-        (true, 0) => lines.push("There is no session.".to_owned()),
+        (true, 0) => lines.push("There are no sessions.".to_owned()),
         (_, 0) => {}
         (_, more) => lines.push(format!("and {more} more")),
     }
@@ -91,7 +91,7 @@ pub(super) async fn fork(tenant: &Tenant, given: given::ForkSession) -> Result<S
 pub(super) async fn undo(tenant: &Tenant, given: given::OneSession) -> Result<Said, ServiceError> {
     tenant.undo(&given::session_id(&given.session)?, None).await?;
     let answer = DoneAnswer { session: given.session };
-    Said::new(format!("Session `{}` is as it was before its last execution.", answer.session), &answer)
+    Said::new(format!("Session `{}` was restored to its state before its last execution.", answer.session), &answer)
 }
 
 pub(super) async fn close(tenant: &Tenant, given: given::OneSession) -> Result<Said, ServiceError> {

@@ -93,14 +93,14 @@ impl Name {
             }
             Self::SessionList => self.made::<sessions::ListAnswer>(
                 "List sessions",
-                "Lists the sessions that there are, with their language and when they were last used.".into(),
+                "Lists the sessions with their languages and the times of their last use.".into(),
                 schema::input::<given::Nothing>(),
                 looks(),
             ),
             Self::SessionFork => self.made::<sessions::OneAnswer>(
                 "Copy a session",
-                "Copies a session with its variables and files. The copy and the original go their own ways: try something in the \
-                 copy, and keep the one that went well."
+                "Copies a session with its variables and files. The copy and the original are independent: try something in \
+                 the copy, and keep the better one."
                     .into(),
                 schema::input::<given::ForkSession>(),
                 adds(),
@@ -108,10 +108,10 @@ impl Name {
             Self::SessionUndo => self.made::<sessions::DoneAnswer>(
                 "Undo in a session",
                 format!(
-                    "Sets a session back to before its last run_code: variables and files. {}",
+                    "Restores the variables and files of a session to before its last run_code. {}",
                     match tenant.is_in_fleet() {
-                        true => "It goes back once: the next time after another run_code.",
-                        false => "Calling it again goes back further, as far as there are checkpoints.",
+                        true => "It can be called once after each run_code.",
+                        false => "Call it again to go back further, as long as there are checkpoints.",
                     }
                 ),
                 schema::input::<given::OneSession>(),
@@ -132,8 +132,8 @@ impl Name {
             Self::FilesRead => self.made::<files::ReadAnswer>(
                 "Read a file",
                 format!(
-                    "Reads a file of a session: text, at most {} bytes a call (use offset for the rest), or a picture, which is shown. \
-                     For anything else it gives a link to the resource, which your client may fetch.",
+                    "Reads a file of a session: at most {} bytes of text per call (use offset for the rest), or a picture. \
+                     For other files it returns a link to a resource that your client can fetch.",
                     files::MAX_TEXT_BYTES
                 ),
                 schema::input::<given::ReadFile>(),
@@ -180,8 +180,8 @@ fn name_languages(input: &mut JsonObject, tenant: &Tenant) {
 
 /// The description of `run_code` for this tenant.
 fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
-    let mut text = "Runs code in a sandbox and gives back what it prints, the value of its last expression, and the \
-                    pictures it shows.\n"
+    let mut text = "Runs code in a sandbox and returns its output, the value of its last expression, and the pictures \
+                    it displays.\n"
         .to_owned();
     for language in [Language::Python, Language::JavaScript] {
         // The first runtime is the default.
@@ -191,11 +191,11 @@ fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
     }
     let limits = &policy.limits;
     text.push_str(&format!(
-        "State is only in sessions: without `session` each call starts with nothing and leaves nothing. The working directory is \
-         /app; files go in with `files`{}.\n\
+        "Only sessions have state: without `session`, each call starts from scratch and leaves nothing. The working directory is \
+         /app; pass files in `files`{}.\n\
          {} There is no subprocess and no package installation. Limits: {} s, {} MiB of memory, {} MiB of files, {} kB of \
          output. Long output is shown as its head and tail; print what matters.\n",
-        if tenant.is_in_fleet() { ", where there is no `session`" } else { ", or files_write into a session" },
+        if tenant.is_in_fleet() { ", but only without `session`" } else { ", or write them to a session with files_write" },
         network(&policy.network),
         seconds(limits.timeout_ms),
         limits.memory_bytes >> 20,
@@ -203,7 +203,7 @@ fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
         limits.stdout_bytes / 1000,
     ));
     if policy.workspace.is_some() || !policy.mounts.is_empty() {
-        text.push_str("Some directories are those of the host:");
+        text.push_str("These directories belong to the host:");
         let workspace = policy.workspace.iter().map(|_| "/app".to_owned());
         let mounts = policy.mounts.iter().map(|mount| mount.guest.to_string());
         text.push_str(&format!(" {}.\n", workspace.chain(mounts).collect::<Vec<_>>().join(", ")));
@@ -220,7 +220,7 @@ fn network(policy: &NetworkPolicy) -> String {
     }
     let more = if policy.allow.len() > SHOWN { " and others" } else { "" };
     let shown = policy.allow.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-    format!("fetch, urllib.request and requests reach {shown}{more}, and nothing else of the network.")
+    format!("fetch, urllib.request and requests can reach only {shown}{more}.")
 }
 
 fn seconds(ms: u64) -> String {
@@ -234,16 +234,16 @@ fn about(runtime: &RuntimeInfo) -> String {
     match runtime.language {
         Language::Python if runtime.has_library => format!(
             "* python: CPython {version} with numpy, pandas, scipy, scikit-learn, statsmodels, matplotlib, seaborn, sympy, Pillow, lxml, \
-             openpyxl and PyYAML beside the standard library. display(x), plt.show() and, in a session, a figure or table as the last \
+             openpyxl and PyYAML in addition to the standard library. display(x), plt.show() and, in a session, a figure or table as the last \
              expression show pictures and tables.\n"
         ),
         Language::Python => format!(
             "* python: CPython {version} with its standard library, and openpyxl, xlsxwriter, PyPDF2, jinja2, markdown, tabulate and \
-             dateutil; no numpy, no pandas. display(x) shows what is not text.\n"
+             dateutil; no numpy, no pandas. display(x) shows values that are not text.\n"
         ),
         Language::JavaScript => format!(
             "* javascript, typescript: QuickJS {version} with ECMAScript 2025, console, import and export, top-level await, and parts of \
-             Node's modules; no DOM. TypeScript loses its types and is not checked.\n"
+             Node's modules; no DOM. TypeScript types are removed and not checked.\n"
         ),
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 
 /// The message for tenants without callbacks.
 pub(crate) const NO_CALLBACKS: &str =
-    "this token may have no `callback` called; leave it out and answer the calls yourself";
+    "callbacks are not allowed for this token; remove `callback` and answer the calls yourself";
 
 /// A script with its name, arguments and tools.
 #[derive(Clone, Debug, Default)]

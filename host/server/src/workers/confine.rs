@@ -40,7 +40,7 @@ fn no_new_privileges() -> Measure {
     match std::fs::read_to_string("/proc/self/status") {
         Ok(status) if status.lines().any(|line| line == "NoNewPrivs:\t1") => Measure::On,
         Ok(_) => Measure::Off("neither landlock nor seccomp has set it".into()),
-        Err(error) => Measure::Off(format!("the kernel does not say: {error}")),
+        Err(error) => Measure::Off(format!("cannot read `/proc/self/status`: {error}")),
     }
 }
 
@@ -73,4 +73,4 @@ fn seccomp() -> Measure {
 }
 
 #[cfg(not(target_os = "linux"))]
-const ONLY_LINUX: &str = "only Linux has it";
+const ONLY_LINUX: &str = "supported only on Linux";

@@ -27,9 +27,9 @@ pub(super) fn restrict(reach: &Reach) -> Result<Measure, RulesetError> {
         .restrict_self()?;
     Ok(match status.ruleset {
         RulesetStatus::FullyEnforced => Measure::On,
-        RulesetStatus::PartiallyEnforced => {
-            Measure::Partly("this kernel's landlock is older than 6.12's: TCP or signals may not be held".into())
-        }
-        RulesetStatus::NotEnforced => Measure::Off("this kernel has no landlock, or it is switched off".into()),
+        RulesetStatus::PartiallyEnforced => Measure::Partly(
+            "landlock of this kernel is older than that of Linux 6.12 and may not restrict TCP or signals".into(),
+        ),
+        RulesetStatus::NotEnforced => Measure::Off("landlock is unavailable or disabled in this kernel".into()),
     })
 }

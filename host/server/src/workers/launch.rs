@@ -36,13 +36,13 @@ pub(super) fn supervise(slot: &Slot, index: usize, config: &WorkersConfig, runti
         let begun = Instant::now();
         let failure = match run(slot, config, runtime) {
             Ok(how) => how,
-            Err(error) => format!("it could not be started: {error}"),
+            Err(error) => format!("the process could not be started: {error}"),
         };
         slot.lost(failure.clone());
         if slot.has_ended() {
             return;
         }
-        tracing::error!(target: "glovebox", worker = index, reason = failure, "a worker has ended; another is started");
+        tracing::error!(target: "glovebox", worker = index, reason = failure, "a worker ended and is being restarted");
         slot.restarts.fetch_add(1, Ordering::Relaxed);
         if begun.elapsed() > STEADY {
             pause = PAUSES.0;
@@ -63,11 +63,12 @@ fn run(slot: &Slot, config: &WorkersConfig, runtime: &Handle) -> io::Result<Stri
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::piped())
         .spawn()?;
-    let ready = child.stdout.take().ok_or_else(|| io::Error::other("it has no standard output")).and_then(|out| {
-        ours.set_write_timeout(Some(config.start_time))?;
-        (&ours).write_all(format!("{}\n", config.orders).as_bytes())?;
-        begin(BufReader::new(out), config.start_time)
-    });
+    let ready =
+        child.stdout.take().ok_or_else(|| io::Error::other("the process has no standard output")).and_then(|out| {
+            ours.set_write_timeout(Some(config.start_time))?;
+            (&ours).write_all(format!("{}\n", config.orders).as_bytes())?;
+            begin(BufReader::new(out), config.start_time)
+        });
     let (mut reports, confinement) = match ready {
         Ok(ready) => ready,
         Err(error) => {
@@ -79,7 +80,7 @@ fn run(slot: &Slot, config: &WorkersConfig, runtime: &Handle) -> io::Result<Stri
     let live = Arc::new(Live::new(Connections::new(ours)?, child, confinement));
     runtime.spawn(watch(Arc::downgrade(&live)));
     for (name, reason) in live.confinement.gaps() {
-        tracing::warn!(target: "glovebox", reason, "workers are not held by {name}");
+        tracing::warn!(target: "glovebox", reason, "{name} is not fully enforced for workers");
     }
     if !slot.ready(&live) {
         live.kill();
@@ -105,7 +106,7 @@ async fn watch(live: Weak<Live>) {
         tokio::time::sleep(PING.0).await;
         let Some(live) = live.upgrade() else { return };
         if tokio::time::timeout(PING.1, live.answers()).await.is_err() {
-            tracing::error!(target: "glovebox", "a worker does not answer, and is ended");
+            tracing::error!(target: "glovebox", "a worker does not respond and is being killed");
             live.kill();
         }
     }
@@ -119,12 +120,12 @@ fn begin(
     let timeout = Timespec::try_from(time).map_err(io::Error::other)?;
     let mut polled = [PollFd::new(reports.get_ref(), PollFlags::IN)];
     if poll(&mut polled, Some(&timeout))? == 0 {
-        return Err(io::Error::other(format!("it did not serve within {} s", time.as_secs())));
+        return Err(io::Error::other(format!("the worker was not ready within {} s", time.as_secs())));
     }
     match Report::read(&mut reports)? {
         Some(Report::Ready { confinement }) => Ok((reports, confinement)),
-        Some(_) => Err(io::Error::other("it reported something else than that it serves")),
-        None => Err(io::Error::other("it ended before it served")),
+        Some(_) => Err(io::Error::other("the worker's first report is not `ready`")),
+        None => Err(io::Error::other("the worker ended before it was ready")),
     }
 }
 

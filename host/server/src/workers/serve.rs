@@ -29,10 +29,10 @@ const END: Duration = Duration::from_secs(5);
 #[non_exhaustive]
 pub enum WorkerError {
     /// The process was not started by a server.
-    #[error("this is started by `glovebox serve --workers`, and not by hand")]
+    #[error("a worker can be started only by `glovebox serve --workers`")]
     NotStarted(#[source] io::Error),
     /// The orders are not valid JSON for the expected type.
-    #[error("the orders of the server cannot be read")]
+    #[error("cannot parse the server's orders")]
     Orders(#[source] serde_json::Error),
 }
 
@@ -70,7 +70,7 @@ pub async fn serve(
     let socket = socket().map_err(WorkerError::NotStarted)?;
     let routes = worker_router(service, tenants, config);
     let Some(reporter) = &service.0.reporter else {
-        return Err(WorkerError::NotStarted(io::Error::other("the service is not a worker's")));
+        return Err(WorkerError::NotStarted(io::Error::other("the service is not configured as a worker")));
     };
     let (sender, mut connections) = tokio::sync::mpsc::unbounded_channel();
     let runtime = tokio::runtime::Handle::current();

@@ -21,7 +21,7 @@ fn an_answer_says_what_happened_and_is_an_error_where_the_script_failed() {
     assert_eq!(result.is_error, Some(false));
     assert_eq!(
         text(&result),
-        "out\n\nstderr:\nerr\n\nfiles created: a.txt\nThese files are gone: run code in a session (session_open) to keep them."
+        "out\n\nstderr:\nerr\n\nfiles created: a.txt\nThese files were discarded: run code in a session (session_open) to keep them."
     );
     let answer = structured(&result);
     assert_eq!(
@@ -60,7 +60,7 @@ fn long_output_is_its_head_and_tail_and_a_resource_has_the_whole() {
     assert_eq!(
         shown,
         format!(
-            "{}\n[… 1000 characters left out; the whole is the resource {uri} …]\n{}é",
+            "{}\n[… 1000 characters left out; the full text is the resource {uri} …]\n{}é",
             "a".repeat(4_000),
             "z".repeat(3_999)
         )
@@ -75,10 +75,10 @@ fn long_output_is_its_head_and_tail_and_a_resource_has_the_whole() {
     // Listed, and read by nobody who only guesses.
     let listed = mcp.runtime.block_on(mcp.client().list_all_resources()).unwrap();
     assert!(listed.iter().any(|resource| resource.uri == *uri && resource.size == Some(9_001)), "{listed:?}");
-    assert!(mcp.read("glovebox://output/0/stdout").unwrap_err().contains("is not held any longer"));
+    assert!(mcp.read("glovebox://output/0/stdout").unwrap_err().contains("is no longer stored"));
     // Over the limit of what is held at all.
     let much = mcp.python("print('y' * 3_000_000)");
-    assert!(super::support::text(&much).contains("Of stdout only the first 2000000 of 3000001 bytes are there."));
+    assert!(super::support::text(&much).contains("stdout was truncated to the first 2000000 of 3000001 bytes."));
     assert_eq!(structured(&much)["stdout_truncated"], true);
 }
 

@@ -86,7 +86,9 @@ fn a_picture_is_shown_and_what_is_too_large_is_named() {
     for (path, fits) in [("at", true), ("over", false)] {
         let resource = mcp.read(&format!("glovebox://session/{session}/files/{path}"));
         assert_eq!(resource.is_ok(), fits, "{path}");
-        assert!(fits || resource.unwrap_err().contains("8388608 at most are read as a resource; use files_read"));
+        assert!(
+            fits || resource.unwrap_err().contains("more than the maximum of 8388608 for a resource; use files_read")
+        );
     }
 }
 

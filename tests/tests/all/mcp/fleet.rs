@@ -52,7 +52,7 @@ fn what_a_fleet_does_not_have_is_not_offered_and_says_what_to_do() {
         ("run_code", json!({"language": "python", "session": "s", "code": "1", "files": files})),
     ] {
         let said = mcp.refused(name, arguments);
-        assert!(said.starts_with("not-in-a-fleet: a fleet does not have"), "{name}: {said}");
+        assert!(said.starts_with("not-in-a-fleet: a fleet does not support"), "{name}: {said}");
     }
     let code = json!({"language": "python", "code": "print(open('a').read())", "files": files});
     mcp.ok("run_code", code);

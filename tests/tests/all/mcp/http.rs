@@ -145,7 +145,7 @@ fn a_request_is_answered_without_a_handshake() {
     // And nobody else.
     let other = [("authorization", "Bearer another token of the tests")];
     let (_, body) = server.ask(&other, "resources/read", json!({ "uri": uri }));
-    assert!(body.contains("is not held any longer"), "{body}");
+    assert!(body.contains("is no longer stored"), "{body}");
 }
 
 #[test]

@@ -79,8 +79,8 @@ fn files_go_along() {
     assert_eq!(text(&run(Some(&session))), "é b'\\x00\\xff'\n", "they are replaced");
     for (files, said) in [
         (json!([{ "path": "../x", "text": "" }]), "../x"),
-        (json!([{ "path": "a" }]), "file `a`: give its content"),
-        (json!([{ "path": "a", "base64": "!" }]), "file `a`: `base64` cannot be decoded"),
+        (json!([{ "path": "a" }]), "file `a`: give either"),
+        (json!([{ "path": "a", "base64": "!" }]), "file `a`: cannot decode `base64`"),
     ] {
         for session in [None, Some(&session)] {
             let refused = mcp

@@ -24,7 +24,7 @@ fn a_session_is_opened_used_copied_undone_and_closed() {
     for name in ["mine", "copy"] {
         mcp.ok("session_close", json!({ "session": name }));
     }
-    assert_eq!(text(&mcp.ok("session_list", json!({}))), "There is no session.");
+    assert_eq!(text(&mcp.ok("session_list", json!({}))), "There are no sessions.");
     assert!(mcp.refused("session_undo", json!({ "session": "mine" })).starts_with("not-found: "));
 }
 
@@ -33,7 +33,7 @@ fn a_script_of_another_language_and_a_name_that_is_taken_are_refused() {
     let mcp = Mcp::new();
     mcp.ok("session_open", json!({ "language": "typescript", "session": "js" }));
     let refused = mcp.refused("run_code", json!({ "language": "python", "code": "1", "session": "js" }));
-    assert!(refused.contains("session `js` runs javascript, and this is python"), "{refused}");
+    assert!(refused.contains("session `js` runs javascript, not python"), "{refused}");
     let typed =
         mcp.ok("run_code", json!({ "language": "typescript", "code": "const a: string = 'b'; a", "session": "js" }));
     assert_eq!(structured(&typed)["value"], "'b'", "{typed:?}");
@@ -62,6 +62,6 @@ fn a_script_that_is_unwound_takes_nothing_along() {
     let stopped = mcp
         .in_session(&session, "x = 2\nwhile True:\n    try:\n        while True: pass\n    except BaseException: pass");
     assert_eq!((stopped.is_error, &structured(&stopped)["rolled_back"]), (Some(true), &json!(true)), "{stopped:?}");
-    assert!(text(&stopped).contains("The session is as it was before this."), "{}", text(&stopped));
+    assert!(text(&stopped).contains("The session was restored to its state before this script."), "{}", text(&stopped));
     assert_eq!(text(&mcp.in_session(&session, "print(x)")), "1\n");
 }

@@ -58,12 +58,12 @@ fn the_description_says_what_there_is() {
     let mcp = Mcp::changed(|config| config.policy.limits.timeout_ms = 2_500);
     let run = tools(&mcp).remove(0);
     let description = run.description.unwrap();
-    for fact in ["CPython 3.", "QuickJS 0.", "no network", "2.5 s", "128 MiB of memory", "only in sessions"] {
+    for fact in ["CPython 3.", "QuickJS 0.", "no network", "2.5 s", "128 MiB of memory", "Only sessions have state"] {
         assert!(description.contains(fact), "{fact}: {description}");
     }
     let reaching = Mcp::changed(|config| config.policy.network.allow = vec!["https://api.example.com/v1/*".into()]);
     let description = tools(&reaching).remove(0).description.unwrap();
-    assert!(description.contains("reach https://api.example.com/v1/*, and nothing else"), "{description}");
+    assert!(description.contains("can reach only https://api.example.com/v1/*."), "{description}");
     assert!(!description.contains("There is no network"), "{description}");
     let input = json!(*run.input_schema);
     assert_eq!(input["properties"]["timeout_ms"]["maximum"], 2_500);
@@ -96,14 +96,14 @@ fn arguments_that_are_wrong_are_named_and_the_next_call_works() {
             json!({ "session": "none", "path": "x", "length": 0 }),
             "`length` is 0; it must be between 1 and 65536",
         ),
-        ("files_write", json!({ "session": "none", "path": "x" }), "as `text` or as `base64`"),
+        ("files_write", json!({ "session": "none", "path": "x" }), "give either `text` or `base64`"),
     ] {
         let refused = mcp.refused(name, arguments.clone());
         assert!(refused.contains(said), "{name} {arguments}: {refused}");
     }
     let unknown =
         mcp.runtime.block_on(mcp.client().call_tool(CallToolRequestParams::new("rm\n"))).unwrap_err().to_string();
-    assert!(unknown.contains("there is no tool `rm\\n`; there are run_code, session_open"), "{unknown}");
+    assert!(unknown.contains("unknown tool `rm\\n`; use one of run_code, session_open"), "{unknown}");
     assert_eq!(text(&mcp.python("print(1)")), "1\n");
 }
 

@@ -85,7 +85,7 @@ fn a_server_that_dies_is_started_again_a_few_times() {
     for line in &lines[..6] {
         assert_eq!(*line, "MCP server `s` has ended; it wrote: why\\u{1b}[2J", "{printed}");
     }
-    assert!(lines[6].contains("was started 5 times again within 10 minutes"), "{printed}");
+    assert!(lines[6].contains("was restarted 5 times within 10 minutes"), "{printed}");
     assert_eq!(result.is_error, Some(true));
     runtime.block_on(upstreams.close());
 }
@@ -132,11 +132,8 @@ fn a_result_is_taken_at_the_limit_and_not_over_it() {
     let printed = text(&result);
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(&lines[..2], ["997", "998"], "{printed}");
-    assert_eq!(lines[2], "ToolLimit the result has 1001 bytes as JSON, and 1000 at most may have");
-    assert!(
-        lines[3].starts_with("ToolError MCP server `s` has ended: a message was longer than it may be"),
-        "{printed}"
-    );
+    assert_eq!(lines[2], "ToolLimit the result has 1001 bytes as JSON, more than the maximum of 1000");
+    assert!(lines[3].starts_with("ToolError MCP server `s` has ended: a message was too long"), "{printed}");
     assert_eq!(lines[4], "1", "and it is started again");
     runtime.block_on(upstreams.close());
 }
@@ -153,14 +150,16 @@ fn names_that_clash_or_that_scripts_cannot_write_are_refused() {
     let clash = refused(&[(&dashed, "s"), (&plain, "s.a")]);
     assert_eq!(
         clash,
-        "tool `b` of MCP server `s.a` would be `tools.s_a_b`, as `a-b` of `s` is; rename a server, or leave one out of its `tools`"
+        "tool `b` of MCP server `s.a` cannot be `tools.s_a_b`: `a-b` of `s` has that name; rename a server, or list only one of the tools"
     );
     for (name, server) in [("x".repeat(63), "s"), ("x".into(), "1"), ("x".into(), "-"), ("\u{202e}\n".repeat(50), "s")]
     {
         let inner = Inner::new(&json!([tool(&name, json!({}))]), "pass");
         let error = refused(&[(&inner, server)]);
         assert!(
-            error.contains("cannot be a name") && !error.contains(['\n', '\u{202e}']) && error.len() < 2_000,
+            error.contains("does not begin with a letter")
+                && !error.contains(['\n', '\u{202e}'])
+                && error.len() < 2_000,
             "{error}"
         );
     }
@@ -192,7 +191,7 @@ fn a_hostile_list_is_bounded() {
         ),
         (
             "say({'tools': [{'name': 'x', 'description': 'd' * 6_000_000, 'inputSchema': {}}]})",
-            "a message was longer than it may be",
+            "a message was too long",
         ),
         ("print('I go', file=sys.stderr, flush=True); os._exit(1)", "it wrote: I go"),
     ] {

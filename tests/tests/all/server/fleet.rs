@@ -126,7 +126,7 @@ fn what_a_fleet_does_not_have_is_one_problem_that_says_what_to_do() {
         ("PUT", "/files/a", "x", "files of sessions"),
         ("DELETE", "/files/a", "", "files of sessions"),
         ("POST", "/execute", &source, "files of sessions"),
-        ("GET", "/variables/x", "", "have a script of the session print it"),
+        ("GET", "/variables/x", "", "print them in a script of the session"),
         ("PUT", "/variables/x", "1", "variables of sessions"),
         ("POST", "/checkpoint", "", "checkpoints"),
         ("GET", "/checkpoints", "", "checkpoints"),
@@ -134,8 +134,8 @@ fn what_a_fleet_does_not_have_is_one_problem_that_says_what_to_do() {
         ("POST", "/fork", "", "open another session"),
         ("GET", "/state", "", "--store"),
         ("PUT", "", "bytes", "--store"),
-        ("POST", "/hibernate", "", "there is no need to"),
-        ("POST", "/execute", &stepped, "give each tool of a session the address of a service"),
+        ("POST", "/hibernate", "", "each state is stored"),
+        ("POST", "/execute", &stepped, "set a `callback` for each tool of a session"),
     ] {
         let answer = server.ask(method, &format!("/v1/sessions/s{path}"), &[], body.as_bytes());
         assert_eq!(answer.problem(), (501, "not-in-a-fleet".into()), "{method} {path}");

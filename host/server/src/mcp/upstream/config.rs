@@ -44,7 +44,7 @@ pub enum UpstreamError {
         reason: String,
     },
     /// A tool's name for scripts is invalid, or taken by another tool.
-    #[error("tool `{tool}` of MCP server `{server}` would be `tools.{name}`, {reason}", server = escaped(.server), tool = escaped(.tool), name = escaped(.name))]
+    #[error("tool `{tool}` of MCP server `{server}` cannot be `tools.{name}`: {reason}", server = escaped(.server), tool = escaped(.tool), name = escaped(.name))]
     Name {
         /// The name of the server.
         server: String,
@@ -100,7 +100,8 @@ impl UpstreamConfig {
         let file: File = serde_json::from_str(json)
             .map_err(|error| UpstreamError::Config(glovebox::escaped_text(&error.to_string()).to_string()))?;
         if file.servers.len() > MAX_SERVERS {
-            let text = format!("there are {} MCP servers; {MAX_SERVERS} at most may be", file.servers.len());
+            let text =
+                format!("{} MCP servers are configured; at most {MAX_SERVERS} are supported", file.servers.len());
             return Err(UpstreamError::Config(text));
         }
         let used = file.servers.into_iter().filter(|(_, server)| !server.disabled);
@@ -112,10 +113,10 @@ impl Server {
     fn checked(self, name: String, base: &Path) -> Result<UpstreamConfig, UpstreamError> {
         let wrong = |reason: &str| UpstreamError::Server { server: name.clone(), reason: reason.to_owned() };
         if self.url.is_some() {
-            return Err(wrong("has a `url`; only servers that are started with a `command` can be used"));
+            return Err(wrong("has a `url`; only servers with a `command` are supported"));
         }
         if let Some(kind) = self.kind.filter(|kind| kind != "stdio") {
-            return Err(wrong(&format!("has the type `{}`; only `stdio` can be used", escaped(&kind))));
+            return Err(wrong(&format!("has the type `{}`; only `stdio` is supported", escaped(&kind))));
         }
         let command = self.command.filter(|command| !command.is_empty()).ok_or_else(|| wrong("has no `command`"))?;
         let nul = |text: &String| text.contains('\0');
@@ -123,7 +124,7 @@ impl Server {
             return Err(wrong("has a NUL in its command, arguments or environment"));
         }
         if let Some(variable) = self.env.keys().find(|variable| variable.is_empty() || variable.contains('=')) {
-            return Err(wrong(&format!("has an environment variable `{}`, which cannot be one", escaped(variable))));
+            return Err(wrong(&format!("has an invalid environment variable `{}`", escaped(variable))));
         }
         let cwd = self.cwd.map(|cwd| base.join(cwd));
         Ok(UpstreamConfig { name, command, args: self.args, env: self.env, cwd, tools: self.tools })
@@ -162,13 +163,13 @@ mod tests {
             (r#"{"mcpServers": {"a": {}}}"#, "MCP server `a` has no `command`"),
             (
                 r#"{"mcpServers": {"a": {"url": "http://x"}}}"#,
-                "MCP server `a` has a `url`; only servers that are started",
+                "MCP server `a` has a `url`; only servers with a `command`",
             ),
             (r#"{"mcpServers": {"a": {"command": "x", "type": "sse"}}}"#, "type `sse`"),
             (r#"{"mcpServers": {"a": {"command": "x", "arg": []}}}"#, "unknown field `arg`"),
             (r#"{"mcpServers": {"a": {"command": "x", "env": {"A=B": ""}}}}"#, "`A=B`"),
             (r#"{"mcpServers": {"a\n": {"command": "x\u0000"}}}"#, "MCP server `a\\n` has a NUL"),
-            (&*many, "there are 33 MCP servers; 32 at most"),
+            (&*many, "33 MCP servers are configured; at most 32"),
         ] {
             let error = read(json).unwrap_err();
             assert!(error.contains(said), "{error}");

@@ -123,10 +123,8 @@ impl Process {
 
     /// The last output to standard error, for an error message.
     pub(super) async fn last_words(&self) -> String {
-        let too_long = self
-            .is_exceeded
-            .load(Ordering::SeqCst)
-            .then_some(": a message was longer than it may be, or had too many values");
+        let too_long =
+            self.is_exceeded.load(Ordering::SeqCst).then_some(": a message was too long or had too many values");
         format!("{}{}", too_long.unwrap_or_default(), self.stderr.quoted().await)
     }
 
@@ -152,7 +150,7 @@ impl Process {
             };
             tools.extend(page.tools);
             if tools.len() > MAX_TOOLS {
-                return Err(format!("has more than {MAX_TOOLS} tools; name those to be used in its `tools`"));
+                return Err(format!("has more than {MAX_TOOLS} tools; list the tools to use in its `tools`"));
             }
             match page.next_cursor {
                 Some(next) => cursor = Some(next),
@@ -188,12 +186,12 @@ pub(super) async fn call(
     match answer {
         Ok(ServerResult::CallToolResult(result)) => Ok(result),
         Ok(ServerResult::InputRequiredResult(_)) => {
-            Err(CallError::Unexpected("asks for input, which nobody here can give"))
+            Err(CallError::Unexpected("asks for input, which is not supported"))
         }
         Ok(ServerResult::CreateTaskResult(_)) => {
-            Err(CallError::Unexpected("answered with a task, which nobody asked for"))
+            Err(CallError::Unexpected("answered with a task, which was not requested"))
         }
-        Ok(_) => Err(CallError::Unexpected("answered with what is not a tool's result")),
+        Ok(_) => Err(CallError::Unexpected("sent an answer that is not the result of a tool")),
         Err(McpError::McpError(error)) => Err(CallError::Refused(error.message.into_owned())),
         Err(_) => Err(CallError::Ended),
     }
@@ -210,8 +208,10 @@ impl Drop for TellOnDrop {
         if let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) {
             let peer = self.peer.clone();
             runtime.spawn(async move {
-                let params =
-                    rmcp::model::CancelledNotificationParam::new(Some(id), Some("nobody waits for it".to_owned()));
+                let params = rmcp::model::CancelledNotificationParam::new(
+                    Some(id),
+                    Some("the caller stopped waiting".to_owned()),
+                );
                 let _ = peer.notify_cancelled(params).await;
             });
         }

@@ -10,7 +10,7 @@ pub(super) fn json(result: CallToolResult, max_bytes: usize) -> Result<String, T
     if result.is_error == Some(true) {
         let text = texts(&result.content);
         return Err(ToolError::new(if text.is_empty() {
-            "the tool failed and did not say why".to_owned()
+            "the tool failed without a message".to_owned()
         } else {
             text
         }));
@@ -18,7 +18,7 @@ pub(super) fn json(result: CallToolResult, max_bytes: usize) -> Result<String, T
     let value = result.structured_content.unwrap_or_else(|| Value::String(texts(&result.content)));
     let json = value.to_string();
     if json.len() > max_bytes {
-        let text = format!("the result has {} bytes as JSON, and {max_bytes} at most may have", json.len());
+        let text = format!("the result has {} bytes as JSON, more than the maximum of {max_bytes}", json.len());
         return Err(ToolError::of(ToolErrorKind::Limit, text));
     }
     Ok(json)
@@ -54,7 +54,7 @@ mod tests {
         structured.structured_content = Some(json!({ "x": [1] }));
         assert_eq!(json(structured, 100).unwrap(), r#"{"x":[1]}"#);
         assert_eq!(json(CallToolResult::error(texts), 100).unwrap_err().message(), "a\n[picture, image/png]\nb");
-        assert!(json(CallToolResult::error(vec![]), 100).unwrap_err().message().contains("did not say why"));
+        assert!(json(CallToolResult::error(vec![]), 100).unwrap_err().message().contains("without a message"));
     }
 
     #[test]

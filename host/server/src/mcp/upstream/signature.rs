@@ -70,7 +70,7 @@ impl Listing {
         }
         let rest = self.names.get(told..).unwrap_or_default();
         if !rest.is_empty() {
-            text.push_str("And these, about which help(tools.name) says more in Python:");
+            text.push_str("More functions, described by help(tools.name) in Python:");
             let end = text.len() + MAX_NAMES_BYTES;
             let mut named = 0;
             for name in rest {
@@ -81,7 +81,7 @@ impl Listing {
                 named += 1;
             }
             if named < rest.len() {
-                let _ = write!(text, " and {} more, which print(tools) names", rest.len() - named);
+                let _ = write!(text, " and {} more, listed by print(tools)", rest.len() - named);
             }
             text.push('\n');
         }
@@ -269,6 +269,6 @@ mod tests {
         }
         let text = listing.text();
         assert!(text.len() < MAX_LISTING_BYTES + MAX_NAMES_BYTES + 200, "{}", text.len());
-        assert!(lines(&listing) > 50 && text.contains(" f100 ") && text.contains(" more, which print(tools) names"));
+        assert!(lines(&listing) > 50 && text.contains(" f100 ") && text.contains(" more, listed by print(tools)"));
     }
 }

@@ -98,7 +98,7 @@ impl Upstreams {
         }
         let all = check_tools(&made.tools).map_err(|error| {
             UpstreamError::Config(format!(
-                "the tools of all MCP servers cannot be offered together: {error}; name fewer in their `tools`"
+                "cannot offer the tools of all MCP servers together: {error}; list fewer in their `tools`"
             ))
         });
         match failed.or(all.err()) {
@@ -153,8 +153,9 @@ impl Upstreams {
         };
         if let Some((other_server, other_tool)) = names.get(&name) {
             let (other_tool, other_server) = (glovebox::escaped(other_tool), glovebox::escaped(other_server));
-            let reason =
-                format!("as `{other_tool}` of `{other_server}` is; rename a server, or leave one out of its `tools`");
+            let reason = format!(
+                "`{other_tool}` of `{other_server}` has that name; rename a server, or list only one of the tools"
+            );
             return Err(wrong(reason));
         }
         let description: String =
@@ -174,15 +175,14 @@ impl Upstreams {
             // The server checks arguments against its schema itself.
             Err(ToolDefinitionError::Schema { .. } | ToolDefinitionError::TooLarge { .. }) => {
                 offer = offered(&json!({ "type": "object" }));
-                check_tools(std::slice::from_ref(&offer))
-                    .map_err(|error| wrong(format!("which cannot be: {error}")))?;
+                check_tools(std::slice::from_ref(&offer)).map_err(|error| wrong(error.to_string()))?;
             }
             Err(ToolDefinitionError::Name(_)) => {
-                let reason = "which cannot be a name: it has more than 64 letters, or begins with something else than a letter; give \
-                              the server another name, or leave the tool out of its `tools`";
+                let reason = "the name has more than 64 characters or does not begin with a letter; rename the server, \
+                              or leave the tool out of its `tools`";
                 return Err(wrong(reason.to_owned()));
             }
-            Err(error) => return Err(wrong(format!("which cannot be: {error}"))),
+            Err(error) => return Err(wrong(error.to_string())),
         }
         let output = tool.output_schema.as_ref().map(|output| Value::Object((**output).clone()));
         self.listing.add(&name, &description, &schema, output.as_ref());
@@ -214,7 +214,7 @@ impl Server {
         };
         if let Some(missing) = config.tools.iter().flatten().find(|name| tools.iter().all(|tool| tool.name != ***name))
         {
-            let reason = format!("has no tool `{}`, which its `tools` name", glovebox::escaped(missing));
+            let reason = format!("has no tool `{}`; remove it from its `tools`", glovebox::escaped(missing));
             process.end().await;
             return Err(wrong(reason));
         }
@@ -246,7 +246,7 @@ impl Server {
         let deadline = tokio::time::Instant::from_std(call.deadline);
         tokio::select! {
             biased;
-            () = cancelled.cancelled() => Err(ToolError::new("nobody is waiting for it any longer")),
+            () = cancelled.cancelled() => Err(ToolError::new("the call was cancelled")),
             () = tokio::time::sleep_until(deadline) => Err(ToolError::of(ToolErrorKind::Timeout, "the server took too long")),
             answer = self.call(tool, arguments, max_bytes) => answer,
         }
@@ -288,9 +288,7 @@ impl Server {
         state.restarts.retain(|at| at.elapsed() < RESTARTS_WITHIN);
         if state.restarts.len() >= MAX_RESTARTS {
             let minutes = RESTARTS_WITHIN.as_secs() / 60;
-            return Err(format!(
-                "has ended, and was started {MAX_RESTARTS} times again within {minutes} minutes; it is not once more"
-            ));
+            return Err(format!("has ended, and was restarted {MAX_RESTARTS} times within {minutes} minutes already"));
         }
         state.restarts.push(Instant::now());
         tracing::info!(target: "glovebox", server = %glovebox::escaped(&self.config.name), "starting an MCP server again");

@@ -47,7 +47,7 @@ impl Fleet {
         let (mut again, most) = STOP_AGAIN;
         loop {
             if let Err(error) = self.client.cancel(name, execution).await {
-                tracing::debug!(target: "glovebox", session = %name, %error, "an execution could not be stopped");
+                tracing::debug!(target: "glovebox", session = %name, %error, "cannot cancel an execution");
             }
             tokio::time::sleep(again).await;
             again = (again * 2).min(most);
@@ -141,7 +141,7 @@ impl Tenant {
 /// Parses an execution, and returns it with the session's generation. Call it on a blocking thread, because the JSON
 /// may be long.
 fn read(executed: Executed, id: &SessionId) -> Result<(Execution, String), ServiceError> {
-    let wrong = |error: serde_json::Error| FleetError::Answer(format!("an execution that cannot be read: {error}"));
+    let wrong = |error: serde_json::Error| FleetError::Answer(format!("malformed execution: {error}"));
     let mut execution: Execution = serde_json::from_str(executed.execution.get()).map_err(wrong)?;
     execution.session_id = Some(id.to_string());
     if executed.is_rolled_back && execution.rolled_back_to.is_none() {

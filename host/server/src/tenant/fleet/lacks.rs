@@ -31,9 +31,9 @@ impl NotInFleet {
             Self::Files => "files of sessions",
             Self::Variables => "variables of sessions",
             Self::Checkpoints => "checkpoints",
-            Self::Fork => "copies of sessions",
-            Self::Export => "sessions as bytes",
-            Self::Import => "sessions of bytes",
+            Self::Fork => "forking sessions",
+            Self::Export => "exporting sessions",
+            Self::Import => "importing sessions",
             Self::Hibernate => "hibernating sessions",
             Self::Stepping => "tools without a `callback`",
         }
@@ -42,23 +42,19 @@ impl NotInFleet {
     /// The alternative to suggest.
     fn instead(self) -> &'static str {
         match self {
-            Self::Files => {
-                "have scripts of the session read and write them: `stdin` and `context` bring in what they need"
-            }
-            Self::Variables => "have a script of the session print it, or set it from `context`",
-            Self::Checkpoints => "`undo` without a `checkpoint` sets a session back to before its last execution",
-            Self::Fork => "open another session and execute the same in it",
-            Self::Export | Self::Import => "ask a server that has a store of its own (`--store`)",
-            Self::Hibernate => "there is no need to: each state is in the store before it is answered",
-            Self::Stepping => {
-                "give each tool of a session the address of a service that answers it, or execute outside of a session"
-            }
+            Self::Files => "read and write them in scripts of the session; pass input in `stdin` and `context`",
+            Self::Variables => "print them in a script of the session, or set them from `context`",
+            Self::Checkpoints => "`undo` without a `checkpoint` restores the state before the last execution",
+            Self::Fork => "open another session and execute the same scripts in it",
+            Self::Export | Self::Import => "use a server with a store of its own (`--store`)",
+            Self::Hibernate => "not needed, because each state is stored before it is answered",
+            Self::Stepping => "set a `callback` for each tool of a session, or execute outside of a session",
         }
     }
 }
 
 impl fmt::Display for NotInFleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a fleet does not have {}: {}", self.what(), self.instead())
+        write!(f, "a fleet does not support {}: {}", self.what(), self.instead())
     }
 }
