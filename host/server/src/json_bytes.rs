@@ -17,7 +17,7 @@ pub(crate) struct Bytes(pub(crate) Vec<u8>);
 /// Bytes in JSON.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "it describes")]
+#[expect(dead_code, reason = "only its schema is used")]
 pub(crate) enum BytesForm {
     /// Text, encoded as UTF-8.
     Text(String),
