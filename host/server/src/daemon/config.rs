@@ -1,32 +1,34 @@
-//! Bounds of what clients may do.
+//! Configuration of the daemon.
 
 use std::time::Duration;
 
-/// Bounds of what clients may do.
+/// Limits on the clients of a daemon and on their sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DaemonConfig {
-    /// Connections at once. Default 64. One more is told so and closed.
+    /// Maximum number of open connections. Default 64. Further connections get an error and are closed.
     pub connections: usize,
-    /// Sessions of all connections. Default 256.
+    /// Maximum number of open sessions over all connections. Default 256.
     pub sessions: usize,
-    /// Sessions of one connection. Default 64.
+    /// Maximum number of open sessions per connection. Default 64.
     pub connection_sessions: usize,
-    /// Requests of one connection that have no answer yet. Default 64.
+    /// Maximum number of unanswered requests per connection. Default 64.
     pub outstanding: usize,
-    /// Bytes of one message. Default 32 MiB.
+    /// Maximum size of one message, in bytes without its line feed. Default 32 MiB.
     pub message_bytes: usize,
-    /// Bytes of the messages of all connections that are in memory; and again as many of answers. Default 256 MiB.
+    /// Memory for the incoming messages of all connections, in bytes. Outgoing messages have a separate budget of the
+    /// same size. Default 256 MiB.
     pub messages_bytes: usize,
-    /// Bytes of the files and contexts that all sessions began with. Default 256 MiB.
+    /// Maximum total size of the initial files and contexts of all sessions, in bytes. Default 256 MiB.
     pub initial_bytes: usize,
-    /// How long a message may take from its first byte to its last, and how long it may wait for room. Default 30 s.
+    /// Timeout for receiving a message, from its first byte to its last, and for waiting for room in memory.
+    /// Default 30 s.
     pub message_time: Duration,
-    /// How long a client may read nothing of what it is sent. Default 30 s.
+    /// Time after which a client that does not read its messages is disconnected. Default 30 s.
     pub write_time: Duration,
-    /// How long a session may be left alone, and a connection that has none. Default 30 min. Then it is ended.
+    /// Idle time after which a session ends, and after which a connection without sessions is closed. Default 30 min.
     pub idle: Duration,
-    /// How many interpreters are ready for sessions that ask for nothing special. Default 2.
+    /// Number of interpreters to start ahead for sessions with default options. Default 2.
     pub ready: usize,
 }
 

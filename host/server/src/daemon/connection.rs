@@ -1,4 +1,4 @@
-//! One client: its messages are read, and what they ask for is begun.
+//! Dispatch of the messages of one client.
 
 use std::{
     collections::HashMap,
@@ -28,14 +28,14 @@ use super::{
 use crate::{byte_budget::Held, quoted::quoted};
 use glovebox_requests::cancelled;
 
-/// One client. Everything that it has is gone with it.
+/// A client connection. Its sessions, running requests and pending calls end with it.
 pub(super) struct Connection {
     pub(super) daemon: Daemon,
     pub(super) outbox: Outbox,
     pub(super) peer: Arc<Peer>,
-    /// The parent of all its executions' tokens.
+    /// Parent of the cancellation tokens of all executions.
     pub(super) executions: CancelToken,
-    /// Cancelled when the client is gone.
+    /// Cancelled when the client disconnects or stops reading.
     pub(super) gone: CancellationToken,
     pub(super) tasks: TaskTracker,
     sessions: ClientSessions,
@@ -44,32 +44,32 @@ pub(super) struct Connection {
     outstanding: Arc<Semaphore>,
 }
 
-/// A request that has no answer yet.
+/// A request that is not answered yet.
 struct InFlight {
     id: Option<RpcId>,
     slot: Arc<Slot>,
     cancel: CancelToken,
 }
 
-/// What becomes of a message.
+/// The outcome of dispatching a message.
 enum Begun {
-    /// Nothing is to be said.
+    /// No response: the message is a response or a notification.
     Nothing,
     Now(RpcId, Answer),
     Later(Option<RpcId>, Task),
 }
 
-/// What takes its time.
+/// The asynchronous part of a request.
 type Task = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// What is done once it has its turns.
+/// The work of a request, with its positions in the queues of the sessions that it uses.
 enum Work {
     In { method: Method, waiting: Waiting },
     Initialize { new: Waiting },
     Fork { original: Waiting, new: Waiting },
 }
 
-/// What is begun, and forgotten when this is dropped.
+/// An entry in `requests`. Dropping it removes the entry.
 struct Registered {
     requests: Arc<Mutex<HashMap<u64, InFlight>>>,
     number: u64,
@@ -102,19 +102,19 @@ impl Connection {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client is gone: what runs for it is cancelled.
+    /// Ends the connection: cancels its executions and fails pending calls to the client.
     pub(super) fn end(&self) {
         self.gone.cancel();
         self.executions.cancel();
         self.peer.close();
     }
 
-    /// Ends sessions that nobody uses. Whether the connection has none, and nothing to do.
+    /// Ends idle sessions. Returns `true` if the connection then has no sessions and no running requests.
     pub(super) fn is_idle(&self) -> bool {
         self.sessions.end_idle() == 0 && self.requests().is_empty()
     }
 
-    /// Takes a message: what it asks for goes on beside the next ones, and its answer goes out by itself.
+    /// Dispatches a message. Its requests run concurrently with later messages and send their own responses.
     pub(super) async fn take(self: &Arc<Self>, line: &[u8], held: Held) -> Result<(), Gone> {
         let messages = match params::aside(line.len(), || parse(line)) {
             Ok(messages) => messages,
@@ -181,7 +181,7 @@ impl Connection {
         });
     }
 
-    /// A batch of notifications has no answer.
+    /// Sends the responses of a batch as one message. A batch of notifications has no response.
     async fn send_batch(&self, messages: Vec<Outgoing>) {
         if messages.is_empty() {
             return;
@@ -198,12 +198,12 @@ impl Connection {
         let _ = self.outbox.send(Outgoing { text, held }).await;
     }
 
-    /// What a request is answered, once there is room for it.
+    /// Runs a request and waits for room for its response. Returns `None` for a notification.
     async fn answered(&self, id: Option<RpcId>, work: Task) -> Option<Outgoing> {
         let answer = work.await;
         let id = id?;
         let text = rpc::response(&id, &answer);
-        // It may be long, and there may be no room for a while.
+        // The answer may be large. Its memory is freed before the text waits for room.
         drop(answer);
         match self.outbox.outgoing(text).await {
             Ok(message) => Some(message),
@@ -243,7 +243,8 @@ impl Connection {
         }
     }
 
-    /// What takes its time. Turns are taken here, in the order in which requests come.
+    /// Prepares the asynchronous part of a request. Joins the queues of its sessions before it returns, so that
+    /// requests to a session run in the order of their arrival.
     async fn begin_task(
         self: &Arc<Self>,
         id: &Option<RpcId>,

@@ -1,4 +1,4 @@
-//! Messages as they come: lines of a bounded length, in a bounded time.
+//! Message framing: lines of bounded length, received in bounded time.
 
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, BufReader},
@@ -8,26 +8,26 @@ use tokio::{
 use super::config::DaemonConfig;
 use crate::byte_budget::{ByteBudget, Held};
 
-/// Reads lines. Whoever drops a read that is under way loses nothing.
+/// Reads lines from a client. Dropping a pending read loses no data.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     input: BufReader<R>,
     line: Vec<u8>,
     held: Held,
-    /// When the line that has begun must have ended.
+    /// Deadline for the line in progress.
     due: Option<Instant>,
     budget: ByteBudget,
     config: DaemonConfig,
 }
 
-/// A message that has come, and what it counts.
+/// A received message and its share of the memory budget.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) bytes: Vec<u8>,
     pub(super) held: Held,
 }
 
-/// Why no further line is read.
+/// An error that ends reading from a client.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LineError {
     #[error("a message is longer than {0} bytes, which is the most; send several")]
@@ -45,7 +45,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { input: BufReader::new(input), line: Vec::new(), held: Held::default(), due: None, budget, config }
     }
 
-    /// The next line that is not empty; none at the end.
+    /// Returns the next line that is not blank, or `None` at the end of the input. The last line needs no line feed.
     pub(super) async fn next(&mut self) -> Result<Option<Line>, LineError> {
         loop {
             let has_ended = match self.due {
@@ -73,7 +73,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         self.due = None;
     }
 
-    /// Takes what has come.
+    /// Reads the part of the current line that is available.
     async fn more(&mut self) -> Result<Read, LineError> {
         let max_bytes = self.config.message_bytes;
         let available = self.input.fill_buf().await.map_err(|_| LineError::Broken)?;
@@ -86,7 +86,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             return Err(LineError::TooLong(max_bytes));
         }
         self.due.get_or_insert_with(|| Instant::now() + self.config.message_time);
-        // Room for what the vector takes, which grows to twice what it has.
+        // Reserves room for the capacity of the vector, which doubles as it grows.
         let wanted = (self.line.len() + len).next_power_of_two().min(max_bytes);
         self.budget.grow(None, &mut self.held, wanted).await.map_err(|_| LineError::NoRoom)?;
         self.line.extend_from_slice(available.get(..len).unwrap_or_default());
@@ -95,7 +95,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-/// How far a line has come.
+/// Progress of the current line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
     Part,

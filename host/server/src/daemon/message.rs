@@ -1,4 +1,4 @@
-//! What a line says.
+//! Parsing of JSON-RPC messages.
 
 use std::borrow::Cow;
 
@@ -8,24 +8,24 @@ use serde_json::value::RawValue;
 use super::rpc::{INVALID_REQUEST, PARSE_ERROR, RpcError, RpcId};
 use crate::{json_bytes::at_most, quoted::quoted};
 
-/// How many messages one batch may have.
+/// Maximum number of messages in a batch.
 pub(super) const MAX_BATCH: usize = 64;
 
-/// What a line says.
+/// A parsed line.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
     One(Incoming<'a>),
     Batch(Vec<Incoming<'a>>),
 }
 
-/// One message of a client.
+/// A message from a client, alone or in a batch.
 #[derive(Debug)]
 pub(super) enum Incoming<'a> {
-    /// A request; without an id a notification.
+    /// A request, or a notification if `id` is `None`.
     Request { id: Option<RpcId>, method: Cow<'a, str>, params: Option<&'a RawValue> },
-    /// The answer to one of the server's.
+    /// The response to a request from the daemon.
     Response { id: RpcId, answer: Result<&'a RawValue, String> },
-    /// Neither.
+    /// A message that is neither, with the error to respond with.
     Invalid { id: RpcId, error: RpcError },
 }
 
@@ -45,14 +45,14 @@ struct Envelope<'a> {
     error: Option<Failure<'a>>,
 }
 
-/// What a client says of a request that it does not carry out.
+/// The `error` object of a client's response.
 #[derive(Deserialize)]
 struct Failure<'a> {
     #[serde(borrow, default)]
     message: Option<Cow<'a, str>>,
 }
 
-/// `null` is a value too.
+/// Deserializes a field that is present. A `null` becomes `Some`, not `None`.
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
@@ -66,7 +66,7 @@ fn few<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'a Raw
     if batch.is_empty() { Err(D::Error::custom("a batch has at least one message")) } else { Ok(batch) }
 }
 
-/// Reads a line.
+/// Parses a line as a message or a batch. Invalid messages in it become [`Incoming::Invalid`].
 pub(super) fn parse(line: &[u8]) -> Result<Message<'_>, RpcError> {
     let text = std::str::from_utf8(line).map_err(|_| RpcError::new(PARSE_ERROR, "the message is not UTF-8"))?;
     if text.trim_start().starts_with('[') {

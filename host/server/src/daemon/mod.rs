@@ -1,20 +1,22 @@
-//! JSON-RPC 2.0 over a socket of the user's own, or over standard input and output: the daemon of programs on this machine.
+//! A JSON-RPC 2.0 daemon for programs on this machine, over a socket of the user or over standard input and output.
 //!
-//! * [`Daemon`]: sessions in memory for any number of connections, over a [`Tenant`](crate::Tenant).
-//! * [`Listener`]: the socket, which only its user may connect to. [`serve`] answers there, [`serve_stdio`] one client.
-//! * [`DaemonConfig`]: bounds of what clients may do.
+//! * [`Daemon`]: in-memory sessions for any number of connections, over a [`Tenant`](crate::Tenant).
+//! * [`Listener`]: the socket, which only its user can connect to. [`serve`] serves its clients, [`serve_stdio`] a
+//!   single client.
+//! * [`DaemonConfig`]: limits on clients.
 //!
-//! A message is a line of JSON, either way. Scripts ask the client: `llm_query`, `rlm_query` and `tool` are requests of the server's.
+//! A message is a line of JSON. Scripts call the client: `llm_query`, `rlm_query` and `tool` are requests from the
+//! daemon.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `connection` | one client: reads messages, and begins what they ask for |
-//! | `message`, `params`, `rpc` | what messages are, and what is wrong with them |
-//! | `lines`, `outbox` | how they come and go, in bounded memory |
-//! | `methods` | what is asked |
-//! | `sessions`, `slot`, `worker` | a client's sessions, whose turn it is in one, and the interpreters that are ready for them |
-//! | `peer`, `router` | what scripts ask the client |
-//! | `socket`, `pipe`, `serve` | where clients come from |
+//! | `connection` | dispatch of the messages of one client |
+//! | `message`, `params`, `rpc` | messages, parameters and errors |
+//! | `lines`, `outbox` | reading and writing of messages in bounded memory |
+//! | `methods` | the methods |
+//! | `sessions`, `slot`, `worker` | sessions of a client, the queue of each, and interpreters that are started ahead |
+//! | `peer`, `router` | calls from scripts to the client |
+//! | `socket`, `pipe`, `serve` | connections of clients |
 
 mod config;
 mod connection;

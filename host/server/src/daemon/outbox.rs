@@ -1,4 +1,4 @@
-//! Messages as they go, one after the other.
+//! Outgoing messages of one client.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use tokio::{
 
 use crate::byte_budget::{ByteBudget, Held, NoRoom};
 
-/// How many messages wait for a client that reads slowly.
+/// Maximum number of messages that are queued for a slow client.
 const MESSAGES: usize = 64;
-/// How much is written at once: each piece has its time.
+/// Maximum size of one write in bytes. Each write has its own timeout.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Where messages to one client go. Cheap to clone.
+/// Queue of messages to one client. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
     sender: mpsc::Sender<Outgoing>,
     budget: ByteBudget,
 }
 
-/// A message, which counts until it is written.
+/// A message that counts against the memory budget until it is written.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) text: String,
     pub(super) held: Held,
 }
 
-/// The client is gone, or reads too slowly.
+/// Error: the client has disconnected or reads too slowly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gone;
 
@@ -38,24 +38,24 @@ impl Outbox {
         (Self { sender, budget }, receiver)
     }
 
-    /// Has a message count.
+    /// Waits for room in the memory budget for a message.
     pub(super) async fn outgoing(&self, text: String) -> Result<Outgoing, NoRoom> {
         let held = self.budget.room(None, text.len()).await?;
         Ok(Outgoing { text, held })
     }
 
-    /// Sends a message, once there is a place for it.
+    /// Queues a message, and waits while the queue is full.
     pub(super) async fn send(&self, message: Outgoing) -> Result<(), Gone> {
         self.sender.send(message).await.map_err(|_| Gone)
     }
 
-    /// Sends a short message. A client for which there is no room in time reads too slowly.
+    /// Queues a short message. If there is no room in memory in time, the client reads too slowly.
     pub(super) async fn send_short(&self, text: String) -> Result<(), Gone> {
         let message = self.outgoing(text).await.map_err(|NoRoom| Gone)?;
         self.send(message).await
     }
 
-    /// Sends a short message if there is room and a place for it now.
+    /// Queues a short message, or drops it if there is no room now.
     pub(super) fn try_send_short(&self, text: String) {
         if let Ok(held) = self.budget.try_room(None, text.len()) {
             let _ = self.sender.try_send(Outgoing { text, held });
@@ -63,7 +63,7 @@ impl Outbox {
     }
 }
 
-/// Writes messages until there are no more, or the client does not read any.
+/// Writes messages until the queue closes. Fails if the client disconnects, or does not read a piece within `time`.
 pub(super) async fn write_all<W: AsyncWrite + Unpin>(
     mut output: W,
     mut messages: mpsc::Receiver<Outgoing>,

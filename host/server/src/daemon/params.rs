@@ -1,4 +1,4 @@
-//! Parameters of requests.
+//! Parameters of methods.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,21 +13,23 @@ use crate::{
     quoted::quoted,
 };
 
-/// How many files and tools a session may begin with.
+/// Maximum number of initial files and of tools of a session.
 const MAX_FILES: usize = 10_000;
 const MAX_TOOLS: usize = 256;
-/// How much is read without further ado: a fraction of a millisecond.
+/// Maximum size of text that is parsed in place, in bytes. That takes a fraction of a millisecond.
 const ASIDE_BYTES: usize = 64 << 10;
-/// How much of a request may be a policy, or the schemas of tools: as JSON values they take many times the memory of their text.
+/// Maximum size of a policy or of all tool schemas, in bytes of JSON. Parsed values take many times the memory of their
+/// text.
 const MAX_VALUE_BYTES: usize = 256 << 10;
 
-/// Reads parameters. What is wrong with them is named.
+/// Parses parameters. The error names the invalid field.
 pub(super) fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
     let text = params.map_or("{}", RawValue::get);
     aside(text.len(), || read_text(text))
 }
 
-/// Does what takes a while for so many bytes where that holds nobody up. Called on a runtime of several threads.
+/// Runs `work` so that it does not block other tasks, if its input of `bytes` is large. Requires a multi-threaded
+/// runtime.
 pub(super) fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     if bytes > ASIDE_BYTES { tokio::task::block_in_place(work) } else { work() }
 }
@@ -41,14 +43,13 @@ fn read_text<T: DeserializeOwned>(text: &str) -> Result<T, RpcError> {
     })
 }
 
-/// The session that parameters name, whatever else they have.
+/// The `session` parameter. All other parameters are ignored.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Target {
     #[serde(default)]
     pub(super) session: Option<String>,
 }
 
-/// `initialize`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Initialize {
@@ -60,12 +61,12 @@ pub(super) struct Initialize {
     policy: Option<Box<RawValue>>,
     #[serde(default, deserialize_with = "tools")]
     pub(super) tools: Option<Vec<ToolParams>>,
-    /// Which of `llm_query` and `rlm_query` scripts may call. Default: both.
+    /// Model queries that scripts may call. Default: both.
     #[serde(default, deserialize_with = "queries")]
     pub(super) queries: Option<Vec<Query>>,
-    /// Whether an interpreter is made at once.
+    /// Starts an interpreter at once. Default: yes.
     pub(super) open: Option<bool>,
-    /// What `hibernate` gave.
+    /// A session state from `hibernate`.
     pub(super) state: Option<Bytes>,
 }
 
@@ -79,7 +80,7 @@ pub(super) struct ToolParams {
     schema: Option<Box<RawValue>>,
 }
 
-/// One of the two functions that ask models.
+/// A function that queries a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(super) enum Query {
     #[serde(rename = "llm_query")]
@@ -101,7 +102,7 @@ fn queries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Quer
 }
 
 impl Initialize {
-    /// Whether it asks for what an interpreter that is ready has.
+    /// Returns `true` if an interpreter that was started ahead satisfies the request.
     pub(super) fn is_usual(&self) -> bool {
         let Self { language, runtime, context: _, files, policy, tools, queries, open, state } = self;
         language.is_none_or(|language| language == Language::Python)
@@ -122,7 +123,7 @@ impl Initialize {
         self.policy.as_ref().map(|raw| small("policy", raw)).transpose().map(Option::unwrap_or_default)
     }
 
-    /// Refuses schemas that are too long together.
+    /// Fails if the tool schemas are too large in total.
     pub(super) fn check_schemas(&self) -> Result<(), RpcError> {
         let schemas = self.tools.iter().flatten().filter_map(|tool| tool.schema.as_ref());
         let bytes: usize = schemas.map(|schema| schema.get().len()).sum();
@@ -144,7 +145,7 @@ impl ToolParams {
     }
 }
 
-/// A small value.
+/// Parses a value of at most `MAX_VALUE_BYTES`.
 fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, RpcError> {
     let bytes = raw.get().len();
     if bytes > MAX_VALUE_BYTES {
@@ -154,12 +155,12 @@ fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, RpcError>
     serde_json::from_str(raw.get()).map_err(|error| RpcError::params(format!("`{name}`: {}", quoted(error))))
 }
 
-/// JSON that a script is to see.
+/// Converts a parameter to JSON text for a script.
 pub(super) fn json_text(raw: Box<RawValue>) -> Result<JsonText, RpcError> {
     JsonText::new(Box::<str>::from(raw)).map_err(|error| RpcError::params(quoted(error)))
 }
 
-/// `execute` and `validate`.
+/// Parameters of `execute` and `validate`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Execute {
@@ -171,13 +172,13 @@ pub(super) struct Execute {
     stdin: Option<Bytes>,
     context: Option<Box<RawValue>>,
     timeout_ms: Option<u64>,
-    /// Whether what it writes is told as it writes it.
+    /// Streams output in `output` notifications.
     #[serde(default)]
     pub(super) stream: bool,
-    /// Whether it runs in a new interpreter, and not in the session's.
+    /// Runs in a new interpreter instead of the session's.
     #[serde(default)]
     pub(super) fresh: bool,
-    /// Whether the files come with the answer.
+    /// Returns the files with the answer.
     #[serde(default)]
     pub(super) return_files: bool,
 }
@@ -196,17 +197,16 @@ impl Execute {
     }
 }
 
-/// `cancel`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Cancel {
-    /// The request. Default: all of them.
+    /// Id of the request to cancel. Default: all requests.
     pub(super) id: Option<Box<RawValue>>,
-    /// Those of one session alone.
+    /// Cancels only requests to this session.
     pub(super) session: Option<String>,
 }
 
-/// What needs nothing but a session.
+/// Parameters of methods that take nothing but a session.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Only {
@@ -214,7 +214,6 @@ pub(super) struct Only {
     _session: Option<String>,
 }
 
-/// `getVariable`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GetVariable {
@@ -223,7 +222,6 @@ pub(super) struct GetVariable {
     pub(super) name: String,
 }
 
-/// `setVariable`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SetVariable {
@@ -233,7 +231,6 @@ pub(super) struct SetVariable {
     pub(super) value: Box<RawValue>,
 }
 
-/// `listFiles`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListFiles {
@@ -242,7 +239,6 @@ pub(super) struct ListFiles {
     pub(super) pattern: Option<String>,
 }
 
-/// `readFile`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadFile {
@@ -253,7 +249,7 @@ pub(super) struct ReadFile {
     pub(super) offset: u64,
 }
 
-/// `deleteFile`.
+/// Parameters of `deleteFile`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OneFile {
@@ -264,7 +260,6 @@ pub(super) struct OneFile {
     pub(super) recursive: bool,
 }
 
-/// `writeFile`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WriteFile {
@@ -274,7 +269,6 @@ pub(super) struct WriteFile {
     pub(super) contents: Bytes,
 }
 
-/// `fork`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Fork {
@@ -283,7 +277,6 @@ pub(super) struct Fork {
     pub(super) context: Option<Box<RawValue>>,
 }
 
-/// `undo`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Undo {

@@ -1,4 +1,4 @@
-//! What scripts ask the client at the other end of a connection.
+//! Calls from scripts to the client of a connection.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use tokio::{runtime::Handle, sync::oneshot};
 use super::{outbox::Outbox, rpc};
 use glovebox_requests::cancelled;
 
-/// The client, as scripts reach it.
+/// The client as the target of calls from scripts.
 #[derive(Debug)]
 pub(super) struct Peer {
     outbox: Outbox,
@@ -30,7 +30,7 @@ struct Calls {
 const GONE: &str = "the client is gone";
 
 impl Peer {
-    /// Called on a runtime.
+    /// Must be called on a Tokio runtime.
     pub(super) fn new(outbox: Outbox) -> Arc<Self> {
         Arc::new(Self { outbox, handle: Handle::current(), calls: Mutex::default() })
     }
@@ -39,7 +39,7 @@ impl Peer {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client has answered. An answer that nobody waits for is none.
+    /// Delivers the client's answer to a call. Ignores an answer that no call waits for.
     pub(super) fn answered(&self, id: &str, answer: Result<&RawValue, String>) {
         let waiting = id.parse().ok().and_then(|id: u64| self.calls().waiting.remove(&id));
         if let Some(waiting) = waiting {
@@ -47,14 +47,15 @@ impl Peer {
         }
     }
 
-    /// No answer will come any more.
+    /// Fails all pending calls, and refuses new ones.
     pub(super) fn close(&self) {
         let mut calls = self.calls();
         calls.is_closed = true;
         calls.waiting.clear();
     }
 
-    /// Asks the client, and waits for its answer until nobody waits for this one. Called on a thread of a tool's.
+    /// Calls the client. Blocks until the client answers, the call is cancelled, or its deadline passes. Must be called
+    /// on a tool's thread.
     pub(super) fn ask(&self, method: &str, params: &str, call: &ToolCall) -> Result<String, ToolError> {
         let (sender, answer) = oneshot::channel();
         let id = {

@@ -1,4 +1,4 @@
-//! The named pipe that stands for the socket on Windows. It is compiled there and not tested: see `docs/daemon.md`.
+//! Named pipe that replaces the socket on Windows. It is compiled there but not tested: see `docs/daemon.md`.
 
 use std::{io, sync::Arc};
 
@@ -10,7 +10,7 @@ use super::{
     serve::{refuse, serve_client},
 };
 
-/// A named pipe that clients of this machine connect to. The system's default lets its owner and administrators in.
+/// A named pipe for clients on this machine. By default, Windows admits its owner and administrators.
 #[derive(Debug)]
 pub struct Listener {
     name: String,
@@ -21,7 +21,7 @@ impl Listener {
     /// Listens at a name such as `\\.\pipe\rlm-daemon`.
     ///
     /// # Errors
-    /// When a daemon listens there already.
+    /// Returns an error if a daemon already listens there.
     pub fn bind(name: impl Into<String>) -> io::Result<Self> {
         let name = name.into();
         let next = options().first_pipe_instance(true).create(&name)?;
@@ -41,7 +41,7 @@ fn options() -> ServerOptions {
     options
 }
 
-/// Serves whoever connects, until the daemon stops and what was begun has ended.
+/// Serves clients until the daemon stops and all running requests have ended.
 pub async fn serve(daemon: &Daemon, mut listener: Listener) {
     let clients = TaskTracker::new();
     loop {

@@ -1,4 +1,4 @@
-//! Whom a session's scripts ask.
+//! Routing of calls from the scripts of a session to its client.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -11,7 +11,8 @@ use super::{
     rpc::RpcError,
 };
 
-/// Whom a session's scripts ask: an interpreter that is ready has tools before it has a client.
+/// Routes calls from the scripts of a session to its client. An interpreter that is started ahead has tools before it
+/// has a client.
 #[derive(Debug, Default)]
 pub(super) struct Router {
     peer: Mutex<Weak<Peer>>,
@@ -19,12 +20,12 @@ pub(super) struct Router {
 }
 
 impl Router {
-    /// From now on it is this client.
+    /// Sets the client that receives calls from now on.
     pub(super) fn connect(&self, peer: &Arc<Peer>) {
         *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(peer);
     }
 
-    /// What the client is told of where a call comes from.
+    /// Sets the session id of calls that do not carry one. Only the first call has an effect.
     pub(super) fn name(&self, session: &str) {
         let _ = self.session.set(session.to_owned());
     }
@@ -36,7 +37,7 @@ impl Router {
         peer.ask(method, &format!("{{\"session\":{},{fields}}}", json!(session)), call)
     }
 
-    /// The tools of a session. `tools` are the client's own.
+    /// Returns the tools of a session: model queries and the client's own `tools`.
     pub(super) fn tools(self: &Arc<Self>, queries: &[Query], tools: &[ToolParams]) -> Result<Vec<Tool>, RpcError> {
         let mut all: Vec<Tool> = queries.iter().map(|query| self.query(*query)).collect();
         for tool in tools {
@@ -71,7 +72,7 @@ impl Router {
     }
 }
 
-/// The fields of an object that has some, as its text.
+/// Returns the text between the braces of a JSON object.
 fn inner(object: &str) -> &str {
     let object = object.trim();
     object.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or("")

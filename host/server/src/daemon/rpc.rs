@@ -1,4 +1,4 @@
-//! What messages are made of: ids, answers, errors.
+//! Ids, answers and errors of JSON-RPC.
 
 use glovebox::Untrusted;
 use serde::Serialize;
@@ -6,28 +6,28 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::{ServiceError, shown::shown};
 
-/// The text is no JSON.
+/// The message is not JSON.
 pub(super) const PARSE_ERROR: i32 = -32_700;
-/// It is no request.
+/// The message is not a valid request.
 pub(super) const INVALID_REQUEST: i32 = -32_600;
-/// There is no such method.
+/// The method does not exist.
 pub(super) const METHOD_NOT_FOUND: i32 = -32_601;
-/// The parameters are wrong.
+/// The parameters are invalid.
 pub(super) const INVALID_PARAMS: i32 = -32_602;
-/// A flaw of ours.
+/// Internal error of the daemon.
 pub(super) const INTERNAL_ERROR: i32 = -32_603;
-/// It was refused, and `data.code` says why.
+/// The daemon refused the request. `data.code` has the reason.
 pub(super) const REFUSED: i32 = -32_000;
-/// There is no session: `initialize` opens one. As in the Language Server Protocol.
+/// No session is open: `initialize` opens one. Same code as in the Language Server Protocol.
 pub(super) const NOT_INITIALIZED: i32 = -32_002;
-/// It was cancelled before it began. As in the Language Server Protocol.
+/// The request was cancelled before it began. Same code as in the Language Server Protocol.
 pub(super) const CANCELLED: i32 = -32_800;
 
-/// A request's id, as its client wrote it.
+/// A request id, as the client wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RpcId(Box<str>);
 
-/// The longest id.
+/// Maximum length of a request id in bytes, including the quotes of a string.
 pub(super) const MAX_ID_BYTES: usize = 256;
 
 impl RpcId {
@@ -35,7 +35,7 @@ impl RpcId {
         Self("null".into())
     }
 
-    /// A string, a number or null.
+    /// Returns the id if `raw` is a string, a number or null, and not longer than `MAX_ID_BYTES`.
     pub(super) fn read(raw: &RawValue) -> Option<Self> {
         let text = raw.get();
         let is_id = text == "null" || text.starts_with(|first: char| matches!(first, '"' | '-' | '0'..='9'));
@@ -47,7 +47,7 @@ impl RpcId {
     }
 }
 
-/// Why there is no result.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct RpcError {
     pub(super) code: i32,
@@ -62,7 +62,7 @@ impl RpcError {
         Self { code, message: message.into(), data: None }
     }
 
-    /// One with a name for programs.
+    /// Creates an error with a name for programs in `data.code`.
     pub(super) fn named(code: i32, name: &str, message: impl Into<Untrusted>) -> Self {
         Self { data: Some(json!({ "code": name })), ..Self::new(code, message) }
     }
@@ -92,15 +92,15 @@ impl From<ServiceError> for RpcError {
     }
 }
 
-/// A result as JSON text.
+/// A result as JSON text, or an error.
 pub(super) type Answer = Result<String, RpcError>;
 
-/// A value as a result.
+/// Serializes a result.
 pub(super) fn result(value: &impl Serialize) -> Answer {
     serde_json::to_string(value).map_err(|error| RpcError::new(INTERNAL_ERROR, error.to_string()))
 }
 
-/// An answer as a message.
+/// Formats an answer as a response message.
 pub(super) fn response(id: &RpcId, answer: &Answer) -> String {
     let id = id.text();
     match answer {
@@ -112,7 +112,7 @@ pub(super) fn response(id: &RpcId, answer: &Answer) -> String {
     }
 }
 
-/// A notification, or with an id a request, whose parameters are JSON text.
+/// Formats a request, or a notification if `id` is `None`. `params` is JSON text.
 pub(super) fn request(id: Option<u64>, method: &str, params: &str) -> String {
     let id = id.map(|id| format!("\"id\":{id},")).unwrap_or_default();
     format!("{{\"jsonrpc\":\"2.0\",{id}\"method\":\"{method}\",\"params\":{params}}}")

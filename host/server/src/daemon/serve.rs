@@ -1,4 +1,4 @@
-//! Where clients come from: a socket, or standard input and output.
+//! Connections of clients, over a socket or over standard input and output.
 
 use std::{
     io,
@@ -16,12 +16,12 @@ use super::{
     rpc::{self, INVALID_REQUEST, RpcError, RpcId},
 };
 
-/// How often it is looked for what nobody uses.
+/// Interval between checks for idle sessions and connections.
 const IDLE_LOOK: Duration = Duration::from_secs(5);
-/// How long the last answers may take to be sent.
+/// Timeout for sending the last responses of a connection.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// One that is connected, while this lives.
+/// A connection in the count of open connections. Dropping it decrements the count.
 struct Connected<'a>(&'a AtomicUsize);
 
 impl Drop for Connected<'_> {
@@ -30,8 +30,10 @@ impl Drop for Connected<'_> {
     }
 }
 
-/// Serves one client until it is gone, or the daemon stops and what was begun has ended. `hung_up` returns when the client can read nothing
-/// more, where that can be known; it is asked once the client has said all that it will.
+/// Serves one client until it disconnects, or until the daemon stops and the running requests have ended.
+///
+/// `hung_up` resolves when the client cannot read any more, if the transport can detect that. It is polled only once
+/// the client has closed its sending side.
 pub(super) async fn serve_client<R, W, H>(daemon: &Daemon, input: R, output: W, hung_up: H)
 where
     R: AsyncRead + Unpin,
@@ -56,7 +58,7 @@ where
     connection.end();
     connection.tasks.close();
     connection.tasks.wait().await;
-    // Nobody sends any more: the writer ends with what there is.
+    // Drops the last sender. The writer ends after the queued messages.
     drop(connection);
     let _ = tokio::time::timeout(LAST_ANSWERS, writer).await;
 }
@@ -90,7 +92,7 @@ async fn talk<R: AsyncRead + Unpin>(
                     }
                 }
                 Ok(None) => {
-                    // It may still read. Nobody answers its scripts.
+                    // The client may still read responses, but it cannot answer calls from its scripts.
                     (has_ended, is_ending) = (true, true);
                     connection.tasks.close();
                     connection.peer.close();
@@ -111,13 +113,13 @@ async fn talk<R: AsyncRead + Unpin>(
     }
 }
 
-/// Serves one client at standard input and output, until it has no more to say and has its answers, or the daemon stops. Nothing else may be
-/// written to standard output.
+/// Serves one client on standard input and output. Returns once the client has closed its input and has all responses,
+/// or once the daemon stops. No other code may write to standard output.
 pub async fn serve_stdio(daemon: &Daemon) {
     serve_client(daemon, tokio::io::stdin(), tokio::io::stdout(), std::future::pending()).await;
 }
 
-/// Tells a client why it is not served.
+/// Sends an error to a client that is not served.
 pub(super) async fn refuse<W: AsyncWrite + Unpin>(mut output: W, code: &str, message: &str) -> io::Result<()> {
     use tokio::io::AsyncWriteExt as _;
     let error = RpcError::named(rpc::REFUSED, code, message);
@@ -142,12 +144,12 @@ mod unix {
     use super::{Daemon, refuse, serve_client};
     use crate::daemon::Listener;
 
-    /// How long to wait after the system had no descriptor for a connection.
+    /// Pause after a failed `accept`, for instance for lack of file descriptors.
     const PAUSE: Duration = Duration::from_millis(50);
-    /// How often it is looked whether a client that says no more still reads.
+    /// Polling interval for detecting that a client with a closed sending side stops reading.
     const HANG_UP_LOOK: Duration = Duration::from_millis(50);
 
-    /// Serves whoever connects, until the daemon stops and what was begun has ended.
+    /// Serves clients until the daemon stops and all running requests have ended.
     pub async fn serve(daemon: &Daemon, listener: Listener) {
         let clients = TaskTracker::new();
         loop {
@@ -171,7 +173,7 @@ mod unix {
         clients.wait().await;
     }
 
-    /// Serves one client, if it is this user.
+    /// Serves one client. Refuses clients of other users, and clients above the connection limit.
     pub async fn serve_stream(daemon: &Daemon, stream: UnixStream) {
         if !stream.peer_cred().as_ref().is_ok_and(is_this_user) {
             let _ = refuse(stream, "forbidden", "this is another user's daemon; start one of your own").await;
@@ -183,7 +185,7 @@ mod unix {
             let _ = refuse(stream, "quota-exceeded", &message).await;
             return;
         };
-        // A second descriptor of the same socket: the first is given away in two halves.
+        // A second descriptor of the socket, to watch it: the first is split into two halves.
         let Ok((stream, watched)) = twice(stream) else { return };
         let hung_up = async move {
             while watched.ready(Interest::WRITABLE).await.is_ok_and(|ready| !ready.is_write_closed()) {

@@ -1,4 +1,4 @@
-//! The sessions of one client.
+//! Sessions of one client.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,10 +14,10 @@ use super::{
     worker::Worker,
 };
 
-/// The version of the protocol.
+/// Protocol version that `initialize` and `ping` report.
 pub(super) const PROTOCOL: u32 = 1;
 
-/// The sessions of one client, in the order in which it opened them.
+/// The sessions of one client, in the order they were opened.
 pub(super) struct ClientSessions {
     daemon: Daemon,
     peer: Arc<Peer>,
@@ -33,7 +33,7 @@ impl ClientSessions {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends those that nobody uses; how many are left.
+    /// Ends idle sessions. Returns the number of remaining sessions.
     pub(super) fn end_idle(&self) -> usize {
         let idle = self.daemon.0.config.idle;
         let mut slots = self.slots();
@@ -41,12 +41,12 @@ impl ClientSessions {
         slots.len()
     }
 
-    /// One is no more.
+    /// Removes a session from the list.
     pub(super) fn forget(&self, slot: &Arc<Slot>) {
         self.slots().retain(|other| !Arc::ptr_eq(other, slot));
     }
 
-    /// The session that is meant: the one that is named, or the last one that was opened.
+    /// Returns the session that `params` names, or else the session that was opened last.
     pub(super) fn meant(&self, params: Option<&RawValue>) -> Result<Arc<Slot>, RpcError> {
         let Target { session } = match params {
             Some(params) if params.get().starts_with('{') => params::read(Some(params))?,
@@ -63,7 +63,8 @@ impl ClientSessions {
         })
     }
 
-    /// A place for one more session, and its first turn.
+    /// Reserves a slot for a new session, and its first turn. Fails if the connection or the daemon has too many
+    /// sessions.
     pub(super) async fn place(&self) -> Result<(Arc<Slot>, Waiting), RpcError> {
         let config = &self.daemon.0.config;
         let full = |most: usize, whose: &str| {
@@ -80,7 +81,7 @@ impl ClientSessions {
         Ok((slot, waiting))
     }
 
-    /// Opens a session in its place.
+    /// Opens a session in a reserved slot.
     pub(super) async fn initialize(&self, slot: &Slot, waiting: Waiting, params: Option<&RawValue>) -> Answer {
         let turn = waiting.turn().await;
         let asked: Initialize = params::read(params)?;
@@ -88,7 +89,7 @@ impl ClientSessions {
         self.opened(slot, turn, worker)
     }
 
-    /// Opens a second one of a session.
+    /// Forks a session into a reserved slot.
     pub(super) async fn fork(
         &self,
         mut original: Turn,
@@ -114,7 +115,7 @@ impl ClientSessions {
         self.opened(slot, turn, worker)
     }
 
-    /// A session can be used from now on.
+    /// Puts a new session into its slot, and returns the answer that describes it.
     fn opened(&self, slot: &Slot, mut turn: Turn, worker: Worker) -> Answer {
         worker.router.connect(&self.peer);
         let id = match &worker.session {

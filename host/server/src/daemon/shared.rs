@@ -1,4 +1,4 @@
-//! The daemon: what all connections share.
+//! State that all connections share.
 
 use std::{
     fmt,
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{config::DaemonConfig, worker::Workers};
 use crate::{Service, Tenant, byte_budget::ByteBudget};
 
-/// Sessions in memory, for any number of connections. Cheap to clone.
+/// A daemon with in-memory sessions for any number of connections. Cheap to clone.
 #[derive(Clone)]
 pub struct Daemon(pub(super) Arc<Shared>);
 
@@ -36,7 +36,8 @@ impl fmt::Debug for Daemon {
 }
 
 impl Daemon {
-    /// A daemon whose clients share what this tenant is granted. Called on a runtime: it begins to make interpreters ready.
+    /// Creates a daemon whose clients share the tenant's grant. Must be called on a Tokio runtime, where it starts
+    /// interpreters ahead.
     #[must_use]
     pub fn new(tenant: &Tenant, config: DaemonConfig) -> Self {
         let permits = |count: usize| Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS)));
@@ -57,12 +58,13 @@ impl Daemon {
         daemon
     }
 
-    /// Has it accept no more, and end once what runs has ended; [`Service::drain`] says how long that may take.
+    /// Stops accepting connections. The daemon ends once all running requests have ended; [`Service::drain`] bounds the
+    /// time for that.
     pub fn stop(&self) {
         self.0.stop.cancel();
     }
 
-    /// Returns once it was told to stop, by [`stop`](Self::stop) or by a client.
+    /// Waits until the daemon is stopped, by [`stop`](Self::stop) or by a client's `shutdown`.
     pub async fn stopped(&self) {
         self.0.stop.cancelled().await;
     }

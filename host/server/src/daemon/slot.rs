@@ -1,4 +1,4 @@
-//! One session of a client, and whose turn it is in it.
+//! A session of a client, and the queue for it.
 
 use std::{
     pin::Pin,
@@ -14,7 +14,8 @@ use super::{
     worker::Worker,
 };
 
-/// One session of a client. Its place is there as soon as the client asks for it, so that what it sends next finds it.
+/// A session of a client. The slot exists as soon as the client requests the session, so that its next requests find
+/// it.
 #[derive(Debug)]
 pub(super) struct Slot {
     id: OnceLock<String>,
@@ -23,22 +24,21 @@ pub(super) struct Slot {
     _place: OwnedSemaphorePermit,
 }
 
-/// What has become of it.
+/// State of a session.
 #[derive(Debug, Default)]
 pub(super) enum State {
-    /// It is being made, or could not be.
+    /// The session is being opened, or opening it failed.
     #[default]
     Nothing,
-    /// It can be used.
     Open(Worker),
-    /// It cannot any more, and why.
+    /// The session has ended, for this reason.
     Ended(String),
 }
 
-/// Whoever has the state has the turn.
+/// Exclusive access to a session: the owner of the guard has the turn.
 pub(super) type Turn = OwnedMutexGuard<State>;
 
-/// A place in the line for a turn.
+/// A position in the queue for a turn.
 pub(super) struct Waiting(Pin<Box<dyn Future<Output = Turn> + Send>>, Option<Turn>);
 
 impl Slot {
@@ -46,7 +46,7 @@ impl Slot {
         Arc::new(Self { id: OnceLock::new(), state: Arc::default(), used: Mutex::new(Instant::now()), _place: place })
     }
 
-    /// Its id, once it has one.
+    /// Returns the session id, or `None` before the session is open.
     pub(super) fn id(&self) -> Option<&str> {
         self.id.get().map(String::as_str)
     }
@@ -55,12 +55,12 @@ impl Slot {
         let _ = self.id.set(id.to_owned());
     }
 
-    /// It is used now.
+    /// Records that the session is in use now.
     pub(super) fn touch(&self) {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Gets in line, now: turns come in the order of these calls.
+    /// Joins the queue at once. Turns are granted in the order of these calls.
     pub(super) async fn line_up(&self) -> Waiting {
         self.touch();
         let mut turn: Pin<Box<dyn Future<Output = Turn> + Send>> = Box::pin(Arc::clone(&self.state).lock_owned());
@@ -72,7 +72,8 @@ impl Slot {
         Waiting(turn, ready)
     }
 
-    /// Ends its interpreter if nobody has used it for so long; what has none holds little. Whether it has ended, and can be forgotten.
+    /// Ends the session if its interpreter has been idle for at least `idle`. A session without an interpreter holds
+    /// little memory and stays. Returns `true` if the slot can be removed.
     pub(super) fn end_if_idle(&self, idle: Duration) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
         let alone = self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
@@ -85,7 +86,7 @@ impl Slot {
 }
 
 impl Waiting {
-    /// The turn.
+    /// Waits for the turn.
     pub(super) async fn turn(self) -> Turn {
         match self.1 {
             Some(turn) => turn,
@@ -95,7 +96,7 @@ impl Waiting {
 }
 
 impl State {
-    /// What is used.
+    /// Returns the worker of an open session.
     pub(super) fn worker(&mut self) -> Result<&mut Worker, RpcError> {
         match self {
             Self::Open(worker) => Ok(worker),
@@ -108,7 +109,7 @@ impl State {
     }
 }
 
-/// There is no session.
+/// Error for a request without an open session.
 pub(super) fn not_initialized() -> RpcError {
     RpcError::named(NOT_INITIALIZED, "not-initialized", "there is no session; `initialize` opens one")
 }

@@ -1,4 +1,4 @@
-//! The socket that only its user may connect to.
+//! A socket that only its user can connect to.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -14,57 +14,58 @@ use std::{
 use glovebox::escaped;
 use tokio::net::{UnixListener, UnixStream};
 
-/// The longest path of a socket, on every Unix.
+/// Maximum length of a socket path in bytes that every Unix accepts.
 const MAX_PATH_BYTES: usize = 100;
 
-/// The socket cannot be had.
+/// An error from [`Listener::bind`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// Somebody listens there.
+    /// The path has a listener: another daemon or program.
     #[error("a daemon listens at `{}` already; `glovebox daemon stop` ends it, and `--socket` names another place", escaped(.0))]
     InUse(PathBuf),
-    /// Something else has the name.
+    /// The path exists, but is not a socket.
     #[error("`{}` is not a socket; move it away, or name another place with --socket", escaped(.0))]
     NotASocket(PathBuf),
-    /// Others could put something in the place of the socket.
+    /// Other users could replace the socket, because of the owner or the mode of the directory.
     #[error("the directory `{}` {reason}; name a place in a directory that only you can write to with --socket", escaped(.path))]
     Directory {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem that follows the path in a sentence, such as "can be written to by others".
         reason: &'static str,
     },
-    /// A socket's path is limited by the system.
+    /// The path is longer than the system allows for a socket.
     #[error("the path `{}` is longer than {MAX_PATH_BYTES} bytes, which a socket's cannot be; name a shorter one with --socket", escaped(.0))]
     TooLong(PathBuf),
-    /// The system refused.
+    /// The operating system returned an error.
     #[error("cannot listen at `{}`: {source}", escaped(.path))]
     Io {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// The socket that clients connect to. It is removed when this is dropped.
+/// The socket that clients connect to. Dropping it removes the socket.
 #[derive(Debug)]
 pub struct Listener {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and number of the socket, so that no other's is removed.
+    /// Device and inode number of the socket, so that dropping the listener does not remove a different socket.
     identity: (u64, u64),
-    /// Held as long as this is, so that of two daemons that start at once one has the place.
+    /// Lock that is held as long as the listener. If two daemons start at once, only one gets it.
     _lock: File,
 }
 
 impl Listener {
-    /// Listens at a path. The directory is made, for this user alone, if there is none; a socket that nobody listens to any more is
-    /// replaced. Called on a runtime.
+    /// Listens at a path. Creates the directory with mode 0700 if it does not exist, and replaces a socket that no
+    /// process listens to. Must be called on a Tokio runtime.
     ///
     /// # Errors
-    /// When a daemon listens there already, or the place is not safe.
+    /// Returns an error if a daemon already listens at the path, if the path is too long or not a socket, or if other
+    /// users can write to the directory.
     pub fn bind(path: impl Into<PathBuf>) -> Result<Self, SocketError> {
         let path = std::path::absolute(path.into()).map_err(|source| failed(Path::new(""), source))?;
         if path.as_os_str().as_bytes().len() > MAX_PATH_BYTES {
@@ -80,13 +81,14 @@ impl Listener {
         let lock = lock(&beside(&path, ".lock")).map_err(io)?.ok_or_else(|| SocketError::InUse(path.clone()))?;
         match fs::symlink_metadata(&path) {
             Ok(found) if !found.file_type().is_socket() => return Err(SocketError::NotASocket(path)),
-            // Of another program's making, or of a daemon's that was killed.
+            // The lock is free: the socket is that of another program, or of a daemon that was killed.
             Ok(_) if StdStream::connect(&path).is_ok() => return Err(SocketError::InUse(path)),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(io(error)),
         }
-        // Under another name first: nobody sees it before it is as it is to be, and it takes the place of what was there at once.
+        // Binds under another name first. The rename replaces a stale socket atomically, and the socket appears at its
+        // path only after its permissions are set.
         let new = beside(&path, ".new");
         match fs::remove_file(&new) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(error)),
@@ -101,7 +103,7 @@ impl Listener {
         Ok(Self { listener, path, identity: (made.dev(), made.ino()), _lock: lock })
     }
 
-    /// Where it listens.
+    /// Returns the path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -131,7 +133,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Makes a directory for this user alone, if there is none.
+/// Creates a directory with mode 0700 if it does not exist.
 fn make_private(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
@@ -139,7 +141,8 @@ fn make_private(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Others must not be able to put something in the place of the socket.
+/// Fails if another user could replace the socket: this user must own the directory, without write access for group and
+/// others.
 fn check_dir(dir: &Path) -> Result<(), (&'static str, Option<io::Error>)> {
     let found = fs::metadata(dir).map_err(|error| ("", Some(error)))?;
     if found.uid() != rustix::process::geteuid().as_raw() {
@@ -151,7 +154,7 @@ fn check_dir(dir: &Path) -> Result<(), (&'static str, Option<io::Error>)> {
     Ok(())
 }
 
-/// The lock of a place; none while another has it.
+/// Locks a path. Returns `None` if another process holds the lock.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
     match file.try_lock() {

@@ -1,4 +1,4 @@
-//! Interpreters that are ready before anybody asks for them.
+//! Interpreters that are started ahead of requests.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -20,21 +20,22 @@ use crate::{
     byte_budget::{ByteBudget, Held},
 };
 
-/// What a client's session is: a sandbox, and an interpreter once something needs one.
+/// A client's session: a sandbox, and an interpreter once a method needs one.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) sandbox: OwnSandbox,
     pub(super) session: Option<OwnSession>,
     pub(super) router: Arc<Router>,
     pub(super) context: Option<JsonText>,
-    /// What it began with, and holds as long as it is.
+    /// Share of the memory budget for the initial files and the context.
     pub(super) held: Arc<Held>,
 }
 
-/// How many policies and tools are read at once: as values they take many times the memory of their text.
+/// Maximum number of requests whose policies and tools are parsed at once. Parsed values take many times the memory of
+/// their text.
 const READ_AT_ONCE: usize = 4;
 
-/// The interpreters that are ready.
+/// The pool of interpreters that are started ahead.
 #[derive(Debug)]
 pub(super) struct Workers {
     tenant: Tenant,
@@ -45,7 +46,7 @@ pub(super) struct Workers {
     reading: Semaphore,
 }
 
-/// Gives up being the one that fills.
+/// Clears `is_filling` on drop.
 struct Filling<'a>(&'a AtomicBool);
 
 impl Drop for Filling<'_> {
@@ -66,12 +67,12 @@ impl Workers {
         })
     }
 
-    /// How many are ready.
+    /// Returns the number of interpreters that are ready.
     pub(super) fn ready(&self) -> usize {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Makes as many ready as there are to be, one after the other, beside what else is done.
+    /// Fills the pool in the background, one interpreter after the other.
     pub(super) fn fill(self: &Arc<Self>) {
         if self.ready() >= self.wanted || self.is_filling.swap(true, Ordering::SeqCst) {
             return;
@@ -80,14 +81,14 @@ impl Workers {
         tokio::spawn(async move {
             let _filling = Filling(&workers.is_filling);
             while workers.ready() < workers.wanted && !workers.tenant.service().is_draining() {
-                // Whoever needs one learns why there is none.
+                // The next client that needs an interpreter gets the error.
                 let Ok(worker) = workers.make(Initialize::default()).await else { return };
                 workers.ready.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
             }
         });
     }
 
-    /// What is asked for: one that is ready, where that will do.
+    /// Returns a worker for a new session: one from the pool if it satisfies the request, otherwise a new one.
     pub(super) async fn get(self: &Arc<Self>, mut asked: Initialize) -> Result<Worker, RpcError> {
         if !asked.is_usual() {
             return self.make(asked).await;
@@ -143,7 +144,7 @@ impl Workers {
 }
 
 impl Worker {
-    /// The interpreter, which is made if there is none yet.
+    /// Returns the interpreter, and starts it on first use.
     pub(super) async fn open(&mut self) -> Result<OwnSession, RpcError> {
         if let Some(session) = &self.session {
             return Ok(session.clone());

@@ -1,4 +1,4 @@
-//! `execute` and `validate`.
+//! The methods `execute` and `validate`.
 
 use std::{
     collections::BTreeMap,
@@ -22,11 +22,11 @@ use crate::{
     utf8_pieces::Utf8Pieces,
 };
 
-/// How much of an answer may be files.
+/// Maximum total size of the files in an answer, in bytes before base64.
 const MAX_RETURNED_BYTES: u64 = 8 << 20;
 
-/// For how long a guest waits in all for a client that does not read what it writes. After that the client gets no further piece; the
-/// answer has all output.
+/// Total time that a guest waits for a client that does not read streamed output. After that the client gets no further
+/// pieces. The answer still contains all output.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) async fn execute(mut turn: Turn, params: Option<&RawValue>, context: Context) -> Answer {
@@ -38,7 +38,7 @@ pub(super) async fn execute(mut turn: Turn, params: Option<&RawValue>, context: 
     let text = if fresh {
         script.context = script.context.or_else(|| worker.context.clone());
         let sandbox = worker.sandbox.clone();
-        // Nothing of the session is needed any more.
+        // The session is not needed any more. Dropping the turn admits its next request.
         drop(turn);
         let on_output = stream.then(|| on_output(&context, None));
         let watch = Watch { on_output, cancel: Some(context.cancel) };
@@ -59,7 +59,7 @@ pub(super) async fn validate(mut turn: Turn, params: Option<&RawValue>) -> Answe
     rpc::result(&json!({ "diagnostics": sandbox.validate(script).await? }))
 }
 
-/// Tells the client what a script writes.
+/// Returns a callback that streams output to the client as `output` notifications.
 fn on_output(context: &Context, session: Option<&str>) -> OnOutput {
     let (outbox, clock) = (context.outbox.clone(), Handle::current());
     let id = context.id.as_ref().map_or("null", |id| id.text()).to_owned();
@@ -88,14 +88,14 @@ fn on_output(context: &Context, session: Option<&str>) -> OnOutput {
     })
 }
 
-/// What one execution did, as `glovebox run --json` prints it, and what that leaves out.
+/// The answer to `execute`: the fields that `glovebox run --json` prints, and the fields below.
 #[derive(Serialize)]
 struct ExecutionAnswer<'a> {
     #[serde(flatten)]
     execution: ExecutionFields<'a>,
-    /// Why it did not succeed.
+    /// One-line summary of a failure. `None` on success.
     error: Option<String>,
-    /// What it wrote, where that is no text.
+    /// Standard output in base64, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     stdout_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,13 +112,13 @@ impl Serialize for ExecutionFields<'_> {
     }
 }
 
-/// The files that an execution left.
+/// The files in the workspace after an execution.
 #[derive(Serialize)]
 struct FilesAnswer {
     entries: Vec<FileEntry>,
-    /// In base64, by path.
+    /// Contents in base64, by path.
     contents: BTreeMap<String, String>,
-    /// How many have no contents here, since there are too many bytes.
+    /// Number of files whose contents are left out because the total exceeds `MAX_RETURNED_BYTES`.
     left_out: usize,
 }
 
@@ -153,7 +153,7 @@ fn files(execution: &Execution) -> Result<FilesAnswer, FilesError> {
     Ok(FilesAnswer { entries, contents, left_out })
 }
 
-/// Why a script did not succeed, in one line.
+/// Summarizes a failure in one line. Returns `None` if the script succeeded.
 fn failure(execution: &Execution) -> Option<String> {
     match &execution.outcome {
         Outcome::Completed | Outcome::Exited { code: 0 } => None,

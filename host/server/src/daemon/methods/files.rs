@@ -1,4 +1,4 @@
-//! The files of a session.
+//! Methods on the files of a session.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::IfExists;
@@ -10,7 +10,7 @@ use crate::daemon::{
     slot::Turn,
 };
 
-/// How much of a file is given at once.
+/// Maximum number of bytes that one `readFile` returns.
 const PIECE_BYTES: u64 = 8 << 20;
 
 pub(super) async fn list(mut turn: Turn, params: Option<&RawValue>) -> Answer {

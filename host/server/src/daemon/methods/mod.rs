@@ -1,7 +1,8 @@
-//! What is asked.
+//! Methods of the daemon.
 //!
-//! * [`Method`]: what a session is asked. [`call`](Method::call) does it, with the session's turn.
-//! * [`execute`], [`files`], [`session`]: each its own.
+//! * [`Method`]: the methods that operate on a session. [`call`](Method::call) runs one while it holds the session's
+//!   turn.
+//! * [`execute`], [`files`], [`session`]: their implementations.
 
 mod context;
 mod execute;
@@ -14,7 +15,7 @@ use super::{rpc::Answer, slot::Turn};
 
 pub(super) use context::Context;
 
-/// What a session is asked.
+/// A method that operates on a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     Execute,
@@ -54,7 +55,7 @@ impl Method {
         })
     }
 
-    /// Does it. The turn is given back with the last that needs it.
+    /// Calls the method. It gives the turn back once it does not need the session any more.
     pub(super) async fn call(self, turn: Turn, params: Option<Box<RawValue>>, context: Context) -> Answer {
         let params = params.as_deref();
         match self {

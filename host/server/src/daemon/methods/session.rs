@@ -1,4 +1,4 @@
-//! Variables, checkpoints and the rest of a session.
+//! Methods on variables and checkpoints, and on a session as a whole.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::CheckpointId;
@@ -10,7 +10,8 @@ use crate::daemon::{
     slot::{State, Turn},
 };
 
-/// The largest state that is given: one that a message could not bring back is of no use.
+/// Maximum size of a returned session state, in bytes. In base64 a larger one would exceed the default message limit
+/// when the client sends it back.
 const MAX_STATE_BYTES: usize = 23 << 20;
 
 pub(super) async fn get_variable(mut turn: Turn, params: Option<&RawValue>) -> Answer {
@@ -71,13 +72,13 @@ pub(super) async fn info(mut turn: Turn, params: Option<&RawValue>) -> Answer {
     rpc::result(&session.ask(|session| Ok(session.info())).await?)
 }
 
-/// Ends the session: its exit handlers run.
+/// Closes the session, which runs its exit handlers.
 pub(super) async fn destroy(mut turn: Turn, params: Option<&RawValue>) -> Answer {
     let Only { .. } = params::read(params)?;
     let session = turn.worker()?.session.take();
     *turn = State::Ended("it was destroyed".to_owned());
     if let Some(session) = session {
-        // One that has ended by itself is gone all the same.
+        // Errors are ignored: a session that ended by itself is gone as well.
         let _ = session.ask(|session| Ok(session.close()?)).await;
     }
     rpc::result(&json!({}))
