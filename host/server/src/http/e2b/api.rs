@@ -1,4 +1,4 @@
-//! What is asked of the service.
+//! Handlers of E2B's sandbox API.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,16 +20,16 @@ use super::{
 };
 use crate::Tenant;
 
-/// A body that was read.
+/// A request body, or the error from reading it.
 type Body = Result<ReadBody, Problem>;
-/// A name from a path.
+/// A path parameter, or the error from parsing it.
 type Name = Result<InPath<String>, Problem>;
 
 fn name(name: Name) -> Result<String, Failure> {
     Ok(name?.0)
 }
 
-/// Makes a sandbox.
+/// Creates a sandbox.
 pub(super) async fn create(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
@@ -41,7 +41,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(SandboxAnswer::from(&sandbox))).into_response())
 }
 
-/// Has a sandbox run, one that is paused too.
+/// Extends the time of a sandbox, and resumes it if it is paused.
 pub(super) async fn connect(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
@@ -56,7 +56,7 @@ pub(super) async fn connect(
     Ok((status, Json(SandboxAnswer::from(&sandbox))).into_response())
 }
 
-/// Writes a sandbox to the store and gives up its memory.
+/// Saves a sandbox and evicts it from memory.
 pub(super) async fn pause(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
@@ -70,7 +70,7 @@ pub(super) async fn pause(
     }
 }
 
-/// Ends a sandbox.
+/// Ends a sandbox without running exit handlers.
 pub(super) async fn kill(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
@@ -83,7 +83,7 @@ pub(super) async fn kill(
     }
 }
 
-/// Sets for how long a sandbox runs from now on.
+/// Sets the remaining time of a running sandbox.
 pub(super) async fn set_timeout(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
@@ -98,7 +98,7 @@ pub(super) async fn set_timeout(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Describes a sandbox.
+/// Describes a sandbox, including one that an earlier run of the server has left in the store.
 pub(super) async fn describe(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
@@ -114,7 +114,7 @@ pub(super) async fn describe(
     Ok(Json(DetailAnswer::left(&tenant, &id, record.updated_at.to_string())))
 }
 
-/// Which sandboxes are listed.
+/// Filters and pagination of the sandbox list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Wanted {
@@ -125,10 +125,10 @@ pub(super) struct Wanted {
     next_token: Option<String>,
 }
 
-/// How many sandboxes are listed at once: those clients ask for no more.
+/// Maximum number of sandboxes on a page. E2B's clients request no more.
 const MAX_LISTED: usize = 100;
 
-/// A sandbox that may be listed, of which little is held until it is.
+/// A candidate for the list. The description of a known sandbox is built only once it is on a page.
 enum Listed {
     Known(Arc<Sandbox>),
     Left(DetailAnswer),
@@ -158,7 +158,7 @@ impl Listed {
     }
 }
 
-/// The sandboxes of this token, those that are paused too: the last first, and a page of them.
+/// Lists the tenant's sandboxes, including paused ones, newest first and in pages.
 pub(super) async fn list(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
@@ -199,10 +199,10 @@ pub(super) async fn list(
     Ok((HeaderMap::from_iter(next.map(|token| (NEXT_TOKEN, token))), Json(answers)).into_response())
 }
 
-/// The header in which a page names the next one.
+/// Response header with the token of the next page.
 const NEXT_TOKEN: HeaderName = HeaderName::from_static("x-next-token");
 
-/// Those that the store has.
+/// Returns the sandboxes that have sessions in the store, by id.
 async fn left(tenant: &Tenant) -> Result<BTreeMap<String, DetailAnswer>, Failure> {
     let mut all = BTreeMap::new();
     for session in tenant.list().await?.sessions {
@@ -214,7 +214,7 @@ async fn left(tenant: &Tenant) -> Result<BTreeMap<String, DetailAnswer>, Failure
     Ok(all)
 }
 
-/// Metadata that is asked for: names and values, each written as in a form twice.
+/// Parses the metadata filter. Names and values are form-encoded twice.
 fn form_entries(text: &str) -> BTreeMap<String, String> {
     let decoded =
         |text: &str| percent_encoding::percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
@@ -224,12 +224,12 @@ fn form_entries(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Whether a sandbox runs.
+/// Reports that a sandbox is running: the extractor rejects requests to any other sandbox.
 pub(super) async fn health(_: Asked) -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-/// What these clients can ask for, and is not here.
+/// Rejects requests of E2B's API that Glovebox does not support.
 pub(super) async fn unsupported(uri: axum::http::Uri) -> Failure {
     Failure::unsupported(&format!("`{}`", glovebox::escaped(uri.path())))
 }

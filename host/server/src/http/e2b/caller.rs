@@ -1,4 +1,4 @@
-//! Which sandbox is asked.
+//! Authentication of E2B's clients.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{Door, Tenant};
 
-/// The tenant who asks for sandboxes, by the header `X-API-Key`.
+/// Extracts the tenant of a request to the sandbox API, as [`Caller`] does. E2B's clients send `X-API-Key`.
 pub(super) struct By(pub(super) Tenant);
 
 impl FromRequestParts<Shared> for By {
@@ -27,7 +27,8 @@ impl FromRequestParts<Shared> for By {
     }
 }
 
-/// The sandbox that is asked, by the headers `E2b-Sandbox-Id` and `X-Access-Token` or `E2B-Traffic-Access-Token`. It runs.
+/// Extracts the running sandbox of a request, from the headers `E2b-Sandbox-Id` and `X-Access-Token` or
+/// `E2B-Traffic-Access-Token`.
 pub(super) struct Asked(pub(super) Arc<Sandbox>);
 
 impl FromRequestParts<Shared> for Asked {
@@ -42,7 +43,7 @@ impl FromRequestParts<Shared> for Asked {
             return Err(Failure::not_running(id));
         }
         let given = ["x-access-token", "e2b-traffic-access-token"].iter().find_map(|name| text(&parts.headers, name));
-        // The name alone does not say which tenant's sandbox is meant; the secret does.
+        // Several tenants may have a sandbox with this id. The secret selects one.
         let sandbox = given.and_then(|given| named.into_iter().find(|sandbox| sandbox.is_secret(given)));
         let Some(sandbox) = sandbox else {
             let detail = "the access token of this sandbox is another; connect to it once more";
@@ -51,7 +52,7 @@ impl FromRequestParts<Shared> for Asked {
         if sandbox.is_paused() {
             return Err(Failure::not_running(id));
         }
-        // Whose share of the memory the body counts against.
+        // The body counts against this tenant's share of the memory budget.
         parts.extensions.insert(sandbox.tenant.clone());
         Ok(Self(sandbox))
     }

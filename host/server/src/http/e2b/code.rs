@@ -1,15 +1,15 @@
-//! Code of ours that sets up a context.
+//! Generated code that sets up a context.
 
 use std::collections::BTreeMap;
 
 use glovebox::Language;
 
-/// What is not a variable's name: a shell could not have it either.
+/// Returns `true` if `name` can be the name of an environment variable: not empty, without `=` and NUL.
 pub(super) fn is_env_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
 }
 
-/// Sets variables of the environment; nothing where there are none.
+/// Returns code that sets environment variables, or `None` if `env` is empty.
 pub(super) fn set_env(language: Language, env: &BTreeMap<String, String>) -> Option<String> {
     if env.is_empty() {
         return None;
@@ -21,7 +21,8 @@ pub(super) fn set_env(language: Language, env: &BTreeMap<String, String>) -> Opt
     })
 }
 
-/// What brings the environment back after one execution had another: sets it, and remembers what was there.
+/// Returns code to run before and after an execution. The first part sets environment variables and saves their old
+/// values, the second part restores them.
 pub(super) fn exchange_env(language: Language, env: &BTreeMap<String, String>) -> Option<(String, String)> {
     let set = set_env(language, env)?;
     let names = literal(&env.keys().collect::<Vec<_>>())?;
@@ -45,13 +46,14 @@ pub(super) fn exchange_env(language: Language, env: &BTreeMap<String, String>) -
     })
 }
 
-/// Goes to a directory below the workspace.
+/// Returns Python code that creates a directory below the workspace and changes to it.
 pub(super) fn change_directory(path: &str) -> Option<String> {
     let literal = serde_json::to_string(path).ok()?;
     Some(format!("__import__('os').makedirs({literal}, exist_ok=True) or __import__('os').chdir({literal})"))
 }
 
-/// JSON as a literal of both languages: what both would read otherwise than JSON does is escaped.
+/// Returns JSON as a string literal of both languages. Escapes the line separators U+2028 and U+2029, which JSON
+/// strings may contain unescaped.
 fn literal(value: &impl serde::Serialize) -> Option<String> {
     let json = serde_json::to_string(value).ok()?;
     let text = serde_json::to_string(&json).ok()?;

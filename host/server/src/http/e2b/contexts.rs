@@ -1,4 +1,4 @@
-//! The contexts of a sandbox.
+//! Contexts of a sandbox.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::{
 
 use crate::SessionSummary;
 
-/// A context.
+/// A context, as clients see it.
 #[derive(Debug, Serialize)]
 pub(super) struct ContextAnswer {
     id: String,
@@ -33,7 +33,7 @@ impl ContextAnswer {
     }
 }
 
-/// What a new context is.
+/// Parameters of a new context.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct NewContext {
@@ -41,7 +41,7 @@ pub(super) struct NewContext {
     cwd: Option<String>,
 }
 
-/// A language, as these clients name it. They have no others here.
+/// Parses a language by the names that E2B's clients use. Fails for languages that Glovebox does not have.
 pub(super) fn language(name: &str) -> Result<Language, Failure> {
     match name.to_ascii_lowercase().as_str() {
         "python" | "py" => Ok(Language::Python),
@@ -50,7 +50,7 @@ pub(super) fn language(name: &str) -> Result<Language, Failure> {
     }
 }
 
-/// Whether a text can be a context's name.
+/// Fails if `name` cannot be the name of a context.
 pub(super) fn check_name(name: &str) -> Result<(), Failure> {
     let is_one = (1..=40).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_one.then_some(()).ok_or_else(|| no_context(name))
@@ -87,7 +87,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(ContextAnswer { id, language: language.name(), cwd })))
 }
 
-/// The contexts that there are.
+/// Lists the contexts of a sandbox.
 pub(super) async fn list(Asked(sandbox): Asked) -> Result<Json<Vec<ContextAnswer>>, Failure> {
     let mut contexts = BTreeMap::new();
     for session in stored(&sandbox.tenant, &sandbox.id).await? {
@@ -97,7 +97,7 @@ pub(super) async fn list(Asked(sandbox): Asked) -> Result<Json<Vec<ContextAnswer
     Ok(Json(contexts.into_values().flatten().collect()))
 }
 
-/// Ends a context.
+/// Removes a context. The sandbox retains its files.
 pub(super) async fn remove(
     Asked(sandbox): Asked,
     name: Result<InPath<String>, Problem>,
@@ -105,7 +105,7 @@ pub(super) async fn remove(
     let InPath(name) = name?;
     check_name(&name)?;
     let _turn = sandbox.turn.lock().await;
-    // Its files are to stay the sandbox's.
+    // Moves the files to the default context first, so that the sandbox retains them.
     let own = context_name(Language::Python);
     if sandbox.last().is_some_and(|last| last == name) && name != own {
         sandbox.context(own, Some(Language::Python)).await?;
@@ -118,7 +118,7 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Begins a context anew, with the sandbox's files.
+/// Replaces a context with a new one that has the sandbox's files.
 pub(super) async fn restart(
     Asked(sandbox): Asked,
     name: Result<InPath<String>, Problem>,
@@ -128,7 +128,7 @@ pub(super) async fn restart(
     let _turn = sandbox.turn.lock().await;
     let id = sandbox.session(&name)?;
     let language = sandbox.context(&name, None).await.map_err(|_| no_context(&name))?.language;
-    // They wait in a context of their own, since they are this one's alone.
+    // If this context holds the sandbox's files, a temporary context takes them meanwhile.
     let mut aside = SessionId::random().to_string();
     aside.truncate(16);
     if sandbox.last().as_ref() == Some(&name) {

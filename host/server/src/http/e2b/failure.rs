@@ -1,4 +1,4 @@
-//! Errors, as clients of E2B read them.
+//! Errors in the form that E2B's clients read.
 
 use axum::{
     Json,
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::super::Problem;
 use crate::ServiceError;
 
-/// A problem document that has what clients of E2B look for, too: `code` and `message`.
+/// A problem document with the fields `code` and `message`, which E2B's clients read.
 pub(super) struct Failure(pub(super) Problem);
 
 impl Failure {
@@ -23,13 +23,13 @@ impl Failure {
         Self(Problem::invalid(detail))
     }
 
-    /// There is no sandbox of this name. Clients know the words.
+    /// Error for an unknown sandbox. E2B's clients recognize the wording.
     pub(super) fn no_sandbox(id: &str) -> Self {
         let detail = format!("the sandbox `{}` was not found", glovebox::escaped(id));
         Self::new(StatusCode::NOT_FOUND, "not-found", detail)
     }
 
-    /// There is no sandbox of this name that runs: what a proxy of theirs would say.
+    /// Error for a sandbox that is not running, with the status that E2B's proxy uses.
     pub(super) fn not_running(id: &str) -> Self {
         let detail = format!("the sandbox `{}` was not found: it does not run", glovebox::escaped(id));
         Self::new(StatusCode::BAD_GATEWAY, "not-running", detail)
@@ -40,7 +40,7 @@ impl Failure {
         Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", detail)
     }
 
-    /// For a call of a procedure: the protocol has codes that are words.
+    /// Responds to a procedure call. The error codes of the Connect protocol are words.
     pub(super) fn of_call(self) -> Response {
         let code = match self.0.status {
             400 | 413 | 422 => "invalid_argument",
@@ -81,7 +81,7 @@ impl IntoResponse for Failure {
         }
         let mut response = self.0.into_response();
         *response.body_mut() = body.to_string().into();
-        // An answer of theirs that may be tried again says so.
+        // E2B uses this header to mark responses that clients may retry.
         response.headers_mut().insert("should-retry", HeaderValue::from_static("false"));
         response.headers_mut().remove(header::CONTENT_LENGTH);
         response

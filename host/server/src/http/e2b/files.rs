@@ -1,4 +1,4 @@
-//! Files of a sandbox over HTTP.
+//! HTTP routes of a sandbox's files.
 
 use std::convert::Infallible;
 
@@ -24,10 +24,10 @@ use super::{
 };
 use crate::{Changed, ServiceError};
 
-/// How many files one request may have.
+/// Maximum number of files in one request.
 const MAX_FILES: usize = 1_000;
 
-/// Which file.
+/// Query parameters of a file request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Which {
@@ -36,7 +36,7 @@ pub(super) struct Which {
 
 type InQuery = Result<Query<Which>, axum::extract::rejection::QueryRejection>;
 
-/// A file that was written.
+/// Description of a file that was written.
 #[derive(Debug, Serialize)]
 pub(super) struct Written {
     name: String,
@@ -46,7 +46,8 @@ pub(super) struct Written {
 }
 
 impl Sandbox {
-    /// Does something with the sandbox's files: in the context that has them. Held: the turn.
+    /// Runs `work` on the sandbox's files, in the context that holds them. `changes` must be `true` if `work` modifies
+    /// files. The caller must hold the sandbox's turn.
     pub(super) async fn with_files<T: Send + 'static>(
         &self,
         path: &str,
@@ -71,7 +72,7 @@ impl Sandbox {
     }
 }
 
-/// An error of files, as these clients read it.
+/// Converts an error of a file operation. A missing file becomes status 404.
 pub(super) fn failed(error: ServiceError) -> Failure {
     match &error {
         ServiceError::Files(FilesError::Refused { source: VfsError::NotFound, .. }) => {
@@ -81,7 +82,7 @@ pub(super) fn failed(error: ServiceError) -> Failure {
     }
 }
 
-/// Gives a file.
+/// Returns a file.
 pub(super) async fn read(
     State(shared): State<Shared>,
     Asked(sandbox): Asked,
@@ -96,7 +97,7 @@ pub(super) async fn read(
     Ok(octets(&shared, sandbox.tenant.name(), read?).await?)
 }
 
-/// Writes files: the one in the body, or those of a form.
+/// Writes the file in the body, or the files of a multipart form.
 pub(super) async fn write(
     Asked(sandbox): Asked,
     query: InQuery,
@@ -128,7 +129,7 @@ pub(super) async fn write(
     Ok(Json(written))
 }
 
-/// The files of a form. `path` is where the one goes that is the only one.
+/// Parses the files of a multipart form. `path` is the destination of a single file.
 async fn of_form(bytes: Vec<u8>, boundary: String, path: Option<String>) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let wrong = |error: multer::Error| Failure::invalid(format!("the form: {error}"));
     let whole = tokio_stream::once(Ok::<_, Infallible>(axum::body::Bytes::from(bytes)));

@@ -1,4 +1,4 @@
-//! Files of a sandbox as calls of procedures: the protocol Connect, with JSON.
+//! Filesystem procedures of a sandbox: the Connect protocol with JSON.
 
 use axum::{
     Json,
@@ -21,7 +21,7 @@ use super::{
     sandboxes::Sandbox,
 };
 
-/// What is asked.
+/// Parameters of the procedures.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Question {
@@ -39,7 +39,7 @@ struct Entry {
     #[serde(rename = "type")]
     kind: &'static str,
     path: String,
-    /// A number as a text: so the protocol has those of 64 bits.
+    /// Decimal number in a string, as the protocol encodes 64-bit numbers.
     size: String,
     mode: u32,
     permissions: &'static str,
@@ -71,7 +71,7 @@ impl From<FileEntry> for Entry {
     }
 }
 
-/// Calls a procedure.
+/// Calls the procedure that the path names.
 pub(super) async fn call(
     Asked(sandbox): Asked,
     method: Result<InPath<String>, Problem>,
@@ -127,7 +127,7 @@ fn one(entry: FileEntry) -> Value {
     json!({ "entry": Entry::from(entry) })
 }
 
-/// Lists the entries of a directory, `depth` names deep; 0 means 1.
+/// Lists a directory down to `depth` levels. A depth of 0 counts as 1.
 fn list(files: &SessionFiles, path: &str, depth: usize) -> Result<Value, FilesError> {
     let limits = ListLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
     let entries = files.list_below(path, depth.max(1), limits)?.entries;

@@ -1,4 +1,4 @@
-//! What is asked of the service, and answered, as JSON.
+//! JSON of E2B's sandbox API.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,16 +11,16 @@ use super::{
 };
 use crate::json_bytes::entries_at_most;
 
-/// What clients look at to know what can be asked: uploads as they are, and nothing later.
+/// Version from which clients infer the supported features: plain uploads, and none of the later features.
 const ENVD_VERSION: &str = "0.5.7";
-/// How long a sandbox runs where nobody says, and at most.
+/// Default and maximum time of a sandbox in seconds.
 const DEFAULT_TIME_S: u64 = 300;
 const MAX_TIME_S: u64 = 86_400;
-/// How many entries there may be of metadata, or of the environment, and their bytes.
+/// Maximum number of entries of metadata or of the environment, and their maximum total size in bytes.
 const MAX_ENTRIES: usize = 256;
 const MAX_ENTRY_BYTES: usize = 64 << 10;
 
-/// A new sandbox. What is not named here changes nothing: a sandbox has no network in any case.
+/// Parameters of a new sandbox. Other fields are ignored: a sandbox has no network in any case.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct NewSandbox {
@@ -56,7 +56,7 @@ impl NewSandbox {
     }
 }
 
-/// Entries, no more of which are read than [`check_entries`] takes.
+/// Entries whose number is limited while they are read, as in [`check_entries`].
 #[derive(Debug, Deserialize)]
 pub(super) struct Entries(#[serde(deserialize_with = "few_entries")] pub(super) BTreeMap<String, String>);
 
@@ -75,14 +75,14 @@ pub(super) fn check_entries(name: &str, entries: &BTreeMap<String, String>) -> R
     Ok(())
 }
 
-/// Until when a sandbox is to run.
+/// Parameters of a request that sets a sandbox's time, in seconds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Timeout {
     pub(super) timeout: Option<u64>,
 }
 
-/// For how long a sandbox runs, of seconds.
+/// Converts a sandbox's time from seconds. Fails if it exceeds the maximum.
 pub(super) fn time(seconds: Option<u64>) -> Result<Duration, Failure> {
     match seconds.unwrap_or(DEFAULT_TIME_S) {
         seconds if seconds <= MAX_TIME_S => Ok(Duration::from_secs(seconds)),
@@ -90,7 +90,7 @@ pub(super) fn time(seconds: Option<u64>) -> Result<Duration, Failure> {
     }
 }
 
-/// A sandbox, as whoever made it or connects to it is told.
+/// A sandbox with its access tokens, for the client that creates it or connects to it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SandboxAnswer {
@@ -120,7 +120,7 @@ impl From<&Arc<Sandbox>> for SandboxAnswer {
     }
 }
 
-/// A sandbox, as it is described.
+/// Description of a sandbox.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct DetailAnswer {
@@ -133,7 +133,7 @@ pub(super) struct DetailAnswer {
     pub(super) started_at: String,
     end_at: String,
     envd_version: &'static str,
-    /// A share of the machine's: nothing is set aside.
+    /// Nominal number: sandboxes share the machine's processors without reservation.
     cpu_count: u32,
     #[serde(rename = "memoryMB")]
     memory_mb: u64,
@@ -161,7 +161,7 @@ impl DetailAnswer {
         }
     }
 
-    /// One that an earlier run of the server has left.
+    /// Describes a sandbox that an earlier run of the server has left in the store.
     pub(super) fn left(tenant: &crate::Tenant, sandbox_id: &str, since: String) -> Self {
         let limits = &tenant.policy().limits;
         Self {

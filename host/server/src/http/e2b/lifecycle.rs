@@ -1,4 +1,4 @@
-//! Making, pausing, resuming and ending sandboxes.
+//! Creation, pausing, resumption and removal of sandboxes.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -10,13 +10,13 @@ use super::{
 };
 use crate::{Door, Script, ServiceError, SessionPage, SessionSummary, Tenant, Watch};
 
-/// The name of a language's own context.
+/// Returns the name of a language's default context.
 pub(super) fn context_name(language: Language) -> &'static str {
     language.name()
 }
 
 impl Sandboxes {
-    /// Makes a sandbox with the first language that is served.
+    /// Creates a sandbox with a context for Python, or for JavaScript if the server has no Python.
     pub(super) async fn make(
         &self,
         tenant: &Tenant,
@@ -43,8 +43,9 @@ impl Sandboxes {
         }
     }
 
-    /// Has a sandbox run for so long: one that runs, one that is paused, or one that another run of the server has left. Whether it did not
-    /// run; none: there is none.
+    /// Extends a sandbox to at least `time` from now. Resumes a paused sandbox, or one that an earlier run of the
+    /// server has left in the store. Returns the sandbox, with `true` if it was not running, or `None` if it does not
+    /// exist.
     pub(super) async fn resume(
         &self,
         tenant: &Tenant,
@@ -70,7 +71,8 @@ impl Sandboxes {
         Ok(Some((sandbox, true)))
     }
 
-    /// Ends the sandboxes of a tenant that have no session left. Sessions can be deleted through another door, which knows no sandboxes.
+    /// Removes the tenant's sandboxes without sessions. Clients can delete sessions through other APIs, which do not
+    /// know about sandboxes.
     async fn forget_empty(&self, tenant: &Tenant) -> Result<(), ServiceError> {
         let before = self.all_of(tenant);
         let SessionPage { sessions, damaged, .. } = tenant.list().await?;
@@ -78,7 +80,7 @@ impl Sandboxes {
         let with_sessions: HashSet<&str> =
             all.iter().filter_map(Self::of_session).map(|(sandbox, _)| sandbox).collect();
         for sandbox in before {
-            // A busy one may be replacing its only context.
+            // A busy sandbox may be replacing its only context.
             let is_idle = sandbox.turn.try_lock().is_ok();
             if is_idle && sandbox.is_set_up() && !with_sessions.contains(&*sandbox.id) {
                 self.remove(tenant, &sandbox.id);
@@ -87,7 +89,7 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// Writes a sandbox to the store and gives up its memory. Whether it ran; none: there is none.
+    /// Saves a sandbox and evicts it from memory. Returns `true` if it was running, or `None` if it does not exist.
     pub(super) async fn pause(&self, tenant: &Tenant, id: &str) -> Result<Option<bool>, ServiceError> {
         let Some(sandbox) = self.of(tenant, id) else {
             return Ok((!stored(tenant, id).await?.is_empty()).then_some(false));
@@ -99,14 +101,14 @@ impl Sandboxes {
         Ok(Some(sandbox.pause()))
     }
 
-    /// Ends a sandbox at once: no exit handlers run. Whether there was one.
+    /// Ends a sandbox at once, without exit handlers. Returns `false` if it does not exist.
     pub(super) async fn kill(&self, tenant: &Tenant, id: &str) -> Result<bool, ServiceError> {
         let sandbox = self.of(tenant, id);
         let sessions = stored(tenant, id).await?;
         if sandbox.is_none() && sessions.is_empty() {
             return Ok(false);
         }
-        // First: nobody asks it any more.
+        // Removes it first, so that no further requests reach it.
         self.remove(tenant, id);
         for session in sessions {
             tenant.remove(&session).await?;
@@ -114,7 +116,7 @@ impl Sandboxes {
         Ok(true)
     }
 
-    /// Sees to its end.
+    /// Spawns a task that pauses or ends a sandbox when its time is over.
     fn watch(&self, sandbox: &Arc<Sandbox>) {
         let (sandboxes, sandbox) = (self.clone(), Arc::clone(sandbox));
         let (begun, _) = sandbox.round();
@@ -125,7 +127,7 @@ impl Sandboxes {
                     return;
                 }
                 if !left.is_zero() {
-                    // Its time may be set to less meanwhile.
+                    // Sleeps only briefly, since a request may shorten the time.
                     tokio::time::sleep(left.min(Duration::from_millis(500))).await;
                     continue;
                 }
@@ -146,12 +148,12 @@ impl Sandboxes {
     }
 }
 
-/// What is put aside for a moment cannot be.
+/// Error for a temporary archive that cannot be written.
 fn aside(source: std::io::Error) -> glovebox::FilesError {
     glovebox::FilesError::Io { action: "put aside", source }
 }
 
-/// The sessions of a sandbox that are in the store.
+/// Returns the stored sessions of a sandbox, including damaged ones.
 pub(super) async fn stored(tenant: &Tenant, id: &str) -> Result<Vec<SessionId>, ServiceError> {
     if !Sandboxes::is_name(id) {
         return Ok(Vec::new());
@@ -162,7 +164,7 @@ pub(super) async fn stored(tenant: &Tenant, id: &str) -> Result<Vec<SessionId>, 
 }
 
 impl Sandbox {
-    /// Opens a context, and sets it up.
+    /// Opens a context and sets its environment variables.
     pub(super) async fn open(&self, context: &str, language: Language) -> Result<SessionSummary, ServiceError> {
         let id = self.session(context)?;
         let record = self.tenant.open(Some(id), Some(language), None, None).await?;
@@ -172,7 +174,7 @@ impl Sandbox {
         Ok(record)
     }
 
-    /// The context of this name, opened if it is the language's own and is not there yet.
+    /// Returns a context. If `language` is given, opens the context if it does not exist.
     pub(super) async fn context(&self, name: &str, language: Option<Language>) -> Result<SessionSummary, ServiceError> {
         let id = self.session(name)?;
         match (self.tenant.session(&id).await, language) {
@@ -183,7 +185,7 @@ impl Sandbox {
         }
     }
 
-    /// Runs code of ours in a context.
+    /// Runs setup code in a context. Fails if the code does not succeed.
     pub(super) async fn run(&self, context: &str, source: String) -> Result<(), ServiceError> {
         let script = Script { source, ..Script::default() };
         let id = self.session(context)?;
@@ -196,7 +198,8 @@ impl Sandbox {
         }
     }
 
-    /// Brings the sandbox's files to a context, from the one that has them. Held: the turn.
+    /// Replaces the files of a context with the sandbox's files, from the context that holds them. The caller must hold
+    /// the sandbox's turn.
     pub(super) async fn bring_files(&self, context: &str) -> Result<(), ServiceError> {
         let last = self.last();
         if let Some(last) = last.filter(|last| last != context) {
@@ -217,7 +220,7 @@ impl Sandbox {
                     };
                     self.tenant.change_files(&to, "**", replace).await?;
                 }
-                // A context that is gone has taken its files along.
+                // A context that was removed has taken its files with it.
                 Err(ServiceError::Sessions(SessionsError::NotFound { .. })) => {}
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! What code in a context answers: lines of JSON.
+//! Results of executions as lines of JSON.
 
 use std::time::SystemTime;
 
@@ -8,18 +8,18 @@ use serde_json::{Map, Value, json};
 
 use crate::{ServiceError, json_cost::JsonCost};
 
-/// Nanoseconds since 1970.
+/// Returns the current Unix time in nanoseconds.
 fn now_ns() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A piece of output.
+/// Formats a piece of output of the stream `name`.
 pub(super) fn output(name: &str, text: &str) -> Value {
     json!({ "type": name, "text": text, "timestamp": now_ns() })
 }
 
-/// Everything that follows the output of an execution that was the `count`th of its context.
+/// Returns the lines after the output of an execution. `count` is the number of the execution within its context.
 pub(super) fn end(executed: Result<Execution, ServiceError>, count: u64) -> Vec<u8> {
     let mut lines = Vec::new();
     match executed {
@@ -36,7 +36,7 @@ pub(super) fn end(executed: Result<Execution, ServiceError>, count: u64) -> Vec<
     lines.iter().flat_map(|line| (line.to_string() + "\n").into_bytes()).collect()
 }
 
-/// What an execution showed, and the value of its last expression.
+/// Returns the displays of an execution and the value of its last expression.
 fn results(execution: &Execution) -> Vec<Value> {
     let mut results: Vec<Value> = execution.displays.iter().map(of_display).collect();
     let has_result = execution.displays.iter().any(|display| display.is_result);
@@ -66,7 +66,7 @@ fn of_display(display: &Display) -> Value {
             }
         };
         let value = match (name, form.text()) {
-            // Values take many times the memory of a text such as `[[],[],…]`, which is shown as it is.
+            // Parsed values take many times the memory of a text such as `[[],[],…]`. Such a text stays a string.
             ("json", Some(text)) if JsonCost::of(text.as_bytes()).is_ok() => {
                 serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
             }
@@ -83,18 +83,18 @@ fn of_display(display: &Display) -> Value {
     result.into()
 }
 
-/// A text as it is, and anything else in base64.
+/// Returns text as a string, and other data in base64.
 fn text_of(form: &Form) -> Value {
     form.text().map_or_else(|| BASE64_STANDARD.encode(&form.data).into(), Value::from)
 }
 
-/// A text that is shown as a string is, without its quotes: as E2B has it.
+/// Removes the quotes of a string representation, as E2B does.
 fn unquoted(text: &str) -> &str {
     let inner = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
     inner('\'').or_else(|| inner('"')).unwrap_or(text)
 }
 
-/// Why an execution did not end well.
+/// Returns the error line of an execution, or `None` if it succeeded.
 fn failure(execution: &Execution) -> Option<Value> {
     let error = |name: &str, value: String, traceback: &str| {
         Some(json!({ "type": "error", "name": name, "value": value, "traceback": traceback }))

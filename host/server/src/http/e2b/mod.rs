@@ -1,12 +1,13 @@
-//! The routes that clients of E2B's code interpreter ask (`docs/e2b.md`). A sandbox of theirs is some sessions of the token's, one for each
-//! context, whose names begin with the sandbox's.
+//! Routes for clients of E2B's code interpreter (`docs/e2b.md`). A sandbox is a set of the token's sessions, one per
+//! context. Their names begin with the sandbox's id.
 //!
-//! * [`sandboxes`]: which there are, until when, and who may ask them. [`lifecycle`]: making, pausing and ending them.
-//! * [`api`]: what is asked of the service. [`form`]: the JSON of that.
-//! * [`caller`]: which sandbox is asked.
-//! * [`contexts`], [`running`]: contexts, and code in them; [`code`]: what sets them up; [`lines`]: what they answer.
-//! * [`files`], [`filesystem`]: files, over HTTP and as calls of procedures; [`place`]: their paths.
-//! * [`failure`]: errors, as these clients read them.
+//! * [`sandboxes`]: the registry of sandboxes, with their times and secrets. [`lifecycle`]: creating, pausing and
+//!   ending sandboxes.
+//! * [`api`]: handlers of the sandbox API. [`form`]: its JSON.
+//! * [`caller`]: authentication.
+//! * [`contexts`], [`running`]: contexts and executions in them; [`code`]: setup code; [`lines`]: results.
+//! * [`files`], [`filesystem`]: files, as HTTP routes and as procedures; [`place`]: paths.
+//! * [`failure`]: errors.
 
 mod api;
 mod caller;
@@ -29,7 +30,6 @@ use axum::{
 
 use super::Shared;
 
-/// The routes.
 pub(super) fn router() -> Router<Shared> {
     let unsupported = || any(api::unsupported);
     Router::new()

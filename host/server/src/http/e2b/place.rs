@@ -1,13 +1,14 @@
-//! Paths, as these clients name them.
+//! Paths as E2B's clients write them.
 
 use super::failure::Failure;
 
-/// The workspace, as scripts name it.
+/// Path of the workspace, as scripts see it.
 pub(super) const WORKSPACE: &str = "/app";
-/// What clients know as the user's own directory.
+/// The home directory that E2B's clients expect: an alias of the workspace.
 const HOME: &str = "/home/user";
 
-/// A path relative to the workspace: what clients name so, or below the directory that they know as the user's, or below the workspace.
+/// Converts a client's path to a path relative to the workspace. Accepts relative paths, and absolute paths below the
+/// workspace or the home directory.
 pub(super) fn relative(path: &str) -> Result<String, Failure> {
     let below = |top: &str| path.strip_prefix(top).filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let rest = below(WORKSPACE).or_else(|| below(HOME)).or_else(|| below("~"));
@@ -21,16 +22,16 @@ pub(super) fn relative(path: &str) -> Result<String, Failure> {
         }
         None => path,
     };
-    // The same path, as the file system takes it.
+    // Drops empty and `.` segments, so that the file system accepts the path.
     Ok(rest.split('/').filter(|name| !matches!(*name, "" | ".")).collect::<Vec<_>>().join("/"))
 }
 
-/// A path of the workspace, as scripts name it.
+/// Converts a path relative to the workspace to an absolute path, as scripts see it.
 pub(super) fn absolute(path: &str) -> String {
     if path.is_empty() { WORKSPACE.to_owned() } else { format!("{WORKSPACE}/{path}") }
 }
 
-/// The last name of a path.
+/// Returns the last segment of a path.
 pub(super) fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
@@ -49,7 +50,7 @@ mod tests {
             ("~/a", Some("a")),
             (".", Some("")),
             ("", Some("")),
-            // The file system refuses it.
+            // The file system refuses `..`.
             ("a/../b", Some("a/../b")),
             ("/home/user/../x", Some("../x")),
             ("/home/userx", None),

@@ -1,4 +1,4 @@
-//! Code in a context.
+//! Execution of code in a context.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{Door, Script, ServiceError, Watch};
 
-/// Code, and where it runs.
+/// Request to execute code.
 #[derive(Debug, Deserialize)]
 pub(super) struct Code {
     code: String,
@@ -35,7 +35,7 @@ pub(super) struct Code {
     env_vars: Option<Entries>,
 }
 
-/// Runs code. Output comes as it is written, and what it shows at its end.
+/// Executes code. Streams output as the script writes it, then the displays and the value of the last expression.
 pub(super) async fn execute(
     axum::extract::State(shared): axum::extract::State<Shared>,
     Asked(sandbox): Asked,
@@ -82,7 +82,7 @@ pub(super) async fn execute(
     }))
 }
 
-/// What is to run.
+/// An execution that is about to start.
 struct Running {
     context: String,
     language: Language,

@@ -1,4 +1,4 @@
-//! The sandboxes that there are.
+//! Registry of sandboxes.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,43 +11,43 @@ use subtle::ConstantTimeEq as _;
 
 use crate::{ServiceError, Tenant};
 
-/// The most bytes of metadata and environment variables that one tenant's sandboxes hold.
+/// Maximum total size of the descriptions of a tenant's sandboxes, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 4 << 20;
-/// The most contexts of one sandbox whose executions are counted. A context may be deleted as a session, behind the sandbox's back.
+/// Maximum number of contexts of a sandbox whose executions are counted. A client may delete a context as a session,
+/// without notice to the sandbox.
 const MAX_COUNTED_CONTEXTS: usize = 1_000;
-/// What the name of every one begins with.
+/// Prefix of all sandbox ids.
 const PREFIX: &str = "sb";
-/// How many characters a name has.
+/// Length of a sandbox id in characters.
 const NAME_CHARS: usize = 20;
 
-/// All sandboxes, by tenant and name: two tenants may have sandboxes of the same name. Sandboxes of an earlier run of the server are known by
-/// their sessions alone, and are paused. Cheap to clone.
+/// All sandboxes by tenant and id: several tenants may have a sandbox with the same id. Sandboxes of an earlier run of
+/// the server are known only by their sessions, and count as paused. Cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct Sandboxes(Arc<Mutex<ByTenant>>);
 
-/// Sandboxes by the tenant's name, then by their own.
+/// Sandboxes by tenant name, then by id.
 type ByTenant = HashMap<String, HashMap<String, Arc<Sandbox>>>;
 
-/// A sandbox.
 pub(super) struct Sandbox {
     pub(super) id: String,
     pub(super) tenant: Tenant,
-    /// Whoever knows it may ask the sandbox.
+    /// Access token: a client with the token may send requests to the sandbox.
     pub(super) secret: String,
     pub(super) started_at: Timestamp,
     pub(super) description: Description,
     state: Mutex<State>,
-    /// Held while something runs in it, or its files are looked at: its contexts have their files in common.
+    /// Held during executions and file operations, since the contexts share their files.
     pub(super) turn: tokio::sync::Mutex<()>,
 }
 
-/// What whoever made it has said of it.
+/// Parameters from the request that created a sandbox.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Description {
     pub(super) template: String,
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) env: BTreeMap<String, String>,
-    /// Whether it is paused when its time is over, and not ended.
+    /// Pauses the sandbox when its time is over, instead of ending it.
     pub(super) pauses: bool,
 }
 
@@ -62,13 +62,13 @@ struct State {
     ends: Instant,
     ends_at: Timestamp,
     is_paused: bool,
-    /// Whether its first context is open. Until then it has no session.
+    /// `true` once the first context is open. Before that the sandbox has no session.
     is_set_up: bool,
-    /// Counts how often its time was begun anew.
+    /// Number of pauses and resumptions.
     round: u64,
-    /// The context in which something ran last: the sandbox's files are there.
+    /// Context of the last execution, which holds the sandbox's files.
     last: Option<String>,
-    /// How much code ran, by context.
+    /// Number of executions by context.
     executions: HashMap<String, u64>,
 }
 
@@ -77,51 +77,51 @@ impl Sandboxes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A name for a new one.
+    /// Returns a random id for a new sandbox.
     pub(super) fn new_name() -> String {
         let mut name = format!("{PREFIX}{}", SessionId::random());
         name.truncate(NAME_CHARS);
         name
     }
 
-    /// The sandbox to which a session belongs, by its name.
+    /// Returns the sandbox id and the context name of a session, or `None` if the session belongs to no sandbox.
     pub(super) fn of_session(id: &SessionId) -> Option<(&str, &str)> {
         let (sandbox, context) = id.as_str().split_once('.')?;
         Self::is_name(sandbox).then_some((sandbox, context))
     }
 
-    /// Whether a text can be a sandbox's name.
+    /// Returns `true` if `text` has the form of a sandbox id.
     pub(super) fn is_name(text: &str) -> bool {
         let rest = text.strip_prefix(PREFIX);
         text.len() == NAME_CHARS && rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
     }
 
-    /// The sandboxes of this name, at most one of each tenant.
+    /// Returns the sandboxes with this id, at most one per tenant.
     pub(super) fn named(&self, id: &str) -> Vec<Arc<Sandbox>> {
         self.all().values().filter_map(|own| own.get(id)).cloned().collect()
     }
 
-    /// The tenant's sandbox of this name.
+    /// Returns the tenant's sandbox with this id.
     pub(super) fn of(&self, tenant: &Tenant, id: &str) -> Option<Arc<Sandbox>> {
         self.all().get(tenant.name()).and_then(|own| own.get(id)).cloned()
     }
 
-    /// All sandboxes of a tenant.
     pub(super) fn all_of(&self, tenant: &Tenant) -> Vec<Arc<Sandbox>> {
         self.all().get(tenant.name()).into_iter().flat_map(HashMap::values).cloned().collect()
     }
 
-    /// Whether this sandbox is still there: not ended, and not another one of its name.
+    /// Returns `true` if this sandbox is still registered: neither ended nor replaced by another with the same id.
     pub(super) fn has(&self, sandbox: &Arc<Sandbox>) -> bool {
         self.of(&sandbox.tenant, &sandbox.id).is_some_and(|found| Arc::ptr_eq(&found, sandbox))
     }
 
-    /// Whether the tenant may have no further sandbox. As each has a session at least, the limit is that of sessions.
+    /// Returns `true` if the tenant has as many sandboxes as it may have sessions. Each sandbox has at least one
+    /// session.
     pub(super) fn is_full(&self, tenant: &Tenant) -> bool {
         self.all().get(tenant.name()).is_some_and(|own| own.len() >= tenant.max_sessions())
     }
 
-    /// Adds a sandbox that runs for this time, or returns the one that another request has added meanwhile.
+    /// Adds a sandbox that runs for `time`, or returns the sandbox that another request has added meanwhile.
     pub(super) fn add(
         &self,
         id: String,
@@ -166,7 +166,6 @@ impl Sandboxes {
         Ok(sandbox)
     }
 
-    /// Removes the tenant's sandbox of this name.
     pub(super) fn remove(&self, tenant: &Tenant, id: &str) {
         let mut all = self.all();
         if let Some(own) = all.get_mut(tenant.name()) {
@@ -180,7 +179,7 @@ impl Sandbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that its first context is open.
+    /// Records that the first context is open.
     pub(super) fn set_up(&self) {
         self.state().is_set_up = true;
     }
@@ -189,7 +188,7 @@ impl Sandbox {
         self.state().is_set_up
     }
 
-    /// Whether this is its secret, compared in a time that says nothing of it.
+    /// Returns `true` if `text` is the secret. Compares in constant time.
     pub(super) fn is_secret(&self, text: &str) -> bool {
         self.secret.as_bytes().ct_eq(text.as_bytes()).into()
     }
@@ -198,19 +197,19 @@ impl Sandbox {
         self.state().is_paused
     }
 
-    /// Marks it as paused; whether it was not before.
+    /// Marks the sandbox as paused. Returns `false` if it already was.
     pub(super) fn pause(&self) -> bool {
         let mut state = self.state();
         state.round += 1;
         !std::mem::replace(&mut state.is_paused, true)
     }
 
-    /// When it ends.
     pub(super) fn ends_at(&self) -> Timestamp {
         self.state().ends_at
     }
 
-    /// Has it run for so long from now on, if that is longer than it would, or `anyway`. Whether it was paused before.
+    /// Ends a pause, and lets the sandbox run for `time` from now. Shortens the remaining time of a running sandbox
+    /// only if `anyway` is set. Returns `true` if the sandbox was paused.
     pub(super) fn extend(&self, time: Duration, anyway: bool) -> bool {
         let mut state = self.state();
         let ends = Instant::now() + time;
@@ -226,18 +225,18 @@ impl Sandbox {
         was_paused
     }
 
-    /// Which run of it this is, and how long it has left.
+    /// Returns the number of pauses and resumptions, and the remaining time.
     pub(super) fn round(&self) -> (u64, Duration) {
         let state = self.state();
         (state.round, state.ends.saturating_duration_since(Instant::now()))
     }
 
-    /// The session of a context.
+    /// Returns the id of a context's session.
     pub(super) fn session(&self, context: &str) -> Result<SessionId, ServiceError> {
         Ok(SessionId::new(format!("{}.{context}", self.id))?)
     }
 
-    /// The context that has its files.
+    /// Returns the context that holds the sandbox's files.
     pub(super) fn last(&self) -> Option<String> {
         self.state().last.clone()
     }
@@ -246,7 +245,8 @@ impl Sandbox {
         self.state().last = context.map(str::to_owned);
     }
 
-    /// Counts code that runs in a context.
+    /// Counts an execution in a context, and returns its number from 1. All counts restart when there are too many
+    /// contexts.
     pub(super) fn count(&self, context: &str) -> u64 {
         let mut state = self.state();
         if state.executions.len() >= MAX_COUNTED_CONTEXTS && !state.executions.contains_key(context) {
@@ -257,7 +257,7 @@ impl Sandbox {
         *count
     }
 
-    /// Forgets a context.
+    /// Removes the count of a context, and its claim to the sandbox's files.
     pub(super) fn forget(&self, context: &str) {
         let mut state = self.state();
         state.executions.remove(context);
