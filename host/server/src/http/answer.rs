@@ -1,4 +1,4 @@
-//! What an execution did, as it is answered.
+//! Responses with the outcome of an execution.
 
 use axum::{
     Extension,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{NeedsTools, ServiceError, json_cost::json_len};
 
-/// The answer, as JSON between two texts, once there is room for it.
+/// Serializes an execution between two texts. Reserves room for the answer before it reads files and builds the JSON.
 fn framed(
     bodies: &BodyBudget,
     tenant: &str,
@@ -39,7 +39,7 @@ fn framed(
     Ok(Made { bytes: json.into(), room })
 }
 
-/// The answer, as JSON.
+/// Serializes an execution as JSON.
 pub(super) fn made(
     bodies: &BodyBudget,
     tenant: &str,
@@ -49,7 +49,7 @@ pub(super) fn made(
     framed(bodies, tenant, execution, patterns, [""; 2])
 }
 
-/// The same, as the last of several pieces.
+/// Serializes an execution as the last piece of a streamed response.
 pub(super) fn result_piece(pieces: &Pieces, execution: Execution, patterns: &[String]) -> Result<Made, ServiceError> {
     let [before, after] = pieces.frame("result");
     let (before, after) = (format!(r#"{before}{{"type":"result","result":"#), format!("}}{after}"));
@@ -66,7 +66,7 @@ pub(super) async fn whole(
     Ok(json(held_body(bytes, held), etag))
 }
 
-/// An answer that is in memory already.
+/// Responds with an answer that is already in memory.
 pub(super) async fn again(
     shared: &Shared,
     tenant: &str,
@@ -80,7 +80,7 @@ fn json(body: Body, etag: Option<String>) -> Response {
     with_etag(etag, (Extension(Counted), [(header::CONTENT_TYPE, "application/json")], body))
 }
 
-/// The answer of an execution that waits for its tools.
+/// Responds with the pending calls of a suspended execution.
 pub(super) async fn needs_tools(shared: &Shared, tenant: &str, needs: NeedsTools) -> Result<Response, Problem> {
     let (answer, bytes) = NeedsToolsAnswer::new(needs);
     let held = shared.bodies.room(tenant, bytes).await?;

@@ -1,4 +1,4 @@
-//! What requests and answers may hold of the server's memory.
+//! Memory budget of requests and responses.
 
 use std::{
     convert::Infallible,
@@ -22,12 +22,14 @@ use crate::{
 
 pub(crate) use crate::byte_budget::Held;
 
-/// How much of an answer the connection is given at once. It counts until it is written.
+/// Maximum size of one piece of a response, in bytes. The connection gets one piece at a time, which counts until it is
+/// written.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
-/// An answer of this length is given even if there is no room for it: a refusal is as long, and a connection has one at a time.
+/// Size up to which a response is sent even without room in the budget. An error would be as long, and each connection
+/// sends one response at a time.
 pub(super) const SHORT_BYTES: usize = 4 << 10;
 
-/// What all requests and answers may hold together. Cheap to clone.
+/// Memory budget of all requests and responses together. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyBudget {
     bytes: ByteBudget,
@@ -35,14 +37,14 @@ pub(crate) struct BodyBudget {
     time: Duration,
 }
 
-/// An answer, and the room that it was given before it was made.
+/// A response, and the room that was reserved before it was built.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) bytes: Bytes,
     pub(super) room: Room,
 }
 
-/// A request's body.
+/// A request body and its share of the budget.
 pub(crate) struct ReadBody {
     pub(crate) bytes: Vec<u8>,
     pub(super) held: Held,
@@ -51,13 +53,13 @@ pub(crate) struct ReadBody {
 }
 
 impl BodyBudget {
-    /// As the configuration says, for these tenants.
+    /// Creates the budget of a configuration, in which each of `tenants` has a share.
     pub(crate) fn new<'a>(config: &HttpConfig, tenants: impl Iterator<Item = &'a str>) -> Self {
         let bytes = ByteBudget::new(config.bodies_bytes, config.body_time, tenants);
         Self { bytes, max_bytes: config.body_bytes, time: config.body_time }
     }
 
-    /// Reads a whole body.
+    /// Reads a whole body. Fails if the body is too large, arrives too slowly, or finds no room in the budget.
     pub(crate) async fn read(
         &self,
         tenant: Option<&str>,
@@ -94,28 +96,27 @@ impl BodyBudget {
         Ok(ReadBody { bytes, held, tenant: tenant.map(str::to_owned), budget: self.clone() })
     }
 
-    /// An answer, which counts against the budget until it is written.
+    /// Turns bytes into a response body that counts against the budget until it is written.
     pub(crate) async fn answer(&self, tenant: &str, bytes: Bytes) -> Result<Body, Problem> {
         let held = self.room(tenant, bytes.len()).await?;
         Ok(held_body(bytes, held))
     }
 
-    /// Room for an answer. There is some again once slow clients have read theirs or were cut off.
+    /// Waits for room for a response. Slow clients free room when they read their responses or are disconnected.
     pub(crate) async fn room(&self, tenant: &str, bytes: usize) -> Result<Held, Problem> {
         self.bytes.room(Some(tenant), bytes).await.map_err(|NoRoom| too_many_answers())
     }
 
-    /// Room for an answer before it is made.
+    /// Reserves room for a response before it is built, without waiting.
     pub(crate) fn reserve(&self, tenant: &str, bytes: usize) -> Result<Room, ServiceError> {
         self.bytes.reserve(Some(tenant), bytes).map_err(|NoRoom| ServiceError::NoRoom)
     }
 
-    /// The room of an answer that was made.
+    /// Turns the reservation for a response into room for its actual size of `bytes`.
     pub(crate) async fn settle(&self, tenant: &str, room: Room, bytes: usize) -> Result<Held, Problem> {
         self.bytes.settle(Some(tenant), room, bytes).await.map_err(|NoRoom| too_many_answers())
     }
 
-    /// The limit that everything counts against.
     pub(crate) fn bytes(&self) -> &ByteBudget {
         &self.bytes
     }
@@ -127,7 +128,7 @@ impl BodyBudget {
 }
 
 impl ReadBody {
-    /// Has the body count for this many bytes: what is made of it takes memory besides.
+    /// Grows the body's share of the budget to `bytes`, for the values that are parsed from it.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
         let grown = self.budget.bytes.try_grow(self.tenant.as_deref(), &mut self.held, bytes);
         grown.map_err(|NoRoom| too_many_requests())
@@ -147,14 +148,14 @@ pub(super) fn too_many_answers() -> Problem {
     unavailable("it was done, but the server has as many answers in memory as it may; read yours faster")
 }
 
-/// The body of an answer, and the room that it takes until it is written. It is given in pieces: of one that is whole the connection would
-/// take all at once.
+/// A response body that counts against the budget until it is written. It is sent in pieces: the connection would
+/// buffer a whole body at once.
 struct HeldBody {
     bytes: Bytes,
     held: Arc<Held>,
 }
 
-/// A part of an answer.
+/// A piece of a response. The room of the response is held until its last piece is dropped.
 struct Piece<H> {
     bytes: Bytes,
     _held: Arc<H>,
@@ -166,12 +167,12 @@ impl<H> AsRef<[u8]> for Piece<H> {
     }
 }
 
-/// Bytes that count until the connection has written them.
+/// Returns bytes that count against the budget until the connection has written them.
 pub(crate) fn counted<H: Send + Sync + 'static>(bytes: Bytes, held: &Arc<H>) -> Bytes {
     Bytes::from_owner(Piece { bytes, _held: Arc::clone(held) })
 }
 
-/// A body that counts until it is written.
+/// Returns a body that counts against the budget until it is written.
 pub(super) fn held_body(bytes: Bytes, held: Held) -> Body {
     Body::new(HeldBody { bytes, held: Arc::new(held) })
 }
@@ -201,7 +202,7 @@ impl http_body::Body for HeldBody {
     }
 }
 
-/// The pieces of an answer that goes to a connection by itself.
+/// Splits a response that is sent without a [`HeldBody`] into pieces.
 pub(crate) fn in_pieces(mut bytes: Bytes) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || {
         let len = bytes.len().min(PIECE_BYTES);

@@ -1,36 +1,39 @@
-//! Bounds of what clients may do.
+//! Configuration of the HTTP server.
 
 use std::time::Duration;
 
-/// Bounds of what clients may do to a server. Make one with `default()` and change what differs.
+/// Options of the HTTP server and limits on its clients. Create it with `default()` and set the fields that differ.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// Maximum number of connections at once. Default 4,096. Further ones wait until another ends.
+    /// Maximum number of open connections. Default 4,096. Further connections wait until another one ends.
     pub connections: usize,
-    /// Bytes of one request's body. Default 48 MiB.
+    /// Maximum size of a request body, in bytes. Default 48 MiB.
     pub body_bytes: usize,
-    /// Bytes of all requests and answers that are in memory at once. Default 512 MiB. Then requests are refused (503), and answers that
-    /// find no room in time.
+    /// Memory for all requests and responses together, in bytes. Default 512 MiB. Requests without room get status 503,
+    /// as do responses that find no room in time.
     pub bodies_bytes: usize,
     /// Maximum bytes of a request's line and headers. Default 16 KiB; at least 8 KiB. Requests that are not complete
     /// yet hold at most `connections` times `header_bytes` of memory: 64 MiB by default.
     pub header_bytes: usize,
-    /// How long a client may take to send a request's headers, and between two requests. Default 60 s.
+    /// Timeout for receiving the headers of a request, and idle time between two requests. Default 60 s.
     pub header_time: Duration,
-    /// How long a client may take to send a request's body. Default 30 s.
+    /// Timeout for receiving a request body. Responses wait for room as long. Default 30 s.
     pub body_time: Duration,
-    /// Names by which the server is called in `Host`, with or without a port. Default: the address it listens on, and `localhost`. Other
-    /// names are refused, so that no page of the web can have a browser ask a server that only this machine reaches.
+    /// Names that requests may use in `Host`, with or without a port. Default: the address that the server listens on,
+    /// `localhost`, and the loopback addresses. Requests with other names are refused, so that no web page can reach a
+    /// local server by DNS rebinding.
     pub hosts: Vec<String>,
-    /// Origins of pages that may ask (`Origin`), such as `https://app.example.com`. Default: the server's own.
+    /// Origins of web pages that may send requests (`Origin`), such as `https://app.example.com`. Default: only the
+    /// server's own origin, which is always allowed.
     pub origins: Vec<String>,
-    /// Whether there is a page at `/`. Default: yes.
+    /// Serves the web page at `/`. Default: yes.
     pub page: bool,
-    /// Whether the routes are there that clients of E2B ask. Default: no.
+    /// Serves the routes for E2B's clients. Default: no.
     pub e2b: bool,
-    /// Answers that are held for requests of one token with an `Idempotency-Key`. Default 10,000, for ten minutes.
+    /// Maximum number of responses per token that are stored for requests with an `Idempotency-Key`. Default 10,000.
+    /// Each response is stored for ten minutes.
     pub idempotency_keys: usize,
-    /// Bytes of these answers, for each token. Default 64 MiB.
+    /// Maximum total size of the stored responses of each token, in bytes. Default 64 MiB.
     pub idempotency_bytes: usize,
 }
 

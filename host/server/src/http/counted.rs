@@ -1,4 +1,4 @@
-//! The room that an answer takes until its client has read it.
+//! Counting of responses against the memory budget.
 
 use axum::{
     extract::{Request, State},
@@ -15,11 +15,11 @@ use super::{
 };
 use crate::Tenant;
 
-/// Marks a response that takes its room by itself, before it is built.
+/// Marks a response that already holds room in the budget.
 #[derive(Clone, Copy)]
 pub(super) struct Counted;
 
-/// Counts every answer, errors too.
+/// Middleware that counts every response against the memory budget, including errors.
 pub(super) async fn count(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let is_head = request.method() == Method::HEAD;
     let tenant = shared.tenants.asking(request.headers()).ok().map(Tenant::name).map(str::to_owned);
@@ -27,7 +27,7 @@ pub(super) async fn count(State(shared): State<Shared>, request: Request, next: 
     if is_head { response } else { count_answer(&shared.bodies, tenant.as_deref(), response).await }
 }
 
-/// Has an answer count until it is written, if nothing else does.
+/// Counts a response until it is written, unless it is marked as [`Counted`] or has no known length.
 pub(crate) async fn count_answer(bodies: &BodyBudget, tenant: Option<&str>, response: Response) -> Response {
     let is_counted = response.extensions().get::<Counted>().is_some();
     let Some(len) = response.body().size_hint().exact().filter(|len| !is_counted && *len > 0) else { return response };

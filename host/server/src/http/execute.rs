@@ -1,4 +1,4 @@
-//! Executing.
+//! Routes that execute and validate scripts.
 
 use axum::{Json, extract::State, http::HeaderMap, response::Response};
 use glovebox::Execution;
@@ -19,11 +19,13 @@ use crate::{Door, ServiceError, Tenant, Watch, Work};
 
 /// Runs a script in a new interpreter with new files.
 ///
-/// The script's output comes as it is written where `Accept` is `text/event-stream` or `application/x-ndjson`: pieces of `type` `stdout` and
-/// `stderr` with `text`, then one of `type` `result` with the answer in `result`, or of `type` `error` with a `problem`.
+/// If `Accept` is `text/event-stream` or `application/x-ndjson`, the response streams output as the script writes it.
+/// Pieces of `type` `stdout` and `stderr` have a `text`. The last piece has `type` `result` with the answer in
+/// `result`, or `type` `error` with a `problem`.
 ///
-/// `tools` are functions that the script may call besides the server's. One with a `callback` is answered by the service at that address. Where a script
-/// calls others, the answer is status 202, or in pieces one of `type` `needs-tools`: `POST /v1/executions/{id}/continue` goes on with it.
+/// `tools` are functions that the script may call in addition to the server's. A service answers the calls of a tool
+/// with a `callback`. Calls of other tools suspend the execution: the response has status 202, or the last piece has
+/// `type` `needs-tools`. `POST /v1/executions/{id}/continue` resumes the execution.
 #[utoipa::path(post, path = "/v1/execute", operation_id = "execute", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same key and request again get the same answer, for ten minutes.")),
     responses((status = 200, description = "What the script did, whatever that was.", body = ExecutionAnswer),
@@ -50,7 +52,7 @@ pub(crate) async fn fresh(
     execute(shared, tenant, asked.await?).await
 }
 
-/// Runs a script in a session. What is asked of a session at once is done one after another.
+/// Runs a script in a session. Concurrent requests to a session run one after another.
 #[utoipa::path(post, path = "/v1/sessions/{id}/execute", operation_id = "execute_in_session", tag = "sessions", security(("token" = [])), request_body = ExecuteBody,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header),
         ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
@@ -81,7 +83,7 @@ pub(crate) async fn in_session(
     execute(shared, tenant, asked.await?).await
 }
 
-/// What the language's own parser says about a source. Nothing of it is executed.
+/// Checks a script with the parser of its language, without executing any of it.
 #[utoipa::path(post, path = "/v1/validate", operation_id = "validate", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
     responses((status = 200, description = "The diagnostics.", body = ValidateAnswer), (status = "4XX", description = "The request cannot be carried out.", body = Problem),
         (status = "5XX", description = "It cannot be carried out now.", body = Problem)))]
@@ -95,18 +97,18 @@ pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<J
     Ok(Json(ValidateAnswer { diagnostics: tenant.validate(fresh).await? }))
 }
 
-/// A request that was read.
+/// A parsed request.
 struct Asked {
     begun: Begun,
     work: Work,
-    /// Whether it may have to be gone on with.
+    /// Set if the execution may be suspended at a tool call.
     is_stepped: bool,
     patterns: Vec<String>,
     form: Form,
     held: Held,
 }
 
-/// Carries it out, in the form that the client wants.
+/// Executes a request and responds in the form that the client accepts.
 async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Response, Problem> {
     let Asked { begun, work, is_stepped, patterns, form, held } = asked;
     let slot = match begun {
@@ -132,7 +134,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Respons
         (Form::Whole, Some(slot)) => {
             let name = tenant.name().to_owned();
             let (bodies, asking) = (shared.bodies.clone(), name.clone());
-            // It goes on even if the client has gone: whoever asks again is to find the answer.
+            // Continues even if the client disconnects, so that a retry finds the response.
             let done = async move {
                 let _held = held;
                 let then = move |execution| Ok(made(&bodies, &asking, execution, &patterns));
@@ -141,7 +143,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Respons
                         slot.done(Answer { body: made.bytes.clone(), etag: etag.clone() });
                         Ok((made, etag))
                     }
-                    // It was run, and is not to be run again for want of an answer.
+                    // The script has run. A retry must not run it again for lack of a response.
                     Ok((Err(error), _)) => {
                         slot.forget();
                         Err(error)
@@ -168,7 +170,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Respons
                 let end =
                     carry_out(&tenant, work, watch, move |execution| result_piece(&framing, execution, &patterns))
                         .await;
-                // Nothing is done for it any more, however slowly its client reads.
+                // The work for the tenant is done, even if its client reads slowly.
                 drop(tenant);
                 pieces.end(end.map(|(piece, _)| piece)).await;
             }))

@@ -1,4 +1,5 @@
-//! What the parent of workers does: it looks at requests, has them wait for their turn, and passes them on.
+//! Forwarding of requests to worker processes: the parent admits requests, chooses a worker for each, and records
+//! results.
 
 use axum::{
     body::Bytes,
@@ -33,25 +34,26 @@ use crate::{
     workers::{Chosen, Done, Live, Pending, Workers},
 };
 
-/// The longest answer that is stored for a request with an `Idempotency-Key`.
+/// Maximum size of a worker's response that the parent reads into memory, in bytes: to store it for an
+/// `Idempotency-Key`, or to merge it.
 const MAX_STORED_BYTES: usize = 64 << 20;
-/// What a worker is told of a request's headers.
+/// Request headers that workers receive.
 const PASSED_ON: [HeaderName; 3] = [header::ACCEPT, header::CONTENT_TYPE, header::IF_MATCH];
 
-/// What a request asks for, as far as it matters who does it.
+/// Kind of a request, as far as it affects forwarding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What {
-    /// A script in a new interpreter.
+    /// Runs a script in a new interpreter.
     Execute,
     Validate,
     List,
     Open,
-    /// Something of a session: the rest of the path after its name.
+    /// Accesses a session. `rest` is the path after its name.
     Session {
         id: SessionId,
         rest: String,
     },
-    /// A name that is none: any worker says so.
+    /// Has an invalid session name. Any worker can respond with the error.
     NoSession,
 }
 
@@ -86,7 +88,7 @@ impl What {
         matches!(self, Self::Session { rest, .. } if rest == "fork")
     }
 
-    /// Whether it counts as an execution of those that a token has in a minute.
+    /// Returns `true` if the request counts as one of the token's executions per minute.
     fn is_counted(&self, method: &Method) -> bool {
         match self {
             Self::Execute | Self::Validate => true,
@@ -97,14 +99,14 @@ impl What {
         }
     }
 
-    /// Whether it makes a session.
+    /// Returns `true` if the request creates a session.
     fn makes(&self, method: &Method) -> bool {
         let imports = matches!(self, Self::Session { rest, .. } if rest.is_empty() && method == Method::PUT);
         matches!(self, Self::Open) || self.is_fork() || imports
     }
 }
 
-/// What is looked at of a request's body.
+/// The fields of a request body that the parent reads.
 #[derive(Default, Deserialize)]
 struct Looked {
     #[serde(default)]
@@ -113,7 +115,7 @@ struct Looked {
     source: Option<String>,
 }
 
-/// A request that is passed on.
+/// A request to forward.
 struct Ask {
     shared: Shared,
     tenant: Tenant,
@@ -122,19 +124,19 @@ struct Ask {
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
-    /// What the body holds of the server's memory.
+    /// Share of the memory budget for the body.
     _room: Room,
     looked: Looked,
 }
 
-/// A worker's answer.
+/// A worker's response.
 struct Answered {
     response: hyper::Response<Incoming>,
-    /// Whether a script has run.
+    /// Set if a script has run.
     has_run: bool,
 }
 
-/// Passes on what workers do, where there are some.
+/// Middleware that forwards requests to workers, if the service has workers.
 pub(crate) async fn forward(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let what = shared.service.workers().and_then(|_| What::of(request.method(), request.uri().path()));
     let Some(what) = what else { return next.run(request).await };
@@ -156,7 +158,7 @@ async fn forwarded(shared: Shared, what: What, request: Request) -> Result<Respo
                 _ => Begun::Unkeyed,
             };
             let is_looked_at = what.is_execution() || what.is_fork() || what == What::Open;
-            // What cannot be read is for the worker to refuse.
+            // The worker refuses a body that cannot be parsed.
             let looked =
                 if is_looked_at { serde_json::from_slice(&read.bytes).unwrap_or_default() } else { Looked::default() };
             Ok((begun, read, looked, what))
@@ -173,7 +175,7 @@ async fn forwarded(shared: Shared, what: What, request: Request) -> Result<Respo
         Begun::First(_) if is_stream => Err(Problem::invalid(
             "an answer in pieces cannot be given twice; leave `Idempotency-Key` out, or accept `application/json`",
         )),
-        // It goes on even if the client has gone: whoever asks again is to find the answer.
+        // Continues even if the client disconnects, so that a retry finds the response.
         Begun::First(slot) => {
             tokio::spawn(ask.once(slot).in_current_span()).await.map_err(|_| ServiceError::Panicked)?
         }
@@ -187,7 +189,7 @@ async fn forwarded(shared: Shared, what: What, request: Request) -> Result<Respo
 }
 
 impl Ask {
-    /// Has it done for a request that may come again.
+    /// Forwards a request with an `Idempotency-Key`, and stores the response for retries.
     async fn once(self, slot: Slot) -> Result<Response, Problem> {
         let (shared, name) = (self.shared.clone(), self.tenant.name().to_owned());
         let answered = match self.carry_out().await {
@@ -211,7 +213,7 @@ impl Ask {
             slot.done(Answer { body: body.clone(), etag: etag.clone() });
             return again(&shared, &name, body, etag).await;
         }
-        // It was run, and is not to be run again for want of an answer.
+        // The script has run. A retry must not run it again for lack of a response.
         if answered.has_run {
             slot.forget();
         }
@@ -222,7 +224,7 @@ impl Ask {
         Ok(response)
     }
 
-    /// Every session: each worker knows which of its own it has in memory.
+    /// Lists all sessions. Each worker knows only which of its own sessions are in memory, so all lists are merged.
     async fn list(self) -> Result<Response, Problem> {
         let workers = self.workers()?;
         let held = self.tenant.admit(None).await?;
@@ -246,7 +248,7 @@ impl Ask {
         self.shared.service.workers().ok_or(ServiceError::NoWorker)
     }
 
-    /// Has it done, once it is its turn. A stream goes on after this.
+    /// Forwards a request once it is admitted. A streamed response continues after this function returns.
     async fn carry_out(mut self) -> Result<Answered, ServiceError> {
         let service = self.shared.service.clone();
         let refused = |error: ServiceError| {
@@ -275,7 +277,8 @@ impl Ask {
         Ok(Answered { response, has_run })
     }
 
-    /// What is to be done once it is done: who waits is told, and it is counted and written down.
+    /// Returns the completion callback of the request. It records metrics and audit events, releases the admission, and
+    /// reports whether a script has run.
     fn pending(&mut self, held: crate::tenant::Held, done: oneshot::Sender<bool>) -> Pending {
         let tenant = self.tenant.clone();
         let is_execution = self.what.is_execution();
@@ -291,7 +294,7 @@ impl Ask {
                     record(&span, &ended);
                     tenant.note_ended(Door::Http, session.as_ref(), &source, &ended);
                 }
-                // It ended before it said what it did with a session.
+                // The worker died before it reported what it did with the session.
                 Some(Err(failed)) if session.is_some() => tenant.note_act(session.as_ref(), &Acted::lost(&failed)),
                 _ => {}
             }
@@ -303,7 +306,7 @@ impl Ask {
         })
     }
 
-    /// Which worker does it. What has no name yet gets one here, since that says who has it.
+    /// Chooses the worker for a request. A new session gets its name here, since the name determines the worker.
     fn name_it(&mut self) -> Chosen {
         let Some(workers) = self.shared.service.workers() else { return Chosen::Any };
         let home = |id: &SessionId| workers.home(self.tenant.name(), id);
@@ -322,7 +325,7 @@ impl Ask {
             What::Session { id, .. } => {
                 let original = home(id);
                 if self.what.is_fork() && self.looked.id.is_none() {
-                    // Beside its original, where it is in memory.
+                    // Picks a name that belongs to the original's worker, where the fork is in memory.
                     let mut fork = SessionId::random();
                     for _ in 0..1_000 {
                         if home(&fork) == original {
@@ -338,7 +341,7 @@ impl Ask {
         }
     }
 
-    /// Puts a name into a body that has none.
+    /// Adds a name to a body without one.
     fn set_id(&mut self, id: &SessionId) {
         if self.looked.id.is_none()
             && let Some(body) = session_lists::with_id(&self.body, id)
@@ -348,7 +351,7 @@ impl Ask {
         }
     }
 
-    /// A fork that another worker is to have is saved where it was made, and given up there.
+    /// Hibernates a fork on the worker that made it, if its name belongs to another worker.
     async fn send_home(&self, made_by: std::sync::Arc<Live>, chosen: Chosen) -> Result<(), ServiceError> {
         let Some(Ok(fork)) = self.looked.id.as_ref().map(SessionId::new) else { return Ok(()) };
         if Chosen::Number(self.workers()?.home(self.tenant.name(), &fork)) == chosen {
@@ -383,7 +386,7 @@ impl Ask {
     }
 }
 
-/// Whether an answer comes in pieces, while it is being done.
+/// Returns `true` if a response is streamed.
 fn is_stream(response: &hyper::Response<Incoming>) -> bool {
     let media_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     response.status().is_success()

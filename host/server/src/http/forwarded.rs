@@ -1,4 +1,4 @@
-//! The answers of workers.
+//! Responses of workers.
 
 use std::{
     pin::Pin,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::ServiceError;
 
-/// What a client is told of an answer's headers: a worker has no say about others.
+/// Response headers that clients receive. A worker cannot set any others.
 const PASSED_ON: [HeaderName; 7] = [
     header::CACHE_CONTROL,
     header::CONTENT_TYPE,
@@ -31,22 +31,23 @@ const PASSED_ON: [HeaderName; 7] = [
     HeaderName::from_static("x-accel-buffering"),
     header::ALLOW,
 ];
-/// How much of an answer is in memory at once: what a worker may send before it is read.
+/// Maximum part of a response that is in memory at once, in bytes: the amount that a worker may send ahead.
 const WINDOW_BYTES: u64 = 64 << 10;
 
-/// The body of an answer, as the worker sends it.
+/// The body of a worker's response.
 pub(super) struct Forwarded {
     body: Incoming,
-    /// Of an answer in pieces.
+    /// Form of a streamed response. `None` for any other.
     form: Option<Form>,
-    /// The last byte was that of a line.
+    /// Set if the last byte was a line feed.
     ends_line: bool,
     is_broken: bool,
     _room: Held,
 }
 
 impl Forwarded {
-    /// A worker's answer for its client. One in pieces of this form ends with one that says so if the worker ends.
+    /// Turns a worker's response into one for the client. If the worker dies during a stream, the stream ends with an
+    /// error piece in this form.
     pub(super) async fn answer(
         bodies: &BodyBudget,
         tenant: &str,
@@ -55,7 +56,7 @@ impl Forwarded {
     ) -> Result<Response, Problem> {
         let (parts, body) = response.into_parts();
         if parts.status.is_informational() {
-            // Nothing that is passed on has such an answer: it would hand over the client's connection.
+            // No forwarded request has such a response. It would hand the client's connection over to the worker.
             return Err(ServiceError::WorkerDied.into());
         }
         let held = body.size_hint().upper().unwrap_or(WINDOW_BYTES).min(WINDOW_BYTES);
@@ -68,7 +69,7 @@ impl Forwarded {
         Ok(response)
     }
 
-    /// What a client is told before the body.
+    /// Returns the status and the headers for the client.
     pub(super) fn head(parts: &Parts) -> (StatusCode, HeaderMap) {
         let passed = PASSED_ON.into_iter().filter_map(|name| Some((name.clone(), parts.headers.get(&name)?.clone())));
         (parts.status, passed.collect())
@@ -109,7 +110,7 @@ impl http_body::Body for Forwarded {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // One in pieces may have one more.
+        // A stream may have an error piece in addition.
         if self.form.is_some() { SizeHint::default() } else { self.body.size_hint() }
     }
 }

@@ -1,4 +1,4 @@
-//! The requests of a worker: its parent has looked at them.
+//! Requests in a worker process, which its parent has already checked.
 
 use axum::{
     extract::{Request, State},
@@ -13,14 +13,14 @@ use crate::{
     workers::{REQUEST, RUNNING_PATH},
 };
 
-/// The header with the tenant's name.
+/// Header with the tenant's name.
 pub(super) const TENANT: &str = "glovebox-tenant";
 
-/// Who asks, as the parent says. Only [`from_parent`] makes one.
+/// The tenant that the parent has authenticated. Only [`from_parent`] creates this extension.
 #[derive(Clone)]
 pub(crate) struct FromParent(pub(super) Tenant);
 
-/// Takes the parent's word for who asks, and tells it when nothing is done for a request any more.
+/// Middleware that accepts the parent's statement of the tenant, and reports when the work for a request has ended.
 pub(crate) async fn from_parent(State(shared): State<Shared>, mut request: Request, next: Next) -> Response {
     let number = text(request.headers(), REQUEST).and_then(|number| number.parse().ok());
     let (Some(reporter), Some(number)) = (&shared.service.0.reporter, number) else { return unknown() };

@@ -1,4 +1,4 @@
-//! What is refused before anything looks at a request.
+//! Checks that precede all other handling of a request.
 
 use axum::{
     extract::{Request, State},
@@ -9,7 +9,7 @@ use axum::{
 
 use super::{Problem, Shared};
 
-/// Refuses what does not name the server, or asks for what is not looked at.
+/// Middleware that refuses requests with an unknown `Host`, a foreign `Origin`, or a precondition without effect.
 pub(crate) async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     match shared.names.check(request.uri(), request.headers()).and_then(|()| check_precondition(&request)) {
         Ok(()) => next.run(request).await,
@@ -17,8 +17,8 @@ pub(crate) async fn guard(State(shared): State<Shared>, request: Request, next: 
     }
 }
 
-/// Refuses `If-Match` where it would not be looked at: a change that was to be made only in one state must not be made in another. It is looked
-/// at by whatever changes a session that there is: `PUT /v1/sessions/{id}` makes one.
+/// Refuses `If-Match` where it would be ignored, since a conditional change must not become unconditional. Routes that
+/// change an existing session evaluate the header. `PUT /v1/sessions/{id}` creates a session instead.
 fn check_precondition(request: &Request) -> Result<(), Problem> {
     let (method, path) = (request.method(), request.uri().path());
     if method.is_safe() || !request.headers().contains_key(header::IF_MATCH) {

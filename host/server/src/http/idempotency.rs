@@ -1,7 +1,8 @@
-//! Requests that may come twice: the header `Idempotency-Key`.
+//! Safe retries: the header `Idempotency-Key`.
 //!
-//! A client that got no answer asks again with the same key, and has the first one's answer. What it asked for goes on meanwhile, even if
-//! its connection is gone. Keys belong to a token, and are held in memory, for ten minutes: not over a restart.
+//! A client without a response repeats its request with the same key, and gets the response of the first request. The
+//! work for the first request continues even if its connection is gone. Keys belong to a token. They are held in memory
+//! for ten minutes and do not survive a restart.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,36 +18,36 @@ use sha2::{Digest, Sha256};
 
 use super::Problem;
 
-/// For how long an answer is held.
+/// Retention time of a response.
 const HELD_FOR: Duration = Duration::from_secs(600);
-/// The longest key.
+/// Maximum length of a key in bytes.
 const MAX_KEY_BYTES: usize = 255;
 
-/// An answer that can be given again.
+/// A response that can be sent again.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) body: Bytes,
     pub(crate) etag: Option<String>,
 }
 
-/// A request that is the same again.
+/// SHA-256 of a request, which identifies a retry.
 type Request = [u8; 32];
 
 #[derive(Debug)]
 enum Entry {
     Running(Request),
     Done(Request, Answer),
-    /// Its answer was dropped, for want of room.
+    /// The request was carried out, but its response is not stored.
     Forgotten(Request),
 }
 
-/// The answers of requests that had a key.
+/// Requests with a key, and their responses. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Answered(Arc<Answers>);
 
 #[derive(Debug)]
 struct Answers {
-    /// By the token's name: one token's answers take no room from another's.
+    /// By the token's name, so that the responses of one token take no room from another's.
     entries: Mutex<HashMap<String, Entries>>,
     max_keys: usize,
     max_bytes: usize,
@@ -55,23 +56,23 @@ struct Answers {
 #[derive(Debug, Default)]
 struct Entries {
     by_key: HashMap<String, Entry>,
-    /// Those that are done, oldest first.
+    /// Keys of completed requests, oldest first.
     order: VecDeque<(Instant, String)>,
     bytes: usize,
 }
 
-/// What becomes of a request.
+/// The state of a request's key.
 pub(crate) enum Begun {
-    /// It has no key.
+    /// The request has no key.
     Unkeyed,
-    /// Nobody has asked this before.
+    /// The key is new.
     First(Slot),
-    /// Somebody has, and this is the answer.
+    /// The request is a retry, and this is the response to the first request.
     Again(Answer),
 }
 
 impl Begun {
-    /// The key of what nobody has asked before.
+    /// Returns the key if it is new.
     pub(super) fn key(&self) -> Option<&str> {
         match self {
             Self::First(slot) => slot.key.as_deref(),
@@ -80,7 +81,7 @@ impl Begun {
     }
 }
 
-/// The place for an answer. Where none is given, the key is free again.
+/// A reserved key. Dropping the slot without a response frees the key.
 pub(crate) struct Slot {
     held: Arc<Answers>,
     tenant: String,
@@ -93,7 +94,8 @@ impl Answered {
         Self(Arc::new(Answers { entries: Mutex::default(), max_keys, max_bytes }))
     }
 
-    /// Looks whether this was asked before. `asked`: what makes requests the same.
+    /// Looks up the key of a request, and reserves it if it is new. The parts of `asked` identify the request. Fails if
+    /// the key belongs to a different request, or if its request is still running or has no stored response.
     pub(crate) fn begin(&self, tenant: &str, headers: &HeaderMap, asked: &[&[u8]]) -> Result<Begun, Problem> {
         let Some(key) = headers.get("idempotency-key") else { return Ok(Begun::Unkeyed) };
         let key = key.to_str().ok().filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
@@ -172,14 +174,14 @@ impl Entries {
 }
 
 impl Slot {
-    /// Keeps the answer.
+    /// Stores the response. If it is too large, stores only that the request was carried out.
     pub(crate) fn done(self, answer: Answer) {
         let fits = answer.body.len() <= self.held.max_bytes;
         let entry = if fits { Entry::Done(self.request, answer) } else { Entry::Forgotten(self.request) };
         self.keep(entry);
     }
 
-    /// Keeps that it was carried out, without an answer.
+    /// Records that the request was carried out, without a response.
     pub(crate) fn forget(self) {
         let entry = Entry::Forgotten(self.request);
         self.keep(entry);
@@ -262,7 +264,7 @@ mod tests {
         assert_eq!((status(&answered, "a", "a", b"x"), status(&answered, "a", "b", b"x")), (200, 200), "just full");
         first(&answered, "c").done(answer(1));
         assert_eq!((status(&answered, "a", "a", b"x"), status(&answered, "a", "b", b"x")), (201, 200), "one byte over");
-        // An answer that could never be held is not carried out twice for that.
+        // A response that is too large to store does not let the request run twice.
         first(&answered, "large").done(answer(101));
         assert_eq!(status(&answered, "a", "large", b"x"), 409);
         let running: Vec<_> = ["r1", "r2", "r3"].map(|key| first(&answered, key)).into();

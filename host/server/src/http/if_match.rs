@@ -1,4 +1,4 @@
-//! The state that a session must be in: the header `If-Match`.
+//! Conditional requests: the header `If-Match`.
 
 use std::convert::Infallible;
 
@@ -11,7 +11,7 @@ use axum::{
 use super::{Problem, Shared, session_id};
 use crate::Target;
 
-/// The generation that a session must have, if one is named.
+/// The generation that the session must have, or `None` for any.
 pub(crate) struct IfMatch(Option<String>);
 
 impl FromRequestParts<Shared> for IfMatch {
@@ -29,13 +29,13 @@ impl IfMatch {
         Self((text != "*").then(|| text.trim_matches('"').to_owned()))
     }
 
-    /// The session of this name, in that state.
+    /// Returns the session with this name, at the expected generation.
     pub(crate) fn target(self, id: String) -> Result<Target, Problem> {
         Ok(Target { id: session_id(id)?, expected: self.0 })
     }
 }
 
-/// An answer with a session's generation as `ETag`.
+/// Adds a session's generation to a response, as `ETag`.
 pub(crate) fn with_etag(generation: Option<String>, answer: impl IntoResponse) -> Response {
     let mut response = answer.into_response();
     if let Some(etag) = generation.and_then(|generation| HeaderValue::from_str(&format!("\"{generation}\"")).ok()) {
@@ -44,7 +44,7 @@ pub(crate) fn with_etag(generation: Option<String>, answer: impl IntoResponse) -
     response
 }
 
-/// The answer to a change that gives nothing back.
+/// Returns the empty response to a change of a session.
 pub(crate) fn done(generation: Option<String>) -> Response {
     with_etag(generation, StatusCode::NO_CONTENT)
 }

@@ -1,4 +1,4 @@
-//! What stands in a path.
+//! Path parameters.
 
 use axum::{
     extract::{FromRequestParts, Path},
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use super::{Problem, Shared};
 use crate::ServiceError;
 
-/// As [`Path`]; what cannot be in one is a problem as any other.
+/// Like [`Path`], but rejects invalid parameters with a [`Problem`].
 pub(crate) struct InPath<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Shared> for InPath<T> {
@@ -24,7 +24,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Shared> for InPath<T> {
     }
 }
 
-/// A session's name, from a path.
+/// Parses a session name from a path.
 pub(crate) fn session_id(id: String) -> Result<SessionId, Problem> {
     SessionId::new(id).map_err(|error| ServiceError::from(error).into())
 }

@@ -2,17 +2,18 @@
 //!
 //! | route | |
 //! |---|---|
-//! | `POST /v1/execute`, `/v1/validate` | a script in a new interpreter |
-//! | `GET`, `POST /v1/sessions`; `PUT /v1/sessions/{id}` | lists, opens, resumes from bytes |
-//! | `GET`, `DELETE /v1/sessions/{id}` | describes, ends |
+//! | `POST /v1/execute`, `/v1/validate` | runs or checks a script in a new interpreter |
+//! | `GET`, `POST /v1/sessions`; `PUT /v1/sessions/{id}` | lists, opens, imports sessions |
+//! | `GET`, `DELETE /v1/sessions/{id}` | describes, closes a session |
 //! | `POST /v1/sessions/{id}/execute`, `fork`, `undo`, `checkpoint`, `hibernate` | |
-//! | `POST /v1/executions/{id}/continue`, `DELETE /v1/executions/{id}` | answers calls of tools, cancels |
-//! | `GET /v1/sessions/{id}/checkpoints`, `state` | what it can be set back to; its bytes |
-//! | `GET`, `PUT /v1/sessions/{id}/variables/{name}` | a global variable |
-//! | `GET /v1/sessions/{id}/files`; `GET`, `PUT`, `DELETE /v1/sessions/{id}/files/{path}` | its files |
-//! | `GET /v1/info`, `/v1/openapi.json`, `/metrics`, `/healthz`, `/readyz` | about the server |
+//! | `POST /v1/executions/{id}/continue`, `DELETE /v1/executions/{id}` | answers tool calls, cancels |
+//! | `GET /v1/sessions/{id}/checkpoints`, `state` | lists checkpoints, exports a session |
+//! | `GET`, `PUT /v1/sessions/{id}/variables/{name}` | reads, sets a global variable |
+//! | `GET /v1/sessions/{id}/files`; `GET`, `PUT`, `DELETE /v1/sessions/{id}/files/{path}` | files of a session |
+//! | `GET /v1/info`, `/v1/openapi.json`, `/metrics`, `/healthz`, `/readyz` | describes the server |
 //!
-//! An error is a problem document (RFC 9457), typed by the contract's name for it. What a script does is never one.
+//! Errors are problem documents (RFC 9457), whose `type` is the contract's name of the error. The outcome of a script
+//! is never an error.
 
 mod answer;
 mod budget;

@@ -1,4 +1,4 @@
-//! The names by which a server is called, and the pages that may call it.
+//! Accepted `Host` and `Origin` headers.
 
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -6,9 +6,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 
 use super::{HttpConfig, Problem};
 
-/// The names by which the server may be called, and the pages that may call it.
+/// Names that `Host` may have, and origins of pages that may send requests.
 pub(crate) struct Names {
-    /// In lower case, without a port.
+    /// Lower case, without ports.
     hosts: Vec<String>,
     origins: Vec<String>,
 }
@@ -22,7 +22,8 @@ impl Names {
         Self { hosts, origins: config.origins.iter().map(|origin| normalized(origin)).collect() }
     }
 
-    /// Refuses a name that is none of the server's: a page whose name was made to lead here (DNS rebinding) has another.
+    /// Refuses requests whose `Host` is not a name of the server, or whose `Origin` is not allowed. A page that reaches
+    /// the server by DNS rebinding sends its own name in `Host`.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let host = text(header::HOST).unwrap_or_default().to_ascii_lowercase();
@@ -45,8 +46,8 @@ impl Names {
     }
 }
 
-/// The host of a `Host` header, which has a name or an address, and a port or none. Anything else is none: user information, or a path, may
-/// be read as another host by those who come after.
+/// Returns the name or address in a `Host` header, without its port. Refuses all other forms: later code might read
+/// user information or a path as a different host.
 fn named(host: &str) -> Option<&str> {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => {
@@ -67,13 +68,13 @@ fn normalized(origin: &str) -> String {
     origin.strip_suffix(port).map(str::to_owned).unwrap_or(origin)
 }
 
-/// A configured host without its port; an IPv6 address without its brackets.
+/// Returns a configured host without its port. An IPv6 address loses its brackets.
 fn host_alone(authority: &str) -> &str {
     if let Some((host, _)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return host;
     }
     match authority.rsplit_once(':') {
-        // More than one colon: an IPv6 address that has no brackets.
+        // A host with several colons is an IPv6 address without brackets.
         Some((host, _)) if !host.contains(':') => host,
         _ => authority,
     }

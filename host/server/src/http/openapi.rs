@@ -1,4 +1,4 @@
-//! The OpenAPI document, made from the types.
+//! The OpenAPI document, derived from the types.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,6 @@ use utoipa::{
 
 use super::{Problem, execute, sessions, status, stepping};
 
-/// The document.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Glovebox", description = "Runs untrusted Python and JavaScript. The contract `glovebox:sandbox` as HTTP and JSON."),
@@ -33,7 +32,7 @@ impl Modify for Token {
     }
 }
 
-/// The OpenAPI document of these routes.
+/// Returns the OpenAPI document of the HTTP API.
 #[must_use]
 pub fn document() -> serde_json::Value {
     let mut document = serde_json::to_value(Document::openapi()).unwrap_or_default();
@@ -41,7 +40,7 @@ pub fn document() -> serde_json::Value {
     document
 }
 
-/// Describes octet streams as binary strings. For `Vec<u8>` the derived schema is an array of integers.
+/// Describes octet streams as binary strings. The derived schema of `Vec<u8>` is an array of integers.
 fn describe_octets(part: &mut serde_json::Value) {
     let Some(entries) = part.as_object_mut() else { return };
     for (name, entry) in entries {
@@ -53,11 +52,11 @@ fn describe_octets(part: &mut serde_json::Value) {
     }
 }
 
-/// This document.
+/// Returns the OpenAPI document.
 #[utoipa::path(get, path = "/v1/openapi.json", operation_id = "get_openapi", tag = "server",
     responses((status = 200, description = "The document.", body = serde_json::Value), (status = "4XX", description = "The request was refused.", body = Problem)))]
 pub(crate) async fn answer() -> impl IntoResponse {
-    // Made once: it costs more than most requests.
+    // Built only once: that costs more than most requests.
     static TEXT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
     ([(header::CONTENT_TYPE, "application/json")], TEXT.clone())
 }

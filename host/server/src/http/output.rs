@@ -1,4 +1,4 @@
-//! Answers that come in pieces: server-sent events, or lines of JSON.
+//! Streamed responses: server-sent events, or lines of JSON.
 
 use std::{
     convert::Infallible,
@@ -25,18 +25,18 @@ use super::{
 };
 use crate::{OnOutput, ServiceError, utf8_pieces::Utf8Pieces};
 
-/// How many pieces wait for a client. A guest that writes faster than its client reads waits.
+/// Maximum number of pieces that are queued for a client. A guest that writes faster than its client reads has to wait.
 const PIECES: usize = 64;
-/// How much of what a guest writes at once is one piece. As JSON it has six times as much at most.
+/// Maximum size of the output in one piece, in bytes. As JSON it is at most six times as long.
 const OUTPUT_BYTES: usize = 16 << 10;
-/// For how long a guest waits for its client, in all. After that the client gets no piece but the last, which has all output: a client
-/// must not hold a place that others wait for.
+/// Total time that a guest waits for its client. After that the client gets only the last piece, which has all output.
+/// A slow client must not occupy a slot that others wait for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How a client wants its answer.
+/// Form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// One JSON object at the end.
+    /// A single JSON object at the end.
     Whole,
     /// Server-sent events: `text/event-stream`.
     Events,
@@ -45,7 +45,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// As `Accept` says.
+    /// Returns the form of the first supported media type in `Accept`. Default: [`Whole`](Self::Whole).
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let types = accepts.split(',').map(|part| part.split(';').next().unwrap_or_default().trim());
@@ -61,7 +61,7 @@ impl Form {
     }
 }
 
-/// Where pieces go.
+/// Sender of the pieces of a streamed response.
 #[derive(Clone)]
 pub(crate) struct Pieces {
     form: Form,
@@ -71,7 +71,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Runs `work` with a place for its pieces, and answers with what it puts there. Whoever drops the answer ends the work.
+    /// Spawns `work`, and responds with the pieces that it sends. Dropping the response aborts the work.
     pub(crate) fn answer<F: Future<Output = ()> + Send + 'static>(
         form: Form,
         bodies: &BodyBudget,
@@ -91,12 +91,12 @@ impl Pieces {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        // nginx holds answers back otherwise.
+        // Without this header, nginx buffers the response.
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
         response
     }
 
-    /// What stands before and after the JSON of a piece.
+    /// Returns the text before and after the JSON of a piece.
     pub(crate) fn frame(&self, name: &str) -> [String; 2] {
         match self.form {
             Form::Events => [format!("event: {name}\ndata: "), "\n\n".to_owned()],
@@ -112,28 +112,29 @@ impl Pieces {
         &self.tenant
     }
 
-    /// A last piece that is in memory already.
+    /// Reserves room for a last piece that is already in memory.
     pub(crate) fn made(&self, piece: Vec<u8>) -> Result<Made, ServiceError> {
         Ok(Made { room: self.bodies.reserve(&self.tenant, piece.len())?, bytes: piece.into() })
     }
 
-    /// A piece whose JSON is there already, an object with its `type` in it.
+    /// Frames the JSON object of a piece, which already has a `type`.
     pub(crate) fn framed(&self, name: &str, json: &[u8]) -> Bytes {
         framed(self.form, name, json)
     }
 
-    /// Passes on what the guest writes. It waits while the client does not read.
+    /// Returns a callback that streams output. The guest waits while the client does not read.
     pub(crate) fn on_output(&self) -> OnOutput {
         self.on_output_with(|name, text| json!({ "type": name, "text": text }))
     }
 
-    /// The same, for pieces of another form, by the stream's name and the text.
+    /// Like [`on_output`](Self::on_output), for other pieces. `piece` builds one from the name of the stream and the
+    /// text.
     pub(crate) fn on_output_with(&self, piece: impl Fn(&str, &str) -> Value + Send + 'static) -> OnOutput {
         let pieces = self.clone();
         let (mut stdout, mut stderr) = (Utf8Pieces::default(), Utf8Pieces::default());
         let (clock, mut patience) = (tokio::runtime::Handle::current(), PATIENCE);
         Box::new(move |stream, bytes| {
-            // One that writes nothing is a piece as well.
+            // An empty write becomes a piece as well.
             let parts = bytes.chunks(OUTPUT_BYTES).chain(bytes.is_empty().then_some(bytes));
             for part in parts {
                 let (name, text) = match stream {
@@ -141,7 +142,7 @@ impl Pieces {
                     Stream::Stderr => ("stderr", stderr.next(part)),
                 };
                 let piece = pieces.framed(name, piece(name, &text).to_string().as_bytes());
-                // A client that has gone away cancels the execution by dropping it.
+                // A client that disconnects drops the response, which cancels the execution.
                 let Err(piece) = pieces.try_send(piece) else { continue };
                 if patience > Duration::ZERO {
                     let begun = Instant::now();
@@ -152,7 +153,7 @@ impl Pieces {
         })
     }
 
-    /// Sends a piece if there is room for it and its client reads, or gives it back.
+    /// Sends a piece if there is room and the client reads. Otherwise returns the piece.
     fn try_send(&self, piece: Bytes) -> Result<(), Bytes> {
         let Ok(held) = self.bodies.bytes().try_room(Some(&self.tenant), piece.len()) else { return Err(piece) };
         match self.sender.try_reserve() {
@@ -165,7 +166,7 @@ impl Pieces {
         }
     }
 
-    /// Sends a piece once there is room for it and its client reads.
+    /// Sends a piece once there is room and the client reads.
     async fn send(&self, piece: Bytes) {
         let mut held = Held::default();
         if self.bodies.bytes().grow(Some(&self.tenant), &mut held, piece.len()).await.is_ok() {
@@ -173,9 +174,9 @@ impl Pieces {
         }
     }
 
-    /// The last piece.
+    /// Sends the last piece.
     pub(crate) async fn end(&self, end: Result<Made, ServiceError>) {
-        // An error is short.
+        // An error is short, and needs no room.
         let error = |problem: Problem| (Held::default(), error_piece(self.form, &problem));
         let (held, piece) = match end {
             Ok(Made { bytes, room }) => match self.bodies.settle(&self.tenant, room, bytes.len()).await {
@@ -205,7 +206,7 @@ fn framed(form: Form, name: &str, json: &[u8]) -> Bytes {
     framed.into()
 }
 
-/// The last piece of an answer that is not to come to its end.
+/// Returns the last piece of a response that ends early.
 pub(crate) fn error_piece(form: Form, problem: &Problem) -> Bytes {
     framed(form, "error", json!({ "type": "error", "problem": problem }).to_string().as_bytes())
 }

@@ -1,5 +1,6 @@
-//! The page at `/`: an editor for whoever has a token. It is a client of the routes like any other, and is given to everybody, since nothing in it
-//! is secret. `bindings/web` has its source, and `bindings/web/build` makes the files.
+//! The web page at `/`: an editor for users with a token. The page is an ordinary client of the routes. Every visitor
+//! may load it, since it contains no secrets. Its source is in `bindings/web`, and `bindings/web/build` builds the
+//! files.
 
 use std::sync::LazyLock;
 
@@ -15,16 +16,17 @@ use sha2::{Digest as _, Sha256};
 
 use super::Shared;
 
-/// What the page may do: load its own files, ask this server, and show what a script shows. It has no style and no script in the document, and
-/// no text becomes HTML (trusted types). The editor's style sheets are constructed ones. The files say the same in a `meta`, but for who may
-/// frame them.
+/// Content security policy of the page. The page may load its own files, call this server, and show displays of
+/// scripts. The document has no inline style or script, and text never becomes HTML (trusted types). The editor uses
+/// constructed style sheets. The files repeat the policy in a `meta` element, except for `frame-ancestors`.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
     frame-src 'self'; form-action 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'; frame-ancestors 'none'";
-/// What the frame around HTML of scripts may do: nothing but look like something. What is in it inherits this, and has no rights in addition.
+/// Content security policy of the frame around HTML of scripts. The frame may only render. Its content inherits the
+/// policy and gains no further rights.
 const FRAME_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; form-action 'none'; \
     base-uri 'none'; frame-ancestors 'self'";
 
-/// A file of the page.
+/// A file of the page, embedded in the binary.
 struct Asset {
     path: &'static str,
     media_type: &'static str,
@@ -55,9 +57,8 @@ const ASSETS: [Asset; 7] = [
     Asset::new("/page/licences.txt", "text/plain; charset=utf-8", include_bytes!("../../assets/page/licences.txt")),
 ];
 
-/// The routes of the page.
 pub(super) fn routes() -> Router<Shared> {
-    // Made once, and for all servers of the process.
+    // Computed only once, for all servers in the process.
     static TAGS: LazyLock<[HeaderValue; ASSETS.len()]> = LazyLock::new(|| ASSETS.each_ref().map(tag));
     ASSETS.iter().enumerate().fold(Router::new(), |routes, (index, asset)| {
         let answer = move |headers: HeaderMap| async move {
@@ -68,7 +69,8 @@ pub(super) fn routes() -> Router<Shared> {
     })
 }
 
-/// Its hash. A browser asks each time whether it has the latest, and gets it only where it has not.
+/// Returns the hash of a file as `ETag`. A browser revalidates its copy on each use, and downloads only what has
+/// changed.
 fn tag(asset: &Asset) -> HeaderValue {
     let hash = format!("\"{}\"", BASE64_STANDARD.encode(Sha256::digest(asset.bytes)));
     HeaderValue::from_str(&hash).unwrap_or(HeaderValue::from_static("\"\""))
@@ -93,7 +95,8 @@ fn respond(asset: &Asset, tag: &HeaderValue, headers: &HeaderMap) -> Response {
         (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
         (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
     ];
-    // `HeaderMap::extend` appends: the body's own `Content-Type` would stay, and Chromium refuses a script or style sheet that has two.
+    // `HeaderMap::extend` would append: the body's own `Content-Type` would stay. Chromium refuses a script or style
+    // sheet with two types.
     for (name, value) in all {
         response.headers_mut().insert(name, value);
     }

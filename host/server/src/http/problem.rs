@@ -11,35 +11,36 @@ use utoipa::ToSchema;
 
 use crate::{ServiceError, shown::shown};
 
-/// Why a request was not carried out: a problem document, `application/problem+json`. What a script does is never one.
+/// An error response: a problem document, `application/problem+json`. The outcome of a script is never a problem.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Problem {
-    /// The kind of problem for programs: the contract's name for it, where it has one. Relative to this document.
+    /// Kind of the problem for programs: the contract's name of the error, if it has one. A URI reference relative to
+    /// this document.
     #[serde(rename = "type")]
     #[schema(example = "invalid-policy")]
     pub kind: String,
-    /// The status of HTTP.
+    /// HTTP status code.
     #[schema(example = 400)]
     pub status: u16,
-    /// The kind of problem in words.
+    /// Kind of the problem in words.
     pub title: String,
-    /// What is wrong, and what to do about it.
+    /// Explanation of the problem, and how to solve it.
     #[serde(serialize_with = "shown")]
     #[schema(value_type = String)]
     pub detail: Untrusted,
-    /// Seconds after which to try again. Also in the header `Retry-After`.
+    /// Seconds to wait before a retry. Also in the header `Retry-After`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
 }
 
 impl Problem {
-    /// A problem that the service itself knows nothing of.
+    /// Creates a problem that has no [`ServiceError`].
     pub(crate) fn new(status: StatusCode, kind: &str, detail: impl Into<Untrusted>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error").to_owned();
         Self { kind: kind.to_owned(), status: status.as_u16(), title, detail: detail.into(), retry_after: None }
     }
 
-    /// Something in a request that cannot be.
+    /// Creates a problem for an invalid request, with status 400.
     pub(crate) fn invalid(detail: impl Into<Untrusted>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid-argument", detail)
     }
@@ -77,7 +78,7 @@ mod tests {
     use super::Problem;
     use crate::ServiceError;
 
-    /// Errors of readers quote what they read.
+    /// Parser errors quote their input.
     #[test]
     fn a_problem_quotes_a_client_escaped_and_short() {
         let key = format!("a\nerror: forged\u{202e}\u{7f}{}", "x".repeat(10 << 20));

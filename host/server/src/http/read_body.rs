@@ -1,4 +1,4 @@
-//! Reading what a request brings along.
+//! Parsing of request bodies.
 
 use axum::extract::{FromRequest, Request};
 use serde::de::DeserializeOwned;
@@ -20,12 +20,12 @@ impl FromRequest<Shared> for ReadBody {
 }
 
 impl ReadBody {
-    /// The bytes, and what to keep as long as they are there.
+    /// Returns the bytes, and the share of the budget to hold as long as the bytes exist.
     pub(crate) fn into_parts(self) -> (Vec<u8>, Held) {
         (self.bytes, self.held)
     }
 
-    /// Reads it on a thread that may block, where it is so long that others would wait for this one.
+    /// Runs `read`. A large body is parsed on a thread that may block, so that other requests need not wait.
     pub(crate) async fn aside<T: Send + 'static>(
         self,
         read: impl FnOnce(Self) -> Result<T, Problem> + Send + 'static,
@@ -33,14 +33,14 @@ impl ReadBody {
         if self.bytes.len() <= PIECE_BYTES { read(self) } else { Service::blocking(move || read(self)).await? }
     }
 
-    /// The value that it is as JSON, and what to keep as long as that is there.
+    /// Parses the body as JSON. Returns the value, and the share of the budget to hold as long as the value exists.
     pub(crate) fn json<T: DeserializeOwned>(mut self) -> Result<(T, Held), Problem> {
         if self.bytes.is_empty() {
             return Err(Problem::invalid("the request has no body; send a JSON object"));
         }
         let len = self.bytes.len();
         if len > PIECE_BYTES {
-            // The value has its texts again.
+            // The value has copies of the strings in the body.
             self.grow(2 * len)?;
         }
         let value = serde_json::from_slice(&self.bytes);
@@ -51,7 +51,7 @@ impl ReadBody {
         Ok((value, held))
     }
 
-    /// The same, or the default where there is nothing.
+    /// Like [`json`](Self::json), but returns the default if the body is empty.
     pub(crate) fn json_or_default<T: DeserializeOwned + Default>(self) -> Result<(T, Held), Problem> {
         if self.bytes.is_empty() { Ok((T::default(), self.held)) } else { self.json() }
     }

@@ -1,4 +1,4 @@
-//! The routes.
+//! Routes of the HTTP server.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{Service, Tenant};
 
-/// The routes, for whoever has a server of their own. `bound` is the address that it listens on.
+/// Returns the routes, for embedders with their own HTTP server. `bound` is the address that the server listens on.
 pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: SocketAddr) -> Router {
     let shared = shared(service, tenants, config, bound);
     let page = if config.page { page::routes() } else { Router::new() };
@@ -38,15 +38,15 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
     #[cfg(feature = "otlp")]
     let routes = routes.layer(middleware::from_fn(crate::telemetry::trace));
     routes
-        // Whoever looks whether the server lives calls it by any name.
+        // Health checks may use any `Host`.
         .route("/healthz", get(status::health).fallback(no_method))
         .route("/readyz", get(status::ready).fallback(no_method))
         .with_state(shared)
 }
 
-/// The routes of a worker: what its parent passes on.
+/// Returns the routes of a worker process, for requests that its parent forwards.
 pub(crate) fn worker_router(service: &Service, tenants: Tenants, config: &HttpConfig) -> Router {
-    // It has no names: only its parent reaches it.
+    // Needs no names: only the parent can connect.
     let shared = shared(service, tenants, config, SocketAddr::from(([127, 0, 0, 1], 0)));
     executing()
         .fallback(no_route)
@@ -66,7 +66,7 @@ fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, bound: Socke
     }))
 }
 
-/// Those at which scripts run: in workers, where there are some.
+/// Returns the routes that involve scripts. Workers serve them, if the service has workers.
 fn executing() -> Router<Shared> {
     let session = Router::new()
         .route("/", get(sessions::describe).put(sessions::resume).delete(sessions::close))

@@ -1,4 +1,4 @@
-//! Connections.
+//! Connections of the HTTP server.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -18,26 +18,26 @@ use tokio_io_timeout::TimeoutStream;
 use super::HttpConfig;
 use crate::Service;
 
-/// How long a client may read nothing of its answer.
+/// Time after which a client that does not read its response is disconnected.
 const WRITE_TIME: Duration = Duration::from_secs(60);
-/// How long to wait after the system had no descriptor for a connection.
+/// Pause after a failed `accept`, for instance for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long answers may take to be sent once all executions have ended.
+/// Timeout for sending the last responses, after all executions have ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// A server that is bound to its address and accepts nothing yet.
+/// A server that is bound to its address, but does not accept connections yet.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,
-    /// Where it listens.
+    /// Address that the server listens on.
     pub address: SocketAddr,
 }
 
 impl Bound {
-    /// Binds to an address; port 0 is any that is free.
+    /// Binds to an address. Port 0 selects a free port.
     ///
     /// # Errors
-    /// When the address is in use or not this machine's.
+    /// Returns an error if the address is in use or does not belong to this machine.
     pub async fn new(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -45,8 +45,8 @@ impl Bound {
     }
 }
 
-/// Serves `routes` until the service shuts down ([`Service::drain`]): then it accepts no connection, lets those that are doing something
-/// finish, and returns.
+/// Serves `routes` until the service shuts down ([`Service::drain`]). Then it accepts no further connections, lets busy
+/// connections finish, and returns. Connections have at most 5 s to finish once all executions have ended.
 pub async fn serve(bound: Bound, service: &Service, routes: Router, config: &HttpConfig) {
     let places = Arc::new(Semaphore::new(config.connections.clamp(1, Semaphore::MAX_PERMITS)));
     let ending = GracefulShutdown::new();
@@ -57,7 +57,7 @@ pub async fn serve(bound: Bound, service: &Service, routes: Router, config: &Htt
         .half_close(false);
     let accept = async {
         loop {
-            // Those that come besides wait in the system's own queue.
+            // Further connections wait in the backlog of the operating system.
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
             let stream = match bound.listener.accept().await {
                 Ok((stream, _)) => stream,
@@ -72,7 +72,7 @@ pub async fn serve(bound: Bound, service: &Service, routes: Router, config: &Htt
             let watched = ending.watch(connection);
             tokio::spawn(async move {
                 let _place = place;
-                // A client that breaks off, or is too slow, is no event.
+                // Clients that disconnect early or are too slow are not logged.
                 let _ = watched.await;
             });
         }
@@ -86,7 +86,7 @@ pub async fn serve(bound: Bound, service: &Service, routes: Router, config: &Htt
     let _ = tokio::time::timeout(LAST_ANSWERS, ending.shutdown()).await;
 }
 
-/// A connection that ends when its client reads nothing for too long.
+/// Wraps a connection so that it fails if its client reads nothing for `WRITE_TIME`.
 fn slow(stream: TcpStream) -> std::pin::Pin<Box<TimeoutStream<TcpStream>>> {
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);

@@ -1,4 +1,4 @@
-//! Lists of sessions of several workers as one, and names in bodies.
+//! Merging of the session lists of several workers, and session names in request bodies.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use serde_json::value::RawValue;
 
 use crate::ServiceError;
 
-/// A list, as a worker sends it.
+/// A session list, as a worker sends it.
 #[derive(Deserialize, Serialize)]
 struct List<'a> {
     #[serde(borrow)]
     sessions: Vec<&'a RawValue>,
     damaged: Vec<SessionId>,
-    /// What to ask for those after these with.
+    /// Value of `after` that requests the next page.
     next: Option<SessionId>,
 }
 
@@ -24,8 +24,9 @@ struct Named {
     id: SessionId,
 }
 
-/// Of several lists of the same store one: each session as the worker sees it that has it, which `is_home` says. It ends where the
-/// shortest ends: they were made one after the other, and sessions may have come and gone meanwhile.
+/// Merges several lists of the same store. Each session is as its own worker sees it, for which `is_home` returns
+/// `true`. The result ends where the shortest list ends: the lists were made one after the other, and sessions may have
+/// changed meanwhile.
 pub(super) fn merged(lists: &[Bytes], is_home: impl Fn(&SessionId, usize) -> bool) -> Result<Vec<u8>, ServiceError> {
     let wrong = |error: serde_json::Error| {
         tracing::error!(target: "glovebox", %error, "a worker's list of sessions cannot be read");
@@ -42,7 +43,7 @@ pub(super) fn merged(lists: &[Bytes], is_home: impl Fn(&SessionId, usize) -> boo
                 sessions.insert(id, session);
             }
         }
-        // All of them see the same.
+        // All workers see the same damaged sessions.
         damaged = list.damaged;
         next = next.into_iter().chain(list.next).min();
     }
@@ -53,7 +54,8 @@ pub(super) fn merged(lists: &[Bytes], is_home: impl Fn(&SessionId, usize) -> boo
     serde_json::to_vec(&List { sessions: sessions.into_values().collect(), damaged, next }).map_err(wrong)
 }
 
-/// A body, an object or nothing, with the name of a session in it. None: it is something else, which is for others to refuse.
+/// Adds a session name to a body that is empty or a JSON object. Returns `None` for any other body, which the worker
+/// refuses.
 pub(super) fn with_id(body: &[u8], id: &SessionId) -> Option<Vec<u8>> {
     let mut object: BTreeMap<String, &RawValue> = match body.is_empty() {
         true => BTreeMap::new(),

@@ -1,4 +1,4 @@
-//! Sessions, their variables and files.
+//! Routes of sessions, their variables and files.
 
 use axum::{
     Extension, Json,
@@ -23,22 +23,22 @@ use super::{
 };
 use crate::{Changed, SessionSummary, quoted::quoted};
 
-/// A session with its generation as `ETag`.
+/// Responds with a session, and its generation as `ETag`.
 fn described(status: StatusCode, session: SessionSummary) -> Response {
     with_etag(Some(session.generation.clone()), (status, Json(SessionAnswer::from(session))))
 }
 
-/// Which sessions.
+/// Query parameters of the session list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
-    /// Those after this one. Default: from the first on.
+    /// Name of the session to start after. Default: start with the first session.
     after: Option<SessionId>,
-    /// How many, 1 to 1,000. Default: 1,000.
+    /// Maximum number of sessions, 1 to 1,000. Default: 1,000.
     limit: Option<usize>,
 }
 
-/// Sessions of this token, in the order of their names.
+/// Lists the sessions of this token, ordered by name.
 #[utoipa::path(get, path = "/v1/sessions", operation_id = "list_sessions", tag = "sessions", security(("token" = [])),
     params(("after" = Option<String>, Query, description = "Those after this name: `next` of an answer. Default: from the first on."),
         ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000, description = "How many at most. Default: 1,000.")),
@@ -81,7 +81,7 @@ pub(crate) async fn describe(Caller(tenant): Caller, InPath(id): InPath<String>)
     Ok(described(StatusCode::OK, tenant.session(&session_id(id)?).await?))
 }
 
-/// Ends a session and removes it. Exit handlers run, within the limits of one execution.
+/// Closes a session and removes it. Its exit handlers run, within the limits of one execution.
 #[utoipa::path(delete, path = "/v1/sessions/{id}", operation_id = "close_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
     responses((status = 204, description = "It is gone."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn close(
@@ -93,8 +93,9 @@ pub(crate) async fn close(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Resumes a session under this name from the bytes that `GET /v1/sessions/{id}/state` gave, here or on another server. Whether they fit the
-/// image and the policy is found out when the session is first used.
+/// Imports a session under this name, from the bytes of `GET /v1/sessions/{id}/state` of this server or another.
+///
+/// The first use of the session checks that the bytes fit the image and the policy.
 #[utoipa::path(put, path = "/v1/sessions/{id}", operation_id = "import_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     request_body(content_type = "application/octet-stream", content = Vec<u8>),
     responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "There is one of this name, or the bytes are not a session's.", body = Problem),
@@ -107,7 +108,8 @@ pub(crate) async fn resume(
     Ok(described(StatusCode::CREATED, tenant.import(session_id(id)?, read).await?))
 }
 
-/// A session as bytes. They hold all that its scripts have in memory, and whoever resumes them runs that.
+/// Exports a session as bytes. They contain everything that its scripts have in memory, and importing them runs that
+/// code.
 #[utoipa::path(get, path = "/v1/sessions/{id}/state", operation_id = "export_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, description = "The session's bytes.", content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
@@ -123,7 +125,7 @@ pub(crate) async fn state(
     octets(&shared, tenant.name(), Made { bytes, room }).await
 }
 
-/// Makes a second session of one: variables, functions and files as they are.
+/// Forks a session: copies its variables, functions and files to a new session.
 #[utoipa::path(post, path = "/v1/sessions/{id}/fork", operation_id = "fork_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")), request_body = ForkBody,
     responses((status = 201, description = "The new session.", body = SessionAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn fork(
@@ -137,7 +139,7 @@ pub(crate) async fn fork(
     Ok(described(StatusCode::CREATED, tenant.fork(expected.target(id)?, fork).await?))
 }
 
-/// Sets a session back: to a checkpoint, or to what it was before its last change. Later checkpoints are forgotten.
+/// Rolls a session back to a checkpoint, or to its state before the last change. Removes later checkpoints.
 #[utoipa::path(post, path = "/v1/sessions/{id}/undo", operation_id = "undo_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")), request_body = UndoBody,
     responses((status = 200, description = "The checkpoint whose state it has now.", body = CheckpointAnswer),
         (status = 409, description = "There is no such state.", body = Problem), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
@@ -153,7 +155,8 @@ pub(crate) async fn undo(
     Ok(with_etag(generation, Json(CheckpointAnswer { checkpoint })))
 }
 
-/// Saves the state of a session, to come back to it. Checkpoints are in memory: hibernating a session drops them.
+/// Creates a checkpoint of a session, for a later rollback. Checkpoints are in memory: hibernating a session drops
+/// them.
 #[utoipa::path(post, path = "/v1/sessions/{id}/checkpoint", operation_id = "create_checkpoint", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
     responses((status = 200, description = "The checkpoint.", body = CheckpointAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn checkpoint(
@@ -165,7 +168,7 @@ pub(crate) async fn checkpoint(
     Ok(with_etag(generation, Json(CheckpointAnswer { checkpoint })))
 }
 
-/// The states that a session can be set back to.
+/// Lists the checkpoints of a session.
 #[utoipa::path(get, path = "/v1/sessions/{id}/checkpoints", operation_id = "list_checkpoints", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, description = "The checkpoints, oldest first.", body = CheckpointsAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn checkpoints(
@@ -175,7 +178,7 @@ pub(crate) async fn checkpoints(
     Ok(Json(CheckpointsAnswer { checkpoints: tenant.checkpoints(&session_id(id)?).await? }))
 }
 
-/// Writes a session to the store and gives up its memory. The next request resumes it.
+/// Saves a session to the store and evicts it from memory. The next request resumes the session.
 #[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", operation_id = "hibernate_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
     responses((status = 200, description = "Whether the session was in memory.", body = HibernateAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn hibernate(
@@ -187,7 +190,7 @@ pub(crate) async fn hibernate(
     Ok(with_etag(generation, Json(HibernateAnswer { was_live })))
 }
 
-/// A global variable.
+/// Returns a global variable.
 #[utoipa::path(get, path = "/v1/sessions/{id}/variables/{name}", operation_id = "get_variable", tag = "sessions", security(("token" = [])),
     params(("id" = String, Path), ("name" = String, Path)),
     responses((status = 200, description = "The variable's value.", body = VariableAnswer), (status = 404, description = "There is no such session or variable.", body = Problem),
@@ -224,19 +227,19 @@ pub(crate) async fn set_variable(
     Ok(done(tenant.set_variable(expected.target(id)?, name, json).await?.generation))
 }
 
-/// Which files.
+/// Query parameters of the file list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FilesQuery {
-    /// A pattern such as `*.csv` or `out/**`. Default: all files.
+    /// Pattern such as `*.csv` or `out/**`. Default: all files.
     pattern: Option<String>,
-    /// How many, 1 to 10,000. Default: 10,000. There may be fewer where paths are long.
+    /// Maximum number of files, 1 to 10,000. Default: 10,000. A page may have fewer files if paths are long.
     limit: Option<usize>,
-    /// Those after these: `next` of an answer. Default: from the first on.
+    /// `next` of the previous page. Default: start with the first file.
     cursor: Option<String>,
 }
 
-/// The files of a session.
+/// Lists the files of a session.
 #[utoipa::path(get, path = "/v1/sessions/{id}/files", operation_id = "list_files", tag = "files", security(("token" = [])), params(("id" = String, Path), ("pattern" = Option<String>, Query, description = "Such as `*.csv` or `out/**`. Default: all files."),
         ("limit" = Option<usize>, Query, description = "How many, 1 to 10,000. Default: 10,000. There may be fewer where paths are long."),
         ("cursor" = Option<String>, Query, description = "Those after these: `next` of an answer. Default: from the first on.")),
@@ -259,7 +262,7 @@ pub(crate) async fn list_files(
     Ok(Json(FilesAnswer::new(page)))
 }
 
-/// A file of a session.
+/// Returns a file of a session.
 #[utoipa::path(get, path = "/v1/sessions/{id}/files/{path}", operation_id = "read_file", tag = "files", security(("token" = [])),
     params(("id" = String, Path), ("path" = String, Path, description = "Relative to the workspace; slashes as they are.")),
     responses((status = 200, description = "The file's bytes.", content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
@@ -275,7 +278,7 @@ pub(crate) async fn read_file(
     octets(&shared, tenant.name(), read?).await
 }
 
-/// Reads a file once there is room for it. Called on a thread that may block.
+/// Reads a file after reserving room for it. Must be called on a thread that may block.
 pub(super) fn read_with_room(
     bodies: &BodyBudget,
     tenant: &str,
@@ -297,7 +300,7 @@ pub(super) fn read_with_room(
     }
 }
 
-/// Writes a file of a session, in the place of what was there.
+/// Writes a file of a session, and replaces an existing one.
 #[utoipa::path(put, path = "/v1/sessions/{id}/files/{path}", operation_id = "write_file", tag = "files", security(("token" = [])),
     request_body(content_type = "application/octet-stream", content = Vec<u8>), params(("id" = String, Path), ("path" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
     responses((status = 204, description = "It is written, and the session saved."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
@@ -312,16 +315,16 @@ pub(crate) async fn write_file(
     Ok(done(tenant.change_files(expected.target(id)?, &of, write).await?.generation))
 }
 
-/// How a file is removed.
+/// Query parameters of a deletion.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeleteQuery {
-    /// Whether a directory goes with all that is below it. Default: no.
+    /// Deletes a directory with everything below it. Default: no.
     #[serde(default)]
     recursive: bool,
 }
 
-/// Removes a file of a session, or an empty directory.
+/// Deletes a file of a session, or an empty directory.
 #[utoipa::path(delete, path = "/v1/sessions/{id}/files/{path}", operation_id = "delete_file", tag = "files", security(("token" = [])),
     params(("id" = String, Path), ("path" = String, Path),
         ("recursive" = Option<bool>, Query, description = "Whether a directory goes with all that is below it. Default: no."), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
@@ -345,7 +348,7 @@ pub(super) async fn octets(shared: &Shared, tenant: &str, Made { bytes, room }: 
     let body = held_body(bytes, held);
     let octets = [(header::CONTENT_TYPE, "application/octet-stream")];
     let mut response = (Extension(Counted), octets, body).into_response();
-    // A guest's bytes are never a page of this server's.
+    // Bytes of a guest must never act as a page of this server.
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
 }

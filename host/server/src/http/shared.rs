@@ -1,11 +1,11 @@
-//! What all requests share.
+//! State that all requests share.
 
 use std::sync::Arc;
 
 use super::{Answered, BodyBudget, Tenants, names::Names};
 use crate::Service;
 
-/// What all requests share.
+/// State that all requests share. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Shared(pub(super) Arc<State>);
 

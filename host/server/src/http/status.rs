@@ -1,4 +1,4 @@
-//! What a server says about itself.
+//! Routes that describe the server.
 
 use axum::{
     Json,
@@ -14,16 +14,16 @@ use super::{
 
 use crate::workers::Workers;
 
-/// The version of the contract that the routes follow.
+/// Version of the contract that the routes implement.
 const CONTRACT: &str = "glovebox:sandbox@0.2.0";
 
-/// Whether the process answers.
+/// Reports that the process is alive.
 #[utoipa::path(get, path = "/healthz", operation_id = "get_health", tag = "server", responses((status = 200, description = "It does.", body = String)))]
 pub(crate) async fn health() -> &'static str {
     "ok\n"
 }
 
-/// Whether it takes executions: not while it shuts down, or all workers are being started.
+/// Reports whether the server accepts executions. It does not during shutdown, or while all workers are being started.
 #[utoipa::path(get, path = "/readyz", operation_id = "get_readiness", tag = "server",
     responses((status = 200, description = "It does.", body = String), (status = 503, description = "It does not.", body = String)))]
 pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
@@ -34,7 +34,7 @@ pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static
     }
 }
 
-/// What was counted, for Prometheus: of all tokens together, or of this one where it may not see that.
+/// Returns metrics for Prometheus: of all tokens, or only of this token if it may not see the others.
 #[utoipa::path(get, path = "/metrics", operation_id = "get_metrics", tag = "server", security(("token" = [])),
     responses((status = 200, description = "In the text format of OpenMetrics.", body = String)))]
 pub(crate) async fn metrics(Caller(tenant): Caller) -> impl IntoResponse {
@@ -42,12 +42,12 @@ pub(crate) async fn metrics(Caller(tenant): Caller) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, content_type)], tenant.metrics_text())
 }
 
-/// What is served: versions, runtimes, tools, and the policy that the token is granted.
+/// Describes the server: versions, runtimes, tools, and the policy that is granted to this token.
 #[utoipa::path(get, path = "/v1/info", operation_id = "get_info", tag = "server", security(("token" = [])),
     responses((status = 200, description = "The runtimes, limits and tools.", body = InfoAnswer), (status = 401, description = "No token, or an unknown one.", body = Problem)))]
 pub(crate) async fn info(State(shared): State<Shared>, Caller(tenant): Caller) -> Json<InfoAnswer> {
     let mut policy = tenant.policy().clone();
-    // Whoever asks over a network must not see the host's paths.
+    // Clients on a network must not see paths of the host.
     (policy.workspace, policy.mounts) = (None, Vec::new());
     Json(InfoAnswer {
         version: env!("CARGO_PKG_VERSION"),

@@ -1,4 +1,4 @@
-//! Executions that end in steps, because whoever asked answers their tools.
+//! Executions in steps: the client answers the tool calls.
 
 use axum::{
     extract::State,
@@ -17,13 +17,15 @@ use super::{
 };
 use crate::{Door, Ended, ServiceError, Stepped, Tenant, Watch, Work};
 
-/// What is asked for.
+/// A step of an execution.
 pub(super) enum Asking {
     Start { work: Work, patterns: Vec<String> },
     GoOn { execution: String, answers: Vec<ToolAnswer> },
 }
 
-/// Goes on with an execution that waits for answers of its tools. The answer is as that of the request that began it: in pieces, where `Accept` says so.
+/// Resumes an execution that waits for answers to tool calls.
+///
+/// The response has the same forms as that of the request that started the execution: `Accept` selects streaming.
 #[utoipa::path(post, path = "/v1/executions/{id}/continue", operation_id = "continue_execution", tag = "scripts", security(("token" = [])), request_body = ContinueBody, params(("id" = String, Path)),
     responses((status = 200, description = "What the script did, whatever that was.", body = ExecutionAnswer),
         (status = 202, description = "It waits for further answers.", body = NeedsToolsAnswer),
@@ -46,7 +48,7 @@ pub(crate) async fn go_on(
     step(shared, tenant, Asking::GoOn { execution, answers }, Form::of(&headers), held).await
 }
 
-/// Ends an execution that waits for answers of its tools.
+/// Cancels an execution that waits for answers to tool calls.
 #[utoipa::path(delete, path = "/v1/executions/{id}", operation_id = "cancel_execution", tag = "scripts", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 204, description = "It is cancelled, and its session as after any that was."), (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
@@ -55,7 +57,7 @@ pub(crate) async fn cancel(Caller(tenant): Caller, InPath(execution): InPath<Str
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Takes a step, and answers in the form that the client wants.
+/// Takes a step, and responds in the form that the client accepts.
 pub(super) async fn step(
     shared: Shared,
     tenant: Tenant,

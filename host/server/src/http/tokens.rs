@@ -1,4 +1,4 @@
-//! Who asks.
+//! Authentication of tenants by tokens.
 
 use std::fmt;
 
@@ -9,7 +9,8 @@ use subtle::ConstantTimeEq;
 use super::Problem;
 use crate::Tenant;
 
-/// The SHA-256 of a token: what is stored of it. A token is random and long, so that nothing slower is needed.
+/// SHA-256 of a token, which the server stores in place of the token. A token is long and random, so no slower hash is
+/// necessary.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenHash([u8; 32]);
 
@@ -26,23 +27,23 @@ impl fmt::Display for TokenHash {
 }
 
 impl TokenHash {
-    /// A new token: 256 random bits.
+    /// Generates a token with 256 random bits.
     ///
     /// # Errors
-    /// When the system has no random numbers.
+    /// Returns an error if the operating system provides no random numbers.
     pub fn new_token() -> Result<String, getrandom::Error> {
         let mut random = [0; 32];
         getrandom::fill(&mut random)?;
         Ok(format!("gb_{}", Self(random)))
     }
 
-    /// Of a token.
+    /// Hashes a token.
     #[must_use]
     pub fn of(token: &str) -> Self {
         Self(Sha256::digest(token).into())
     }
 
-    /// From 64 hexadecimal digits.
+    /// Parses 64 hexadecimal digits. Returns `None` for any other text.
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
@@ -56,32 +57,33 @@ impl TokenHash {
     }
 }
 
-/// The tenants, and the tokens by which they are known.
+/// The tenants and their tokens.
 #[derive(Clone, Debug, Default)]
 pub struct Tenants {
     by_token: Vec<(TokenHash, Tenant)>,
-    /// Who everybody is that has no token.
+    /// Tenant of requests without a known token.
     open: Option<Tenant>,
 }
 
 impl Tenants {
-    /// One tenant for everybody, without a token: for addresses that nobody else reaches.
+    /// Creates a single tenant for all requests, without tokens. Use it only for addresses that no other user can
+    /// reach.
     #[must_use]
     pub fn open(tenant: Tenant) -> Self {
         Self { by_token: Vec::new(), open: Some(tenant) }
     }
 
-    /// Adds one who has this token.
+    /// Adds a tenant with its token.
     pub fn add(&mut self, token: TokenHash, tenant: Tenant) {
         self.by_token.push((token, tenant));
     }
 
-    /// Every tenant.
+    /// Returns all tenants. A tenant with several tokens appears once for each.
     pub fn all(&self) -> impl Iterator<Item = &Tenant> {
         self.by_token.iter().map(|(_, tenant)| tenant).chain(&self.open)
     }
 
-    /// Who sends a request with these headers: by `Authorization: Bearer TOKEN`, or `X-API-Key: TOKEN`.
+    /// Returns the tenant of a request, by `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`.
     pub(crate) fn asking(&self, headers: &HeaderMap) -> Result<&Tenant, Problem> {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let bearer = text(header::AUTHORIZATION).and_then(|value| {
@@ -98,7 +100,7 @@ impl Tenants {
         })
     }
 
-    /// Whose token it is. Every token is looked at, in a time that says nothing of it.
+    /// Finds the tenant of a token. Compares the token with every known one, in constant time.
     fn find(&self, token: Option<&str>) -> Option<&Tenant> {
         let Some(token) = token else { return self.open.as_ref() };
         let hash = TokenHash::of(token);

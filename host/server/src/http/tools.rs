@@ -1,4 +1,4 @@
-//! Tools that a request brings along, and their calls, as JSON.
+//! Tools that a request defines, and their calls, as JSON.
 
 use glovebox::{Tool, ToolAnswer, ToolError, ToolRequest};
 use serde::{Deserialize, Serialize};
@@ -8,26 +8,28 @@ use utoipa::ToSchema;
 use super::Problem;
 use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, json_bytes::at_most, tools::Callback};
 
-/// How many tools a request may bring along, and how many answers.
+/// Maximum number of tools in a request, and of answers.
 const MAX_TOOLS: usize = 64;
 const MAX_ANSWERS: usize = 1_000;
 
-/// A tool that a request brings along.
+/// A tool that a request defines.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToolBody {
-    /// The name that scripts call it by, `tools.NAME`: 1 to 64 ASCII letters, digits and underscores, a letter in front.
+    /// Name of the tool, which scripts call as `tools.NAME`: 1 to 64 ASCII letters, digits and underscores, starting
+    /// with a letter.
     name: String,
-    /// What `help(tools.NAME)` shows. Default: nothing.
+    /// Text that `help(tools.NAME)` shows. Default: empty.
     #[serde(default)]
     description: String,
-    /// JSON Schema of its arguments, an object. Default: any object.
+    /// JSON Schema of the arguments, an object. Default: any object.
     schema: Option<Value>,
-    /// The address of the service that answers it: one of those that this token may have called. Default: whoever asked answers it.
+    /// Address of the service that answers calls, which the token must be allowed to use. Default: the client itself
+    /// answers calls.
     callback: Option<String>,
 }
 
-/// Reads the tools of a request.
+/// Tools of a request. Their number is limited while they are read.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ToolBodies(#[serde(deserialize_with = "few_tools")] pub(super) Vec<ToolBody>);
 
@@ -35,12 +37,12 @@ fn few_tools<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<To
     at_most::<D, ToolBody, MAX_TOOLS>(deserializer)
 }
 
-/// The tools of a request.
+/// The tools of a request, by their kind.
 #[derive(Default)]
 pub(super) struct Offered {
-    /// Those that whoever asked answers.
+    /// Tools whose calls the client answers.
     pub(super) tools: Vec<Tool>,
-    /// Those that services answer.
+    /// Tools whose calls a service answers.
     pub(super) callbacks: Vec<Callback>,
 }
 
@@ -59,7 +61,7 @@ impl Offered {
                 });
                 continue;
             };
-            // Looked at before anything else is done.
+            // Checks the address before any work begins.
             let callbacks = tenant.callbacks().ok_or_else(|| Problem::invalid(NO_CALLBACKS))?;
             callbacks.target(&name, &url).map_err(|refused| Problem::invalid(refused.to_string()))?;
             offered.callbacks.push(Callback { name, description, schema, url });
@@ -67,22 +69,22 @@ impl Offered {
         Ok(offered)
     }
 
-    /// Whether an execution with them ends in steps.
+    /// Returns `true` if an execution with these tools may be suspended.
     pub(super) fn is_stepped(&self) -> bool {
         !self.tools.is_empty()
     }
 
-    /// Gives them to a script.
+    /// Adds the tools to a script.
     pub(super) fn to(self, script: &mut Script) {
         (script.tools, script.callbacks) = (self.tools, self.callbacks);
     }
 }
 
-/// Answers to calls of tools.
+/// Answers to tool calls.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ContinueBody {
-    /// One for each call; a call without one is asked for again.
+    /// Answers, at most one per call. The next response lists calls without an answer again.
     #[serde(default, deserialize_with = "few_answers")]
     answers: Vec<AnswerBody>,
 }
@@ -91,16 +93,16 @@ fn few_answers<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<
     at_most::<D, AnswerBody, MAX_ANSWERS>(deserializer)
 }
 
-/// The answer to one call.
+/// The answer to a tool call: a `value` or an `error`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswerBody {
-    /// Which call.
+    /// Id of the call.
     id: u64,
-    /// What the tool gives back: any JSON.
+    /// Result of the tool: any JSON.
     #[schema(value_type = Option<Value>)]
     value: Option<Box<RawValue>>,
-    /// Or why it failed: the message of the `ToolError` that the script sees.
+    /// Error message of the tool, which the script sees in a `ToolError`.
     error: Option<String>,
 }
 
@@ -121,36 +123,36 @@ impl AnswerBody {
     }
 }
 
-/// An execution that waits for answers.
+/// An execution that waits for answers to tool calls.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NeedsToolsAnswer {
     /// Always `needs-tools`.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// Its name: `POST /v1/executions/{id}/continue` goes on with it.
+    /// Id of the execution. `POST /v1/executions/{id}/continue` resumes it.
     execution: String,
-    /// The calls that have no answer yet, in the order in which they were made.
+    /// Calls without an answer, in the order they were made.
     calls: Vec<CallAnswer>,
-    /// After how many milliseconds it is cancelled where nobody answers. The limits of its policy hold besides.
+    /// Milliseconds after which an execution without answers is cancelled. The limits of its policy still apply.
     expires_after_ms: u64,
 }
 
-/// One call of a tool.
+/// A tool call.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CallAnswer {
-    /// Which call of the execution it is, counted from 0.
+    /// Number of the call within the execution, from 0.
     id: u64,
-    /// The tool.
+    /// Name of the tool.
     name: String,
-    /// Its arguments, an object.
+    /// Arguments of the call, an object.
     #[schema(value_type = Value)]
     arguments: Box<RawValue>,
 }
 
 impl NeedsToolsAnswer {
-    /// The answer, and how many bytes it has at most as JSON.
+    /// Returns the answer, and the maximum size of its JSON in bytes.
     pub(super) fn new(needs: NeedsTools) -> (Self, usize) {
-        // Besides the arguments there are a few names and numbers.
+        // Adds room for names and numbers to that of the arguments.
         let bytes = needs.calls.iter().map(|call| call.arguments.len() + call.name.len() + 256).sum::<usize>() + 1_024;
         (needs.into(), bytes)
     }
@@ -166,7 +168,7 @@ impl From<NeedsTools> for NeedsToolsAnswer {
 
 impl From<ToolRequest> for CallAnswer {
     fn from(request: ToolRequest) -> Self {
-        // It is the text of an object: it was read before.
+        // The arguments were parsed before: the text is always a JSON object.
         let arguments = RawValue::from_string(request.arguments).unwrap_or_default();
         Self { id: request.id, name: request.name, arguments }
     }

@@ -1,4 +1,4 @@
-//! What goes over the wire: requests and answers as JSON.
+//! Requests and responses as JSON.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,30 +22,32 @@ use crate::{
     workers::WorkersState,
 };
 
-/// How much of a request may be a policy, or tools: as JSON values they take many times the memory of their text.
+/// Maximum size of a policy or of tools in a request, in bytes of JSON. Parsed values take many times the memory of
+/// their text.
 const MAX_VALUE_BYTES: usize = 256 << 10;
 
-/// How many files a request may bring along.
+/// Maximum number of files in a request.
 const MAX_FILES: usize = 10_000;
 
-/// How many patterns of files to give back a request may have; their bytes together; and the `*` in one. Every file is matched with each.
+/// Limits on `return_files`: the number of patterns, their total length in bytes, and the number of `*` in a pattern.
+/// Every file is matched against every pattern.
 const MAX_PATTERNS: usize = 16;
 const MAX_PATTERN_BYTES: usize = 1_024;
 const MAX_STARS: usize = 8;
 
-/// How much of an answer may be files.
+/// Maximum total size of the files in a response, in bytes before base64.
 pub(crate) const MAX_RETURNED_BYTES: u64 = 32 << 20;
 
-/// How JavaScript is parsed.
+/// Parsing mode of JavaScript.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
-    /// By looking at it.
+    /// Detects a module by its syntax.
     #[default]
     Detect,
-    /// As a script.
+    /// Parses the source as a script.
     Script,
-    /// As a module.
+    /// Parses the source as a module.
     Module,
 }
 
@@ -59,44 +61,49 @@ impl From<Kind> for SourceKind {
     }
 }
 
-/// A script, and what goes with it.
+/// A script with its input, files, tools and limits.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExecuteBody {
-    /// The source.
+    /// Source code of the script.
     #[schema(required = true, example = "print(6 * 7)")]
     source: Option<String>,
-    /// `python` or `javascript`. Default: the runtime's, or that of the first runtime that is served. Not in a session, which has one.
+    /// `python` or `javascript`. Default: the language of the runtime, or of the first runtime of the server. Not
+    /// allowed in a session, which has its own language.
     #[schema(value_type = Option<String>, example = "python")]
     language: Option<Language>,
-    /// A runtime by name: `GET /v1/info` lists them. Default: the default of the language. Not in a session, which has one.
+    /// Name of a runtime: `GET /v1/info` lists them. Default: the default runtime of the language. Not allowed in a
+    /// session, which has its own runtime.
     runtime: Option<String>,
-    /// The file name that tracebacks show. Default: `<sandbox>`.
+    /// File name that tracebacks show. Default: `<sandbox>`.
     name: Option<String>,
-    /// How JavaScript is parsed. Default: `detect`.
+    /// Parsing mode of JavaScript. Default: `detect`.
     kind: Option<Kind>,
-    /// Standard input. Default: nothing.
+    /// Standard input. Default: empty.
     stdin: Option<Bytes>,
-    /// What the script finds in the global variable `context`: any JSON. Default: no such variable.
+    /// Value of the global variable `context`: any JSON. Default: no such variable.
     #[schema(value_type = Option<Value>)]
     context: Option<Box<RawValue>>,
-    /// Whether a new interpreter returns the value of the last expression; making its text and JSON takes fuel. Default: yes. Not in a session,
-    /// which always returns it.
+    /// Returns the value of the last expression. Formatting it as text and JSON takes fuel. Default: yes. Not allowed
+    /// in a session, which always returns the value.
     value: Option<bool>,
-    /// Milliseconds after which it is cancelled. Default: never; `limits.timeout_ms` of the policy holds all the same.
+    /// Milliseconds after which the execution is cancelled. Default: no deadline. `limits.timeout_ms` of the policy
+    /// still applies.
     deadline_ms: Option<u64>,
-    /// The files in the workspace when it begins, by path. Not in a session, which has files of its own.
+    /// Files in the workspace at the start, by path. Not allowed in a session, which has its own files.
     #[serde(default, deserialize_with = "files")]
     files: Option<BTreeMap<String, Bytes>>,
-    /// What it asks for of the policy that this token is granted, by the names of a policy file: `limits`, `clock`, `entropy`, `args`,
-    /// `env`, `inject_setup`, `auto_persist_globals`, `session`, `metering`, `network`. Not in a session, which has the token's own.
+    /// Requested policy, within the policy that is granted to this token. It has the keys of a policy file: `limits`,
+    /// `clock`, `entropy`, `args`, `env`, `inject_setup`, `auto_persist_globals`, `session`, `metering`, `network`. Not
+    /// allowed in a session, which has the token's policy.
     #[schema(value_type = Option<BTreeMap<String, Value>>)]
     policy: Option<Box<RawValue>>,
-    /// Functions that the script may call besides the server's: at most 64. Those without a `callback` are answered by whoever asked.
+    /// Functions that the script may call in addition to the server's, at most 64. The client itself answers calls of
+    /// tools without a `callback`.
     #[schema(value_type = Option<Vec<ToolBody>>)]
     tools: Option<Box<RawValue>>,
-    /// Patterns of files to give back, such as `*.png` or `out/**`. Default: none. The names of those that changed are in the answer in any
-    /// case.
+    /// Patterns of files to return, such as `*.png` or `out/**`. Default: none. The names of changed files are returned
+    /// in any case.
     #[serde(default, deserialize_with = "patterns")]
     return_files: Option<Vec<String>>,
 }
@@ -110,7 +117,7 @@ fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Str
 }
 
 impl ExecuteBody {
-    /// Which files to give back.
+    /// Returns the patterns of files to return. Fails if they are invalid or exceed a limit.
     pub(crate) fn returned(&mut self) -> Result<Vec<String>, Problem> {
         let patterns = self.return_files.take().unwrap_or_default();
         let bytes: usize = patterns.iter().map(String::len).sum();
@@ -120,12 +127,12 @@ impl ExecuteBody {
                 "the patterns of `return_files` take {bytes} bytes, with {stars} `*` in one; at most {MAX_PATTERN_BYTES} and {MAX_STARS} are taken"
             )));
         }
-        // A pattern that is none is to be known before anything is run.
+        // Refuses an invalid pattern before any code runs.
         patterns.iter().try_for_each(|pattern| glovebox::check_pattern(pattern)).map_err(ServiceError::from)?;
         Ok(patterns)
     }
 
-    /// The functions that it brings along.
+    /// Parses the tools of the request.
     pub(super) fn tools(&mut self) -> Result<ToolBodies, Problem> {
         self.tools.take().map(|tools| small("tools", &tools)).transpose().map(Option::unwrap_or_default)
     }
@@ -144,7 +151,7 @@ impl ExecuteBody {
         })
     }
 
-    /// For a new interpreter.
+    /// Converts the request to one for a new interpreter.
     pub(crate) fn fresh(mut self) -> Result<Fresh, Problem> {
         let files = self.files.take().unwrap_or_default();
         if files.len() > MAX_FILES {
@@ -159,7 +166,7 @@ impl ExecuteBody {
         Ok(Fresh { script: self.script()?, language, runtime, files, policy })
     }
 
-    /// For a session.
+    /// Converts the request to a script for a session. Fails if it has fields that are not allowed in a session.
     pub(crate) fn in_session(self) -> Result<Script, Problem> {
         let given = [
             ("language", self.language.is_some()),
@@ -177,12 +184,12 @@ impl ExecuteBody {
     }
 }
 
-/// JSON that a script is to see.
+/// Converts `context` to JSON text for a script.
 pub(crate) fn json_text(raw: Box<RawValue>) -> Result<JsonText, Problem> {
     JsonText::new(Box::<str>::from(raw)).map_err(|error| Problem::invalid(format!("`context`: {}", quoted(error))))
 }
 
-/// Something small, as values.
+/// Parses a value of at most `MAX_VALUE_BYTES`.
 fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, Problem> {
     let bytes = raw.get().len();
     if bytes > MAX_VALUE_BYTES {
@@ -193,82 +200,83 @@ fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, Problem> 
     serde_json::from_str(raw.get()).map_err(|error| Problem::invalid(format!("`{name}`: {}", quoted(error))))
 }
 
-/// What a new session is.
+/// Parameters of a new session.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OpenBody {
-    /// Its name: 1 to 64 letters, digits, `.`, `_`, `-`, and no `.` in front. Default: 128 random bits in hexadecimal.
+    /// Name of the session: 1 to 64 letters, digits, `.`, `_`, `-`, not starting with `.`. Default: 128 random bits in
+    /// hexadecimal.
     pub(crate) id: Option<String>,
-    /// `python` or `javascript`. Default: the runtime's, or that of the first runtime that is served.
+    /// `python` or `javascript`. Default: the language of the runtime, or of the first runtime of the server.
     #[schema(value_type = Option<String>)]
     pub(crate) language: Option<Language>,
-    /// A runtime by name. Default: the default of the language.
+    /// Name of a runtime. Default: the default runtime of the language.
     pub(crate) runtime: Option<String>,
-    /// What its scripts find in the global variable `context`: any JSON. Default: no such variable.
+    /// Value of the global variable `context` for scripts: any JSON. Default: no such variable.
     #[schema(value_type = Option<Value>)]
     pub(crate) context: Option<Box<RawValue>>,
 }
 
-/// What a fork is.
+/// Parameters of a fork.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ForkBody {
-    /// Its name. Default: 128 random bits in hexadecimal.
+    /// Name of the new session. Default: 128 random bits in hexadecimal.
     pub(crate) id: Option<String>,
 }
 
-/// Where to go back to.
+/// Parameters of a rollback.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UndoBody {
-    /// A checkpoint. Default: the last one that differs from what the session is now.
+    /// Checkpoint to roll back to. Default: the last one that differs from the current state.
     pub(crate) checkpoint: Option<u64>,
 }
 
-/// A checkpoint's name.
+/// A checkpoint.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CheckpointAnswer {
-    /// Its name within the session.
+    /// Number of the checkpoint within its session.
     pub(crate) checkpoint: u64,
 }
 
-/// The states that a session can be set back to.
+/// Checkpoints of a session.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CheckpointsAnswer {
-    /// Oldest first. Each has `id`, `automatic`, `executions` and `private_bytes`.
+    /// Checkpoints, oldest first. Each has `id`, `automatic`, `executions` and `private_bytes`.
     #[schema(value_type = Vec<Value>)]
     pub(crate) checkpoints: Vec<CheckpointInfo>,
 }
 
-/// Whether a session was in memory.
+/// Result of hibernating a session.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HibernateAnswer {
-    /// Whether it was.
+    /// `true` if the session was in memory.
     pub(crate) was_live: bool,
 }
 
-/// A session.
+/// Description of a session.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SessionAnswer {
-    /// Its name.
+    /// Name of the session.
     id: String,
-    /// Its language.
+    /// Language of the session.
     language: &'static str,
-    /// Its runtime.
+    /// Name of the runtime.
     runtime: String,
-    /// The interpreter's version, if known.
+    /// Version of the interpreter, if known.
     version: Option<String>,
-    /// When it was opened, imported or forked (RFC 3339).
+    /// Time when the session was opened, imported or forked (RFC 3339).
     created_at: String,
-    /// When it was last written (RFC 3339).
+    /// Time when the session was last written (RFC 3339).
     updated_at: String,
-    /// Executions so far.
+    /// Number of executions so far.
     executions: u64,
-    /// Which state it is: what `ETag` has, and `If-Match` may ask for.
+    /// Identifies the state of the session. `ETag` has it, and `If-Match` can require it.
     pub(crate) generation: String,
-    /// The size of its state in the store.
+    /// Size of the saved session in the store, in bytes.
     bytes: u64,
-    /// What it holds in memory; `null` where it is not.
+    /// State of the session in memory; `null` if it is not in memory.
     #[schema(value_type = Option<Value>)]
     live: Option<SessionInfo>,
 }
@@ -290,14 +298,14 @@ impl From<SessionSummary> for SessionAnswer {
     }
 }
 
-/// Sessions.
+/// A page of sessions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SessionsAnswer {
-    /// In the order of their names.
+    /// Sessions, ordered by name.
     sessions: Vec<SessionAnswer>,
-    /// The names of those that are damaged and can only be removed.
+    /// Names of damaged sessions, which can only be removed.
     damaged: Vec<String>,
-    /// Give it as `after` to list what follows; null where nothing follows.
+    /// Value of `after` that requests the next page; `null` on the last page.
     next: Option<String>,
 }
 
@@ -309,17 +317,17 @@ impl From<SessionPage> for SessionsAnswer {
     }
 }
 
-/// A file of a workspace.
+/// A page of files.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FilesAnswer {
-    /// In the order of their paths. Each has `path`, `kind`, `size_bytes` and more.
+    /// Files, ordered by path. Each has `path`, `kind`, `size_bytes` and more.
     #[schema(value_type = Vec<Value>)]
     pub(crate) files: Vec<FileEntry>,
-    /// The `cursor` with which the next ones are asked for. None after the last.
+    /// Value of `cursor` that requests the next page; `null` on the last page.
     pub(crate) next: Option<String>,
 }
 
-/// How many files are listed at once.
+/// Maximum number of files on a page.
 pub(crate) const MAX_LISTED: usize = 10_000;
 /// Maximum bytes of the paths on one page. A workspace of ordinary names fits into one.
 pub(crate) const MAX_LISTED_BYTES: usize = 1 << 20;
@@ -331,51 +339,51 @@ impl FilesAnswer {
     }
 }
 
-/// What the parser says.
+/// Result of checking a script.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ValidateAnswer {
-    /// Nothing where the source is well-formed. Each has `line`, `column` and `message`.
+    /// Diagnostics; empty if the source is well-formed. Each has `line`, `column` and `message`.
     #[schema(value_type = Vec<Value>)]
     pub(crate) diagnostics: Vec<glovebox::Diagnostic>,
 }
 
-/// A variable's value.
+/// Value of a variable.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct VariableAnswer {
-    /// As the language shows it.
+    /// Representation of the value in its language.
     pub(crate) repr: String,
-    /// As JSON; absent where it has no such form.
+    /// The value as JSON; absent if it has no JSON form.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Value>)]
     pub(crate) value: Option<Box<RawValue>>,
 }
 
-/// What is served.
+/// Description of the server.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct InfoAnswer {
-    /// The version of Glovebox.
+    /// Version of Glovebox.
     pub(crate) version: &'static str,
-    /// The version of the contract.
+    /// Version of the contract.
     pub(crate) contract: &'static str,
-    /// The runtimes, the default of each language first.
+    /// Runtimes, with the default of each language first.
     pub(crate) runtimes: Vec<RuntimeAnswer>,
-    /// The names of the tools that scripts may call here.
+    /// Names of the server's tools that scripts may call.
     pub(crate) tools: Vec<String>,
-    /// The policy that this token is granted: what executions have where they ask for nothing, and the most that they may ask for.
+    /// Policy that is granted to this token: the default of its executions, and the maximum that they may request.
     #[schema(value_type = BTreeMap<String, Value>)]
     pub(crate) policy: Value,
-    /// The processes in which everything is executed; `null` where it is done in the server's own.
+    /// Processes that execute scripts; `null` if the server executes them in its own process.
     pub(crate) workers: Option<WorkersState>,
 }
 
 /// A runtime.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RuntimeAnswer {
-    /// Its name.
+    /// Name of the runtime.
     name: String,
-    /// Its language.
+    /// Language of the runtime.
     language: &'static str,
-    /// The interpreter's version.
+    /// Version of the interpreter.
     version: String,
 }
 
@@ -385,21 +393,23 @@ impl From<&RuntimeInfo> for RuntimeAnswer {
     }
 }
 
-/// What one execution did and used: as `glovebox run --json` prints it, without the host's path, and with files.
+/// Outcome and usage of an execution: the fields that `glovebox run --json` prints, without the host's path, and
+/// returned files.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExecutionAnswer {
-    /// `success`, `outcome`, `exit_code`, `interrupted`, `value`, `stdout`, `stderr`, `stdout_truncated`, `stderr_truncated`, `displays`,
-    /// `displays_dropped`, `fuel_consumed`, `memory_used_bytes`, `duration_ms`, `files_created`, `files_modified`, `files_deleted`,
-    /// `tool_calls`, `session_id`, `rolled_back_to`, `guidance`, `metadata`.
+    /// `success`, `outcome`, `exit_code`, `interrupted`, `value`, `stdout`, `stderr`, `stdout_truncated`,
+    /// `stderr_truncated`, `displays`, `displays_dropped`, `fuel_consumed`, `memory_used_bytes`, `duration_ms`,
+    /// `files_created`, `files_modified`, `files_deleted`, `tool_calls`, `session_id`, `rolled_back_to`, `guidance`,
+    /// `metadata`.
     #[serde(flatten)]
     #[schema(value_type = ExecutionForm)]
     execution: ExecutionFields,
-    /// The sizes of files whose contents are still to be read.
+    /// Sizes of the files whose contents are not read yet.
     #[serde(skip)]
     sizes: BTreeMap<String, u64>,
-    /// The files that `return_files` asked for, in base64, by path.
+    /// Contents of the files that match `return_files`, in base64, by path.
     files: BTreeMap<String, String>,
-    /// How many of them are left out, since the answer has 32 MiB of files already.
+    /// Number of matching files that are left out because the answer already has 32 MiB of files.
     files_left_out: usize,
 }
 
@@ -414,9 +424,9 @@ impl Serialize for ExecutionFields {
 }
 
 impl ExecutionAnswer {
-    /// With the names of the files that match one of the patterns.
+    /// Lists the files that match one of `patterns`. [`read_files`](Self::read_files) reads them later.
     pub(crate) fn new(mut execution: Execution, patterns: &[String]) -> Result<Self, glovebox::FilesError> {
-        // Whoever asks over a network must not see the host's path.
+        // Clients on a network must not see the host's path.
         execution.workspace_path = None;
         let (mut sizes, mut left_out, mut bytes) = (BTreeMap::new(), 0, 0_u64);
         for pattern in patterns {
@@ -436,17 +446,17 @@ impl ExecutionAnswer {
         Ok(Self { execution, sizes, files: BTreeMap::new(), files_left_out: left_out })
     }
 
-    /// How many bytes of JSON the files will be that [`read_files`](Self::read_files) adds.
+    /// Returns the size of the JSON that [`read_files`](Self::read_files) adds, in bytes.
     pub(crate) fn files_len(&self) -> usize {
         let file = |(path, size): (&String, &u64)| {
             let content = usize::try_from(size.div_ceil(3).saturating_mul(4)).unwrap_or(usize::MAX);
-            // As `"path":"content",`.
+            // In the form `"path":"content",`.
             json_len(path).unwrap_or_default().saturating_add(content).saturating_add(4)
         };
         self.sizes.iter().map(file).fold(0, usize::saturating_add)
     }
 
-    /// Adds the contents of the files. Called on a thread that may block: files of host directories are read.
+    /// Adds the contents of the files. Must be called on a thread that may block: files of host directories are read.
     pub(crate) fn read_files(&mut self) -> Result<(), glovebox::FilesError> {
         for path in std::mem::take(&mut self.sizes).into_keys() {
             let content = BASE64_STANDARD.encode(self.execution.0.files().read(&path)?);
@@ -456,59 +466,60 @@ impl ExecutionAnswer {
     }
 }
 
-/// The form of [`ExecutionFields`], for the document. A test holds it to what is sent.
+/// Fields of an execution. A test compares this schema with real responses.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes")]
 pub(crate) struct ExecutionForm {
-    /// Whether the script succeeded.
+    /// `true` if the script succeeded.
     success: bool,
-    /// What the guest did: `kind` is `completed`, `exited`, `raised`, `exhausted`, `cancelled` or `trapped`.
+    /// Outcome of the script: `kind` is `completed`, `exited`, `raised`, `exhausted`, `cancelled` or `trapped`.
     #[schema(value_type = Value)]
     outcome: Value,
-    /// The exit code that a process would have had.
+    /// Exit code that a process would have had.
     exit_code: i32,
-    /// The exception by which the script ended when it was asked to stop.
+    /// Exception that ended the script when it was asked to stop.
     #[schema(value_type = Option<Value>)]
     interrupted: Value,
-    /// The value of the last expression: `repr`, and `json` as text.
+    /// Value of the last expression: `repr`, and `json` as text.
     #[schema(value_type = Option<Value>)]
     value: Value,
-    /// What it wrote to standard output; bytes that are not UTF-8 are replaced.
+    /// Standard output. Bytes that are not UTF-8 are replaced.
     stdout: String,
-    /// What it wrote to standard error.
+    /// Text that the script wrote to standard error.
     stderr: String,
-    /// Whether it wrote more than `limits.stdout_bytes`.
+    /// `true` if the script wrote more than `limits.stdout_bytes`.
     stdout_truncated: bool,
-    /// Whether it wrote more than `limits.stderr_bytes`.
+    /// `true` if the script wrote more than `limits.stderr_bytes`.
     stderr_truncated: bool,
-    /// What it showed: MIME bundles, each with `is_result` and `data`, by media type, texts as they are and others in base64.
+    /// Displays of the script: MIME bundles, each with `is_result` and `data` by media type. Text is a string, other
+    /// data is in base64.
     displays: Vec<Value>,
-    /// How many displays were dropped.
+    /// Number of displays that were dropped.
     displays_dropped: u64,
-    /// Fuel used.
+    /// Fuel that the script used.
     fuel_consumed: u64,
-    /// The most memory in use.
+    /// Maximum memory in use, in bytes.
     memory_used_bytes: u64,
     /// Milliseconds from the start of the guest to its end.
     duration_ms: f64,
-    /// Files that were not there before.
+    /// Files that did not exist before.
     files_created: Vec<String>,
     /// Files that were written to.
     files_modified: Vec<String>,
-    /// Files that are gone.
+    /// Files that were deleted.
     files_deleted: Vec<String>,
-    /// The tools it called.
+    /// Calls of tools.
     tool_calls: Vec<Value>,
-    /// Always `null`: it is a path of the server's.
+    /// Always `null`: the path belongs to the server.
     #[schema(value_type = Option<String>)]
     workspace_path: Option<String>,
-    /// The session.
+    /// Name of the session, if any.
     session_id: Option<String>,
-    /// The checkpoint that the session was rolled back to.
+    /// Checkpoint that the session was rolled back to, if any.
     #[schema(value_type = Option<Value>)]
     rolled_back_to: Value,
-    /// How the fuel was used, and advice on a failure.
+    /// Fuel usage, and advice on a failure.
     guidance: Value,
-    /// How it was carried out.
+    /// Details of how the script was executed.
     metadata: Value,
 }
