@@ -46,7 +46,7 @@ fn a_daemon_is_started_asked_and_stopped() {
     assert_eq!(code, Some(0));
     let second = output(&["daemon", "--socket", default.to_str().unwrap()]);
     assert_eq!(second.status.code(), Some(125));
-    assert!(text(&second.stderr).contains("a daemon listens at"), "{}", text(&second.stderr));
+    assert!(text(&second.stderr).contains("a daemon already listens at"), "{}", text(&second.stderr));
     assert_eq!(ask("stop", &default), (String::new(), Some(0)));
     assert_eq!(wait(&mut first), 0);
     assert!(!default.exists());

@@ -208,7 +208,8 @@ impl Connection {
         match self.outbox.outgoing(text).await {
             Ok(message) => Some(message),
             Err(_) => {
-                let message = "it was done, but the daemon has as many answers in memory as it may; read yours faster";
+                let message =
+                    "the request was executed, but the daemon has no memory for the response; read responses faster";
                 let error = RpcError::named(REFUSED, "unavailable", message);
                 Some(Outgoing { text: rpc::response(&id, &Err(error)), held: Held::default() })
             }
@@ -254,16 +255,20 @@ impl Connection {
         let named = match method {
             "initialize" | "fork" => None,
             _ => Some(Method::named(method).ok_or_else(|| {
-                let message = format!("there is no method `{}`", glovebox::escaped(&quoted(method)));
+                let message = format!("unknown method `{}`", glovebox::escaped(&quoted(method)));
                 RpcError::new(METHOD_NOT_FOUND, message)
             })?),
         };
         if id.is_some() && self.requests().values().any(|request| request.id == *id) {
-            return Err(RpcError::new(INVALID_REQUEST, "a request of this `id` has no answer yet; use another"));
+            return Err(RpcError::new(INVALID_REQUEST, "a request with this `id` is still running; use another `id`"));
         }
         let place = Arc::clone(&self.outstanding).try_acquire_owned().map_err(|_| {
             let most = self.daemon.0.config.outstanding;
-            RpcError::named(REFUSED, "quota-exceeded", format!("{most} requests have no answer yet; wait for one"))
+            RpcError::named(
+                REFUSED,
+                "quota-exceeded",
+                format!("{most} requests are running, which is the maximum; wait for a response"),
+            )
         })?;
         let (slot, work) = match named {
             Some(method) => {
@@ -338,7 +343,7 @@ impl Connection {
         let Cancel { id, session } = params::read(params)?;
         let id = id.map(|raw| {
             RpcId::read(&raw)
-                .ok_or_else(|| RpcError::params("`id` is what the request has as `id`: a string or a number"))
+                .ok_or_else(|| RpcError::params("`id` must be the `id` of a request: a string or a number"))
         });
         let id = id.transpose()?;
         let mut count = 0;

@@ -30,13 +30,13 @@ pub(super) struct Line {
 /// An error that ends reading from a client.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LineError {
-    #[error("a message is longer than {0} bytes, which is the most; send several")]
+    #[error("the message is longer than {0} bytes; split it into several")]
     TooLong(usize),
-    #[error("a message did not come to its end within {0} s; end each with a line feed")]
+    #[error("the message was incomplete after {0} s; end each message with a line feed")]
     TooSlow(u64),
-    #[error("the daemon has as many messages in memory as it may; connect again in a moment")]
+    #[error("the daemon has no memory for more messages; connect again later")]
     NoRoom,
-    #[error("the connection broke off")]
+    #[error("the connection was lost")]
     Broken,
 }
 
@@ -145,6 +145,6 @@ mod tests {
         let idle = tokio::time::timeout(Duration::from_millis(100), lines.next()).await;
         assert!(idle.is_err(), "nothing has begun");
         client.write_all(b"12").await.unwrap();
-        assert!(lines.next().await.unwrap_err().to_string().contains("did not come to its end"));
+        assert!(lines.next().await.unwrap_err().to_string().contains("incomplete after"));
     }
 }

@@ -63,7 +63,7 @@ struct Batch<'a>(#[serde(borrow, deserialize_with = "few")] Vec<&'a RawValue>);
 
 fn few<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'a RawValue>, D::Error> {
     let batch = at_most::<D, &'de RawValue, MAX_BATCH>(deserializer)?;
-    if batch.is_empty() { Err(D::Error::custom("a batch has at least one message")) } else { Ok(batch) }
+    if batch.is_empty() { Err(D::Error::custom("the batch is empty; send at least one message")) } else { Ok(batch) }
 }
 
 /// Parses a line as a message or a batch. Invalid messages in it become [`Incoming::Invalid`].
@@ -89,17 +89,17 @@ fn wrong(error: &serde_json::Error) -> RpcError {
 fn incoming(text: &str) -> Incoming<'_> {
     let invalid = |id, message: String| Incoming::Invalid { id, error: RpcError::new(INVALID_REQUEST, message) };
     if !text.starts_with('{') {
-        return invalid(RpcId::null(), "a message is an object".to_owned());
+        return invalid(RpcId::null(), "the message is not a JSON object".to_owned());
     }
     let Envelope { jsonrpc, id, method, params, result, error } = match serde_json::from_str(text) {
         Ok(envelope) => envelope,
-        Err(error) => return invalid(RpcId::null(), format!("the message is not of JSON-RPC: {}", quoted(error))),
+        Err(error) => return invalid(RpcId::null(), format!("the message is not JSON-RPC: {}", quoted(error))),
     };
     let id = match id.map(|id| RpcId::read(id).ok_or(id)) {
         None => None,
         Some(Ok(id)) => Some(id),
         Some(Err(_)) => {
-            return invalid(RpcId::null(), "`id` is a short string, a number or null".to_owned());
+            return invalid(RpcId::null(), "`id` must be a number, null, or a string of at most 254 bytes".to_owned());
         }
     };
     let named = || id.clone().unwrap_or_else(RpcId::null);
@@ -113,7 +113,7 @@ fn incoming(text: &str) -> Incoming<'_> {
             let message = message.map_or_else(|| "the client refused".to_owned(), Cow::into_owned);
             Incoming::Response { id: named(), answer: Err(message) }
         }
-        _ => invalid(named(), "a message has one of `method`, `result` and `error`".to_owned()),
+        _ => invalid(named(), "a message must have exactly one of `method`, `result` and `error`".to_owned()),
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
 
 fn read_text<T: DeserializeOwned>(text: &str) -> Result<T, RpcError> {
     if !text.starts_with('{') {
-        return Err(RpcError::params("`params` is an object: parameters have names"));
+        return Err(RpcError::params("`params` must be an object; pass parameters by name"));
     }
     serde_json::from_str(text).map_err(|error| {
         RpcError::params(format!("the parameters are wrong: {}", glovebox::escaped_text(&quoted(error))))
@@ -130,7 +130,8 @@ impl Initialize {
         if bytes <= MAX_VALUE_BYTES {
             return Ok(());
         }
-        let message = format!("the schemas of `tools` are {bytes} bytes of JSON; at most {MAX_VALUE_BYTES} are taken");
+        let message =
+            format!("the schemas of `tools` have {bytes} bytes of JSON; at most {MAX_VALUE_BYTES} are allowed");
         Err(RpcError::params(message))
     }
 
@@ -149,7 +150,7 @@ impl ToolParams {
 fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, RpcError> {
     let bytes = raw.get().len();
     if bytes > MAX_VALUE_BYTES {
-        let message = format!("`{name}` is {bytes} bytes of JSON; at most {MAX_VALUE_BYTES} are taken");
+        let message = format!("`{name}` has {bytes} bytes of JSON; at most {MAX_VALUE_BYTES} are allowed");
         return Err(RpcError::params(message));
     }
     serde_json::from_str(raw.get()).map_err(|error| RpcError::params(format!("`{name}`: {}", quoted(error))))

@@ -70,7 +70,11 @@ impl Peer {
         };
         let request = rpc::request(Some(id), method, params);
         let asked = async {
-            let request = self.outbox.outgoing(request).await.map_err(|_| ToolError::new("the daemon has no room"))?;
+            let request = self
+                .outbox
+                .outgoing(request)
+                .await
+                .map_err(|_| ToolError::new("the daemon has no memory for the call"))?;
             self.outbox.send(request).await.map_err(|_| ToolError::new(GONE))?;
             answer.await.map_err(|_| ToolError::new(GONE))?.map_err(ToolError::new)
         };
@@ -85,7 +89,7 @@ impl Peer {
             if self.calls().waiting.remove(&id).is_some() {
                 self.outbox.try_send_short(rpc::request(None, "cancel", &format!("{{\"id\":{id}}}")));
             }
-            Err(ToolError::new("nobody waits for the client's answer any longer"))
+            Err(ToolError::new("the call was cancelled or timed out"))
         })
     }
 }

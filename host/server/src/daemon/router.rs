@@ -52,7 +52,11 @@ impl Router {
         match query {
             Query::Llm => Tool::llm_query(move |_, _| Err(unused())).text_handler(move |call, arguments| {
                 let answer = router.ask("llm_query", inner(&arguments), call)?;
-                if answer.starts_with('"') { Ok(answer) } else { Err(ToolError::new("the client's answer is no text")) }
+                if answer.starts_with('"') {
+                    Ok(answer)
+                } else {
+                    Err(ToolError::new("the client's answer is not a string"))
+                }
             }),
             Query::Rlm => Tool::rlm_query(move |_, _, _| Err(unused()))
                 .text_handler(move |call, arguments| router.ask("rlm_query", inner(&arguments), call)),

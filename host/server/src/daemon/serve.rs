@@ -163,7 +163,7 @@ mod unix {
                     clients.spawn(async move { serve_stream(&daemon, stream).await });
                 }
                 Err(error) => {
-                    tracing::warn!(target: "glovebox", %error, "a connection could not be accepted");
+                    tracing::warn!(target: "glovebox", %error, "cannot accept a connection");
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -176,12 +176,12 @@ mod unix {
     /// Serves one client. Refuses clients of other users, and clients above the connection limit.
     pub async fn serve_stream(daemon: &Daemon, stream: UnixStream) {
         if !stream.peer_cred().as_ref().is_ok_and(is_this_user) {
-            let _ = refuse(stream, "forbidden", "this is another user's daemon; start one of your own").await;
+            let _ = refuse(stream, "forbidden", "this daemon belongs to another user; start your own").await;
             return;
         }
         let Ok(_place) = Arc::clone(&daemon.0.connections).try_acquire_owned() else {
             let most = daemon.0.config.connections;
-            let message = format!("{most} connections are open, and no more may be; close one first");
+            let message = format!("{most} connections are open, which is the maximum; close one first");
             let _ = refuse(stream, "quota-exceeded", &message).await;
             return;
         };

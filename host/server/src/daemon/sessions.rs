@@ -56,7 +56,7 @@ impl ClientSessions {
         let Some(id) = session else { return slots.last().cloned().ok_or_else(not_initialized) };
         slots.iter().find(|slot| slot.id() == Some(&id)).cloned().ok_or_else(|| {
             let message = format!(
-                "this connection has no session `{}`: it was ended, nobody used it for long, or there was none",
+                "this connection has no session `{}`: it was ended, was idle for too long, or never existed",
                 glovebox::escaped(&id)
             );
             RpcError::named(REFUSED, "session-ended", message)
@@ -68,7 +68,7 @@ impl ClientSessions {
     pub(super) async fn place(&self) -> Result<(Arc<Slot>, Waiting), RpcError> {
         let config = &self.daemon.0.config;
         let full = |most: usize, whose: &str| {
-            let message = format!("{most} sessions {whose} are open, and no more may be; destroy one first");
+            let message = format!("{most} sessions {whose} are open, which is the maximum; destroy one first");
             RpcError::named(REFUSED, "quota-exceeded", message)
         };
         if self.end_idle() >= config.connection_sessions {

@@ -78,7 +78,7 @@ impl Slot {
         let Ok(mut state) = self.state.try_lock() else { return false };
         let alone = self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
         if alone >= idle && matches!(&*state, State::Open(Worker { session: Some(_), .. })) {
-            *state = State::Ended(format!("nobody used it for {} s", idle.as_secs()));
+            *state = State::Ended(format!("it was idle for {} s", idle.as_secs()));
             return true;
         }
         matches!(*state, State::Ended(_) | State::Nothing)
@@ -102,7 +102,7 @@ impl State {
             Self::Open(worker) => Ok(worker),
             Self::Nothing => Err(not_initialized()),
             Self::Ended(why) => {
-                let message = format!("the session has ended: {why}; `initialize` opens another one");
+                let message = format!("the session has ended: {why}; open another one with `initialize`");
                 Err(RpcError::named(REFUSED, "session-ended", message))
             }
         }

@@ -22,21 +22,21 @@ const MAX_PATH_BYTES: usize = 100;
 #[non_exhaustive]
 pub enum SocketError {
     /// The path has a listener: another daemon or program.
-    #[error("a daemon listens at `{}` already; `glovebox daemon stop` ends it, and `--socket` names another place", escaped(.0))]
+    #[error("a daemon already listens at `{}`; stop it with `glovebox daemon stop`, or choose another path with `--socket`", escaped(.0))]
     InUse(PathBuf),
     /// The path exists, but is not a socket.
-    #[error("`{}` is not a socket; move it away, or name another place with --socket", escaped(.0))]
+    #[error("`{}` is not a socket; move it away, or choose another path with `--socket`", escaped(.0))]
     NotASocket(PathBuf),
     /// Other users could replace the socket, because of the owner or the mode of the directory.
-    #[error("the directory `{}` {reason}; name a place in a directory that only you can write to with --socket", escaped(.path))]
+    #[error("the directory `{}` {reason}; use `--socket` to choose a path in a directory of your own", escaped(.path))]
     Directory {
         /// Path of the directory.
         path: PathBuf,
-        /// Description of the problem that follows the path in a sentence, such as "can be written to by others".
+        /// Description of the problem that follows the path in a sentence, such as "is writable by other users".
         reason: &'static str,
     },
     /// The path is longer than the system allows for a socket.
-    #[error("the path `{}` is longer than {MAX_PATH_BYTES} bytes, which a socket's cannot be; name a shorter one with --socket", escaped(.0))]
+    #[error("the socket path `{}` is longer than {MAX_PATH_BYTES} bytes; choose a shorter one with `--socket`", escaped(.0))]
     TooLong(PathBuf),
     /// The operating system returned an error.
     #[error("cannot listen at `{}`: {source}", escaped(.path))]
@@ -146,10 +146,10 @@ fn make_private(dir: &Path) -> io::Result<()> {
 fn check_dir(dir: &Path) -> Result<(), (&'static str, Option<io::Error>)> {
     let found = fs::metadata(dir).map_err(|error| ("", Some(error)))?;
     if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(("is another user's", None));
+        return Err(("belongs to another user", None));
     }
     if found.mode() & 0o022 != 0 {
-        return Err(("can be written to by others", None));
+        return Err(("is writable by other users", None));
     }
     Ok(())
 }

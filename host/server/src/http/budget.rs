@@ -75,7 +75,7 @@ impl BodyBudget {
             Ok(read) => read,
             Err(_) => {
                 let seconds = self.time.as_secs();
-                let detail = format!("the request did not come within {seconds} s; send it at once");
+                let detail = format!("the request body was incomplete after {seconds} s; send it faster");
                 Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail))
             }
         }
@@ -84,7 +84,7 @@ impl BodyBudget {
     async fn read_all(&self, tenant: Option<&str>, mut body: Body) -> Result<ReadBody, Problem> {
         let (mut bytes, mut held) = (Vec::new(), Held::default());
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| Problem::invalid("the request's body broke off"))?;
+            let frame = frame.map_err(|_| Problem::invalid("the request body ended early"))?;
             let Ok(data) = frame.into_data() else { continue };
             if bytes.len() + data.len() > self.max_bytes {
                 return Err(self.too_large());
@@ -122,7 +122,7 @@ impl BodyBudget {
     }
 
     fn too_large(&self) -> Problem {
-        let detail = format!("the request's body is over {} bytes; send less", self.max_bytes);
+        let detail = format!("the request body is larger than {} bytes; send less", self.max_bytes);
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
     }
 }
@@ -141,7 +141,7 @@ fn unavailable(detail: &str) -> Problem {
 }
 
 fn too_many_requests() -> Problem {
-    unavailable("the server has as many requests in memory as it may; try again in a moment")
+    unavailable("the server has no memory for more requests; retry later")
 }
 
 pub(super) fn too_many_answers() -> Problem {

@@ -27,11 +27,11 @@ use crate::{Door, ServiceError, Tenant, Watch, Work};
 /// with a `callback`. Calls of other tools suspend the execution: the response has status 202, or the last piece has
 /// `type` `needs-tools`. `POST /v1/executions/{id}/continue` resumes the execution.
 #[utoipa::path(post, path = "/v1/execute", operation_id = "execute", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key and request again get the same answer, for ten minutes.")),
-    responses((status = 200, description = "What the script did, whatever that was.", body = ExecutionAnswer),
-        (status = 202, description = "It waits for answers of its tools.", body = NeedsToolsAnswer),
-        (status = "4XX", description = "The request cannot be carried out.", body = Problem),
-        (status = "5XX", description = "It cannot be carried out now.", body = Problem)))]
+    params(("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request gets the same response, for ten minutes.")),
+    responses((status = 200, description = "Outcome of the script, whether it succeeded or not.", body = ExecutionAnswer),
+        (status = 202, description = "The execution waits for answers to tool calls.", body = NeedsToolsAnswer),
+        (status = "4XX", description = "The request was refused.", body = Problem),
+        (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn fresh(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
@@ -55,12 +55,12 @@ pub(crate) async fn fresh(
 /// Runs a script in a session. Concurrent requests to a session run one after another.
 #[utoipa::path(post, path = "/v1/sessions/{id}/execute", operation_id = "execute_in_session", tag = "sessions", security(("token" = [])), request_body = ExecuteBody,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header),
-        ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
-    responses((status = 200, description = "What the script did. The session is saved.", body = ExecutionAnswer),
-        (status = 202, description = "It waits for answers of its tools, and has the session's turn.", body = NeedsToolsAnswer),
-        (status = 412, description = "The session has another generation. Nothing was run.", body = Problem),
-        (status = "4XX", description = "The request cannot be carried out.", body = Problem),
-        (status = "5XX", description = "It cannot be carried out now.", body = Problem)))]
+        ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
+    responses((status = 200, description = "Outcome of the script. The session is saved.", body = ExecutionAnswer),
+        (status = 202, description = "The execution waits for answers to tool calls. Other requests to the session wait for its end.", body = NeedsToolsAnswer),
+        (status = 412, description = "The session has another generation. The script did not run.", body = Problem),
+        (status = "4XX", description = "The request was refused.", body = Problem),
+        (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn in_session(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
@@ -85,8 +85,8 @@ pub(crate) async fn in_session(
 
 /// Checks a script with the parser of its language, without executing any of it.
 #[utoipa::path(post, path = "/v1/validate", operation_id = "validate", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
-    responses((status = 200, description = "The diagnostics.", body = ValidateAnswer), (status = "4XX", description = "The request cannot be carried out.", body = Problem),
-        (status = "5XX", description = "It cannot be carried out now.", body = Problem)))]
+    responses((status = 200, description = "The diagnostics.", body = ValidateAnswer), (status = "4XX", description = "The request was refused.", body = Problem),
+        (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<Json<ValidateAnswer>, Problem> {
     let (fresh, _held) = read
         .aside(|read| {
@@ -117,7 +117,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Respons
         Begun::First(slot) => Some(slot),
     };
     if is_stepped {
-        let detail = "an execution whose tools you answer ends in steps, which cannot be given twice; leave `Idempotency-Key` out";
+        let detail = "`Idempotency-Key` is not supported with tools that you answer; leave it out";
         return match slot {
             Some(_) => Err(Problem::invalid(detail)),
             None => step(shared, tenant, Asking::Start { work, patterns }, form, held).await,
@@ -160,7 +160,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Respons
             whole(&shared, &name, made, etag).await
         }
         (Form::Events | Form::Lines, Some(_)) => Err(Problem::invalid(
-            "an answer in pieces cannot be given twice; leave `Idempotency-Key` out, or accept `application/json`",
+            "`Idempotency-Key` is not supported with streamed responses; leave it out, or accept `application/json`",
         )),
         (Form::Events | Form::Lines, None) => {
             Ok(Pieces::answer(form, &shared.bodies, tenant.name().to_owned(), move |pieces| async move {

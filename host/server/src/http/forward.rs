@@ -173,7 +173,7 @@ async fn forwarded(shared: Shared, what: What, request: Request) -> Result<Respo
     match begun {
         Begun::Again(answer) => again(&shared, ask.tenant.name(), answer.body, answer.etag).await,
         Begun::First(_) if is_stream => Err(Problem::invalid(
-            "an answer in pieces cannot be given twice; leave `Idempotency-Key` out, or accept `application/json`",
+            "`Idempotency-Key` is not supported with streamed responses; leave it out, or accept `application/json`",
         )),
         // Continues even if the client disconnects, so that a retry finds the response.
         Begun::First(slot) => {

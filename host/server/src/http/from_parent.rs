@@ -40,5 +40,5 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 fn unknown() -> Response {
-    Problem::new(StatusCode::BAD_REQUEST, "invalid-argument", "this is no request of a worker's parent").into_response()
+    Problem::new(StatusCode::BAD_REQUEST, "invalid-argument", "not a request from the worker's parent").into_response()
 }

@@ -101,7 +101,7 @@ impl Answered {
         let key = key.to_str().ok().filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
         let Some(key) = key else {
             return Err(Problem::invalid(format!(
-                "`Idempotency-Key` is 1 to {MAX_KEY_BYTES} visible ASCII characters"
+                "`Idempotency-Key` must have 1 to {MAX_KEY_BYTES} visible ASCII characters"
             )));
         };
         let mut hasher = Sha256::new();
@@ -115,19 +115,17 @@ impl Answered {
         entries.forget_old(Instant::now());
         match entries.by_key.get(key) {
             Some(Entry::Running(before) | Entry::Done(before, _) | Entry::Forgotten(before)) if *before != request => {
-                let detail = "this `Idempotency-Key` was used for another request; use a new one for each";
+                let detail = "this `Idempotency-Key` belongs to another request; use a new key for each request";
                 Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key", detail))
             }
             Some(Entry::Running(_)) => {
-                let detail =
-                    "the request with this `Idempotency-Key` is still being carried out; ask again in a moment";
+                let detail = "the request with this `Idempotency-Key` is still running; retry later";
                 let problem = Problem::new(StatusCode::CONFLICT, "idempotency-key", detail);
                 Err(Problem { retry_after: Some(1), ..problem })
             }
             Some(Entry::Done(_, answer)) => Ok(Begun::Again(answer.clone())),
             Some(Entry::Forgotten(_)) => {
-                let detail =
-                    "the request with this `Idempotency-Key` was carried out; its answer was too large to be held";
+                let detail = "the request with this `Idempotency-Key` was executed; its response was not stored";
                 Err(Problem::new(StatusCode::CONFLICT, "idempotency-key", detail))
             }
             None => {
@@ -135,7 +133,7 @@ impl Answered {
                     entries.forget_oldest();
                 }
                 if entries.by_key.len() >= self.0.max_keys {
-                    let detail = "as many requests with an `Idempotency-Key` are being carried out as may; try again";
+                    let detail = "too many requests with an `Idempotency-Key` are running; retry later";
                     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
                     return Err(Problem { retry_after: Some(1), ..problem });
                 }

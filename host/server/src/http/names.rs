@@ -30,7 +30,7 @@ impl Names {
         let is_one = headers.get_all(header::HOST).iter().count() == 1;
         let is_same = uri.authority().is_none_or(|authority| authority.as_str().eq_ignore_ascii_case(&host));
         if !is_one || !is_same || !named(&host).is_some_and(|named| self.hosts.iter().any(|known| known == named)) {
-            let detail = "the server is not called by this `Host`; name it in `hosts` of its configuration";
+            let detail = "unknown `Host`; add it to `hosts` in the server's configuration";
             return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail));
         }
         let is_allowed = |origin: &HeaderValue| {
@@ -41,7 +41,7 @@ impl Names {
         if headers.get_all(header::ORIGIN).iter().all(is_allowed) {
             return Ok(());
         }
-        let detail = "pages of this `Origin` may not ask here; name it in `origins` of the server's configuration";
+        let detail = "this `Origin` is not allowed; add it to `origins` in the server's configuration";
         Err(Problem::new(StatusCode::FORBIDDEN, "origin", detail))
     }
 }

@@ -90,14 +90,10 @@ fn executing() -> Router<Shared> {
 }
 
 async fn no_route() -> Problem {
-    Problem::new(
-        StatusCode::NOT_FOUND,
-        "no-route",
-        "there is nothing at this path; `GET /v1/openapi.json` says what there is",
-    )
+    Problem::new(StatusCode::NOT_FOUND, "no-route", "unknown path; `GET /v1/openapi.json` lists all paths")
 }
 
 async fn no_method() -> Problem {
-    let detail = "this path has no such method; `GET /v1/openapi.json` says which it has";
+    let detail = "unsupported method; `GET /v1/openapi.json` lists the methods of each path";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no-method", detail)
 }

@@ -62,7 +62,7 @@ pub async fn serve(bound: Bound, service: &Service, routes: Router, config: &Htt
             let stream = match bound.listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    tracing::warn!(target: "glovebox", %error, "a connection could not be accepted");
+                    tracing::warn!(target: "glovebox", %error, "cannot accept a connection");
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }

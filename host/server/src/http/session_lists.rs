@@ -29,7 +29,7 @@ struct Named {
 /// changed meanwhile.
 pub(super) fn merged(lists: &[Bytes], is_home: impl Fn(&SessionId, usize) -> bool) -> Result<Vec<u8>, ServiceError> {
     let wrong = |error: serde_json::Error| {
-        tracing::error!(target: "glovebox", %error, "a worker's list of sessions cannot be read");
+        tracing::error!(target: "glovebox", %error, "cannot parse a worker's list of sessions");
         ServiceError::WorkerDied
     };
     let mut sessions: BTreeMap<SessionId, &RawValue> = BTreeMap::new();

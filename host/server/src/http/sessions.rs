@@ -40,8 +40,8 @@ pub(crate) struct ListQuery {
 
 /// Lists the sessions of this token, ordered by name.
 #[utoipa::path(get, path = "/v1/sessions", operation_id = "list_sessions", tag = "sessions", security(("token" = [])),
-    params(("after" = Option<String>, Query, description = "Those after this name: `next` of an answer. Default: from the first on."),
-        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000, description = "How many at most. Default: 1,000.")),
+    params(("after" = Option<String>, Query, description = "Name to start after: `next` of the previous page. Default: start with the first session."),
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000, description = "Maximum number of sessions. Default: 1,000.")),
     responses((status = 200, description = "A page of sessions.", body = SessionsAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn list(
     Caller(tenant): Caller,
@@ -58,7 +58,7 @@ pub(crate) async fn list(
 
 /// Opens a session: an interpreter that persists between executions, and is saved after each.
 #[utoipa::path(post, path = "/v1/sessions", operation_id = "open_session", tag = "sessions", security(("token" = [])), request_body = OpenBody,
-    responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "There is one of this name.", body = Problem),
+    responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "A session with this name exists.", body = Problem),
         (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Response, Problem> {
     let (body, context, _held) = read
@@ -75,15 +75,15 @@ pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Respo
 
 /// Describes a session.
 #[utoipa::path(get, path = "/v1/sessions/{id}", operation_id = "get_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
-    responses((status = 200, description = "`ETag` has its generation.", body = SessionAnswer), (status = "4XX", description = "The request was refused.", body = Problem),
+    responses((status = 200, description = "The session. `ETag` has its generation.", body = SessionAnswer), (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn describe(Caller(tenant): Caller, InPath(id): InPath<String>) -> Result<Response, Problem> {
     Ok(described(StatusCode::OK, tenant.session(&session_id(id)?).await?))
 }
 
 /// Closes a session and removes it. Its exit handlers run, within the limits of one execution.
-#[utoipa::path(delete, path = "/v1/sessions/{id}", operation_id = "close_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
-    responses((status = 204, description = "It is gone."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+#[utoipa::path(delete, path = "/v1/sessions/{id}", operation_id = "close_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
+    responses((status = 204, description = "The session was removed."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn close(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
@@ -98,7 +98,7 @@ pub(crate) async fn close(
 /// The first use of the session checks that the bytes fit the image and the policy.
 #[utoipa::path(put, path = "/v1/sessions/{id}", operation_id = "import_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     request_body(content_type = "application/octet-stream", content = Vec<u8>),
-    responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "There is one of this name, or the bytes are not a session's.", body = Problem),
+    responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "A session with this name exists, or the bytes are not a session.", body = Problem),
         (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn resume(
     Caller(tenant): Caller,
@@ -126,7 +126,7 @@ pub(crate) async fn state(
 }
 
 /// Forks a session: copies its variables, functions and files to a new session.
-#[utoipa::path(post, path = "/v1/sessions/{id}/fork", operation_id = "fork_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")), request_body = ForkBody,
+#[utoipa::path(post, path = "/v1/sessions/{id}/fork", operation_id = "fork_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")), request_body = ForkBody,
     responses((status = 201, description = "The new session.", body = SessionAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn fork(
     Caller(tenant): Caller,
@@ -140,9 +140,9 @@ pub(crate) async fn fork(
 }
 
 /// Rolls a session back to a checkpoint, or to its state before the last change. Removes later checkpoints.
-#[utoipa::path(post, path = "/v1/sessions/{id}/undo", operation_id = "undo_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")), request_body = UndoBody,
-    responses((status = 200, description = "The checkpoint whose state it has now.", body = CheckpointAnswer),
-        (status = 409, description = "There is no such state.", body = Problem), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+#[utoipa::path(post, path = "/v1/sessions/{id}/undo", operation_id = "undo_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")), request_body = UndoBody,
+    responses((status = 200, description = "The checkpoint that the session was rolled back to.", body = CheckpointAnswer),
+        (status = 409, description = "The checkpoint does not exist.", body = Problem), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn undo(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
@@ -157,7 +157,7 @@ pub(crate) async fn undo(
 
 /// Creates a checkpoint of a session, for a later rollback. Checkpoints are in memory: hibernating a session drops
 /// them.
-#[utoipa::path(post, path = "/v1/sessions/{id}/checkpoint", operation_id = "create_checkpoint", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
+#[utoipa::path(post, path = "/v1/sessions/{id}/checkpoint", operation_id = "create_checkpoint", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
     responses((status = 200, description = "The checkpoint.", body = CheckpointAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn checkpoint(
     Caller(tenant): Caller,
@@ -179,8 +179,8 @@ pub(crate) async fn checkpoints(
 }
 
 /// Saves a session to the store and evicts it from memory. The next request resumes the session.
-#[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", operation_id = "hibernate_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
-    responses((status = 200, description = "Whether the session was in memory.", body = HibernateAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+#[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", operation_id = "hibernate_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
+    responses((status = 200, description = "`was_live` tells if the session was in memory.", body = HibernateAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn hibernate(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
@@ -193,7 +193,7 @@ pub(crate) async fn hibernate(
 /// Returns a global variable.
 #[utoipa::path(get, path = "/v1/sessions/{id}/variables/{name}", operation_id = "get_variable", tag = "sessions", security(("token" = [])),
     params(("id" = String, Path), ("name" = String, Path)),
-    responses((status = 200, description = "The variable's value.", body = VariableAnswer), (status = 404, description = "There is no such session or variable.", body = Problem),
+    responses((status = 200, description = "The variable's value.", body = VariableAnswer), (status = 404, description = "The session or the variable does not exist.", body = Problem),
         (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn get_variable(
     Caller(tenant): Caller,
@@ -209,8 +209,8 @@ pub(crate) async fn get_variable(
 
 /// Sets a global variable to the JSON in the body.
 #[utoipa::path(put, path = "/v1/sessions/{id}/variables/{name}", operation_id = "set_variable", tag = "sessions", security(("token" = [])), request_body = serde_json::Value,
-    params(("id" = String, Path), ("name" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
-    responses((status = 204, description = "It is set."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    params(("id" = String, Path), ("name" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
+    responses((status = 204, description = "The variable is set."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn set_variable(
     Caller(tenant): Caller,
     InPath((id, name)): InPath<(String, String)>,
@@ -219,8 +219,7 @@ pub(crate) async fn set_variable(
 ) -> Result<Response, Problem> {
     let json = read
         .aside(|read| {
-            let text =
-                String::from_utf8(read.bytes).map_err(|_| Problem::invalid("the request's body is not UTF-8"))?;
+            let text = String::from_utf8(read.bytes).map_err(|_| Problem::invalid("the request body is not UTF-8"))?;
             JsonText::new(text).map_err(|error| Problem::invalid(format!("the request's body: {}", quoted(error))))
         })
         .await?;
@@ -240,9 +239,9 @@ pub(crate) struct FilesQuery {
 }
 
 /// Lists the files of a session.
-#[utoipa::path(get, path = "/v1/sessions/{id}/files", operation_id = "list_files", tag = "files", security(("token" = [])), params(("id" = String, Path), ("pattern" = Option<String>, Query, description = "Such as `*.csv` or `out/**`. Default: all files."),
-        ("limit" = Option<usize>, Query, description = "How many, 1 to 10,000. Default: 10,000. There may be fewer where paths are long."),
-        ("cursor" = Option<String>, Query, description = "Those after these: `next` of an answer. Default: from the first on.")),
+#[utoipa::path(get, path = "/v1/sessions/{id}/files", operation_id = "list_files", tag = "files", security(("token" = [])), params(("id" = String, Path), ("pattern" = Option<String>, Query, description = "Pattern such as `*.csv` or `out/**`. Default: all files."),
+        ("limit" = Option<usize>, Query, description = "Maximum number of files, 1 to 10,000. Default: 10,000. A page may have fewer files if paths are long."),
+        ("cursor" = Option<String>, Query, description = "`next` of the previous page. Default: start with the first file.")),
     responses((status = 200, description = "The files.", body = FilesAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn list_files(
     Caller(tenant): Caller,
@@ -264,7 +263,7 @@ pub(crate) async fn list_files(
 
 /// Returns a file of a session.
 #[utoipa::path(get, path = "/v1/sessions/{id}/files/{path}", operation_id = "read_file", tag = "files", security(("token" = [])),
-    params(("id" = String, Path), ("path" = String, Path, description = "Relative to the workspace; slashes as they are.")),
+    params(("id" = String, Path), ("path" = String, Path, description = "Path relative to the workspace, with unescaped slashes.")),
     responses((status = 200, description = "The file's bytes.", content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn read_file(
     State(shared): State<Shared>,
@@ -289,9 +288,8 @@ pub(super) fn read_with_room(
     let entry = snapshot.stat(path)?;
     let bytes = if entry.kind == FileKind::File { entry.size_bytes } else { 0 };
     if bytes > MAX_RETURNED_BYTES {
-        let detail = format!(
-            "the file has {bytes} bytes; at most {MAX_RETURNED_BYTES} are given at once; have a script split it"
-        );
+        let detail =
+            format!("the file has {bytes} bytes; a response has at most {MAX_RETURNED_BYTES}; have a script split it");
         return Ok(Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)));
     }
     match bodies.reserve(tenant, usize::try_from(bytes).unwrap_or(usize::MAX)) {
@@ -302,8 +300,8 @@ pub(super) fn read_with_room(
 
 /// Writes a file of a session, and replaces an existing one.
 #[utoipa::path(put, path = "/v1/sessions/{id}/files/{path}", operation_id = "write_file", tag = "files", security(("token" = [])),
-    request_body(content_type = "application/octet-stream", content = Vec<u8>), params(("id" = String, Path), ("path" = String, Path), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
-    responses((status = 204, description = "It is written, and the session saved."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    request_body(content_type = "application/octet-stream", content = Vec<u8>), params(("id" = String, Path), ("path" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
+    responses((status = 204, description = "The file is written and the session saved."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn write_file(
     Caller(tenant): Caller,
     InPath((id, path)): InPath<(String, String)>,
@@ -327,8 +325,8 @@ pub(crate) struct DeleteQuery {
 /// Deletes a file of a session, or an empty directory.
 #[utoipa::path(delete, path = "/v1/sessions/{id}/files/{path}", operation_id = "delete_file", tag = "files", security(("token" = [])),
     params(("id" = String, Path), ("path" = String, Path),
-        ("recursive" = Option<bool>, Query, description = "Whether a directory goes with all that is below it. Default: no."), ("If-Match" = Option<String>, Header, description = "The generation that the session must have: its `ETag`.")),
-    responses((status = 204, description = "It is gone, and the session saved."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+        ("recursive" = Option<bool>, Query, description = "Deletes a directory with everything below it. Default: no."), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
+    responses((status = 204, description = "The file is deleted and the session saved."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn delete_file(
     Caller(tenant): Caller,
     InPath((id, path)): InPath<(String, String)>,

@@ -18,25 +18,25 @@ use crate::workers::Workers;
 const CONTRACT: &str = "glovebox:sandbox@0.2.0";
 
 /// Reports that the process is alive.
-#[utoipa::path(get, path = "/healthz", operation_id = "get_health", tag = "server", responses((status = 200, description = "It does.", body = String)))]
+#[utoipa::path(get, path = "/healthz", operation_id = "get_health", tag = "server", responses((status = 200, description = "The process is alive.", body = String)))]
 pub(crate) async fn health() -> &'static str {
     "ok\n"
 }
 
 /// Reports whether the server accepts executions. It does not during shutdown, or while all workers are being started.
 #[utoipa::path(get, path = "/readyz", operation_id = "get_readiness", tag = "server",
-    responses((status = 200, description = "It does.", body = String), (status = 503, description = "It does not.", body = String)))]
+    responses((status = 200, description = "The server accepts executions.", body = String), (status = 503, description = "The server does not accept executions.", body = String)))]
 pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
     match (shared.service.is_draining(), shared.service.is_ready()) {
         (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
-        (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "no worker serves\n"),
+        (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "no worker is ready\n"),
         (false, true) => (StatusCode::OK, "ready\n"),
     }
 }
 
 /// Returns metrics for Prometheus: of all tokens, or only of this token if it may not see the others.
 #[utoipa::path(get, path = "/metrics", operation_id = "get_metrics", tag = "server", security(("token" = [])),
-    responses((status = 200, description = "In the text format of OpenMetrics.", body = String)))]
+    responses((status = 200, description = "Metrics in the text format of OpenMetrics.", body = String)))]
 pub(crate) async fn metrics(Caller(tenant): Caller) -> impl IntoResponse {
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, content_type)], tenant.metrics_text())

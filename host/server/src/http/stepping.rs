@@ -27,11 +27,11 @@ pub(super) enum Asking {
 ///
 /// The response has the same forms as that of the request that started the execution: `Accept` selects streaming.
 #[utoipa::path(post, path = "/v1/executions/{id}/continue", operation_id = "continue_execution", tag = "scripts", security(("token" = [])), request_body = ContinueBody, params(("id" = String, Path)),
-    responses((status = 200, description = "What the script did, whatever that was.", body = ExecutionAnswer),
-        (status = 202, description = "It waits for further answers.", body = NeedsToolsAnswer),
-        (status = 404, description = "There is no such execution: it was answered, cancelled, or waited for too long.", body = Problem),
-        (status = "4XX", description = "No answer was taken.", body = Problem),
-        (status = "5XX", description = "It cannot be gone on with now.", body = Problem)))]
+    responses((status = 200, description = "Outcome of the script, whether it succeeded or not.", body = ExecutionAnswer),
+        (status = 202, description = "The execution waits for further answers.", body = NeedsToolsAnswer),
+        (status = 404, description = "The execution does not exist: it has ended, was cancelled, or has expired.", body = Problem),
+        (status = "4XX", description = "The answers were refused.", body = Problem),
+        (status = "5XX", description = "The server could not resume the execution.", body = Problem)))]
 pub(crate) async fn go_on(
     State(shared): State<Shared>,
     Caller(tenant): Caller,
@@ -50,7 +50,7 @@ pub(crate) async fn go_on(
 
 /// Cancels an execution that waits for answers to tool calls.
 #[utoipa::path(delete, path = "/v1/executions/{id}", operation_id = "cancel_execution", tag = "scripts", security(("token" = [])), params(("id" = String, Path)),
-    responses((status = 204, description = "It is cancelled, and its session as after any that was."), (status = "4XX", description = "The request was refused.", body = Problem),
+    responses((status = 204, description = "The execution is cancelled. Its session is as after any cancelled execution."), (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn cancel(Caller(tenant): Caller, InPath(execution): InPath<String>) -> Result<StatusCode, Problem> {
     tenant.cancel(&execution).await?;

@@ -118,7 +118,7 @@ impl AnswerBody {
         match (value, error) {
             (Some(value), None) => Ok(ToolAnswer { id, answer: Ok(Box::<str>::from(value).into()) }),
             (None, Some(error)) => Ok(ToolAnswer::error(id, ToolError::new(error))),
-            _ => Err(Problem::invalid(format!("the answer to call {id} has a `value` or an `error`, and not both"))),
+            _ => Err(Problem::invalid(format!("the answer to call {id} must have either a `value` or an `error`"))),
         }
     }
 }

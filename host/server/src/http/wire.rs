@@ -156,7 +156,7 @@ impl ExecuteBody {
         let files = self.files.take().unwrap_or_default();
         if files.len() > MAX_FILES {
             return Err(Problem::invalid(format!(
-                "`files` has {} entries; at most {MAX_FILES} are taken",
+                "`files` has {} entries; at most {MAX_FILES} are allowed",
                 files.len()
             )));
         }
@@ -194,7 +194,7 @@ fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, Problem> 
     let bytes = raw.get().len();
     if bytes > MAX_VALUE_BYTES {
         return Err(Problem::invalid(format!(
-            "`{name}` is {bytes} bytes of JSON; at most {MAX_VALUE_BYTES} are taken"
+            "`{name}` has {bytes} bytes of JSON; at most {MAX_VALUE_BYTES} are allowed"
         )));
     }
     serde_json::from_str(raw.get()).map_err(|error| Problem::invalid(format!("`{name}`: {}", quoted(error))))

@@ -69,7 +69,7 @@ fn the_directory_is_made_for_its_user_alone_and_one_that_others_write_to_is_refu
         match bind(&open.join("d.sock")) {
             Ok(()) => assert!(fits, "{mode:o}"),
             Err(error) => {
-                assert!(!fits && error.to_string().contains("can be written to by others"), "{mode:o}: {error}")
+                assert!(!fits && error.to_string().contains("is writable by other users"), "{mode:o}: {error}")
             }
         }
     }
@@ -80,7 +80,7 @@ fn the_directory_is_made_for_its_user_alone_and_one_that_others_write_to_is_refu
 fn a_live_daemon_is_not_replaced_and_what_a_dead_one_left_is() {
     let daemon = Running::new();
     let error = bind(&daemon.socket).unwrap_err().to_string();
-    assert!(error.contains("a daemon listens at") && error.contains("glovebox daemon stop"), "{error}");
+    assert!(error.contains("a daemon already listens at") && error.contains("glovebox daemon stop"), "{error}");
     assert_eq!(daemon.client().ok("ping", json!({}))["pong"], true);
 
     let dir = tempfile::tempdir().unwrap();

@@ -60,7 +60,7 @@ pub(super) async fn hibernate(mut turn: Turn, params: Option<&RawValue>) -> Answ
     let Only { .. } = params::read(params)?;
     let state = turn.worker()?.open().await?.hibernate().await?;
     if state.len() > MAX_STATE_BYTES {
-        let message = format!("the session takes {} bytes; at most {MAX_STATE_BYTES} are given", state.len());
+        let message = format!("the session state has {} bytes; at most {MAX_STATE_BYTES} are allowed", state.len());
         return Err(RpcError::named(rpc::REFUSED, "too-large", message));
     }
     rpc::result(&json!({ "state": { "base64": BASE64_STANDARD.encode(state) } }))

@@ -65,7 +65,7 @@ pub(super) async fn pause(
     let id = name(id)?;
     match sandboxes.pause(&tenant, &id).await? {
         Some(true) => Ok(StatusCode::NO_CONTENT),
-        Some(false) => Err(Failure::new(StatusCode::CONFLICT, "paused", "the sandbox is paused already")),
+        Some(false) => Err(Failure::new(StatusCode::CONFLICT, "paused", "the sandbox is already paused")),
         None => Err(Failure::no_sandbox(&id)),
     }
 }

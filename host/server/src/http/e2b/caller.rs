@@ -46,7 +46,7 @@ impl FromRequestParts<Shared> for Asked {
         // Several tenants may have a sandbox with this id. The secret selects one.
         let sandbox = given.and_then(|given| named.into_iter().find(|sandbox| sandbox.is_secret(given)));
         let Some(sandbox) = sandbox else {
-            let detail = "the access token of this sandbox is another; connect to it once more";
+            let detail = "wrong access token for this sandbox; connect to the sandbox again";
             return Err(Failure::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
         };
         if sandbox.is_paused() {

@@ -36,7 +36,7 @@ impl Failure {
     }
 
     pub(super) fn unsupported(what: &str) -> Self {
-        let detail = format!("{what} is not supported here; docs/e2b.md says what is");
+        let detail = format!("{what} is not supported; docs/e2b.md lists the supported features");
         Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", detail)
     }
 

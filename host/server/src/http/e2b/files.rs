@@ -89,7 +89,7 @@ pub(super) async fn read(
     query: InQuery,
 ) -> Result<Response, Failure> {
     let Query(Which { path }) = query.map_err(|error| Failure::invalid(error.body_text()))?;
-    let path = relative(&path.ok_or_else(|| Failure::invalid("`path` says which file; there is none"))?)?;
+    let path = relative(&path.ok_or_else(|| Failure::invalid("missing query parameter `path`"))?)?;
     let _turn = sandbox.turn.lock().await;
     let (asked, bodies, name) = (path.clone(), shared.bodies.clone(), sandbox.tenant.name().to_owned());
     let read = sandbox.with_files(&path, false, move |files| read_with_room(&bodies, &name, files, &asked));
@@ -114,7 +114,7 @@ pub(super) async fn write(
     let files = match multer::parse_boundary(content_type) {
         Ok(boundary) => of_form(bytes, boundary, path).await?,
         Err(_) => {
-            let path = path.ok_or_else(|| Failure::invalid("`path` says which file; there is none"))?;
+            let path = path.ok_or_else(|| Failure::invalid("missing query parameter `path`"))?;
             vec![(relative(&path)?, bytes)]
         }
     };
@@ -131,7 +131,7 @@ pub(super) async fn write(
 
 /// Parses the files of a multipart form. `path` is the destination of a single file.
 async fn of_form(bytes: Vec<u8>, boundary: String, path: Option<String>) -> Result<Vec<(String, Vec<u8>)>, Failure> {
-    let wrong = |error: multer::Error| Failure::invalid(format!("the form: {error}"));
+    let wrong = |error: multer::Error| Failure::invalid(format!("invalid form: {error}"));
     let whole = tokio_stream::once(Ok::<_, Infallible>(axum::body::Bytes::from(bytes)));
     let mut form = multer::Multipart::new(whole, boundary);
     let mut files = Vec::new();
@@ -146,7 +146,7 @@ async fn of_form(bytes: Vec<u8>, boundary: String, path: Option<String>) -> Resu
     match files.len() {
         0 => Err(Failure::invalid("the form has no file")),
         count if count > 1 && path.is_some() => {
-            Err(Failure::invalid("`path` names one file, and the form has several"))
+            Err(Failure::invalid("`path` is not supported with several files in the form; leave it out"))
         }
         _ => Ok(files),
     }

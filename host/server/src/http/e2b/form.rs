@@ -47,7 +47,7 @@ impl NewSandbox {
         check_entries("metadata", &self.metadata)?;
         check_entries("envVars", &self.env_vars)?;
         if let Some(name) = self.env_vars.keys().find(|name| !is_env_name(name)) {
-            return Err(Failure::invalid(format!("`envVars` has `{}`, which is no name", glovebox::escaped(name))));
+            return Err(Failure::invalid(format!("`{}` in `envVars` is not a valid name", glovebox::escaped(name))));
         }
         let mut template = self.template_id;
         template.truncate(template.floor_char_boundary(256));
@@ -68,7 +68,7 @@ pub(super) fn check_entries(name: &str, entries: &BTreeMap<String, String>) -> R
     let bytes: usize = entries.iter().map(|(name, value)| name.len() + value.len()).sum();
     if entries.len() > MAX_ENTRIES || bytes > MAX_ENTRY_BYTES {
         return Err(Failure::invalid(format!(
-            "`{name}` has {} entries and {bytes} bytes; at most {MAX_ENTRIES} and {MAX_ENTRY_BYTES} are taken",
+            "`{name}` has {} entries and {bytes} bytes; at most {MAX_ENTRIES} entries and {MAX_ENTRY_BYTES} bytes are allowed",
             entries.len()
         )));
     }
@@ -86,7 +86,7 @@ pub(super) struct Timeout {
 pub(super) fn time(seconds: Option<u64>) -> Result<Duration, Failure> {
     match seconds.unwrap_or(DEFAULT_TIME_S) {
         seconds if seconds <= MAX_TIME_S => Ok(Duration::from_secs(seconds)),
-        seconds => Err(Failure::invalid(format!("`timeout` is {seconds} s; at most {MAX_TIME_S} are taken"))),
+        seconds => Err(Failure::invalid(format!("`timeout` is {seconds} s; at most {MAX_TIME_S} s are allowed"))),
     }
 }
 

@@ -139,7 +139,7 @@ impl Sandboxes {
                 match ended {
                     Ok(_) => return,
                     Err(error) => {
-                        tracing::warn!(target: "glovebox", sandbox = %id, %error, "a sandbox could not be ended; it is tried again");
+                        tracing::warn!(target: "glovebox", sandbox = %id, %error, "cannot end a sandbox; it will be retried");
                         tokio::time::sleep(Duration::from_secs(5)).await;
                     }
                 }
@@ -192,9 +192,7 @@ impl Sandbox {
         let execution = self.tenant.execute_in(Door::E2b, (&id).into(), script, Watch::default()).await?;
         match execution.is_success() {
             true => Ok(()),
-            false => {
-                Err(ServiceError::Invalid(format!("the context cannot be set up: {}", execution.outcome.describe())))
-            }
+            false => Err(ServiceError::Invalid(format!("cannot set up the context: {}", execution.outcome.describe()))),
         }
     }
 

@@ -17,7 +17,7 @@ pub(super) fn relative(path: &str) -> Result<String, Failure> {
         None if path.starts_with('/') => {
             let path = glovebox::escaped(path);
             return Err(Failure::invalid(format!(
-                "`{path}` is outside of the sandbox's files; give it relative to `{WORKSPACE}`, which is `{HOME}` too"
+                "`{path}` is outside of the workspace; use a path below `{WORKSPACE}` or `{HOME}`"
             )));
         }
         None => path,

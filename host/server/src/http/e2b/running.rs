@@ -46,10 +46,10 @@ pub(super) async fn execute(
     let env = asked.env_vars.map(|Entries(entries)| entries).unwrap_or_default();
     check_entries("env_vars", &env)?;
     if let Some(name) = env.keys().find(|name| !is_env_name(name)) {
-        return Err(Failure::invalid(format!("`env_vars` has `{}`, which is no name", glovebox::escaped(name))));
+        return Err(Failure::invalid(format!("`{}` in `env_vars` is not a valid name", glovebox::escaped(name))));
     }
     if asked.context_id.is_some() && asked.language.is_some() {
-        return Err(Failure::invalid("`context_id` and `language` cannot be given both"));
+        return Err(Failure::invalid("`context_id` and `language` are mutually exclusive; remove one of them"));
     }
     let wanted = asked.language.as_deref().map(language).transpose()?;
     let is_typescript =
