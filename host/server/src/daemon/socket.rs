@@ -64,8 +64,8 @@ impl Listener {
     /// process listens to. Must be called on a Tokio runtime.
     ///
     /// # Errors
-    /// Returns an error if a daemon already listens at the path, if the path is too long or not a socket, or if other
-    /// users can write to the directory.
+    /// Returns an error if a daemon already listens at the path, or if other users can write to the directory. The path
+    /// must be short enough for a socket, and an existing file at the path must be a socket.
     pub fn bind(path: impl Into<PathBuf>) -> Result<Self, SocketError> {
         let path = std::path::absolute(path.into()).map_err(|source| failed(Path::new(""), source))?;
         if path.as_os_str().as_bytes().len() > MAX_PATH_BYTES {

@@ -5,7 +5,7 @@
 //! | `POST /v1/execute`, `/v1/validate` | runs or checks a script in a new interpreter |
 //! | `GET`, `POST /v1/sessions`; `PUT /v1/sessions/{id}` | lists, opens, imports sessions |
 //! | `GET`, `DELETE /v1/sessions/{id}` | describes, closes a session |
-//! | `POST /v1/sessions/{id}/execute`, `fork`, `undo`, `checkpoint`, `hibernate` | |
+//! | `POST /v1/sessions/{id}/execute`, `fork`, `undo`, `checkpoint`, `hibernate` | operations on a session |
 //! | `POST /v1/executions/{id}/continue`, `DELETE /v1/executions/{id}` | answers tool calls, cancels |
 //! | `GET /v1/sessions/{id}/checkpoints`, `state` | lists checkpoints, exports a session |
 //! | `GET`, `PUT /v1/sessions/{id}/variables/{name}` | reads, sets a global variable |

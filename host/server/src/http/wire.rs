@@ -466,7 +466,8 @@ impl ExecutionAnswer {
     }
 }
 
-/// Fields of an execution. A test compares this schema with real responses.
+/// Outcome and usage of an execution.
+// A test compares this schema with real responses.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes")]
 pub(crate) struct ExecutionForm {
