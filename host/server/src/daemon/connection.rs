@@ -209,7 +209,7 @@ impl Connection {
             Ok(message) => Some(message),
             Err(_) => {
                 let message =
-                    "the request was executed, but the daemon has no memory for the response; read responses faster";
+                    "the request was carried out, but the daemon's memory for answers is full; read answers faster";
                 let error = RpcError::named(REFUSED, "unavailable", message);
                 Some(Outgoing { text: rpc::response(&id, &Err(error)), held: Held::default() })
             }
@@ -267,7 +267,7 @@ impl Connection {
             RpcError::named(
                 REFUSED,
                 "quota-exceeded",
-                format!("{most} requests are running, which is the maximum; wait for a response"),
+                format!("the limit of {most} running requests is reached; wait for a response"),
             )
         })?;
         let (slot, work) = match named {

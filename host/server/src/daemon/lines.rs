@@ -34,7 +34,7 @@ pub(super) enum LineError {
     TooLong(usize),
     #[error("the message was incomplete after {0} s; end each message with a line feed")]
     TooSlow(u64),
-    #[error("the daemon has no memory for more messages; connect again later")]
+    #[error("the daemon's memory for messages is full; connect again later")]
     NoRoom,
     #[error("the connection was lost")]
     Broken,

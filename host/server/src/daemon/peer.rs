@@ -74,7 +74,7 @@ impl Peer {
                 .outbox
                 .outgoing(request)
                 .await
-                .map_err(|_| ToolError::new("the daemon has no memory for the call"))?;
+                .map_err(|_| ToolError::new("the daemon's memory for messages is full"))?;
             self.outbox.send(request).await.map_err(|_| ToolError::new(GONE))?;
             answer.await.map_err(|_| ToolError::new(GONE))?.map_err(ToolError::new)
         };

@@ -53,7 +53,8 @@ pub async fn serve(daemon: &Daemon, mut listener: Listener) {
         let daemon = daemon.clone();
         clients.spawn(async move {
             let Ok(_place) = Arc::clone(&daemon.0.connections).try_acquire_owned() else {
-                let _ = refuse(stream, "quota-exceeded", "too many open connections; close one first").await;
+                let _ =
+                    refuse(stream, "quota-exceeded", "the limit of open connections is reached; close one first").await;
                 return;
             };
             let (input, output) = tokio::io::split(stream);

@@ -181,7 +181,7 @@ mod unix {
         }
         let Ok(_place) = Arc::clone(&daemon.0.connections).try_acquire_owned() else {
             let most = daemon.0.config.connections;
-            let message = format!("{most} connections are open, which is the maximum; close one first");
+            let message = format!("the limit of {most} connections is reached; close one first");
             let _ = refuse(stream, "quota-exceeded", &message).await;
             return;
         };

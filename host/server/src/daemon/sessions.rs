@@ -68,7 +68,7 @@ impl ClientSessions {
     pub(super) async fn place(&self) -> Result<(Arc<Slot>, Waiting), RpcError> {
         let config = &self.daemon.0.config;
         let full = |most: usize, whose: &str| {
-            let message = format!("{most} sessions {whose} are open, which is the maximum; destroy one first");
+            let message = format!("the limit of {most} sessions {whose} is reached; destroy one first");
             RpcError::named(REFUSED, "quota-exceeded", message)
         };
         if self.end_idle() >= config.connection_sessions {

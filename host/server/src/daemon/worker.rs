@@ -107,7 +107,7 @@ impl Workers {
     fn hold(&self, bytes: usize) -> Result<Arc<Held>, RpcError> {
         let held = self.initial.try_room(None, bytes).map(Arc::new);
         held.map_err(|_| {
-            let message = "the daemon has no memory for more files and contexts of sessions; destroy a session first";
+            let message = "the daemon's memory for files and contexts of sessions is full; destroy a session first";
             RpcError::named(REFUSED, "quota-exceeded", message)
         })
     }

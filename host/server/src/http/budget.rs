@@ -141,11 +141,11 @@ fn unavailable(detail: &str) -> Problem {
 }
 
 fn too_many_requests() -> Problem {
-    unavailable("the server has no memory for more requests; retry later")
+    unavailable("the server's memory for requests is full; try again later")
 }
 
 pub(super) fn too_many_answers() -> Problem {
-    unavailable("it was done, but the server has as many answers in memory as it may; read yours faster")
+    unavailable("the request was carried out, but the server's memory for answers is full; read answers faster")
 }
 
 /// A response body that counts against the budget until it is written. It is sent in pieces: the connection would

@@ -119,7 +119,7 @@ impl Answered {
                 Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key", detail))
             }
             Some(Entry::Running(_)) => {
-                let detail = "the request with this `Idempotency-Key` is still running; retry later";
+                let detail = "the request with this `Idempotency-Key` is still running; try again later";
                 let problem = Problem::new(StatusCode::CONFLICT, "idempotency-key", detail);
                 Err(Problem { retry_after: Some(1), ..problem })
             }
@@ -133,7 +133,7 @@ impl Answered {
                     entries.forget_oldest();
                 }
                 if entries.by_key.len() >= self.0.max_keys {
-                    let detail = "too many requests with an `Idempotency-Key` are running; retry later";
+                    let detail = "too many requests with an `Idempotency-Key` are running; try again later";
                     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
                     return Err(Problem { retry_after: Some(1), ..problem });
                 }

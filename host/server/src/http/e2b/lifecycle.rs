@@ -139,7 +139,7 @@ impl Sandboxes {
                 match ended {
                     Ok(_) => return,
                     Err(error) => {
-                        tracing::warn!(target: "glovebox", sandbox = %id, %error, "cannot end a sandbox; it will be retried");
+                        tracing::warn!(target: "glovebox", sandbox = %id, %error, "cannot end a sandbox; trying again in 5 s");
                         tokio::time::sleep(Duration::from_secs(5)).await;
                     }
                 }
