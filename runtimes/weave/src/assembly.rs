@@ -1,4 +1,4 @@
-//! A module that is being put together.
+//! A core module under construction.
 
 use std::collections::HashMap;
 
@@ -15,11 +15,12 @@ use crate::{
     shift::Shift,
 };
 
-/// A function's type: parameters and results.
 type Signature = (Vec<ValType>, Vec<ValType>);
 
-/// The sections of the module to be. Whoever adds to several knows the order that indices are given out in: the modules' items
-/// first, module by module, then ours.
+/// The sections of the woven module.
+///
+/// Within each index space, the items of the input modules come first, module by module, followed by generated items.
+/// Callers that fill several sections must follow this order.
 #[derive(Default)]
 pub(crate) struct Assembly {
     pub(crate) types: TypeSection,
@@ -65,7 +66,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Adds what a module imports from elsewhere, functions among it.
+    /// Adds an import. Imported functions take the next function index.
     pub(crate) fn import(
         &mut self,
         module: &str,
@@ -78,7 +79,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// The index of a function type of ours. All types of the modules must have been added.
+    /// Returns the type index of a generated function. Call this only after all input modules have added their types.
     pub(crate) fn signature(&mut self, parameters: &[ValType], results: &[ValType]) -> u32 {
         let signature = (parameters.to_vec(), results.to_vec());
         if let Some(known) = self.own_types.get(&signature) {
@@ -90,7 +91,7 @@ impl Assembly {
         new
     }
 
-    /// The type of a block that has the results of a function of this type.
+    /// Returns the block type with the results of the function type `of`.
     pub(crate) fn block_of(&mut self, module: &str, of: &FuncType, shift: &mut Shift) -> Result<BlockType, WeaveError> {
         let results = of.results().iter().map(|of| shift.val_type(*of)).collect::<Result<Vec<_>, _>>();
         Ok(match results.map_err(WeaveError::encoding(module))?.as_slice() {
@@ -100,13 +101,13 @@ impl Assembly {
         })
     }
 
-    /// Adds the next function.
+    /// Adds a function with the next free index.
     pub(crate) fn define(&mut self, signature: u32, body: &Function) {
         self.functions.function(signature);
         self.code.function(body);
     }
 
-    /// Adds a module's functions as they are.
+    /// Copies a module's functions without rewriting their operators.
     pub(crate) fn copy_functions(&mut self, module: &Module<'_>, shift: &mut Shift) -> Result<(), WeaveError> {
         for (function, body) in module.own_functions() {
             let of = module.functions.get(index(function)).copied().unwrap_or_default();
@@ -116,19 +117,19 @@ impl Assembly {
         Ok(())
     }
 
-    /// Adds a global of ours, which changes.
+    /// Adds a generated mutable global and returns its index.
     pub(crate) fn global(&mut self, val_type: ValType, init: &ConstExpr) -> u32 {
         let new = self.globals.len();
         self.globals.global(GlobalType { val_type, mutable: true, shared: false }, init);
         new
     }
 
-    /// Where the tags of the module that is added next begin.
+    /// Returns the index of the first tag that the next module adds.
     pub(crate) fn next_tag(&self) -> u32 {
         self.tags.len()
     }
 
-    /// Adds the tag of the exception that unwinds, behind those of all modules.
+    /// Adds the tag of the unwinding exception. Call this after all modules have added their tags.
     pub(crate) fn tag(&mut self) -> u32 {
         let func_type_idx = self.signature(&[], &[]);
         let new = self.tags.len();

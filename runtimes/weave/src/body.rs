@@ -1,16 +1,16 @@
-//! Rewriting the body of one guest's function.
+//! Rewriting the body of a guest function.
 //!
-//! Every operator stays, in its order and nesting, so that what a reviewer has to follow is what stands between them:
+//! Every operator stays, in the same order and nesting. A review only has to follow the code inserted between them:
 //!
-//! * **Fuel**, exactly as Wasmtime 48 charges it with `consume_fuel`, where [`charges`](crate::charges) planned it. The counter counts
-//!   down in a global; a function keeps it in a local, and writes it back before whatever may look at it: calls, ends, checks
-//!   that fail.
-//! * **Depth**: what a function takes of the native stack, where it can be on the stack any number of times. One branch at its
-//!   beginning looks at both counters, which are less than zero where it may not go on.
-//! * **Exceptions**: what unwinds a guest is an exception, too, and no `catch_all` of the guest's may end that. So the first clause of each
-//!   `try_table` that catches everything leads ours to the function's end, where it is thrown on. Where exceptions
-//!   [land](crate::landings) both counters are loaded again.
-//! * `unreachable` becomes an unwinding that the shim can catch; `memory.size` and `memory.grow` go by the virtual size.
+//! * **Fuel**, exactly as Wasmtime 48 charges it with `consume_fuel`, at the points that [`charges`](crate::charges)
+//!   chose. A global counts the remaining fuel down. A function caches this counter in a local and writes it back
+//!   before code that may read it: calls, function ends, and failing checks.
+//! * **Depth**: the native stack that a call uses, for functions that can recur. One branch at the function's entry
+//!   tests both counters; the call must not proceed if either is negative.
+//! * **Exceptions**: a guest is unwound by an exception, which no `catch_all` of the guest may intercept. The first
+//!   clause of each `try_table` that catches everything therefore leads our exception to the function's end, where it
+//!   is thrown again. Both counters are reloaded where exceptions [land](crate::landings).
+//! * `unreachable` becomes an unwind that the shim can catch. `memory.size` and `memory.grow` use the virtual size.
 
 use std::borrow::Cow;
 
@@ -26,57 +26,57 @@ use crate::{
     shift::Shift,
 };
 
-/// What a guest's functions are rewritten to use. Indices are those of the woven module.
+/// The functions, globals and tag that rewritten functions use. Indices are those of the woven module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Work {
     pub(crate) fuel: Option<Fuel>,
     pub(crate) depth: Option<Depth>,
     pub(crate) memory: Option<VirtualMemory>,
-    /// The function that unwinds for `unreachable`.
+    /// Unwinds the guest in place of `unreachable`.
     pub(crate) unreachable: Option<u32>,
-    /// The tag of the exception that unwinds.
+    /// Tag of the unwinding exception.
     pub(crate) tag: u32,
 }
 
-/// Where fuel is.
+/// Fuel metering.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fuel {
-    /// The counter: one less than what is left.
+    /// Index of the counter: remaining fuel minus one, so that it is negative once fuel is exhausted.
     pub(crate) global: u32,
-    /// `[i64] -> [i64]`: takes the counter where one of both is less than zero, and gives it filled up or unwinds.
+    /// `[i64] -> [i64]`: called with the fuel counter when it or the depth counter is negative. Returns the refilled
+    /// counter, or unwinds.
     pub(crate) halt: u32,
 }
 
-/// Where the depth of calls is.
+/// Metering of call depth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
-    /// What is left of the native stack, in bytes: an `i64`, of which a few bits are used.
+    /// Index of the remaining native stack in bytes: an `i64` of which only a few bits are used.
     pub(crate) global: u32,
-    /// The function that unwinds for too deep a call.
+    /// Unwinds the guest when calls are too deep.
     pub(crate) overflow: u32,
 }
 
-/// Where the size that the guest sees is.
+/// The memory size that the guest observes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VirtualMemory {
-    /// It, in pages.
+    /// Index of the global with the size in pages of 64 KiB.
     pub(crate) size: u32,
-    /// `[i32] -> [i32]`: as `memory.grow`.
+    /// `[i32] -> [i32]`, with the semantics of `memory.grow`.
     pub(crate) grow: u32,
 }
 
-/// What a function is beside its body.
+/// Properties of a function that its body does not tell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
-    /// How many parameters it has.
     pub(crate) parameters: u32,
-    /// The type of a block that has the function's results.
+    /// Block type with the function's results.
     pub(crate) results: BlockType,
-    /// What a call takes of the native stack, where it is counted.
+    /// Native stack that a call uses, in bytes. `None` if calls of this function are not counted.
     pub(crate) stack_bytes: Option<i32>,
 }
 
-/// The function rewritten.
+/// Returns the rewritten function.
 pub(crate) fn rewrite(
     module: &Module<'_>,
     body: &FunctionBody<'_>,
@@ -127,17 +127,18 @@ struct Writer<'w> {
     code: Function,
     work: &'w Work,
     frame: Frame,
-    /// The function's code is in a block of its own, so that branches to its end come past what follows the block.
+    /// The function's code is wrapped in a block, so that branches to its end reach the code after the block.
     is_wrapped: bool,
-    /// That block is in another, which gives the exception that unwinds.
+    /// A second block around that one receives the unwinding exception.
     rethrows: bool,
-    /// Exceptions land somewhere.
+    /// The function contains a clause that catches exceptions.
     catches: bool,
-    /// How many blocks of the function are open.
+    /// Number of open blocks.
     nesting: u32,
-    /// The counter is in the global, and not in the local.
+    /// The current value of the counter is in the global, not in the local.
     is_saved: bool,
-    /// Locals of ours, where they are used: the counter, the stack that was left for this call, and a length.
+    /// Generated locals, as far as they are used: the fuel counter, the stack that remained before this call, and a
+    /// length.
     fuel: u32,
     depth: u32,
     length: u32,
@@ -202,7 +203,7 @@ impl<'w> Writer<'w> {
             _ => {}
         }
         match operator {
-            // What is never run stays, for the types of what follows it.
+            // Unreachable operators stay: they determine the types of the operators after them.
             _ if !step.is_live => self.copy(again),
             Operator::TryTable { try_table } => {
                 self.try_table(try_table, again, around);
@@ -258,7 +259,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// The function's own `end`.
+    /// Writes the function's own `end`.
     fn finish(&mut self, step: Step, again: &Instruction<'_>) {
         if step.syncs {
             self.sync();
@@ -279,19 +280,20 @@ impl<'w> Writer<'w> {
         self.copy(again);
     }
 
-    /// A `try_table` with so many blocks around it. What unwinds goes to the block around all of them.
+    /// Writes a `try_table` inside `around` blocks. The unwinding exception branches to the outermost generated block.
     fn try_table(&mut self, before: &wasmparser::TryTable, again: &Instruction<'_>, around: u32) {
         let Instruction::TryTable(of, catches) = again else { return self.copy(again) };
         if !before.catches.iter().any(landings::catches_all) {
             return self.copy(again);
         }
-        // The innermost block of ours around the function's code has its label.
+        // Label of the outer generated block, which receives the exception.
         let ours = Catch::OneRef { tag: self.work.tag, label: around.saturating_add(1) };
         let catches: Vec<Catch> = std::iter::once(ours).chain(catches.iter().cloned()).collect();
         self.copy(&Instruction::TryTable(*of, Cow::Owned(catches)));
     }
 
-    /// Where exceptions land: both counters are what they are in their globals, less what calls took that never returned.
+    /// Writes the code where exceptions land. It reloads the fuel counter and gives back the stack of the calls that
+    /// did not return.
     fn land(&mut self, step: Step) {
         self.resume(step);
         if let Some(depth) = self.work.depth {
@@ -304,7 +306,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Brings the global counter up to date, and uses the local one on.
+    /// Writes the local counter to the global. The local stays valid.
     fn sync(&mut self) {
         if let Some(fuel) = self.work.fuel.filter(|_| !self.is_saved) {
             self.code.instructions().local_get(self.fuel).global_set(fuel.global);
@@ -331,14 +333,14 @@ impl<'w> Writer<'w> {
         self.resume(step);
     }
 
-    /// Charges the local counter.
+    /// Subtracts `amount` from the local counter.
     fn charge(&mut self, amount: i64) {
         if self.work.fuel.is_some() && amount != 0 {
             self.code.instructions().local_get(self.fuel).i64_const(amount).i64_sub().local_set(self.fuel);
         }
     }
 
-    /// Charges, and brings the global counter up to date: the local one is loaded before it is used again.
+    /// Subtracts `amount` and writes the result to the global. The local must be reloaded before its next use.
     fn save(&mut self, amount: i64) {
         let Some(fuel) = self.work.fuel else { return };
         let mut code = self.code.instructions();
@@ -353,7 +355,7 @@ impl<'w> Writer<'w> {
         code.global_set(fuel.global);
     }
 
-    /// After a call.
+    /// Reloads the local counter after a call.
     fn resume(&mut self, step: Step) {
         let Some(fuel) = self.work.fuel else { return };
         self.is_saved = step.stays_saved;
@@ -368,7 +370,7 @@ impl<'w> Writer<'w> {
         code.local_set(self.fuel);
     }
 
-    /// Charges, and looks whether anything is left, where that is planned.
+    /// Charges and checks the remaining fuel, if the plan has a check here.
     fn look(&mut self, step: Step) {
         let Some(fuel) = self.work.fuel.filter(|_| step.look != Look::No) else { return };
         let mut code = self.code.instructions();
@@ -388,14 +390,15 @@ impl<'w> Writer<'w> {
         self.check_top(fuel);
     }
 
-    /// Looks where the counter is on top of the stack too, and is taken from there; or something that is less than zero with it.
+    /// Checks the counter on top of the stack, or its bitwise OR with another counter: calls `halt` if that is
+    /// negative.
     fn check_top(&mut self, fuel: Fuel) {
         let mut code = self.code.instructions();
         code.i64_const(0).i64_lt_s().if_(BlockType::Empty);
         code.local_get(self.fuel).call(fuel.halt).local_set(self.fuel).end();
     }
 
-    /// Takes the function's share of the stack, if it is counted.
+    /// Reserves the function's share of the stack, if its calls are counted.
     fn enter_depth(&mut self) -> Option<Depth> {
         let depth = self.work.depth?;
         let mut code = self.code.instructions();

@@ -1,4 +1,4 @@
-//! Calling into a guest: the one place where what unwinds it is caught.
+//! Calls into guests: the only place that catches the unwinding exception.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +11,17 @@ use crate::{
     switch::{access, for_guest, switch, switch_by},
 };
 
-/// The parameters of both functions: the guest, what is called, where the arguments lie as an `i64` each, how many they are, and
-/// where the result goes, an `i64` too.
+/// Parameters of both functions: the guest, the callee, the address of the arguments (an `i64` each), their number, and
+/// the address of the result, an `i64` too.
 const CALLEE: u32 = 1;
 const ARGUMENTS: u32 = 2;
 const COUNT: u32 = 3;
 const RESULT: u32 = 4;
 
-/// Their locals: a result, and the stack that was left before the call.
+/// Locals of both functions: a result, and the stack that remained before the call.
 const RETURNED: u32 = 5;
 const DEPTH: u32 = 6;
 
-/// How a call ended.
 #[derive(Clone, Copy)]
 enum Status {
     Nothing = 0,
@@ -32,7 +31,7 @@ enum Status {
     Missing = 4,
 }
 
-/// `call_export`: by the number of a function in the description.
+/// `call_export`: calls a function by its number in the description.
 pub(crate) fn exports(plan: &Plan<'_>) -> Function {
     caught(plan, |code, guest| {
         switch(code, CALLEE, count(&guest.read.exports), |code, number| {
@@ -46,7 +45,8 @@ pub(crate) fn exports(plan: &Plan<'_>) -> Function {
     })
 }
 
-/// `call_table`: by the slot in the guest's table. What a slot holds is known, so that each is called by its own type.
+/// `call_table`: calls the function in a slot of the guest's table. The contents of slots are known, so each function
+/// is called with its own type.
 pub(crate) fn tables(plan: &Plan<'_>) -> Function {
     caught(plan, |code, guest| {
         let Some((table, slots)) = &guest.read.table else { return };
@@ -69,21 +69,22 @@ pub(crate) fn tables(plan: &Plan<'_>) -> Function {
     })
 }
 
-/// A function that calls into a guest: in each guest's part what it calls returns, and there is nothing to call behind it.
+/// Generates a function that calls into a guest and catches what unwinds it. `write` must return after each call that
+/// it writes: code behind its calls never runs.
 fn caught(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>)) -> Function {
     let mut function = Function::new([(2, ValType::I64)]);
     let mut code = function.instructions();
     code.global_get(plan.depth).local_set(DEPTH);
     code.block(BlockType::Empty).block(BlockType::Empty);
     let ours = Catch::One { tag: plan.tag, label: 1 };
-    // What the guest throws itself ends it, as in the engine, and not the whole instance.
+    // An exception that the guest itself throws ends the guest, as in the engine, and not the whole instance.
     let catches = if plan.throws() { vec![ours, Catch::All { label: 0 }] } else { vec![ours] };
     code.try_table(BlockType::Empty, catches);
     for_guest(&mut code, plan, write);
     code.i32_const(Status::Missing as i32).return_();
     code.end().unreachable().end();
     code.i32_const(Reason::Thrown as i32).global_set(plan.reason).end();
-    // The calls that were unwound did not give back what they took.
+    // Unwound calls did not give back their stack.
     code.local_get(DEPTH).global_set(plan.depth);
     code.i32_const(Status::Unwound as i32).end();
     function

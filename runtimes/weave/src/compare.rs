@@ -1,16 +1,19 @@
-//! Comparing a guest's memory with the shim's, or with zeros: done over whole memories when sessions change places.
+//! Comparison of a guest's memory with the shim's memory or with zeros, used on whole memories when sessions are
+//! switched.
 
 use wasm_encoder::{BlockType, InstructionSink};
 
 use crate::switch::access;
 
-/// What one turn of each loop looks at: one goes on where the one before it would look too far. What is compared is often shorter than
-/// two of the longest.
+/// Bytes that one iteration of each loop compares. A loop hands over to the next one where another iteration would read
+/// too far. Compared ranges are often shorter than two iterations of the first loop.
 const STRIDES: [i32; 2] = [64, 8];
 
-/// Gives 1 where as many bytes as the local `len` says are equal, else 0: in the guest's `memory` from the local `at` on, and in the
-/// memory and from the local that `with` names, or zeros. Changes these locals. Nothing is read beyond them: an address that leaves a memory
-/// traps.
+/// Gives 1 if `len` bytes are equal, else 0. Compares the guest's `memory` at `at` with the memory and address that
+/// `with` names, or with zeros.
+///
+/// `at`, `len` and the address in `with` are locals, which the code changes. The code reads no byte beyond the ranges;
+/// an address outside of its memory traps.
 pub(crate) fn equals(code: &mut InstructionSink<'_>, memory: u32, at: u32, with: Option<(u32, u32)>, len: u32) {
     code.block(BlockType::Empty);
 

@@ -1,4 +1,4 @@
-//! The component.
+//! Encoding of the woven module as a component.
 
 use std::fmt::Display;
 
@@ -7,13 +7,13 @@ use wit_component::ComponentEncoder;
 
 use crate::WeaveError;
 
-/// Makes a component of the woven module, as its `component-type` section says.
+/// Makes a component of the woven module, according to its `component-type` section.
 pub(crate) fn component(core: &[u8]) -> Result<Vec<u8>, WeaveError> {
     let mut encoder = ComponentEncoder::default().validate(true).module(core).map_err(failed)?;
     without_names(encoder.encode().map_err(failed)?)
 }
 
-/// Takes away the names of what is inside, which nothing reads and which take 7 KB.
+/// Removes the name section, which is 7 KB long and never read.
 fn without_names(mut component: Vec<u8>) -> Result<Vec<u8>, WeaveError> {
     let (mut depth, mut end, mut names) = (0u32, 0, None);
     for payload in Parser::new(0).parse_all(&component) {
@@ -22,7 +22,7 @@ fn without_names(mut component: Vec<u8>) -> Result<Vec<u8>, WeaveError> {
         match &payload {
             Payload::Version { range, .. } if depth == 0 => end = range.end,
             Payload::CustomSection(custom) if depth == 1 && custom.name() == "component-name" => {
-                // Its header is what lies between it and the section before.
+                // The section's header lies between the previous section and its contents.
                 names = section.as_ref().map(|section| end..section.end);
             }
             _ => {}
@@ -40,12 +40,12 @@ fn without_names(mut component: Vec<u8>) -> Result<Vec<u8>, WeaveError> {
     Ok(component)
 }
 
-/// What a component imports and exports: the names.
+/// Returns the names of a component's imports and of its exports.
 pub(crate) fn names(component: &[u8]) -> Result<(Vec<String>, Vec<String>), WeaveError> {
     let (mut imports, mut exports, mut depth) = (Vec::new(), Vec::new(), 0u32);
     for payload in Parser::new(0).parse_all(component) {
         match payload.map_err(failed)? {
-            // The modules and components in it have items of their own.
+            // Nested modules and components have imports and exports of their own.
             Payload::Version { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 1 => {
@@ -64,7 +64,7 @@ pub(crate) fn names(component: &[u8]) -> Result<(Vec<String>, Vec<String>), Weav
     Ok((imports, exports))
 }
 
-/// With all that the encoder says led to it.
+/// Converts an encoder's error, with its whole chain of causes.
 fn failed(error: impl Display) -> WeaveError {
     WeaveError::Component(format!("{error:#}"))
 }

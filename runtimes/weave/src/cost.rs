@@ -1,15 +1,15 @@
-//! What Wasmtime 48 charges for an operator: `fuel_*` in its `func_environ.rs`, `default_operator_cost` in `tunables.rs`.
+//! Fuel costs of operators in Wasmtime 48: `fuel_*` in its `func_environ.rs`, `default_operator_cost` in `tunables.rs`.
 
 use wasmparser::Operator;
 
-/// A call costs its function this, before anything in it is looked at.
+/// Cost of entering a function, charged before the check at its beginning.
 pub(crate) const ENTRY: i64 = 1;
 
-/// Work in proportion to a length up to this is not checked before it begins, where the length is a constant:
-/// `SMALL_BULK_OP_COST` in Wasmtime's `func_environ.rs`.
+/// Largest constant length that is not checked before the work begins: `SMALL_BULK_OP_COST` in Wasmtime's
+/// `func_environ.rs`.
 pub(crate) const SMALL_BULK: i64 = 128;
 
-/// Whether an operator does work in proportion to the number on top of the stack, and costs as much.
+/// Returns `true` for operators whose work and cost are proportional to the number on top of the stack.
 pub(crate) fn is_bulk(operator: &Operator<'_>) -> bool {
     matches!(
         operator,
@@ -23,7 +23,7 @@ pub(crate) fn is_bulk(operator: &Operator<'_>) -> bool {
     )
 }
 
-/// What an operator costs by itself, where it can be reached.
+/// Returns the fixed cost of a reachable operator.
 pub(crate) fn cost(operator: &Operator<'_>) -> i64 {
     match operator {
         Operator::Nop

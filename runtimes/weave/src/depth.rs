@@ -1,12 +1,12 @@
-//! How deep a guest's calls may go.
+//! Limit on the depth of a guest's calls.
 //!
-//! A native stack that overflows is a trap in one host and the end of the process in another, and none of them says how much a call
-//! takes. So each call that can repeat takes its function's share of a budget, by an estimate that is the same everywhere, and gives
-//! it back; a call that finds too little unwinds the guest. What cannot repeat is on the stack once at most, and is
-//! subtracted from the budget beforehand.
+//! An overflow of the native stack is a trap in some hosts and the end of the process in others, and no host reports
+//! the stack usage of a call. Each call that can recur therefore takes its function's share of a budget, by an estimate
+//! that is the same in every host, and gives it back at its end. A call that finds too little left unwinds the guest.
+//! Functions that cannot recur are on the stack at most once; their share is subtracted from the budget beforehand.
 //!
-//! The estimate is for the compilers that spill most: every local and every operand has a slot of 8 bytes in the frame
-//! (Liftoff of V8 does that; Cranelift keeps what it can in registers), beside a fixed part.
+//! The estimate assumes the compilers that spill most: every local and every operand has a slot of 8 bytes in the
+//! frame, in addition to a fixed part. V8's Liftoff does this; Cranelift uses registers where it can.
 
 use wasmparser::Operator;
 
@@ -16,25 +16,24 @@ use crate::{
     segments::slots,
 };
 
-/// Return address, frame pointer, saved registers, and what compilers keep in a frame for themselves.
+/// Bytes for the return address, frame pointer, saved registers, and the compiler's own data in a frame.
 const FRAME_BYTES: u32 = 112;
 
-/// A local's or operand's slot.
 const SLOT_BYTES: u32 = 8;
 
-/// What calls of a module's functions take.
+/// Stack usage of calls in one module.
 pub(crate) struct Depths {
-    /// For each of its own functions: the bytes that a call takes, where it can repeat.
+    /// Bytes per call, for each of the module's own functions. `None` if the function cannot recur.
     pub(crate) counted: Vec<Option<i32>>,
-    /// The most that all others on one path take together.
+    /// Largest total of the uncounted functions on one call path, in bytes.
     pub(crate) once_bytes: u32,
 }
 
-/// Reads what calls what, and estimates what that takes.
+/// Builds the call graph and estimates the stack usage of each function.
 pub(crate) fn depths(module: &Module<'_>, bytes: &[u8]) -> Result<Depths, WeaveError> {
     let graph = Graph::of(module, &module.max_operands(bytes)?)?;
     let components = components(&graph.callees);
-    // Tarjan's algorithm finds components in the order in which they can be called: a callee's before its callers'.
+    // Tarjan's algorithm returns components in reverse topological order: callees before their callers.
     let mut once = vec![0u32; components.len()];
     let mut component_of = vec![0usize; graph.callees.len()];
     for (number, component) in components.iter().enumerate() {
@@ -65,8 +64,8 @@ pub(crate) fn depths(module: &Module<'_>, bytes: &[u8]) -> Result<Depths, WeaveE
     Ok(Depths { counted, once_bytes: once.into_iter().max().unwrap_or(0) })
 }
 
-/// What calls what among a module's own functions, by their number. Behind them stand the types, by their index: what calls through
-/// a table calls the type, and the type calls each of its functions that is in a table.
+/// The call graph of a module's own functions, by number. Type nodes follow the functions, by type index: an indirect
+/// call is an edge to its type, and a type has edges to all its functions in tables.
 struct Graph {
     callees: Vec<Vec<usize>>,
     frame_bytes: Vec<u32>,
@@ -110,19 +109,19 @@ impl Graph {
     }
 }
 
-/// A function's number among the module's own; none for one that is imported.
+/// Returns a function's number among the module's own, or `None` for an import.
 fn own(module: &Module<'_>, function: u32) -> Option<usize> {
     function.checked_sub(module.imported_functions).map(index)
 }
 
-/// What stands for a type: calls through tables go by structure, so that it is the first that is the same.
+/// Returns the node of a type. Indirect calls compare types by structure, so the first equal type stands for all.
 fn type_node(module: &Module<'_>, at: u32) -> usize {
     let of = module.types.get(index(at));
     let first = module.types.iter().position(|other| Some(other) == of).unwrap_or(index(at));
     module.bodies.len().saturating_add(first)
 }
 
-/// The functions in tables, for each type.
+/// Returns the functions in tables, grouped by type.
 fn tabled(module: &Module<'_>) -> Result<Vec<Vec<usize>>, WeaveError> {
     let mut tabled = vec![Vec::new(); module.types.len()];
     for table in 0..count(&module.tables) {
@@ -137,8 +136,8 @@ fn tabled(module: &Module<'_>) -> Result<Vec<Vec<usize>>, WeaveError> {
     Ok(tabled)
 }
 
-/// The strongly connected components of a graph, by Tarjan's algorithm: sets of functions each of which can lead to all others.
-/// Without recursion: the guest's call graph is as deep as whoever made it wants.
+/// Returns the strongly connected components of a graph, by Tarjan's algorithm. It does not recurse: an untrusted call
+/// graph can be arbitrarily deep.
 fn components(callees: &[Vec<usize>]) -> Vec<Vec<usize>> {
     const UNSEEN: usize = usize::MAX;
     let mut order = vec![UNSEEN; callees.len()];
@@ -149,7 +148,7 @@ fn components(callees: &[Vec<usize>]) -> Vec<Vec<usize>> {
         if order.get(root).is_none_or(|order| *order != UNSEEN) {
             continue;
         }
-        // A function and how many of its callees were looked at.
+        // A function and the number of its callees already visited.
         let mut path = vec![(root, 0usize)];
         while let Some((function, looked_at)) = path.last_mut() {
             let (at, nth) = (*function, *looked_at);

@@ -1,4 +1,4 @@
-//! What the shim is told of the guests: JSON in a data segment of the woven module.
+//! Description of the guests for the shim: JSON in a data segment of the woven module.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use serde::Serialize;
 use crate::{LibraryDescription, WeaveError, guest::Read};
 use glovebox_runtimes::rewrite::GlobalKind;
 
-/// All that the shim knows of the guests.
+/// The guests and weaving options, as the shim receives them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Description {
-    /// The guests, by their number.
+    /// The guests. A guest's number is its index in this list.
     pub guests: Vec<GuestDescription>,
-    /// How they were woven in.
+    /// Options that the guests were woven with.
     pub weave: WeaveDescription,
 }
 
-/// One guest.
+/// A guest, as the shim receives it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GuestDescription {
     /// The runtime's name.
     pub name: String,
-    /// Further names.
+    /// Further names of the runtime.
     pub aliases: Vec<String>,
     /// `python` or `javascript`.
     pub language: String,
-    /// How it is driven.
+    /// The driver, as recipes name it.
     pub driver: String,
     /// The interpreter's version.
     pub version: String,
@@ -33,16 +33,16 @@ pub struct GuestDescription {
     pub image_sha256: String,
     /// The size of the prepared memory in pages of 64 KiB.
     pub memory_pages: u32,
-    /// Addresses that the driver knows the image by.
+    /// Addresses in the image that the driver needs, by name.
     pub anchors: BTreeMap<String, u32>,
-    /// Functions that the driver calls: a call names its place in this list.
+    /// Functions that the driver calls. A call names its index in this list.
     pub exports: Vec<String>,
-    /// Mutable globals, in the order of their numbers.
+    /// Mutable globals. A global's number is its index in this list.
     pub globals: Vec<GlobalDescription>,
-    /// What the image consists of, as lengths by turns: of zeros, of bytes that are in its data segment. Behind it is nothing but
-    /// zeros.
+    /// Layout of the image as alternating lengths: of zeros, then of bytes from its data segment. Everything after the
+    /// last length is zero.
     pub image: Vec<u32>,
-    /// Its library, where that is a file of its own.
+    /// The standard library, if it is a separate file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub library: Option<LibraryDescription>,
 }
@@ -50,20 +50,20 @@ pub struct GuestDescription {
 /// A mutable global.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GlobalDescription {
-    /// The name that the prepared module exports it by.
+    /// Name of the prepared module's export.
     pub export: String,
-    /// Its type.
+    /// Type of the global's value.
     pub kind: GlobalKind,
-    /// The bits that it has in the image.
+    /// Bits of the global's value in the image.
     pub value: u64,
 }
 
-/// How the guests were woven in.
+/// Options that the guests were woven with, as the shim receives them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WeaveDescription {
     /// The weaver's version.
     pub version: String,
-    /// What calls may take of the native stack, as estimated.
+    /// Estimated limit of native stack for nested calls, in bytes.
     pub stack_bytes: u32,
 }
 
@@ -73,7 +73,7 @@ impl Description {
         Self { guests: guests.iter().map(GuestDescription::new).collect(), weave }
     }
 
-    /// As the shim reads it.
+    /// Encodes the description for the shim.
     pub(crate) fn to_json(&self) -> Result<Vec<u8>, WeaveError> {
         serde_json::to_vec(self).map_err(|error| WeaveError::Guests(error.to_string()))
     }

@@ -1,4 +1,4 @@
-//! Why modules cannot be woven together.
+//! Errors of weaving.
 
 use glovebox_vfs::escaped;
 use std::convert::Infallible;
@@ -9,32 +9,32 @@ use wasm_encoder::reencode;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeaveError {
-    /// The bytes are no module that weaving knows how to handle.
+    /// The bytes are not a valid module, or use a WebAssembly feature that weaving does not support.
     #[error("`{module}` is not a WebAssembly module that can be woven: {source}", module = escaped(.module))]
     Invalid {
         /// The guest's name, or `the shim`.
         module: String,
-        /// What its validation says.
+        /// The validator's error.
         source: wasmparser::Error,
     },
-    /// The module does something that the woven one cannot do.
+    /// The module uses something that a woven module cannot do.
     #[error("`{module}` cannot be woven: {what}", module = escaped(.module))]
     Unsupported {
         /// The guest's name, or `the shim`.
         module: String,
-        /// What it does.
+        /// The unsupported feature.
         what: String,
     },
-    /// The shim and the guests do not fit each other.
+    /// The shim does not match the weaver or the guests.
     #[error("the shim does not fit: {0}; build it with `guest-shims/component/build`")]
     Shim(String),
-    /// What was given cannot be woven.
+    /// The guests or their description cannot be woven.
     #[error("nothing can be woven of this: {0}")]
     Guests(String),
-    /// No component could be made of the woven module.
+    /// The woven module cannot be encoded as a component.
     #[error("the woven module makes no component: {0}")]
     Component(String),
-    /// The provider and the adapter for HTTP make no component.
+    /// The provider and the HTTP adapter cannot be composed.
     #[error("the provider and the adapter for HTTP do not fit each other: {0}")]
     Served(String),
 }
@@ -44,7 +44,7 @@ impl WeaveError {
         Self::Unsupported { module: module.to_owned(), what: what.into() }
     }
 
-    /// Says which module could not be encoded again.
+    /// Returns a closure that converts encoding errors of the module.
     pub(crate) fn encoding(module: &str) -> impl Fn(reencode::Error<Infallible>) -> Self {
         move |error| match error {
             reencode::Error::ParseError(source) => Self::Invalid { module: module.to_owned(), source },
@@ -52,7 +52,7 @@ impl WeaveError {
         }
     }
 
-    /// Says which module could not be read.
+    /// Returns a closure that converts parse errors of the module.
     pub(crate) fn invalid(module: &str) -> impl Fn(wasmparser::Error) -> Self {
         move |source| Self::Invalid { module: module.to_owned(), source }
     }

@@ -1,4 +1,4 @@
-//! What stands between the guests' code and the shim's: functions that turn what the shim answers into an unwinding.
+//! Generated functions between the guests' code and the shim's: they turn some of the shim's results into an unwind.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +13,24 @@ use crate::{
     plan::{Plan, Reason},
 };
 
-/// The prefix of the names by which the shim exports WASI preview 1.
+/// Prefix of the shim's exports that implement WASI preview 1.
 pub(crate) const WASI_PREFIX: &str = "glovebox:wasi/";
 
-/// The names by which the shim exports its other functions for the guests' code.
+/// Further exports of the shim that the guests' code calls.
 pub(crate) const REFUEL: &str = "glovebox:machine/refuel";
 pub(crate) const GROW: &str = "glovebox:machine/grow";
 
-/// The prefix of those names.
+/// Prefix of these exports.
 pub(crate) const MACHINE_PREFIX: &str = "glovebox:machine/";
 
-/// A function of WASI as the guests import it.
+/// A WASI function that a guest imports.
 pub(crate) struct Wanted<'a> {
     pub(crate) of: &'a FuncType,
-    /// The shim's function.
+    /// Index of the shim's function.
     pub(crate) shim: u32,
 }
 
-/// What the guests import, by name; each is resolved once.
+/// Returns the WASI functions that the guests import, by name. Each is resolved once.
 pub(crate) fn wanted<'a>(
     guests: &'a [Read<'_>],
     shim: &Module<'_>,
@@ -62,7 +62,8 @@ pub(crate) fn wanted<'a>(
     Ok(wanted)
 }
 
-/// What the guests' calls to a host are of, where they have some: of one type, which answers with an `i32`.
+/// Returns the type of the guests' host calls, which must be the same in all guests and return an `i32`. `None` if no
+/// guest has any.
 pub(crate) fn host_call<'a>(guests: &'a [Read<'_>]) -> Result<Option<&'a FuncType>, WeaveError> {
     let mut wanted = None;
     for guest in guests {
@@ -78,21 +79,22 @@ pub(crate) fn host_call<'a>(guests: &'a [Read<'_>]) -> Result<Option<&'a FuncTyp
     Ok(wanted)
 }
 
-/// Answers that there is no host.
+/// Generates a function that reports the absence of a host with -1.
 pub(crate) fn no_host() -> Function {
     let mut function = Function::new([]);
     function.instructions().i32_const(-1).end();
     function
 }
 
-/// A function that the shim exports.
+/// Returns the index of a function that the shim exports.
 pub(crate) fn exported(shim: &Module<'_>, name: &str) -> Result<u32, WeaveError> {
     let found =
         shim.exports.iter().find(|export| export.name == name && matches!(export.kind, wasmparser::ExternalKind::Func));
     found.map(|export| export.index).ok_or_else(|| WeaveError::Shim(format!("it exports no function `{name}`")))
 }
 
-/// Calls the shim, and unwinds where the answer is no errno. A function that answers nothing never returns: `proc_exit`.
+/// Generates a call of the shim that unwinds if the result is not an errno. Functions without a result, such as
+/// `proc_exit`, always unwind.
 pub(crate) fn wasi(of: &FuncType, shim: u32, unwind: u32) -> Function {
     let parameters = crate::module::count(of.params());
     let mut function = Function::new([(1, ValType::I32)]);
@@ -111,15 +113,15 @@ pub(crate) fn wasi(of: &FuncType, shim: u32, unwind: u32) -> Function {
     function
 }
 
-/// Says why, and throws.
+/// Generates a function that stores the reason and throws the unwinding exception.
 pub(crate) fn unwind(plan: &Plan<'_>, reason: Reason) -> Function {
     let mut function = Function::new([]);
     function.instructions().i32_const(reason as i32).global_set(plan.reason).throw(plan.tag).end();
     function
 }
 
-/// Where a function may not go on: too deep a call unwinds. Otherwise it is the counter, which is given and used up: has it filled up
-/// and gives the new one, or unwinds.
+/// Generates the function to call when a counter is negative. It unwinds if calls are too deep. Otherwise the fuel
+/// counter, its parameter, is used up: it asks the shim for more fuel and returns the new counter, or unwinds.
 pub(crate) fn halt(fuel: u32, depth: Option<Depth>, refuel: u32, unwind: u32) -> Function {
     let mut function = Function::new([]);
     let mut code = function.instructions();

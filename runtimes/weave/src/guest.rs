@@ -1,4 +1,4 @@
-//! What a guest is, read from its prepared module.
+//! Guests, read from their prepared modules.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use crate::{
 };
 use glovebox_runtimes::{Digest, rewrite::MutableGlobal};
 
-/// The module that a guest's imports come from.
 const WASI: &str = "wasi_snapshot_preview1";
 
-/// What else a guest may import: CPython 3.15 was built with a call to its host, which answers that there is none, as the engine does.
+/// A further import that guests may have: CPython 3.15 was built with a call to its host. The provider answers that there
+/// is no host, as the engine does.
 const HOST_CALL: (&str, &str) = ("host", "call");
 
-/// The table whose functions can be called by their slots.
+/// Export name of the table whose functions can be called by slot.
 const TABLE: &str = "__table";
 
 /// A prepared interpreter.
 #[derive(Clone, Debug)]
 pub struct Guest<'a> {
-    /// The runtime's name.
+    /// Name of the runtime.
     pub name: &'a str,
     /// Further names of the runtime.
     pub aliases: &'a [String],
@@ -35,35 +35,33 @@ pub struct Guest<'a> {
     pub driver: &'a str,
     /// The interpreter's version.
     pub version: &'a str,
-    /// The prepared module: [`with_image`](glovebox_runtimes::rewrite::with_image).
+    /// The prepared module, as [`with_image`](glovebox_runtimes::rewrite::with_image) returns it.
     pub module: &'a [u8],
-    /// Its digest: the image's identity.
+    /// Digest of the prepared module, which identifies the image.
     pub image_sha256: Digest,
-    /// Addresses that the driver knows the image by.
+    /// Addresses in the image that the driver needs, by name.
     pub anchors: &'a BTreeMap<String, u32>,
-    /// The globals that change as it runs, all of them.
+    /// All mutable globals. Weaving fails if one is missing: its value would leak from one session into the next.
     pub globals: &'a [MutableGlobal],
-    /// The functions that the driver calls.
+    /// Names of the exported functions that the driver calls.
     pub exports: &'a [String],
-    /// Its standard library, where that is a file of its own.
+    /// The standard library, if it is a separate file.
     pub library: Option<GuestLibrary<'a>>,
 }
 
-/// A guest taken apart.
+/// A parsed guest.
 pub(crate) struct Read<'a> {
     pub(crate) guest: &'a Guest<'a>,
     pub(crate) module: Module<'a>,
-    /// What calls in it take of the native stack.
     pub(crate) depths: Depths,
-    /// The size of the image.
+    /// Size of the image in pages of 64 KiB.
     pub(crate) memory_pages: u32,
-    /// The image.
     pub(crate) image: Image,
-    /// The functions that are called by name: their indices.
+    /// Indices of the functions that are called by name.
     pub(crate) exports: Vec<u32>,
-    /// Mutable globals with the bits they have in the image.
+    /// Mutable globals with the bits of their values in the image.
     pub(crate) globals: Vec<(MutableGlobal, u64)>,
-    /// The table that is called into, where there is one: its index, and what its slots hold.
+    /// The table for calls by slot, if the guest has one: its index and the functions in its slots.
     pub(crate) table: Option<(u32, Slots)>,
 }
 
@@ -85,7 +83,7 @@ impl<'a> Read<'a> {
         if module.start.is_some() {
             return Err(wrong("it has a start function; only prepared modules can be woven"));
         }
-        // One that were not known would keep what a session left in it for the next one.
+        // An unknown global would leak a session's value into the next session.
         let is_known = |at: u32| guest.globals.iter().any(|global| global.index == at);
         if let Some((at, _)) = (0u32..).zip(&module.globals).find(|(at, global)| global.ty.mutable && !is_known(*at)) {
             return Err(wrong(&format!("its global {at} changes, and is not among those that are saved")));
@@ -106,7 +104,7 @@ impl<'a> Read<'a> {
     }
 }
 
-/// Whether this is the call to a host that a guest has not.
+/// Returns `true` for CPython's call to a host that does not exist here.
 pub(crate) fn is_host_call(import: &Import<'_>) -> bool {
     (import.module, import.name) == HOST_CALL
 }
@@ -125,13 +123,13 @@ fn exported_functions(module: &Module<'_>, names: &[String]) -> Result<Vec<u32>,
     names.iter().map(find).collect()
 }
 
-/// Whether a function can be called from outside: with integers, for one or none.
+/// Returns `true` if the shim can call functions of this type: integer parameters and at most one integer result.
 pub(crate) fn is_callable(of: &FuncType) -> bool {
     let is_integer = |of: &ValType| matches!(of, ValType::I32 | ValType::I64);
     of.params().iter().chain(of.results()).all(is_integer) && of.results().len() <= 1
 }
 
-/// The bits that a global begins with.
+/// Returns the initial bits of a global.
 fn initial(module: &Module<'_>, global: &MutableGlobal) -> Result<(MutableGlobal, u64), WeaveError> {
     let no_number = || {
         let what = format!("global {} (`{}`) does not begin with a number", global.index, global.export);
@@ -153,7 +151,7 @@ fn initial(module: &Module<'_>, global: &MutableGlobal) -> Result<(MutableGlobal
     Ok((global.clone(), bits))
 }
 
-/// The table that the driver calls into. What its slots hold never changes: preparing refuses modules that change tables.
+/// Finds the table for calls by slot. Its slots never change: preparation rejects modules that modify tables.
 fn called_table(module: &Module<'_>) -> Result<Option<(u32, Slots)>, WeaveError> {
     let found = module.exports.iter().find(|export| export.kind == ExternalKind::Table && export.name == TABLE);
     let Some(table) = found.map(|export| export.index) else { return Ok(None) };

@@ -1,4 +1,5 @@
-//! A guest's pristine image: one data segment that the shim copies from, whenever a guest begins anew, and where what is in it goes.
+//! A guest's pristine image: a data segment, and the addresses that the shim copies its parts to whenever a guest is
+//! reset.
 
 use crate::{
     WeaveError,
@@ -6,15 +7,16 @@ use crate::{
     segments::segment,
 };
 
-/// Zeros from this length on are left out: a run more takes some eight bytes of description, and two short copies at each reset.
+/// Shortest run of zeros that is left out. Each additional run costs about eight bytes of description, and two short
+/// copies at each reset.
 const GAP_BYTES: u32 = 32;
 
-/// The image without its long zeros.
+/// The image without its long runs of zeros.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Image {
-    /// What is left, run behind run.
+    /// The remaining bytes, run after run.
     pub(crate) bytes: Vec<u8>,
-    /// Where each run goes and how long it is, in the order of their addresses.
+    /// Start address and length of each run, by ascending address.
     pub(crate) runs: Vec<(u32, u32)>,
 }
 
@@ -33,7 +35,7 @@ impl Image {
         Ok(image)
     }
 
-    /// Adds a segment, which lies behind all that is there.
+    /// Adds a segment, which must lie behind all previous ones.
     fn add(&mut self, start: u32, bytes: &[u8]) {
         for (at, byte) in (start..).zip(bytes).filter(|(_, byte)| **byte != 0) {
             let zeros =
@@ -49,7 +51,7 @@ impl Image {
         }
     }
 
-    /// Lengths by turns: of zeros that are left out, of bytes that are there.
+    /// Returns alternating lengths: of zeros that were left out, of bytes that are present.
     pub(crate) fn lengths(&self) -> Vec<u32> {
         let mut end = 0;
         let pair = |(start, length): &(u32, u32)| {

@@ -1,8 +1,8 @@
-//! Where exceptions land: the labels that a `catch` leads to.
+//! Landings: the labels that `catch` clauses branch to.
 //!
-//! An exception comes out of a call, so that nothing of what a function keeps in its locals is up to date there: the counter is in
-//! its global, and so is the depth of calls, less what the functions took that were left. So whatever else leads to
-//! such a label brings the counter there into its global first, and behind the label both are loaded.
+//! An exception comes out of a call, so a function's locals are out of date where it lands. The fuel counter is in its
+//! global. The depth counter is, too, but still includes the functions that were unwound. Every other branch to such a
+//! label therefore saves the fuel counter to its global first, and both counters are reloaded after the label.
 
 use std::collections::HashSet;
 
@@ -10,12 +10,12 @@ use wasmparser::Operator;
 
 use crate::module::index;
 
-/// The labels of a function that exceptions land at.
+/// The landings of one function.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Landings {
-    /// Places of the operators whose labels these are.
+    /// Positions of the operators whose labels are landings.
     at: HashSet<usize>,
-    /// The function's own label is one.
+    /// The function's own label is a landing.
     pub(crate) is_function: bool,
 }
 
@@ -41,13 +41,13 @@ impl Landings {
         landings
     }
 
-    /// Whether exceptions land at the label of the operator at this place.
+    /// Returns `true` if the label of the operator at `place` is a landing.
     pub(crate) fn is_at(&self, place: usize) -> bool {
         self.at.contains(&place)
     }
 }
 
-/// The label that a clause leads to, counted from outside of its `try_table`.
+/// Returns the label of a clause, counted from outside of its `try_table`.
 pub(crate) fn label(catch: &wasmparser::Catch) -> u32 {
     match catch {
         wasmparser::Catch::One { label, .. }
@@ -57,7 +57,7 @@ pub(crate) fn label(catch: &wasmparser::Catch) -> u32 {
     }
 }
 
-/// Whether a clause catches whatever is thrown, and so what unwinds a guest as well.
+/// Returns `true` for a clause that catches every exception, including the unwinding one.
 pub(crate) fn catches_all(catch: &wasmparser::Catch) -> bool {
     matches!(catch, wasmparser::Catch::All { .. } | wasmparser::Catch::AllRef { .. })
 }

@@ -1,4 +1,5 @@
-//! Weaving: prepared interpreters and a shim become one core module, and that a component that has the sandbox in it.
+//! Weaving: combines prepared interpreters and a shim into one core module, and makes it a component that contains the
+//! sandbox.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,24 +24,24 @@
 //! let woven = weave(&shim, &[guest], &WeaveOptions::default())?;
 //! std::fs::write("glovebox-javascript.wasm", woven.component)?;
 //! # Ok(())
-//! # }
-//! ```
 //!
-//! Each guest keeps a memory, a table, globals, tags and functions of its own in the woven module; none of them is exported. What the shim
-//! imports from `glovebox:machine` is generated, and is all that it reaches a guest by. What it exports as
-//! `glovebox:wasi/…` and `glovebox:machine/…` is for the guests' code, and taken from its exports.
+//! Each guest has a memory, a table, globals, tags and functions of its own in the woven module; none of them is
+//! exported. The shim's imports from `glovebox:machine` are generated; it reaches guests through these functions only.
+//! Its exports named `glovebox:wasi/…` and `glovebox:machine/…` are for the guests' code and are removed from the
+//! component's exports.
 //!
-//! What the guests' code may do is bounded in the code itself, so that it holds in hosts that bound nothing:
+//! The limits of guests are part of the generated code, so they hold in hosts that enforce none:
 //!
-//! * fuel, counted as Wasmtime 48 counts it, to the unit ([`metered`] is the same for one module alone, to be compared);
-//! * the depth of calls, below what the usual hosts give a stack;
-//! * the size of its memory, which is what the shim says it is.
+//! * fuel, counted exactly as in Wasmtime 48 ([`metered`] does the same to a single module, for comparison);
+//! * the depth of calls, below the usual stack sizes of hosts;
+//! * the size of its memory, which the shim controls.
 //!
-//! Out of fuel, exit, limits, `unreachable` and too deep a call throw one exception, which only the functions that call into a guest
-//! catch: a guest that catches exceptions of its own never catches this. A genuine trap (an access out of bounds, a division by zero, a wrong indirect call) cannot be caught: it ends the instance.
+//! Exhausted fuel, exit, limits, `unreachable` and too deep calls throw one exception. Only the functions that call
+//! into a guest catch it: a guest's own handlers never do. A genuine trap (an access out of bounds, a division by zero,
+//! a wrong indirect call) cannot be caught and ends the instance.
 //!
-//! Modules are bytes from anywhere: what is damaged, or does something that weaving does not know, is refused with a
-//! [`WeaveError`] that names it.
+//! Modules are untrusted: [`WeaveError`] names a module that is damaged or uses a feature that weaving does not
+//! support.
 
 mod assembly;
 mod body;

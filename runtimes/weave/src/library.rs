@@ -1,5 +1,5 @@
-//! A guest's standard library, where that is a file of its own: it lies in a data segment, of which nothing is in memory before somebody
-//! reads it.
+//! A guest's standard library, if it is a separate file. It lies in a passive data segment, so unread parts take no
+//! memory.
 
 use std::collections::BTreeMap;
 
@@ -7,34 +7,34 @@ use serde::Serialize;
 
 use crate::{WeaveError, module::count};
 
-/// The library of a runtime: an archive, which guests see as a file.
+/// The library of a runtime: an archive that the guest sees as a file.
 #[derive(Clone, Copy, Debug)]
 pub struct GuestLibrary<'a> {
-    /// The archive's path in guests.
+    /// Path of the archive in the guest's file system.
     pub guest_path: &'a str,
-    /// The archive.
+    /// Contents of the archive.
     pub archive: &'a [u8],
-    /// Files beside it, by their paths from its directory on.
+    /// Files beside the archive, by path relative to its directory.
     pub files: &'a BTreeMap<String, Vec<u8>>,
-    /// The directory that these are all in, from there on; empty if there are none.
+    /// Common directory of these files, relative to the archive's directory. Empty if there are no files.
     pub files_directory: &'a str,
 }
 
-/// What the shim is told of it. The segment has the archive first, then the files in the order of their paths.
+/// The library, as the shim receives it. The segment contains the archive, then the files by ascending path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LibraryDescription {
-    /// The archive's path in guests.
+    /// Path of the archive in the guest's file system.
     pub guest_path: String,
-    /// The archive's length.
+    /// Length of the archive in bytes.
     pub archive_bytes: u32,
-    /// The directory that the files are in.
+    /// Common directory of the files, relative to the archive's directory.
     pub files_directory: String,
-    /// The lengths of the files, by their paths.
+    /// Lengths of the files in bytes, by path.
     pub files: BTreeMap<String, u32>,
 }
 
 impl GuestLibrary<'_> {
-    /// The segment.
+    /// Iterates over the contents of the data segment.
     pub(crate) fn segment(&self) -> impl Iterator<Item = u8> {
         self.archive.iter().chain(self.files.values().flatten()).copied()
     }
@@ -43,7 +43,7 @@ impl GuestLibrary<'_> {
         self.files.values().map(Vec::len).fold(self.archive.len(), usize::saturating_add)
     }
 
-    /// Refuses one that the shim could not address.
+    /// Rejects a library that is too large for 32-bit offsets.
     pub(crate) fn check(&self, guest: &str) -> Result<(), WeaveError> {
         match u32::try_from(self.bytes()) {
             Ok(_) => Ok(()),

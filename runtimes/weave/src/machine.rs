@@ -1,7 +1,7 @@
-//! The functions that the shim imports from `glovebox:machine`: its hands on the guests.
+//! The functions that the shim imports from `glovebox:machine` to operate on guests.
 //!
-//! The first parameter of most is the guest's number. A wrong one, or a global that is not there, is the shim's own mistake:
-//! it traps.
+//! The first parameter of most functions is the guest's number. An invalid guest or global is an error in the shim and
+//! traps.
 
 use wasm_encoder::{Function, InstructionSink, ValType};
 
@@ -16,10 +16,9 @@ use glovebox_runtimes::rewrite::GlobalKind;
 const I32: ValType = ValType::I32;
 const I64: ValType = ValType::I64;
 
-/// A function's type.
 pub(crate) type Signature = (&'static [ValType], &'static [ValType]);
 
-/// One of the functions. `None`: there is none of this name.
+/// Returns the type and body of the function with this name, or `None` if the name is unknown.
 pub(crate) fn function(name: &str, plan: &Plan<'_>) -> Option<(Signature, Function)> {
     Some(match name {
         "describe_len" => ((&[], &[I32]), describe_len(plan)),
@@ -80,7 +79,7 @@ pub(crate) fn function(name: &str, plan: &Plan<'_>) -> Option<(Signature, Functi
     })
 }
 
-/// A function that is the same for all guests.
+/// Generates a function that does not depend on a guest.
 fn whole(write: impl FnOnce(&mut InstructionSink<'_>)) -> Function {
     let mut function = Function::new([]);
     let mut code = function.instructions();
@@ -89,7 +88,7 @@ fn whole(write: impl FnOnce(&mut InstructionSink<'_>)) -> Function {
     function
 }
 
-/// A function that does something with the guest whose number is the first parameter.
+/// Generates a function that operates on the guest in its first parameter.
 fn each(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>)) -> Function {
     whole(|code| {
         for_guest(code, plan, |code, guest| {
@@ -109,12 +108,12 @@ fn describe(plan: &Plan<'_>) -> Function {
     whole(|code| _ = code.local_get(0).i32_const(0).i32_const(len.cast_signed()).memory_init(plan.shim_memory, segment))
 }
 
-/// Copies from the image's data segment: guest, offset in the segment, where to, length.
+/// Copies from the image's data segment. Parameters: guest, offset in the segment, destination, length.
 fn image(code: &mut InstructionSink<'_>, guest: &Placed<'_>, memory: u32) {
     code.local_get(2).local_get(1).local_get(3).memory_init(memory, guest.image);
 }
 
-/// The same of the library's. A guest without one has nothing to read: that is the shim's own mistake.
+/// Like `image`, for the library's data segment. Traps if the guest has no library.
 fn library(code: &mut InstructionSink<'_>, guest: &Placed<'_>, memory: u32) {
     match guest.library {
         Some(segment) => _ = code.local_get(2).local_get(1).local_get(3).memory_init(memory, segment),
@@ -152,7 +151,7 @@ fn global_set(code: &mut InstructionSink<'_>, guest: &Placed<'_>) {
     code.unreachable();
 }
 
-/// Where a mutable global is, by its number.
+/// Returns the index and type of a mutable global, by its number.
 fn global(guest: &Placed<'_>, number: u32) -> Option<(u32, GlobalKind)> {
     let (global, _) = guest.read.globals.get(crate::module::index(number))?;
     Some((global.index.saturating_add(guest.shift.globals), global.kind))

@@ -1,4 +1,4 @@
-//! One module alone, metered.
+//! Metering of a single module.
 
 use wasm_encoder::{ConstExpr, EntityType, ExportKind, Function, ValType, reencode::Reencode};
 use wasmparser::TypeRef;
@@ -12,11 +12,14 @@ use crate::{
     shift::Shift,
 };
 
-/// The module with fuel metered as in a woven one, for comparing it with Wasmtime's own: it exports the counter as `fuel` (a
-/// mutable `i64` global, one less than what is left, counting down from what the embedder sets), and imports `glovebox:machine` `refuel: [] -> [i32]`, which
-/// is called where the counter is used up. 0: it was filled up, go on. Anything else: an exception unwinds the call.
+/// Meters the fuel of one module like that of a woven one, for comparison with Wasmtime's metering.
 ///
-/// Everything else is as it was; `unreachable` traps, and calls go as deep as the host lets them.
+/// The module exports the counter as `fuel`, a mutable `i64` global. It holds the remaining fuel minus one and counts
+/// down from the value that the embedder sets. The module imports `glovebox:machine` `refuel: [] -> [i32]`, which is
+/// called when the fuel is exhausted. Zero means that the counter was refilled and execution continues; any other
+/// result unwinds the call with an exception.
+///
+/// Everything else stays: `unreachable` traps, and the host limits the depth of calls.
 pub fn metered(bytes: &[u8]) -> Result<Vec<u8>, WeaveError> {
     let module = Module::read("the module", bytes)?;
     let mut assembly = Assembly::default();

@@ -1,4 +1,4 @@
-//! A core module taken apart.
+//! Parsed core modules.
 
 use wasmparser::{
     Data, Element, Export, FuncType, FuncValidatorAllocations, FunctionBody, Global, Import, MemoryType, Parser,
@@ -7,25 +7,25 @@ use wasmparser::{
 
 use crate::WeaveError;
 
-/// What modules may use. Everything else is refused by the validator, which names it: nothing of garbage collection,
-/// threads, 64-bit memories or the exceptions of before the standard reaches the passes, so that none of them has to know.
+/// WebAssembly features that modules may use. The validator rejects all others by name, so the passes never see garbage
+/// collection, threads, 64-bit memories or legacy exceptions.
 const FEATURES: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::TAIL_CALL)
     .union(WasmFeatures::EXTENDED_CONST)
     .union(WasmFeatures::EXCEPTIONS);
 
-/// A valid module's items, in the order of their index spaces.
+/// The items of a valid module, in the order of their index spaces.
 pub(crate) struct Module<'a> {
-    /// What messages call it.
+    /// Name for error messages.
     pub(crate) name: &'a str,
     pub(crate) types: Vec<FuncType>,
     pub(crate) imports: Vec<Import<'a>>,
-    /// The type of every function, imported ones first.
+    /// Type indices of all functions, imported ones first.
     pub(crate) functions: Vec<u32>,
     pub(crate) imported_functions: u32,
     pub(crate) tables: Vec<Table<'a>>,
     pub(crate) memories: Vec<MemoryType>,
-    /// The module's own tags; imported ones come before them.
+    /// The module's own tags. Imported tags have lower indices.
     pub(crate) tags: Vec<TagType>,
     pub(crate) globals: Vec<Global<'a>>,
     pub(crate) exports: Vec<Export<'a>>,
@@ -33,7 +33,7 @@ pub(crate) struct Module<'a> {
     pub(crate) elements: Vec<Element<'a>>,
     pub(crate) bodies: Vec<FunctionBody<'a>>,
     pub(crate) data: Vec<Data<'a>>,
-    /// Custom sections: name and content.
+    /// Custom sections, as name and contents.
     pub(crate) customs: Vec<(&'a str, &'a [u8])>,
 }
 
@@ -95,12 +95,12 @@ impl<'a> Module<'a> {
         Ok(module)
     }
 
-    /// The type of a function, by the function's index.
+    /// Returns the type of a function, by function index.
     pub(crate) fn function_type(&self, function: u32) -> Option<&FuncType> {
         self.types.get(index(*self.functions.get(index(function))?))
     }
 
-    /// The number of values that an exception with this tag carries.
+    /// Returns the number of values in an exception with this tag.
     pub(crate) fn tag_values(&self, tag: u32) -> usize {
         let imported = self.imports.iter().filter_map(|import| match import.ty {
             TypeRef::Tag(of) => Some(of),
@@ -110,12 +110,12 @@ impl<'a> Module<'a> {
         of.and_then(|of| self.types.get(of)).map_or(0, |of| of.params().len())
     }
 
-    /// The most operands that each of its own functions has at one time.
+    /// Returns the maximum height of the operand stack in each of the module's own functions.
     pub(crate) fn max_operands(&self, bytes: &[u8]) -> Result<Vec<u32>, WeaveError> {
         max_operands(bytes).map_err(WeaveError::invalid(self.name))
     }
 
-    /// The bodies, each with its function's index.
+    /// Iterates over the function bodies with their function indices.
     pub(crate) fn own_functions(&self) -> impl Iterator<Item = (u32, &FunctionBody<'a>)> {
         (self.imported_functions..).zip(&self.bodies)
     }
@@ -153,12 +153,12 @@ fn max_operands(bytes: &[u8]) -> Result<Vec<u32>, wasmparser::Error> {
     Ok(all)
 }
 
-/// A WebAssembly index as one of ours: all targets have at least 32 bits.
+/// Converts a WebAssembly index. All targets have pointers of at least 32 bits.
 pub(crate) fn index(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// The number of items in an index space. Validation keeps it far below the most.
+/// Returns the number of items in an index space. Validation keeps it far below `u32::MAX`.
 pub(crate) fn count<T>(items: &[T]) -> u32 {
     u32::try_from(items.len()).unwrap_or(u32::MAX)
 }

@@ -1,17 +1,17 @@
-//! How guests are woven in.
+//! Options for weaving.
 
-/// How guests are woven in.
+/// Options for weaving.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WeaveOptions {
-    /// What calls in a guest may take of the native stack, as it is estimated; whatever would take more unwinds the guest.
+    /// Estimated limit of native stack for nested calls in a guest, in bytes. A call that exceeds it unwinds the guest.
     ///
-    /// Default: 320 KiB. Of the 10,200 functions that are counted in CPython and QuickJS, Cranelift gives half a frame of 0.53 of the
-    /// estimate or less, and few one that is larger; but QuickJS's interpreter itself, which recursion goes through, is one of these:
-    /// 1.2 times in Wasmtime 49, 1.5 times in 50. So this fits into the 512 KiB that Wasmtime gives by default, with room for the
-    /// shim; V8 gives 984 KiB.
+    /// Default: 320 KiB. Cranelift gives half of the 10,200 counted functions of CPython and QuickJS a frame of at most
+    /// 0.53 of the estimate. A few frames are larger, among them the interpreter loop of QuickJS, which takes part in
+    /// every recursion: 1.2 times the estimate in Wasmtime 49, 1.5 times in 50. The limit therefore fits into
+    /// Wasmtime's default stack of 512 KiB, with room for the shim. V8 gives 984 KiB.
     pub stack_bytes: u32,
-    /// Whether fuel is counted. Without it nothing bounds what a script does: for measuring only.
+    /// Meters fuel. Without metering a script can run forever, so disable it for measurements only.
     pub metered: bool,
 }
 

@@ -1,48 +1,48 @@
-//! Where everything is in the woven module.
+//! Indices in the woven module.
 
 use wasm_encoder::{Function, ValType};
 
 use crate::{assembly::Assembly, guest::Read, module::count, shift::Shift};
 
-/// The indices that functions of ours use.
+/// Indices that generated functions use.
 pub(crate) struct Plan<'a> {
-    /// The tag of the one exception.
+    /// Tag of the unwinding exception.
     pub(crate) tag: u32,
-    /// The shim's own memory. The guests' come first: engines reach the first memory of a module fastest, and it takes a byte
-    /// less of code.
+    /// Index of the shim's memory. The guests' memories come first: engines access the first memory of a module
+    /// fastest, and its accesses are a byte shorter.
     pub(crate) shim_memory: u32,
-    /// The counter of fuel, an `i64`: one less than what is left.
+    /// The fuel counter, an `i64` global: remaining fuel minus one.
     pub(crate) fuel: u32,
-    /// Why the last call was unwound, an `i32`.
+    /// The reason of the last unwind, an `i32` global.
     pub(crate) reason: u32,
-    /// What is left of the native stack, an `i64`.
+    /// The remaining native stack, an `i64` global.
     pub(crate) depth: u32,
-    /// The data segment with the description, and its length.
+    /// Index and length of the data segment with the description.
     pub(crate) description: (u32, u32),
     pub(crate) guests: Vec<Placed<'a>>,
 }
 
 impl Plan<'_> {
-    /// Whether a guest has exceptions of its own.
+    /// Returns `true` if any guest defines exceptions.
     pub(crate) fn throws(&self) -> bool {
         self.guests.iter().any(|guest| !guest.read.module.tags.is_empty())
     }
 }
 
-/// A guest and where it is.
+/// A guest and its indices in the woven module.
 pub(crate) struct Placed<'a> {
     pub(crate) read: Read<'a>,
     pub(crate) shift: Shift,
-    /// The global with its virtual size in pages.
+    /// The global with the guest's virtual memory size in pages.
     pub(crate) virtual_size: u32,
-    /// The data segment with its image.
+    /// The data segment with the guest's image.
     pub(crate) image: u32,
-    /// The data segment with its library, where it has one.
+    /// The data segment with the guest's library, if it has one.
     pub(crate) library: Option<u32>,
 }
 
 impl Placed<'_> {
-    /// The index of its memory.
+    /// Returns the index of the guest's memory.
     pub(crate) fn memory(&self) -> u32 {
         self.shift.memories
     }
@@ -51,41 +51,41 @@ impl Placed<'_> {
 /// Why a call was unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The shim wanted it, and knows why.
+    /// The shim requested it and knows the reason.
     Asked = 0,
-    /// `unreachable` was reached.
+    /// The guest executed `unreachable`.
     Unreachable = 1,
-    /// Calls went too deep.
+    /// Calls were too deep.
     Depth = 2,
-    /// An exception of the guest's own left it.
+    /// The guest did not catch an exception that it threw.
     Thrown = 3,
 }
 
-/// Functions of ours, whose indices are known before what is in them.
+/// Generated functions, whose indices are assigned before their bodies exist.
 pub(crate) struct Own {
     first: u32,
     functions: Vec<Option<(u32, Function)>>,
 }
 
 impl Own {
-    /// `first` is the index of the first.
+    /// `first` is the index of the first function.
     pub(crate) fn new(first: u32) -> Self {
         Self { first, functions: Vec::new() }
     }
 
-    /// The index of one more.
+    /// Reserves the next index.
     pub(crate) fn reserve(&mut self) -> u32 {
         let next = self.next();
         self.functions.push(None);
         next
     }
 
-    /// The index behind all that were reserved.
+    /// Returns the index after all reserved ones.
     pub(crate) fn next(&self) -> u32 {
         self.first.saturating_add(count(&self.functions))
     }
 
-    /// What is in one that was reserved.
+    /// Sets the type and body of a reserved function.
     pub(crate) fn define(
         &mut self,
         assembly: &mut Assembly,
@@ -100,7 +100,7 @@ impl Own {
         }
     }
 
-    /// Writes them. `None`: one was reserved and not defined.
+    /// Writes the functions. `None` if a reserved function was not defined.
     pub(crate) fn finish(self, assembly: &mut Assembly) -> Option<()> {
         for function in self.functions {
             let (signature, body) = function?;

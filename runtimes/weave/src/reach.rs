@@ -1,15 +1,14 @@
-//! Which operators of a function can be reached, by Wasmtime's reckoning: what cannot costs nothing.
+//! Reachability of operators by Wasmtime's rules. Unreachable operators cost no fuel.
 
-/// What a label belongs to.
+/// Kind of block that a label belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A block, or the function itself.
     Block,
-    /// A loop: branches go to its beginning.
+    /// A loop, whose label is at its beginning.
     Loop,
-    /// An `if` whose `else` has not come, or never comes.
+    /// An `if` before its `else`, or without one.
     If,
-    /// An `if` after its `else`.
     Else,
 }
 
@@ -17,13 +16,12 @@ pub(crate) enum Kind {
 struct Frame {
     kind: Kind,
     entered_live: bool,
-    /// Whether the part before `else` ran to its end.
+    /// The part before `else` ran to its end.
     then_live: bool,
-    /// Whether anything that is reached branches to the end.
+    /// A reachable operator branches to the end.
     branched: bool,
 }
 
-/// Follows a function's operators.
 #[derive(Debug)]
 pub(crate) struct Reach {
     frames: Vec<Frame>,
@@ -31,24 +29,24 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// At a function's beginning.
+    /// Starts at a function's beginning.
     pub(crate) fn new() -> Self {
         let mut reach = Self { frames: Vec::new(), live: true };
         reach.enter(Kind::Block);
         reach
     }
 
-    /// Whether the next operator can be reached.
+    /// Returns `true` if the next operator is reachable.
     pub(crate) fn is_live(&self) -> bool {
         self.live
     }
 
-    /// A block, loop or `if` begins.
+    /// Enters a block, loop or `if`.
     pub(crate) fn enter(&mut self, kind: Kind) {
         self.frames.push(Frame { kind, entered_live: self.live, then_live: false, branched: false });
     }
 
-    /// Something that is reached branches, perhaps.
+    /// Records a possible branch of a reachable operator.
     pub(crate) fn branch(&mut self, relative_depth: u32) {
         let depth = usize::try_from(relative_depth).unwrap_or(usize::MAX);
         if let Some(target) = self.frames.iter_mut().nth_back(depth)
@@ -58,12 +56,12 @@ impl Reach {
         }
     }
 
-    /// Nothing goes on from here.
+    /// Marks the following operators as unreachable.
     pub(crate) fn stop(&mut self) {
         self.live = false;
     }
 
-    /// At `else`.
+    /// Enters the `else` part.
     pub(crate) fn otherwise(&mut self) {
         if let Some(frame) = self.frames.last_mut() {
             frame.kind = Kind::Else;
@@ -72,17 +70,17 @@ impl Reach {
         }
     }
 
-    /// Whether the innermost block is a loop: branches to it do not go to its `end`.
+    /// Returns `true` if the innermost block is a loop, whose branches do not go to its `end`.
     pub(crate) fn is_loop(&self) -> bool {
         self.frames.last().is_some_and(|frame| frame.kind == Kind::Loop)
     }
 
-    /// Whether several ways meet at the `end` that comes now.
+    /// Returns `true` if several paths meet at the next `end`.
     pub(crate) fn is_join(&self) -> bool {
         self.frames.last().is_some_and(|frame| frame.branched || frame.is_gone_around())
     }
 
-    /// At `end`. Whether it is the function's own.
+    /// Leaves a block at its `end`. Returns `true` if that ends the function.
     pub(crate) fn leave(&mut self) -> bool {
         if let Some(frame) = self.frames.pop() {
             self.live |= frame.branched || frame.is_gone_around();
@@ -92,7 +90,7 @@ impl Reach {
 }
 
 impl Frame {
-    /// Whether the end is also reached by the other part of an `if`.
+    /// Returns `true` if the other part of an `if` also reaches the end.
     fn is_gone_around(&self) -> bool {
         match self.kind {
             Kind::Block | Kind::Loop => false,

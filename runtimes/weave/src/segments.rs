@@ -1,4 +1,4 @@
-//! What a module's segments put where.
+//! Contents of a module's data and element segments.
 
 use wasmparser::{ConstExpr, DataKind, ElementItems, ElementKind, Operator};
 
@@ -7,10 +7,10 @@ use crate::{
     module::{Module, count, index},
 };
 
-/// The functions in a table, by slot.
+/// Function indices in a table, by slot.
 pub(crate) type Slots = Vec<Option<u32>>;
 
-/// The functions in a table, as its elements put them there.
+/// Returns the functions that the element segments put into a table.
 pub(crate) fn slots(module: &Module<'_>, table: u32) -> Result<Slots, WeaveError> {
     let size = module.tables.get(index(table)).map_or(0, |table| table.ty.initial);
     let mut slots = vec![None; usize::try_from(size).unwrap_or(0)];
@@ -48,7 +48,7 @@ fn reference(expression: &ConstExpr<'_>) -> Result<Option<u32>, wasmparser::Erro
     })
 }
 
-/// What an expression gives that is one `i32.const`.
+/// Returns the value of an expression that consists of one `i32.const`.
 pub(crate) fn constant(expression: &ConstExpr<'_>) -> Option<u32> {
     let mut reader = expression.get_operators_reader();
     match (reader.read(), reader.read()) {
@@ -57,7 +57,7 @@ pub(crate) fn constant(expression: &ConstExpr<'_>) -> Option<u32> {
     }
 }
 
-/// Where an active data segment goes, and what it is; the memory is the only one.
+/// Returns the address and contents of an active data segment. The module has only one memory.
 pub(crate) fn segment<'a>(module: &Module<'_>, data: &wasmparser::Data<'a>) -> Result<(u32, &'a [u8]), WeaveError> {
     let place = match &data.kind {
         DataKind::Active { offset_expr, .. } => constant(offset_expr),

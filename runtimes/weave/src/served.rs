@@ -1,4 +1,4 @@
-//! A provider and the adapter that answers HTTP requests with it, as one component.
+//! Composition of a provider with the adapter that answers HTTP requests.
 
 use std::fmt::Display;
 
@@ -10,19 +10,19 @@ use wasmparser::{Parser, Payload, Validator, WasmFeatures};
 
 use crate::{WeaveError, component};
 
-/// What the provider gives to the adapter.
+/// Prefix of the interfaces that the provider gives to the adapter.
 const SANDBOX: &str = "glovebox:sandbox/";
 
-/// What the whole exports, of some version.
+/// Export of the composed component, without its version.
 const HANDLER: &str = "wasi:http/incoming-handler@";
 
-/// Composes a provider that imports nothing with the adapter: a component that exports `wasi:http/incoming-handler`, and imports what the
-/// adapter does but the sandbox.
+/// Composes a provider that imports nothing with the HTTP adapter. The result exports `wasi:http/incoming-handler` and
+/// has the adapter's imports, except for the sandbox.
 ///
-/// `adapter` is the core module that `guest-shims/component/build http` makes, or the component made of it.
+/// `adapter` is the core module that `guest-shims/component/build http` makes, or a component made of it.
 ///
 /// # Errors
-/// If one of them is not what it should be. Providers that import something are composed by tools such as `wac`.
+/// If the provider has imports, or the two do not match. Compose a provider that has imports with a tool such as `wac`.
 pub fn served(provider: &[u8], adapter: &[u8]) -> Result<Vec<u8>, WeaveError> {
     let made;
     let adapter = if Parser::is_component(adapter) {
@@ -44,28 +44,29 @@ pub fn served(provider: &[u8], adapter: &[u8]) -> Result<Vec<u8>, WeaveError> {
     whole.section(ComponentAliasSection::new().alias(exported(instance, handler)));
     whole.section(ComponentExportSection::new().export(handler, ComponentExportKind::Instance, instance + 1, None));
     let whole = whole.finish();
-    // That the provider has what the adapter imports, in the same types, is found out here.
+    // Validation checks that the provider's exports have the types that the adapter imports.
     Validator::new_with_features(WasmFeatures::all()).validate_all(&whole).map_err(refused)?;
     Ok(whole)
 }
 
-/// What the adapter imports: instances, each with its number.
+/// Names of the instances that the adapter imports, in the order of their indices.
 struct Imports {
-    /// What the whole imports as well.
+    /// Imports that the composed component has as well.
     outer: Vec<String>,
-    /// What the provider exports.
+    /// Imports that the provider satisfies.
     sandbox: Vec<String>,
 }
 
 impl Imports {
-    /// Has the whole import what the adapter does, up to the sandbox: the same sections, so that every number in them holds.
+    /// Copies the adapter's sections up to the sandbox to the composed component, unchanged, so that the indices in
+    /// them stay valid.
     fn copied(adapter: &[u8], whole: &mut Component) -> Result<Self, WeaveError> {
         let (mut outer, mut sandbox, mut depth) = (Vec::new(), Vec::new(), 0_u32);
         for payload in Parser::new(0).parse_all(adapter) {
             let payload = payload.map_err(refused)?;
             match &payload {
                 Payload::Version { .. } => depth += 1,
-                // Nothing is imported behind the first module or component.
+                // All imports come before the first module or component.
                 Payload::ModuleSection { .. } | Payload::ComponentSection { .. } | Payload::End(_) => break,
                 Payload::ComponentImportSection(section) if depth == 1 => {
                     let before = outer.len();
@@ -74,7 +75,7 @@ impl Imports {
                         let of = if name.starts_with(SANDBOX) { &mut sandbox } else { &mut outer };
                         of.push(name);
                     }
-                    // The sections up to the sandbox are copied as they are.
+                    // A section with the sandbox is not copied, so it must not contain other imports.
                     if !sandbox.is_empty() && outer.len() > before {
                         return Err(refused("the adapter imports something beside or after the sandbox"));
                     }
@@ -96,7 +97,8 @@ impl Imports {
     }
 }
 
-/// Puts both into the whole, behind its imports, and gives the adapter's instance what it imports. Returns its number.
+/// Adds both components behind the imports and instantiates the adapter with its imports. Returns the index of that
+/// instance.
 fn whole_of(
     whole: &mut Component,
     provider: &[u8],
@@ -119,7 +121,7 @@ fn whole_of(
         aliases.alias(exported(source, name));
     }
     whole.section(&aliases);
-    // Between the imports and the aliases is the provider's instance.
+    // The provider's instance has the index between the imports and the aliases.
     let outer = imports.outer.iter().zip(0..);
     let sandbox = imports.sandbox.iter().zip(source + 1..);
     let given: Vec<_> =
@@ -140,7 +142,7 @@ fn refused(reason: impl Display) -> WeaveError {
 mod tests {
     use super::*;
 
-    /// A provider: `types` with a record, and `sandbox` with a function on it.
+    /// A provider that exports `types` with a record, and `sandbox` with a function.
     const PROVIDER: &str = r#"(component
         (type $answer (record (field "number" u32)))
         (component $types (type $answer (record (field "number" u32))) (export "answer" (type $answer)))

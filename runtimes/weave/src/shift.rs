@@ -1,4 +1,4 @@
-//! Where a module's items are in the woven one.
+//! Translation of a module's indices to those of the woven module.
 
 use std::convert::Infallible;
 
@@ -6,13 +6,13 @@ use wasm_encoder::reencode::{Error, Reencode};
 
 use crate::module::index;
 
-/// Moves every index of a module to where its item is now: each index space by a distance of its own. Imported functions are
-/// resolved one by one.
+/// Moves every index of a module: each index space by a constant distance, except for imported functions, which are
+/// mapped one by one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shift {
-    /// What each imported function is now.
+    /// The new index of each imported function.
     pub(crate) imported_functions: Vec<u32>,
-    /// Where the module's own functions begin now.
+    /// The new index of the module's first own function.
     pub(crate) own_functions: u32,
     pub(crate) types: u32,
     pub(crate) tables: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Shift {
 }
 
 impl Shift {
-    /// What a function is now.
+    /// Returns the new index of a function.
     pub(crate) fn function(&self, before: u32) -> u32 {
         match self.imported_functions.get(index(before)) {
             Some(now) => *now,

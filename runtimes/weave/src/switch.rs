@@ -1,10 +1,10 @@
-//! Code that goes one way or another by a number, and its accesses to memories.
+//! Dispatch by number, and memory accesses.
 
 use wasm_encoder::{BlockType, InstructionSink, MemArg};
 
 use crate::plan::{Placed, Plan};
 
-/// Does something where the guest's number is the first local; goes on behind it for another number.
+/// Writes code for the guest whose number is in the first local. Execution continues behind it for unknown numbers.
 pub(crate) fn for_guest(
     code: &mut InstructionSink<'_>,
     plan: &Plan<'_>,
@@ -17,7 +17,8 @@ pub(crate) fn for_guest(
     }
 }
 
-/// Goes to the case whose number a local holds. Each must leave the function; what follows is for any other number.
+/// Branches to the case whose number is in a local. Each case must leave the function; the code after the switch
+/// handles all other numbers.
 pub(crate) fn switch(
     code: &mut InstructionSink<'_>,
     selector: u32,
@@ -28,7 +29,7 @@ pub(crate) fn switch(
     switch_by(code, selector, &targets, cases, write);
 }
 
-/// As [`switch`], where `targets` says which case a number stands for.
+/// Like [`switch`], with `targets` mapping each number to its case.
 pub(crate) fn switch_by(
     code: &mut InstructionSink<'_>,
     selector: u32,
@@ -46,7 +47,7 @@ pub(crate) fn switch_by(
     }
 }
 
-/// An access to a memory, nothing known of its alignment.
+/// Returns an access to a memory, without assumptions about alignment.
 pub(crate) fn access(memory: u32, offset: u64) -> MemArg {
     MemArg { offset, align: 0, memory_index: memory }
 }

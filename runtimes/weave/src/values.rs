@@ -1,53 +1,51 @@
-//! Which value a variable has where: static single assignment, built while a function is read.
+//! Values of variables in static single assignment form, built while a function is read.
 //!
-//! This is how Cranelift's frontend does it (Braun et al., "Simple and Efficient Construction of Static Single Assignment
-//! Form", 2013), and in the same order, because what a value is seen to be depends on when it is asked for: within a loop, whose
-//! ways back are not known yet, a variable is never seen to be a constant, whatever comes out in the end.
+//! This follows Cranelift's frontend (Braun et al., "Simple and Efficient Construction of Static Single Assignment
+//! Form", 2013), including the order of its queries: whether a value is known to be constant depends on when it is
+//! queried. Inside a loop, whose back edges are not known yet, a variable is never known to be constant, whatever the
+//! final result is.
 
 use std::collections::HashMap;
 
-/// A value, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Value(usize);
 
-/// A stretch of code that is entered at its beginning alone, by its number.
+/// A basic block, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Block(usize);
 
-/// A local, or what a block takes or gives, by its number.
+/// A local, or a parameter or result of a block, by number.
 pub(crate) type Variable = u32;
 
-/// What a value is.
+/// Origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A constant.
     Constant(i32),
-    /// Computed when the code runs.
+    /// Computed at run time.
     Computed,
-    /// What cannot be told here: it may be a constant to Wasmtime.
+    /// Unknown here. Wasmtime may see a constant.
     Obscure,
-    /// Found to be the same as another.
+    /// Equal to another value.
     Same(Value),
 }
 
 #[derive(Debug, Default)]
 struct Node {
     predecessors: Vec<Block>,
-    /// No predecessor comes any more.
+    /// All predecessors are known.
     is_sealed: bool,
-    /// Asked for before it was sealed.
+    /// Variables that were queried before the block was sealed.
     open: Vec<(Variable, Value)>,
 }
 
-/// What is left to do for a question.
+/// A step of a pending query.
 enum Task {
-    /// Find the variable's value at the block's end, and put it onto the results.
+    /// Find the variable's value at the block's end, and push it to the results.
     Find(Variable, Block),
-    /// The values that come from all predecessors are the last results: they are what this value is.
+    /// Join the last results, one for each predecessor, to this value.
     Join(Value, Block),
 }
 
-/// The values of a function.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     origins: Vec<Origin>,
@@ -66,20 +64,20 @@ impl Values {
         Block(self.nodes.len() - 1)
     }
 
-    /// What a value is: never `Same`.
+    /// Returns the resolved origin of a value, which is never `Same`.
     pub(crate) fn origin(&self, value: Value) -> Origin {
         self.origins.get(self.resolve(value).0).copied().unwrap_or(Origin::Obscure)
     }
 
     fn resolve(&self, mut value: Value) -> Value {
-        // A value is made the same as an older one or one that is resolved: this ends.
+        // A value only becomes the same as an older or resolved one, so this terminates.
         while let Some(Origin::Same(other)) = self.origins.get(value.0) {
             value = *other;
         }
         value
     }
 
-    /// Control goes from the end of one block to the beginning of another.
+    /// Adds a control-flow edge from the end of one block to the beginning of another.
     pub(crate) fn jump(&mut self, from: Block, to: Block) {
         if let Some(node) = self.nodes.get_mut(to.0)
             && !node.predecessors.contains(&from)
@@ -88,7 +86,7 @@ impl Values {
         }
     }
 
-    /// Control goes elsewhere than was said.
+    /// Redirects an edge.
     pub(crate) fn move_jump(&mut self, from: Block, before: Block, now: Block) {
         if let Some(node) = self.nodes.get_mut(before.0) {
             node.predecessors.retain(|predecessor| *predecessor != from);
@@ -96,7 +94,7 @@ impl Values {
         self.jump(from, now);
     }
 
-    /// No jump to this block comes any more.
+    /// Declares that all predecessors of the block are known.
     pub(crate) fn seal(&mut self, block: Block) {
         let Some(node) = self.nodes.get_mut(block.0) else { return };
         node.is_sealed = true;
@@ -111,7 +109,7 @@ impl Values {
         self.definitions.insert((block, variable), value);
     }
 
-    /// The variable's value at this place in the block.
+    /// Returns the variable's value at the current end of the block.
     pub(crate) fn find(&mut self, variable: Variable, block: Block) -> Value {
         match self.definitions.get(&(block, variable)) {
             Some(value) => *value,
@@ -119,7 +117,7 @@ impl Values {
         }
     }
 
-    /// A stack of its own, not the thread's: functions have thousands of blocks in a row.
+    /// Uses an explicit stack instead of recursion: a function can have thousands of blocks in a row.
     fn run(&mut self, mut tasks: Vec<Task>) -> Value {
         let mut results = Vec::new();
         while let Some(task) = tasks.pop() {
@@ -139,7 +137,7 @@ impl Values {
         results.pop().unwrap_or_else(|| self.value(Origin::Obscure))
     }
 
-    /// The value, unless it is left to tasks to find it.
+    /// Returns the value, or pushes the tasks that find it.
     fn find_or_ask(&mut self, variable: Variable, block: Block, tasks: &mut Vec<Task>) -> Option<Value> {
         let (mut at, mut passed) = (block, Vec::new());
         let (value, is_found) = loop {
@@ -180,8 +178,8 @@ impl Values {
         }
     }
 
-    /// What comes in from everywhere is one value, beside this one itself, or it is computed. If nothing comes in, where nothing
-    /// leads, it is zero: Cranelift makes it so.
+    /// Joins the values from all predecessors. Equal values, ignoring this value itself, are one value; different ones
+    /// make it computed. Without predecessors it is zero, as in Cranelift.
     fn join(&mut self, value: Value, incoming: &[Value]) -> Value {
         let mut others = incoming.iter().map(|other| self.resolve(*other)).filter(|other| *other != value);
         match others.next() {

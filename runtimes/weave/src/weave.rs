@@ -1,4 +1,4 @@
-//! Guests and a shim in, a component out.
+//! Weaving of guests and a shim into a component.
 
 use crate::{
     Description, Guest, WeaveError, WeaveOptions, component,
@@ -8,30 +8,30 @@ use crate::{
     woven::{self, Core},
 };
 
-/// What came of weaving.
+/// A provider component, with statistics.
 #[derive(Clone, Debug)]
 pub struct Woven {
-    /// The component.
+    /// The component's binary.
     pub component: Vec<u8>,
     /// The core module in it.
     pub core: Vec<u8>,
-    /// How much of the module is code.
+    /// Size of the module's code in bytes.
     pub code_bytes: usize,
-    /// How much of it is data: the images, most of all.
+    /// Size of the module's data in bytes, mostly images.
     pub data_bytes: usize,
-    /// The names of what the component imports.
+    /// Names of the component's imports.
     pub imports: Vec<String>,
-    /// The names of what it exports.
+    /// Names of the component's exports.
     pub exports: Vec<String>,
-    /// What the shim is told of the guests.
+    /// Description of the guests that the shim receives.
     pub description: Description,
 }
 
 impl Woven {
-    /// The same with the adapter before it that answers HTTP requests: [`served`].
+    /// Composes the component with the adapter that answers HTTP requests: [`served`].
     ///
     /// # Errors
-    /// As of [`served`].
+    /// As for [`served`].
     pub fn served(mut self, adapter: &[u8]) -> Result<Self, WeaveError> {
         self.component = served(&self.component, adapter)?;
         (self.imports, self.exports) = component::names(&self.component)?;

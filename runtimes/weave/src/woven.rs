@@ -1,4 +1,4 @@
-//! The woven core module.
+//! Assembly of the woven core module.
 
 use wasm_encoder::{ConstExpr, MemoryType, ValType, reencode::Reencode};
 use wasmparser::{ExternalKind, TypeRef};
@@ -15,13 +15,13 @@ use crate::{
     shift::Shift,
 };
 
-/// The module that the shim's hands on the guests are imported from.
+/// Module name of the shim's imports that operate on guests.
 const MACHINE: &str = "glovebox:machine";
 
-/// What the custom sections begin with that say what component the module is for.
+/// Prefix of the custom sections that describe the component's type.
 const COMPONENT_TYPE: &str = "component-type";
 
-/// A module, and what of it is code and data.
+/// A core module with the sizes of its code and data.
 pub(crate) struct Core {
     pub(crate) wasm: Vec<u8>,
     pub(crate) code_bytes: usize,
@@ -36,8 +36,8 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     let json = description.to_json()?;
     let mut assembly = Assembly::default();
 
-    // Functions: what the component imports, ours, the shim's, the guests'. Small indices take less code, and ours are called from
-    // everywhere.
+    // Function indices: the component's imports, generated functions, the shim's, the guests'. Small indices have
+    // shorter encodings, and generated functions are called from everywhere.
     let held = shim.imports.iter().filter(|import| import.module != MACHINE).count();
     let mut own = Own::new(u32::try_from(held).unwrap_or(u32::MAX));
 
@@ -67,7 +67,7 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
         ..Shift::default()
     };
 
-    // Every other index space: the shim's, the guests', ours.
+    // All other index spaces: the shim's items, the guests', generated ones.
     assembly.add(shim, &mut shim_shift)?;
     let mut shifts = Vec::new();
     let (mut functions, mut image) = (first_shim.saturating_add(count(&shim.bodies)), count(&shim.data));
@@ -180,7 +180,7 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     Ok(Core { wasm: assembly.finish(), code_bytes, data_bytes, description })
 }
 
-/// Whether a function type is this.
+/// Returns `true` if both function types are equal.
 fn is_of(of: &wasmparser::FuncType, (parameters, results): machine::Signature) -> bool {
     let same = |have: &[wasmparser::ValType], want: &[ValType]| {
         have.len() == want.len()
@@ -189,7 +189,7 @@ fn is_of(of: &wasmparser::FuncType, (parameters, results): machine::Signature) -
     same(of.params(), parameters) && same(of.results(), results)
 }
 
-/// What is left of the native stack for calls that are counted.
+/// Returns the native stack that remains for counted calls, in bytes.
 fn stack(guests: &[Read<'_>], stack_bytes: u32) -> Result<i64, WeaveError> {
     for guest in guests {
         let counted = guest.depths.counted.iter().flatten();
@@ -234,7 +234,8 @@ fn memories(assembly: &mut Assembly, shim: &Module<'_>, plan: &Plan<'_>, shift: 
     Ok(())
 }
 
-/// The shim's segments as they are, and those that only functions of ours use: the images and the description.
+/// Adds the shim's segments unchanged, and the segments that only generated functions use: images, libraries and the
+/// description.
 fn data(
     assembly: &mut Assembly,
     shim: &Module<'_>,
@@ -255,7 +256,7 @@ fn data(
     Ok(())
 }
 
-/// The shim's exports, but for those that were for the guests' code.
+/// Adds the shim's exports, except for those that only the guests' code uses.
 fn exports(assembly: &mut Assembly, shim: &Module<'_>, shift: &mut Shift) -> Result<(), WeaveError> {
     for export in &shim.exports {
         let is_ours = export.name.starts_with(glue::WASI_PREFIX) || export.name.starts_with(glue::MACHINE_PREFIX);

@@ -1,21 +1,22 @@
-//! Where a function charges how much: a plan that is made before anything is written.
+//! Placement of fuel charges: a plan that is made before any code is written.
 //!
-//! What is charged has to be exact only where the counter is looked at: at checks, at calls and where the function is left. A
-//! function is cut into *segments* there, and wherever control goes or comes: each runs as a whole. Between two looks the
-//! counter may run ahead of what was run by any amount, as long as all ways to one place agree on it: a place's *potential*. So
-//! a segment charges what it costs, and the potential that it leads to, without the one that it comes from; any choice of
-//! potentials charges the same along every path from look to look.
+//! The charged amount has to be exact only where the counter is read: at checks, at calls and where the function
+//! returns. The function is split into *segments* there, and wherever control flow splits or merges; each segment runs
+//! as a whole. Between two reads the counter may be ahead of the executed operators by any amount, as long as all paths
+//! to one position agree on it. This amount is the position's *potential*. A segment charges its cost, plus the
+//! potential at its end, minus the potential at its start. Any choice of potentials charges the same along every path
+//! from read to read.
 //!
-//! They are chosen so that most segments charge nothing: from the function's end backwards, the potential of a label becomes
-//! what the code behind it wants to have been charged already. That moves charges back along all ways to the label, up to
-//! a call or check, beside which one costs next to nothing. Places share a potential where one branch decides between them: the
-//! targets of a `br_table`, the two sides of an `if` and of a `br_if`. Where the counter is looked at it is zero, as
-//! it is at loops and at the function's end.
+//! Potentials are chosen so that most segments charge nothing. From the function's end backwards, the potential of a
+//! label becomes the amount that the code behind it wants to have been charged already. That moves charges back along
+//! all paths to the label, up to a call or check, where a charge costs almost nothing. Positions share a potential if
+//! one branch decides between them: the targets of a `br_table`, the two sides of an `if` and of a `br_if`. The
+//! potential is zero where the counter is read, at loops, and at the function's end.
 //!
-//! A charge may be negative: one side of an `if` is cheaper than the other. None is ever seen by a check.
+//! A charge may be negative if one side of an `if` is cheaper than the other. No check observes a negative charge.
 //!
-//! Where an exception lands ([`landings`](crate::landings)) the counter is what it was at the call, so that the potential of these labels is
-//! zero too, and everything that leads there saves the counter.
+//! At a landing of exceptions ([`landings`](crate::landings)), the counter has its value from the call. These labels
+//! therefore have potential zero, and every other branch to them saves the counter.
 
 #[cfg(test)]
 mod tests;
@@ -29,81 +30,81 @@ use crate::{
     reach::{Kind, Reach},
 };
 
-/// What is written around each operator of a function.
+/// The code to insert around each operator of a function.
 #[derive(Debug, Default)]
 pub(crate) struct Charges {
-    /// What is charged at the beginning, after the check there, which [`ENTRY`](crate::cost::ENTRY) is charged before.
+    /// Charge at the beginning, after the function's first check, which covers only [`ENTRY`](crate::cost::ENTRY).
     pub(crate) first: i64,
-    /// For every operator.
+    /// Steps, by operator position.
     pub(crate) steps: Vec<Step>,
-    /// Something that is reached branches to the function's end.
+    /// A reachable operator branches to the function's end.
     pub(crate) branches_out: bool,
-    /// Something that is reached catches exceptions.
+    /// A reachable operator catches exceptions.
     pub(crate) catches: bool,
-    /// Something that is reached catches whatever is thrown.
+    /// A reachable operator catches every exception.
     pub(crate) catches_all: bool,
 }
 
-/// What is written around an operator.
+/// The code to insert around one operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// It can be reached; of an `else` and an `end`: what follows it can.
+    /// The operator is reachable. For `else` and `end`: the code after it is reachable.
     pub(crate) is_live: bool,
-    /// Charged before the counter is looked at here, or saved.
+    /// Amount charged before the counter is checked or saved here.
     pub(crate) before: i64,
     pub(crate) look: Look,
-    /// Charged after that: behind an operator that calls or where ways part or meet, before one that is checked.
+    /// Amount charged after that: behind an operator that calls or where control flow splits or merges, before one that
+    /// is checked.
     pub(crate) after: i64,
-    /// After this call, or where exceptions land, the counter is not needed before it is saved again.
+    /// The counter is saved again before it is next used, so it need not be reloaded after this call or landing.
     pub(crate) stays_saved: bool,
-    /// This leads to where exceptions land: the counter is saved before it, and used on.
+    /// This operator may branch to a landing: the counter is saved before it and stays in use.
     pub(crate) syncs: bool,
-    /// Behind this exceptions land.
+    /// Exceptions land behind this operator.
     pub(crate) lands: bool,
 }
 
-/// How an operator looks at the counter.
+/// Check of the counter at an operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Look {
     #[default]
     No,
-    /// Whether anything is left.
+    /// Checks the remaining fuel.
     Check,
-    /// The same after the number on top of the stack was charged.
+    /// Charges the number on top of the stack, then checks the remaining fuel.
     CheckLength,
 }
 
-/// Places that have the same potential, by number.
+/// A number for all positions with the same potential.
 type Label = usize;
 
-/// The label of all places whose potential is zero.
+/// The label of all positions with potential zero.
 const EXACT: Label = 0;
 
-/// A stretch of code that runs as a whole.
+/// A straight piece of code that runs as a whole.
 #[derive(Debug)]
 struct Segment {
     cost: i64,
-    /// The operator behind which it begins; none at the function's beginning.
+    /// Position of the operator before it. `None` at the function's beginning.
     begin: Option<usize>,
     from: Label,
     to: Label,
-    /// The operator at its end, where that looks at the counter or saves it: the segment's charge goes there.
+    /// Position of the operator at its end, if that reads or saves the counter: it takes the segment's charge.
     looked_at: Option<usize>,
     /// That operator saves the counter.
     is_saved: bool,
 }
 
-/// The labels of a block.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
-    /// What branches to it reach.
+    /// Label that branches to the block reach.
     target: Label,
     end: Label,
-    /// Where the parts of an `if` begin.
+    /// Label at the beginning of both parts of an `if`.
     parts: Label,
-    /// Both parts are there: none is nothing at all.
+    /// The `if` has an `else`.
     has_else: bool,
-    /// Exceptions land at what branches to it reach.
+    /// Exceptions land where branches to the block lead.
     is_landing: bool,
 }
 
@@ -112,15 +113,15 @@ struct Planner {
     landings: Landings,
     reach: Reach,
     frames: Vec<Frame>,
-    /// For each label one that it is the same as: itself, or an older one.
+    /// Union-find parents: each label maps to itself or to an older label with the same potential.
     same: Vec<Label>,
-    /// What is open goes on where nothing else is said; nothing is where nothing can be reached.
+    /// The current segment. `None` in unreachable code.
     open: Option<Segment>,
-    /// Those that ended, in the order of their code.
+    /// Finished segments, in code order.
     segments: Vec<Segment>,
 }
 
-/// The plan for a function. `grows_by_call`: `memory.grow` is replaced by a call.
+/// Plans the charges of a function. With `grows_by_call`, a call replaces `memory.grow`.
 pub(crate) fn charges(operators: &[Operator<'_>], lengths: &Constants, grows_by_call: bool) -> Charges {
     let mut planner = Planner::new(Landings::of(operators));
     for (place, operator) in operators.iter().enumerate() {
@@ -172,7 +173,7 @@ impl Planner {
             }
             Operator::If { .. } => {
                 let Frame { parts, is_landing, .. } = self.enter(Kind::If, place);
-                // Without an `else`, one way goes to the end from here.
+                // Without an `else`, a false condition leads from here to the end.
                 self.sync(place, is_landing);
                 self.end_at(parts);
                 self.begin(Some(place), parts);
@@ -184,7 +185,7 @@ impl Planner {
         }
     }
 
-    /// An operator that can be reached, and is not of the nesting.
+    /// Handles a reachable operator that does not change the nesting.
     fn live(&mut self, place: usize, operator: &Operator<'_>, length: Option<i32>, grows_by_call: bool) {
         match operator {
             Operator::Br { relative_depth } => {
@@ -199,7 +200,7 @@ impl Planner {
             }
             Operator::BrTable { targets } => {
                 let shared = self.branch(place, targets.default());
-                // That they can be read was seen when the operators were.
+                // Errors were reported when the operators were read.
                 for target in targets.targets().flatten() {
                     let target = self.branch(place, target);
                     self.share(shared, target);
@@ -221,7 +222,7 @@ impl Planner {
                 self.begin(Some(place), EXACT);
             }
             Operator::MemoryGrow { .. } => {
-                // Pages are free, but the check is not left out where their number is not known.
+                // Growing is free of charge, but Wasmtime still checks fuel if the number of pages is not constant.
                 let is_checked = length.is_none();
                 if is_checked {
                     self.look(place, Look::Check);
@@ -253,7 +254,7 @@ impl Planner {
         self.begin(Some(place), EXACT);
     }
 
-    /// Something catches exceptions that is reached: they may come to these labels, whatever is in it.
+    /// Handles the clauses of a reachable `try_table`. Exceptions may reach their labels whatever the body contains.
     fn catches(&mut self, catches: &[wasmparser::Catch]) {
         self.charges.catches |= !catches.is_empty();
         self.charges.catches_all |= catches.iter().any(landings::catches_all);
@@ -262,7 +263,6 @@ impl Planner {
         }
     }
 
-    /// Enters a block.
     fn enter(&mut self, kind: Kind, place: usize) -> Frame {
         let is_landing = self.landings.is_at(place);
         let (end, parts) = (self.label(), self.label());
@@ -297,7 +297,7 @@ impl Planner {
             self.land(place, lands);
         }
         if !self.frames.is_empty() {
-            // Where only what comes before leads here, it goes on.
+            // If nothing else branches to this end, the segment continues.
             if self.reach.is_join() {
                 self.end_at(frame.end);
             }
@@ -315,14 +315,14 @@ impl Planner {
         }
     }
 
-    /// Something that is reached branches, perhaps, and this is the label.
+    /// Follows a possible branch of a reachable operator and returns its label.
     fn branch(&mut self, place: usize, relative_depth: u32) -> Label {
         let frame = self.reached(relative_depth);
         self.sync(place, frame.is_some_and(|frame| frame.is_landing));
         frame.map_or(EXACT, |frame| frame.target)
     }
 
-    /// The frame whose label something reaches that is reached itself.
+    /// Marks the target of a branch as reached and returns its frame.
     fn reached(&mut self, relative_depth: u32) -> Option<Frame> {
         self.reach.branch(relative_depth);
         let depth = usize::try_from(relative_depth).unwrap_or(usize::MAX);
@@ -337,7 +337,7 @@ impl Planner {
         }
     }
 
-    /// The operator at this place leads to where exceptions land, if it is reached.
+    /// Notes that the operator branches to a landing, if it is reachable.
     fn sync(&mut self, place: usize, is_landing: bool) {
         let is_live = self.reach.is_live();
         if let Some(step) = self.charges.steps.get_mut(place) {
@@ -359,18 +359,18 @@ impl Planner {
         }
     }
 
-    /// A segment begins here, if here can be reached.
+    /// Begins a segment, if the position is reachable.
     fn begin(&mut self, begin: Option<usize>, from: Label) {
         let segment = Segment { cost: 0, begin, from, to: EXACT, looked_at: None, is_saved: false };
         self.open = self.reach.is_live().then_some(segment);
     }
 
-    /// The open segment ends at a label.
+    /// Ends the open segment at a label.
     fn end_at(&mut self, to: Label) {
         self.segments.extend(self.open.take().map(|open| Segment { to, ..open }));
     }
 
-    /// The open segment ends at an operator that looks at the counter.
+    /// Ends the open segment at an operator that reads the counter.
     fn end_looked_at(&mut self, place: usize, is_saved: bool) {
         let ended = self.open.take().map(|open| Segment { looked_at: Some(place), is_saved, ..open });
         self.segments.extend(ended);
@@ -382,7 +382,7 @@ impl Planner {
         label
     }
 
-    /// The oldest label that is the same. Each that is passed is brought nearer to it, so that no chain is followed often.
+    /// Returns the oldest label with the same potential. Halves the path on the way, so that chains stay short.
     fn oldest(&mut self, mut label: Label) -> Label {
         loop {
             let next = self.same.get(label).copied().unwrap_or(label);
@@ -397,7 +397,7 @@ impl Planner {
         }
     }
 
-    /// Both labels have the same potential from now on. The oldest stays, so that none takes the place of [`EXACT`].
+    /// Merges two labels. The older one stays, so that no label replaces [`EXACT`].
     fn share(&mut self, one: Label, other: Label) {
         let (one, other) = (self.oldest(one), self.oldest(other));
         if let Some(same) = self.same.get_mut(one.max(other)) {
@@ -405,7 +405,7 @@ impl Planner {
         }
     }
 
-    /// Chooses the potentials, backwards, and says what they make each segment charge.
+    /// Chooses the potentials, backwards, and computes the charge of each segment.
     fn finish(mut self) -> Charges {
         let mut potentials: Vec<Option<i64>> = vec![None; self.same.len()];
         if let Some(exact) = potentials.get_mut(EXACT) {
@@ -424,7 +424,8 @@ impl Planner {
 }
 
 impl Charges {
-    /// A segment's charge goes where it is cheapest: to what looks at the counter at its end, or else to its beginning.
+    /// Puts a segment's charge where it is cheapest: at the operator that reads the counter at its end, or else at its
+    /// beginning.
     fn place(&mut self, segment: &Segment, charge: i64) {
         if let Some(begin) = segment.begin.and_then(|begin| self.steps.get_mut(begin)) {
             begin.stays_saved = segment.is_saved;

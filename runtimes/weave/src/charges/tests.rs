@@ -1,4 +1,4 @@
-//! What is charged where, of small functions.
+//! Charges of small functions.
 
 use super::{Charges, Look, Step, charges};
 use crate::{lengths, module::Module};
@@ -25,7 +25,7 @@ fn constant_pages_are_not_looked_at_and_others_are() {
 #[test]
 fn a_label_takes_what_the_code_behind_it_wants() {
     let plan = plan("block local.get 0 br_if 0 nop end i32.const 1 drop");
-    // Both ways to the label cost the same: everything is charged at the beginning.
+    // Both paths to the label cost the same: everything is charged at the beginning.
     assert_eq!(plan.first, 3);
     assert!(plan.steps.iter().all(|step| step.before == 0 && step.after == 0), "{plan:?}");
 }
@@ -34,7 +34,7 @@ fn a_label_takes_what_the_code_behind_it_wants() {
 fn what_leads_to_where_exceptions_land_saves_the_counter() {
     let plan = plan("block try_table (catch_all 0) local.get 0 call 0 end nop end i32.const 1 drop");
     assert!(plan.catches && plan.catches_all && !plan.branches_out, "{plan:?}");
-    // At the call everything is charged, and behind the label nothing of it again.
+    // The call charges everything before it. Nothing of that is charged again behind the label.
     assert_eq!((plan.first, plan.steps[3].before, plan.steps[9].before), (0, 3, 1));
     let flags: Vec<_> = plan.steps.iter().map(|step| (step.syncs, step.lands)).collect();
     let mut expected = vec![(false, false); 10];

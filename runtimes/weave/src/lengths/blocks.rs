@@ -1,4 +1,4 @@
-//! How control goes through a function, and what goes with it.
+//! Control flow through a function, and the values that branches carry.
 
 use wasmparser::{BlockType, ValType};
 
@@ -9,19 +9,19 @@ use crate::{
 };
 
 impl Reader<'_> {
-    /// A check of fuel, and one of the epoch behind it. They change nothing, but variables that are asked for behind them are asked
-    /// for past several blocks, which tells whether a loop's header was met before.
+    /// Follows a fuel check and the epoch check behind it. They change no values, but add blocks between a variable's
+    /// use and its definition. That affects whether a loop header is visited.
     pub(super) fn check(&mut self) {
         self.detour(1);
         self.detour(2);
     }
 
-    /// Control goes on at once, or by way of these many blocks, one behind the other, from each of which it may go on at once.
+    /// Adds a chain of `blocks` blocks. Control reaches the next block directly or from the end of each of them.
     pub(super) fn detour(&mut self, blocks: usize) {
         let next = self.values.block();
         for _ in 0..blocks {
             let way = self.values.block();
-            // In this order: Cranelift asks predecessors in the order in which they were told.
+            // The order matters: Cranelift queries predecessors in the order in which they were declared.
             self.values.jump(self.at, way);
             self.values.jump(self.at, next);
             self.values.seal(way);
@@ -43,7 +43,7 @@ impl Reader<'_> {
         self.frames.push(Frame { kind, next, results, height, entered_live: self.is_live, branched: false });
     }
 
-    /// Gives what a block takes, and goes there from here.
+    /// Defines the variables of a block from the operand stack and jumps there.
     pub(super) fn jump(&mut self, to: Block, carried: &[Variable]) {
         for (variable, value) in carried.iter().zip(self.top(carried.len())) {
             self.values.define(*variable, self.at, value);
@@ -51,7 +51,7 @@ impl Reader<'_> {
         self.values.jump(self.at, to);
     }
 
-    /// Goes on in a block that nothing else jumps to, with what it was given.
+    /// Continues in a block without further predecessors, with the given variables on the operand stack.
     pub(super) fn begin(&mut self, block: Block, given: &[Variable]) {
         self.at = block;
         for variable in given {
@@ -60,7 +60,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Leads a branch to where it goes.
+    /// Follows a branch to its target.
     pub(super) fn branch(&mut self, relative_depth: u32) {
         let Some(frame) = self.frames.iter_mut().nth_back(index(relative_depth)) else { return };
         frame.branched = true;
@@ -99,7 +99,7 @@ impl Reader<'_> {
         let (params, results) = self.block_type(of);
         let (then, next, given) = (self.values.block(), self.values.block(), self.fresh(results.len()));
         let head = self.at;
-        // Where it gives what it takes there may be no `else`.
+        // With equal parameters and results, `else` is optional: a false condition leads to the end until it appears.
         let otherwise = if params == results {
             self.jump(next, &given);
             None
@@ -147,7 +147,7 @@ impl Reader<'_> {
         }
         let is_reached_otherwise = match frame.kind {
             Kind::Block | Kind::Try { .. } => frame.branched,
-            // Branches go to its beginning.
+            // Branches go to the loop's header, not to its end.
             Kind::Loop { .. } => false,
             Kind::If { .. } => true,
             Kind::Else { then_live } => frame.branched || then_live,
@@ -175,7 +175,7 @@ impl Reader<'_> {
 
     pub(super) fn branch_table(&mut self, targets: &wasmparser::BrTable<'_>) {
         self.stack.pop();
-        // That they can be read was seen when the operators were.
+        // Errors were reported when the operators were read.
         let mut depths: Vec<u32> = Vec::new();
         for depth in targets.targets().flatten().chain([targets.default()]) {
             if !depths.contains(&depth) {
@@ -184,7 +184,7 @@ impl Reader<'_> {
         }
         let from = self.at;
         for depth in depths {
-            // What is carried is given on the way.
+            // Values that the branch carries are defined in a block on the way.
             if self.carries(depth) {
                 let way = self.values.block();
                 self.values.jump(from, way);

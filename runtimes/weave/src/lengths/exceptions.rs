@@ -1,4 +1,4 @@
-//! How exceptions go through a function.
+//! Exceptions in control flow.
 
 use wasmparser::{Catch, TryTable};
 
@@ -6,14 +6,14 @@ use super::reader::{Kind, Reader};
 use crate::{landings, values::Origin};
 
 impl Reader<'_> {
-    /// Enters a `try_table`: each of its clauses has a block of its own, which calls lead to and which leads to its label.
+    /// Enters a `try_table`. Each clause gets a block that calls lead to and that leads to the clause's label.
     pub(super) fn enter_try(&mut self, of: &TryTable) {
         let (params, results) = self.block_type(of.ty);
         let (body, next, results) = (self.values.block(), self.values.block(), self.fresh(results.len()));
         self.values.jump(self.at, body);
         self.values.seal(body);
         let around = self.handlers.len();
-        // The last one first, as Wasmtime has them.
+        // Wasmtime adds the handlers in reverse order.
         for catch in of.catches.iter().rev() {
             let handler = self.values.block();
             self.at = handler;
@@ -29,7 +29,7 @@ impl Reader<'_> {
         self.at = body;
     }
 
-    /// How many values come with an exception to a clause's label.
+    /// Returns the number of values that a clause carries to its label.
     fn carried(&self, catch: &Catch) -> usize {
         match catch {
             Catch::One { tag, .. } => self.module.tag_values(*tag),
@@ -39,7 +39,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A call here returns, or goes to one of the handlers.
+    /// Follows a call, which returns or goes to one of the handlers.
     pub(super) fn may_throw(&mut self) {
         if self.handlers.is_empty() {
             return;
@@ -53,7 +53,7 @@ impl Reader<'_> {
         self.at = next;
     }
 
-    /// Leaves a `try_table` that had so many handlers around it: none of its own is led to any more.
+    /// Leaves a `try_table` inside `around` handlers, and seals its own handlers.
     pub(super) fn seal_handlers(&mut self, around: usize) {
         for handler in self.handlers.split_off(around.min(self.handlers.len())) {
             self.values.seal(handler);

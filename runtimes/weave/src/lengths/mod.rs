@@ -1,9 +1,9 @@
-//! Which lengths are constants to Wasmtime.
+//! Detection of the lengths that Wasmtime knows to be constant.
 //!
-//! Work in proportion to a constant length is charged without a check, if it is little. Wasmtime sees a constant wherever its
-//! compiler's frontend does: also one that comes through locals, and through blocks. So whoever charges as it does has to see the
-//! same, no less and no more. This follows `code_translator.rs` of its crate `wasmtime-internal-cranelift`, version 48, as far as
-//! the values of variables and of the operand stack go.
+//! Bulk operators with a small constant length are charged without a check. Wasmtime detects constants in its
+//! compiler's frontend, even through locals and blocks. To charge the same, this module must detect exactly the same
+//! constants. It follows `code_translator.rs` of the crate `wasmtime-internal-cranelift`, version 48, for the values of
+//! variables and of the operand stack.
 
 mod blocks;
 mod exceptions;
@@ -22,10 +22,10 @@ use crate::{
     values::{Origin, Value, Values},
 };
 
-/// Lengths, by the places of the operators that they belong to.
+/// Constant lengths, by the positions of their operators.
 pub(crate) type Constants = HashMap<usize, i32>;
 
-/// The constant lengths of a function's operators.
+/// Returns the constant lengths of a function's operators.
 pub(crate) fn constants(
     module: &Module<'_>,
     parameters: u32,
@@ -49,7 +49,7 @@ pub(crate) fn constants(
     Ok(lengths)
 }
 
-/// Whether what an operator costs, or whether it is checked, depends on the number on top of the stack.
+/// Returns `true` if an operator's cost or check depends on the number on top of the stack.
 fn has_length(operator: &Operator<'_>) -> bool {
     cost::is_bulk(operator) || matches!(operator, Operator::MemoryGrow { .. })
 }
@@ -65,7 +65,7 @@ impl<'m> Reader<'m> {
             values.define(parameter, entry, value);
         }
         for (count, ty) in locals {
-            // One for all of a group.
+            // All locals of a group share one value, as in Cranelift.
             let zero =
                 values.value(if *ty == wasm_encoder::ValType::I32 { Origin::Constant(0) } else { Origin::Computed });
             for _ in 0..*count {
@@ -86,13 +86,13 @@ impl<'m> Reader<'m> {
             frames: vec![],
             handlers: vec![],
         };
-        // What it returns is not looked at.
+        // The function's results are not needed.
         reader.enter(Kind::Block, exit, vec![], 0);
         reader.check();
         reader
     }
 
-    /// The length on top of the stack, where it is a constant. What is not, is checked.
+    /// Returns the length on top of the stack if it is a constant. Any other length is checked.
     fn length(&mut self) -> Result<Option<i32>, WeaveError> {
         let Some(top) = self.stack.last() else { return Ok(None) };
         let length = match self.values.origin(*top) {
@@ -175,7 +175,7 @@ impl<'m> Reader<'m> {
             }
             Operator::Call { function_index } => self.call(self.module.function_type(*function_index), 0),
             Operator::CallIndirect { type_index, .. } => {
-                // An element of a table is made when it is asked for first.
+                // Table elements are initialized lazily, at their first use.
                 self.detour(1);
                 self.call(self.module.types.get(index(*type_index)), 1);
             }
@@ -225,7 +225,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// The value of a global: one that never changes is known when the code is compiled.
+    /// Returns the value of a global. Immutable globals with a constant value are known at compile time.
     fn global(&self, number: u32) -> Origin {
         let own = index(number).checked_sub(self.imported_globals).and_then(|own| self.module.globals.get(own));
         let Some(global) = own.filter(|global| !global.ty.mutable) else { return Origin::Computed };
@@ -237,7 +237,7 @@ impl<'m> Reader<'m> {
     }
 }
 
-/// For operators that take and give the same whatever the module is.
+/// For operators whose arity does not depend on the module's types.
 struct NoTypes;
 
 impl ModuleArity for NoTypes {

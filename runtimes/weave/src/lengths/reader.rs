@@ -1,11 +1,10 @@
-//! What is known while a function's operators are followed.
+//! State of the analysis of one function.
 
 use crate::{
     module::Module,
     values::{Block, Value, Values, Variable},
 };
 
-/// Follows a function's operators.
 pub(super) struct Reader<'m> {
     pub(super) module: &'m Module<'m>,
     pub(super) imported_globals: usize,
@@ -15,17 +14,17 @@ pub(super) struct Reader<'m> {
     pub(super) is_live: bool,
     pub(super) stack: Vec<Value>,
     pub(super) frames: Vec<Frame>,
-    /// Where exceptions go that come out of a call here.
+    /// Handlers of the exceptions that a call may throw at the current position.
     pub(super) handlers: Vec<Block>,
 }
 
-/// What `else` and `end` have to know of what they end.
+/// An open block, with the data that `else` and `end` need.
 pub(super) struct Frame {
     pub(super) kind: Kind,
-    /// What comes behind the end, and what it is given.
+    /// The block after the end, and the variables that it receives.
     pub(super) next: Block,
     pub(super) results: Vec<Variable>,
-    /// The height of the operand stack below what the frame takes.
+    /// Height of the operand stack below the block's parameters.
     pub(super) height: usize,
     pub(super) entered_live: bool,
     pub(super) branched: bool,
@@ -33,7 +32,7 @@ pub(super) struct Frame {
 
 pub(super) enum Kind {
     Block,
-    /// A `try_table`, around which so many handlers are.
+    /// A `try_table` inside `around` handlers.
     Try {
         around: usize,
     },
@@ -43,9 +42,10 @@ pub(super) enum Kind {
         params: Vec<Variable>,
     },
     If {
-        /// Where the condition is looked at.
+        /// The block that tests the condition.
         head: Block,
-        /// What is run if it is not met, where this is known before `else` comes: without one, control goes behind the end.
+        /// Block for a false condition. `None` if parameters and results have equal types: `else` is optional then, and
+        /// a false condition leads to the end until it appears.
         otherwise: Option<Block>,
         params: Vec<Value>,
     },
@@ -55,7 +55,7 @@ pub(super) enum Kind {
 }
 
 impl Frame {
-    /// Where branches go, and what they carry.
+    /// Returns the block that branches go to, and the variables that they carry.
     pub(super) fn target(&self) -> (Block, &[Variable]) {
         match &self.kind {
             Kind::Loop { header, params } => (*header, params),

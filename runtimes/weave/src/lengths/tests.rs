@@ -1,11 +1,12 @@
-//! Where Wasmtime 48 sees a constant. That it does was found out by running it: `tests/tests/all/metering` compares at random.
+//! Constants that Wasmtime 48 detects. The expectations come from running Wasmtime; `tests/tests/all/metering` compares
+//! random programs.
 
 use wasmparser::Operator;
 
 use super::constants;
 use crate::module::Module;
 
-/// The constant length of the last `memory.fill` of a function with this body: it has the parameter 0, and the locals 1 to 3.
+/// Returns the constant length of the last `memory.fill` in a function with this body, parameter 0, and locals 1 to 3.
 fn length(body: &str) -> Result<Option<i32>, String> {
     let text = format!(
         "(module (import \"env\" \"base\" (global $base i32)) (memory 1) (table 1 funcref)
@@ -23,7 +24,7 @@ fn length(body: &str) -> Result<Option<i32>, String> {
     Ok(lengths.get(&fill).copied())
 }
 
-/// The same with something before the address and the byte.
+/// Like `length`, with operators before the address and the byte.
 fn after(before: &str, length_of: &str) -> Option<i32> {
     length(&format!("{before} i32.const 0 i32.const 0 {length_of} memory.fill")).unwrap()
 }
@@ -35,7 +36,7 @@ fn constants_are_seen_through_locals_and_the_stack() {
     assert_eq!(after("", "i32.const 5 i32.const 9 local.set 1"), Some(5));
     assert_eq!(after("i32.const 5 local.set 1", "local.get 1"), Some(5));
     assert_eq!(after("", "i32.const 5 local.tee 1"), Some(5));
-    // Never set.
+    // Never set, so zero.
     assert_eq!(after("", "local.get 2"), Some(0));
     assert_eq!(after("", "global.get $fixed"), Some(40));
     assert_eq!(after("", "block (result i32) i32.const 5 end"), Some(5));
@@ -57,9 +58,9 @@ fn where_ways_meet_it_is_one_constant_or_none() {
     };
     assert_eq!(either("nop", "nop"), Some(5));
     assert_eq!(either("local.get 0 local.set 1", "nop"), None);
-    // The same number, and not the same constant.
+    // Equal numbers from two constants are not one constant.
     assert_eq!(either("i32.const 5 local.set 1", "nop"), None);
-    // A way that does not lead here is none.
+    // A path that does not reach the label does not count.
     assert_eq!(either("i32.const 6 local.set 1 return", "nop"), Some(5));
     assert_eq!(either("i32.const 6 local.set 1", "unreachable"), Some(6));
 }
@@ -67,10 +68,10 @@ fn where_ways_meet_it_is_one_constant_or_none() {
 #[test]
 fn a_loop_hides_what_it_was_not_asked_for_before() {
     let turn = "local.get 0 br_if 0";
-    // Within it, the ways back are not known yet.
+    // Inside the loop, its back edges are not known yet.
     let within = format!("i32.const 5 local.set 1 loop i32.const 0 i32.const 0 local.get 1 memory.fill {turn} end");
     assert_eq!(length(&within).unwrap(), None);
-    // Behind it, it depends on whether the header has been met.
+    // After the loop, the result depends on whether the variable was used inside.
     assert_eq!(after(&format!("i32.const 5 local.set 1 loop local.get 1 drop {turn} end"), "local.get 1"), Some(5));
     assert_eq!(after(&format!("i32.const 5 local.set 1 loop {turn} end"), "local.get 1"), None);
 }
@@ -85,7 +86,7 @@ fn exceptions_come_from_calls_with_what_was_there_before() {
     assert_eq!(caught("i32.const 0 call 0 i32.const 6 local.set 1 return"), Some(5));
     assert_eq!(caught("i32.const 6 local.set 1 i32.const 0 call 0 return"), Some(6));
     assert_eq!(caught("i32.const 6 local.set 1 throw 0"), Some(6));
-    // Nothing leads there: what Cranelift makes of that is zero.
+    // Cranelift uses zero for a block without predecessors.
     assert_eq!(caught("i32.const 6 local.set 1 return"), Some(0));
 }
 

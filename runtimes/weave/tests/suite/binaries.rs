@@ -1,5 +1,5 @@
-//! The pinned binaries, from the cache at `GLOVEBOX_CACHE_DIR` or the usual one. One that is not there is skipped, and fetched where
-//! `CI` is set.
+//! The pinned binaries, from the cache at `GLOVEBOX_CACHE_DIR` or the default one. A missing binary is skipped, or
+//! downloaded if `CI` is set.
 
 use std::path::PathBuf;
 

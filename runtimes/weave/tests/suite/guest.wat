@@ -1,4 +1,4 @@
-;; A guest with one of each thing that weaving has to do with.
+;; A guest with one of each item that weaving handles.
 (module
   (type $add (func (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_close" (func $close (param i32) (result i32)))
@@ -16,7 +16,7 @@
   (func $wide (export "wide") (param i64) (result i64) (i64.add (local.get 0) (i64.const 1)))
   (func $float (param f32))
   (func (export "nothing"))
-  ;; Calls itself so many times, and gives the number of calls.
+  ;; Recurses to the given depth, and returns the number of calls.
   (func $deep (export "deep") (param i64) (result i64)
     (if (result i64) (i64.eqz (local.get 0))
       (then (i64.const 0))

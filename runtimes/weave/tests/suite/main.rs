@@ -1,6 +1,6 @@
 //! The tests of `glovebox-weave`.
 
-// Spelled out so that the lints know helpers in these files for test code too.
+// `#[cfg(test)]` makes the lints treat helpers in these files as test code.
 #[cfg(test)]
 mod binaries;
 #[cfg(test)]

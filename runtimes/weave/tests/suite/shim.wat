@@ -1,4 +1,4 @@
-;; A shim that gives away all that the weaver gives it, for tests to call from outside.
+;; A shim that exports everything that the weaver gives it, so that tests can call it from outside.
 (module
   (import "glovebox:machine" "describe_len" (func $describe_len (result i32)))
   (import "glovebox:machine" "describe" (func $describe (param i32)))
@@ -22,11 +22,11 @@
   (import "glovebox:machine" "call_table" (func $call_table (param i32 i32 i32 i32 i32) (result i32)))
   (import "glovebox:machine" "unwound" (func $unwound (result i32)))
   (memory (export "memory") 1)
-  ;; What WASI calls answer, what `grow` answers, and what such a call was given last.
+  ;; The result of WASI calls, the result of `grow`, and the last argument of such a call.
   (global $answer (export "answer") (mut i32) (i32.const 0))
   (global $grown (export "grown") (mut i32) (i32.const -1))
   (global $argument (export "argument") (mut i32) (i32.const 0))
-  ;; What `refuel` answers, what it fills the counter up with, and how often it was called.
+  ;; The result of `refuel`, the value that it refills the counter with, and the number of its calls.
   (global $refuels (export "refuels") (mut i32) (i32.const 1))
   (global $slice (export "slice") (mut i32) (i32.const 0))
   (global $asked (export "asked") (mut i32) (i32.const 0))
@@ -65,7 +65,7 @@
   (func (export "glovebox:wasi/proc_exit") (param i32) (result i32)
     (global.set $argument (local.get 0))
     global.get $answer)
-  ;; Not for the guests: the component's own, and not taken away.
+  ;; The shim's own export, which must not be removed with those for the guests.
   (table 1 funcref)
   (elem (i32.const 0) func $fuel_get)
   (data (i32.const 16) "shim"))

@@ -1,4 +1,4 @@
-//! Weaving: what the passes make of small modules, and of the pinned binaries.
+//! Weaving of small modules and of the pinned binaries.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ fn what_the_rules_do_not_cover_is_refused_by_name() {
     }
 }
 
-/// The shim as a core module that is for an empty component.
+/// Encodes the shim as a core module for an empty component.
 fn shim(text: &str) -> Vec<u8> {
     let mut shim = wat::parse_str(text).unwrap();
     let mut resolve = Resolve::default();
@@ -55,7 +55,7 @@ fn shim(text: &str) -> Vec<u8> {
 const SHIM: &str = include_str!("shim.wat");
 const GUEST: &str = include_str!("guest.wat");
 
-/// What a guest is beside its module.
+/// The data of a guest in addition to its module.
 struct Parts {
     module: Vec<u8>,
     aliases: Vec<String>,
