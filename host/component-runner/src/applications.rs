@@ -1,4 +1,4 @@
-//! Loads components and runs them.
+//! Loading and running components.
 
 use std::{fmt, fs::File, io::Read as _, path::Path, time::Duration};
 
@@ -18,19 +18,19 @@ use crate::{
     state::State,
 };
 
-/// The largest component that is loaded. Compiling takes many times its size.
+/// Maximum size of a component. Compiling takes many times as much memory.
 const COMPONENT_BYTES: u64 = 512 << 20;
 
-/// What a command exports, whatever the version.
+/// Export of a command, without the last part of its version.
 const RUN: &str = "wasi:cli/run@0.2.";
 
-/// The interfaces of WASI 0.2 that there are. Others of the same namespace are named when they are missing.
+/// Supported interfaces of WASI 0.2. Other imports from this namespace are reported as missing.
 const WASI: [&str; 6] = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
-/// What else there is for applications.
+/// Further interfaces for applications.
 const SANDBOX: &str = "glovebox:sandbox/";
 
-/// Loads applications. Make one per program and engine; cloning is cheap.
+/// Loads applications. Create one per program and engine; clones are cheap.
 #[derive(Clone)]
 pub struct Applications {
     engine: Engine,
@@ -44,7 +44,7 @@ impl fmt::Debug for Applications {
     }
 }
 
-/// A component that can be run. Cloning is cheap; each run is a new instance, and any number may run at once.
+/// A loaded component. Clones are cheap. Each run is a new instance, and any number of runs may be concurrent.
 #[derive(Clone)]
 pub struct Application {
     name: String,
@@ -53,7 +53,7 @@ pub struct Application {
     exports: Vec<Export>,
 }
 
-/// A component that has no sandbox.
+/// A component without a sandbox.
 pub(crate) struct Plain {
     pub(crate) instance: InstancePre<State<()>>,
     pub(crate) instance_bytes: u64,
@@ -67,27 +67,32 @@ impl fmt::Debug for Application {
 }
 
 impl Applications {
-    /// Sets up what applications are compiled for; `engine` gives the cache that keeps them compiled.
+    /// Prepares Wasmtime for applications. `engine` provides the cache for compiled components.
+    ///
+    /// # Errors
+    /// [`LoadError::Settings`] if this machine does not support the settings.
     pub fn new(engine: &Engine) -> Result<Self, LoadError> {
         let wasmtime = wasmtime_engine().map_err(|error| LoadError::Settings(format!("{error:#}")))?;
         Ok(Self { engine: engine.clone(), wasmtime, compiler: None })
     }
 
-    /// Compiles in processes of `compiler`'s what the cache does not have, within its limits. By default it is compiled in this process, which
-    /// nothing bounds: a stranger's component of some kilobytes can take hours, or all memory.
+    /// Compiles uncached components in child processes, within the limits of `compiler`.
+    ///
+    /// By default components are compiled in this process, without limits: an untrusted component of some kilobytes can
+    /// take hours, or all memory.
     #[must_use]
     pub fn compiler(mut self, compiler: Compiler) -> Self {
         self.compiler = Some(compiler);
         self
     }
 
-    /// Loads a component from a file, at most 512 MiB, compiled or from the cache.
+    /// Loads a component of at most 512 MiB from a file. Compiles it unless the cache has it.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Application, LoadError> {
         let (name, bytes) = read(path.as_ref())?;
         self.load_bytes(name, &bytes)
     }
 
-    /// Loads a component that is here already. The name is what messages call it.
+    /// Loads a component from memory. Error messages use `name`.
     pub fn load_bytes(&self, name: impl Into<String>, bytes: &[u8]) -> Result<Application, LoadError> {
         let name = name.into();
         let (component, instance_bytes) = self.compile(&name, bytes)?;
@@ -98,14 +103,14 @@ impl Applications {
         Ok(Application { name, instance, instance_bytes, exports: exports(&self.wasmtime, &component) })
     }
 
-    /// Loads a component that has WASI and no sandbox.
+    /// Loads a component that has WASI, but no sandbox.
     pub(crate) fn plain(&self, name: &str, bytes: &[u8]) -> Result<Plain, LoadError> {
         let (component, instance_bytes) = self.compile(name, bytes)?;
         let instance = self.link(name, &self.wasi(name)?, &WASI, &component)?;
         Ok(Plain { instance, instance_bytes, exports: exports(&self.wasmtime, &component) })
     }
 
-    /// A component, and what the host holds for each instance of it.
+    /// Returns the compiled component and the host memory that one instance takes, in bytes.
     fn compile(&self, name: &str, bytes: &[u8]) -> Result<(Component, u64), LoadError> {
         let name = || name.to_owned();
         match bytes {
@@ -127,14 +132,14 @@ impl Applications {
         Ok((component, instance_bytes))
     }
 
-    /// A linker with WASI and nothing else.
+    /// Creates a linker with WASI only.
     fn wasi<S: Send + 'static>(&self, name: &str) -> Result<Linker<State<S>>, LoadError> {
         let mut linker = Linker::new(&self.wasmtime);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(|error| link_error(name, &error))?;
         Ok(linker)
     }
 
-    /// Links a component against what is here.
+    /// Links a component.
     fn link<S: Send + 'static>(
         &self,
         name: &str,
@@ -148,12 +153,12 @@ impl Applications {
         })
     }
 
-    /// The first import that nothing here provides under any version that would do.
+    /// Returns the first import that is not provided in any compatible version.
     fn missing(&self, provided: &[&str], component: &Component) -> Option<String> {
         let component = component.component_type();
         let mut imports = component.imports(&self.wasmtime);
         let missing = imports.find(|(import, item)| {
-            // To a linker, versions that differ only in their last number are the same. WASI and the sandbox are both at 0.2.
+            // The linker ignores the last part of a version. WASI and the sandbox are both at 0.2.
             let has = |interface: &&str| import.starts_with(*interface) && import.contains("@0.2.");
             let is_only_types = match &item.ty {
                 ComponentItem::ComponentInstance(instance) => {
@@ -168,19 +173,19 @@ impl Applications {
 }
 
 impl Application {
-    /// What messages call it.
+    /// Returns the name for error messages.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The functions that it exports, sorted by name.
+    /// Returns the exported functions, sorted by name.
     #[must_use]
     pub fn exports(&self) -> &[Export] {
         &self.exports
     }
 
-    /// Whether it is a command: it exports `wasi:cli/run`.
+    /// Returns `true` if the component is a command: it exports `wasi:cli/run`.
     #[must_use]
     pub fn is_command(&self) -> bool {
         self.main().is_some()
@@ -190,11 +195,11 @@ impl Application {
         self.exports.iter().find(|export| export.name.starts_with(RUN) && export.name.ends_with(".run"))
     }
 
-    /// Runs it as a command, and waits for its end.
+    /// Runs the component as a command and waits for its end.
     ///
-    /// It runs on a thread of its own. One that is stopped, by its wall-clock limit or `config.cancel`, ends within milliseconds,
-    /// its scripts at their soft limit, with what their policy reserves for it. Where it does not end within two seconds more, because it
-    /// hangs in a write to this process's own output, its thread is left behind.
+    /// The run has a thread of its own. After its wall-clock limit or `config.cancel` it ends within milliseconds; its
+    /// scripts get the reserve of their policy for the soft limit. If it has not ended after two more seconds, because
+    /// a write to this process's own output blocks, its thread is left behind.
     pub fn run(&self, host: &SandboxHost, config: &AppConfig) -> Result<Ended, RunError> {
         let Some(main) = self.main() else {
             return Err(RunError::NotACommand { name: self.name.clone(), exports: self.exports.clone() });
@@ -203,11 +208,11 @@ impl Application {
         Ok(ended(self.call(host, config, call)?, |_| None))
     }
 
-    /// Calls one of its exports in a new instance, as [`run`](Self::run) does, and gives what it returned as WAVE.
+    /// Calls an export in a new instance, like [`run`](Self::run), and returns its result as WAVE.
     ///
-    /// The call is WAVE too, such as `f(1, {a: "x"})`. A function in an interface is `ns:pkg/iface@0.1.0.f`; the
-    /// version, the package and the interface may be left out where that is clear enough. Options at the end of the arguments, and fields
-    /// of records that are options, may be left out.
+    /// The call is WAVE as well, such as `f(1, {a: "x"})`. A function in an interface is `ns:pkg/iface@0.1.0.f`;
+    /// version, package and interface are optional if the rest is unambiguous. Optional arguments at the end and
+    /// optional fields of records may be omitted.
     pub fn invoke(&self, call: &str, host: &SandboxHost, config: &AppConfig) -> Result<Ended, InvokeError> {
         let call = invoke::parse(&self.name, &self.exports, call)?;
         Ok(ended(self.call(host, config, call)?, |value| value.to_wave().ok()))
@@ -250,13 +255,13 @@ fn ended(done: Done<SandboxCtx>, text: impl Fn(&Val) -> Option<String>) -> Ended
     }
 }
 
-/// A component's bytes and its name.
+/// Reads a component and returns its name and bytes.
 pub(crate) fn read(path: &Path) -> Result<(String, Vec<u8>), LoadError> {
     let name = path.display().to_string();
     let reading = |source| LoadError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(reading)?;
-    // A file is refused before it is read, and a pipe, which has no length, after that.
+    // A large file is rejected before it is read. A pipe has no length, so it is rejected afterwards.
     let announced = file.metadata().map_err(reading)?.len();
     if announced <= COMPONENT_BYTES {
         file.take(COMPONENT_BYTES + 1).read_to_end(&mut bytes).map_err(reading)?;

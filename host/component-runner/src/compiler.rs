@@ -1,7 +1,7 @@
-//! Compiling in a process of its own, which is ended where it takes too much.
+//! Compilation in child processes, which are killed when they exceed their limits.
 //!
-//! What compiling takes, the size of a component does not bound: some kilobytes can make Wasmtime's validator and Cranelift work for hours or
-//! fill the memory. What is known of it is refused beforehand; this is for the rest.
+//! The size of a component does not limit the cost of compiling it: some kilobytes can keep Wasmtime's validator and
+//! Cranelift busy for hours, or fill the memory. Known cases are rejected beforehand; this module bounds the others.
 
 use std::{
     ffi::OsString,
@@ -18,24 +18,25 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::{LoadError, engine::wasmtime_engine};
 
-/// The stack to compile on, which recurses deeply.
+/// Stack size for compilation, which recurses deeply.
 const STACK_BYTES: usize = 32 << 20;
 
-/// The largest compiled component. The sandbox itself as a component is less than a tenth of it.
+/// Maximum size of a compiled component. The sandbox itself, as a component, takes less than a tenth of it.
 const COMPILED_BYTES: u64 = 1 << 30;
 
-/// The most that is read of what the process says when it fails.
+/// Maximum length of an error message that is read from the child process.
 const WORDS_BYTES: u64 = 1_000;
 
-/// The exit code of a process that found the component wrong, and nothing else.
+/// Exit code of a process that rejected its input.
 const REFUSED: i32 = 3;
 
-/// How often to look whether the process has ended.
+/// Polling interval for the end of the child process.
 const POLL: Duration = Duration::from_millis(2);
 
-/// A program that compiles components, one in each of its processes, within limits.
+/// A program that compiles components within limits, one in each of its processes.
 ///
-/// It calls [`compile_stdin`] and does nothing else. A program can be its own, with an argument that says so.
+/// The program must call [`compile_stdin`] and do nothing else. An embedder can use its own executable with a special
+/// argument.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     program: PathBuf,
@@ -43,13 +44,14 @@ pub struct Compiler {
     limits: CompileLimits,
 }
 
-/// How much compiling one component may take.
+/// Limits of one compilation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompileLimits {
-    /// Bytes of memory. Default 4 GiB; the sandbox itself as a component takes 454 MiB.
+    /// Maximum memory in bytes. Default: 4 GiB. The sandbox itself, as a component, takes 454 MiB.
     pub memory_bytes: u64,
-    /// Wall-clock milliseconds. Default 300,000: five minutes; the sandbox itself as a component takes 20 seconds.
+    /// Maximum wall-clock time in milliseconds. Default: 300,000 (five minutes). The sandbox itself, as a component,
+    /// takes 20 seconds.
     pub timeout_ms: u64,
 }
 
@@ -60,25 +62,25 @@ impl Default for CompileLimits {
 }
 
 impl Compiler {
-    /// A program that compiles when it is started with these arguments.
+    /// Uses the program that compiles when started with these arguments.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         let arguments = arguments.into_iter().map(Into::into).collect();
         Self { program: program.into(), arguments, limits: CompileLimits::default() }
     }
 
-    /// Sets its limits.
+    /// Sets the limits.
     #[must_use]
     pub fn limits(mut self, limits: CompileLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Gives the input to a process of its own and returns what it makes of it: a compiled component, or whatever the
-    /// program passes to [`transform_stdin`].
+    /// Passes the input to a child process and returns its output: a compiled component, or the result of the closure
+    /// that the program passes to [`transform_stdin`].
     ///
     /// # Errors
-    /// [`CompileError::Compile`] if the process refuses the input, [`CompileError::Compiler`] if it exceeds its limits
+    /// [`CompileError::Compile`] if the process rejects the input, [`CompileError::Compiler`] if it exceeds its limits
     /// or fails.
     pub fn compile(&self, wasm: &[u8]) -> Result<Vec<u8>, CompileError> {
         let failed =
@@ -93,7 +95,7 @@ impl Compiler {
         };
         let limits = [self.limits.memory_bytes, self.limits.timeout_ms];
         let (ended, compiled, words) = thread::scope(|scope| {
-            // One that ends early does not read all of it; why it did, its end says.
+            // A process that ends early does not read all input. Its exit status tells the reason.
             scope.spawn(move || {
                 limits
                     .iter()
@@ -125,7 +127,7 @@ impl Compiler {
         }
     }
 
-    /// Waits for the end of a process, and ends it when its time is over: then there is no status.
+    /// Waits for the process to end. Kills it at the timeout and returns `None`.
     fn wait(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
         let begin = Instant::now();
         loop {
@@ -142,17 +144,17 @@ impl Compiler {
     }
 }
 
-/// Reads to the end, and no more than so much.
+/// Reads to the end, at most `max_bytes` bytes.
 fn read(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(max_bytes).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Compiles the component that a [`Compiler`] gives on standard input, and writes the result to standard output. Gives the exit code that the
-/// process has to end with.
+/// Compiles the component that a [`Compiler`] sends to standard input, and writes the result to standard output.
+/// Returns the exit code for the process.
 ///
-/// It limits this process's memory and time, for good: nothing else should be done in it, before or after.
+/// This permanently limits the memory and time of the process, which must do nothing else before or after.
 pub fn compile_stdin() -> i32 {
     transform_stdin(|wasm| {
         let settings = |error: wasmtime::Error| LoadError::Settings(format!("{error:#}")).to_string();
@@ -161,9 +163,9 @@ pub fn compile_stdin() -> i32 {
     })
 }
 
-/// Like [`compile_stdin`], for other work on bytes that nobody has checked. Its errors say why the input is refused.
+/// Like [`compile_stdin`], for other work on untrusted bytes. An error of `work` rejects the input with a reason.
 pub fn transform_stdin(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String> + Send + 'static) -> i32 {
-    // Whoever waits for it says that it panicked.
+    // The parent process reports the panic.
     panic::set_hook(Box::new(|_| {}));
     let worker = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || transform_input(work));
     let done = match worker.map(thread::JoinHandle::join) {
@@ -174,7 +176,7 @@ pub fn transform_stdin(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String> + S
     match done {
         Ok(()) => 0,
         Err((code, words)) => {
-            // Whoever reads it may be gone.
+            // The reader may be gone.
             let _ = io::stderr().write_all(words.as_bytes());
             code
         }
@@ -191,7 +193,7 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
         Ok(u64::from_le_bytes(bytes))
     };
     let (memory_bytes, timeout_ms) = (limit().map_err(failed)?, limit().map_err(failed)?);
-    // It may compute on all processors; one whose parent is gone ends all the same.
+    // The limit allows for all processors. It also ends a process whose parent is gone.
     let processors = thread::available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1));
     let seconds = timeout_ms.div_ceil(1_000).saturating_add(1).saturating_mul(processors);
     for (resource, most) in [(Resource::Data, memory_bytes), (Resource::Cpu, seconds), (Resource::Core, 0)] {
@@ -204,8 +206,8 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
     io::stdout().write_all(&made).map_err(failed)
 }
 
-/// Has the kernel end this process when the thread that waits for it ends. Without that a caller that is killed would
-/// leave the compiler running until its own limits.
+/// Asks the kernel to kill this process when the waiting thread ends. Otherwise the compiler would run to its own
+/// limits after its caller was killed.
 fn end_with_parent() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;

@@ -1,4 +1,4 @@
-//! What one run of an application is given.
+//! Configuration of one run.
 
 use std::fmt;
 
@@ -7,60 +7,62 @@ use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe};
 
 use crate::{AppLimits, Directory};
 
-/// What one run of an application is given. By default nothing but limits.
+/// Configuration of one run of an application. The default grants nothing.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AppConfig {
-    /// How much it may use.
+    /// Resource limits.
     pub limits: AppLimits,
-    /// Its arguments, its own name first where it expects that. Default: none.
+    /// Arguments, including the program's name if the application expects it. Default: none.
     pub args: Vec<String>,
-    /// Its environment. Default: empty; the host's is never passed on.
+    /// Environment variables. Default: none. The host's variables are never inherited.
     pub env: Vec<(String, String)>,
-    /// Directories of the host's that it may open. Default: none.
+    /// Host directories that the application may open. Default: none.
     pub directories: Vec<Directory>,
-    /// Whether it may use TCP, UDP and name lookup: any address that this machine reaches, other services on this machine and in
-    /// private networks included, and ports of this machine to listen on. Default: no.
+    /// Grants TCP, UDP and name lookup. Default: `false`.
+    ///
+    /// The application can then connect to any address that this machine reaches, including services on this machine
+    /// and in private networks, and listen on ports of this machine.
     pub network: bool,
-    /// What it reads from standard input. Default: nothing.
+    /// Standard input. Default: empty.
     pub stdin: Input,
-    /// Where standard output goes. Default: nowhere.
+    /// Standard output. Default: discarded.
     pub stdout: Output,
-    /// Where standard error goes. Default: nowhere.
+    /// Standard error. Default: discarded.
     pub stderr: Output,
-    /// Stops it from another thread: its own code, what it waits for, and the scripts that it executes.
+    /// Stops the run from another thread: the component's code, its waits, and the scripts that it executes.
     pub cancel: CancelToken,
 }
 
-/// What an application reads.
+/// Standard input of an application.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Input {
-    /// Nothing: it is at its end.
+    /// Empty input.
     #[default]
     Nothing,
-    /// This process's standard input. Once a read waits, it goes on in the background when the application has ended.
+    /// This process's standard input. A read that has begun continues in the background after the application's end.
     Inherit,
-    /// These bytes.
+    /// The given bytes.
     Bytes(Vec<u8>),
 }
 
-/// Where an application writes to.
+/// Standard output or standard error of an application.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Output {
-    /// Nowhere.
+    /// Discards all output.
     #[default]
     Discard,
-    /// This process's standard output, or standard error, each write at once and as it is.
+    /// This process's stream of the same name, unbuffered and unmodified.
     Inherit,
-    /// This process's standard error, whichever of the two it is.
+    /// This process's standard error, also for the application's standard output.
     InheritStderr,
-    /// A buffer.
+    /// Collects the output in memory.
     Buffer(OutputBuffer),
 }
 
-/// Bytes that an application wrote, up to a limit. Once it is reached the stream is closed to the application.
+/// A buffer for output, up to a limit. When it is full, the application finds the stream closed.
 #[derive(Clone)]
 pub struct OutputBuffer(pub(crate) MemoryOutputPipe);
 
@@ -71,13 +73,13 @@ impl fmt::Debug for OutputBuffer {
 }
 
 impl OutputBuffer {
-    /// An empty one that takes so many bytes.
+    /// Creates an empty buffer for at most `max_bytes` bytes.
     #[must_use]
     pub fn new(max_bytes: usize) -> Self {
         Self(MemoryOutputPipe::new(max_bytes))
     }
 
-    /// What is in it.
+    /// Returns a copy of the contents.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         self.0.contents().to_vec()

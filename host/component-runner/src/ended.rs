@@ -1,4 +1,4 @@
-//! How an application ended: the one place where that is decided, by type.
+//! Outcome of a run. This is the only place that decides it, by the types of errors.
 
 use std::time::Duration;
 
@@ -9,70 +9,72 @@ use wasmtime_wasi::I32Exit;
 
 use crate::{AppLimits, watch::Why};
 
-/// The longest words of a trap.
+/// Maximum length of a trap message in bytes.
 const WORDS_BYTES: usize = 500;
 
-/// What one run of an application did and used.
+/// Outcome and resource usage of one run of an application.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Ended {
-    /// What it did.
+    /// Outcome of the run.
     pub outcome: AppOutcome,
-    /// What an invoked export returned, as WAVE; none for a command, a function without a result, and one that did not return.
+    /// Result of an invoked export, as WAVE. `None` for commands, functions without a result, and calls that did not
+    /// return.
     pub value: Option<String>,
-    /// Fuel that its own code used, up to where it was last seen.
+    /// Fuel that the component's own code consumed, up to the last check.
     pub fuel_consumed: u64,
-    /// Bytes of its linear memories, tables and instances at the end, as [`AppLimits::memory_bytes`] counts them.
+    /// Memory of linear memories, tables and instances at the end, in bytes. [`AppLimits::memory_bytes`] says how it is
+    /// counted.
     pub memory_bytes: u64,
-    /// How long it ran, its instantiation included.
+    /// Wall-clock time, including instantiation.
     pub duration: Duration,
-    /// What it used of the sandbox when it ended.
+    /// Resources of the sandbox in use at the end.
     pub sandbox: Usage,
-    /// Whether its thread was left behind, because it did not come back from a write to this process's own output. Then fuel,
-    /// memory and the use of the sandbox are unknown, 0, and whoever writes to that output may wait as long.
+    /// The thread was left behind because a write to this process's own output did not return. Fuel, memory and sandbox
+    /// usage are unknown and reported as 0. Other writers to that output may block as well.
     pub is_left_behind: bool,
 }
 
-/// What an application did.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum AppOutcome {
-    /// Its function returned.
+    /// The function returned.
     Returned,
-    /// Its function returned an error.
+    /// The function returned an error.
     Failed,
-    /// It ended itself.
+    /// The application ended itself.
     Exited {
-        /// With this code.
+        /// Exit code.
         code: i32,
     },
-    /// A limit ended it.
+    /// The application exceeded a limit.
     Exhausted {
-        /// What ran out.
+        /// The exhausted resource.
         resource: Resource,
-        /// The limit: units of fuel, bytes, milliseconds.
+        /// The limit, in units of fuel, bytes or milliseconds.
         limit: u64,
-        /// What was used or asked for, in the same unit.
+        /// The amount used or requested, in the same unit.
         used: u64,
     },
     /// The caller cancelled it.
     Cancelled,
-    /// It broke itself or one of the rules of its host functions.
+    /// The application trapped or violated a rule of its host functions.
     Trapped {
-        /// Wasmtime's words for it, cut after 500 bytes.
+        /// Wasmtime's message, cut after 500 bytes.
         words: String,
     },
 }
 
 impl AppOutcome {
-    /// Whether it did what it set out to do.
+    /// Returns `true` if the function returned without an error, or the application exited with code 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Returned | Self::Exited { code: 0 })
     }
 
-    /// What happened, in a few words for people.
+    /// Returns a short description for people.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -93,7 +95,7 @@ impl AppOutcome {
         }
     }
 
-    /// The process exit code that stands for it, by the rules of [`Outcome::exit_code`](glovebox::Outcome::exit_code).
+    /// Returns the exit code for a process, by the rules of [`Outcome::exit_code`](glovebox::Outcome::exit_code).
     #[must_use]
     pub fn exit_code(&self) -> i32 {
         match self {
@@ -108,7 +110,7 @@ impl AppOutcome {
     }
 }
 
-/// What a run was stopped for, as an outcome.
+/// Converts the reason of a stop to an outcome.
 pub(crate) fn stopped(why: Why, limits: &AppLimits, duration: Duration) -> AppOutcome {
     match why {
         Why::Cancelled => AppOutcome::Cancelled,
@@ -120,7 +122,7 @@ pub(crate) fn stopped(why: Why, limits: &AppLimits, duration: Duration) -> AppOu
     }
 }
 
-/// What ended a call early.
+/// Converts the error of a call to an outcome.
 pub(crate) fn classify(error: &wasmtime::Error, limits: &AppLimits, refused_bytes: Option<u64>) -> AppOutcome {
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         return AppOutcome::Exited { code: exit.0 };
@@ -134,20 +136,21 @@ pub(crate) fn classify(error: &wasmtime::Error, limits: &AppLimits, refused_byte
         (Some(Trap::OutOfFuel), _) => {
             AppOutcome::Exhausted { resource: Resource::Fuel, limit: limits.fuel, used: limits.fuel }
         }
-        // How programs abort that were refused memory, and how Wasmtime ends those whose first memory is too large.
+        // Programs abort with `unreachable` when memory is refused. Wasmtime reports an initial memory that is too
+        // large.
         (Some(Trap::UnreachableCodeReached | Trap::AllocationTooLarge) | None, Some(outcome)) => outcome,
         (Some(trap), _) => AppOutcome::Trapped { words: plain(*trap) },
         (None, None) => AppOutcome::Trapped { words: words(error) },
     }
 }
 
-/// A trap's own words.
+/// Returns a trap's message without its prefix.
 fn plain(trap: Trap) -> String {
     let words = trap.to_string();
     words.strip_prefix("wasm trap: ").unwrap_or(&words).to_owned()
 }
 
-/// An error of a host function, or of instantiation: its causes on one line.
+/// Returns the error of a host function or instantiation, with its causes, on one line.
 fn words(error: &wasmtime::Error) -> String {
     let mut words = format!("{error:#}");
     if words.len() > WORDS_BYTES {

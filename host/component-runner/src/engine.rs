@@ -1,15 +1,15 @@
-//! The Wasmtime engine that applications are compiled for and run by.
+//! The Wasmtime engine for applications.
 
 use wasmtime::{Config, Engine};
 
-/// How deep an application may recurse. Wasmtime's default is half of it; interpreters compiled to components need more.
+/// Maximum stack of WebAssembly calls, twice Wasmtime's default. Interpreters compiled to components need it.
 const WASM_STACK_BYTES: usize = 1 << 20;
 
-/// The fiber that an application runs on. What is above its own stack is for the host functions that it calls: those of
-/// the sandbox convert whole policies and run guests on stacks of their own.
+/// Stack of an application's fiber. The part beyond its own stack is for host functions: those of the sandbox convert
+/// whole policies and run guests on separate stacks.
 const FIBER_STACK_BYTES: usize = 4 << 20;
 
-/// Wasmtime for applications: fuel, epochs, and exceptions, which composed providers are unwound with.
+/// Creates the engine for applications, with fuel, epochs, and the exceptions that unwind composed providers.
 pub(crate) fn wasmtime_engine() -> wasmtime::Result<Engine> {
     let mut config = Config::new();
     config
@@ -20,9 +20,10 @@ pub(crate) fn wasmtime_engine() -> wasmtime::Result<Engine> {
         .epoch_interruption(true)
         .max_wasm_stack(WASM_STACK_BYTES)
         .async_stack_size(FIBER_STACK_BYTES)
-        // Images of memories are made only of data that is dense. Otherwise two bytes far apart would be megabytes of compiled component.
+        // Creates memory images for dense data only. Otherwise two distant bytes would need megabytes of compiled
+        // component.
         .memory_guaranteed_dense_image_size(0)
-        // What a trap was is told; frames of a stranger's component tell its user nothing.
+        // Backtraces of an untrusted component do not help its user; the trap's message stays.
         .wasm_backtrace_max_frames(None);
     Engine::new(&config)
 }

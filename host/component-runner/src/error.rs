@@ -1,4 +1,4 @@
-//! What goes wrong on our side or the caller's.
+//! Errors of the host and of its caller, as opposed to outcomes of applications.
 
 use glovebox::{escaped, escaped_text};
 use std::{io, path::PathBuf};
@@ -7,163 +7,166 @@ use glovebox::CompileError;
 
 use crate::Export;
 
-/// A component could not be loaded.
+/// Why a component cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// Wasmtime refuses the settings on this machine.
+    /// Wasmtime does not support the settings on this machine.
     #[error("applications cannot run on this machine: {0}")]
     Settings(String),
     /// The file cannot be read.
     #[error("cannot read `{}`", escaped(path))]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The file is too large to be compiled.
+    /// The component is larger than 512 MiB.
     #[error("`{name}` is larger than {most} bytes", name = escaped(.name))]
     TooLarge {
-        /// The component.
+        /// Name of the component.
         name: String,
-        /// The most that it may be.
+        /// Maximum size in bytes.
         most: u64,
     },
-    /// The bytes are no WebAssembly.
+    /// The bytes are not WebAssembly.
     #[error("`{name}` is not a WebAssembly binary (bad magic number)", name = escaped(.name))]
     NotWasm {
-        /// The file.
+        /// Name of the component.
         name: String,
     },
     /// The bytes are a core module.
     #[error("`{name}` is a core module, not a component", name = escaped(.name))]
     CoreModule {
-        /// The file.
+        /// Name of the module.
         name: String,
     },
-    /// Compiling it would take out of all proportion to its size. The most are 1,000 modules and components, about as many types of components
-    /// within one another, 10,000 instances, 20,000 functions of the canonical ABI in them, and 250,000 items that they are made of.
+    /// Compiling the component would cost far more than its size suggests.
+    ///
+    /// Limits: 1,000 modules and components, about as many nested component types, 10,000 instances, 20,000 functions
+    /// of the canonical ABI in them, and 250,000 items that they consist of.
     #[error("`{name}` is refused before it is compiled: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Excess {
-        /// The component.
+        /// Name of the component.
         name: String,
-        /// What there is too much of.
+        /// The exceeded limit.
         reason: String,
     },
-    /// It does not compile, takes more than a [`Compiler`](crate::Compiler) may, or the cache cannot be used.
+    /// The component does not compile, exceeds the limits of the [`Compiler`](crate::Compiler), or the cache is
+    /// unusable.
     #[error("`{name}` cannot be loaded", name = escaped(.name))]
     Compile {
-        /// The component.
+        /// Name of the component.
         name: String,
-        /// Why.
+        /// Cause of the failure.
         source: CompileError,
     },
-    /// It imports what nothing here provides.
+    /// The component imports something that the host does not provide.
     #[error("`{name}` imports `{import}`, and nothing here provides it", name = escaped(.name), import = escaped(.import))]
     MissingImport {
-        /// The component.
+        /// Name of the component.
         name: String,
-        /// The import.
+        /// Name of the import.
         import: String,
     },
-    /// What it imports is of another type than what is here.
+    /// An import has another type than the host provides.
     #[error("`{name}` cannot be linked: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Link {
-        /// The component.
+        /// Name of the component.
         name: String,
-        /// Wasmtime's words.
+        /// Wasmtime's message.
         reason: String,
     },
-    /// It was to give tools, and exports none.
+    /// A component that should provide tools exports none.
     #[error("`{name}` does not export `glovebox:sandbox/tools@0.2.0`, so it has no tools", name = escaped(.name))]
     NoTools {
-        /// The component.
+        /// Name of the component.
         name: String,
     },
-    /// It did not say which tools it has.
+    /// The component's list of tools is unusable.
     #[error("`{name}` does not tell its tools: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     ToolList {
-        /// The component.
+        /// Name of the component.
         name: String,
-        /// How the call ended, or what is wrong with the list.
+        /// Outcome of the call, or the error in the list.
         reason: String,
     },
 }
 
-/// An application could not be run.
+/// Why an application cannot be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// It is not a command.
+    /// The component is not a command.
     #[error("`{name}` does not export `wasi:cli/run`, so it cannot be run as a command", name = escaped(.name))]
     NotACommand {
-        /// The component.
+        /// Name of the component.
         name: String,
-        /// What it exports.
+        /// Exported functions of the component.
         exports: Vec<Export>,
     },
-    /// A directory that it is granted cannot be opened.
+    /// A granted directory cannot be opened.
     #[error("cannot open the directory `{}`: {reason}", escaped(host))]
     Directory {
-        /// The directory.
+        /// Path of the directory.
         host: PathBuf,
-        /// Why not.
+        /// Cause of the failure.
         reason: String,
     },
-    /// A directory that it is granted is missing, or contains or lies in one of Glovebox's own, such as the cache.
+    /// A granted directory is missing, or overlaps with one of Glovebox's own directories, such as the cache.
     #[error(transparent)]
     Mount(#[from] glovebox::mount::MountError),
-    /// The operating system gave no thread, or not what one needs to wait.
+    /// The operating system could not create a thread, or the resources to wait in it.
     #[error("the operating system gave no thread to run an application on")]
     Thread(#[source] io::Error),
 }
 
-/// An export could not be invoked.
+/// Why an export cannot be invoked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvokeError {
-    /// The text is no call.
+    /// The text is not a function call.
     #[error("`{call}` is no call; write it as `name(argument, …)`", call = escaped(.call))]
     NoCall {
-        /// The text.
+        /// Text of the call.
         call: String,
     },
     /// No function has this name.
     #[error("`{name}` exports no function `{function}`", name = escaped(.name), function = escaped(.function))]
     NoSuchFunction {
-        /// The component.
+        /// Name of the component.
         name: String,
-        /// What was asked for.
+        /// Requested function.
         function: String,
-        /// What there is.
+        /// Exported functions of the component.
         exports: Vec<Export>,
     },
     /// Several functions have this name.
     #[error("`{function}` could be any of {}", list(candidates), function = escaped(.function))]
     Ambiguous {
-        /// What was asked for.
+        /// Requested function.
         function: String,
-        /// The full names of those that it could be.
+        /// Full names of the matching functions.
         candidates: Vec<String>,
     },
-    /// Resources cannot be written down.
+    /// The function uses resources, which have no textual form.
     #[error("`{function}` takes or gives a resource, which has no text; it cannot be invoked from outside", function = escaped(.function))]
     Resource {
-        /// The function.
+        /// Name of the function.
         function: String,
     },
-    /// The arguments are not what the function takes.
+    /// The arguments do not match the function's parameters.
     #[error("the arguments of `{signature}` cannot be {arguments}: {reason}", signature = escaped(.signature), arguments = escaped_text(.arguments), reason = escaped_text(.reason))]
     Arguments {
         /// The function with its types.
         signature: String,
-        /// What they were.
+        /// Arguments of the call.
         arguments: String,
-        /// What is wrong with them.
+        /// Difference between the arguments and the parameters.
         reason: String,
     },
-    /// It could not be run.
+    /// The run could not begin.
     #[error(transparent)]
     Run(#[from] RunError),
 }

@@ -1,4 +1,4 @@
-//! The functions that a component exports, by the names that people call them.
+//! Exported functions of a component, and their names on the command line.
 
 use std::fmt::{self, Write as _};
 
@@ -11,19 +11,18 @@ use wasmtime::{
     },
 };
 
-/// How long a signature may be when it is shown. A component chooses its types, and a small one can have types that take megabytes
-/// to spell out.
+/// Maximum length of a displayed signature. A small component can have types that take megabytes to spell out.
 const SIGNATURE_BYTES: usize = 400;
 
 /// A function that a component exports.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Export {
-    /// Its full name: `add`, or `ns:pkg/iface@0.1.0.add` for one in an interface.
+    /// Full name: `add`, or `ns:pkg/iface@0.1.0.add` for a function in an interface.
     pub name: String,
-    /// The name with its parameters and result, as WIT has them; long ones are cut.
+    /// Name with parameters and result, in WIT syntax. Long signatures are cut.
     pub signature: String,
-    /// Whether it can be invoked from outside: neither its parameters nor its result have resources.
+    /// The function can be invoked from outside: neither parameters nor result contain resources.
     pub is_invocable: bool,
     pub(crate) function: String,
     pub(crate) interface: Option<String>,
@@ -39,7 +38,7 @@ impl Export {
             None => function.to_owned(),
         };
         let mut text = Cut(String::new());
-        // An error is only the end of what is shown.
+        // An error means that the text was cut.
         let _ = signature(&mut text, &name, ty);
         let parameters: Vec<Type> = ty.params().map(|(_, ty)| ty).collect();
         let mut left = TYPES_MAX;
@@ -56,7 +55,8 @@ impl Export {
         }
     }
 
-    /// Whether `name` is one of its names: `iface.add`, `ns:pkg/iface.add`, with the version behind either part, or `add`.
+    /// Returns `true` if `name` denotes this function: `iface.add`, `ns:pkg/iface.add`, with or without the version, or
+    /// `add`.
     pub(crate) fn answers_to(&self, name: &str) -> bool {
         let Some(interface) = &self.interface else { return name == self.function };
         let (path, version) =
@@ -72,7 +72,7 @@ impl Export {
     }
 }
 
-/// All functions of a component, and those of the interfaces that it exports, sorted by name.
+/// Returns the functions of a component and of the interfaces that it exports, sorted by name.
 pub(crate) fn exports(engine: &Engine, component: &Component) -> Vec<Export> {
     let mut found = Vec::new();
     for (name, item) in component.component_type().exports(engine) {
@@ -94,7 +94,7 @@ pub(crate) fn exports(engine: &Engine, component: &Component) -> Vec<Export> {
     found
 }
 
-/// Text up to a length.
+/// Text with a maximum length.
 struct Cut(String);
 
 impl fmt::Write for Cut {
@@ -128,7 +128,7 @@ fn signature(text: &mut Cut, name: &str, ty: &ComponentFunc) -> fmt::Result {
 
 fn type_text(text: &mut Cut, ty: &Type) -> fmt::Result {
     let mut left = TYPES_MAX;
-    // What was not looked at lies beyond where the text is cut: each type takes a byte at least.
+    // Each type takes at least a byte, so unvisited types lie beyond the cut.
     if has_text(ty, &mut left) || left == 0 {
         write!(text, "{}", DisplayType(ty))
     } else {
@@ -136,11 +136,11 @@ fn type_text(text: &mut Cut, ty: &Type) -> fmt::Result {
     }
 }
 
-/// The most types that a function's parameters and results may be made of, for calls from the command line. A small file can say types that
-/// are made of millions.
+/// Maximum number of types in a function's parameters and result, for calls from the command line. A small file can
+/// describe types that consist of millions of others.
 const TYPES_MAX: u32 = 1_000;
 
-/// Whether values of a type can be written down, which is looked at until so many types are `left`.
+/// Returns `true` if values of a type have a textual form. Visits at most `left` types.
 fn has_text(ty: &Type, left: &mut u32) -> bool {
     let Some(fewer) = left.checked_sub(1) else { return false };
     *left = fewer;

@@ -1,10 +1,10 @@
-//! What of the host's files an application is granted.
+//! Host directories that are granted to an application.
 
 use std::{path::PathBuf, str::FromStr};
 
-/// A directory of the host's that an application may open.
+/// A host directory that an application may open.
 ///
-/// As text: `HOST`, `HOST::GUEST`, either with `:ro` behind it.
+/// Textual form: `HOST` or `HOST::GUEST`, optionally followed by `:ro`.
 ///
 /// ```
 /// use glovebox_component_runner::Directory;
@@ -15,15 +15,15 @@ use std::{path::PathBuf, str::FromStr};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
-    /// Where it is. Nothing outside of it can be reached through it, by `..` or by links.
+    /// Path on the host. The application cannot leave the directory through `..` or links.
     pub host: PathBuf,
-    /// What the application calls it.
+    /// Path that the application sees.
     pub guest: String,
-    /// Whether nothing in it can be changed.
+    /// The application cannot change anything in the directory.
     pub is_read_only: bool,
 }
 
-/// A text that grants no directory.
+/// The text does not describe a directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write it as `HOST`, `HOST::GUEST`, `HOST:ro` or `HOST::GUEST:ro`")]
 pub struct DirectoryError;

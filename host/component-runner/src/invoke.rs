@@ -1,10 +1,10 @@
-//! From a call as people write it, in WAVE, to a function and its arguments.
+//! Parsing of calls in WAVE.
 
 use wasmtime::component::{Type, Val, wasm_wave::untyped::UntypedFuncCall};
 
 use crate::{Export, InvokeError, run::Call};
 
-/// Finds the function and reads its arguments.
+/// Finds the function and parses its arguments.
 pub(crate) fn parse(component: &str, exports: &[Export], call: &str) -> Result<Call, InvokeError> {
     let no_call = || InvokeError::NoCall { call: call.to_owned() };
     let (function, arguments) = call.split_at(call.find('(').ok_or_else(no_call)?);
@@ -21,7 +21,7 @@ pub(crate) fn parse(component: &str, exports: &[Export], call: &str) -> Result<C
         arguments: arguments.to_owned(),
         reason: error.to_string(),
     };
-    // WAVE knows plain names only, so that any does in the place of ours.
+    // WAVE accepts plain names only, so a placeholder replaces the function's name.
     let text = format!("f{arguments}");
     let untyped = UntypedFuncCall::parse(&text).map_err(|error| wrong(&error))?;
     let types: Vec<&Type> = export.parameters.iter().collect();

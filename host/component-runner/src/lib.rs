@@ -1,5 +1,5 @@
-//! Runs application components that use the sandbox, within limits of their own and with nothing of the system that they were
-//! not granted.
+//! Runs application components that use the sandbox. Applications have limits of their own, and only the access to the
+//! system that they are granted.
 //!
 //! ```no_run
 //! use glovebox::{Engine, EngineConfig, component::SandboxHost};
@@ -15,29 +15,31 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The types to know:
+//! Main types:
 //!
 //! * [`Applications`]: loads components, compiled once and stored in the engine's cache.
-//! * [`Application`]: a component that may import `glovebox:sandbox` and WASI 0.2; [`run`](Application::run) it as a command, or
-//!   [`invoke`](Application::invoke) one of its exports. Each is a new instance.
-//! * [`AppConfig`]: its arguments, streams, [`AppLimits`], and what it is granted of the system: nothing by default.
-//! * [`Ended`]: what it did ([`AppOutcome`]) and used.
-//! * [`Compiler`]: compiles strangers' components in a process of its own, within [`CompileLimits`].
+//! * [`Application`]: a component that may import `glovebox:sandbox` and WASI 0.2. [`run`](Application::run) it as a
+//!   command, or [`invoke`](Application::invoke) one of its exports, each time in a new instance.
+//! * [`AppConfig`]: arguments, streams, [`AppLimits`], and grants. Nothing is granted by default.
+//! * [`Ended`]: outcome ([`AppOutcome`]) and resource usage.
+//! * [`Compiler`]: compiles untrusted components in a child process, within [`CompileLimits`].
 //! * [`ToolsComponent`]: a component whose exported tools scripts may call.
 //!
-//! # What an application has without being granted anything
+//! # Access without grants
 //!
-//! The host's clocks, and random numbers from the system's generator. Timers, which end with its wall-clock limit. Everything else of
-//! WASI answers that it is not there or not permitted: no directory is open, no address may be used, no name is looked up, the
-//! environment is empty, standard input is at its end and output goes nowhere.
+//! An application can read the host's clocks, get random numbers from the system's generator, and set timers, which end
+//! with its wall-clock limit. Every other part of WASI reports an absent or forbidden resource: no directory is open,
+//! no address may be used, name lookup fails, the environment and standard input are empty, and output is discarded.
 //!
-//! # What compiling takes
+//! # Cost of compiling
 //!
-//! A component is refused before Wasmtime reads it where compiling it would be out of all proportion: [`LoadError::Excess`] has the
-//! limits. What its instances, the functions of the canonical ABI and what these hand each other multiply to is counted as Wasmtime
-//! would carry it out, arguments and closures included, and its tables may not begin with millions of elements.
+//! A component is rejected before Wasmtime reads it if compiling it would cost far more than its size suggests;
+//! [`LoadError::Excess`] lists the limits. The check counts the instances, the functions of the canonical ABI, and the
+//! items passed between them exactly as Wasmtime would instantiate them, including arguments and closures. The initial
+//! size of tables is limited as well.
 //!
-//! That bounds what is made of a component, not how long Cranelift and the validator work. Measured on two cores, of files that are admitted:
+//! The check limits the size of the compiled component, but not the time that Cranelift and the validator take.
+//! Measurements on two cores, for files that pass the check:
 //!
 //! | a component with | bytes | CPU time | memory |
 //! |---|---|---|---|
@@ -50,15 +52,16 @@
 //! | 900 instances whose arguments have types of 2^17 parts | 51 KB | 22 s | 140 MB |
 //! | 200,000 globals that refer to a function | 1 MB | none: Cranelift panics | |
 //!
-//! Nothing in such a file says so beforehand. So a stranger's component is compiled in a process of its own with limits on memory
-//! and time: [`Compiler`]. What comes out of it is at most 1 GiB.
+//! No property of such a file predicts the cost. Compile untrusted components in a child process with limits on memory
+//! and time: [`Compiler`]. Its output is at most 1 GiB.
 //!
-//! //! # What it does not protect against
+//! # Not protected
 //!
-//! * What is granted: a directory that may be written to has no quota, and the network is all that this machine reaches, itself
-//!   included.
+//! * Granted access: a writable directory has no quota, and the network includes everything that this machine can
+//!   reach, and the machine itself.
 //! * Flaws in Wasmtime's sandbox or in the CPU, as for the guests: see [`glovebox`].
-//! * The time and memory of compiling a component in this process, where no [`Compiler`] is given; `glovebox run-component` gives one.
+//! * Time and memory of compiling a component in this process, if no [`Compiler`] is given. `glovebox run-component`
+//!   gives one.
 
 mod applications;
 mod compiler;

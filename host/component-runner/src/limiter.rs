@@ -1,14 +1,16 @@
-//! What an application's instances, memories and tables take, all together.
+//! Limits on the total size of an application's instances, memories and tables.
 
 use wasmtime::ResourceLimiter;
 
 use crate::AppLimits;
 
-/// What Wasmtime keeps for an element of a table: a reference to a function, which is the largest.
+/// Size of a table element in Wasmtime: a function reference, the largest kind.
 const ELEMENT_BYTES: u64 = 8;
 
-/// Counts what one store has. Nothing in it is freed before the store is, so that sums only grow: also where the system does not grant
-/// a growth that was allowed. Wasmtime reports failures of growths that it never asked for, so that none can be taken back.
+/// Counts the memory of one store. Nothing in a store is freed before the store itself, so sums only grow.
+///
+/// A growth counts even if the system then fails to provide it: Wasmtime also reports failures of growths that it never
+/// announced here, so no failure can be subtracted.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     memory: Sum,
@@ -16,12 +18,11 @@ pub(crate) struct Limiter {
     instances: usize,
 }
 
-/// A sum with a limit.
 #[derive(Debug)]
 struct Sum {
     used: u64,
     most: u64,
-    /// The sum that was refused, if any was.
+    /// The rejected total, if the limit was exceeded.
     refused: Option<u64>,
 }
 
@@ -30,7 +31,7 @@ impl Sum {
         Self { used: 0, most, refused: None }
     }
 
-    /// What the sum would be with so much more; none where that is over the limit.
+    /// Returns the sum with `more` added, or `None` if that exceeds the limit.
     fn with(&mut self, more: u64) -> Option<u64> {
         let wanted = self.used.saturating_add(more);
         if wanted > self.most {
@@ -50,30 +51,30 @@ impl Limiter {
         }
     }
 
-    /// Adds bytes and elements of tables, both or neither.
+    /// Adds bytes and table elements: both or neither.
     fn add(&mut self, bytes: u64, elements: u64) -> bool {
         let (Some(elements), Some(bytes)) = (self.tables.with(elements), self.memory.with(bytes)) else { return false };
         (self.tables.used, self.memory.used) = (elements, bytes);
         true
     }
 
-    /// Counts what the host will hold for its instances, and says whether there is room for it.
+    /// Counts host memory for instances in advance. Returns `false` if it exceeds the limit.
     pub(crate) fn reserve(&mut self, instance_bytes: u64) -> bool {
         self.add(instance_bytes, 0)
     }
 
-    /// Bytes of all instances, memories and tables.
+    /// Returns the bytes of all instances, memories and tables.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory.used
     }
 
-    /// What they would have been, had the limit not refused it.
+    /// Returns the total that exceeded the limit.
     pub(crate) fn refused_bytes(&self) -> Option<u64> {
         self.memory.refused
     }
 }
 
-/// By how much something is to grow; none where its own type does not allow that, which counts for nothing.
+/// Returns the requested growth, or `None` if the type's own maximum forbids it. Such a request is not counted.
 fn growth(current: usize, desired: usize, maximum: Option<usize>) -> Option<u64> {
     let fits = maximum.is_none_or(|maximum| desired <= maximum);
     fits.then(|| u64::try_from(desired.saturating_sub(current)).unwrap_or(u64::MAX))
@@ -161,7 +162,7 @@ mod tests {
         for (bytes, has_room) in [(0, true), (99, true), (100, true), (101, false), (u64::MAX, false)] {
             let mut limiter = limiter();
             assert_eq!(limiter.reserve(bytes), has_room, "{bytes}");
-            // What was refused is not counted.
+            // A rejected amount is not counted.
             assert_eq!(limiter.memory_growing(0, 1, None).unwrap(), bytes != 100, "{bytes}");
         }
     }

@@ -1,34 +1,36 @@
-//! How much an application may use.
+//! Resource limits of applications.
 
 use glovebox::component::LIFT_BYTES;
 
-/// How much one run of an application may use: the component's own code, not the scripts that it has executed, whose limits are
-/// the sandbox's. Every limit is finite.
+/// Limits of one run of an application. They apply to the component's own code; its scripts have the limits of the
+/// sandbox. Every limit is finite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AppLimits {
-    /// Fuel: about one unit per WebAssembly operator. Host functions cost none; the wall-clock bounds them. Default 10^11, some
-    /// minutes of computing. At 0 left it traps.
+    /// Fuel, about one unit per WebAssembly operator. Host functions cost no fuel; the wall-clock time limits them. The
+    /// component traps when fuel is exhausted. Default: 10^11, some minutes of computation.
     pub fuel: u64,
-    /// Bytes of all its linear memories together, of its tables, eight for an element, and of what the host holds for its instances:
-    /// globals, segments, references to functions, from some kilobytes up. `memory.grow` beyond it fails, as WebAssembly has it; most
-    /// programs then trap. One whose instances alone are over it does not begin. Default 512 MiB.
+    /// Bytes of all linear memories and tables (eight per element), and of the host's data for instances: globals,
+    /// segments, and function references, at least some kilobytes.
+    ///
+    /// `memory.grow` beyond the limit returns -1, as WebAssembly specifies; most programs then trap. A component whose
+    /// instances alone exceed the limit does not start. Default: 512 MiB.
     pub memory_bytes: u64,
-    /// Wall-clock milliseconds from its start, waits and scripts included. Default 600,000: ten minutes.
+    /// Wall-clock milliseconds from the start, including waits and scripts. Default: 600,000 (ten minutes).
     pub timeout_ms: u64,
-    /// Elements of all its tables together; `table.grow` beyond it, or beyond `memory_bytes`, fails. Default 1,000,000.
+    /// Elements of all tables together. `table.grow` beyond this limit or `memory_bytes` fails. Default: 1,000,000.
     pub table_elements: u64,
-    /// Instances of core modules that it consists of. Default 1,000. More memories than a tenth of it are refused as well: each
-    /// reserves 4 GiB of address space.
+    /// Instances of core modules in the component. Default: 1,000. The number of memories is limited to a tenth of it,
+    /// because each reserves 4 GiB of address space.
     pub instances: usize,
-    /// Handles of resources that it holds at once, in all its component instances together; one more is a trap. Default 50,000.
-    /// The sandbox has a smaller quota of its own for those that it gave out.
+    /// Resource handles at any time, over all component instances. One more traps. Default: 50,000. The sandbox has a
+    /// smaller quota for its own resources.
     pub handles: usize,
-    /// What WASI holds for it at once: open files, directories, streams, sockets, timers. One more is a trap. Default 512, so that
-    /// an application cannot take all descriptors of this process.
+    /// WASI resources at any time: open files, directories, streams, sockets, timers. One more traps. The default of
+    /// 512 stops an application from using up the descriptors of this process.
     pub wasi_handles: usize,
-    /// Bytes that one call may hand to the host, or an export return, counted as the host holds them; more is a trap.
-    /// Default 32 MiB.
+    /// Bytes that one call may pass to the host, or an export return, by their size in the host. More traps. Default:
+    /// 32 MiB.
     pub lift_bytes: usize,
 }
 
@@ -48,8 +50,8 @@ impl Default for AppLimits {
 }
 
 impl AppLimits {
-    /// Those of one call of a tool: 10^10 units of fuel, 256 MiB of memory, ten seconds, 4 MiB for the result; else as
-    /// by default. A call's own deadline, from the policy of the script, holds beside them.
+    /// Returns limits for one tool call: 10^10 units of fuel, 256 MiB of memory, ten seconds, 4 MiB for the result, and
+    /// the defaults for everything else. The deadline of the script's policy applies as well.
     #[must_use]
     pub fn for_tools() -> Self {
         Self {

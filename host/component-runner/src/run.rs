@@ -1,4 +1,4 @@
-//! One call of one export in an instance of its own, on a thread of its own.
+//! Runs one call of an export, in a new instance and on a new thread.
 
 use std::{
     future::{Future as _, poll_fn},
@@ -24,17 +24,17 @@ use crate::{
     watch::{Running, Watch, Watched, Why},
 };
 
-/// How long a run that was stopped may take to end, beyond what its scripts have in reserve for the soft limit. Only one whose thread hangs in
-/// a write to a pipe that nobody reads takes so long.
+/// How long a stopped run may take to end, in addition to the soft-limit reserve of its scripts. It only takes that
+/// long if its thread blocks in a write to a pipe that nothing reads.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Threads for operations on files that block. One application waits for one or two at a time.
+/// Threads for blocking file operations. One application waits for one or two at a time.
 const BLOCKING_THREADS: usize = 4;
 
-/// The epoch is not moved but to stop something.
+/// Ticks until the next deadline. The epoch advances only to stop a run.
 const NEXT_EPOCH: u64 = 1;
 
-/// What is called.
+/// An export and the arguments of its call.
 #[derive(Clone)]
 pub(crate) struct Call {
     pub(crate) function: ComponentExportIndex,
@@ -42,38 +42,38 @@ pub(crate) struct Call {
     pub(crate) result_count: usize,
 }
 
-/// A call and everything that it needs.
+/// A call with everything that it needs.
 pub(crate) struct Job<S: Send + 'static> {
     pub(crate) instance: InstancePre<State<S>>,
-    /// What the host holds for an instance, beside memories and the elements of tables.
+    /// Host memory of the instance in bytes, without linear memories and table elements.
     pub(crate) instance_bytes: u64,
     pub(crate) state: State<S>,
     pub(crate) call: Call,
     pub(crate) limits: AppLimits,
-    /// When its time is over, where that is before `limits.timeout_ms`.
+    /// Deadline of the call, if it is earlier than `limits.timeout_ms`.
     pub(crate) deadline: Option<Instant>,
-    /// Cancelled by the caller.
+    /// Token of the caller.
     pub(crate) cancel: CancelToken,
-    /// What stops the scripts that it executes, and how long they then have.
+    /// Token that stops the application's scripts, and the time that they have left to end.
     pub(crate) scripts: Option<(CancelToken, Duration)>,
 }
 
-/// What became of a call.
+/// Result and resource usage of a call.
 #[derive(Debug)]
 pub(crate) struct Done<S> {
-    /// What it returned, or how it ended.
+    /// Values that the call returned, or the outcome that ended it.
     pub(crate) result: Result<Vec<Val>, AppOutcome>,
     pub(crate) fuel_consumed: u64,
     pub(crate) memory_bytes: u64,
     pub(crate) duration: Duration,
-    /// Its sandbox; none where its thread did not come back.
+    /// The sandbox. `None` if the thread was left behind.
     pub(crate) sandbox: Option<S>,
 }
 
-/// What the thread tells at its end.
+/// Report of the thread at its end.
 struct Report<S> {
     result: Result<Vec<Val>, wasmtime::Error>,
-    /// Why it was stopped, if it was before it ended.
+    /// Reason of a stop that came before the end.
     stop: Option<Why>,
     fuel_left: u64,
     memory_bytes: u64,
@@ -81,13 +81,13 @@ struct Report<S> {
     sandbox: S,
 }
 
-/// Carries a call out and waits for its end.
+/// Runs a call and waits for its end.
 pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
     let begin = Instant::now();
     let Job { limits, cancel, scripts, .. } = &job;
     let (limits, cancel, scripts) = (limits.clone(), cancel.clone(), scripts.clone());
     let deadline = begin.checked_add(Duration::from_millis(limits.timeout_ms));
-    // A limit beyond what the clock can say is none that could be reached.
+    // A timeout that overflows `Instant` cannot be reached.
     let deadline = [deadline, job.deadline].into_iter().flatten().min();
     let deadline = deadline.unwrap_or_else(|| begin + Duration::from_secs(u64::from(u32::MAX)));
     let grace = GRACE + scripts.as_ref().map_or(Duration::ZERO, |(_, last_word)| *last_word);
@@ -106,7 +106,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
         .name("glovebox-component-runner".into())
         .spawn(move || {
             carry_out(&runtime, job, running, &epochs);
-            // What still reads or writes in the background is not waited for.
+            // Does not wait for background reads and writes.
             runtime.shutdown_background();
         })
         .map_err(RunError::Thread)?;
@@ -120,7 +120,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
     match watched {
         Watched::Reported(report) => {
             let result = match report.stop {
-                // However it left: what it was doing was cut short.
+                // A stopped run was interrupted, whatever it returned.
                 Some(why) => Err(stopped(why, &limits, duration)),
                 None => report.result.map_err(|error| classify(&error, &limits, report.refused_bytes)),
             };
@@ -139,7 +139,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
             duration,
             sandbox: None,
         }),
-        // A panic of ours is no outcome of the application's.
+        // A panic in the host is not an outcome of the application.
         Watched::Lost => match thread.join() {
             Err(panic) => resume_unwind(panic),
             Ok(()) => Err(RunError::Thread(io::Error::other("it ended by itself"))),
@@ -147,17 +147,17 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
     }
 }
 
-/// An instance of it would take more than its memory.
+/// An instance would exceed the memory limit.
 #[derive(Debug, thiserror::Error)]
 #[error("the application's instances take more than its memory")]
 struct NoRoom;
 
-/// It was stopped while it waited.
+/// The run was stopped during a wait.
 #[derive(Debug, thiserror::Error)]
 #[error("the application was stopped")]
 struct Stopped;
 
-/// On the thread of the run.
+/// Runs the call on its own thread.
 fn carry_out<S: Send + 'static>(
     runtime: &tokio::runtime::Runtime,
     job: Job<S>,
@@ -174,7 +174,7 @@ fn carry_out<S: Send + 'static>(
     let epochs = Arc::clone(watch);
     store.epoch_deadline_callback(move |_| match epochs.stop_reason() {
         Some(_) => Ok(UpdateDeadline::Interrupt),
-        // Another run of this engine is stopped.
+        // The epoch advanced to stop another run of the same engine.
         None => Ok(UpdateDeadline::Continue(NEXT_EPOCH)),
     });
     let result = store.set_fuel(limits.fuel).and_then(|()| {

@@ -1,4 +1,4 @@
-//! What a store has: WASI, limits, and for applications the sandbox.
+//! Data of a store: WASI, limits, and an application's sandbox.
 
 use glovebox::component::{SandboxCtx, SandboxView};
 use wasmtime::component::ResourceTable;
@@ -6,11 +6,11 @@ use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
 use crate::{AppConfig, Output, RunError, limiter::Limiter};
 
-/// The most random bytes that one call gives; more is a trap. They are made in the host's memory, so that the bound is the one on what a call
-/// hands over in the other direction, in its order of magnitude.
+/// Maximum length of random bytes per call. More traps. They are generated in host memory, so the limit is similar to
+/// the one on data passed to the host.
 const RANDOM_BYTES: u64 = 16 << 20;
 
-/// The data of one store. `S` is its sandbox, or nothing.
+/// Data of one store. `S` is the sandbox, or `()`.
 pub(crate) struct State<S> {
     wasi: WasiCtx,
     table: ResourceTable,
@@ -38,7 +38,7 @@ impl SandboxView for State<SandboxCtx> {
     }
 }
 
-/// WASI with what is granted and nothing else.
+/// Creates a WASI context with the configured grants.
 fn wasi(config: &AppConfig) -> Result<WasiCtx, RunError> {
     let mut wasi = WasiCtxBuilder::new();
     wasi.args(&config.args).envs(&config.env).max_random_size(RANDOM_BYTES);

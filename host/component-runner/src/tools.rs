@@ -1,4 +1,4 @@
-//! A component that answers the tools of scripts.
+//! Components that provide tools for scripts.
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -12,22 +12,22 @@ use crate::{
     state::State,
 };
 
-/// The interface whose functions it exports; a version that only adds to it would do.
+/// Interface that the component exports. Later compatible versions work as well.
 const INTERFACE: &str = "glovebox:sandbox/tools@0.2.";
 
-/// The most tools that a component may have (`wit/tools.wit`).
+/// Maximum number of tools in a component (`wit/tools.wit`).
 const MAX_TOOLS: usize = 1_024;
 
-/// The most that all their schemas may take as values, in bytes: as much as those of a caller's tools.
+/// Maximum size of all schemas as parsed values, in bytes: as for the tools of a caller.
 const MAX_SCHEMAS_WEIGHT: u64 = 32 << 20;
 
-/// A component with the world `tool-provider`: scripts may call the tools that it exports.
+/// A component of the world `tool-provider`. Scripts may call the tools that it exports.
 ///
-/// Each call is a new instance, with the limits of `config` and the call's own deadline. So calls run at the same time, no script
-/// sees what another one left behind, and a trap ends nothing but its call: the script gets a `ToolError`. A component that
-/// is to remember something between calls keeps it where it is granted to: in a directory, or on the network.
+/// Each call is a new instance, with the limits of `config` and the deadline of the call. Calls can therefore run
+/// concurrently, no script sees data of another, and a trap ends only its own call: the script gets a `ToolError`. A
+/// component that has to store data between calls needs a granted directory or the network.
 ///
-/// It gets no sandbox of its own.
+/// The component has no sandbox.
 #[derive(Clone)]
 pub struct ToolsComponent {
     provider: Arc<Provider>,
@@ -49,14 +49,16 @@ struct Provider {
 }
 
 impl ToolsComponent {
-    /// Loads a component from a file and asks it for its tools. [`AppLimits::for_tools`](crate::AppLimits::for_tools) are limits for `config` that suit a
-    /// call. What a tool reads from standard input, each call reads from the beginning.
+    /// Loads a component from a file and asks it for its tools.
+    ///
+    /// [`AppLimits::for_tools`](crate::AppLimits::for_tools) returns suitable limits for `config`. Each call reads the
+    /// configured standard input from the beginning.
     pub fn load(applications: &Applications, path: impl AsRef<Path>, config: AppConfig) -> Result<Self, LoadError> {
         let (name, bytes) = read(path.as_ref())?;
         Self::load_bytes(applications, name, &bytes, config)
     }
 
-    /// As [`load`](Self::load), of a component that is here already.
+    /// Like [`load`](Self::load), for a component in memory.
     pub fn load_bytes(
         applications: &Applications,
         name: impl Into<String>,
@@ -91,7 +93,7 @@ impl ToolsComponent {
         Ok(Self { provider, tools })
     }
 
-    /// The tools, to be given to a [`SandboxHostBuilder`](glovebox::component::SandboxHostBuilder::tool) or a
+    /// Returns the tools, for a [`SandboxHostBuilder`](glovebox::component::SandboxHostBuilder::tool) or a
     /// [`SandboxBuilder`](glovebox::SandboxBuilder::tool).
     #[must_use]
     pub fn tools(&self) -> Vec<Tool> {
@@ -100,7 +102,7 @@ impl ToolsComponent {
 }
 
 impl Provider {
-    /// Calls a function of its, and gives what that returned, or how the call ended.
+    /// Calls an export. Returns its result, or the outcome that ended the call.
     fn enter(
         &self,
         function: &Export,
@@ -122,7 +124,7 @@ impl Provider {
     }
 }
 
-/// The schema of a tool as its component describes it, as text.
+/// Returns the schema text from a component's description of a tool.
 fn schema(described: &Val) -> Option<&String> {
     let Val::Record(fields) = described else { return None };
     fields.iter().find_map(|(field, value)| match (field.as_str(), value) {
@@ -134,7 +136,7 @@ fn schema(described: &Val) -> Option<&String> {
     })
 }
 
-/// A tool as its component describes it, which calls that component.
+/// Converts a component's description of a tool to a tool that calls the component.
 fn tool_of(provider: &Arc<Provider>, described: Val) -> Result<Tool, String> {
     let Val::Record(fields) = described else { return Err("a tool of its is no record".into()) };
     let (mut name, mut description, mut schema) = (None, None, None);
@@ -159,12 +161,12 @@ fn tool_of(provider: &Arc<Provider>, described: Val) -> Result<Tool, String> {
 }
 
 impl Provider {
-    /// Answers one call, with what the component says is JSON.
+    /// Answers one call with the component's result, which should be JSON.
     fn answer(&self, call: &ToolCall, arguments: String) -> Result<String, ToolError> {
         let given = vec![Val::String(call.name.clone()), Val::String(arguments)];
         let returned = match self.enter(&self.call, given, Some(call)) {
             Ok(Ok(returned)) => returned,
-            // The script is told no more than that: what a component says as it breaks is its host's business.
+            // The script gets no more detail: a trap message may contain the component's internals.
             Ok(Err(outcome)) => {
                 tracing::warn!(tool = call.name, component = self.name, "{}", outcome.describe());
                 return Err(ended_early(&outcome));
@@ -185,7 +187,7 @@ impl Provider {
     }
 }
 
-/// What a script is told of a call that did not come to its end.
+/// Returns the script's error for a call that did not return.
 fn ended_early(outcome: &AppOutcome) -> ToolError {
     let (kind, message) = match outcome {
         AppOutcome::Exhausted { resource: Resource::Fuel, .. } => (ToolErrorKind::Limit, "the tool ran out of fuel"),
@@ -197,7 +199,7 @@ fn ended_early(outcome: &AppOutcome) -> ToolError {
     ToolError::of(kind, message)
 }
 
-/// What a `call-failure` says.
+/// Converts a `call-failure`.
 fn failed(failure: Val) -> ToolError {
     let Val::Record(fields) = failure else { return "the tool's failure is of another type".into() };
     let (mut kind, mut message) = (ToolErrorKind::Failed, String::new());

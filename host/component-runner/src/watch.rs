@@ -1,8 +1,8 @@
-//! Watches over a run on another thread, and stops it.
+//! Monitors a run on another thread, and stops it.
 //!
-//! An application can be in its own code, in a wait of WASI's, or in a host function that blocks its thread. Its own code is
-//! stopped by the epoch, which moves only when something is to be stopped; a wait is dropped; the sandbox is cancelled. The thread
-//! that asked for the run does the watching, so that there is no other.
+//! An application can be in its own code, in a wait of WASI, or in a host function that blocks its thread. The epoch
+//! stops its own code, and advances only to stop a run; a wait is dropped; the sandbox is cancelled. The thread that
+//! requested the run monitors it, so no further thread is needed.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -10,17 +10,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the epoch is moved while something is to be stopped: the application may just have looked at it.
+/// Interval between advances of the epoch while a run is being stopped. One advance is not enough if the application
+/// has just checked the epoch.
 const NUDGE: Duration = Duration::from_millis(2);
 
-/// Why a run is to stop.
+/// Reason of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     Cancelled,
     Time,
 }
 
-/// What the two threads share.
+/// State shared by the two threads.
 #[derive(Debug)]
 pub(crate) struct Watch<R> {
     state: Mutex<State<R>>,
@@ -33,22 +34,22 @@ struct State<R> {
     /// Wakes the task that waits for WASI.
     waker: Option<Waker>,
     report: Option<R>,
-    /// Whether the thread is gone, with or without a report.
+    /// The thread has ended, with or without a report.
     is_over: bool,
 }
 
-/// What became of a run.
+/// Result of monitoring a run.
 #[derive(Debug)]
 pub(crate) enum Watched<R> {
-    /// It ended and reported this.
+    /// The run ended with this report.
     Reported(R),
-    /// Its thread ended without a report: it panicked.
+    /// The thread ended without a report: it panicked.
     Lost,
-    /// It did not end though it was stopped: its thread is in a call of the system that does not return.
+    /// The stopped run did not end: its thread blocks in a system call.
     Stuck(Why),
 }
 
-/// Marks the end of the run's thread, however it ends.
+/// Marks the end of the run's thread, even if it panics.
 #[derive(Debug)]
 pub(crate) struct Running<R>(Arc<Watch<R>>);
 
@@ -60,7 +61,7 @@ impl<R> Drop for Running<R> {
 }
 
 impl<R> Running<R> {
-    /// Whether it is to stop, and why; if not, it is asked again when it is.
+    /// Returns the reason of a stop. Otherwise registers the task to be woken at a stop.
     pub(crate) fn poll_stop(&self, context: &Context<'_>) -> Option<Why> {
         let mut state = self.0.state();
         if state.stop.is_none() {
@@ -69,7 +70,7 @@ impl<R> Running<R> {
         state.stop
     }
 
-    /// Ends the run.
+    /// Ends the run with a report.
     pub(crate) fn report(self, report: R) {
         self.0.state().report = Some(report);
     }
@@ -81,7 +82,7 @@ impl<R> Watch<R> {
         Arc::new(Self { state: Mutex::new(state), changed: Condvar::new() })
     }
 
-    /// To be given to the thread of the run.
+    /// Returns the handle for the run's thread.
     pub(crate) fn running(self: &Arc<Self>) -> Running<R> {
         Running(Arc::clone(self))
     }
@@ -90,12 +91,12 @@ impl<R> Watch<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why it is to stop, if it is.
+    /// Returns the reason of a stop.
     pub(crate) fn stop_reason(&self) -> Option<Why> {
         self.state().stop
     }
 
-    /// Stops the run, from any thread. The first reason is the one that counts.
+    /// Stops the run, from any thread. Later reasons are ignored.
     pub(crate) fn stop(&self, why: Why) {
         let mut state = self.state();
         state.stop.get_or_insert(why);
@@ -107,8 +108,8 @@ impl<R> Watch<R> {
         }
     }
 
-    /// Waits for the end of the run, at most until `deadline`; then, and when it is stopped otherwise, sees to it that it stops:
-    /// `cut` is called again and again, until the run has ended or `grace` is over.
+    /// Waits for the run to end, and stops it at `deadline`. Once it is stopped for any reason, calls `cut` repeatedly
+    /// until the run ends or `grace` is over.
     pub(crate) fn wait(&self, deadline: Instant, grace: Duration, cut: impl Fn()) -> Watched<R> {
         let mut give_up = None;
         loop {
@@ -177,7 +178,7 @@ mod tests {
             }
             let seen = Arc::clone(&cuts);
             let thread = thread::spawn(move || {
-                // It ends only after it was cut twice.
+                // The run ends only after two cuts.
                 seen.wait();
                 seen.wait();
                 running.report(());

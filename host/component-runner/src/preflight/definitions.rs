@@ -1,4 +1,4 @@
-//! The definitions of a component: what it and each component in it does when it is instantiated.
+//! Definitions in a component: the instantiation steps of the component and of each nested component.
 
 use wasmparser::{
     CanonicalFunction, ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, Encoding,
@@ -10,29 +10,29 @@ use super::{
     refusal::{MAX_ITEMS, Refusal},
 };
 
-/// How the types of resources begin in a section of types. Other bytes of it may be the same: then more are counted than there are.
+/// First bytes of a resource type in a type section. Other bytes may look the same, so the count may be too high.
 const RESOURCE: [u8; 2] = [0x3e, 0x3f];
 
-/// Modules and components, each in the order in which it begins. The first component is the whole.
+/// Modules and components, each in the order of their first bytes. The first component is the outermost one.
 #[derive(Debug, Default)]
 pub(super) struct Definitions<'a> {
     pub(super) components: Vec<Component<'a>>,
     pub(super) modules: Vec<Module>,
 }
 
-/// One component.
 #[derive(Debug, Default)]
 pub(super) struct Component<'a> {
     pub(super) steps: Vec<Step<'a>>,
-    /// Modules and components that it, or a component in it, has from around it. Wasmtime copies them into each copy of it.
+    /// Modules and components that this component, or one inside it, takes from enclosing components. Wasmtime copies
+    /// them into each copy of the component.
     pub(super) captures: Vec<Capture>,
 }
 
-/// A module or component from around a component.
+/// A module or component from an enclosing component.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capture {
     pub(super) kind: Captured,
-    /// How many components up it is, seen from the component that this one is defined in.
+    /// Number of levels up, starting from the component that defines this one.
     pub(super) up: u32,
     pub(super) index: u32,
 }
@@ -43,7 +43,7 @@ pub(super) enum Captured {
     Component,
 }
 
-/// An item by its name.
+/// An item and its name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named<'a> {
     pub(super) name: &'a str,
@@ -51,7 +51,7 @@ pub(super) struct Named<'a> {
     pub(super) index: u32,
 }
 
-/// What an instantiation does, one step after the other.
+/// A step of instantiating a component.
 #[derive(Debug)]
 pub(super) enum Step<'a> {
     Import {
@@ -75,15 +75,15 @@ pub(super) enum Step<'a> {
     Lift,
     Lower(u32),
     BuiltIn,
-    /// So many types, each of a resource perhaps.
+    /// A number of types that may all be resources.
     Resources(u64),
-    /// So many items that stay within the component: aliases of core items, bundles of them, and types.
+    /// A number of items that stay within the component: aliases of core items, their instances, and types.
     Local(u64),
     Export(Named<'a>),
 }
 
 impl<'a> Definitions<'a> {
-    /// Reads a component. Nothing of it is validated; what cannot be read, Wasmtime cannot read either.
+    /// Reads a component without validating it. Wasmtime cannot read a component that fails here.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
         let mut reader = Reader::default();
         for payload in Parser::new(0).parse_all(bytes) {
@@ -93,10 +93,10 @@ impl<'a> Definitions<'a> {
     }
 }
 
-/// What is being read: modules and components in each other.
+/// A module or component that is being read. They nest.
 #[derive(Clone, Copy, Debug)]
 enum Open {
-    /// Its header comes next.
+    /// The header comes next.
     Begun,
     Module(usize),
     Component(usize),
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A section of a component.
+    /// Reads a section of a component.
     fn section(&mut self, payload: Payload<'a>, bytes: &'a [u8]) -> Result<(), Refusal> {
         match payload {
             Payload::ComponentImportSection(imports) => {
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A module or component from around the one that is being read.
+    /// Adds a module or component from an enclosing component.
     fn outer(&mut self, kind: Captured, count: u32, index: u32) -> Result<(), Refusal> {
         self.items(count.into())?;
         let enclosing = self.open.iter().rev().take(usize::try_from(count).unwrap_or(usize::MAX));
@@ -254,7 +254,7 @@ impl<'a> Reader<'a> {
         self.step(Step::Local(items), items)
     }
 
-    /// Adds a step to the component that is being read.
+    /// Adds a step to the current component.
     fn step(&mut self, step: Step<'a>, items: u64) -> Result<(), Refusal> {
         self.items(items)?;
         let Some(Open::Component(component)) = self.open.last() else {

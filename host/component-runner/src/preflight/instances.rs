@@ -1,7 +1,7 @@
-//! Carries out the instantiation of a component as Wasmtime does when it compiles it, with numbers instead of code.
+//! Simulates the instantiation of a component as Wasmtime performs it during compilation, with numbers instead of code.
 //!
-//! What a component is given as an argument or takes from around it is known here as it is known there, so that nothing has to be
-//! estimated. Nothing of the component is validated: what does not fit together ends the count, and the component is refused.
+//! Arguments and captured items are known here exactly as in Wasmtime, so nothing is estimated. The component is not
+//! validated: an inconsistency ends the count, and the component is rejected.
 
 use std::{collections::HashMap, rc::Rc};
 
@@ -13,31 +13,31 @@ use super::{
     refusal::{MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, Refusal},
 };
 
-/// What the host holds for each instance of a component, its handles aside: `InstanceState`, and flags in `VMComponentContext`.
+/// Host memory per component instance, without its handles: `InstanceState`, and flags in `VMComponentContext`.
 const COMPONENT_INSTANCE_BYTES: u64 = 512;
 
-/// What the host holds for each function of the canonical ABI: `VMFuncRef`, `VMLowering`, and pointers to its memory and functions.
+/// Host memory per function of the canonical ABI: `VMFuncRef`, `VMLowering`, and pointers to its memory and functions.
 const CANONICAL_BYTES: u64 = 128;
 
-/// What the host holds, beside that, for a function of one component that is lowered for another: what the module that connects them
-/// imports and exports for it.
+/// Additional host memory per function that is lowered from one component to another: imports and exports of the module
+/// that connects them.
 const ADAPTER_BYTES: u64 = 1_024;
 
-/// What the host holds for each resource type that a component defines.
+/// Host memory per resource type that a component defines.
 const RESOURCE_BYTES: u64 = 64;
 
-/// An item of a component that is being instantiated. As many as Wasmtime copies when it hands on one are its weight; here they are
-/// shared.
+/// An item of a component during instantiation. Its weight is the number of items that Wasmtime copies to pass it on;
+/// here they are shared.
 #[derive(Clone, Debug)]
 enum Value<'a> {
     Function(Function),
     Instance(Rc<Instance<'a>>),
-    /// An instance that the host gives, so deep in those that it gives.
+    /// An instance from the host, with its nesting depth in host instances.
     HostInstance(u64),
     Component(Closure),
-    /// Which of the definitions it is.
+    /// Index of the definition.
     Module(usize),
-    /// A module that the host would have to give.
+    /// A module that the host would have to provide.
     HostModule,
     HostComponent,
     Type,
@@ -46,9 +46,9 @@ enum Value<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Function {
-    /// The host gives it, so deep in instances.
+    /// From the host, with its nesting depth in host instances.
     Host(u64),
-    /// It was lifted so deep in components.
+    /// Lifted, with its nesting depth in components.
     Lifted(u64),
 }
 
@@ -59,7 +59,7 @@ struct Instance<'a> {
     types: u64,
 }
 
-/// A component and where it was defined.
+/// A component and the scope of its definition.
 #[derive(Clone, Copy, Debug)]
 struct Closure {
     definition: usize,
@@ -90,7 +90,8 @@ impl Value<'_> {
         }
     }
 
-    /// The types in it. Wasmtime copies a list of those that are resources each time that it instantiates a component.
+    /// Returns the number of types in the item. Wasmtime copies a list of the resource types among them at each
+    /// instantiation.
     fn types(&self) -> u64 {
         match self {
             Self::Type => 1,
@@ -109,7 +110,7 @@ impl<'a> Instance<'a> {
     }
 }
 
-/// Modules and components that a component has, and that those defined in it can take from around them.
+/// Modules and components of one component, which nested components can capture.
 #[derive(Debug)]
 struct Scope<'a> {
     parent: Option<usize>,
@@ -129,7 +130,7 @@ struct Frame<'d, 'a> {
     exports: Vec<(&'a str, Value<'a>)>,
 }
 
-/// Carries out the instantiation, and gives the bytes that the host holds for it.
+/// Simulates the instantiation and returns the host memory of one instance in bytes.
 pub(super) fn count(definitions: &Definitions<'_>) -> Result<u64, Refusal> {
     let mut machine = Machine { definitions, scopes: Vec::new(), frames: Vec::new(), count: Count::default() };
     machine.enter(0, None, HashMap::new())?;
@@ -173,7 +174,8 @@ fn add(sum: &mut u64, more: u64, most: u64, refusal: Refusal) -> Result<(), Refu
 
 struct Machine<'d, 'a> {
     definitions: &'d Definitions<'a>,
-    /// Those of components that are instantiated already as well: what was defined there may go on.
+    /// Includes the scopes of components that are already instantiated: their nested components may be instantiated
+    /// later.
     scopes: Vec<Scope<'a>>,
     frames: Vec<Frame<'d, 'a>>,
     count: Count,
@@ -204,7 +206,7 @@ impl<'d, 'a> Machine<'d, 'a> {
         Ok(())
     }
 
-    /// The innermost component is instantiated.
+    /// Finishes the innermost component.
     fn leave(&mut self) -> Result<(), Refusal> {
         let Some(frame) = self.frames.pop() else { return Ok(()) };
         if self.frames.is_empty() {
@@ -282,7 +284,7 @@ impl<'d, 'a> Machine<'d, 'a> {
         }
     }
 
-    /// What an import of the innermost component is.
+    /// Resolves an import of the innermost component.
     fn import(&self, name: &'a str, kind: Kind) -> Result<Value<'a>, Refusal> {
         let given = match self.frames.as_slice() {
             [_] => Some(from_host(kind, 1)),
@@ -295,7 +297,7 @@ impl<'d, 'a> Machine<'d, 'a> {
         }
     }
 
-    /// What an instance exports.
+    /// Resolves an export of an instance.
     fn export(&self, kind: Kind, instance: u32, name: &str) -> Result<Value<'a>, Refusal> {
         match self.item(Kind::Instance, instance)? {
             Value::HostInstance(depth) => Ok(from_host(kind, depth.saturating_add(1))),
@@ -314,7 +316,7 @@ impl<'d, 'a> Machine<'d, 'a> {
         }
     }
 
-    /// A component with what it takes from around it.
+    /// Returns a component with its captured items.
     fn close(&self, definition: usize) -> Result<Value<'a>, Refusal> {
         let component = self.definitions.components.get(definition).ok_or_else(|| unknown("component"))?;
         let mut weight = 1u64;
@@ -325,7 +327,7 @@ impl<'d, 'a> Machine<'d, 'a> {
         Ok(Value::Component(Closure { definition, scope, weight }))
     }
 
-    /// A module or component from around the innermost component.
+    /// Resolves a module or component from a component that encloses the innermost one.
     fn outer(&self, outer: Capture) -> Result<Value<'a>, Refusal> {
         let mut scope = self.frames.last().and_then(|frame| self.scopes.get(frame.scope));
         for _ in 0..outer.up {
@@ -349,7 +351,7 @@ impl<'d, 'a> Machine<'d, 'a> {
         Ok(items)
     }
 
-    /// An item of the innermost component.
+    /// Resolves an item of the innermost component.
     fn item(&self, kind: Kind, index: u32) -> Result<Value<'a>, Refusal> {
         let frame = self.frames.last().ok_or_else(|| unknown("component"))?;
         let scope = self.scopes.get(frame.scope).ok_or_else(|| unknown("component"))?;
@@ -364,7 +366,7 @@ impl<'d, 'a> Machine<'d, 'a> {
         value.ok_or_else(|| unknown(kind.desc()))
     }
 
-    /// Adds an item to the innermost component, which is a copy.
+    /// Adds a copy of an item to the innermost component.
     fn copy(&mut self, value: Value<'a>) -> Result<(), Refusal> {
         self.count.items(value.weight())?;
         self.push(value)
@@ -395,7 +397,7 @@ fn at<'a>(list: &[Value<'a>], index: u32) -> Option<Value<'a>> {
     list.get(usize::try_from(index).ok()?).cloned()
 }
 
-/// What the host gives, so deep in instances.
+/// Returns an item from the host, with its nesting depth in host instances.
 fn from_host<'a>(kind: Kind, depth: u64) -> Value<'a> {
     match kind {
         Kind::Func => Value::Function(Function::Host(depth)),
@@ -407,7 +409,7 @@ fn from_host<'a>(kind: Kind, depth: u64) -> Value<'a> {
     }
 }
 
-/// What is referred to is not there.
+/// Returns the error for a reference to a missing item.
 fn unknown(what: &str) -> Refusal {
     Refusal::Malformed(format!("it refers to a missing {what}"))
 }

@@ -1,13 +1,14 @@
-//! What is found out about a component before Wasmtime reads it: whether compiling it would take out of all proportion to its size,
-//! and what the host will hold for each of its instances.
+//! Checks of a component before Wasmtime reads it: whether compiling it costs far more than its size suggests, and the
+//! host memory that each of its instances takes.
 //!
-//! Wasmtime carries out the instantiation of a component while it compiles it, once for each time that something is instantiated, and
-//! copies what is handed on. 26 components that instantiate each other twice are 1.7 KB and 2^26 instances. Here the same is carried
-//! out first, with numbers instead of code, and ends where a limit is reached.
+//! Wasmtime simulates the instantiation of a component during compilation, once for each time that something is
+//! instantiated, and copies every item that is passed on. 26 components that each instantiate the previous one twice
+//! are 1.7 KB and 2^26 instances. This module performs the same simulation first, with numbers instead of code, and
+//! stops at a limit.
 //!
-//! 1. [`sections`] looks at nothing but where sections begin, because even reading can be too much.
+//! 1. [`sections`] reads only the headers of sections, because even parsing can be too expensive.
 //! 2. [`definitions`] reads modules and components, each once.
-//! 3. [`instances`] carries out the instantiation.
+//! 3. [`instances`] simulates the instantiation.
 
 mod definitions;
 mod instances;
@@ -20,8 +21,8 @@ use refusal::MAX_TABLE_ELEMENTS;
 
 pub(crate) use refusal::Refusal;
 
-/// What the host holds for one instance of a component, beside memories and the elements of tables, in bytes; at least what Wasmtime
-/// allocates.
+/// Returns the host memory of one component instance in bytes, without linear memories and table elements. It is never
+/// less than Wasmtime allocates.
 pub(crate) fn check(component: &[u8]) -> Result<u64, Refusal> {
     sections::check(component)?;
     let definitions = Definitions::read(component)?;

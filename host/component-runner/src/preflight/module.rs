@@ -1,17 +1,17 @@
-//! What Wasmtime allocates for each instance of a core module.
+//! Host memory of each instance of a core module.
 
 use wasmparser::{BinaryReaderError, ElementItems, ElementKind, Imports, Payload, TypeRef};
 
-/// Sizes of what an instance has one of for each item of its module: `wasmtime-environ`, `vmtypes.rs` and `vmoffsets.rs`, on machines
-/// of 64 bits.
+/// Host memory per item of a module, from `vmtypes.rs` and `vmoffsets.rs` of `wasmtime-environ`, on 64-bit machines.
 mod size {
-    /// `Instance` with the fixed part of `VMContext`, its entry in the store, and the allocator's own.
+    /// `Instance` with the fixed part of `VMContext`, its entry in the store, and the allocator's overhead.
     pub(super) const INSTANCE: u64 = 1_024;
-    /// `VMFuncRef`, of each function that can be referred to.
+    /// `VMFuncRef`, for each function that can be referenced.
     pub(super) const FUNCTION_REFERENCE: u64 = 32;
-    /// `VMFunctionImport`, and the list that it is copied from.
+    /// `VMFunctionImport`, and its entry in the list that it is copied from.
     pub(super) const IMPORTED_FUNCTION: u64 = 2 * 32;
-    /// `VMTableImport`, `VMMemoryImport`, `VMGlobalImport` and `VMTagImport`, and the lists that they are copied from.
+    /// `VMTableImport`, `VMMemoryImport`, `VMGlobalImport` and `VMTagImport`, and their entries in the lists that they
+    /// are copied from.
     pub(super) const IMPORT: u64 = 2 * 24;
     /// `VMGlobalDefinition`.
     pub(super) const GLOBAL: u64 = 16;
@@ -19,38 +19,39 @@ mod size {
     pub(super) const TAG: u64 = 4;
     /// `VMTableDefinition` and `Table`.
     pub(super) const TABLE: u64 = 128;
-    /// `VMMemoryDefinition`, `Memory` and what the system keeps of a mapping.
+    /// `VMMemoryDefinition`, `Memory`, and the system's overhead of a mapping.
     pub(super) const MEMORY: u64 = 1_024;
     /// `PassiveElementSegment`.
     pub(super) const SEGMENT: u64 = 32;
-    /// `ValRaw`, of each element of a segment that stays.
+    /// `ValRaw`, for each element of a passive or declared segment.
     pub(super) const ELEMENT: u64 = 16;
     /// Address and length.
     pub(super) const DATA: u64 = 12;
 }
 
-/// The longest table that Wasmtime lays out: `try_func_table_init`.
+/// Longest table that Wasmtime initializes at compile time: `try_func_table_init`.
 const MAX_LAID_OUT: u64 = 1 << 20;
 
-/// The instruction that refers to a function.
+/// Opcode of `ref.func`.
 const REF_FUNC: u8 = 0xd2;
 
-/// What a module defines and imports.
+/// Counts of a module's definitions and imports.
 #[derive(Debug, Default)]
 pub(super) struct Module {
-    /// How many items it imports.
     pub(super) imports: u64,
-    /// With how many elements its tables begin, as far as Wasmtime could lay them out when it compiles: a few bytes can ask for a million.
+    /// Initial table elements, as far as Wasmtime could initialize them at compile time: a few bytes can request a
+    /// million.
     pub(super) table_elements: u64,
-    /// Bytes of each instance, without references to functions.
+    /// Host memory per instance in bytes, without function references.
     bytes: u64,
     functions: u64,
-    /// How many functions can be referred to, each counted as often as it is named.
+    /// Number of references to functions. A function counts each time that it is named.
     referred: u64,
 }
 
 impl Module {
-    /// At least what the host holds for an instance of it: neither memories nor elements of tables, which are counted when they are made.
+    /// Returns an upper bound of the host memory of one instance in bytes. Linear memories and table elements are
+    /// counted when they are created.
     pub(super) fn instance_bytes(&self) -> u64 {
         let references = self.referred.min(self.functions).saturating_mul(size::FUNCTION_REFERENCE);
         size::INSTANCE.saturating_add(self.bytes).saturating_add(references)
@@ -71,13 +72,13 @@ impl Module {
         }
     }
 
-    /// The constant expressions of a section may refer to functions.
+    /// Counts references to functions in the constant expressions of a section.
     fn refer_in(&mut self, section: Option<&[u8]>) {
         let named = section.unwrap_or_default().iter().filter(|byte| **byte == REF_FUNC).count();
         self.referred = self.referred.saturating_add(u64::try_from(named).unwrap_or(u64::MAX));
     }
 
-    /// Takes a section of it into account.
+    /// Counts a section of the module.
     pub(super) fn payload(&mut self, payload: &Payload<'_>, bytes: &[u8]) -> Result<(), BinaryReaderError> {
         match payload {
             Payload::ImportSection(imports) => {
@@ -128,7 +129,7 @@ impl Module {
                     }
                 }
             }
-            // Of those that are active, Wasmtime keeps the ones that it could not lay out beforehand.
+            // Wasmtime retains active segments that it could not apply at compile time.
             Payload::DataSection(segments) => self.add(segments.count(), size::DATA),
             _ => {}
         }

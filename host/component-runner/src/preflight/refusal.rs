@@ -1,29 +1,30 @@
-//! What a component may come to at most, and why one is refused.
+//! Limits on components, and reasons for rejecting one.
 
-/// The most core modules and components that a component consists of, however deep. Programs in several languages with all that their
-/// tools add have 5 to 16.
+/// Maximum number of core modules and components in a component, at any depth. Programs in several languages, with
+/// everything that their tools add, have 5 to 16.
 pub(super) const MAX_PARTS: usize = 1_000;
 
-/// The most types of components and instances that could be within one another in one section. Real ones are two levels deep; the
-/// stack that components are compiled on is enough for more than 10,000.
+/// Maximum nesting of component and instance types in one section. Real types nest two levels deep; the stack for
+/// compilation suffices for more than 10,000.
 pub(super) const MAX_TYPES: usize = 1_000;
 
-/// The most instances of core modules and components. The sandbox itself as a component has 6;
-/// [`AppLimits::instances`](crate::AppLimits::instances), which a run is held to, is smaller by default.
+/// Maximum number of core module and component instances. The sandbox itself, as a component, has 6.
+/// [`AppLimits::instances`](crate::AppLimits::instances) limits a run, with a smaller default.
 pub(super) const MAX_INSTANCES: u64 = 10_000;
 
-/// The most functions that components lift, lower or get from the canonical ABI, in all instances. Each is compiled. The sandbox
-/// has 44.
+/// Maximum number of functions that components lift, lower or get from the canonical ABI, over all instances. Each is
+/// compiled. The sandbox has 44.
 pub(super) const MAX_CANONICAL: u64 = 20_000;
 
-/// The most items that definitions have and that instances are made of and hand on, each counted as often as it is copied. The
-/// sandbox has 1,824; Wasmtime takes up to a kilobyte and some microseconds for each.
+/// Maximum number of items in definitions, instances, and the arguments passed between them, counted each time that
+/// they are copied. The sandbox has 1,824. Wasmtime needs up to a kilobyte and some microseconds per item.
 pub(super) const MAX_ITEMS: u64 = 250_000;
 
-/// The most elements that the tables of all its modules begin with, each module counted once: Wasmtime may write them all down.
+/// Maximum number of initial table elements of all modules, each counted once. Wasmtime may store all of them in the
+/// compiled module.
 pub(super) const MAX_TABLE_ELEMENTS: u64 = 4_000_000;
 
-/// Why a component is refused.
+/// Why a component is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("it consists of more than {} modules and components", MAX_PARTS)]
@@ -40,7 +41,7 @@ pub(crate) enum Refusal {
     TableElements,
     #[error("it instantiates a module or a component that it imports")]
     Imported,
-    /// It is not well-formed, in Wasmtime's words where they are Wasmtime's.
+    /// The component is malformed, with Wasmtime's message where available.
     #[error("{0}")]
     Malformed(String),
 }

@@ -1,26 +1,27 @@
-//! What is refused of a component before anything of it is read but where its sections begin.
+//! The first check of a component, which reads only the headers of sections.
 //!
-//! Two things that a small file can have much of cost whoever validates it out of all proportion. A list of everything before is copied at
-//! the end of each module and component within another: 240 KB with 20,000 of them took half a minute and 8 GB. And types of
-//! components and instances are read by recursion as deep as they nest, three bytes a level: 300 KB overflowed the stack, which ends the
-//! process.
+//! Two structures make validation of a small file far too expensive. At the end of each nested module or component, the
+//! validator copies a list of everything before: 240 KB with 20,000 of them took half a minute and 8 GB. And component
+//! and instance types are read recursively, three bytes per level: 300 KB overflowed the stack, which ends the process.
 
 use super::refusal::{MAX_PARTS, MAX_TYPES, Refusal};
 
-/// The bytes before the first section of a module or component.
+/// Length of the header of a module or component.
 const PREAMBLE_BYTES: usize = 8;
 
-/// Sections of a component (component-model, `Binary.md`).
+/// Section IDs of a component (component-model, `Binary.md`).
 const CORE_MODULE: u8 = 1;
 const COMPONENT: u8 = 4;
 const TYPE: u8 = 7;
 
-/// How a type begins that another one declares: the kind of the declaration, and the type's own.
+/// First bytes of a nested type: the kind of its declaration, and its own kind.
 const TYPE_WITHIN: [[u8; 2]; 2] = [[0x01, 0x41], [0x01, 0x42]];
 
-/// Counts. What is not well-formed ends the count without a word: Wasmtime gets no further in it, and says why.
+/// Counts parts and nested types. Malformed input ends the count without an error: Wasmtime stops there, too, and
+/// reports the reason.
 ///
-/// A component's sections are where they would be if it were not within another, so that nothing has to be remembered of those around it.
+/// The sections of a nested component have the same format as those of the outermost, so the check needs no state for
+/// enclosing components.
 pub(super) fn check(component: &[u8]) -> Result<(), Refusal> {
     let mut parts = 0;
     let mut rest = component.get(PREAMBLE_BYTES..).unwrap_or_default();
@@ -41,7 +42,8 @@ pub(super) fn check(component: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The next section, its content, and what is to be read afterwards: of a component that is its own first section.
+/// Returns the next section, its contents, and the remaining bytes. For a nested component, the remaining bytes begin
+/// with its first section.
 fn next(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (section, mut rest) = bytes.split_first()?;
     let mut len: u64 = 0;
@@ -85,7 +87,7 @@ mod tests {
     fn parts_are_counted_at_every_depth_under_at_and_over_the_limit() {
         let side_by_side = |count| component(&vec![section(CORE_MODULE, &MODULE); count]);
         let nested = |count| (0..count).fold(component(&[]), |inner, _| component(&[section(COMPONENT, &inner)]));
-        // A component with nine modules in it is ten.
+        // A component with nine modules counts as ten parts.
         let both = |count: usize| component(&vec![section(COMPONENT, &side_by_side(9)); count / 10]);
         for (name, make) in
             [("nested", &nested as &dyn Fn(usize) -> Vec<u8>), ("beside", &side_by_side), ("both", &both)]
@@ -105,7 +107,7 @@ mod tests {
                 let text = [[0x01].as_slice(), &[kind, 0x01, 0x01].repeat(levels), &[kind, 0x00]].concat();
                 component(&[section(COMPONENT, &component(&[section(TYPE, &text)]))])
             };
-            // One more is counted: the first type follows their number, which looks like a declaration.
+            // The count is one too high: the first type follows the number of types, a byte that looks like a declaration.
             assert_eq!(check(&types(MAX_TYPES - 2)), Ok(()));
             assert_eq!(check(&types(MAX_TYPES - 1)), Ok(()));
             assert_eq!(check(&types(MAX_TYPES)), Err(Refusal::Types));

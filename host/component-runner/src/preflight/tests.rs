@@ -1,4 +1,4 @@
-//! Components are text here; what Wasmtime itself takes for them is the measure.
+//! Components in text form. The expected values come from Wasmtime itself.
 
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Component};
 
@@ -11,14 +11,14 @@ fn checked(text: &str) -> Result<u64, Refusal> {
     check(&wat::parse_str(format!("(component {text})")).unwrap())
 }
 
-/// The text of a number of things one after the other.
+/// Concatenates the text of `count` items.
 fn repeat(count: u64, each: impl Fn(u64) -> String) -> String {
     (0..count).map(each).collect()
 }
 
 #[test]
 fn instances_are_counted_in_each_instance_under_at_and_over_the_limit() {
-    // 99 with itself, and 100 of them and one more are 9,901 with the whole.
+    // `$c` counts 99 with its 98 instances; 100 times that, plus the outermost component, is 9,901.
     let inner = repeat(98, |_| "(core instance (instantiate $m))".into());
     let text = |more: u64| {
         let outer = repeat(100, |_| "(instance (instantiate $c))".into());
@@ -33,7 +33,7 @@ fn instances_are_counted_in_each_instance_under_at_and_over_the_limit() {
     }
 }
 
-/// Components that each instantiate the one before twice, the first a core module.
+/// Returns components that each instantiate the previous one twice. The first is a core module.
 fn doubling(levels: u64) -> String {
     let level = |n: u64| {
         let of = n - 1;
@@ -58,10 +58,10 @@ fn components_that_instantiate_each_other_twice_are_counted_as_often() {
 fn what_is_handed_on_is_counted_where_it_is_instantiated() {
     let module = "(core module $m)";
     let twice = "(instance (instantiate $x)) (instance (instantiate $x))";
-    // As an argument.
+    // Passed as an argument.
     let leaf = "(component $leaf (core module $m) (core instance (instantiate $m)))";
     let by_argument = |levels: u64| {
-        // Each takes a component, and instantiates it twice in one that it hands on.
+        // Each one takes a component, and passes on a component that instantiates it twice.
         let level = |n: u64| {
             format!(
                 "(component $a{n} (import \"x\" (component $x)) (component $y (alias outer 1 $x (component $x)) {twice}) \
@@ -82,7 +82,7 @@ fn what_is_handed_on_is_counted_where_it_is_instantiated() {
     for levels in [13, 40] {
         assert_eq!(checked(&by_argument(levels)), Err(Refusal::Instances), "{levels}");
     }
-    // Out of an instance in an instance, under another name.
+    // Exported from an instance in an instance, under another name.
     let exported = |count: u64| {
         let instances = repeat(count, |_| "(instance (instantiate $x))".into());
         format!(
@@ -93,7 +93,7 @@ fn what_is_handed_on_is_counted_where_it_is_instantiated() {
     };
     assert!(checked(&exported((MAX_INSTANCES - 2) / 2)).is_ok());
     assert_eq!(checked(&exported((MAX_INSTANCES - 2) / 2 + 1)), Err(Refusal::Instances));
-    // From two around it, and a module as an argument.
+    // Captured over two levels, and a module as an argument.
     let outer = format!(
         "{module} (component $c (component $d (alias outer 2 $m (core module $x)) {})
          (instance (instantiate $d)) (instance (instantiate $d))) (instance (instantiate $c))",
@@ -133,7 +133,7 @@ fn functions_are_counted_in_each_instance_under_at_and_over_the_limit() {
 fn what_is_copied_is_counted_as_often_as_it_is_copied() {
     const FUNCTION: &str = "(core module $m (func (export \"f\"))) (core instance $i (instantiate $m))
                             (func $f (canon lift (core func $i \"f\"))) (instance $b0 (export \"f\" (func $f)))";
-    // Instances of two of the instance before.
+    // Instances that consist of the previous instance twice.
     let bundles = |levels: u64| {
         let level =
             |n: u64| format!("(instance $b{} (export \"a\" (instance $b{n})) (export \"b\" (instance $b{n})))", n + 1);
@@ -143,7 +143,7 @@ fn what_is_copied_is_counted_as_often_as_it_is_copied() {
     for levels in [20, 40, 900] {
         assert_eq!(checked(&bundles(levels)), Err(Refusal::Items), "{levels}");
     }
-    // Components that take the two before from around them, and with them all that those took.
+    // Components that capture the previous two, and with them everything those captured.
     let closures = |count: u64| {
         let closure = |n: u64| {
             format!("(component $c{} (alias outer 1 $c{n} (component)) (alias outer 1 $c{} (component)))", n + 2, n + 1)
@@ -154,7 +154,7 @@ fn what_is_copied_is_counted_as_often_as_it_is_copied() {
     for count in [30, 90, 900] {
         assert_eq!(checked(&closures(count)), Err(Refusal::Items), "{count}");
     }
-    // One large instance that is handed to many.
+    // A large instance as the argument of many others.
     let many = |count: u64| {
         let exports = repeat(1_000, |n| format!("(export \"f{n}\" (func $f))"));
         let instances = repeat(count, |_| "(instance (instantiate $c (with \"x\" (instance $large))))".into());
@@ -181,13 +181,13 @@ fn elements_that_tables_begin_with_are_counted_under_at_and_over_the_limit() {
     };
     assert!(at(0).is_ok());
     assert_eq!(at(1), Err(Refusal::TableElements));
-    // What is larger, Wasmtime does not lay out.
+    // Wasmtime does not initialize larger tables at compile time.
     assert!(checked("(core module (table 4294967295 funcref) (table i64 0xffffffffffffffff funcref))").is_ok());
 }
 
 #[test]
 fn items_of_definitions_are_counted_though_nobody_instantiates_them() {
-    // A section of types in a component in the whole; the first of them is counted with the component itself.
+    // A type section in a nested component. Its first type counts together with the component itself.
     let types = |count: u64| {
         let mut types = vec![];
         let mut left = count;
@@ -225,11 +225,11 @@ fn what_does_not_fit_together_is_refused_without_a_panic() {
             bytes[at] ^= change;
             malformed += u32::from(matches!(check(&bytes), Err(Refusal::Malformed(_))));
         }
-        // Where a section ends, so may the whole.
+        // The component may end wherever a section ends.
         malformed += u32::from(check(&whole[..at]).is_err());
     }
     assert!(malformed > 100, "{malformed}");
-    // A component that is given to itself, which no type allows.
+    // A component that receives itself as an argument, which no type allows.
     let endless = wat::parse_str(
         "(component (component $c (import \"x\" (component $x)) (instance (instantiate $x (with \"x\" (component $x)))))
            (instance (instantiate $c (with \"x\" (component $c)))))",
@@ -238,7 +238,7 @@ fn what_does_not_fit_together_is_refused_without_a_panic() {
     assert_eq!(check(&endless), Err(Refusal::Instances));
 }
 
-/// The bytes that Wasmtime says one instance takes of its own, in `VMContext` and `VMComponentContext`.
+/// Returns the bytes that Wasmtime reports for one instance, in `VMContext` and `VMComponentContext`.
 fn wasmtime_bytes(component: &[u8]) -> u64 {
     let mut pool = PoolingAllocationConfig::default();
     pool.max_component_instance_size(0).max_core_instance_size(1 << 30).max_memory_size(1 << 20);

@@ -1,4 +1,4 @@
-//! Nothing of the system that was not granted.
+//! Applications without grants cannot access the system.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -7,12 +7,12 @@ use glovebox_component_runner::{AppConfig, AppOutcome, Directory, Input, InvokeE
 
 use crate::support::{call, config, probe, value};
 
-/// As `open` of the probe has them.
+/// Arguments for `open` of the probe.
 const READ: &str = "0, 1";
 const CREATE: &str = "1, 2";
 const TRUNCATE: &str = "8, 2";
 
-/// Error codes of `wasi:filesystem`, by their place, as the probe tells them.
+/// Error codes of `wasi:filesystem`, by position, as the probe returns them.
 const NO_ENTRY: &str = "-21";
 const NOT_PERMITTED: &str = "-32";
 
@@ -50,7 +50,7 @@ fn directory(config: &mut AppConfig, host: &std::path::Path, is_read_only: bool)
     config.directories = vec![Directory { host: host.into(), guest: "/d".into(), is_read_only }];
 }
 
-/// A directory with a file `a`, beside a file `secret`, and links that lead out of it.
+/// Creates a directory with a file `a`, beside a file `secret`, and links that lead out of the directory.
 fn files() -> (tempfile::TempDir, std::path::PathBuf) {
     let outer = tempfile::tempdir().unwrap();
     let inner = outer.path().join("inner");

@@ -1,4 +1,4 @@
-//! What an application asks for is never taken from the host's memory.
+//! Applications cannot make the host allocate what they request.
 
 use glovebox_component_runner::{AppOutcome, Input, Output};
 

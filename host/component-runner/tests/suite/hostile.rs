@@ -1,11 +1,11 @@
-//! Components that are hostile to who loads them, and what their instances take before any of their code runs.
+//! Components that attack the loader, and the memory that instances take before their code runs.
 
 use glovebox::Resource;
 use glovebox_component_runner::{AppOutcome, Ended, LoadError};
 
 use crate::support::{component, config, world};
 
-/// A component of core modules with an export `f`, as text.
+/// Returns a component of core modules with an export `f`.
 fn application(modules: &str) -> Vec<u8> {
     component(&format!(
         "(component {modules} (core module $last (func (export \"f\"))) (core instance $last (instantiate $last))
@@ -19,7 +19,7 @@ fn ended(bytes: &[u8], memory_bytes: u64) -> Ended {
     application.invoke("f()", &world.host, &config(|config| config.limits.memory_bytes = memory_bytes)).unwrap()
 }
 
-/// A component takes at least so much, and its limit holds to the byte.
+/// Checks that a component takes at least `least` bytes, and that its limit is exact.
 fn counts_to_the_byte(bytes: &[u8], least: u64) {
     let at = ended(bytes, 1 << 30).memory_bytes;
     assert!(at >= least, "{at}");
@@ -112,7 +112,7 @@ fn what_multiplies_is_refused_before_it_is_read() {
 
 #[test]
 fn what_the_compiler_panics_at_is_an_error() {
-    // Cranelift has room for so many kinds of memory that a function accesses, and each global is one.
+    // Cranelift limits the number of memory kinds that a function accesses, and each global is one.
     let globals = "(global funcref (ref.func $f))".repeat(200_000);
     let bytes = application(&format!("(core module (func $f) {globals})"));
     let error = world().applications.load_bytes("panics", &bytes).unwrap_err();
@@ -121,7 +121,7 @@ fn what_the_compiler_panics_at_is_an_error() {
 
 #[test]
 fn images_are_no_larger_than_their_data() {
-    // Two bytes far apart in each memory, and a table with one element at its end.
+    // Two distant bytes in each memory, and a table with one element at its end.
     let memory = |n: usize| {
         format!(
             "(memory $m{n} 200) (data (memory $m{n}) (i32.const 0) \"a\") (data (memory $m{n}) (i32.const 13000000) \"a\")"

@@ -4,7 +4,7 @@ use glovebox_component_runner::{AppConfig, AppOutcome, InvokeError};
 
 use crate::support::{component, world};
 
-/// A function of its own, the same interface twice with different versions, one more with a function of the same name, and types.
+/// A function of its own, one interface in two versions, another interface with a function of the same name, and types.
 const APP: &str = r#"
 (component
   (type $point' (record (field "x" s32) (field "y" s32) (field "label" (option string))))
@@ -125,7 +125,7 @@ fn what_cannot_be_called_is_told_with_what_can() {
 
 #[test]
 fn a_signature_that_would_be_long_is_cut() {
-    // Each type has the one before twice: spelled out, the last would be over a million words.
+    // Each type contains the previous one twice: spelled out, the last would be over a million words.
     let mut text = "(component (type $t0 (tuple u8 u8))\n".to_owned();
     for at in 1..16 {
         text += &format!("(type $t{at} (tuple $t{0} $t{0}))\n", at - 1);

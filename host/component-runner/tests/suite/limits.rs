@@ -17,7 +17,7 @@ fn fuel_is_enough_at_what_is_needed_and_not_below() {
     let run = |fuel| call("burn(1000)", &config(|config| config.limits.fuel = fuel));
     let used = run(1_000_000).fuel_consumed;
     assert!((3_000..20_000).contains(&used), "{used}");
-    // Wasmtime looks where functions begin and loops go round; what comes after the last look is not in the way any more.
+    // Wasmtime checks fuel at function entries and loops, so fuel for the code after the last check is not needed.
     let needed = (used - 20..=used).find(|&fuel| run(fuel).outcome == AppOutcome::Returned).unwrap();
     assert!(needed > used - 20, "{needed} of {used}");
     for fuel in [needed, needed + 1, used, used + 1] {
@@ -31,7 +31,7 @@ fn fuel_is_enough_at_what_is_needed_and_not_below() {
     }
 }
 
-/// What the probe has before it grows: its instances, its tables and a page of each of its two memories.
+/// Returns the probe's memory before it grows: its instances, its tables, and a page of each of its two memories.
 fn at_start() -> u64 {
     let ended = call("add(1, 2)", &config(|_| ()));
     assert_eq!(ended.outcome, AppOutcome::Returned);
@@ -40,7 +40,7 @@ fn at_start() -> u64 {
 
 #[test]
 fn memory_is_that_of_all_memories_together() {
-    // One page more of each of the two memories.
+    // Each of the two memories grows by one page.
     let at = at_start() + (2 << 16);
     for (memory_bytes, grown) in [(at + 1, "2"), (at, "2"), (at - 1, "1"), (at_start(), "0")] {
         let grants = config(|config| config.limits.memory_bytes = memory_bytes);
@@ -57,7 +57,7 @@ fn whoever_aborts_for_want_of_memory_is_out_of_memory() {
     assert_eq!(call("want(2)", &grants).outcome, AppOutcome::Returned);
     let over = AppOutcome::Exhausted { resource: Resource::Memory, limit, used: limit + (1 << 16) };
     assert_eq!(call("want(3)", &grants).outcome, over);
-    // What it begins with is over the limit, from its instances to the last byte: it cannot even begin.
+    // The initial memory exceeds the limit, so the component cannot start.
     for memory_bytes in [0, 1 << 16, 2 << 16, at_start() - 1] {
         let grants = config(|config| config.limits.memory_bytes = memory_bytes);
         assert_eq!(exhausted(&call("add(1, 2)", &grants).outcome), Resource::Memory, "{memory_bytes}");
@@ -73,7 +73,7 @@ fn tables_count_together() {
     }
 }
 
-/// How many elements the tables have at the beginning, without the one of the test's.
+/// Returns the initial number of elements in tables other than the test's.
 fn other_elements() -> u64 {
     let fits = |most: u64| {
         let grants = config(|config| config.limits.table_elements = most);
@@ -107,7 +107,7 @@ fn time_bounds_work_and_waits() {
         call("sleep(1000000)", &config(|config| config.limits.timeout_ms = 600_000)).outcome,
         AppOutcome::Returned
     );
-    // More than a clock can say.
+    // Overflows `Instant`.
     assert_eq!(call("add(1, 2)", &config(|config| config.limits.timeout_ms = u64::MAX)).outcome, AppOutcome::Returned);
 }
 

@@ -1,4 +1,4 @@
-//! What is no application is told as what it is.
+//! Errors for files that are not applications.
 
 use std::fs;
 
@@ -33,9 +33,9 @@ fn an_import_that_nothing_provides_is_named() {
         let Err(LoadError::MissingImport { import: named, .. }) = load(import, function) else { panic!("{import}") };
         assert_eq!(named, import);
     }
-    // What has only types need not be provided.
+    // An import that contains only types need not be provided.
     load("a:b/types@1.0.0", "(type $t u8) (export \"t\" (type (eq $t)))").unwrap();
-    // Here, but another one.
+    // Provided, but with another type.
     let Err(LoadError::Link { reason, .. }) = load("wasi:cli/exit@0.2.0", function) else { panic!("it is not that") };
     assert!(reason.contains("`f`"), "{reason}");
 }

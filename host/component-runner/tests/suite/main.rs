@@ -1,4 +1,4 @@
-//! Applications in limits of their own, with what they are granted and nothing else.
+//! Limits and grants of applications.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -43,7 +43,7 @@ fn a_quota_is_told_to_it() {
     assert_eq!((ended.outcome, ended.sandbox.executions), (AppOutcome::Failed, 0));
 }
 
-/// Runs an endless script until a tool of the host's has been called by it, and does something then.
+/// Runs an endless script, and calls `then` once the script has called a tool of the host.
 fn endless(config: &AppConfig, then: impl FnOnce()) -> Ended {
     let (sender, receiver) = channel();
     let sender = Mutex::new(sender);
@@ -75,7 +75,7 @@ fn cancelling_it_ends_the_script_that_it_waits_for() {
 
 #[test]
 fn its_time_is_over_for_its_scripts_as_well() {
-    // The application sees an execution that was cancelled, and may return before its own code is stopped.
+    // The application observes a cancelled execution, and may return before its own code is stopped.
     let ended = endless(&config(|config| config.limits.timeout_ms = 5_000), || ());
     assert!(matches!(ended.outcome, AppOutcome::Exhausted { limit: 5_000, .. }), "{:?}", ended.outcome);
 }

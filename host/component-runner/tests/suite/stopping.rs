@@ -1,4 +1,4 @@
-//! Applications that are stopped from outside, wherever they are.
+//! Stopping applications from outside, in every state.
 
 use std::{sync::mpsc::channel, thread, time::Duration};
 

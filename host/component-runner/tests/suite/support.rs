@@ -1,11 +1,11 @@
-//! What several subjects need.
+//! Helpers for several test files.
 
 use std::{fs, path::Path, sync::OnceLock};
 
 use glovebox::{Engine, EngineConfig, component::SandboxHost};
 use glovebox_component_runner::{AppConfig, AppOutcome, Application, Applications, Ended};
 
-/// An engine with a cache of its own. What executes scripts uses [`prepared`] instead.
+/// An engine with its own cache. Tests that execute scripts use [`prepared`] instead.
 pub(crate) struct World {
     pub(crate) applications: Applications,
     pub(crate) host: SandboxHost,
@@ -17,7 +17,7 @@ impl World {
         self.cache.path()
     }
 
-    /// What compiled components take in the cache.
+    /// Returns the size of compiled components in the cache.
     pub(crate) fn compiled_bytes(&self) -> u64 {
         let mut directories = vec![self.cache.path().join("components")];
         let mut bytes = 0;
@@ -43,7 +43,7 @@ pub(crate) fn world() -> World {
     World { applications: Applications::new(&engine).unwrap(), host, cache }
 }
 
-/// The engine that has the prepared interpreters, for applications that execute scripts.
+/// Returns an engine with prepared interpreters, for applications that execute scripts.
 pub(crate) fn prepared() -> Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     let mut config = EngineConfig::default();
@@ -56,7 +56,7 @@ pub(crate) fn component(text: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// The application of `fixtures/probe.wat`.
+/// Returns the application in `fixtures/probe.wat`.
 pub(crate) fn probe() -> (World, Application) {
     let world = world();
     let bytes = component(include_str!("../fixtures/probe.wat"));
@@ -70,7 +70,7 @@ pub(crate) fn call(call: &str, config: &AppConfig) -> Ended {
     application.invoke(call, &world.host, config).unwrap()
 }
 
-/// What a call returns.
+/// Returns the result of a call.
 pub(crate) fn value(of: &str, config: &AppConfig) -> String {
     let ended = call(of, config);
     ended.value.unwrap_or_else(|| panic!("{of}: {}", ended.outcome.describe()))
@@ -82,7 +82,7 @@ pub(crate) fn config(change: impl FnOnce(&mut AppConfig)) -> AppConfig {
     config
 }
 
-/// The words of the trap that a call ends in.
+/// Returns the trap message of a call.
 pub(crate) fn trap(of: &str, config: &AppConfig) -> String {
     match call(of, config).outcome {
         AppOutcome::Trapped { words } => words,
@@ -90,7 +90,8 @@ pub(crate) fn trap(of: &str, config: &AppConfig) -> String {
     }
 }
 
-/// The command of `fixtures/agent.wat`, with a Python script that has neither quotation marks nor line ends.
+/// Returns the command in `fixtures/agent.wat` with a Python script, which must not contain quotation marks or line
+/// ends.
 pub(crate) fn agent(script: &str) -> Vec<u8> {
     let text = include_str!("../fixtures/agent.wat").replace("LENGTH", &script.len().to_string());
     let mut module = component(&text.replace("SCRIPT", script));

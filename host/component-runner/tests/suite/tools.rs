@@ -1,4 +1,4 @@
-//! Tools that a component answers.
+//! Tools that a component provides.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::support::{component, config, prepared, world};
 
 const OBJECT: &str = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
 
-/// The provider of `fixtures/tools.wat`.
+/// Returns the provider in `fixtures/tools.wat`.
 fn provider(listed: usize, schema: &str) -> Vec<u8> {
     let mut length = String::new();
     for byte in u32::try_from(schema.len()).unwrap().to_le_bytes() {
@@ -23,7 +23,7 @@ fn limits() -> AppConfig {
     config(|config| config.limits = AppLimits::for_tools())
 }
 
-/// Runs a script that has the provider's tools, and gives what it wrote and what became of its calls.
+/// Runs a script with the provider's tools. Returns its output and the outcomes of its calls.
 fn run(script: &str, config: AppConfig) -> (String, Vec<ToolOutcome>) {
     let engine = prepared();
     let applications = Applications::new(&engine).unwrap();
@@ -115,7 +115,7 @@ fn what_lists_no_tools_that_can_be_is_refused() {
     };
     assert_eq!(load(&provider(7, "{}"), limits()).unwrap().tools().len(), 7);
     assert_eq!(load(&provider(0, "{}"), limits()).unwrap().tools().len(), 0);
-    // A schema that takes a hundred times its text; spaces make up what is missing to the limit.
+    // A schema that takes a hundred times the memory of its text. Spaces fill up the rest of the limit.
     let heavy = format!(r#"{{"enum":[{}0]}}"#, r#"{"":0},"#.repeat(37_100));
     let missing = usize::try_from((32 << 20) - json_weight(heavy.as_bytes())).unwrap();
     let heavy = |spaces: usize| provider(1, &(heavy.clone() + &" ".repeat(spaces)));
@@ -128,7 +128,7 @@ fn what_lists_no_tools_that_can_be_is_refused() {
         other => panic!("{other:?}"),
     }
     assert!(words(1, "{", limits()).contains("the schema of its tool `echo` is no JSON"));
-    // Records of zeroes are tools without a name; which names can be, the sandbox says.
+    // Records of zeros are tools without a name. The sandbox checks names.
     assert!(load(&provider(1024, "{}"), limits()).is_ok());
     assert_eq!(words(1025, "{}", limits()), "it lists 1025, the most is 1024");
     assert!(words(1 << 20, "{}", limits()).contains("out of bounds"));
