@@ -1,13 +1,13 @@
-//! Which runtimes a user has added, so that their language's scripts run on them.
+//! Runtimes that the user has added, so that scripts in their language use them.
 
 use crate::trusted::TrustedDir;
 use crate::{CacheError, Language, RuntimeEntry, RuntimeError, Runtimes};
 
-/// In the cache: an empty file for each, by its name.
+/// Cache directory with an empty file for each added runtime, by name.
 const DIRECTORY: &str = "added";
 
 impl Runtimes {
-    /// Notes that a runtime was added.
+    /// Marks a runtime as added.
     ///
     /// # Errors
     /// If the cache cannot be written.
@@ -15,7 +15,7 @@ impl Runtimes {
         Ok(self.marks()?.create()?.persist(&entry.name).map(drop)?)
     }
 
-    /// Forgets it; `false` if it was not added.
+    /// Removes the mark. Returns `false` if the runtime was not added.
     ///
     /// # Errors
     /// If the cache cannot be written.
@@ -23,7 +23,7 @@ impl Runtimes {
         Ok(self.marks()?.remove(&entry.name)?)
     }
 
-    /// Whether it was added.
+    /// Returns `true` if the runtime was added.
     ///
     /// # Errors
     /// If the cache cannot be read.
@@ -31,8 +31,9 @@ impl Runtimes {
         Ok(self.marks()?.open_file(&entry.name)?.is_some())
     }
 
-    /// The runtime for scripts in a language: of those that were added the last in the manifest's order, or else the manifest's default.
-    /// Where there is a bundle without the default, it is the last of those that the bundle has.
+    /// Returns the runtime for scripts in a language: the last added one in the manifest's order, or else the
+    /// manifest's default. If a bundle without the default is configured, the fallback is the last runtime in the
+    /// bundle.
     ///
     /// # Errors
     /// If the cache cannot be read.

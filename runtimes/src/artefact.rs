@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 use crate::Digest;
 use crate::rewrite::MutableGlobal;
 
-/// Everything that compiled code depends on. Images that differ in any part never share a file.
+/// The inputs that determine compiled code. Images that differ in any of them never share a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyParts {
-    /// A readable name, such as `python-3.12.0`; file names begin with it.
+    /// Readable label, such as `python-3.12.0`. File names begin with it.
     pub label: String,
-    /// The binary's checksum.
+    /// Digest of the runtime's binary.
     pub runtime: Digest,
-    /// The recipe, and the driver's boot code and arguments.
+    /// Digest of the recipe and of the driver's boot code and arguments.
     pub recipe: Digest,
     /// Wasmtime's version.
     pub wasmtime: String,
-    /// The engine's settings that affect the code, in any fixed form.
+    /// Engine settings that affect the code, in any stable format.
     pub settings: String,
-    /// The target triple and the processor features compiled for.
+    /// Target triple and processor features of the compiled code.
     pub target: String,
 }
 
@@ -36,7 +36,7 @@ pub struct ArtefactKey {
 }
 
 impl ArtefactKey {
-    /// The key for these parts.
+    /// Computes the key.
     pub fn new(parts: KeyParts) -> Self {
         let digest = Digest::of_fields(&[
             parts.label.as_bytes(),
@@ -49,12 +49,13 @@ impl ArtefactKey {
         Self { parts, digest }
     }
 
-    /// The parts it was made from.
+    /// Returns the inputs that the key was computed from.
     pub fn parts(&self) -> &KeyParts {
         &self.parts
     }
 
-    /// The common prefix of its file names: the label, as far as it can be part of a file name, and the key.
+    /// Returns the common prefix of the key's file names: the label, with unsuitable characters replaced, and the
+    /// digest.
     pub(crate) fn stem(&self) -> String {
         let plain = |c: char| {
             if c.is_ascii_alphanumeric() || ".-_".contains(c) { c } else { '_' }
@@ -72,35 +73,35 @@ impl fmt::Display for ArtefactKey {
     }
 }
 
-/// The facts about an image that a driver and an engine need beside its code.
+/// Data about an image that drivers and engines need in addition to its code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageRecord {
-    /// The image's identity: the digest of the compiled module.
+    /// Digest of the compiled module, which identifies the image.
     pub sha256: Digest,
-    /// Whether an interpreter was booted into it. Otherwise it is the compiled plain module.
+    /// `true` if the image is a booted interpreter, `false` if it is the compiled plain module.
     pub prepared: bool,
-    /// The size of its linear memory in bytes.
+    /// Size of the linear memory in bytes.
     pub memory_bytes: u64,
-    /// The driver's named addresses.
+    /// Addresses that the driver needs, by name.
     #[serde(default)]
     pub anchors: BTreeMap<String, u32>,
-    /// Its mutable globals, whose values belong to every saved instance.
+    /// Mutable globals. Their values are part of every saved instance.
     #[serde(default)]
     pub globals: Vec<MutableGlobal>,
-    /// What each of them holds in the image, as its bits, by the name it is exported under.
+    /// Bits of each mutable global in the image, by export name.
     #[serde(default)]
     pub values: BTreeMap<String, u64>,
-    /// Whether its code changes only its memory and globals, so that resetting these resets the instance.
+    /// The code changes only its memory and globals, so resetting these resets the instance.
     #[serde(default)]
     pub restorable: bool,
-    /// Other facts, such as the fuel that booting took.
+    /// Other facts, such as the fuel that booting consumed.
     #[serde(default)]
     pub notes: BTreeMap<String, String>,
 }
 
 impl ImageRecord {
-    /// The record of code that nothing was booted from.
+    /// Creates the record of code that is not booted.
     pub fn of_code(sha256: Digest) -> Self {
         Self {
             sha256,
@@ -115,40 +116,42 @@ impl ImageRecord {
     }
 }
 
-/// A new image.
+/// An image to be stored.
 #[derive(Clone, Debug)]
 pub struct NewArtefact {
-    /// The compiled code.
+    /// Compiled code.
     pub aot: Vec<u8>,
-    /// The record stored beside it.
+    /// Record stored beside the code.
     pub record: ImageRecord,
 }
 
 /// An image in the cache.
 #[derive(Debug)]
 pub struct Artefact {
-    /// The compiled code, open for reading from its beginning: opened without following links, with owner, mode and
-    /// length checked on this handle. Load it from the handle, not from the path. While it is open, or mapped, it is
-    /// not [evicted](crate::Runtimes::evict).
+    /// Compiled code, open for reading from its beginning.
+    ///
+    /// The file was opened without following links, and owner, mode and length were checked on this handle. Load the
+    /// code from the handle, not from the path. An image is not [evicted](crate::Runtimes::evict) while its file is
+    /// open or mapped.
     pub aot: File,
-    /// Its path.
+    /// Path of the code.
     pub aot_path: PathBuf,
-    /// Its length in bytes.
+    /// Length of the code in bytes.
     pub aot_bytes: u64,
-    /// The record stored beside it.
+    /// Record stored beside the code.
     pub record: ImageRecord,
     pub(crate) aot_sha256: Digest,
 }
 
-/// One line of a listing.
+/// An entry in a list of images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The parts that the image was made from.
+    /// Inputs that determine the image.
     pub parts: KeyParts,
-    /// The path of its code.
+    /// Path of the code.
     pub aot_path: PathBuf,
-    /// The length of its code in bytes.
+    /// Length of the code in bytes.
     pub aot_bytes: u64,
-    /// The record stored beside it.
+    /// Record stored beside the code.
     pub record: ImageRecord,
 }

@@ -1,4 +1,4 @@
-//! A bundle: pinned files in one zip file, to be had without a network.
+//! Bundles: pinned files in one zip file, for use without a network.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use crate::trusted::TrustedDir;
 use crate::wheel::{self, WheelError};
 use crate::{PackageEntry, Progress, ToolEntry};
 
-/// Where pinned files are looked for before a network is asked: a zip file that has them under the names that they have in the
-/// cache. What it holds is believed no more than what is fetched: each file is held to its pin.
+/// A zip file that is searched for pinned files before the network, under their names in the cache. Its contents are
+/// verified like a download: each file must match its pin.
 #[derive(Clone, Debug)]
 pub(crate) struct Bundle(PathBuf);
 
@@ -24,7 +24,7 @@ impl Bundle {
         &self.0
     }
 
-    /// Whether all of these files are in it. What cannot be read has none.
+    /// Returns `true` if the bundle contains all of these files. An unreadable bundle contains none.
     pub(crate) fn has(&self, files: &[Pinned]) -> bool {
         let archive = File::open(&self.0).map_err(Into::into).and_then(ZipArchive::new);
         archive.is_ok_and(|archive| files.iter().all(|pinned| archive.index_for_name(&pinned.file_name).is_some()))

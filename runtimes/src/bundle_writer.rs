@@ -10,12 +10,12 @@ use zip::{CompressionMethod, ZipWriter};
 
 use crate::{Progress, RuntimeEntry, RuntimeError, Runtimes, ToolEntry};
 
-/// The best that the format has: a bundle is written once and read by many.
+/// Maximum level: a bundle is written once and read many times.
 const COMPRESSION_LEVEL: i64 = 9;
 
 impl Runtimes {
-    /// Writes a bundle: the files of these runtimes and tools and of all packages, fetched where they are missing, and returns its size in
-    /// bytes. Equal files give equal bytes.
+    /// Writes a bundle with the files of these runtimes and tools and of all packages. Fetches missing files. Returns
+    /// the size in bytes. Equal files give equal bundles.
     ///
     /// # Errors
     /// [`RuntimeError::Package`] for a package; [`RuntimeError::Bundle`] when the bundle cannot be written.
@@ -41,9 +41,9 @@ impl Runtimes {
         let binaries = binaries.chain(tools.iter().map(ToolEntry::module)).map(|pinned| pinned.file_name);
         let wheels = self.packages.packages().iter().map(|package| package.file.clone());
         progress.message("writing the bundle");
-        // Under another name until it is whole.
+        // A temporary name until the bundle is complete.
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // It is for whoever is given it.
+        // A bundle is meant to be shared, so it is not private to the user.
         let mode = Permissions::from_mode(0o666);
         let mut temp = tempfile::Builder::new().permissions(mode).tempfile_in(directory).map_err(failed)?;
         let mut archive = ZipWriter::new(temp.as_file_mut());
@@ -62,7 +62,7 @@ impl Runtimes {
 }
 
 fn add(archive: &mut ZipWriter<&mut File>, name: &str, mut file: File) -> io::Result<()> {
-    // A wheel is compressed already.
+    // Wheels are compressed already.
     let is_compressed = Path::new(name).extension().is_some_and(|extension| extension == "whl");
     let method = if is_compressed { CompressionMethod::Stored } else { CompressionMethod::Deflated };
     let level = (!is_compressed).then_some(COMPRESSION_LEVEL);

@@ -1,4 +1,4 @@
-//! The cache directory: its location, its layout, its trust rules, and the locks between processes.
+//! The cache directory: location, layout, trust rules, and locks between processes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::seal::Seals;
 use crate::trusted::{FileLock, TrustedDir};
 use crate::{CacheError, Progress};
 
-/// The directory of the locks, and the suffix of their files.
+/// Directory of the locks, and suffix of their files.
 const LOCKS: &str = "locks";
 const LOCK_SUFFIX: &str = ".lock";
 
-/// How often a waiting process retries a lock, and checks whether it was cancelled.
+/// Interval at which a waiting process retries a lock and checks for cancellation.
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// The kinds of files in the cache.
@@ -26,11 +26,11 @@ const LOCK_POLL: Duration = Duration::from_millis(20);
 pub enum CacheKind {
     /// Fetched binaries of interpreters and tools.
     Binaries,
-    /// Fetched wheels of the bundled packages.
+    /// Wheels of the bundled packages.
     Packages,
-    /// Compiled code of runtimes, which all images of a runtime share.
+    /// Compiled code of runtimes, shared by all images of a runtime.
     Code,
-    /// Prepared images: the memory of a booted runtime.
+    /// Prepared images: the memory of booted runtimes.
     Images,
     /// Prepared modules, as WebAssembly.
     Modules,
@@ -39,14 +39,13 @@ pub enum CacheKind {
 }
 
 impl CacheKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 6] =
         [Self::Binaries, Self::Packages, Self::Code, Self::Images, Self::Modules, Self::Components];
 
-    /// Those that can be rebuilt without the network, which [`Runtimes::evict`](crate::Runtimes::evict) may remove.
+    /// Kinds that can be rebuilt without the network. [`Runtimes::evict`](crate::Runtimes::evict) may remove them.
     pub const EVICTABLE: [Self; 4] = [Self::Code, Self::Images, Self::Modules, Self::Components];
 
-    /// The directory in the cache.
     pub(crate) fn directory(self) -> &'static str {
         match self {
             Self::Binaries => "binaries",
@@ -59,32 +58,33 @@ impl CacheKind {
     }
 }
 
-/// The directory for fetched binaries and prepared images.
+/// The directory for downloaded binaries and prepared images.
 ///
-/// Compiled code is loaded from it, so it must belong to the user and be writable by nobody else; it is created with
-/// mode 0700. Safe to use from several threads and processes at once.
+/// Code is loaded from it, so it must belong to the user and be writable by no other user; it is created with mode
+/// 0700. It is safe to use from several threads and processes at once.
 #[derive(Debug)]
 pub struct CacheDir {
     root: TrustedDir,
-    /// The root's path without links, by which seals name files.
+    /// Path of the root without links, which identifies files in seals.
     real_path: PathBuf,
     seals: Option<Seals>,
 }
 
-/// A lock between processes, released when dropped and when the process dies.
+/// A lock between processes. It is released on drop and when the process ends.
 #[derive(Debug)]
 pub struct CacheLock(#[expect(dead_code, reason = "held for its end")] FileLock);
 
 impl CacheDir {
-    /// The platform's cache directory: `$XDG_CACHE_HOME/glovebox` or `~/.cache/glovebox` on Linux.
+    /// Returns the platform's cache directory: `$XDG_CACHE_HOME/glovebox` or `~/.cache/glovebox` on Linux.
     pub fn default_path() -> Result<PathBuf, CacheError> {
         let dirs = ProjectDirs::from("", "", "glovebox").ok_or(CacheError::NoHome)?;
         Ok(dirs.cache_dir().to_owned())
     }
 
-    /// Opens the cache at `path`, creates what is missing, and applies the trust rules to it. The seals of compiled
-    /// files are stored in the user's data directory (`$XDG_DATA_HOME/glovebox/seals` or
-    /// `~/.local/share/glovebox/seals` on Linux); if that is impossible, only owner, mode and length of compiled files
+    /// Opens or creates the cache at `path` and checks the trust rules.
+    ///
+    /// Seals of compiled files are stored in the user's data directory (`$XDG_DATA_HOME/glovebox/seals` or
+    /// `~/.local/share/glovebox/seals` on Linux). If that is impossible, only owner, mode and length of compiled files
     /// are checked.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CacheError> {
         let mut cache = Self::unsealed(path.as_ref())?;
@@ -100,11 +100,11 @@ impl CacheDir {
         Ok(cache)
     }
 
-    /// Like [`open`](Self::open), with the seals in another directory, which nobody may be able to write to who can
-    /// write to the cache.
+    /// Like [`open`](Self::open), with the seals in another directory. Users who can write to the cache must not be
+    /// able to write there.
     ///
     /// # Errors
-    /// Either directory cannot be used.
+    /// If either directory cannot be used.
     pub fn open_sealed(path: impl AsRef<Path>, seals: impl AsRef<Path>) -> Result<Self, CacheError> {
         let cache = Self::unsealed(path.as_ref())?;
         Ok(Self { seals: Some(Seals::open(seals.as_ref())?), ..cache })
@@ -116,24 +116,23 @@ impl CacheDir {
         Ok(Self { root, real_path, seals: None })
     }
 
-    /// The seals of compiled files.
     pub(crate) fn seals(&self) -> Option<&Seals> {
         self.seals.as_ref()
     }
 
-    /// The path of a directory in the cache, without links.
+    /// Returns the path of a subdirectory, without links.
     pub(crate) fn real_path_of(&self, name: &str) -> PathBuf {
         self.real_path.join(name)
     }
 
-    /// Its path.
+    /// Returns the path of the cache.
     pub fn path(&self) -> &Path {
         self.root.path()
     }
 
-    /// Takes the lock called `name` (letters, digits, `.`, `-`, `_`), waiting for the process that holds it.
+    /// Takes the lock called `name` (letters, digits, `.`, `-`, `_`), and waits while another process holds it.
     ///
-    /// Locks are per open file: two threads of one process exclude each other as two processes do.
+    /// Locks belong to open files, so two threads of one process exclude each other like two processes.
     pub fn lock(&self, name: &str, progress: &dyn Progress) -> Result<CacheLock, CacheError> {
         let locks = Arc::new(self.root.subdir(LOCKS)?);
         let name = lock_name(name);
@@ -153,16 +152,16 @@ impl CacheDir {
         }
     }
 
-    /// Like [`lock`](Self::lock), but `None` if somebody holds it.
+    /// Like [`lock`](Self::lock), but returns `None` if the lock is held.
     pub(crate) fn try_lock(&self, name: &str) -> Result<Option<CacheLock>, CacheError> {
         Ok(FileLock::try_take(&Arc::new(self.root.subdir(LOCKS)?), &lock_name(name))?.map(CacheLock))
     }
 
-    /// Removes the lock files of killed processes.
+    /// Removes lock files that killed processes left.
     pub(crate) fn remove_stale_locks(&self) -> Result<(), CacheError> {
         let locks = Arc::new(self.root.subdir(LOCKS)?);
         for name in locks.names()?.iter().filter(|name| name.ends_with(LOCK_SUFFIX)) {
-            // Taking and releasing a lock removes its file. A file that is not a lock only affects its own key.
+            // Taking and releasing a lock removes its file. A file that is not a lock affects only its own key.
             if let Err(error) = FileLock::try_take(&locks, name) {
                 tracing::debug!(%error, "a lock file was not removed");
             }

@@ -1,4 +1,4 @@
-//! Why a directory of Glovebox cannot be used.
+//! Errors of Glovebox's directories.
 
 use glovebox_vfs::escaped;
 use std::io;
@@ -8,74 +8,74 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// There is a symbolic link instead of the directory or file. Following it would trust whoever created it.
+    /// The path is a symbolic link. Following it would trust its creator.
     #[error(
         "`{}` is a symbolic link, which is not followed; remove it, or name the directory it points to",
         escaped(path)
     )]
     Symlink {
-        /// The link.
+        /// Path of the link.
         path: PathBuf,
     },
-    /// Another user owns it.
+    /// The directory or file belongs to another user.
     #[error("`{}` belongs to user {owner}, not to you ({user}), so what is in it cannot be trusted; type `chown {user} {}`, or use another directory", escaped(path), escaped(&quoted(path)))]
     Owner {
-        /// The directory or file.
+        /// Path of the directory or file.
         path: PathBuf,
-        /// Its owner's user id.
+        /// User ID of the owner.
         owner: u32,
-        /// The effective user id.
+        /// Effective user ID of this process.
         user: u32,
     },
-    /// Other users may write to it.
+    /// Other users can write to the directory or file.
     #[error("`{}` can be written by others (mode {mode:04o}), so what is in it cannot be trusted; type `chmod go-w {}`, and remove what others may have changed, or use another directory", escaped(path), escaped(&quoted(path)))]
     Writable {
-        /// The directory or file.
+        /// Path of the directory or file.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits.
         mode: u32,
     },
-    /// It should be a directory and is not.
+    /// The path is not a directory.
     #[error("`{}` is not a directory; remove it, or use another directory", escaped(path))]
     NotADirectory {
-        /// The path.
+        /// Path of the existing file or directory.
         path: PathBuf,
     },
-    /// It should be a regular file and is not.
+    /// The path is not a regular file.
     #[error("`{}` is not a regular file; remove it", escaped(path))]
     NotAFile {
-        /// The path.
+        /// Path of the existing file or directory.
         path: PathBuf,
     },
     /// The user has no home directory.
     #[error("no cache directory was found, because the user has no home directory; name one")]
     NoHome,
-    /// The operation was cancelled.
+    /// The operation was cancelled while it waited for a lock.
     #[error("cancelled while waiting for another process that holds `{}`", escaped(path))]
     Cancelled {
-        /// The lock it waited for.
+        /// Path of the lock.
         path: PathBuf,
     },
     /// A system call failed.
     #[error("cannot {action} `{}`: {source}", escaped(path))]
     Io {
-        /// The operation.
+        /// Name of the operation.
         action: &'static str,
-        /// Its path.
+        /// Path that it applied to.
         path: PathBuf,
-        /// The cause.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
 impl CacheError {
-    /// The error of a system call.
+    /// Creates the error of a failed system call.
     pub fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), source }
     }
 }
 
-/// A path quoted for a shell.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);

@@ -1,4 +1,4 @@
-//! Running pip, or npm, as a child process that can neither hang nor outlive its purpose.
+//! Child processes for pip and npm. They cannot hang, and do not outlive their purpose.
 
 use glovebox_vfs::escaped;
 use std::ffi::OsString;
@@ -11,16 +11,15 @@ use std::time::{Duration, Instant};
 use crate::Progress;
 use crate::manifest::MAX_BINARY_BYTES;
 
-/// How often a running child is polled.
+/// Polling interval for a running child.
 const POLL: Duration = Duration::from_millis(50);
 
-/// `pip --version` takes a third of a second; a shim that sets itself up first takes longer.
+/// `pip --version` takes a third of a second. A wrapper that installs itself first takes longer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The end of its output that is searched for its error message.
+/// Length of the end of the output that is searched for an error message.
 const LOG_TAIL_BYTES: u64 = 8 << 10;
 
-/// Why a child process failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     #[error("none of {0} works")]
@@ -37,13 +36,13 @@ pub(crate) enum CommandError {
     Cancelled,
 }
 
-/// A pip or npm that has been found to work.
+/// A pip or npm command that works.
 pub(crate) struct Download {
     words: Vec<OsString>,
 }
 
 impl Download {
-    /// The first command that answers `--version`.
+    /// Returns the first command that answers `--version`.
     pub(crate) fn find(
         commands: &[Vec<OsString>],
         scratch: &Path,
@@ -80,13 +79,13 @@ impl Download {
     ) -> Result<(), CommandError> {
         let fixed = ["download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--ignore-requires-python"];
         let output = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--retries", "2"];
-        // `.` instead of the path: a pip older than its cache directory's name then misreads nothing.
+        // `.` instead of the path, which an old pip could misread.
         let into_here = ["--dest", "."];
         let requirements: Vec<_> = requirements.iter().map(String::as_str).collect();
         self.run_with(&[&fixed[..], &output, &into_here, options, &requirements].concat(), into, timeout, progress)
     }
 
-    /// Downloads one published npm package into `into`. Nothing of it is unpacked or run.
+    /// Downloads one published npm package into `into`, without unpacking or running any of it.
     pub(crate) fn pack(
         &self,
         package: &str,
@@ -95,7 +94,7 @@ impl Download {
         progress: &dyn Progress,
     ) -> Result<(), CommandError> {
         let options = ["pack", "--ignore-scripts", "--loglevel=error", "--no-update-notifier", "--logs-max=0"];
-        // Its cache is also removed with the directory.
+        // npm's cache is removed with the directory.
         let what = ["--cache=.npm", "--fetch-retries=2", "--pack-destination=.", "--", package];
         self.run_with(&[&options[..], &what].concat(), into, timeout, progress)
     }
@@ -107,7 +106,7 @@ impl Download {
         timeout: Duration,
         progress: &dyn Progress,
     ) -> Result<(), CommandError> {
-        // A file instead of a pipe: nobody has to drain it, and a grandchild that keeps it open blocks nobody.
+        // A file instead of a pipe: nothing has to drain it, and a grandchild that inherits it blocks nothing.
         let log = into.join("pip.log");
         let open = || {
             let log = File::options().create_new(true).read(true).append(true).open(&log)?;
@@ -118,7 +117,7 @@ impl Download {
         command
             .args(arguments)
             .current_dir(into)
-            // pip puts unfinished files here, which are removed with the directory when it is killed.
+            // pip's temporary files. They are removed with the directory if pip is killed.
             .env("TMPDIR", into)
             .stdin(Stdio::null())
             .stdout(out)
@@ -127,7 +126,7 @@ impl Download {
         let mut watch = || {
             let bytes = tree_bytes(into, 4);
             progress.bytes(bytes, 0);
-            // A package and its unfinished copy.
+            // Room for a package and its temporary copy.
             let limit = 2 * MAX_BINARY_BYTES;
             if bytes > limit { Err(CommandError::TooBig { program: shown(&self.words), bytes }) } else { Ok(()) }
         };
@@ -183,7 +182,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only for a child that has ended and been waited for.
+        // Both calls fail only if the child has ended and `wait` has returned before.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -193,7 +192,7 @@ fn shown(words: &[OsString]) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// The size of a directory in bytes, as far as it can be read: files come and go meanwhile.
+/// Returns the size of a directory in bytes. Files that disappear meanwhile or cannot be read are skipped.
 fn tree_bytes(dir: &Path, depth: u32) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return 0;
@@ -208,7 +207,7 @@ fn tree_bytes(dir: &Path, depth: u32) -> u64 {
     })
 }
 
-/// The last line of the output that names an error, or the last line.
+/// Returns the last line of the output that contains an error, or else the last line.
 fn last_error(log: &mut File) -> Option<String> {
     let length = log.metadata().ok()?.len();
     log.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).ok()?;
@@ -219,6 +218,6 @@ fn last_error(log: &mut File) -> Option<String> {
     let is_npms = |line: &&&str| line.starts_with("npm error") && !line.starts_with("npm error code");
     let error = lines.iter().rev().find(|line| line.starts_with("ERROR")).or_else(|| lines.iter().find(is_npms));
     let error = error.or(lines.last())?;
-    // It is shown on a terminal, so escape sequences are removed.
+    // The text is shown on a terminal, so control characters are removed.
     Some(error.chars().filter(|c| !c.is_control()).take(300).collect())
 }

@@ -8,23 +8,23 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 
-/// A SHA-256 value, written as 64 lower-case hexadecimal digits.
+/// A SHA-256 digest. Its text form is 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
-/// A text that is not a SHA-256 value.
+/// The text is not a SHA-256 digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is not a sha256: 64 hexadecimal digits are expected", name = escaped(.0))]
 pub struct DigestError(String);
 
 impl Digest {
-    /// The digest of some bytes.
+    /// Computes the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest of several fields. Each is prefixed by its length, so that different lists of fields never give the
-    /// same bytes.
+    /// Computes the digest of several fields. Each is prefixed by its length, so that different lists never give the
+    /// same input.
     pub fn of_fields(fields: &[&[u8]]) -> Self {
         let mut hasher = Sha256::new();
         for field in fields {
@@ -35,17 +35,17 @@ impl Digest {
         Self(hasher.finalize().into())
     }
 
-    /// The 32 bytes.
+    /// Returns the 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The first 16 hexadecimal digits, for file names that a person may have to compare.
+    /// Returns the first 16 hexadecimal digits, for file names that people compare.
     pub fn short(&self) -> String {
         self.to_string().chars().take(16).collect()
     }
 
-    /// The digest of everything `from` yields, and its number of bytes.
+    /// Reads `from` to its end. Returns the digest and the number of bytes.
     pub(crate) fn of_reader(from: &mut dyn Read) -> io::Result<(Self, u64)> {
         let mut hashing = Hashing::new(io::sink());
         let bytes = io::copy(from, &mut hashing)?;
@@ -94,7 +94,7 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// A writer that hashes what is written.
+/// A writer that hashes its input.
 pub(crate) struct Hashing<W> {
     inner: W,
     hasher: Sha256,
@@ -105,7 +105,7 @@ impl<W> Hashing<W> {
         Self { inner, hasher: Sha256::new() }
     }
 
-    /// The inner writer, and the digest.
+    /// Returns the inner writer and the digest.
     pub(crate) fn finish(self) -> (W, Digest) {
         (self.inner, Digest(self.hasher.finalize().into()))
     }

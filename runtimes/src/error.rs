@@ -1,4 +1,4 @@
-//! Why a pinned file is not to be had.
+//! Errors of pinned files.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::fmt;
@@ -11,77 +11,77 @@ use crate::{CacheError, Digest, WheelFault};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// It has not been fetched.
+    /// The binary has not been downloaded.
     #[error("runtime `{name}` has not been fetched: there is no file `{}`; type `glovebox runtimes fetch {name}`, or use another file with `--runtime-path`", escaped(path), name = escaped(.name))]
     Missing {
-        /// The runtime.
+        /// Name of the runtime.
         name: String,
-        /// Its path.
+        /// Expected path of the binary.
         path: PathBuf,
     },
-    /// A file named by the user does not exist.
+    /// A file that the user named does not exist.
     #[error(
         "there is no runtime file `{}`; check `--runtime-path`, or leave it out and type `glovebox runtimes fetch` to get the pinned ones",
         escaped(path)
     )]
     NoSuchFile {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A file named by the user is too large, too small, or not a file.
+    /// A file that the user named is too large, too small, or not a file.
     #[error("`{}` cannot be a WebAssembly module: {problem}", escaped(path))]
     NotABinary {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
-    /// A file in the cache has another length or checksum than its pin.
+    /// A file in the cache does not match the length or digest of its pin.
     #[error("`{}` is not `{name}`: expected {expected}, got {got}; type `glovebox runtimes remove {name}` and fetch it again", escaped(path), name = escaped(.name))]
     Corrupt {
-        /// The runtime.
+        /// Name of the runtime.
         name: String,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The pinned length or checksum.
+        /// Pinned length or digest.
         expected: String,
-        /// The file's length or checksum.
+        /// Actual length or digest.
         got: String,
     },
-    /// The manifest has no such recipe.
+    /// The runtime's recipe is not in the manifest.
     #[error("the runtime manifest has no recipe `{recipe}`, which runtime `{name}` names", name = escaped(.name), recipe = escaped(.recipe))]
     NoRecipe {
-        /// The runtime.
+        /// Name of the runtime.
         name: String,
-        /// The recipe.
+        /// Name of the recipe.
         recipe: String,
     },
-    /// No source provided the file.
+    /// All sources of a runtime failed.
     #[error(transparent)]
     Unavailable(#[from] Box<Unavailable>),
-    /// No source provided a tool.
+    /// All sources of a tool failed.
     #[error(transparent)]
     ToolUnavailable(#[from] Box<ToolUnavailable>),
-    /// The fetch was cancelled.
+    /// The download was cancelled.
     #[error("cancelled while fetching `{name}`", name = escaped(.0))]
     Cancelled(String),
     /// A file could not be read.
     #[error("cannot read `{}`: {source}", escaped(path))]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The packages for a bundle are not to be had.
+    /// The packages for a bundle are unavailable.
     #[error(transparent)]
     Package(Box<PackageError>),
     /// A bundle could not be written.
     #[error("cannot write the bundle `{}`: {source}", escaped(path))]
     Bundle {
-        /// The file.
+        /// Path of the bundle.
         path: PathBuf,
-        /// The cause.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The cache cannot be used.
@@ -89,50 +89,50 @@ pub enum RuntimeError {
     Cache(#[from] CacheError),
 }
 
-/// Why the packages are unavailable.
+/// Why packages are unavailable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackageError {
-    /// pip did not deliver them.
+    /// pip could not download them.
     #[error("cannot fetch the Python packages:{}\n{advice}, or place {} by hand in `{}`, or go without them: `--no-packages` (`EngineConfig::packages`)",
         failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), files.join(", "), escaped(directory))]
     Unavailable {
-        /// What was tried, and why it failed.
+        /// Each attempt and its error.
         failures: Vec<FetchFailure>,
-        /// What to do first.
+        /// Advice for the user.
         advice: &'static str,
-        /// The files that are missing.
+        /// Names of the missing files.
         files: Vec<String>,
-        /// The directory for them.
+        /// Directory where the files belong.
         directory: PathBuf,
     },
-    /// pip did not deliver one of the user's own packages.
+    /// pip could not download one of the user's packages.
     #[error("cannot fetch {failure}; {advice}")]
     NotFetched {
-        /// What was tried, and why it failed.
+        /// The attempt and its error.
         failure: FetchFailure,
-        /// What to do.
+        /// Advice for the user.
         advice: &'static str,
     },
-    /// The fetch was cancelled.
+    /// The download was cancelled.
     #[error("cancelled while fetching the Python packages")]
     Cancelled,
-    /// A file in the cache differs from what was fetched.
+    /// A file in the cache differs from the downloaded one.
     #[error("`{}` is not package `{name}`: {problem}; remove it, and it is fetched again", escaped(path), name = escaped(.name), problem = escaped_text(.problem))]
     Corrupt {
-        /// The package.
+        /// Name of the package.
         name: String,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the difference.
         problem: String,
     },
-    /// A wheel is unusable.
+    /// A wheel cannot be used.
     #[error("the wheel of `{name}` cannot be used: {source}", name = escaped(.name))]
     Wheel {
-        /// The package.
+        /// Name of the package.
         name: String,
-        /// The reason.
+        /// Defect of the wheel.
         source: WheelFault,
     },
     /// The cache cannot be used.
@@ -140,12 +140,12 @@ pub enum PackageError {
     Cache(#[from] CacheError),
 }
 
-/// Why one source failed.
+/// A failed source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchFailure {
-    /// The source.
+    /// Description of the source.
     pub source: String,
-    /// The reason, in one line.
+    /// Reason, in one line.
     pub reason: String,
 }
 
@@ -155,19 +155,19 @@ impl fmt::Display for FetchFailure {
     }
 }
 
-/// No source provided a binary.
+/// All sources of a binary failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot fetch runtime `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256}), or use another one with `--runtime-path`", listed(failures), escaped(path), name = escaped(.name))]
 pub struct Unavailable {
-    /// The runtime.
+    /// Name of the runtime.
     pub name: String,
-    /// Each source and why it failed.
+    /// Each source and its error.
     pub failures: Vec<FetchFailure>,
-    /// What to do first.
+    /// Advice for the user.
     pub advice: String,
-    /// The path for the file.
+    /// Path where the file belongs.
     pub path: PathBuf,
-    /// Its expected digest.
+    /// Pinned digest of the file.
     pub sha256: Digest,
 }
 
@@ -175,18 +175,18 @@ fn listed(failures: &[FetchFailure]) -> String {
     failures.iter().map(|failure| format!("\n  {failure}")).collect()
 }
 
-/// No source provided a tool.
+/// All sources of a tool failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot fetch `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256})", failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), escaped(path), name = escaped(.name))]
 pub struct ToolUnavailable {
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// Each source and why it failed.
+    /// Each source and its error.
     pub failures: Vec<FetchFailure>,
-    /// What to do first.
+    /// Advice for the user.
     pub advice: &'static str,
-    /// The path for the module.
+    /// Path where the module belongs.
     pub path: PathBuf,
-    /// Its expected digest.
+    /// Pinned digest of the module.
     pub sha256: Digest,
 }

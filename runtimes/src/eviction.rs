@@ -1,9 +1,8 @@
-//! The cache's content, and evicting from it.
+//! Listing and evicting entries of the cache.
 //!
-//! Compiled code is evicted by age and by size, never while it is in use: whoever opens it holds a shared lock on its
-//! file for as long as the file is open or mapped, and whoever prepares it holds its key's lock. The record is removed
-//! before the code, so that killing the process in between leaves nothing that looks like an image; the next eviction
-//! removes the rest.
+//! Compiled code is evicted by age and by size, but never while it is in use. Users hold a shared lock on a file while
+//! it is open or mapped; preparation holds the lock of its key. The record is removed before the code, so an eviction
+//! that is killed in between leaves no image without code. The next eviction removes the remaining files.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -13,51 +12,51 @@ use std::time::{Duration, SystemTime};
 use crate::prepared::{RECORD_SUFFIX, StoreDir, is_code_name};
 use crate::{ArtefactKey, CacheError, CacheKind, PreparedError, Runtimes};
 
-/// How often, and at which interval, to retry the lock on code: a child that is just being started has all of its
-/// parent's files open until it runs its own program.
+/// Number and interval of attempts to lock code. A child process that is being started has its parent's files open
+/// until it runs its own program.
 const LOCK_ATTEMPTS: u32 = 4;
 const LOCK_POLL: Duration = Duration::from_millis(2);
 
-/// One entry of the cache.
+/// An entry of the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheEntry {
-    /// Its kind.
+    /// Kind of the entry.
     pub kind: CacheKind,
-    /// The common prefix of its file names, or its file name.
+    /// Common prefix of the entry's file names, or the name of its only file.
     pub name: String,
-    /// Its size on disk.
+    /// Size on disk in bytes.
     pub bytes: u64,
-    /// When it was last used. For binaries and packages, as far as the file system records reads.
+    /// Time of the last use. For binaries and packages, as far as the file system records reads.
     pub last_used: SystemTime,
-    /// Whether a process has it open, or is building it. Always `false` for binaries and packages, which are read and
-    /// closed.
+    /// A process has the entry open, or is building it. Always `false` for binaries and packages, which are closed
+    /// after reading.
     pub in_use: bool,
 }
 
-/// The criteria of an eviction. Nothing by default.
+/// Criteria of an eviction. The default evicts nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Eviction<'a> {
     /// Evicts entries that have not been used for this long.
     pub max_age: Option<Duration>,
-    /// Evicts the least recently used entries until the rest takes at most this many bytes.
+    /// Evicts the least recently used entries until the others take at most this many bytes.
     pub max_bytes: Option<u64>,
-    /// Never evicted, of any kind, so that the rest may exceed `max_bytes`.
+    /// Never evicts entries of this key, of any kind, even if that exceeds `max_bytes`.
     pub keep: Option<&'a ArtefactKey>,
-    /// Removes nothing and reports what would be removed.
+    /// Reports the entries that would be removed, without removing them.
     pub dry_run: bool,
 }
 
-/// What an eviction removed.
+/// Result of an eviction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evicted {
-    /// The entries removed, or to be removed, the least recently used first.
+    /// Entries that were removed, or would be with `dry_run`, least recently used first.
     pub removed: Vec<CacheEntry>,
-    /// The entries that were not removed because they are in use, or were used meanwhile.
+    /// Entries that stayed because they are in use, or were used since they were listed.
     pub in_use: Vec<CacheEntry>,
 }
 
-/// The files of one key.
+/// Files of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Group {
     has_record: bool,
@@ -67,7 +66,9 @@ struct Group {
 }
 
 impl Runtimes {
-    /// The cache's entries of these kinds, the least recently used first.
+    /// Returns the entries of these kinds, least recently used first.
+    ///
+    /// `CacheEntry::in_use` is determined for the kinds that can be evicted.
     pub fn cached(&self, kinds: &[CacheKind]) -> Result<Vec<CacheEntry>, PreparedError> {
         let mut entries = self.entries(kinds)?;
         for entry in entries.iter_mut().filter(|entry| CacheKind::EVICTABLE.contains(&entry.kind)) {
@@ -76,7 +77,7 @@ impl Runtimes {
         Ok(entries)
     }
 
-    /// Evicts compiled code. Code in use stays, whatever its age, and so do binaries and packages.
+    /// Evicts entries of these kinds. Entries in use stay, whatever their age, and so do binaries and packages.
     pub fn evict(&self, kinds: &[CacheKind], eviction: &Eviction<'_>) -> Result<Evicted, PreparedError> {
         let kinds: Vec<_> = CacheKind::EVICTABLE.into_iter().filter(|kind| kinds.contains(kind)).collect();
         if !eviction.dry_run {
@@ -90,7 +91,7 @@ impl Runtimes {
         let (keep, now) = (eviction.keep.map(ArtefactKey::stem), SystemTime::now());
         let mut evicted = Evicted::default();
         for entry in entries.into_iter().filter(|entry| keep.as_ref() != Some(&entry.name)) {
-            // An entry from the future is not old.
+            // An entry with a time in the future has age zero.
             let age = now.duration_since(entry.last_used).unwrap_or_default();
             let is_due = eviction.max_age.is_some_and(|most| age >= most)
                 || eviction.max_bytes.is_some_and(|max_bytes| left > max_bytes);
@@ -130,7 +131,7 @@ impl Runtimes {
         Ok(entries)
     }
 
-    /// Claims an entry for removal; `None` if somebody uses or builds it, or has used it since it was listed.
+    /// Claims an entry for removal. Returns `None` if it is in use, being built, or has been used since it was listed.
     fn claim(&self, entry: &CacheEntry) -> Result<Option<Claimed<'_>>, PreparedError> {
         let Some(lock) = self.cache().try_lock(&entry.name)? else { return Ok(None) };
         let store_dir = StoreDir::of(self.cache(), entry.kind)?;
@@ -140,7 +141,7 @@ impl Runtimes {
         }
         let mut held = Vec::new();
         for name in &group.code {
-            // If it is gone, or this process cannot open it either, nobody uses it.
+            // A file that is gone, or that this process cannot open either, is unused.
             let Ok(Some((file, _))) = store_dir.dir.open_file(name) else { continue };
             match lock_unused(&file) {
                 Ok(true) => held.push(file),
@@ -152,7 +153,7 @@ impl Runtimes {
     }
 }
 
-/// Locks unused code; `false` if somebody uses it.
+/// Locks unused code. Returns `false` if it is in use.
 fn lock_unused(code: &File) -> io::Result<bool> {
     for _ in 0..LOCK_ATTEMPTS {
         match code.try_lock() {
@@ -164,7 +165,7 @@ fn lock_unused(code: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-/// An entry that nobody uses and nobody can begin to use.
+/// An entry that is not in use. Its locks prevent new uses.
 struct Claimed<'a> {
     store_dir: StoreDir<'a>,
     group: Group,
@@ -174,7 +175,7 @@ struct Claimed<'a> {
 
 impl Claimed<'_> {
     fn remove(self, name: &str) -> Result<(), PreparedError> {
-        // The record first: code without a record is unused, a record without code would be wrong.
+        // The record first: code without a record is ignored, but a record without code would be an error.
         if self.group.has_record {
             self.store_dir.dir.remove(&format!("{name}{RECORD_SUFFIX}"))?;
         }
@@ -186,8 +187,8 @@ impl Claimed<'_> {
     }
 }
 
-/// A directory's records and code by key, all or those of one key: including code without a record, which a killed
-/// process left, and records of other versions.
+/// Groups a directory's records and code by key, for all keys or only one. Includes code without a record, which a
+/// killed process left, and records of other versions.
 fn groups(store_dir: &StoreDir<'_>, only: Option<&str>) -> Result<BTreeMap<String, Group>, CacheError> {
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     for name in store_dir.dir.names()? {
@@ -200,7 +201,7 @@ fn groups(store_dir: &StoreDir<'_>, only: Option<&str>) -> Result<BTreeMap<Strin
         let group = groups.entry(stem.to_owned()).or_default();
         group.bytes = group.bytes.saturating_add(store_dir.bytes_of(&name));
         if record.is_some() {
-            // Opening the code records its use here.
+            // Opening the code updates this time.
             group.has_record = true;
             group.last_used = Some(store_dir.modified(&name));
         } else {
@@ -213,7 +214,7 @@ fn groups(store_dir: &StoreDir<'_>, only: Option<&str>) -> Result<BTreeMap<Strin
     Ok(groups)
 }
 
-/// A directory's files, each by itself.
+/// Lists a directory's files, each as a group of its own.
 fn files(store_dir: &StoreDir<'_>) -> Result<BTreeMap<String, Group>, CacheError> {
     let mut files = BTreeMap::new();
     for name in store_dir.dir.names()?.into_iter().filter(|name| !name.starts_with('.')) {

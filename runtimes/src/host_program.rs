@@ -1,4 +1,5 @@
-//! Programs of others that run on the host itself: pinned, fetched when they are first needed, and never unpacked by their installers.
+//! Third-party programs that run on the host. They are pinned, downloaded at first use, and unpacked without running
+//! their installers.
 
 use std::{
     io::{self, Write},
@@ -14,37 +15,39 @@ use crate::{
     trusted::{FileLock, TrustedDir},
 };
 
-/// How long to wait for another process that fetches the same.
+/// Polling interval while another process downloads the same program.
 const WAIT: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// A pinned program in an npm package.
 #[derive(Clone, Copy, Debug)]
 pub struct HostProgram {
-    /// Its name.
+    /// Name of the program.
     pub name: &'static str,
-    /// The package, with its scope.
+    /// Name of the package, with its scope.
     pub package: &'static str,
-    /// Its exact version.
+    /// Exact version of the package.
     pub version: &'static str,
-    /// The file's path in the package.
+    /// Path of the file in the package.
     pub file: &'static str,
-    /// Its exact length.
+    /// Exact length in bytes.
     pub size_bytes: u64,
-    /// Its expected SHA-256, in hexadecimal.
+    /// Pinned SHA-256 digest, in hexadecimal.
     pub sha256: &'static str,
 }
 
 impl HostProgram {
-    /// The name of its file.
     fn file_name(&self) -> String {
         format!("{}-{}-{}", self.name, self.version, self.sha256.get(..16).unwrap_or_default())
     }
 
-    /// Where the program is below the cache directory; it is fetched by npm where it is not. Several processes may ask at once. Once it is there, this
-    /// never uses the network: its owner, mode and length are checked, its content was when it was fetched.
+    /// Returns the program's path below the cache directory. Downloads it with npm if it is missing. Several processes
+    /// may call this at once.
+    ///
+    /// An existing file never needs the network. Its owner, mode and length are checked; its contents were verified
+    /// when it was downloaded.
     ///
     /// # Errors
-    /// When it cannot be had, or what is there is not it.
+    /// If the download fails, or the existing file is not the expected one.
     pub fn fetch(&self, cache_dir: &std::path::Path, progress: &dyn Progress) -> Result<PathBuf, RuntimeError> {
         let programs = std::sync::Arc::new(TrustedDir::open(&cache_dir.join("programs"), Guarded::Cache)?);
         let file = self.file_name();

@@ -1,4 +1,4 @@
-//! Fetches, verifies, caches and rewrites the interpreters that Glovebox runs.
+//! Downloads, verifies, caches and rewrites the interpreters that Glovebox runs.
 //!
 //! ```no_run
 //! use glovebox_runtimes::{CacheDir, Manifest, Quiet, Runtimes};
@@ -12,19 +12,18 @@
 //! # }
 //! ```
 //!
-//! * [`Manifest`] pins each binary by checksum and names its [`Recipe`].
-//! * [`CacheDir`] is where they are stored: a directory of the user that nobody else can write to.
-//! * [`Runtimes`] fetches each once, and hashes what it reads.
+//! * [`Manifest`] pins each binary by digest and names its [`Recipe`].
+//! * [`CacheDir`] stores them: a directory of the user that no other user can write to.
+//! * [`Runtimes`] downloads each binary once, and verifies its digest at every read.
 //! * [`rewrite`] adds exports to a module and makes a booted instance's memory its initial state.
-//! * [`PreparedStore`] stores the compiled results, completely or not at all, and [`Runtimes::evict`] makes room.
+//! * [`PreparedStore`] stores compiled results atomically, and [`Runtimes::evict`] removes old ones.
 //!
-//! The crate uses no WebAssembly engine: booting and compiling are left to the engine.
+//! The crate uses no WebAssembly engine; booting and compiling are left to the engine.
 //!
-//! What it does not protect against: code running as the same user, who can write anything to the cache, and a
-//! processor, kernel or disk that changes bytes between two checks. A file's full hash is checked when it is fetched,
-//! whenever a binary is read, and on request for compiled code; when compiled code is loaded, only if the file has
-//! changed since it was last hashed, which is recorded outside the cache. Unix only: the trust rules are about owners
-//! and modes.
+//! Not protected: code that runs as the same user, which can write to the cache, and a processor, kernel or disk that
+//! changes bytes between two checks. The full digest of a binary is checked when it is downloaded and at every read.
+//! The digest of compiled code is checked on request, and at loading only if the file has changed since its last check;
+//! that is recorded outside the cache. Unix only: the trust rules depend on owners and modes.
 
 mod added;
 mod artefact;

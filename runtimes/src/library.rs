@@ -1,4 +1,4 @@
-//! Archives in an interpreter's standard library.
+//! Archives inside an interpreter's standard library.
 
 use std::{
     collections::BTreeMap,
@@ -9,14 +9,14 @@ use std::{
 use glovebox_vfs::escaped;
 use zip::ZipArchive;
 
-/// What such an archive may have in it, so that a damaged one cannot take more memory.
+/// Limits on the contents of such an archive, so that a damaged one cannot exhaust memory.
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_FILES: usize = 10_000;
 
-/// The files of an archive in a library, by their paths in it.
+/// Returns the files of an archive inside a library, by path in the archive.
 ///
 /// # Errors
-/// If there is no such archive, or it is damaged or larger than one may be.
+/// If the archive is missing, damaged, or exceeds 64 MiB or 10,000 files.
 pub fn unpack(library: &File, archive: &str) -> io::Result<BTreeMap<String, Vec<u8>>> {
     let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, format!("`{archive}`: {what}"));
     let mut library = ZipArchive::new(library)?;

@@ -1,4 +1,4 @@
-//! The pinned binaries: their identity, their sources and their recipes.
+//! The manifest: identity, sources and recipes of the pinned binaries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,10 @@ use serde::Deserialize;
 use crate::entries::{ImageEntry, ImageOf, SetupStep, ToolEntry, ToolSource};
 use crate::{Digest, Language, ManifestError, Recipe, RuntimeEntry, Source};
 
-/// The built-in manifest.
 const BUILTIN: &str = include_str!("../manifest.toml");
 
-/// No interpreter is larger: the largest one known has 99 MB. Bounds what a fetch writes to disk and what is read into
-/// memory.
+/// Maximum size of a binary in bytes; the largest known interpreter has 99 MB. Limits the disk space of a download and
+/// the memory for reading a binary.
 pub const MAX_BINARY_BYTES: u64 = 256 << 20;
 
 /// The pinned binaries and the recipes they name.
@@ -20,7 +19,7 @@ pub const MAX_BINARY_BYTES: u64 = 256 << 20;
 pub struct Manifest {
     #[serde(rename = "runtime")]
     runtimes: Vec<RuntimeEntry>,
-    /// Each becomes a runtime as well.
+    /// Each image is added to `runtimes` as well.
     #[serde(rename = "image", default)]
     images: Vec<ImageEntry>,
     #[serde(rename = "tool", default)]
@@ -30,12 +29,12 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// The built-in manifest.
+    /// Parses the built-in manifest.
     pub fn builtin() -> Result<Self, ManifestError> {
         Self::parse(BUILTIN)
     }
 
-    /// Reads and checks a manifest.
+    /// Parses and checks a manifest.
     pub fn parse(text: &str) -> Result<Self, ManifestError> {
         let mut manifest: Self = toml::from_str(text)?;
         manifest.add_images()?;
@@ -43,7 +42,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Puts each image behind the runtime that it is of.
+    /// Inserts a runtime for each image behind its base runtime.
     fn add_images(&mut self) -> Result<(), ManifestError> {
         for (at, image) in std::mem::take(&mut self.images).into_iter().enumerate() {
             let of = self.runtimes.iter().rposition(|entry| entry.file_owner() == image.runtime);
@@ -70,12 +69,12 @@ impl Manifest {
         Ok(())
     }
 
-    /// Every runtime, in the manifest's order.
+    /// Returns all runtimes, in the manifest's order.
     pub fn runtimes(&self) -> &[RuntimeEntry] {
         &self.runtimes
     }
 
-    /// The runtime with this name or alias.
+    /// Returns the runtime with this name or alias.
     pub fn find(&self, name: &str) -> Result<&RuntimeEntry, ManifestError> {
         self.runtimes
             .iter()
@@ -86,32 +85,32 @@ impl Manifest {
             })
     }
 
-    /// Every tool, in the manifest's order.
+    /// Returns all tools, in the manifest's order.
     pub fn tools(&self) -> &[ToolEntry] {
         &self.tools
     }
 
-    /// The tool with this name.
+    /// Returns the tool with this name.
     pub fn tool(&self, name: &str) -> Option<&ToolEntry> {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
-    /// The default runtime of a language.
+    /// Returns the default runtime of a language.
     pub fn default_for(&self, language: Language) -> Option<&RuntimeEntry> {
         self.runtimes.iter().find(|entry| entry.default && entry.language == language)
     }
 
-    /// The runtime whose file has this digest.
+    /// Returns the runtime whose binary has this digest.
     pub fn by_digest(&self, digest: &Digest) -> Option<&RuntimeEntry> {
         self.runtimes.iter().find(|entry| entry.sha256 == *digest && entry.image.is_none())
     }
 
-    /// The further images of a runtime.
+    /// Returns the further images of a runtime.
     pub fn images_of<'a>(&'a self, entry: &'a RuntimeEntry) -> impl Iterator<Item = &'a RuntimeEntry> {
         self.runtimes.iter().filter(|each| each.image.as_ref().is_some_and(|image| image.runtime == entry.name))
     }
 
-    /// The recipe with this name.
+    /// Returns the recipe with this name.
     pub fn recipe(&self, name: &str) -> Option<&Recipe> {
         self.recipes.get(name)
     }
@@ -163,7 +162,7 @@ impl Manifest {
         for (field, text) in words {
             check_text(&key(field), text)?;
         }
-        // It becomes part of a file name.
+        // The version becomes part of a file name.
         check_name(&key("version"), &entry.version)?;
         check_size(&key("size_bytes"), entry.size_bytes)?;
         if let Some(library) = &entry.library {
@@ -194,7 +193,7 @@ impl Manifest {
         }
         for (at, source) in entry.sources.iter().enumerate() {
             let Source::Pypi { package, version, file } = source;
-            // Both become part of pip's command line: neither may be read as an option or a URL.
+            // Both become part of pip's command line, where they must not be options or URLs.
             check_name(&key(&format!("sources[{at}].package")), package)?;
             check_name(&key(&format!("sources[{at}].version")), version)?;
             check_text(&key(&format!("sources[{at}].file")), file)?;
@@ -214,7 +213,7 @@ pub(crate) fn check_text(key: &str, text: &str) -> Result<(), ManifestError> {
     Ok(())
 }
 
-/// Names become part of file names and command lines.
+/// Checks a name, which becomes part of file names and command lines.
 pub(crate) fn check_name(key: &str, name: &str) -> Result<(), ManifestError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '!');
     let starts_well = name.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
@@ -247,7 +246,7 @@ fn check_tool(tool: &ToolEntry, key: &dyn Fn(&str) -> String) -> Result<(), Mani
     for (at, source) in tool.sources.iter().enumerate() {
         let key = |field: &str| key(&format!("sources[{at}].{field}"));
         let ToolSource::Npm { package, version, file } = source;
-        // Both become part of npm's command line: neither may be read as an option, a path or a URL.
+        // Both become part of npm's command line, where they must not be options, paths or URLs.
         let scoped = package.strip_prefix('@').and_then(|scoped| scoped.split_once('/'));
         let (scope, bare) = scoped.unwrap_or(("none", package));
         check_name(&key("package"), scope)?;

@@ -1,4 +1,4 @@
-//! Extracting a file from a downloaded npm package.
+//! Extraction of a file from a downloaded npm package.
 
 use glovebox_vfs::escaped;
 use std::{
@@ -12,17 +12,16 @@ use tar::Archive;
 
 use crate::{Digest, digest::Hashing};
 
-/// The text around the module in the JavaScript file that contains it.
+/// Text around the module in its JavaScript file.
 const BEFORE: &str = "Buffer.from('";
 const AFTER: &str = "', 'base64')";
 
-/// The rest of that file: the module's JavaScript functions. The known one has 17 kB.
+/// Maximum size of the rest of that file, the module's JavaScript functions. The known file has 17 kB of them.
 const MAX_GLUE_BYTES: u64 = 1 << 20;
 
-/// A package that unpacks to more is not searched: it contains nothing of use.
+/// Maximum unpacked size of a package.
 const MAX_UNPACKED_BYTES: u64 = 512 << 20;
 
-/// Why a package did not yield the module.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NpmError {
     #[error("npm reported success but left no package")]
@@ -41,7 +40,7 @@ pub(crate) enum NpmError {
     Checksum { expected: Digest, got: Digest },
 }
 
-/// Reads the module from the one package in `dir`. A module that does not match its pin is refused.
+/// Reads the module from the only package in `dir`. Rejects a module that does not match its pin.
 pub(crate) fn take(dir: &Path, file: &str, size_bytes: u64, sha256: &Digest) -> Result<Vec<u8>, NpmError> {
     let most = (size_bytes / 3 + 1) * 4 + MAX_GLUE_BYTES;
     find_file(dir, file, size_bytes, most, |member| {
@@ -53,7 +52,8 @@ pub(crate) fn take(dir: &Path, file: &str, size_bytes: u64, sha256: &Digest) -> 
     })
 }
 
-/// Copies a file of the one package in `dir`. One that does not match its pin is refused, and `into` is then of no use.
+/// Copies a file from the only package in `dir`. Rejects a file that does not match its pin; the contents of `into` are
+/// invalid then.
 pub(crate) fn copy(
     dir: &Path,
     file: &str,
@@ -76,7 +76,7 @@ fn check(bytes: u64, size_bytes: u64, got: Digest, expected: &Digest) -> Result<
     }
 }
 
-/// Shows a file of the one package in `dir`, of at most `most` bytes, to `read`.
+/// Passes a file of at most `most` bytes, from the only package in `dir`, to `read`.
 fn find_file<T>(
     dir: &Path,
     file: &str,
@@ -85,7 +85,7 @@ fn find_file<T>(
     read: impl FnOnce(&mut dyn Read) -> Result<T, NpmError>,
 ) -> Result<T, NpmError> {
     let package = find_package(dir).ok_or(NpmError::NoPackage)?;
-    // However small it is, it can unpack to any size.
+    // A small package can unpack to any size.
     let unpacked = GzDecoder::new(File::open(package)?).take(MAX_UNPACKED_BYTES);
     let mut archive = Archive::new(unpacked);
     for member in archive.entries()? {
@@ -107,14 +107,14 @@ fn find_package(dir: &Path) -> Option<PathBuf> {
     entries.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == "tgz"))
 }
 
-/// The module in the text of its JavaScript file.
+/// Decodes the module in the text of its JavaScript file.
 fn embedded(text: &str) -> Option<Vec<u8>> {
     let (_, rest) = text.split_once(BEFORE)?;
     let (encoded, _) = rest.split_once(AFTER)?;
     decode_base64(encoded)
 }
 
-/// Decodes base64 of the standard alphabet, padded (RFC 4648, section 4).
+/// Decodes padded base64 of the standard alphabet (RFC 4648, section 4).
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(4) {
         return None;
@@ -126,7 +126,7 @@ fn decode_base64(text: &str) -> Option<Vec<u8>> {
         for byte in group {
             bits = bits << 6 | u32::from(sextet(*byte)?);
         }
-        // A short last group: its missing bits are zero, and so are the bytes they produce.
+        // A short last group: the missing bits are zero, and so are the bytes that they give.
         let missing = 4 - group.len();
         bits <<= 6 * missing;
         let [_, decoded @ ..] = bits.to_be_bytes();

@@ -1,40 +1,39 @@
-//! The pinned Python packages: their identity.
+//! The list of pinned Python packages.
 
 use serde::Deserialize;
 
 use crate::manifest::{check_name, check_text};
 use crate::{Digest, ManifestError};
 
-/// The built-in list.
 const BUILTIN: &str = include_str!("../packages.toml");
 
-/// The packages of this project, which are no wheels.
+/// This project's own modules, which are not wheels.
 const EMBEDDED: [&str; 2] = ["requests", "sandbox_utils"];
 
-/// One pinned package.
+/// A pinned package.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PackageEntry {
-    /// Its name, as its project writes it.
+    /// Name as the project writes it.
     pub name: String,
-    /// Its version.
+    /// Version of the package.
     pub version: String,
-    /// The wheel's file name, as the index has it.
+    /// File name of the wheel, as in the index.
     pub file: String,
-    /// The wheel's expected digest.
+    /// Pinned digest of the wheel.
     pub sha256: Digest,
-    /// The wheel's exact length in bytes.
+    /// Exact length of the wheel in bytes.
     pub size_bytes: u64,
-    /// Its licence, as an SPDX expression.
+    /// Licence, as an SPDX expression.
     pub licence: String,
-    /// The names that scripts import.
+    /// Names that scripts import.
     pub imports: Vec<String>,
-    /// The platform that the wheel is compiled for. Its compiled files are left out.
+    /// Platform of a wheel with compiled files, which are left out.
     #[serde(default)]
     pub platform: Option<String>,
 }
 
-/// The pinned packages, sorted by name. Empty by default.
+/// The pinned packages, sorted by name. The default is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PackageList {
@@ -43,17 +42,17 @@ pub struct PackageList {
 }
 
 impl PackageList {
-    /// The built-in list.
+    /// Parses the built-in list.
     pub fn builtin() -> Result<Self, ManifestError> {
         Self::parse(BUILTIN)
     }
 
-    /// Reads and checks a list.
+    /// Parses and checks a list.
     pub fn parse(text: &str) -> Result<Self, ManifestError> {
         let list: Self = toml::from_str(text)?;
         for (at, package) in list.packages.iter().enumerate() {
             let key = |field: &str| format!("package[{at}].{field}");
-            // All three become part of pip's command line or of a path.
+            // All three become part of a path or of pip's command line.
             check_name(&key("name"), &package.name)?;
             check_name(&key("version"), &package.version)?;
             if let Some(platform) = &package.platform {
@@ -69,12 +68,13 @@ impl PackageList {
         Ok(list)
     }
 
-    /// Every package.
+    /// Returns all packages.
     pub fn packages(&self) -> &[PackageEntry] {
         &self.packages
     }
 
-    /// The modules that no other package may have, each with its owner: those of the packages, and of the sandbox's own.
+    /// Returns the modules that no other package may contain, each with its owner: those of these packages and of the
+    /// sandbox itself.
     pub fn modules(&self) -> Vec<(String, String)> {
         let owned = |package: &PackageEntry| {
             let owner = format!("the bundled `{}`", package.name);
@@ -85,7 +85,7 @@ impl PackageList {
         self.packages.iter().flat_map(owned).chain(own).collect()
     }
 
-    /// Equal for lists of the same files, whatever else they say.
+    /// Returns a digest of the wheels' digests. Lists of the same files have the same digest.
     pub fn digest(&self) -> Digest {
         let digests: Vec<&[u8]> = self.packages.iter().map(|package| package.sha256.as_bytes().as_slice()).collect();
         Digest::of_fields(&digests)

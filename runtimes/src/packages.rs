@@ -1,4 +1,4 @@
-//! The pinned Python packages in the cache: fetching once, verifying, reading.
+//! The pinned Python packages in the cache: downloading, verifying and reading.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -8,19 +8,19 @@ use crate::wheel_files::{Compiled, wheel_files};
 use crate::{CacheError, Digest, Fetched, PackageEntry, PackageError, PackageList, Progress, Runtimes};
 
 impl Runtimes {
-    /// The pinned packages.
+    /// Returns the pinned packages.
     pub fn packages(&self) -> &PackageList {
         &self.packages
     }
 
-    /// The path of a package's wheel, fetched or not.
+    /// Returns the path of a package's wheel, which may not exist yet.
     pub fn package_path(&self, package: &PackageEntry) -> PathBuf {
         self.cache().path().join("packages").join(&package.file)
     }
 
-    /// Ensures that the wheels of all packages are present. Once they are, this never uses the network.
+    /// Downloads missing wheels. If all wheels are present, it does not use the network.
     ///
-    /// If several processes call it at once, one fetches them and the others wait.
+    /// If several processes call this at once, one downloads them and the others wait.
     pub fn fetch_packages(&self, progress: &dyn Progress) -> Result<Fetched, PackageError> {
         let wheels = self.wheels()?;
         if self.missing(&wheels)?.is_empty() {
@@ -40,7 +40,7 @@ impl Runtimes {
         Ok(Fetched::Now)
     }
 
-    /// The files of all fetched packages, by their paths below `site-packages`. Hashes what it reads.
+    /// Returns the files of all downloaded packages, by path below `site-packages`. Verifies each wheel's digest.
     pub fn package_files(&self) -> Result<Vec<(String, Vec<u8>)>, PackageError> {
         let wheels = self.wheels()?;
         let mut files = Vec::new();

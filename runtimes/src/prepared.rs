@@ -1,8 +1,7 @@
-//! Prepared images on disk: compiled code and a record, both there or neither.
+//! Prepared images on disk. Each consists of compiled code and a record, stored atomically.
 //!
-//! The record (`<key>.json`) is written last and names the file of the code by its checksum, so that every record has
-//! its code, whenever the writer was killed. Preparing again replaces the record in one step and then removes the old
-//! code.
+//! The record (`<key>.json`) is written last and names the file of the code by its digest. So every record has its
+//! code, even if a writer was killed. Preparing again replaces the record in one step and then removes the old code.
 //!
 //! The code is read-only and sealed (see `seal.rs`). The seal is also written before the record, so that every record
 //! has a seal.
@@ -22,54 +21,54 @@ use crate::{
     Progress, Quiet,
 };
 
-/// The version of the record's format. A record of another version is ignored: the image is prepared again.
+/// Version of the record's format. A record of another version is ignored, and the image is prepared again.
 const FORMAT: u32 = 2;
 
-/// The suffix of a record's name; before it is the key, which is also the name of the lock.
+/// Suffix of a record's name. The part before it is the key, which is also the name of the lock.
 pub(crate) const RECORD_SUFFIX: &str = ".json";
 
-/// A record has a few hundred bytes; a longer one is not read.
+/// Maximum length of a record in bytes. Usual records have a few hundred.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 
-/// How often, and at which interval, to wait for an eviction that holds a file's lock. It takes milliseconds.
+/// Number and interval of attempts to lock a file that an eviction has locked, which takes milliseconds.
 const CLAIM_ATTEMPTS: u32 = 500;
 const CLAIM_POLL: Duration = Duration::from_millis(2);
 
-/// Why a prepared image could not be opened or stored.
+/// Why a prepared image cannot be opened or stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PreparedError {
     /// The cache cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// The code on disk differs from what was written.
+    /// The code on disk differs from the code that was written.
     #[error(
         "`{}` is damaged: expected {expected}, got {got}; type `glovebox runtimes remove` for its runtime and prepare it again",
         escaped(path)
     )]
     Corrupt {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The recorded length or checksum.
+        /// Recorded length or digest.
         expected: String,
-        /// The actual length or checksum.
+        /// Actual length or digest.
         got: String,
     },
 }
 
-/// Why a missing image could not be built.
+/// Why a missing image cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError<E> {
-    /// The cache failed.
+    /// The cache cannot be used.
     #[error(transparent)]
     Store(#[from] PreparedError),
-    /// The caller's own step failed; nothing was stored.
+    /// The caller's build function failed. Nothing was stored.
     #[error("{0}")]
     Build(E),
 }
 
-/// The record as stored on disk.
+/// A record in its stored form.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
@@ -81,8 +80,8 @@ struct Stored {
     record: ImageRecord,
 }
 
-/// The prepared images of one cache directory, or other code compiled ahead of time. Safe to use from several threads
-/// and processes at once.
+/// The prepared images of one cache directory, or other code compiled ahead of time. It is safe to use from several
+/// threads and processes at once.
 #[derive(Debug)]
 pub struct PreparedStore<'a> {
     cache: &'a CacheDir,
@@ -94,15 +93,19 @@ impl<'a> PreparedStore<'a> {
         Self { cache, kind }
     }
 
-    /// The image with this key, if it exists and this user's Glovebox made it: owner, mode and length are checked. The
-    /// code is hashed only if the file has changed since it was last hashed; if the hash differs, that is
-    /// [`PreparedError::Corrupt`]. This does not count as using it.
+    /// Returns the image with this key if this user stored one: owner, mode and length are checked. This does not count
+    /// as a use.
+    ///
+    /// The code is hashed only if the file has changed since it was last hashed.
+    ///
+    /// # Errors
+    /// [`PreparedError::Corrupt`] if the digest of changed code differs.
     pub fn open(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
         self.dir()?.open(key)
     }
 
-    /// The image with this key, built with `build` if it does not exist, and marked as used now. If several processes
-    /// call it at once, one builds and the others wait and use the result.
+    /// Returns the image with this key and marks it as used. Builds it with `build` if it does not exist. If several
+    /// processes call this at once, one builds the image and the others wait for it.
     pub fn open_or_build<E>(
         &self,
         key: &ArtefactKey,
@@ -111,7 +114,7 @@ impl<'a> PreparedStore<'a> {
     ) -> Result<Artefact, BuildError<E>> {
         let store_dir = self.dir()?;
         if let Some(artefact) = store_dir.open(key)? {
-            // If the file system refuses, the image is evicted sooner than it should be.
+            // If the file system refuses, the image may be evicted too early.
             let _ = store_dir.dir.touch(&record_name(key));
             return Ok(artefact);
         }
@@ -136,13 +139,13 @@ impl<'a> PreparedStore<'a> {
         Ok(store_dir.store(key, &new)?)
     }
 
-    /// Stores an image, replacing the one with the same key.
+    /// Stores an image, replacing any image with the same key.
     pub fn store(&self, key: &ArtefactKey, new: &NewArtefact) -> Result<Artefact, PreparedError> {
         let _lock = self.cache.lock(&key.stem(), &Quiet)?;
         self.dir()?.store(key, new)
     }
 
-    /// Hashes an image's code and compares it with its record.
+    /// Hashes an image's code and compares the digest with its record.
     pub fn verify(&self, artefact: &Artefact) -> Result<(), PreparedError> {
         let name = artefact.aot_path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let missing = || CacheError::io("open", &artefact.aot_path, io::ErrorKind::NotFound.into());
@@ -150,7 +153,7 @@ impl<'a> PreparedStore<'a> {
         check_digest(&artefact.aot_path, &mut file, artefact.aot_sha256)
     }
 
-    /// Every image, for any version and machine, sorted by file name.
+    /// Returns all images, for any version and machine, sorted by file name.
     pub fn list(&self) -> Result<Vec<Listed>, PreparedError> {
         let store_dir = self.dir()?;
         let mut listed = Vec::new();
@@ -170,19 +173,19 @@ impl<'a> PreparedStore<'a> {
         Ok(listed)
     }
 
-    /// Removes the images made from a binary, for any version and machine, and returns the bytes freed.
+    /// Removes the images of a binary, for any version and machine. Returns the freed bytes.
     ///
-    /// An engine that has loaded one keeps it: only the name is removed.
+    /// Engines that have loaded an image can still use it: only the name is removed.
     pub fn remove(&self, runtime: &Digest) -> Result<u64, PreparedError> {
         self.remove_where(|stored| stored.key.runtime == *runtime)
     }
 
-    /// Removes all images with this label and returns the bytes freed.
+    /// Removes all images with this label and returns the freed bytes.
     pub fn remove_labelled(&self, label: &str) -> Result<u64, PreparedError> {
         self.remove_where(|stored| stored.key.label == label)
     }
 
-    /// Removes every image, including those without a record, and returns the bytes freed.
+    /// Removes all images, including code without a record, and returns the freed bytes.
     pub fn clear(&self) -> Result<u64, PreparedError> {
         let mut freed = self.remove_where(|_| true)?;
         let store_dir = self.dir()?;
@@ -199,7 +202,7 @@ impl<'a> PreparedStore<'a> {
         Ok(freed)
     }
 
-    /// The size of all images on disk.
+    /// Returns the size of all images on disk, in bytes.
     pub fn size_bytes(&self) -> Result<u64, PreparedError> {
         let store_dir = self.dir()?;
         Ok(store_dir.dir.names()?.iter().fold(0, |sum, name| sum.saturating_add(store_dir.bytes_of(name))))
@@ -212,21 +215,21 @@ impl<'a> PreparedStore<'a> {
             if !store_dir.read_record(&name)?.is_some_and(|stored| wanted(&stored)) {
                 continue;
             }
-            // Waits for a process that is building this image: it would find its code gone.
+            // Waits for a process that is building this image and would lose its code.
             let _lock = self.cache.lock(name.trim_end_matches(RECORD_SUFFIX), &Quiet)?;
             let Some(stored) = store_dir.read_record(&name)? else {
                 continue;
             };
             freed =
                 freed.saturating_add(store_dir.bytes_of(&name)).saturating_add(store_dir.bytes_of(&stored.aot_file));
-            // The record first: code without a record is unused, a record without code would be wrong.
+            // The record first: code without a record is ignored, but a record without code would be an error.
             store_dir.remove(&name)?;
             store_dir.remove(&stored.aot_file)?;
         }
         Ok(freed)
     }
 
-    /// Opened, with owner and mode checked, for each operation: an engine may live for months.
+    /// Opens the directory for each operation and checks owner and mode: an engine may run for months.
     fn dir(&self) -> Result<StoreDir<'a>, PreparedError> {
         Ok(StoreDir::of(self.cache, self.kind)?)
     }
@@ -239,7 +242,7 @@ pub(crate) struct StoreDir<'a> {
     seals: Option<&'a Seals>,
 }
 
-/// A record that was read, with its digest.
+/// A parsed record and its digest.
 struct Recorded {
     stored: Stored,
     sha256: Digest,
@@ -255,7 +258,7 @@ impl<'a> StoreDir<'a> {
 impl StoreDir<'_> {
     fn open(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
         let name = record_name(key);
-        // Between reading the record and opening the code, another process may have replaced both; the new record then
+        // A concurrent process may replace both files between reading the record and opening the code. The new record then
         // names the new code.
         for _ in 0..3 {
             let Some(recorded) = self.recorded(&name)?.filter(|recorded| recorded.stored.key == *key.parts()) else {
@@ -268,7 +271,7 @@ impl StoreDir<'_> {
         Ok(None)
     }
 
-    /// The caller holds the key's lock.
+    /// Stores an image. The caller must hold the key's lock.
     fn store(&self, key: &ArtefactKey, new: &NewArtefact) -> Result<Artefact, PreparedError> {
         let name = record_name(key);
         let aot_sha256 = Digest::of(&new.aot);
@@ -290,7 +293,7 @@ impl StoreDir<'_> {
             seals.write(&Seal::new(&path, aot_sha256, Digest::of(&text), &metadata))?;
         }
         self.write(&name, &text, false)?;
-        // The key's previous code, and what writers left that were killed before they wrote a record.
+        // Previous code of this key, and code from writers that were killed before they wrote a record.
         let begin = format!("{}-", key.stem());
         for old in self.dir.names()? {
             if old.starts_with(&begin) && is_code_name(&old) && old != stored.aot_file {
@@ -322,7 +325,8 @@ impl StoreDir<'_> {
         Ok(Some(Artefact { aot, aot_path, aot_bytes: bytes, record, aot_sha256 }))
     }
 
-    /// Whether the code is what was written here with this record; see `seal.rs`. Reseals it if it was hashed.
+    /// Returns `true` if the code is the file that was written with this record; see `seal.rs`. Renews the seal after
+    /// hashing.
     fn is_sealed(&self, stored: &Stored, record: Digest, aot: &mut File) -> Result<bool, PreparedError> {
         let Some(seals) = self.seals else { return Ok(true) };
         let failed = |action, e| self.failed(action, &stored.aot_file, e);
@@ -338,7 +342,7 @@ impl StoreDir<'_> {
         check_digest(&self.dir.path_of(&stored.aot_file), aot, stored.aot_sha256)?;
         aot.rewind().map_err(|e| failed("read", e))?;
         if let Err(error) = seals.write(&seal) {
-            // It is hashed again next time.
+            // Without a seal the file is hashed again next time.
             tracing::debug!(error = &error as &dyn std::error::Error, "a compiled file could not be sealed");
         }
         Ok(true)
@@ -359,7 +363,7 @@ impl StoreDir<'_> {
         Ok(names)
     }
 
-    /// A record of another version, or one that is damaged, is ignored.
+    /// Reads a record. Damaged records and those of other versions are ignored.
     fn read_record(&self, name: &str) -> Result<Option<Stored>, CacheError> {
         Ok(self.recorded(name)?.map(|recorded| recorded.stored))
     }
@@ -389,12 +393,12 @@ impl StoreDir<'_> {
         self.metadata(name).map_or(0, |metadata| metadata.len())
     }
 
-    /// When a file was last written or touched.
+    /// Returns the time of the last write or touch.
     pub(crate) fn modified(&self, name: &str) -> SystemTime {
         self.metadata(name).and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    /// When a file was last read, as far as the file system records it.
+    /// Returns the time of the last read, as far as the file system records it.
     pub(crate) fn accessed(&self, name: &str) -> SystemTime {
         self.metadata(name).and_then(|metadata| metadata.accessed()).unwrap_or(SystemTime::UNIX_EPOCH)
     }
@@ -421,20 +425,20 @@ fn record_name(key: &ArtefactKey) -> String {
     format!("{}{RECORD_SUFFIX}", key.stem())
 }
 
-/// Marks code as in use, for as long as its file is open or mapped: the kernel keeps the lock until both are closed.
-/// `false` if it is being evicted.
+/// Marks code as in use while its file is open or mapped: the kernel holds the lock until both are closed. Returns
+/// `false` if the code is being evicted.
 fn claim(code: &File) -> bool {
     for _ in 0..CLAIM_ATTEMPTS {
         match code.try_lock_shared() {
             Err(TryLockError::WouldBlock) => std::thread::sleep(CLAIM_POLL),
-            // If a file system has no locks, nothing is evicted either.
+            // Without locks in the file system, nothing is evicted either.
             Ok(()) | Err(TryLockError::Error(_)) => return true,
         }
     }
     false
 }
 
-/// Only this user can write a record, but a name in a file is still checked before it is opened or removed.
+/// Checks a file name from a record before it is opened or removed, although only this user can write records.
 pub(crate) fn is_code_name(name: &str) -> bool {
     name.ends_with(".cwasm")
         && !name.starts_with('.')

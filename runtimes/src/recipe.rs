@@ -1,4 +1,4 @@
-//! How a binary is prepared: the declarative part.
+//! The declarative part of preparing a binary.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::Digest;
 
-/// The driver that boots, parks and calls an interpreter. Its code contains what cannot be declared: the boot script,
-/// arguments and environment, the stacks' sizes and the sequence of calls.
+/// The driver that boots, parks and calls an interpreter. Its code contains the parts that a recipe cannot declare: the
+/// boot script, arguments, environment, stack sizes and the sequence of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriverKind {
     /// CPython as a WASI command.
     Cpython,
-    /// CPython as a WASI reactor, entered through the C API that its `name` section names.
+    /// CPython as a WASI reactor. Its `name` section gives the functions of the C API.
     CpythonReactor,
     /// QuickJS-NG as a WASI reactor.
     QuickjsReactor,
-    /// QuickJS-NG as a WASI command, entered through the C API that its `name` section names.
+    /// QuickJS-NG as a WASI command. Its `name` section gives the functions of the C API.
     QuickjsCommand,
 }
 
 impl DriverKind {
-    /// Its name in recipes.
+    /// Returns the name in recipes.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Cpython => "cpython",
@@ -33,24 +33,24 @@ impl DriverKind {
     }
 }
 
-/// A function that is added to a module, for its interpreter to call back.
+/// A function that is added to a module as a callback for its interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Callback {
-    /// `int32_t f(void *, const int32_t *word) { return *word; }`: tells whether the host has set a word.
+    /// `int32_t f(void *, const int32_t *word) { return *word; }`. The host sets the word to interrupt the interpreter.
     LoadWord,
-    /// `JSValue f(JSContext *, JSValue promise, int magic)`: the state of a promise if `magic` is zero, otherwise its result. The
-    /// recipe must export `JS_PromiseState` and `JS_PromiseResult`.
+    /// `JSValue f(JSContext *, JSValue promise, int magic)`. Returns the state of a promise if `magic` is zero,
+    /// otherwise its result. The recipe must export `JS_PromiseState` and `JS_PromiseResult`.
     ReadPromise,
 }
 
-/// A function of a binary.
+/// Identifies a function of a binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FunctionId {
-    /// By its name in the `name` section.
+    /// Name in the `name` section.
     Name(String),
-    /// By its index, in a binary without a `name` section.
+    /// Index, for binaries without a `name` section.
     Index(u32),
 }
 
@@ -63,52 +63,53 @@ impl FunctionId {
     }
 }
 
-/// The exports of the prepared module, in addition to the binary's own.
+/// Exports of the prepared module, in addition to those of the binary, and changes to its functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportList {
-    /// Functions, by their name in the binary's `name` section, exported under that name.
+    /// Functions to export, by name in the binary's `name` section.
     #[serde(default)]
     pub functions: Vec<String>,
-    /// Functions whose name the binary gives to several: export name to index.
+    /// Functions to export whose name is ambiguous in the binary: export name to index.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub indices: BTreeMap<String, u32>,
-    /// Functions, by their name in the `name` section, that take a little of the C stack in each call, so that the interpreter counts
-    /// them. For this the global `__stack_pointer` must be named.
+    /// Functions, by name in the `name` section, that each reserve a little of the C stack, so that the interpreter's
+    /// recursion check counts their calls. Requires the global `__stack_pointer` in `globals`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub framed: Vec<String>,
-    /// wasi-libc's `__wasilibc_find_relpath_alloc`, which then leaves an empty path empty instead of making `.` of it.
+    /// wasi-libc's `__wasilibc_find_relpath_alloc`. It is changed to leave an empty path empty instead of replacing it
+    /// by `.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_finder: Option<FunctionId>,
-    /// Gives numpy a default integer of 64 bits. The rewriter knows the code of one binary and refuses any other.
+    /// Gives numpy a default integer of 64 bits. This works for the code of one binary; any other is rejected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide_integers: bool,
-    /// Globals: export name to index.
+    /// Globals to export: export name to index.
     #[serde(default)]
     pub globals: BTreeMap<String, u32>,
-    /// Tables: export name to index.
+    /// Tables to export: export name to index.
     #[serde(default)]
     pub tables: BTreeMap<String, u32>,
-    /// Functions to add, each under the export name of a new global that holds its slot in table 0.
+    /// Functions to add. The key is the export name of a new global that holds the function's slot in table 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub callbacks: BTreeMap<String, Callback>,
 }
 
-/// How one kind of binary is prepared.
+/// Preparation of one kind of binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// The driver that boots and calls it.
+    /// Driver that boots and calls the binary.
     pub driver: DriverKind,
-    /// What is exported in addition.
+    /// Additional exports and changed functions.
     #[serde(default)]
     pub exports: ExportList,
 }
 
 impl Recipe {
-    /// The recipe's identity in cache keys: any change of the recipe changes it.
+    /// Returns a digest for cache keys, which differs for different recipes.
     pub fn digest(&self) -> Digest {
-        // Serialising plain data with sorted maps neither fails nor varies.
+        // Serialising plain data with sorted maps cannot fail and is deterministic.
         let text = serde_json::to_vec(self).unwrap_or_default();
         Digest::of(&text)
     }

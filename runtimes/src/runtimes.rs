@@ -1,4 +1,4 @@
-//! The pinned binaries in the cache: fetching once, verifying, reading.
+//! The pinned binaries in the cache: downloading, verifying and reading.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,27 +12,27 @@ use crate::{
     RuntimeEntry, RuntimeError,
 };
 
-/// The result of a fetch.
+/// Result of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetched {
-    /// The file was present; the network was not used.
+    /// All files were present. The network was not used.
     AlreadyThere,
-    /// It has been fetched and verified.
+    /// Files were downloaded and verified.
     Now,
 }
 
-/// An interpreter's bytes, and what is known about it.
+/// An interpreter's binary and its metadata.
 #[derive(Clone, Debug)]
 pub struct Binary {
-    /// The file's content.
+    /// Contents of the file.
     pub bytes: Vec<u8>,
-    /// Its digest, computed from `bytes`, whatever the manifest says.
+    /// Digest of `bytes`, computed independently of the manifest.
     pub sha256: Digest,
-    /// The path it was read from.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The manifest's entry with this checksum, if there is one.
+    /// Manifest entry with this digest, if there is one.
     pub entry: Option<RuntimeEntry>,
-    /// Its recipe. Without one it runs as a plain command.
+    /// Recipe. A binary without one runs as a plain command.
     pub recipe: Option<Recipe>,
 }
 
@@ -46,18 +46,18 @@ pub struct Runtimes {
 }
 
 impl Runtimes {
-    /// The manifest's runtimes, stored in `cache`, without packages. Nothing is read or fetched yet.
+    /// Uses the manifest's runtimes, stored in `cache`, without packages. Reads and downloads nothing yet.
     pub fn new(manifest: Manifest, cache: CacheDir) -> Self {
         Self { manifest, cache, fetcher: Fetcher::default(), packages: PackageList::default() }
     }
 
-    /// Adds these packages.
+    /// Sets the packages.
     pub fn with_packages(mut self, packages: PackageList) -> Self {
         self.packages = packages;
         self
     }
 
-    /// Fetches with something other than the pip of the environment.
+    /// Sets the downloader. The default runs the pip in `PATH`.
     pub fn with_fetcher(mut self, fetcher: Fetcher) -> Self {
         self.fetcher = fetcher;
         self
@@ -67,47 +67,47 @@ impl Runtimes {
         &self.fetcher
     }
 
-    /// The manifest.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The cache.
+    /// Returns the cache.
     pub fn cache(&self) -> &CacheDir {
         &self.cache
     }
 
-    /// The prepared images in the same cache.
+    /// Returns the prepared images in the cache.
     pub fn prepared(&self) -> PreparedStore<'_> {
         self.compiled(CacheKind::Images)
     }
 
-    /// The compiled code of runtimes in the same cache.
+    /// Returns the compiled code of runtimes in the cache.
     pub fn code(&self) -> PreparedStore<'_> {
         self.compiled(CacheKind::Code)
     }
 
-    /// Prepared modules in the same cache, as WebAssembly: stored on request.
+    /// Returns the prepared WebAssembly modules in the cache, which are stored on request.
     pub fn modules(&self) -> PreparedStore<'_> {
         self.compiled(CacheKind::Modules)
     }
 
-    /// Compiled components in the same cache, separate from the images because they are the users' own.
+    /// Returns the compiled components in the cache. They belong to the user and are separate from the images.
     pub fn components(&self) -> PreparedStore<'_> {
         self.compiled(CacheKind::Components)
     }
 
-    /// The compiled code of one kind in the same cache.
+    /// Returns the compiled code of one kind in the cache.
     pub fn compiled(&self, kind: CacheKind) -> PreparedStore<'_> {
         PreparedStore::new(&self.cache, kind)
     }
 
-    /// The path of a runtime's file, fetched or not.
+    /// Returns the path of a runtime's binary, which may not exist yet.
     pub fn path(&self, entry: &RuntimeEntry) -> PathBuf {
         self.cache.path().join("binaries").join(entry.file_name())
     }
 
-    /// Whether a runtime's file is present, trusted and of the right length. It is not hashed.
+    /// Returns `true` if a runtime's files are present, trusted and of the right length. They are not hashed.
     pub fn present(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
         self.is_present(&self.binaries()?, entry)
     }
@@ -121,16 +121,17 @@ impl Runtimes {
         Ok(true)
     }
 
-    /// A runtime's library, fetched where it is missing; none where it needs none. It is not hashed.
+    /// Opens a runtime's library, and downloads it if it is missing. Returns `None` if the runtime has no library. The
+    /// file is not hashed.
     pub fn library(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Option<File>, RuntimeError> {
         let Some(pinned) = entry.library() else { return Ok(None) };
         self.fetch(entry, progress)?;
         self.open(&self.binaries()?, &entry.name, &pinned)
     }
 
-    /// Ensures that a runtime's file is present. Once it is, this never uses the network.
+    /// Downloads a runtime's files if they are missing. Otherwise this does not use the network.
     ///
-    /// If several processes call it at once, one fetches it and the others wait.
+    /// If several processes call this at once, one downloads them and the others wait.
     pub fn fetch(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
         let binaries = self.binaries()?;
         if self.is_present(&binaries, entry)? {
@@ -151,7 +152,7 @@ impl Runtimes {
         Ok(Fetched::Now)
     }
 
-    /// Reads a fetched runtime and hashes it, so that a file that was damaged or replaced is refused.
+    /// Reads a downloaded runtime and verifies its digest, so that a damaged or replaced file is rejected.
     pub fn load(&self, entry: &RuntimeEntry) -> Result<Binary, RuntimeError> {
         let path = self.path(entry);
         let missing = || RuntimeError::Missing { name: entry.name.clone(), path: path.clone() };
@@ -167,20 +168,20 @@ impl Runtimes {
         Ok(Binary { bytes, sha256, path, entry: Some(entry.clone()), recipe: Some(recipe) })
     }
 
-    /// [`Self::fetch`], then [`Self::load`].
+    /// Calls [`Self::fetch`], then [`Self::load`].
     pub fn load_or_fetch(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Binary, RuntimeError> {
         self.fetch(entry, progress)?;
         self.load(entry)
     }
 
-    /// Reads any other binary. One with a pinned checksum gets the pinned one's recipe.
+    /// Reads any other binary. If its digest is pinned, it gets the recipe of the pinned runtime.
     pub fn load_custom(&self, path: &Path) -> Result<Binary, RuntimeError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => RuntimeError::NoSuchFile { path: path.to_owned() },
             _ => RuntimeError::Read { path: path.to_owned(), source },
         };
         let not = |problem: &str| RuntimeError::NotABinary { path: path.to_owned(), problem: problem.to_owned() };
-        // A FIFO would block the open itself.
+        // Opening a FIFO would block.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
             return Err(not("it is not a regular file"));
         }
@@ -198,7 +199,8 @@ impl Runtimes {
         Ok(Binary { bytes, sha256, path: path.to_owned(), entry, recipe })
     }
 
-    /// Hashes a fetched runtime and compares it with its pin, without keeping it in memory.
+    /// Hashes a downloaded runtime's files and compares the digests with their pins, without holding the files in
+    /// memory.
     pub fn verify(&self, entry: &RuntimeEntry) -> Result<(), RuntimeError> {
         let binaries = self.binaries()?;
         for pinned in &entry.files() {
@@ -214,7 +216,7 @@ impl Runtimes {
         Ok(())
     }
 
-    /// Removes a fetched runtime's files and returns the bytes freed. Its prepared images stay.
+    /// Removes a downloaded runtime's files and returns the freed bytes. Prepared images stay.
     pub fn remove(&self, entry: &RuntimeEntry) -> Result<u64, RuntimeError> {
         let binaries = self.binaries()?;
         let mut freed = 0u64;
@@ -230,7 +232,7 @@ impl Runtimes {
         self.cache.subdir("binaries")
     }
 
-    /// The recipe an entry names.
+    /// Returns the recipe that an entry names.
     pub fn recipe_of(&self, entry: &RuntimeEntry) -> Result<Recipe, RuntimeError> {
         self.manifest
             .recipe(&entry.recipe)
@@ -263,7 +265,7 @@ impl Runtimes {
     }
 }
 
-/// Reads a file, at most one byte more than `limit_bytes`: enough to detect that it is longer.
+/// Reads a file up to one byte more than `limit_bytes`, which is enough to detect that it is longer.
 pub(crate) fn read_at_most(file: &mut File, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let expected = file.metadata()?.len().min(limit_bytes);
     let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));

@@ -1,24 +1,27 @@
 //! Seals: the state of a compiled file when it was last compared with its digest.
 //!
-//! Anyone who can write a file in the cache can make Glovebox run native code. The cache's owner can do that anyhow.
-//! The threat is somebody who can write these files and nothing else: a guest that was given the directory by a mount
-//! that the guard did not recognise (see [`guard`](crate::guard)), another sandbox or container that shares the cache,
-//! a backup restored wrongly. The evidence that a file is unchanged is therefore outside the cache, in a separate
-//! directory that no guest is given either: by default `~/.local/share/glovebox/seals`. A seal in the cache could be
-//! written together with the file.
+//! Anyone who can write a file in the cache can make Glovebox run native code. For the cache's owner this is no gain.
+//! The threat is an attacker who can write these files and nothing else: a guest with a mount that the guard did not
+//! recognise (see [`guard`](crate::guard)), another sandbox or container that shares the cache, or a wrongly restored
+//! backup. The evidence that a file is unchanged is therefore outside the cache, in a separate directory that guests do
+//! not get either: by default `~/.local/share/glovebox/seals`. A seal in the cache could be written together with the
+//! file.
 //!
 //! A seal contains the digests of the file and its record, and the result of `fstat` on the file: device, inode,
-//! length, times of modification and change. Only the kernel sets the time of change, so an unchanged result means that
-//! nobody has written to the file since, and a start costs reading one small file. With another result (a restored
-//! backup, a new link) the whole file is hashed: it is resealed if its digest matches, and refused otherwise.
+//! length, times of modification and change. Only the kernel sets the time of change, so an equal result means that the
+//! file has not been written since, and a start reads only one small file. If the result differs (a restored backup, a
+//! new link), the whole file is hashed. It is resealed if its digest matches, and rejected otherwise.
 //!
-//! A file without a seal was made before there were seals here, or by somebody else. It is hashed and sealed if it was
-//! last changed before the seals' directory was created; a later one is rebuilt.
+//! A file without a seal is older than the seals' directory, or comes from an attacker. It is hashed and sealed if it
+//! was last changed before the directory was created; a later one is rebuilt.
 //!
-//! Not protected: against code that runs as this user, or that maps the file to write to it (the kernel records such
-//! writes late, and on tmpfs never; no guest can map a file); between the check of a file and its last use, because it
-//! is not copied; on a machine where no such directory can be created. There, owner, mode and length are checked, as
-//! for everything in the cache.
+//! Not protected:
+//!
+//! * Against code that runs as this user, or that maps the file to write to it: the kernel records such writes late,
+//!   and on tmpfs never. No guest can map a file.
+//! * Between the check of a file and its last use, because it is not copied.
+//! * On a machine where the directory cannot be created. There, owner, mode and length are checked, as for everything
+//!   in the cache.
 
 use std::fs::Metadata;
 use std::io::{Read, Write};
@@ -32,16 +35,16 @@ use crate::guard::Guarded;
 use crate::trusted::TrustedDir;
 use crate::{CacheError, Digest};
 
-/// The version of a seal's format. A seal of another version is ignored.
+/// Version of the seal's format. A seal of another version is ignored.
 const FORMAT: u32 = 1;
-/// A seal has a few hundred bytes and a path; a longer one is not read.
+/// Maximum length of a seal in bytes. It has a few hundred bytes and a path.
 const MAX_SEAL_BYTES: u64 = 1 << 16;
-/// Created with the directory: its own time says since when there are seals.
+/// File created with the directory. Its time marks the beginning of sealing.
 const SINCE: &str = "since";
-/// From this number of seals on, those of files that no longer exist are removed before another is written.
+/// Number of seals from which on a write first removes seals of files that no longer exist.
 const MANY: usize = 512;
 
-/// The attributes of a file that the kernel reports.
+/// Attributes of a file that the kernel reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileState {
@@ -64,18 +67,18 @@ impl From<&Metadata> for FileState {
     }
 }
 
-/// A seal as stored on disk.
+/// A seal in its stored form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Seal {
     format: u32,
-    /// The sealed file.
+    /// Path of the sealed file.
     path: PathBuf,
-    /// The file's digest.
+    /// Digest of the file.
     pub(crate) code: Digest,
-    /// Its record's digest.
+    /// Digest of its record.
     pub(crate) record: Digest,
-    /// The file's attributes when it was last hashed.
+    /// Attributes of the file when it was last hashed.
     pub(crate) file: FileState,
 }
 
@@ -85,21 +88,20 @@ impl Seal {
     }
 }
 
-/// The directory of the seals.
 #[derive(Debug)]
 pub(crate) struct Seals {
     dir: TrustedDir,
-    /// When it was created.
+    /// Time when the directory was created.
     since: (i64, i64),
 }
 
 impl Seals {
-    /// The default path; `None` if the user has no home directory.
+    /// Returns the default path, or `None` if the user has no home directory.
     pub(crate) fn default_path() -> Option<PathBuf> {
         ProjectDirs::from("", "", "glovebox").map(|dirs| dirs.data_local_dir().join("seals"))
     }
 
-    /// Opens the directory and creates what is missing.
+    /// Opens or creates the directory.
     pub(crate) fn open(path: &Path) -> Result<Self, CacheError> {
         let dir = TrustedDir::open(path, Guarded::Seals)?;
         let file = match dir.open_file(SINCE)? {
@@ -115,12 +117,13 @@ impl Seals {
         Ok(Self { dir, since })
     }
 
-    /// Whether a file was last changed before there were seals here. Its time of change cannot be set back.
+    /// Returns `true` if a file was last changed before the directory was created. A file's time of change cannot be
+    /// set back.
     pub(crate) fn predates(&self, file: &FileState) -> bool {
         file.changed < self.since
     }
 
-    /// The seal of a file. One that is damaged or of another version is ignored.
+    /// Reads the seal of a file. Damaged seals and those of other versions are ignored.
     pub(crate) fn read(&self, path: &Path) -> Result<Option<Seal>, CacheError> {
         self.read_named(&name_of(path)).map(|seal| seal.filter(|seal| seal.path == path))
     }
@@ -147,12 +150,12 @@ impl Seals {
         Ok(())
     }
 
-    /// Removes a file's seal, if it has one.
+    /// Removes a file's seal, if there is one.
     pub(crate) fn remove(&self, path: &Path) -> Result<(), CacheError> {
         self.dir.remove(&name_of(path)).map(drop)
     }
 
-    /// Caches come and go, especially those of tests.
+    /// Removes seals of files that no longer exist. Temporary caches, for example those of tests, leave many.
     fn remove_strays(&self) -> Result<(), CacheError> {
         let names = self.dir.names()?;
         if names.len() < MANY {
@@ -172,7 +175,7 @@ impl Seals {
     }
 }
 
-/// By its path: two caches can have files of the same name.
+/// Returns the name of a file's seal. It depends on the path, because two caches can have files of the same name.
 fn name_of(path: &Path) -> String {
     let digest = Digest::of(path.as_os_str().as_encoded_bytes()).to_string();
     format!("{}.json", digest.chars().take(32).collect::<String>())

@@ -13,12 +13,12 @@ use crate::{
 };
 
 impl Runtimes {
-    /// The path of a tool's module, fetched or not.
+    /// Returns the path of a tool's module, which may not exist yet.
     pub fn tool_path(&self, tool: &ToolEntry) -> PathBuf {
         self.cache().path().join("binaries").join(tool.file_name())
     }
 
-    /// Whether a tool's module is present, trusted and of the right length. It is not hashed.
+    /// Returns `true` if a tool's module is present, trusted and of the right length. It is not hashed.
     pub fn tool_present(&self, tool: &ToolEntry) -> Result<bool, RuntimeError> {
         match self.binaries()?.open_file(&tool.file_name())? {
             None => Ok(false),
@@ -29,9 +29,9 @@ impl Runtimes {
         }
     }
 
-    /// Ensures that a tool's module is present. Once it is, this never uses the network.
+    /// Downloads a tool's module if it is missing. Otherwise this does not use the network.
     ///
-    /// If several processes call it at once, one fetches it and the others wait.
+    /// If several processes call this at once, one downloads it and the others wait.
     pub fn fetch_tool(&self, tool: &ToolEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
         if self.tool_present(tool)? {
             return Ok(Fetched::AlreadyThere);
@@ -60,19 +60,19 @@ impl Runtimes {
         Ok(Fetched::Now)
     }
 
-    /// Reads a tool's module, fetching it if it is missing, and hashes it, so that a file that was damaged or replaced
-    /// is refused.
+    /// Reads a tool's module and verifies its digest, so that a damaged or replaced file is rejected. Downloads it if
+    /// it is missing.
     pub fn load_or_fetch_tool(&self, tool: &ToolEntry, progress: &dyn Progress) -> Result<Vec<u8>, RuntimeError> {
         self.fetch_tool(tool, progress)?;
         self.read_tool(tool)
     }
 
-    /// Hashes a fetched tool's module and compares it with its pin.
+    /// Hashes a downloaded tool's module and compares the digest with its pin.
     pub fn verify_tool(&self, tool: &ToolEntry) -> Result<(), RuntimeError> {
         self.read_tool(tool).map(drop)
     }
 
-    /// Removes a fetched tool's module; `false` if it was not present. Code compiled from it stays.
+    /// Removes a downloaded tool's module. Returns `false` if it was not present. Compiled code stays.
     pub fn remove_tool(&self, tool: &ToolEntry) -> Result<bool, RuntimeError> {
         Ok(self.binaries()?.remove(&tool.file_name())?)
     }

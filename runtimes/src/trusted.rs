@@ -1,10 +1,10 @@
-//! A directory that only its user can have written, and files created in it completely or not at all.
+//! Directories that only their user can write to, and atomic creation of files in them.
 //!
-//! Loading compiled code from the cache runs it, and a stored session belongs to its user. So a directory is opened
-//! once, without following a link, its owner and mode are checked on the handle, and everything in it is accessed
-//! through that handle: swapping the path afterwards has no effect.
+//! Loading compiled code from the cache runs it, and stored sessions belong to their user. A directory is therefore
+//! opened once, without following a link, and its owner and mode are checked on the handle. All accesses go through
+//! that handle: replacing the path afterwards has no effect.
 //!
-//! The names passed to these functions are chosen by the caller: single, without a slash.
+//! Callers choose the names that they pass. A name must be a single path component.
 
 use glovebox_vfs::escaped;
 use std::fs::{File, TryLockError};
@@ -22,14 +22,14 @@ use rustix::io::Errno;
 use crate::CacheError;
 use crate::guard::{Guard, Guarded};
 
-/// The prefix of files being written; no other name begins with it.
+/// Prefix of temporary files. No other name begins with it.
 pub const TEMP_PREFIX: &str = ".tmp-";
 
-/// Younger temporary files are left alone even when nobody holds their lock: between creating a file and locking it,
-/// its writer looks like a dead one.
+/// Minimum age of temporary files that are removed although their lock is free: a writer creates its file before it
+/// locks it.
 const LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
-/// How often a lock file may be removed between opening and locking it before that is an error.
+/// Maximum number of times that a lock file may disappear between opening and locking it.
 const MAX_LOCK_ATTEMPTS: u32 = 1000;
 
 /// Distinguishes this process's temporary files.
@@ -44,8 +44,8 @@ pub struct TrustedDir {
 }
 
 impl TrustedDir {
-    /// Opens a directory, creating it and its missing parents with mode 0700. While it is open, no guest of this
-    /// process gets it, a directory above it or one below.
+    /// Opens a directory, or creates it and its missing parents with mode 0700. While it is open, no guest of this
+    /// process can get the directory, or one above or below it.
     pub fn open(path: &Path, guarded: Guarded) -> Result<Self, CacheError> {
         // Collecting the components drops a trailing slash, which would make the kernel follow a link.
         let path: PathBuf = path.components().collect();
@@ -66,7 +66,7 @@ impl TrustedDir {
         Ok(Self { path, handle, guard })
     }
 
-    /// Opens a directory in this one, creating it if needed.
+    /// Opens a directory inside this one, or creates it.
     pub fn subdir(&self, name: &str) -> Result<Self, CacheError> {
         let path = self.path_of(name);
         match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU) {
@@ -81,19 +81,20 @@ impl TrustedDir {
         Ok(Self { path, handle, guard: self.guard.clone() })
     }
 
-    /// Its path.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path of a file in it, for messages.
+    /// Returns the path of a file in the directory, for messages.
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Opens a file for reading, without following a link, if it passes the trust rules. `None` if there is none.
+    /// Opens a file for reading, without following a link, and returns it with its length. It must pass the trust
+    /// rules. Returns `None` if it does not exist.
     pub fn open_file(&self, name: &str) -> Result<Option<(File, u64)>, CacheError> {
-        // A FIFO in the file's place must not block this process.
+        // A FIFO with this name must not block the process.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = self.path_of(name);
         let file = match rustix::fs::openat(&self.handle, name, flags, Mode::empty()) {
@@ -109,7 +110,7 @@ impl TrustedDir {
         Ok(Some((file, metadata.len())))
     }
 
-    /// Opens or creates the file for a cross-process lock.
+    /// Opens or creates the file for a lock between processes.
     pub fn open_lock(&self, name: &str) -> Result<File, CacheError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = self.path_of(name);
@@ -135,7 +136,8 @@ impl TrustedDir {
             match rustix::fs::openat(&self.handle, &name, flags, Mode::RUSR | Mode::WUSR) {
                 Ok(handle) => {
                     let file = File::from(handle);
-                    // Tells other processes' clean-up that the writer lives; released when the process ends.
+                    // The lock tells the clean-up in other processes that the writer is alive. It is released when the
+                    // process ends.
                     file.try_lock().map_err(|e| CacheError::io("lock", &path, e.into()))?;
                     return Ok(TempFile { dir: self, name: Some(name), file });
                 }
@@ -145,7 +147,7 @@ impl TrustedDir {
         }
     }
 
-    /// Sets a file's times to now, without following a link.
+    /// Sets a file's times to the current time, without following a link.
     pub fn touch(&self, name: &str) -> Result<(), CacheError> {
         let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };
@@ -153,7 +155,7 @@ impl TrustedDir {
             .map_err(|e| CacheError::io("touch", &self.path_of(name), e.into()))
     }
 
-    /// Removes a file; `false` if there was none.
+    /// Removes a file. Returns `false` if it did not exist.
     pub fn remove(&self, name: &str) -> Result<bool, CacheError> {
         match rustix::fs::unlinkat(&self.handle, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -162,18 +164,17 @@ impl TrustedDir {
         }
     }
 
-    /// Makes the latest changes of names durable. Some file systems refuse to sync a directory, and then nothing can be
-    /// done.
+    /// Makes recent changes of names durable, if the file system can sync directories.
     pub fn sync(&self) {
         let _ = rustix::fs::fsync(&self.handle);
     }
 
-    /// The names of everything in the directory, sorted.
+    /// Returns the names of all entries, sorted. Names that are not UTF-8 are skipped.
     pub fn names(&self) -> Result<Vec<String>, CacheError> {
         let failed = |e: Errno| CacheError::io("list", &self.path, e.into());
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.handle).map_err(failed)? {
-            // Names created here are ASCII; anything else is left alone.
+            // Names created here are ASCII; others are left alone.
             if let Ok(name) = entry.map_err(failed)?.file_name().to_str()
                 && !matches!(name, "." | "..")
             {
@@ -184,14 +185,13 @@ impl TrustedDir {
         Ok(names)
     }
 
-    /// Removes what killed processes left: temporary files and directories that are old enough and whose lock nobody
-    /// holds.
+    /// Removes temporary files and directories that killed processes left: old ones whose lock is free.
     pub fn remove_leftovers(&self) -> Result<(), CacheError> {
         for name in self.names()? {
             if name.starts_with(TEMP_PREFIX) && self.is_leftover(&name) {
                 let path = self.path_of(&name);
                 tracing::debug!(path = %escaped(&path), "removing what a killed process left");
-                // Another process may be cleaning up at the same time; a file it removed is not an error.
+                // A file that another process has just removed is not an error.
                 if std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir()) {
                     let _ = std::fs::remove_dir_all(&path);
                 } else {
@@ -214,7 +214,7 @@ impl TrustedDir {
     }
 }
 
-/// A file being written. It is removed when dropped before [`Self::persist`].
+/// A file that is being written. It is removed when dropped before [`Self::persist`].
 #[derive(Debug)]
 pub struct TempFile<'a> {
     dir: &'a TrustedDir,
@@ -229,14 +229,14 @@ impl TempFile<'_> {
         rustix::fs::fchmod(&self.file, Mode::RUSR).map_err(|e| CacheError::io("change the mode of", &path, e.into()))
     }
 
-    /// Lets this user run the file, and nobody write to it.
+    /// Makes the file executable for this user and removes all write permissions.
     pub fn executable(&self) -> Result<(), CacheError> {
         let path = self.dir.path_of(self.name.as_deref().unwrap_or_default());
         let mode = Mode::RUSR | Mode::XUSR;
         rustix::fs::fchmod(&self.file, mode).map_err(|e| CacheError::io("change the mode of", &path, e.into()))
     }
 
-    /// Gives the file its name, replacing an existing file. Its content is on disk before the name is.
+    /// Gives the file its name, replacing an existing file. The contents are synced to disk before the rename.
     pub fn persist(mut self, name: &str) -> Result<PathBuf, CacheError> {
         let path = self.dir.path_of(name);
         self.file.sync_all().map_err(|e| CacheError::io("write", &path, e))?;
@@ -247,7 +247,7 @@ impl TempFile<'_> {
                 return Err(CacheError::io("write", &path, e.into()));
             }
         }
-        // The rename itself.
+        // Makes the rename durable.
         self.dir.sync();
         Ok(path)
     }
@@ -271,10 +271,10 @@ impl Drop for TempFile<'_> {
     }
 }
 
-/// A lock between processes on a separate file. It is released when dropped or when its process ends; dropping also
-/// removes the file, so that ten thousand names do not leave ten thousand files.
+/// A lock between processes, on a separate file. It is released when dropped or when its process ends. Dropping also
+/// removes the file, so that the number of files does not grow with the number of names.
 ///
-/// It belongs to an open file: two threads of one process exclude each other as two processes do.
+/// The lock belongs to an open file: two threads of one process exclude each other like two processes.
 #[derive(Debug)]
 pub struct FileLock {
     dir: Arc<TrustedDir>,
@@ -283,7 +283,7 @@ pub struct FileLock {
 }
 
 impl FileLock {
-    /// Takes the lock on the file `name` of `dir`; `None` if somebody else holds it.
+    /// Takes the lock on the file `name` in `dir`. Returns `None` if another holder has it.
     pub fn try_take(dir: &Arc<TrustedDir>, name: &str) -> Result<Option<Self>, CacheError> {
         let failed = |error| CacheError::io("lock", &dir.path_of(name), error);
         for _ in 0..MAX_LOCK_ATTEMPTS {
@@ -293,7 +293,8 @@ impl FileLock {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            // Its last holder may have removed it after it was opened: then others do not see this lock.
+            // The last holder may have removed the file after it was opened. Other processes would not see a lock on
+            // it.
             if is_current(dir, name, &file)? {
                 return Ok(Some(Self { dir: Arc::clone(dir), name: name.to_owned(), file }));
             }
@@ -302,7 +303,7 @@ impl FileLock {
     }
 }
 
-/// Whether this is the file that has the name now.
+/// Returns `true` if the open file still has the name.
 fn is_current(dir: &TrustedDir, name: &str, file: &File) -> Result<bool, CacheError> {
     let identity = |file: &File| match file.metadata() {
         Ok(metadata) => Ok((metadata.dev(), metadata.ino())),
@@ -316,15 +317,15 @@ fn is_current(dir: &TrustedDir, name: &str, file: &File) -> Result<bool, CacheEr
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Removed before the lock is released: nobody else can hold it now. A file that stays does no harm.
-        // Where somebody removed ours, the one of this name is another holder's.
+        // Removes the file before releasing the lock, so that no other holder exists. A remaining file is harmless. If
+        // our file has already been removed, a file with this name belongs to another holder.
         let removed = is_current(&self.dir, &self.name, &self.file)
             .and_then(|is_ours| if is_ours { self.dir.remove(&self.name) } else { Ok(false) });
         if let Err(error) = removed {
             tracing::debug!(%error, "a lock file was not removed");
         }
-        // Closing the file is not enough: a child that another thread is just starting also has the descriptor, until
-        // it runs its own program.
+        // Closing the file is not enough: a child process that another thread is starting has a copy of the descriptor
+        // until it runs its own program.
         if let Err(error) = self.file.unlock() {
             tracing::debug!(%error, "a lock is released when its file is closed");
         }
@@ -336,7 +337,7 @@ fn metadata(path: &Path, handle: std::os::fd::BorrowedFd<'_>) -> Result<std::fs:
     File::from(handle.try_clone_to_owned().map_err(failed)?).metadata().map_err(failed)
 }
 
-/// The trust rules: owned by this user, and writable by nobody else.
+/// Checks the trust rules: owned by this user, and writable by no other user.
 fn check_trust(path: &Path, metadata: &std::fs::Metadata) -> Result<(), CacheError> {
     let user = rustix::process::geteuid().as_raw();
     if metadata.uid() != user {

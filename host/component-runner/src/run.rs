@@ -24,8 +24,8 @@ use crate::{
     watch::{Running, Watch, Watched, Why},
 };
 
-/// How long a stopped run may take to end, in addition to the soft-limit reserve of its scripts. It only takes that
-/// long if its thread blocks in a write to a pipe that nothing reads.
+/// Maximum time for a stopped run to end, in addition to the soft-limit reserve of its scripts. A run needs that long
+/// only if its thread blocks in a write to a pipe that nothing reads.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Threads for blocking file operations. One application waits for one or two at a time.

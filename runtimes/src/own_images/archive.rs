@@ -1,5 +1,5 @@
-//! An image's file: a tar archive of its definition and its inputs, in a fixed order and without times, so that the same image is the
-//! same bytes.
+//! Image files: tar archives of a definition and its inputs, in a fixed order and without times, so that equal images
+//! give equal bytes.
 
 use std::io::{self, Read, Write};
 
@@ -10,12 +10,11 @@ use super::definition::{ImageDefinition, ImageInputs};
 use crate::Digest;
 use crate::wheel_files::MAX_WHEEL_BYTES;
 
-/// The name of the definition, which comes first.
+/// Name of the definition, the first entry.
 const DEFINITION: &str = "image.json";
-/// The setups' code, escaped, and the longest list of files.
+/// Suffices for the setups' code with escapes, and the longest list of files.
 const MAX_DEFINITION_BYTES: u64 = 16 << 20;
 
-/// Writes an image.
 pub(super) fn write(definition: &ImageDefinition, inputs: &ImageInputs, out: impl Write) -> io::Result<()> {
     let mut archive = Builder::new(out);
     let text = serde_json::to_vec_pretty(definition)?;
@@ -26,7 +25,8 @@ pub(super) fn write(definition: &ImageDefinition, inputs: &ImageInputs, out: imp
     archive.into_inner()?.flush()
 }
 
-/// Paths are in the definition: those of an archive would need extensions to be long.
+/// Archive entries have numbers for names. The paths are in the definition; long ones would need extensions of the
+/// format.
 fn input_name(at: usize) -> String {
     format!("inputs/{at}")
 }
@@ -40,15 +40,14 @@ fn append(archive: &mut Builder<impl Write>, name: &str, bytes: &[u8]) -> io::Re
     archive.append(&header, bytes)
 }
 
-/// Reads an image's definition.
 pub(super) fn read_definition(file: impl Read) -> io::Result<ImageDefinition> {
     let mut archive = Archive::new(file);
-    // Raw: an extension may be as long as the file.
+    // Raw entries, because an extension header may be as long as the file.
     let mut entries = archive.entries()?.raw(true);
     definition_of(entries.next())
 }
 
-/// Reads an image, and compares its inputs with their digests. Each wheel is passed to `check` before the next is read.
+/// Reads an image and verifies the digests of its inputs. Passes each wheel to `check` before reading the next.
 pub(super) fn read(
     file: impl Read,
     mut check: impl FnMut(&str, &[u8]) -> io::Result<()>,
@@ -56,7 +55,7 @@ pub(super) fn read(
     let mut archive = Archive::new(file);
     let mut entries = archive.entries()?.raw(true);
     let definition = definition_of(entries.next())?;
-    // Before anything is read into memory that it claims.
+    // Checked before memory is allocated for sizes that the definition claims.
     definition.check().map_err(|error| invalid(error.to_string()))?;
     let mut contents = Vec::new();
     for (at, input) in definition.inputs().enumerate() {

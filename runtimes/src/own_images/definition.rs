@@ -1,4 +1,4 @@
-//! What an image of the user's own is made of.
+//! Definitions of custom images.
 
 use std::collections::BTreeSet;
 
@@ -9,65 +9,65 @@ use super::error::OwnImageError;
 use crate::manifest::check_name;
 use crate::{Digest, MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, SetupStep};
 
-/// The version of a definition's form.
+/// Version of the definition's format.
 const FORMAT: u32 = 1;
 
-/// The most code that the setups of one image have together, in bytes.
+/// Maximum code of all setups of an image, in bytes.
 pub const MAX_IMAGE_CODE_BYTES: usize = 1 << 20;
-/// The most setups one after the other: an image of an image of an image has three.
+/// Maximum number of consecutive setups. An image of an image of an image has three.
 pub const MAX_IMAGE_STEPS: usize = 16;
-/// The most modules that one setup preloads.
+/// Maximum number of modules that one setup preloads.
 pub const MAX_IMAGE_PRELOADED: usize = 256;
-/// The most files that a setup finds.
+/// Maximum number of files for the setups of an image.
 pub const MAX_IMAGE_FILES: usize = 1_024;
-/// The most bytes that they have together.
+/// Maximum total size of these files, in bytes.
 pub const MAX_IMAGE_FILE_BYTES: u64 = 256 << 20;
-/// The least memory that an interpreter boots in, with room for a setup.
+/// Smallest memory limit in bytes: an interpreter boots in it, with room for a setup.
 const MIN_MEMORY_BYTES: u64 = 128 << 20;
-/// The most memory that the setups of an image may use: all that a guest can have.
+/// Maximum memory limit for the setups of an image, in bytes: the most that a guest can have.
 pub const MAX_IMAGE_MEMORY_BYTES: u64 = 4 << 30;
-/// The longest that one setup may take, in milliseconds: an hour.
+/// Maximum timeout of one setup in milliseconds: an hour.
 pub const MAX_IMAGE_TIMEOUT_MS: u64 = 3_600_000;
 
-/// The longest path of a file, as the guest's file system allows below `/app`.
+/// Maximum length of a file's path, as the guest's file system allows below `/app`.
 const MAX_PATH_BYTES: usize = 1_024;
-/// The directory in `/app` that packages are mounted at.
+/// Directory in `/app` where packages are mounted.
 const PACKAGES: &str = "site-packages";
-/// The longest name of a module.
+/// Maximum length of a module's name.
 const MAX_MODULE_BYTES: usize = 200;
 
-/// What an image of the user's own is made of, apart from the content of its files.
+/// Definition of a custom image, without the contents of its files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageDefinition {
     pub(super) format: u32,
-    /// Its name.
+    /// Name of the image.
     pub name: String,
-    /// The runtime of the manifest whose interpreter it is an image of.
+    /// Name of the base runtime in the manifest.
     pub runtime: String,
-    /// That runtime's binary.
+    /// Digest of the base runtime's binary.
     pub runtime_sha256: Digest,
-    /// What runs in the booted interpreter, in this order.
+    /// Setups that run in the booted interpreter, in this order.
     pub steps: Vec<SetupStep>,
-    /// Wheels of pure Python, which scripts can import as well.
+    /// Pure Python wheels, which scripts can import as well.
     pub wheels: Vec<InputFile>,
     /// Files that the setups find in `/app`.
     pub files: Vec<InputFile>,
-    /// The most memory the setups may use.
+    /// Memory limit of the setups, in bytes.
     pub memory_bytes: u64,
-    /// The longest that one setup may take.
+    /// Timeout of each setup, in milliseconds.
     pub timeout_ms: u64,
 }
 
-/// A file that an image is made of.
+/// A file that an image is built from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputFile {
-    /// A wheel's file name, or a path below `/app`.
+    /// File name of a wheel, or path below `/app`.
     pub path: String,
-    /// Its length.
+    /// Length in bytes.
     pub size_bytes: u64,
-    /// Its digest.
+    /// SHA-256 digest.
     pub sha256: Digest,
 }
 
@@ -77,12 +77,12 @@ impl InputFile {
     }
 }
 
-/// The files that an image is made of: their paths and contents.
+/// Paths and contents of the files that an image is built from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageInputs {
-    /// As [`ImageDefinition::wheels`].
+    /// Contents of [`ImageDefinition::wheels`].
     pub wheels: Vec<(String, Vec<u8>)>,
-    /// As [`ImageDefinition::files`].
+    /// Contents of [`ImageDefinition::files`].
     pub files: Vec<(String, Vec<u8>)>,
 }
 
@@ -108,12 +108,13 @@ impl ImageDefinition {
         }
     }
 
-    /// Its files, in the order of the archive.
+    /// Returns the files, in the order of the archive.
     pub(super) fn inputs(&self) -> impl Iterator<Item = &InputFile> {
         self.wheels.iter().chain(&self.files)
     }
 
-    /// The digest of everything that determines the image: not its name, and not the limits of its setup.
+    /// Returns the digest of everything that determines the image. The name and the limits of the setups are not
+    /// included.
     #[must_use]
     pub fn digest(&self) -> Digest {
         let preloaded = |step: &SetupStep| step.preload.join("\n");
@@ -126,10 +127,10 @@ impl ImageDefinition {
         whole([self.runtime_sha256, whole(setups), files(&self.wheels), files(&self.files)])
     }
 
-    /// Checks what a user or somebody's file says.
+    /// Checks a definition, which may come from an untrusted file.
     ///
     /// # Errors
-    /// [`OwnImageError::Invalid`] names what is wrong.
+    /// [`OwnImageError::Name`] or [`OwnImageError::Invalid`], with a description of the problem.
     pub fn check(&self) -> Result<(), OwnImageError> {
         let invalid = |problem: String| Err(OwnImageError::Invalid { name: self.name.clone(), problem });
         check_name("name", &self.name).map_err(|_| OwnImageError::Name(self.name.clone()))?;
@@ -206,7 +207,7 @@ fn whole(digests: impl IntoIterator<Item = Digest>) -> Digest {
     Digest::of_fields(&fields)
 }
 
-/// Whether a text can be imported: it becomes part of a script.
+/// Returns `true` if a module's name is safe: it becomes part of a script.
 fn is_module(name: &str) -> bool {
     let plain = |c: char| c.is_alphanumeric() || "_.:/@-".contains(c);
     !name.is_empty() && name.len() <= MAX_MODULE_BYTES && name.chars().all(plain)

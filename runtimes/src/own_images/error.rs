@@ -1,4 +1,4 @@
-//! Why an image of the user's own cannot be used.
+//! Errors of custom images.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,62 +7,62 @@ use glovebox_vfs::{escaped, escaped_text};
 
 use crate::{CacheError, OwnPackageError};
 
-/// Why an image of the user's own could not be described, stored or read.
+/// Why a custom image cannot be defined, stored or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnImageError {
-    /// It cannot have this name.
+    /// The name is invalid for an image.
     #[error(
         "`{name}` cannot be an image's name; use 1 to 64 letters, digits, `.`, `-`, `_`, `+` or `!`, a letter or digit first",
         name = escaped(.0)
     )]
     Name(String),
-    /// There is none of this name.
+    /// No image has this name.
     #[error("there is no image `{name}` of your own; `glovebox image list` shows those that are there", name = escaped(.0))]
     Missing(String),
-    /// There is one of this name.
+    /// An image with this name exists.
     #[error("there is an image `{name}`; remove it first, or have it replaced (`--replace`)", name = escaped(.0))]
     Taken(String),
     /// A runtime has this name.
     #[error("`{name}` is a runtime of Glovebox; choose another name for the image", name = escaped(.0))]
     Runtime(String),
-    /// Its description cannot be.
+    /// The definition is invalid.
     #[error("image `{name}`: {problem}", name = escaped(.name), problem = escaped_text(.problem))]
     Invalid {
-        /// The image.
+        /// Name of the image.
         name: String,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// The interpreter that it was made for is another one now.
+    /// The image was made for another version of its interpreter.
     #[error(
         "image `{name}` was made for another `{runtime}` than this version of Glovebox has; build it again", name = escaped(.name), runtime = escaped(.runtime)
     )]
     Outdated {
-        /// The image.
+        /// Name of the image.
         name: String,
-        /// Its runtime.
+        /// Name of the base runtime.
         runtime: String,
     },
-    /// A wheel is not usable.
+    /// A wheel cannot be used.
     #[error(transparent)]
     Wheel(#[from] OwnPackageError),
-    /// A file is not an exported image, or a damaged one.
+    /// The file is not an exported image, or is damaged.
     #[error("`{path}` is not an image, or damaged: {problem}", path = escaped(.path), problem = escaped_text(.problem))]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
     /// A file cannot be read or written.
     #[error("cannot {action} `{path}`", path = escaped(.path))]
     File {
-        /// What was tried.
+        /// Name of the operation.
         action: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why it failed.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The directory of images cannot be used.

@@ -1,7 +1,7 @@
-//! Images of the user's own: an interpreter with what a setup left in its memory, described by a file each in a directory of the user.
+//! Custom images: an interpreter after a setup has run. Each is described by a file in a directory of the user.
 //!
-//! The file says how the image is made. The image itself is in the cache, like every other, and is made again where it is missing: so a
-//! file that somebody else wrote runs nothing outside the sandbox.
+//! The file contains the inputs for building the image. The built image is in the cache, like any other, and is rebuilt
+//! when it is missing. An untrusted file therefore runs no code outside the sandbox.
 
 mod archive;
 mod definition;
@@ -25,20 +25,20 @@ use crate::{CacheError, ImageOf, Manifest, RuntimeEntry};
 
 const SUFFIX: &str = ".tar";
 
-/// The images in a directory.
+/// A directory of custom images.
 #[derive(Debug)]
 pub struct OwnImages {
     dir: TrustedDir,
 }
 
-/// An image of the user's own.
+/// A custom image.
 #[derive(Debug)]
 pub struct OwnImage {
     definition: ImageDefinition,
     inputs: Inputs,
 }
 
-/// Where its files are.
+/// Location of the image's inputs.
 #[derive(Debug)]
 enum Inputs {
     Held(ImageInputs),
@@ -46,10 +46,10 @@ enum Inputs {
 }
 
 impl OwnImage {
-    /// An image that is not stored yet. `taken` are the modules of other packages, each with its owner.
+    /// Creates an image without storing it. `taken` lists the modules of other packages, each with its owner.
     ///
     /// # Errors
-    /// If it cannot be so, or a wheel is not usable.
+    /// If the definition is invalid or a wheel cannot be used.
     pub fn new(
         definition: ImageDefinition,
         inputs: ImageInputs,
@@ -60,10 +60,10 @@ impl OwnImage {
         Ok(Self { definition, inputs: Inputs::Held(inputs) })
     }
 
-    /// Reads an exported image. Its inputs are checked, and stay in the file until they are needed.
+    /// Reads an exported image. Its inputs are verified, and stay in the file until they are needed.
     ///
     /// # Errors
-    /// If it is none, is damaged, or could not have been built.
+    /// If the file is not an image, is damaged, or its definition is invalid.
     pub fn import(path: &Path, taken: &[(String, String)]) -> Result<Self, OwnImageError> {
         let file = File::open(path).map_err(|source| failed("read", path, source))?;
         let check = |name: &str, bytes: &[u8]| check_wheel(name, bytes).map_err(io::Error::other);
@@ -72,23 +72,23 @@ impl OwnImage {
         Ok(Self { definition, inputs: Inputs::Stored(path.to_owned(), file) })
     }
 
-    /// The same image under another name.
+    /// Renames the image.
     ///
     /// # Errors
-    /// If an image cannot have it.
+    /// If the name is invalid for an image.
     pub fn named(mut self, name: &str) -> Result<Self, OwnImageError> {
         name.clone_into(&mut self.definition.name);
         self.definition.check()?;
         Ok(self)
     }
 
-    /// What it is made of.
+    /// Returns the definition.
     #[must_use]
     pub fn definition(&self) -> &ImageDefinition {
         &self.definition
     }
 
-    /// The runtime that it is.
+    /// Returns the runtime entry for the image.
     ///
     /// # Errors
     /// If its interpreter is not the one that it was made for.
@@ -107,10 +107,10 @@ impl OwnImage {
         })
     }
 
-    /// The files that it is made of.
+    /// Returns the files that the image is built from.
     ///
     /// # Errors
-    /// If they cannot be read, or are not what they were.
+    /// If they cannot be read, or have changed.
     pub fn inputs(&self) -> Result<ImageInputs, OwnImageError> {
         match &self.inputs {
             Inputs::Held(inputs) => Ok(inputs.clone()),
@@ -119,7 +119,7 @@ impl OwnImage {
                 file.rewind().map_err(|source| failed("read", path, source))?;
                 let (mut definition, inputs) =
                     archive::read(file, |_, _| Ok(())).map_err(|error| damaged(path, &error))?;
-                // It may have been given another one.
+                // The image may have been renamed.
                 definition.name.clone_from(&self.definition.name);
                 if definition != self.definition {
                     return Err(damaged(path, &io::Error::other("it changed while it was open")));
@@ -129,10 +129,10 @@ impl OwnImage {
         }
     }
 
-    /// The files of its wheels, by their paths below `site-packages`, sorted.
+    /// Returns the files of the wheels, sorted by path below `site-packages`.
     ///
     /// # Errors
-    /// As [`inputs`](Self::inputs).
+    /// As for [`inputs`](Self::inputs).
     pub fn packages(&self) -> Result<Vec<(String, Vec<u8>)>, OwnImageError> {
         if self.definition.wheels.is_empty() {
             return Ok(Vec::new());
@@ -144,10 +144,10 @@ impl OwnImage {
         Ok(unpack_wheels(wheels.into_iter().map(Ok))?)
     }
 
-    /// Writes it as [`import`](Self::import) reads it.
+    /// Writes the image in the format that [`import`](Self::import) reads. `path` is for error messages.
     ///
     /// # Errors
-    /// If its files cannot be read, or `out` refuses.
+    /// If its files cannot be read, or writing to `out` fails.
     pub fn export(&self, path: &Path, out: &mut dyn Write) -> Result<(), OwnImageError> {
         let read;
         let inputs = match &self.inputs {
@@ -162,7 +162,7 @@ impl OwnImage {
 }
 
 impl OwnImages {
-    /// Opens the directory, creating it if it is missing. It must belong to the user and be writable by nobody else.
+    /// Opens the directory, or creates it. It must belong to the user and be writable by no other user.
     ///
     /// # Errors
     /// If it cannot be used.
@@ -170,7 +170,7 @@ impl OwnImages {
         Ok(Self { dir: TrustedDir::open(path, Guarded::Images)? })
     }
 
-    /// The names of the images, sorted.
+    /// Returns the names of the images, sorted.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -179,10 +179,10 @@ impl OwnImages {
         Ok(names.filter(|name| check_name("name", name).is_ok()).collect())
     }
 
-    /// The image of this name, if there is one. Its files are not read.
+    /// Returns the image with this name, if there is one. Its input files are not read.
     ///
     /// # Errors
-    /// If its file is damaged.
+    /// If the image's file is damaged.
     pub fn find(&self, name: &str) -> Result<Option<OwnImage>, OwnImageError> {
         if check_name("name", name).is_err() {
             return Ok(None);
@@ -198,10 +198,10 @@ impl OwnImages {
         Ok(Some(OwnImage { definition, inputs: Inputs::Stored(path, file) }))
     }
 
-    /// Stores an image, replacing one of its name.
+    /// Stores an image, replacing an image of the same name. Returns the path of its file.
     ///
     /// # Errors
-    /// If it cannot be written: the former one is then still there.
+    /// If it cannot be written. An existing image then stays.
     pub fn store(&self, image: &OwnImage) -> Result<PathBuf, OwnImageError> {
         let name = file_name(&image.definition.name);
         self.dir.remove_leftovers()?;
@@ -210,8 +210,8 @@ impl OwnImages {
         Ok(file.persist(&name)?)
     }
 
-    /// Removes the image of this name; `None` if there is none, otherwise how many bytes it had. Reads nothing of it, so that a damaged
-    /// one can be removed.
+    /// Removes the image with this name. Returns its size in bytes, or `None` if there is no such image. The file is
+    /// not parsed, so damaged images can be removed.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -223,13 +223,13 @@ impl OwnImages {
         Ok(self.dir.remove(&file_name(name))?.then_some(bytes))
     }
 
-    /// The size of an image's file.
+    /// Returns the size of an image's file in bytes, or 0 if it does not exist.
     #[must_use]
     pub fn size_bytes(&self, name: &str) -> u64 {
         std::fs::symlink_metadata(self.path_of(name)).map_or(0, |metadata| metadata.len())
     }
 
-    /// Where an image's file is.
+    /// Returns the path of an image's file.
     #[must_use]
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.dir.path_of(&file_name(name))

@@ -121,7 +121,7 @@ fn a_file_that_is_no_image_or_damaged_is_refused_and_can_be_removed() {
     assert!(import(&changed).contains("`f` in it is not what its definition says"));
     assert!(problem(OwnImage::import(&dir.path().join("none"), &[])).contains("cannot read"));
 
-    // The directory's own: the definition is read when it is looked for, the rest when it is needed.
+    // Finding an image reads its definition; the rest is read when it is needed.
     std::fs::write(&path, &changed).unwrap();
     assert!(problem(own.find("a").unwrap().unwrap().inputs()).contains("damaged"));
     std::fs::write(&path, &whole[..100]).unwrap();
@@ -132,7 +132,7 @@ fn a_file_that_is_no_image_or_damaged_is_refused_and_can_be_removed() {
     assert!(own.remove("b").unwrap().is_some());
 }
 
-/// An archive whose definition claims what is in it otherwise.
+/// Returns an archive whose definition may not match its entries.
 fn archived(definition: &str, entries: &[(&str, tar::EntryType, &[u8])]) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     let all = [("image.json", tar::EntryType::Regular, definition.as_bytes())];
@@ -193,7 +193,7 @@ fn an_archive_takes_no_more_memory_than_its_limits_allow_and_leads_nowhere() {
     assert!(read(&padded, one).unwrap_err().contains("`image.json` in it has more than 16777216 bytes"));
 }
 
-/// Zeros, which a sparse file has for nothing: no wheel, each with the right sum.
+/// Zeros, which a sparse file stores for free. They are not a wheel, but each entry has the right digest.
 #[test]
 fn an_import_reads_no_wheel_after_one_that_is_wrong() {
     struct Counted<R>(R, std::rc::Rc<std::cell::Cell<u64>>);

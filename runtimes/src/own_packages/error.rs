@@ -1,4 +1,4 @@
-//! Why one of the user's own packages cannot be used.
+//! Errors of user packages.
 
 use glovebox_vfs::{escaped, escaped_text};
 
@@ -6,11 +6,11 @@ use super::limits::{MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, MAX_OWN_PACKAGES_F
 use crate::wheel_files::WheelFault;
 use crate::{CacheError, PackageError};
 
-/// Why one of the user's own packages could not be added, read or removed.
+/// Why a user package cannot be added, read or removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnPackageError {
-    /// The file's name is not that of a wheel.
+    /// The file name is not the name of a wheel.
     #[error("`{name}` is not a wheel's file name; it must be like `NAME-VERSION-py3-none-any.whl`", name = escaped(.0))]
     FileName(String),
     /// The wheel is for a specific platform.
@@ -18,30 +18,30 @@ pub enum OwnPackageError {
         "`{name}` is compiled for one platform (`{other}`); the sandbox runs only pure Python: look for a version of it that ends in `-none-any.whl`", name = escaped(.0), other = escaped(.1)
     )]
     Platform(String, String),
-    /// The wheel is unusable.
+    /// The wheel is invalid.
     #[error("`{file}` cannot be used: {source}", file = escaped(.file))]
     Wheel {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// The reason.
+        /// Defect of the wheel.
         source: WheelFault,
     },
-    /// The wheel's metadata is missing or not its own.
+    /// The wheel's metadata is missing or belongs to another package.
     #[error("`{file}` cannot be used: {problem}", file = escaped(.file), problem = escaped_text(.problem))]
     Metadata {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// One of its modules has the name of an existing one.
+    /// A module of the package has the same name as an existing one.
     #[error("`{name}` has a module `{module}`, and so has {owner}; it cannot be added beside it", name = escaped(.name), module = escaped(.module), owner = escaped_text(.owner))]
     Clash {
-        /// The package.
+        /// Name of the package.
         name: String,
-        /// The module.
+        /// Name of the module.
         module: String,
-        /// The owner of the module's name.
+        /// Owner of the existing module.
         owner: String,
     },
     /// There are too many packages.
@@ -49,14 +49,14 @@ pub enum OwnPackageError {
         "you already have {MAX_OWN_PACKAGES} packages of your own; remove one with `glovebox packages remove NAME`"
     )]
     TooMany,
-    /// The packages are too large together.
+    /// The packages exceed the limit on their total size.
     #[error(
         "packages of your own may take {MAX_OWN_PACKAGES_BYTES} bytes together, unpacked, and with `{name}` they take more; remove some with \
          `glovebox packages remove NAME` (`glovebox packages list --json` says what each takes)",
         name = escaped(.0)
     )]
     TooLarge(String),
-    /// They have too many files together.
+    /// The packages exceed the limit on their total number of files.
     #[error(
         "packages of your own may have {MAX_OWN_PACKAGES_FILES} files together, and with `{name}` they have more; remove some with \
          `glovebox packages remove NAME` (`glovebox packages list --json` says how many each has)",
@@ -66,7 +66,7 @@ pub enum OwnPackageError {
     /// The package does not exist, or pip failed.
     #[error(transparent)]
     Fetch(#[from] PackageError),
-    /// The directory cannot be used.
+    /// The directory of the packages cannot be used.
     #[error(transparent)]
     Directory(#[from] CacheError),
 }

@@ -1,13 +1,13 @@
-//! How many packages of their own a user may have, and how large.
+//! Limits on the number and size of user packages.
 
 use crate::wheel_files::MAX_WHEEL_BYTES;
 
-/// The maximum number of own packages.
+/// Maximum number of user packages.
 pub const MAX_OWN_PACKAGES: usize = 128;
 
-/// The maximum size of all own packages together, unpacked: they are held in memory from the first import on. Four
-/// wheels of the maximum size.
+/// Maximum total size of all user packages, unpacked, in bytes: four wheels of the maximum size. They are in memory
+/// from the first import on.
 pub const MAX_OWN_PACKAGES_BYTES: u64 = 4 * MAX_WHEEL_BYTES;
 
-/// The maximum number of their files together.
+/// Maximum total number of files in user packages.
 pub const MAX_OWN_PACKAGES_FILES: usize = 16_384;

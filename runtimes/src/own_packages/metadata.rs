@@ -1,39 +1,39 @@
-//! What a wheel says of itself.
+//! Metadata of wheels.
 
 use super::error::OwnPackageError;
 use crate::Digest;
 use crate::wheel_files::{Compiled, Wheel, WheelFault};
 
-/// The maximum size of a wheel's metadata: the longest of the bundled ones has 50 KB.
+/// Maximum size of a wheel's metadata in bytes. The longest of the bundled wheels has 50 KB.
 pub(super) const MAX_METADATA_BYTES: u64 = 1 << 20;
 
-/// The maximum length of a name, a version or an import.
+/// Maximum length of a name, a version or an import.
 const MAX_NAME_BYTES: usize = 100;
 
-/// One of the user's own packages.
+/// A package that the user installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnPackage {
-    /// Its name.
+    /// Name of the package.
     pub name: String,
-    /// Its version.
+    /// Version of the package.
     pub version: String,
-    /// The wheel's file name.
+    /// File name of the wheel.
     pub file: String,
-    /// The wheel's digest.
+    /// Digest of the wheel.
     pub sha256: Digest,
-    /// Its licence, as its metadata says; empty if it says nothing.
+    /// Licence in the metadata, or an empty string.
     pub licence: String,
-    /// The names that scripts import.
+    /// Names that scripts import.
     pub imports: Vec<String>,
-    /// Its requirements, as its metadata says, without those of extras.
+    /// Requirements in the metadata, without those of extras.
     pub requires: Vec<String>,
-    /// Its number of files.
+    /// Number of files.
     pub file_count: usize,
-    /// Its unpacked size in bytes, as the wheel claims. Unpacking enforces it.
+    /// Unpacked size in bytes, as the wheel claims. Unpacking enforces it.
     pub unpacked_bytes: u64,
 }
 
-/// Reads a wheel's metadata, unpacking nothing else.
+/// Reads a wheel's metadata without unpacking anything else.
 pub(super) fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, Wheel<'a>), OwnPackageError> {
     let bad_name = || OwnPackageError::FileName(file.escape_debug().take(200).collect());
     let parts: Vec<&str> = file.strip_suffix(".whl").ok_or_else(bad_name)?.split('-').collect();
@@ -93,7 +93,7 @@ pub(super) fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, W
     Ok((package, wheel))
 }
 
-/// The top-level modules and packages.
+/// Returns the top-level modules and packages.
 fn imports<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut names: Vec<String> = paths
         .filter_map(|path| match path.split_once('/') {
@@ -108,12 +108,12 @@ fn imports<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
     names
 }
 
-/// The normalised form of a package's name.
+/// Returns the normalised form of a package's name.
 pub fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace(['_', '.'], "-")
 }
 
-/// Whether a text may be part of a file name and of a command line.
+/// Returns `true` if a text is safe in file names and command lines.
 pub(super) fn is_name(part: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._+!-".contains(c);
     let starts_well = part.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());

@@ -1,4 +1,4 @@
-//! The user's own packages: wheels of pure Python in a directory of the user.
+//! User packages: pure Python wheels in a directory of the user.
 
 mod error;
 mod limits;
@@ -19,13 +19,13 @@ use crate::trusted::TrustedDir;
 use crate::wheel_files::{MAX_WHEEL_BYTES, WheelFault, read_wheel};
 use crate::{CacheError, Fetcher, Progress};
 
-/// The packages in a directory.
+/// A directory of user packages.
 #[derive(Debug)]
 pub struct OwnPackages {
     dir: TrustedDir,
 }
 
-/// The running total of packages.
+/// Running totals over packages.
 #[derive(Debug, Default)]
 struct Total {
     bytes: u64,
@@ -47,28 +47,28 @@ impl Total {
 }
 
 impl OwnPackages {
-    /// Opens the directory, creating it if it is missing. It must belong to the user and be writable by nobody else.
+    /// Opens the directory, or creates it. It must belong to the user and be writable by no other user.
     pub fn open(path: &Path) -> Result<Self, CacheError> {
         Ok(Self { dir: TrustedDir::open(path, Guarded::Packages)? })
     }
 
-    /// The packages, by file name. Of each wheel only the metadata is unpacked, and one wheel is in memory at a time.
+    /// Returns the packages, sorted by file name. Unpacks only the metadata, and holds one wheel in memory at a time.
     pub fn list(&self) -> Result<Vec<OwnPackage>, OwnPackageError> {
         self.file_names()?.iter().filter_map(|file| self.described(file).transpose()).collect()
     }
 
-    /// All files, by their paths below `site-packages`, sorted.
+    /// Returns all files, sorted by path below `site-packages`.
     ///
     /// # Errors
-    /// If they exceed [`MAX_OWN_PACKAGES_BYTES`] or [`MAX_OWN_PACKAGES_FILES`], whatever the wheels claim: before that
-    /// much is unpacked.
+    /// If they exceed [`MAX_OWN_PACKAGES_BYTES`] or [`MAX_OWN_PACKAGES_FILES`], whatever the wheels claim. The limits
+    /// are checked before that much is unpacked.
     pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, OwnPackageError> {
         let names = self.file_names()?.into_iter();
         let read = |file: String| Ok(self.read(&file)?.map(|bytes| (file, bytes)));
         unpack_wheels(names.filter_map(|file| read(file).transpose()))
     }
 
-    /// Adds a wheel, replacing another version of the same package. `taken` are the modules of other packages, each
+    /// Adds a wheel, replacing another version of the same package. `taken` lists the modules of other packages, each
     /// with its owner.
     pub fn add(&self, file: &str, bytes: &[u8], taken: &[(String, String)]) -> Result<OwnPackage, OwnPackageError> {
         let added = described_truly(file, bytes)?;
@@ -92,7 +92,7 @@ impl OwnPackages {
         Ok(added)
     }
 
-    /// Downloads a pure Python wheel with pip: its file name and bytes.
+    /// Downloads a pure Python wheel with pip. Returns its file name and bytes.
     pub fn download(
         &self,
         name: &str,
@@ -107,8 +107,8 @@ impl OwnPackages {
         Ok(Fetcher::default().fetch_wheel(name, version, &self.dir, progress)?)
     }
 
-    /// Removes a package; `false` if there is none of this name. Reads no wheel, so that an unreadable one can be
-    /// removed.
+    /// Removes a package. Returns `false` if there is no package with this name. Wheels are not parsed, so an
+    /// unreadable one can be removed.
     pub fn remove(&self, name: &str) -> Result<bool, OwnPackageError> {
         let mut any = false;
         for file in self.wheels()? {
@@ -119,20 +119,20 @@ impl OwnPackages {
         Ok(any)
     }
 
-    /// The wheels' file names, sorted.
+    /// Returns the file names of the wheels, sorted.
     fn wheels(&self) -> Result<Vec<String>, CacheError> {
         let mut names = self.dir.names()?;
         names.retain(|name| name.ends_with(".whl") && !name.starts_with('.'));
         Ok(names)
     }
 
-    /// Like [`wheels`](Self::wheels), but an error if there are too many.
+    /// Like [`wheels`](Self::wheels), but fails if there are too many.
     fn file_names(&self) -> Result<Vec<String>, OwnPackageError> {
         let names = self.wheels()?;
         if names.len() > MAX_OWN_PACKAGES { Err(OwnPackageError::TooMany) } else { Ok(names) }
     }
 
-    /// A wheel's bytes; `None` if it has been removed.
+    /// Returns a wheel's bytes, or `None` if it has been removed.
     fn read(&self, file: &str) -> Result<Option<Vec<u8>>, CacheError> {
         let Some((wheel, _)) = self.dir.open_file(file)? else { return Ok(None) };
         read_wheel(wheel).map(Some).map_err(|e| CacheError::io("read", &self.dir.path_of(file), e))
@@ -144,7 +144,7 @@ impl OwnPackages {
     }
 }
 
-/// A wheel's description, whose claim on its size is true: others rely on it.
+/// Describes a wheel after checking its claim about its size, which other code relies on.
 fn described_truly(file: &str, bytes: &[u8]) -> Result<OwnPackage, OwnPackageError> {
     let (package, wheel) = describe(file, bytes)?;
     let unpacked = wheel.unpack(MAX_WHEEL_BYTES);
@@ -160,7 +160,7 @@ fn bytes_of(files: &[(String, Vec<u8>)]) -> u64 {
     files.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64))
 }
 
-/// Whether a package's modules have names of their own.
+/// Checks that no module of a package has the name of an existing one.
 fn check_modules(added: &OwnPackage, others: &[OwnPackage], taken: &[(String, String)]) -> Result<(), OwnPackageError> {
     for module in &added.imports {
         let own = others.iter().find(|other| other.imports.contains(module)).map(|other| format!("`{}`", other.name));
@@ -173,7 +173,7 @@ fn check_modules(added: &OwnPackage, others: &[OwnPackage], taken: &[(String, St
     Ok(())
 }
 
-/// Checks wheels that are used together, as [`OwnPackages::add`] does.
+/// Checks wheels that are used together, like [`OwnPackages::add`].
 pub(crate) fn check_wheels(
     wheels: &[(String, Vec<u8>)],
     taken: &[(String, String)],
@@ -188,12 +188,12 @@ pub(crate) fn check_wheels(
     Ok(packages)
 }
 
-/// Checks one of the wheels of an image by itself; [`check_wheels`] compares them with each other.
+/// Checks one wheel of an image by itself; [`check_wheels`] checks all together.
 pub(crate) fn check_wheel(file: &str, bytes: &[u8]) -> Result<(), OwnPackageError> {
     described_truly(file, bytes).map(drop)
 }
 
-/// The files of wheels, by their paths below `site-packages`, sorted: one wheel is in memory at a time.
+/// Returns the files of wheels, sorted by path below `site-packages`. Holds one wheel in memory at a time.
 pub(crate) fn unpack_wheels(
     wheels: impl Iterator<Item = Result<(String, Vec<u8>), CacheError>>,
 ) -> Result<Vec<(String, Vec<u8>)>, OwnPackageError> {

@@ -1,4 +1,4 @@
-//! Modules of the standard library, which no package may shadow or imitate.
+//! Modules of the standard library, which packages must not shadow or imitate.
 
 const MODULES: &str = "\
     abc aifc antigravity argparse array ast asyncio atexit audioop base64 bdb binascii bisect builtins bz2 cProfile calendar cgi \
@@ -16,7 +16,7 @@ const MODULES: &str = "\
     unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg winsound wsgiref xdrlib xml xmlrpc zipapp \
     zipfile zipimport zlib zoneinfo";
 
-/// Whether a module of this name is the standard library's, or looks as if it were.
+/// Returns `true` if the standard library has a module of this name, or the name looks like one of its private modules.
 pub(super) fn is_standard(module: &str) -> bool {
     MODULES.split(' ').any(|name| name == module) || module.starts_with('_')
 }

@@ -109,7 +109,7 @@ fn the_number_of_packages_is_bounded() {
     add(0).unwrap();
 }
 
-/// A wheel with a module of this many zero bytes, and this many empty modules beside it.
+/// Returns a wheel with a module of `bytes` bytes, mostly zeros, and `modules` empty modules.
 fn large(name: &str, bytes: usize, modules: usize) -> (String, Vec<u8>) {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let mut put = |path: &str, content: &[u8]| {
@@ -129,7 +129,7 @@ fn put(own: &OwnPackages, (file, bytes): &(String, Vec<u8>)) -> Result<OwnPackag
     own.add(file, bytes, &[])
 }
 
-/// Puts a wheel into the directory without the checks.
+/// Writes a wheel to the directory without any checks.
 fn put_unchecked(own: &OwnPackages, (file, bytes): &(String, Vec<u8>)) {
     std::fs::write(own.dir.path_of(file), bytes).unwrap();
 }
@@ -146,14 +146,14 @@ fn what_all_take_unpacked_is_bounded() {
         own.list().unwrap().iter().map(|package| package.unpacked_bytes).sum::<u64>(),
         MAX_OWN_PACKAGES_BYTES - 1
     );
-    // Replacing its own other version, up to the last byte.
+    // Replacing a package by another version may use the limit up to the last byte.
     put(&own, &large("d", each, 0)).unwrap();
     let over = large("e", 40, 0);
     let error = put(&own, &over).unwrap_err();
     assert!(matches!(&error, OwnPackageError::TooLarge(name) if name == "e"), "{error}");
     assert!(error.to_string().contains("glovebox packages remove NAME"), "{error}");
     assert_eq!(own.files().unwrap().len(), 8);
-    // Also if somebody put it there by hand: it is listed, not imported, and can be removed.
+    // A wheel that was copied there by hand is listed and can be removed, but not imported.
     put_unchecked(&own, &over);
     assert_eq!(own.list().unwrap().len(), 5);
     assert!(matches!(own.files(), Err(OwnPackageError::TooLarge(name)) if name == "e"));
@@ -183,7 +183,7 @@ fn a_wheel_that_claims_less_than_it_has_is_held_to_what_it_has() {
     let each = usize::try_from(MAX_WHEEL_BYTES).unwrap();
     for name in ["a", "b", "c", "d", "e"] {
         let (file, mut bytes) = large(name, each, 0);
-        // The lengths in the central directory and in the local header of the large module.
+        // The lengths of the large module in the central directory and in its local header.
         let length = u32::try_from(each - "Name: a\nVersion: 1\n".len()).unwrap().to_le_bytes();
         for at in 0..bytes.len() - 4 {
             if bytes[at..at + 4] == length {
@@ -193,7 +193,7 @@ fn a_wheel_that_claims_less_than_it_has_is_held_to_what_it_has() {
         put_unchecked(&own, &(file, bytes));
     }
     assert!(own.list().unwrap().iter().all(|package| package.unpacked_bytes < 100));
-    // The archive reader may detect it; what matters is that it is refused.
+    // The archive reader may detect it first; only the rejection matters.
     assert!(own.files().is_err());
 }
 
@@ -201,7 +201,7 @@ fn a_wheel_that_claims_less_than_it_has_is_held_to_what_it_has() {
 fn a_list_unpacks_metadata_alone_and_no_more_of_it_than_a_megabyte() {
     let (_dir, own) = own();
     let (file, mut bytes) = large("a", 1_000_000, 0);
-    // Damaged bytes of a module do not affect the list.
+    // Damaged contents of a module do not affect the list.
     let begin = bytes.windows(13).position(|window| window == b"a/__init__.py").unwrap() + 13;
     bytes[begin..begin + 20].fill(0xff);
     put_unchecked(&own, &(file, bytes));

@@ -1,7 +1,7 @@
-//! Takes a module apart: its code, which imports its memory, and a module of nothing but that memory.
+//! Splits a module into its code, which imports the memory, and a module that contains only that memory.
 //!
-//! Compiling an interpreter takes a minute; its images differ in nothing but the memory. Taken apart, the code is compiled once, boots in
-//! a memory with the binary's own data, and runs in those that were saved since.
+//! Compiling an interpreter takes a minute, and its images differ only in their memory. After the split, the code is
+//! compiled once. It boots in a memory with the binary's own data, and runs in memories that were saved later.
 
 use wasm_encoder::{
     DataSection, EntityType, ExportKind, ExportSection, ImportSection, MemorySection, Module, RawSection, SectionId,
@@ -13,24 +13,25 @@ use super::image::{self, encoded_memory};
 use super::longer::{entries, longer};
 use super::sections::{Changed, Sections};
 
-/// What the memory is imported from, and its name there.
+/// Module and name of the memory import.
 pub const MEMORY_IMPORT: (&str, &str) = ("glovebox", "memory");
 
-/// The name under which a memory's own module exports it.
+/// Export name in the memory's module.
 pub const MEMORY_EXPORT: &str = "memory";
 
-/// A module taken apart.
+/// A split module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Apart {
-    /// The code. Its memory is the import [`MEMORY_IMPORT`], exported under all names that it had.
+    /// The code. It imports its memory as [`MEMORY_IMPORT`] and exports it under the original names.
     pub code: Vec<u8>,
     /// The memory with the module's own data, exported as [`MEMORY_EXPORT`].
     pub memory: Vec<u8>,
 }
 
-/// Takes a module apart.
+/// Splits a module.
 ///
-/// Refuses modules with further state, as [`with_image`](super::with_image) does.
+/// # Errors
+/// If the module has other state, as for [`with_image`](super::with_image).
 pub fn apart(module: &[u8]) -> Result<Apart, RewriteError> {
     let sections = Sections::read(module)?;
     let memory = encoded_memory(&sections, None)?;
@@ -57,7 +58,8 @@ pub fn apart(module: &[u8]) -> Result<Apart, RewriteError> {
     Ok(Apart { code, memory })
 }
 
-/// A memory of this content, in place of the one that `module` defines: what [`Apart::code`] of that module runs in.
+/// Returns a memory module with the given contents, in place of the memory that `module` defines. The [`Apart::code`]
+/// of that module can run in it.
 pub fn memory_of(module: &[u8], content: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let memory = encoded_memory(&sections, Some(content))?;

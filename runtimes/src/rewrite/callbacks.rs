@@ -1,5 +1,5 @@
-//! Adds functions that an interpreter can call back: new entries at the end of a module's sections, so that all indices
-//! stay valid, and new slots at the end of table 0.
+//! Adds callback functions for an interpreter: new entries at the end of a module's sections, so that all indices stay
+//! valid, and new slots at the end of table 0.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use super::longer::{Raw, entries, longer};
 use super::sections::{Changed, Sections, bound};
 use crate::Callback;
 
-/// `(i32, i32) -> i32` and `(i32, i64, i32) -> i64`, encoded as in the type section.
+/// Encoded types `(i32, i32) -> i32` and `(i32, i64, i32) -> i64`.
 const TWO_WORDS_TO_ONE: &[u8] = &[0x60, 2, 0x7f, 0x7f, 1, 0x7f];
 const MAGIC_GETTER: &[u8] = &[0x60, 3, 0x7f, 0x7e, 0x7f, 1, 0x7e];
 
-/// The maximum initial size of a table in engines and validators.
+/// Maximum initial size of a table in engines and validators.
 const MAX_SLOTS: u64 = 10_000_000;
 
-/// Adds the functions, their slots, and for each an exported global that holds its slot.
+/// Adds the functions, their slots, and for each an exported global with its slot.
 pub(super) fn add(
     sections: &Sections<'_>,
     callbacks: &BTreeMap<String, Callback>,
@@ -89,7 +89,7 @@ fn body(callback: Callback, exports: &Exports) -> Result<Function, RewriteError>
             let (state, result) = (callee("JS_PromiseState")?, callee("JS_PromiseResult")?);
             body.local_get(2).if_(BlockType::Result(ValType::I64));
             body.local_get(0).local_get(1).call(result).else_();
-            // A small number is its own value.
+            // The representation of a small integer is the integer itself.
             body.local_get(0).local_get(1).call(state).i64_extend_i32_u().end().end();
         }
     }
@@ -100,7 +100,7 @@ fn too_many() -> RewriteError {
     RewriteError::Unsupported("it has no room for a callback".to_owned())
 }
 
-/// The table section with more slots in table 0, and the first new slot.
+/// Returns the table section with more slots in table 0, and the first new slot.
 fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u32), RewriteError> {
     let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
     let found = sections.0.iter().find_map(|section| match &section.payload {
@@ -113,14 +113,14 @@ fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u32), Rewrit
     let mut items = reader.into_iter_with_offsets();
     let Some(first) = items.next() else { return unsupported("it has no table for a callback") };
     let Table { ty, init } = first?.1;
-    // The start of the second table, if there is one.
+    // Start of the second table, if there is one.
     let end = items.next().transpose()?.map(|(start, _)| start.saturating_sub(base));
     if ty.element_type != RefType::FUNCREF || ty.table64 || ty.shared || !matches!(init, TableInit::RefNull) {
         return unsupported("its table 0 is not a plain table of functions");
     }
     let minimum = ty.initial.saturating_add(u64::from(more));
     let slot = u32::try_from(ty.initial).ok().filter(|_| minimum <= MAX_SLOTS).ok_or_else(too_many)?;
-    // The same room to grow as before, if possible.
+    // Preserves the room to grow, if possible.
     let maximum = ty.maximum.map(|maximum| maximum.saturating_add(u64::from(more)).min(u64::from(u32::MAX)));
     let longer = wasm_encoder::TableType {
         element_type: wasm_encoder::RefType::FUNCREF,
@@ -136,7 +136,7 @@ fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u32), Rewrit
     Ok((Raw { id: SectionId::Table.into(), data: content }, slot))
 }
 
-/// The number of types: a recursion group is one entry and several types.
+/// Returns the number of types. A recursion group is one entry with several types.
 pub(super) fn type_count(sections: &Sections<'_>) -> Result<u32, RewriteError> {
     let mut count = 0u32;
     for section in &sections.0 {

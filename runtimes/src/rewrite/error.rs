@@ -1,4 +1,4 @@
-//! Why a module cannot be rewritten.
+//! Errors of inspecting and rewriting modules.
 
 use glovebox_vfs::{escaped, escaped_text};
 use wasmparser::BinaryReaderError;
@@ -10,32 +10,32 @@ pub enum RewriteError {
     /// The bytes are not a well-formed module.
     #[error("this is not a valid WebAssembly module: {0}")]
     Malformed(#[from] BinaryReaderError),
-    /// The bytes are a component.
+    /// The bytes are a component instead of a core module.
     #[error("this is a WebAssembly component, not a core module; an interpreter has to be a core module")]
     Component,
     /// A saved memory image cannot represent the module's state.
     #[error("this module cannot be prepared: {name}; it can still run as a plain command", name = escaped_text(.0))]
     Unsupported(String),
-    /// A function to be exported is not in the `name` section.
+    /// A function to export is not in the `name` section.
     #[error("this module has no function named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     NoFunction(String),
-    /// Several functions have the name of one to be exported.
+    /// Several functions have the name of a function to export.
     #[error("this module has several functions named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     AmbiguousFunction(String),
-    /// A function's code is not what its recipe changes.
+    /// A function's code differs from the code that its recipe changes.
     #[error("this module's function `{name}` has unexpected code; its binary does not match its recipe", name = escaped(.0))]
     UnexpectedCode(String),
-    /// A global or table to be exported does not exist.
+    /// A global or table to export does not exist.
     #[error("this module has no {kind} {index} to export as `{name}`; its binary does not match its recipe", name = escaped(.name))]
     NoItem {
         /// `global` or `table`.
         kind: &'static str,
-        /// Its index.
+        /// Index of the item.
         index: u32,
-        /// The export's name.
+        /// Export name.
         name: String,
     },
-    /// The export's name is used for something else.
+    /// The module already exports something else under this name.
     #[error("this module exports something else as `{name}`; its binary does not match its recipe", name = escaped(.0))]
     ExportTaken(String),
     /// The saved memory does not match the module.
@@ -44,9 +44,9 @@ pub enum RewriteError {
     /// A saved global does not match the module.
     #[error("the saved value of global {index} does not match the module: {problem}")]
     Global {
-        /// The global's index.
+        /// Index of the global.
         index: u32,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
 }

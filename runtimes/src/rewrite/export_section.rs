@@ -1,4 +1,4 @@
-//! The export section, as it is added to.
+//! The export section during a rewrite.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use wasm_encoder::{ExportKind, ExportSection};
 use super::RewriteError;
 use super::sections::{Sections, export_kind};
 
-/// A module's exports, in order.
+/// Exports of a module, in order.
 pub(super) struct Exports {
     list: Vec<(String, ExportKind, u32)>,
     by_name: BTreeMap<String, (ExportKind, u32)>,
-    /// A name of each exported global, by its index.
+    /// A name of each exported global, by index.
     globals: BTreeMap<u32, String>,
 }
 
@@ -36,12 +36,12 @@ impl Exports {
         self.by_name.get(name).is_some_and(|(of, _)| *of == kind)
     }
 
-    /// The index of an exported function.
+    /// Returns the index of an exported function.
     pub(super) fn function(&self, name: &str) -> Option<u32> {
         self.by_name.get(name).and_then(|(kind, index)| (*kind == ExportKind::Func).then_some(*index))
     }
 
-    /// A name of an exported global.
+    /// Returns a name of an exported global.
     pub(super) fn global(&self, index: u32) -> Option<&String> {
         self.globals.get(&index)
     }

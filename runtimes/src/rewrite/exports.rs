@@ -1,4 +1,4 @@
-//! Adds exports, so that a driver can access the binary's internals.
+//! Adds exports that give a driver access to a binary's internals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use super::sections::{Changed, Sections};
 use super::{RewriteError, callbacks, framed, numpy};
 use crate::{ExportList, FunctionId};
 
-/// The export name's prefix, followed by the index, for globals that the recipe does not name, so that they can be
-/// saved.
+/// Prefix of export names for globals that the recipe does not name. The index follows. All mutable globals are
+/// exported so that they can be saved.
 const GLOBAL_PREFIX: &str = "__glovebox_global_";
 
-/// The name that recipes give to the global that holds the end of the C stack.
+/// Name in recipes of the global that holds the C stack pointer.
 const STACK_POINTER: &str = "__stack_pointer";
 
-/// The type of a global that can be saved.
+/// Type of a global that can be saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GlobalKind {
@@ -33,30 +33,30 @@ pub enum GlobalKind {
     F64,
 }
 
-/// A global that changes as the module runs, so that its value is part of a saved instance.
+/// A mutable global, whose value is part of a saved instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MutableGlobal {
-    /// Its index.
+    /// Index of the global.
     pub index: u32,
-    /// The name it is exported under.
+    /// Export name.
     pub export: String,
-    /// Its type.
+    /// Type of the value.
     pub kind: GlobalKind,
 }
 
-/// A module ready to be booted by its driver.
+/// A module that a driver can boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bootable {
-    /// The module.
+    /// The module's binary.
     pub bytes: Vec<u8>,
-    /// Every mutable global, all of them exported.
+    /// All mutable globals, each of them exported.
     pub globals: Vec<MutableGlobal>,
 }
 
-/// Exports the items in `list` and every mutable global, adds its callbacks, changes the functions that it names, and removes custom
-/// sections.
+/// Exports the items in `list` and every mutable global, adds the callbacks, changes the named functions, and removes
+/// custom sections.
 ///
-/// Existing exports of the same name and meaning stay.
+/// Existing exports with the same name and meaning stay.
 pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, RewriteError> {
     let widened = list.wide_integers.then(|| numpy::widen(module)).transpose()?;
     let module = widened.as_deref().unwrap_or(module);
@@ -69,7 +69,7 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
     let framed = list.framed.iter().map(String::as_str);
     let finder = list.path_finder.iter().filter_map(FunctionId::name);
     let found = function_indices(&sections, &wanted.iter().copied().chain(framed).chain(finder).collect())?;
-    // In the recipe's order; a list has no duplicates.
+    // Exports are in the recipe's order. The list has no duplicates.
     for name in list.functions.iter().filter(|name| wanted.contains(name.as_str())) {
         let index = *found.get(name.as_str()).ok_or_else(|| RewriteError::NoFunction(name.clone()))?;
         if index >= counts.functions {
@@ -107,7 +107,7 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
     Ok(Bootable { bytes, globals })
 }
 
-/// The functions that get code around them. `found` has the indices of those that the list names.
+/// Returns the functions to wrap. `found` contains the indices of the functions in the list.
 fn wrappers(list: &ExportList, found: &BTreeMap<String, u32>) -> Result<BTreeMap<u32, Wrapper>, RewriteError> {
     let index = |name: &String| found.get(name).copied().ok_or_else(|| RewriteError::NoFunction(name.clone()));
     let mut wrappers = BTreeMap::new();
@@ -160,7 +160,7 @@ fn export_mutable_globals(sections: &Sections<'_>, exports: &mut Exports) -> Res
     Ok(saved)
 }
 
-/// Name to index of the functions in `wanted`, from the `name` section.
+/// Returns the indices of the functions in `wanted`, from the `name` section.
 fn function_indices(sections: &Sections<'_>, wanted: &BTreeSet<&str>) -> Result<BTreeMap<String, u32>, RewriteError> {
     let mut found = BTreeMap::new();
     let Some(names) = sections.names().filter(|_| !wanted.is_empty()) else {

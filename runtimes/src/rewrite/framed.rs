@@ -1,7 +1,8 @@
-//! Puts code around functions: a frame on the C stack, or a correction of the C library.
+//! Wraps functions in code: a frame on the C stack, or a correction of the C library.
 //!
-//! An interpreter that counts nested calls by how much of its C stack is taken does not count a function that keeps everything in
-//! locals: a structure of enough levels then exhausts the native stack, which traps, instead of raising an exception.
+//! Interpreters measure the depth of calls by the used part of the C stack. They do not notice the calls of a function
+//! that has all its variables in locals. Deeply nested data then exhausts the native stack and traps, instead of
+//! raising an exception.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +12,25 @@ use wasmparser::{BinaryReader, CodeSectionReader, CompositeInnerType, Payload, V
 use super::RewriteError;
 use super::sections::{Changed, Sections, bound};
 
-/// What each call takes. The C stack is aligned by 16 bytes.
+/// Bytes per call. The C stack is aligned to 16 bytes.
 const FRAME_BYTES: i32 = 64;
 
-/// The parameters of wasi-libc's `__wasilibc_find_relpath_alloc`.
+/// Parameters of wasi-libc's `__wasilibc_find_relpath_alloc`.
 const PATH_FINDER: [ValType; 5] = [ValType::I32; 5];
 
 /// Code around a function.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wrapper {
-    /// Takes a frame below this stack pointer, and gives it back. Where an exception leaves the function, the code that catches it resets
-    /// the stack pointer, as for any other function.
+    /// Reserves a frame below this stack pointer, and releases it. If an exception leaves the function, the code that
+    /// catches it resets the stack pointer, as for any other function.
     Frame { stack_pointer: u32 },
-    /// Keeps an empty path empty. wasi-libc's `__wasilibc_find_relpath_alloc` finds the preopen and the path beneath it for every function
-    /// that takes a path, and makes `.` of an empty one: `rmtree("")` would then empty the working directory. The file system refuses an
-    /// empty path with `ENOENT`.
+    /// Preserves an empty path. wasi-libc's `__wasilibc_find_relpath_alloc` finds the preopen and relative path for
+    /// every function that takes a path. It replaces an empty path by `.`, so `rmtree("")` would empty the working
+    /// directory. The file system rejects an empty path with `ENOENT`.
     EmptyPath,
 }
 
-/// Puts in the place of each function one that calls the old one within its wrapper. The old ones become new functions at the end, so that
+/// Replaces each function by one that calls the old one within its wrapper. The old functions move to the end, so that
 /// all indices stay valid.
 pub(super) fn wrap(module: &[u8], functions: &BTreeMap<u32, Wrapper>) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
@@ -90,8 +91,8 @@ fn framed_call(function: u32, parameters: usize, stack_pointer: u32) -> Function
     framed
 }
 
-/// `int f(const char *path, const char **prefix, char **relative, size_t *relative_bytes, int can_realloc)`: calls the old function and, if
-/// it has found a preopen for an empty path, empties the relative path.
+/// `int f(const char *path, const char **prefix, char **relative, size_t *relative_bytes, int can_realloc)`. Calls the
+/// old function. If that finds a preopen for an empty path, it empties the relative path.
 fn path_finder_call(function: u32) -> Function {
     let byte = MemArg { offset: 0, align: 0, memory_index: 0 };
     let word = MemArg { offset: 0, align: 2, memory_index: 0 };
@@ -108,7 +109,7 @@ fn path_finder_call(function: u32) -> Function {
     finder
 }
 
-/// For each type its parameters, if it is a function's.
+/// Returns the parameters of each type, or `None` for types that are not function types.
 pub(super) fn parameter_types(sections: &Sections<'_>) -> Result<Vec<Option<Vec<ValType>>>, RewriteError> {
     let mut parameters = Vec::new();
     for section in &sections.0 {
@@ -126,7 +127,7 @@ pub(super) fn parameter_types(sections: &Sections<'_>) -> Result<Vec<Option<Vec<
     Ok(parameters)
 }
 
-/// The types of the functions that the module defines itself.
+/// Returns the types of the functions that the module defines.
 pub(super) fn defined_functions(sections: &Sections<'_>) -> Result<Vec<u32>, RewriteError> {
     let mut types = Vec::new();
     for section in &sections.0 {
@@ -139,7 +140,7 @@ pub(super) fn defined_functions(sections: &Sections<'_>) -> Result<Vec<u32>, Rew
     Ok(types)
 }
 
-/// Their bodies, without their lengths.
+/// Returns the function bodies, without their lengths.
 pub(super) fn bodies_of<'a>(sections: &Sections<'a>) -> Result<Vec<&'a [u8]>, RewriteError> {
     let mut bodies = Vec::new();
     for section in sections.0.iter().filter(|section| section.id == u8::from(SectionId::Code)) {
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
     use crate::{ExportList, FunctionId};
 
-    /// `f` returns where the stack pointer is, as does `f` called through the table.
+    /// `f` returns the stack pointer, also when called through the table.
     const MODULE: &str = r#"(module
         (import "env" "other" (func $other (param i32)))
         (global $sp (mut i32) (i32.const 1024))
@@ -186,7 +187,7 @@ mod tests {
         made.map(|made| made.bytes).map_err(|error| error.to_string())
     }
 
-    /// The instructions of each function.
+    /// Returns the instructions of each function.
     fn functions(module: &[u8]) -> Vec<Vec<String>> {
         let sections = Sections::read(module).unwrap();
         let bodies = bodies_of(&sections).unwrap().into_iter();

@@ -1,4 +1,4 @@
-//! Replaces a module's initial state by that of a booted instance.
+//! Replaces a module's initial state by the state of a booted instance.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use wasmparser::{GlobalSectionReader, Operator, Parser, Payload, ValType, Valida
 use super::RewriteError;
 use super::sections::{Changed, Sections};
 
-/// The size of a WebAssembly page.
+/// Size of a WebAssembly page in bytes.
 const PAGE_BYTES: usize = 65_536;
 
-/// The granularity at which zeros are left out: that of the host's copy-on-write mapping.
+/// Granularity at which zeros are left out: that of the host's copy-on-write mapping.
 const BLOCK_BYTES: usize = 4096;
 
-/// The longest run of zeros that is written out instead of being left out: a segment costs an engine more than a few
-/// zeros do, and a module may have at most 100,000 segments.
+/// Longest run of zeros that is written instead of being left out. A segment costs an engine more than a few zeros, and
+/// a module may have at most 100,000 segments.
 const GAP_BYTES: usize = 16 * BLOCK_BYTES;
 
-/// The value of a mutable global, as its bits.
+/// Bits of a mutable global's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlobalValue {
     /// An `i32`.
@@ -34,7 +34,7 @@ pub enum GlobalValue {
 }
 
 impl GlobalValue {
-    /// The bits alone.
+    /// Returns the bits, zero-extended to 64.
     #[must_use]
     pub fn bits(self) -> u64 {
         match self {
@@ -44,18 +44,20 @@ impl GlobalValue {
     }
 }
 
-/// The state of a booted instance.
+/// State of a booted instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a> {
-    /// The whole linear memory.
+    /// Contents of the linear memory.
     pub memory: &'a [u8],
-    /// The values of mutable globals, by index. Other globals keep their initial values.
+    /// Values of mutable globals, by index. Other globals keep their initial values.
     pub globals: &'a [(u32, GlobalValue)],
 }
 
-/// The module with its initial memory and globals replaced by `image`, without its start function and custom sections.
+/// Replaces a module's initial memory and globals by `image`, and removes its start function and custom sections.
 ///
-/// Refuses modules with further state: passive data segments, changing tables, shared or several memories.
+/// # Errors
+/// [`RewriteError::Unsupported`] for modules with other state: passive data segments, modified tables, shared or
+/// several memories.
 pub fn with_image(module: &[u8], image: &Image<'_>) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let mut memory = MemorySection::new();
@@ -75,7 +77,7 @@ pub fn with_image(module: &[u8], image: &Image<'_>) -> Result<Vec<u8>, RewriteEr
     Ok(rewritten)
 }
 
-/// The nonzero parts of a memory as data segments.
+/// Returns the nonzero parts of a memory as data segments.
 pub(super) fn data(memory: &[u8]) -> Result<DataSection, RewriteError> {
     let mut data = DataSection::new();
     for run in runs(memory) {
@@ -87,7 +89,7 @@ pub(super) fn data(memory: &[u8]) -> Result<DataSection, RewriteError> {
     Ok(data)
 }
 
-/// The type of the only memory that the module defines; with an image, as large as that.
+/// Returns the type of the only memory that the module defines, with the size of `image` if there is one.
 pub(super) fn encoded_memory(sections: &Sections<'_>, image: Option<&[u8]>) -> Result<MemoryType, RewriteError> {
     let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
     let counts = sections.counts()?;
@@ -108,7 +110,7 @@ pub(super) fn encoded_memory(sections: &Sections<'_>, image: Option<&[u8]>) -> R
     Ok(MemoryType { minimum, maximum: memory.maximum, memory64: false, shared: false, page_size_log2: None })
 }
 
-/// How many pages an image has, if it can be one of this memory's.
+/// Returns the number of pages in an image, if it fits this memory.
 fn pages(image: &[u8], memory: &wasmparser::MemoryType) -> Result<u64, RewriteError> {
     if !image.len().is_multiple_of(PAGE_BYTES) {
         return Err(RewriteError::Image(format!("{} bytes are not a whole number of 64 KiB pages", image.len())));
@@ -121,7 +123,7 @@ fn pages(image: &[u8], memory: &wasmparser::MemoryType) -> Result<u64, RewriteEr
     Ok(pages)
 }
 
-/// The global section with new initial values; `None` if the module has none.
+/// Returns the global section with new initial values, or `None` if the module has no globals.
 fn saved_globals(
     sections: &Sections<'_>,
     values: &[(u32, GlobalValue)],
@@ -184,7 +186,7 @@ fn encode_globals(
     Ok(section)
 }
 
-/// Refuses code whose instances have state other than memory and globals.
+/// Rejects code whose instances have state other than memory and globals.
 pub(super) fn check_code(module: &[u8]) -> Result<(), RewriteError> {
     let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
     for payload in Parser::new(0).parse_all(module) {
@@ -221,7 +223,7 @@ pub(super) fn check_code(module: &[u8]) -> Result<(), RewriteError> {
     Ok(())
 }
 
-/// The nonzero parts of the image: in whole blocks, with those close together joined.
+/// Returns the nonzero ranges of the image, in whole blocks. Ranges that are close together are joined.
 fn runs(image: &[u8]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     let zero = [0u8; BLOCK_BYTES];

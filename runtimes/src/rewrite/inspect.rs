@@ -1,4 +1,4 @@
-//! Inspects a module without compiling it.
+//! Inspection of a module without compiling it.
 
 use wasm_encoder::SectionId;
 use wasmparser::{ExternalKind, Payload, TypeRef, ValType};
@@ -6,7 +6,7 @@ use wasmparser::{ExternalKind, Payload, TypeRef, ValType};
 use super::RewriteError;
 use super::sections::{Sections, bound};
 
-/// The kind of an import or export.
+/// Kind of an import or export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ItemKind {
@@ -22,91 +22,91 @@ pub enum ItemKind {
     Tag,
 }
 
-/// One import.
+/// An import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// The module imported from, such as `wasi_snapshot_preview1`.
+    /// Module that it is imported from, such as `wasi_snapshot_preview1`.
     pub module: String,
-    /// The item's name in it.
+    /// Name in that module.
     pub name: String,
-    /// Its kind.
+    /// Kind of the item.
     pub kind: ItemKind,
 }
 
-/// One export.
+/// An export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// Its name.
+    /// Name of the export.
     pub name: String,
-    /// Its kind.
+    /// Kind of the item.
     pub kind: ItemKind,
-    /// Its index among the items of its kind.
+    /// Index among the items of its kind.
     pub index: u32,
 }
 
-/// One global; imported ones are included.
+/// A global, imported or defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlobalInfo {
-    /// Its index.
+    /// Index of the global.
     pub index: u32,
-    /// Whether code can change it.
+    /// Code can change the value.
     pub mutable: bool,
-    /// Whether it holds an `i32`, as a stack pointer does.
+    /// The value is an `i32`, as for a stack pointer.
     pub is_i32: bool,
 }
 
 /// A memory that the module defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// Its initial size, in 64 KiB pages.
+    /// Initial size in pages of 64 KiB.
     pub minimum_pages: u64,
-    /// Its maximum size, in 64 KiB pages.
+    /// Maximum size in pages of 64 KiB.
     pub maximum_pages: Option<u64>,
-    /// Whether threads may share it.
+    /// Threads can share the memory.
     pub shared: bool,
-    /// Whether it is addressed with 64 bits.
+    /// Addresses have 64 bits.
     pub is_64: bool,
 }
 
-/// The entry point of a WASI module.
+/// Entry point of a WASI module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModuleKind {
     /// `_start`, called once.
     Command,
-    /// `_initialize`, called once, then any export any number of times.
+    /// `_initialize`, called once. After that, exports can be called any number of times.
     Reactor,
-    /// Neither.
+    /// Neither `_start` nor `_initialize`.
     Library,
 }
 
-/// A module's properties.
+/// Properties of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleInfo {
-    /// Its entry point.
+    /// Entry point of the module.
     pub kind: ModuleKind,
-    /// Its imports.
+    /// Imports, in order.
     pub imports: Vec<Import>,
-    /// Its exports.
+    /// Exports, in order.
     pub exports: Vec<Export>,
-    /// The first memory it defines, if there is one.
+    /// The first memory that the module defines, if there is one.
     pub memory: Option<MemoryInfo>,
-    /// Its globals.
+    /// Globals, imported ones first.
     pub globals: Vec<GlobalInfo>,
-    /// Whether it has a `name` section with its functions' names.
+    /// The module has a `name` section with function names.
     pub has_names: bool,
-    /// Whether it has a start function.
+    /// The module has a start function.
     pub has_start: bool,
 }
 
 impl ModuleInfo {
-    /// Whether it imports only WASI preview 1, so that it can run.
+    /// Returns `true` if the module imports only WASI preview 1, so that it can run.
     pub fn needs_only_wasi(&self) -> bool {
         self.imports.iter().all(|import| import.module == "wasi_snapshot_preview1" && import.kind == ItemKind::Function)
     }
 }
 
-/// Reads a module's properties. Does not examine its code.
+/// Reads a module's properties without examining its code.
 pub fn inspect(module: &[u8]) -> Result<ModuleInfo, RewriteError> {
     let sections = Sections::read(module)?;
     let mut imports = Vec::new();

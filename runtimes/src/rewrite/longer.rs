@@ -1,4 +1,4 @@
-//! Sections with entries added at their end, so that all indices stay valid.
+//! Appends entries to sections, so that all indices stay valid.
 
 use wasm_encoder::{Encode, Section, SectionId};
 use wasmparser::BinaryReader;
@@ -6,7 +6,7 @@ use wasmparser::BinaryReader;
 use super::RewriteError;
 use super::sections::Sections;
 
-/// A section as its bytes.
+/// An encoded section.
 pub(super) struct Raw {
     pub(super) id: u8,
     pub(super) data: Vec<u8>,
@@ -24,23 +24,23 @@ impl Section for Raw {
     }
 }
 
-/// The number at the beginning of a section's content, and the rest.
+/// Splits a section's contents into the number of entries and the entries.
 fn split(data: &[u8]) -> Result<(u32, &[u8]), RewriteError> {
     let mut reader = BinaryReader::new(data, 0);
     let count = reader.read_var_u32()?;
     Ok((count, data.get(reader.original_position()..).unwrap_or_default()))
 }
 
-/// The entries of a new section, without their number.
+/// Returns the encoded entries of a new section, without their number.
 pub(super) fn entries(section: &impl Encode) -> Result<Vec<u8>, RewriteError> {
     let mut encoded = Vec::new();
     section.encode(&mut encoded);
-    // Its length comes first.
+    // The length of the section comes first.
     let (_, content) = split(&encoded)?;
     Ok(split(content)?.1.to_vec())
 }
 
-/// A section with additional entries; the module may lack the section.
+/// Returns a section with additional entries. The module need not have the section.
 pub(super) fn longer(sections: &Sections<'_>, id: SectionId, more: u32, entries: &[u8]) -> Result<Raw, RewriteError> {
     let id = u8::from(id);
     let (count, before) = match sections.0.iter().find(|section| section.id == id) {

@@ -1,8 +1,8 @@
-//! Changes a WebAssembly module: adds exports and callbacks, wraps functions, removes custom sections, and replaces memory
-//! and globals by those of a booted instance.
+//! Changes WebAssembly modules: adds exports and callbacks, wraps functions, removes custom sections, and replaces
+//! memory and globals by those of a booted instance.
 //!
 //! The input is untrusted: a damaged or hostile module gives a [`RewriteError`], in time and memory proportional to its
-//! length. The output depends on nothing but the input, because the hash of a prepared module is its identity.
+//! length. The output depends only on the input, because the hash of a prepared module is its identity.
 
 mod apart;
 mod callbacks;

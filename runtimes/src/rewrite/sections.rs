@@ -1,4 +1,4 @@
-//! A module as its list of sections.
+//! A module as a list of sections.
 
 use wasm_encoder::{Module, RawSection, SectionId};
 use wasmparser::{
@@ -7,21 +7,21 @@ use wasmparser::{
 
 use super::RewriteError;
 
-/// A module with more sections is only made to exhaust a reader: there are at most 13 kinds and a few dozen custom
-/// ones.
+/// Maximum number of sections. Valid modules have at most 13 kinds and a few dozen custom ones; more would only exhaust
+/// a reader.
 const MAX_SECTIONS: usize = 10_000;
 
-/// The maximum number of imports, exports or globals that are read. The largest interpreter known has a few hundred.
+/// Maximum number of imports, exports or globals that are read. The largest known interpreter has a few hundred.
 pub(super) const MAX_ITEMS: usize = 100_000;
 
-/// One section: its number, its content, and its parsed form.
+/// A section: its ID, its contents, and its parsed form.
 pub(super) struct Section<'a> {
     pub(super) id: u8,
     pub(super) data: &'a [u8],
     pub(super) payload: Payload<'a>,
 }
 
-/// The number of functions, tables, memories and globals, imports included.
+/// Numbers of functions, tables, memories and globals, including imports.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) functions: u32,
@@ -59,12 +59,12 @@ impl<'a> Sections<'a> {
         Ok(Self(sections))
     }
 
-    /// Reassembles a module: changed sections in their places, without custom ones, all others unchanged.
+    /// Reassembles a module without custom sections. Changed sections are put in their places; all others stay.
     pub(super) fn rebuild(&self, changed: Vec<Changed>) -> Vec<u8> {
         self.reassemble(changed, false)
     }
 
-    /// Reassembles a module like [`Sections::rebuild`], with its custom sections.
+    /// Like [`Sections::rebuild`], with custom sections.
     pub(super) fn rebuild_all(&self, changed: Vec<Changed>) -> Vec<u8> {
         self.reassemble(changed, true)
     }
@@ -127,7 +127,7 @@ impl<'a> Sections<'a> {
         Ok(counts)
     }
 
-    /// The types of all globals, imported ones first, in the order of their indices.
+    /// Returns the types of all globals, in the order of their indices.
     pub(super) fn globals(&self) -> Result<Vec<GlobalType>, RewriteError> {
         let mut globals = Vec::new();
         for section in &self.0 {
@@ -152,7 +152,7 @@ impl<'a> Sections<'a> {
         Ok(globals)
     }
 
-    /// The types of the memories the module defines itself.
+    /// Returns the types of the memories that the module defines.
     pub(super) fn memories(&self) -> Result<Vec<MemoryType>, RewriteError> {
         let mut memories = Vec::new();
         for section in &self.0 {
@@ -179,7 +179,7 @@ impl<'a> Sections<'a> {
         Ok(exports)
     }
 
-    /// The module's `name` section.
+    /// Returns the module's `name` section.
     pub(super) fn names(&self) -> Option<NameSectionReader<'a>> {
         self.0.iter().find_map(|section| match &section.payload {
             Payload::CustomSection(custom) => match custom.as_known() {
@@ -191,10 +191,9 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// Appends a section to a module.
 type Append = Box<dyn FnOnce(&mut Module)>;
 
-/// A section that replaces one of the module's, is added to them, or (without content) removes one.
+/// A section that replaces one of the module, is added to it, or (without contents) removes one.
 pub(super) struct Changed {
     id: u8,
     content: Option<Append>,
@@ -216,8 +215,8 @@ impl Changed {
     }
 }
 
-/// The position of a section in a module. The tag section comes before the globals and the data count before the code,
-/// though their numbers are higher.
+/// Returns the position of a section in a module. The tag section comes before the globals and the data count before
+/// the code, despite their higher IDs.
 fn order(id: u8) -> u8 {
     match id {
         13 => 51,
@@ -243,8 +242,8 @@ pub(super) fn export_kind(kind: ExternalKind) -> wasm_encoder::ExportKind {
     }
 }
 
-/// The module without its custom sections (names, debug information, producers): they are useless at run time, and a
-/// compiler reads them every time.
+/// Removes a module's custom sections (names, debug information, producers). They are not used at run time, and a
+/// compiler would read them every time.
 pub fn strip(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     Ok(Sections::read(module)?.rebuild(Vec::new()))
 }

@@ -1,12 +1,14 @@
-//! Which state of an instance its code can change.
+//! State of an instance that its code can change.
 
 use wasmparser::{Operator, Payload};
 
 use super::{RewriteError, sections::Sections};
 
-/// Whether a module's code can change only one memory and the globals of its instance, so that restoring these resets
-/// the instance. Tables and passive segments are also part of an instance's state, and no embedder can tell whether a
-/// segment was dropped.
+/// Returns `true` if a module's code can change only one memory and the globals of its instance, so that restoring
+/// these resets the instance.
+///
+/// Tables and passive segments are also part of an instance's state, and an embedder cannot tell whether a segment was
+/// dropped.
 pub fn changes_only_memory_and_globals(module: &[u8]) -> Result<bool, RewriteError> {
     let sections = Sections::read(module)?;
     let has_imported_state =
@@ -42,7 +44,7 @@ fn changes_other_state(operator: &Operator<'_>) -> bool {
             | Op::TableAtomicRmwCmpxchg { .. }
             | Op::ElemDrop { .. }
             | Op::DataDrop { .. }
-            // Its effect depends on whether the segment was dropped, and instances share the segment.
+            // The effect depends on whether the segment was dropped, and instances share the segment.
             | Op::MemoryInit { .. }
     )
 }

@@ -1,11 +1,11 @@
-//! The functions that are added, and the code around those that are wrapped.
+//! Code of the added functions, and of the wrappers around existing ones.
 
 use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
 
 use super::functions::Functions;
 use crate::rewrite::RewriteError;
 
-/// The functions that are added, in order.
+/// The added functions, in order.
 pub(super) const ADDED: &[&str] = &[
     "release",
     "is_array",
@@ -20,7 +20,7 @@ pub(super) const ADDED: &[&str] = &[
     "can_cast_array_to_loop",
 ];
 
-/// The functions of the binary that they call.
+/// Functions of the binary that the new code calls.
 pub(super) const CALLED: &[&str] = &[
     "PyArray_CanCastArrayTo",
     "PyArray_CanCastTypeTo",
@@ -36,7 +36,7 @@ pub(super) const CALLED: &[&str] = &[
     "npy_set_invalid_cast_error",
 ];
 
-/// `f(i32, …) -> i32`, encoded as in the type section.
+/// Returns the encoded type of an added function: `i32` parameters, and one `i32` result or none.
 pub(super) fn signature(name: &str) -> &'static [u8] {
     match name {
         "release" => &[0x60, 1, 0x7f, 0],
@@ -48,7 +48,7 @@ pub(super) fn signature(name: &str) -> &'static [u8] {
     }
 }
 
-/// Offsets in CPython's objects of 32 bits.
+/// Offsets in CPython's 32-bit objects.
 const TYPE: u64 = 4;
 const TYPE_FLAGS: u64 = 84;
 const TYPE_BUFFER: u64 = 80;
@@ -59,7 +59,7 @@ const VIEW_FORMAT: u64 = 24;
 const TUPLE_FLAG: i32 = 1 << 26;
 const LAST_MORTAL: i32 = 0x3fff_ffff;
 
-/// Offsets in numpy's arrays, types and scalars, and in its parsed subscripts.
+/// Offsets in numpy's arrays, types, scalars and parsed subscripts.
 const ARRAY_DATA: u64 = 8;
 const ARRAY_DIMENSIONS: u64 = 12;
 const ARRAY_SHAPE: u64 = 16;
@@ -79,7 +79,7 @@ const INFO_FIELDS: u64 = 4;
 const INFO_SIZE: u64 = 8;
 const INFO_GROUP: u64 = 48;
 
-/// Numbers of numpy's types: `NPY_LONG`, which is its `intp`, and `NPY_LONGLONG`.
+/// Type numbers of numpy: `NPY_LONG`, which is its `intp`, and `NPY_LONGLONG`.
 const NARROW: i32 = 7;
 const WIDE: i32 = 9;
 const UNSIGNED_WIDE: i32 = 10;
@@ -93,19 +93,20 @@ const SAME_KIND_CASTING: i32 = 1 << 26;
 const WRITE_BACK_SHIFT: i32 = 13;
 const BUFFER_RECORDS: i32 = 0x1c; // with format and strides
 
-/// The addresses of `IndexError` and of the message "index out of range".
+/// Addresses of `IndexError` and of the message "index out of range".
 const INDEX_ERROR: u64 = 26_079_528;
 const INDEX_MESSAGE: i32 = 17_588_093;
 
-/// The functions and numbers that the code refers to.
+/// Functions and numbers that the code refers to.
 pub(super) struct Context<'a> {
     pub(super) functions: &'a Functions,
-    /// The slot of numpy's `array_getbuffer`, by which an array is known.
+    /// Table slot of numpy's `array_getbuffer`, which identifies arrays.
     pub(super) array_slot: i32,
 }
 
-/// Where the address of the last buffer that was requested of an array is, and in its lowest bit whether it is to be written. It is at the
-/// end of the C stack, which traps beyond, and below everything else: C itself puts nothing there.
+/// Address of a word with the last buffer that was requested from an array. Its lowest bit is set for a writable
+/// buffer. The word is at the end of the C stack, which traps beyond it, and below all other data: C code does not use
+/// it.
 const LAST_BUFFER: u64 = 16;
 
 fn at(offset: u64) -> MemArg {
@@ -118,7 +119,7 @@ fn function(locals: &[(u32, ValType)], build: impl FnOnce(&mut InstructionSink<'
     function
 }
 
-/// Four characters as a word.
+/// Returns four characters as a little-endian word.
 const fn word(text: [u8; 4]) -> i32 {
     i32::from_le_bytes(text)
 }
@@ -128,14 +129,14 @@ impl Context<'_> {
         self.functions.get(name)
     }
 
-    /// The code before the check of a format: replaces the format by that of a converted buffer.
+    /// Returns the code before the check of a format: it replaces the format by that of a converted buffer.
     pub(super) fn format_prefix(&self) -> Result<Vec<u8>, RewriteError> {
         let mut code = Vec::new();
         InstructionSink::new(&mut code).local_get(0).local_get(1).call(self.call("converted_format")?).local_set(1);
         Ok(code)
     }
 
-    /// An added function.
+    /// Generates an added function.
     pub(super) fn added(&self, name: &str) -> Result<Function, RewriteError> {
         match name {
             "release" => self.release(),
@@ -177,7 +178,7 @@ impl Context<'_> {
         })
     }
 
-    /// Returns whether all values of an array of integers fit into 32 bits.
+    /// Returns whether all values of an integer array fit into 32 bits.
     fn indices_fit(&self) -> Result<Function, RewriteError> {
         let (array, left, value, fit, wide) = (0, 1, 2, 3, 4);
         let (type_of, convert) = (self.call("PyArray_DescrFromType")?, self.call("PyArray_FromArray")?);
@@ -198,29 +199,30 @@ impl Context<'_> {
         }))
     }
 
-    /// `PyArray_CanCastArrayTo` with the flags of the conversion: other integers convert to indices if their values fit.
+    /// `PyArray_CanCastArrayTo` with the flags of the conversion: other integers convert to indices if their values
+    /// fit.
     fn can_cast_to_index(&self) -> Result<Function, RewriteError> {
         let (array, target, casting, flags, known) = (0, 1, 2, 3, 4);
         let (can_cast, narrow) = (self.call("PyArray_CanCastArrayTo")?, self.call("is_index_to_narrow")?);
         let fit = self.call("indices_fit")?;
         Ok(function(&[(1, ValType::I32)], |code| {
             code.local_get(array).local_get(target).local_get(casting).call(can_cast).local_set(known);
-            // Of the kinds of casting only `safe` and `same_kind` are checked.
+            // The values are checked only for `safe` and `same_kind` casting.
             code.local_get(target).i32_load(at(TYPE_NUMBER)).i32_const(NARROW).i32_ne();
             code.local_get(casting).i32_const(SAFE_CASTING).i32_sub().i32_const(1).i32_gt_u().i32_or();
             code.local_get(array).i32_load(at(ARRAY_TYPE)).call(narrow).i32_eqz().i32_or();
-            // On other platforms too, unsigned integers of 64 bits do not cast safely to indices.
+            // As on other platforms, unsigned 64-bit integers do not cast safely to indices.
             code.local_get(known).i32_eqz().local_get(array).i32_load(at(ARRAY_TYPE)).i32_load(at(TYPE_NUMBER));
             code.i32_const(UNSIGNED_WIDE).i32_eq().i32_and().i32_or();
             code.if_(BlockType::Empty).local_get(known).return_().end();
-            // The values of an output are not read.
+            // The values of an output array are not read.
             code.local_get(flags).i32_const(1 << WRITE_BACK_SHIFT).i32_and();
             code.if_(BlockType::Empty).i32_const(1).return_().end();
             code.local_get(array).call(fit).end();
         }))
     }
 
-    /// `npy_set_invalid_cast_error`: indices that do not fit are out of range.
+    /// `npy_set_invalid_cast_error`: values that are too large for an index are out of range.
     fn invalid_cast(&self) -> Result<Function, RewriteError> {
         let (source, target, casting, scalar) = (0, 1, 2, 3);
         let (invalid, narrow) = (self.call("npy_set_invalid_cast_error")?, self.call("is_index_to_narrow")?);
@@ -235,8 +237,8 @@ impl Context<'_> {
         }))
     }
 
-    /// Returns the format that `__Pyx_BufFmt_CheckString` is to check. If the last buffer is that of an array of 64-bit integers and
-    /// Cython expects indices, or the other way round, the buffer is replaced by that of a converted copy.
+    /// Returns the format for `__Pyx_BufFmt_CheckString` to check. If the last buffer belongs to an array of 64-bit
+    /// integers and Cython expects indices, or vice versa, a converted copy replaces the buffer.
     fn converted_format(&self) -> Result<Function, RewriteError> {
         let (context, format, last, view, array, info, name, copy, target) = (0, 1, 2, 3, 4, 5, 6, 7, 8);
         let (is_array, fit, release) = (self.call("is_array")?, self.call("indices_fit")?, self.call("release")?);
@@ -259,7 +261,8 @@ impl Context<'_> {
             code.else_();
             code.local_get(info).i32_load(at(INFO_SIZE)).i32_const(4).i32_ne().br_if(1);
             type_number(code, array).i32_const(WIDE).i32_ne().br_if(1).i32_const(NARROW).local_set(target);
-            // By its name: `intp_t`, `intptr_t`, `npy_intp`, `Py_ssize_t` and `long`, each perhaps `const`. Not `int` and `int32_t`.
+            // Compares names: `intp_t`, `intptr_t`, `npy_intp`, `Py_ssize_t` and `long`, each optionally `const`, but
+            // not `int` and `int32_t`.
             code.local_get(info).i32_load(at(0)).local_tee(name).i32_load(at(0)).i32_const(word(*b"cons")).i32_eq();
             code.if_(BlockType::Empty).local_get(name).i32_const(6).i32_add().local_set(name).end();
             begins(code, name, 0, *b"intp");
@@ -268,7 +271,7 @@ impl Context<'_> {
             begins(code, name, 4, *b"intp").i32_and().i32_or();
             begins(code, name, 0, *b"long");
             code.local_get(name).i32_load8_u(at(4)).i32_eqz().i32_and().i32_or().i32_eqz().br_if(1);
-            // A buffer that is written may be an output, whose values mean nothing yet.
+            // A writable buffer may be an output, whose values are not valid yet.
             code.local_get(last).i32_const(1).i32_and().i32_eqz().if_(BlockType::Empty);
             code.local_get(array).call(fit).i32_eqz().br_if(2).end();
             code.end();
@@ -285,8 +288,8 @@ impl Context<'_> {
         }))
     }
 
-    /// Returns an object in the place of indices that numpy returns: arrays, scalars and tuples of arrays become those of 64 bits. An
-    /// array with another reference is an output of the caller and stays.
+    /// Converts indices that numpy returns: arrays, scalars and tuples of arrays become 64-bit ones. An array with
+    /// another reference is an output of the caller and stays.
     fn with_wide_indices(&self) -> Result<Function, RewriteError> {
         let (object, left, item, wide, kind) = (0, 1, 2, 3, 4);
         let (is_array, release) = (self.call("is_array")?, self.call("release")?);
@@ -318,7 +321,7 @@ impl Context<'_> {
                 .local_get(kind)
                 .call(release);
             code.local_get(object).i32_load(at(TYPE)).i32_ne().if_(BlockType::Empty).local_get(object).return_().end();
-            // A value of 64 bits on the stack.
+            // A 64-bit value on the stack.
             code.global_get(0).i32_const(16).i32_sub().local_tee(item).global_set(0);
             code.local_get(item).local_get(object).i32_load(at(SCALAR_VALUE)).i64_extend_i32_s().i64_store(at(0));
             code.local_get(item)
@@ -334,7 +337,7 @@ impl Context<'_> {
         }))
     }
 
-    /// Returns whether a type or array casts to that of a ufunc's loop. A 64-bit order casts to `long`.
+    /// Returns whether a type or array casts to the type of a ufunc's loop. A 64-bit order casts to `long`.
     fn can_cast_to_loop(&self, can_cast: &str, is_array: bool) -> Result<Function, RewriteError> {
         let (from, to, casting, ufunc, types) = (0, 1, 2, 3, 4);
         let (can_cast, is_order) = (self.call(can_cast)?, self.call("is_order")?);
@@ -357,14 +360,15 @@ impl Context<'_> {
             code.local_get(object).local_get(view).local_get(flags).call(old).local_tee(failed).i32_eqz();
             code.if_(BlockType::Empty).local_get(object).call(is_array).if_(BlockType::Empty);
             code.local_get(view).local_get(flags).i32_const(1).i32_and().i32_or().local_set(seen).end().end();
-            // Without arrays nothing is written, so that the page of memory stays that of the image.
+            // Programs without arrays write nothing, so that the memory page stays shared with the image.
             code.local_get(seen).i32_const(0).i32_load(at(LAST_BUFFER)).i32_ne().if_(BlockType::Empty);
             code.i32_const(0).local_get(seen).i32_store(at(LAST_BUFFER)).end();
             code.local_get(failed).end();
         }))
     }
 
-    /// Converts the arrays of 64-bit integers in a parsed subscript to indices, or fails with `IndexError` and frees what was parsed.
+    /// Converts the arrays of 64-bit integers in a parsed subscript to indices. On failure, frees the parsed subscript
+    /// and raises `IndexError`.
     pub(super) fn prepare_index(&self, old: u32) -> Result<Function, RewriteError> {
         let (indices, count, kinds, left, index, array, copy) = (3, 4, 9, 10, 11, 12, 13);
         let (narrow, release) = (self.call("is_index_to_narrow")?, self.call("release")?);
@@ -402,7 +406,7 @@ impl Context<'_> {
         }))
     }
 
-    /// A function of Python whose result is that of the old one with indices of 64 bits.
+    /// Wraps a Python function: converts the indices in its result to 64 bits.
     pub(super) fn return_indices(&self, old: u32, parameters: u32) -> Result<Function, RewriteError> {
         let wide = self.call("with_wide_indices")?;
         Ok(function(&[], |code| {
@@ -413,7 +417,8 @@ impl Context<'_> {
         }))
     }
 
-    /// `f(self, args, count, keywords)` like [`Context::return_indices`]. The result stays if the first argument is an array.
+    /// `f(self, args, count, keywords)`, like [`Context::return_indices`]. The result stays if the first argument is an
+    /// array.
     pub(super) fn return_sample(&self, old: u32) -> Result<Function, RewriteError> {
         let (arguments, count, result) = (1, 2, 4);
         let (is_array, wide) = (self.call("is_array")?, self.call("with_wide_indices")?);
@@ -428,7 +433,7 @@ impl Context<'_> {
         }))
     }
 
-    /// `f(self, args, count)` like [`Context::return_indices`]. The result stays if there is more than one argument.
+    /// `f(self, args, count)`, like [`Context::return_indices`]. The result stays if there is more than one argument.
     pub(super) fn return_where(&self, old: u32) -> Result<Function, RewriteError> {
         let (count, result) = (2, 3);
         let wide = self.call("with_wide_indices")?;
@@ -440,7 +445,7 @@ impl Context<'_> {
         }))
     }
 
-    /// `int64_to_long(object)`: an array keeps its 64 bits.
+    /// `int64_to_long(object)`: an array keeps its 64-bit values.
     pub(super) fn to_long(&self, old: u32) -> Result<Function, RewriteError> {
         let is_array = self.call("is_array")?;
         Ok(function(&[], |code| {
@@ -451,7 +456,7 @@ impl Context<'_> {
     }
 }
 
-/// Returns whether a type is one of integers that need not fit into an index.
+/// Returns whether a type is an integer type with values that may not fit into an index.
 fn is_index_to_narrow() -> Function {
     function(&[(1, ValType::I32)], |code| {
         code.local_get(0).i32_load(at(TYPE_NUMBER)).local_set(1);
@@ -460,8 +465,8 @@ fn is_index_to_narrow() -> Function {
     })
 }
 
-/// `f(from, to, ufunc, types)`: returns whether a loop takes one `long`, in its first argument, where a 64-bit integer is given, and the
-/// ufunc has no loop for these.
+/// `f(from, to, ufunc, types)`: returns whether a loop takes one `long`, in its first argument, a 64-bit integer is
+/// given there, and the ufunc has no loop for 64-bit integers.
 fn is_order() -> Function {
     let (from, to, ufunc, types, left, loops) = (0, 1, 2, 3, 4, 5);
     function(&[(2, ValType::I32)], |code| {
@@ -483,7 +488,7 @@ fn type_number<'a, 'b>(code: &'a mut InstructionSink<'b>, array: u32) -> &'a mut
     code.local_get(array).i32_load(at(ARRAY_TYPE)).i32_load(at(TYPE_NUMBER))
 }
 
-/// Tells whether a text has these characters at an offset.
+/// Compares four characters of a text at an offset.
 fn begins<'a, 'b>(
     code: &'a mut InstructionSink<'b>,
     text: u32,

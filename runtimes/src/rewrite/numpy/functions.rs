@@ -1,4 +1,4 @@
-//! Functions of the binary by name.
+//! Functions of the binary, by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use wasmparser::Name;
 
 use crate::rewrite::{RewriteError, sections::Sections};
 
-/// Cython's check of a buffer's format, of which each module has its own.
+/// Cython's check of a buffer's format. Each module has its own copy.
 const CHECK_FORMAT: &str = "__Pyx_BufFmt_CheckString";
 
-/// The indices of functions by name, for new code and for splices.
+/// Indices of functions, for new code and for splices.
 pub(super) struct Functions {
     pub(super) named: BTreeMap<String, u32>,
     pub(super) checks: BTreeSet<u32>,
@@ -27,7 +27,7 @@ impl Functions {
             let Name::Function(map) = part? else { continue };
             for naming in map {
                 let naming = naming?;
-                // C++ has the parameters in the name.
+                // C++ names include the parameters.
                 if naming.name.split_once('(').map_or(naming.name, |(name, _)| name) == CHECK_FORMAT {
                     functions.checks.insert(naming.index);
                 } else if wanted.contains(naming.name)

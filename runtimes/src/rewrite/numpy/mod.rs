@@ -1,15 +1,15 @@
 //! Gives numpy a default integer of 64 bits in a binary with 32-bit pointers.
 //!
-//! numpy takes the integer that is as wide as a pointer for its default, so `np.arange(100_000).sum()` overflows in WebAssembly. The
-//! default is a constant in a few functions, and these become `NPY_LONGLONG` here. Indices in C code keep 32 bits, so this also puts
-//! conversions at the borders between the two:
+//! numpy's default integer is as wide as a pointer, so `np.arange(100_000).sum()` overflows in WebAssembly. The default
+//! is a constant in a few functions, which this module changes to `NPY_LONGLONG`. Indices in C code stay 32 bits wide,
+//! so it also inserts conversions between the two:
 //!
 //! * Functions that take indices accept 64-bit integers, and raise `IndexError` for a value that does not fit.
 //! * Functions that return indices (`argsort`, `nonzero`, …) return 64-bit integers.
-//! * A Cython function that declares a buffer of `intp_t` or `long` gets a copy with 32 bits, which is written back when the buffer is
-//!   released. One that declares `int64_t` gets a copy of an array of indices with 64 bits.
+//! * A Cython function that declares a buffer of `intp_t` or `long` gets a 32-bit copy, which is written back when the
+//!   buffer is released. One that declares `int64_t` gets a 64-bit copy of an array of indices.
 //!
-//! The code is that of one binary. A function without the expected code is refused by name.
+//! The changes are for the code of one binary. The error for unexpected code names the function.
 
 mod code;
 mod functions;
@@ -30,7 +30,7 @@ use super::framed::{bodies_of, defined_functions, parameter_types};
 use super::longer::longer;
 use super::sections::{Changed, Sections};
 
-/// `PyObject_GetBuffer`, which records the buffer for the check of its format.
+/// `PyObject_GetBuffer`, which is wrapped to record the buffer for the check of its format.
 const GET_BUFFER: &str = "PyObject_GetBuffer";
 
 /// numpy's parser of subscripts.
@@ -39,10 +39,10 @@ const PREPARE_INDEX: &str = "prepare_index_noarray";
 /// `numpy.where`, which returns indices if it has one argument.
 const WHERE: &str = "array_where";
 
-/// The conversion of numpy's older generator from 64-bit integers to `long`, for arrays and numbers.
+/// Conversion of numpy's older generator from 64-bit integers to `long`, for arrays and numbers.
 const TO_LONG: &str = "__pyx_f_5numpy_6random_6mtrand_int64_to_long";
 
-/// Methods of numpy's older generator that return indices, or an array like that which they are given.
+/// Methods of numpy's older generator that return indices, or an array like their argument.
 const RETURN_SAMPLE: &[&str] = &[
     "__pyx_pw_5numpy_6random_6mtrand_11RandomState_35choice",
     "__pyx_pw_5numpy_6random_6mtrand_11RandomState_109permutation",
@@ -67,7 +67,7 @@ const RETURN_INDICES: &[&str] = &[
     "array_searchsorted",
 ];
 
-/// The changes within functions. In comments, `NPY_LONG` is 7 and `NPY_LONGLONG` is 9.
+/// Changes within functions. In comments, `NPY_LONG` is 7 and `NPY_LONGLONG` is 9.
 const SPLICES: &[Splice] = &[
     // The type of Python's `int`, of a list of such numbers, of `dtype(int)` and of `arange`.
     Splice::new("int_default_descriptor", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
@@ -83,7 +83,7 @@ const SPLICES: &[Splice] = &[
     // The array that stands for Python's integers in ufuncs, and the check whether it is needed.
     Splice::new("_multiarray_umath_exec", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
     Splice::new("convert_ufunc_arguments", "28 02 00 41 07 46", "28 02 00 41 09 46"),
-    // A ufunc of one Python integer: it is extended to 64 bits.
+    // Extends the argument of a ufunc with one Python integer to 64 bits.
     Splice::new(
         "ufunc_generic_fastcall",
         "20 09 36 02 b0 02 41 07 10 {PyArray_DescrFromType}",
@@ -92,8 +92,8 @@ const SPLICES: &[Splice] = &[
     // The common type of `bool` and an integer: `_LongLong_dtype` in place of `_Intp_dtype`.
     Splice::new("int_common_dtype", "28 02 {@27642972} 22 02", "28 02 {@27642932} 22 02"),
     Splice::new("int_common_dtype", "28 02 {@27642972} 20 01", "28 02 {@27642932} 20 01"),
-    // Sums and products of types of less than 8 bytes, and of `bool`. The type was taken from a table by the number of the type, whose
-    // odd numbers are signed.
+    // Sums and products of `bool` and of types smaller than 8 bytes. The type came from a table by type number, in
+    // which odd numbers are signed.
     Splice::new("reducelike_promote_and_resolve", "41 07 21 09", "41 09 21 09"),
     Splice::new("reducelike_promote_and_resolve", "28 02 00 41 03 4d", "28 02 00 41 07 4d"),
     Splice::new("reducelike_promote_and_resolve", "20 0b 2d 00 {@22081920}", "41 0a 20 0b 41 01 71 6b"),
@@ -105,7 +105,7 @@ const SPLICES: &[Splice] = &[
     Splice::new("iter_ass_subscript", "41 10 10 {PyArray_FromArray}", "41 80 80 80 20 10 {PyArray_FromArray}"),
     Splice::new("arr_bincount", "41 91 0a 41 81 0a 20 02", "41 81 8a 80 20 41 81 0a 20 02"),
     Splice::new("arr_bincount", "41 91 0a 41 81 0a 20 05", "41 81 8a 80 20 41 81 0a 20 05"),
-    // Functions of an order, such as scipy's `eval_hermite`, which take the order as a `long`.
+    // Functions with an order, such as scipy's `eval_hermite`, take it as a `long`.
     Splice::new(
         "ufunc_loop_matches",
         "20 05 20 02 10 {PyArray_CanCastTypeTo}",
@@ -121,13 +121,14 @@ const SPLICES: &[Splice] = &[
         "20 07 28 02 00 20 05 20 02 10 {PyArray_CanCastArrayTo}",
         "20 07 28 02 00 20 05 20 02 20 00 20 06 10 {can_cast_array_to_loop}",
     ),
-    // A copy that is written back when its buffer is released is not a mistake that is worth a warning.
+    // Does not warn about a copy that is written back when its buffer is released.
     Splice::new(
         "_clear_array_attributes",
         "41 01 10 {PyErr_WarnEx} 21 02 02 40 02 40",
         "41 01 1a 1a 1a 41 00 21 02 02 40 02 40",
     ),
-    // No change: it has the addresses of `IndexError` and of a message about tuples, whose end is about any index.
+    // No change. This checks the addresses of `IndexError` and of a message about tuples, whose end is "index out of
+    // range".
     Splice::new("PyTuple_GetItem", "28 02 {@26079528} 41 {@17588087}", "28 02 {@26079528} 41 {@17588087}"),
 ];
 
@@ -216,14 +217,14 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
     ]))
 }
 
-/// A function's body with code before its first instruction.
+/// Returns a function's body with code before its first instruction.
 fn with_prefix(body: &[u8], prefix: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let start = FunctionBody::new(BinaryReader::new(body, 0)).get_operators_reader()?.original_position();
     let (locals, code) = body.split_at_checked(start).unwrap_or((body, &[]));
     Ok([locals, prefix, code].concat())
 }
 
-/// The slot of a function in table 0.
+/// Returns a function's slot in table 0.
 fn table_slot(sections: &Sections<'_>, function: u32) -> Result<Option<i32>, RewriteError> {
     for section in &sections.0 {
         let Payload::ElementSection(segments) = &section.payload else { continue };

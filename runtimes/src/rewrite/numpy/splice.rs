@@ -1,10 +1,10 @@
-//! Replaces pieces of code within functions.
+//! Replacement of code within functions.
 
 use super::functions::Functions;
 use crate::rewrite::RewriteError;
 
-/// A piece of a function's code and its replacement: bytes in hexadecimal digits, `{name}` for the index of a function and `{@1000}` for
-/// an address, both as the linker writes them, in five bytes.
+/// A piece of a function's code and its replacement: bytes in hexadecimal, `{name}` for the index of a function and
+/// `{@1000}` for an address. The linker writes both in five bytes.
 pub(super) struct Splice {
     pub(super) function: &'static str,
     old: &'static str,
@@ -16,13 +16,13 @@ impl Splice {
         Self { function, old, new }
     }
 
-    /// The names of the functions that it calls, before and after.
+    /// Returns the names of the functions that the old and the new code call.
     pub(super) fn calls(&self) -> impl Iterator<Item = &'static str> {
         let words = self.old.split_whitespace().chain(self.new.split_whitespace());
         words.filter_map(in_braces).filter(|name| !name.starts_with('@'))
     }
 
-    /// The old code and the new.
+    /// Returns the old and the new code.
     pub(super) fn encoded(&self, functions: &Functions) -> Result<(Vec<u8>, Vec<u8>), RewriteError> {
         Ok((self.encode(self.old, functions)?, self.encode(self.new, functions)?))
     }
@@ -47,13 +47,13 @@ fn in_braces(word: &str) -> Option<&str> {
     word.strip_prefix('{')?.strip_suffix('}')
 }
 
-/// A number in LEB128, in the five bytes that leave a linker room for any other.
+/// Returns a number in LEB128, padded to five bytes as a linker writes it.
 fn padded(number: u32) -> [u8; 5] {
     let group = |nth: u32| number.checked_shr(7 * nth).unwrap_or_default().to_le_bytes()[0];
     [group(0) | 0x80, group(1) | 0x80, group(2) | 0x80, group(3) | 0x80, group(4)]
 }
 
-/// Applies the splices of one function, each of which must match once.
+/// Applies the splices of one function. Each must match exactly once.
 pub(super) fn apply(body: &[u8], splices: &[&Splice], functions: &Functions) -> Result<Vec<u8>, RewriteError> {
     let mut spliced = body.to_vec();
     for splice in splices {
