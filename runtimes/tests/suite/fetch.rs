@@ -1,4 +1,4 @@
-//! Fetching: what does not match its pin never gets a name, and nothing is asked of the network twice.
+//! Downloading: a file that does not match its pin never gets a name, and no file is downloaded twice.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -37,7 +37,7 @@ fn fetched_once_verified_and_then_offline() {
     runtimes.verify(entry).unwrap();
     assert_eq!(world.files("binaries").len(), 1);
 
-    // A pip that cannot even be started is not asked.
+    // A pip that cannot be started shows that it is not needed.
     let offline = world.runtimes().with_fetcher(Fetcher::with_commands(vec![vec!["/nonexistent".into()]]));
     assert_eq!(fetch(&offline).unwrap(), Fetched::AlreadyThere);
     offline.load_or_fetch(entry, &Quiet).unwrap();
@@ -136,7 +136,7 @@ fn pip_is_run_where_no_file_of_ours_is_picked_up() {
     assert_eq!(fs::read_to_string(world.path("seen")).unwrap(), "");
 }
 
-/// Cancels once the stand-in for pip has written its process id.
+/// Cancels once the fake pip has written its process ID.
 struct CancelWhenRunning<'a>(&'a World);
 
 impl Progress for CancelWhenRunning<'_> {
@@ -211,7 +211,7 @@ fn a_damaged_file_is_refused_with_both_values() {
     let mut wrong = pinned();
     wrong[4242] ^= 1;
     fs::write(&path, &wrong).unwrap();
-    // Same length: not seen until it is read.
+    // The length is the same, so only reading detects the damage.
     assert!(runtimes.present(entry).unwrap());
     for error in [runtimes.load(entry).unwrap_err(), runtimes.verify(entry).unwrap_err()] {
         let text = error.to_string();
@@ -234,7 +234,7 @@ fn any_other_binary_is_read_and_a_known_one_gets_its_recipe() {
     let known = runtimes.load_custom(&world.path("known.wasm")).unwrap();
     assert_eq!(known.entry.unwrap().name, "fake");
     assert!(known.recipe.is_some());
-    // The user named it: a link is theirs to make.
+    // The user named the file, so it may be a link.
     symlink(world.path("other.wasm"), world.path("link.wasm")).unwrap();
     let other = runtimes.load_custom(&world.path("link.wasm")).unwrap();
     assert!(other.entry.is_none() && other.recipe.is_none());
@@ -247,7 +247,7 @@ fn any_other_binary_is_read_and_a_known_one_gets_its_recipe() {
     assert!(error.contains("script.py") && error.contains("bad magic number"), "{error}");
     let error = runtimes.load_custom(world.dir.path()).unwrap_err().to_string();
     assert!(error.contains("not a regular file"), "{error}");
-    // Sparse: it takes no space, and must not be read into memory whole.
+    // A sparse file takes no space, and must not be read into memory as a whole.
     let large = fs::File::create(world.path("large.wasm")).unwrap();
     std::io::Write::write_all(&mut &large, b"\0asm").unwrap();
     large.set_len(glovebox_runtimes::MAX_BINARY_BYTES + 1).unwrap();
@@ -255,7 +255,7 @@ fn any_other_binary_is_read_and_a_known_one_gets_its_recipe() {
     assert!(error.contains("has more than 268435456 bytes"), "{error}");
 }
 
-/// Not a test of its own: what the processes of the next one do.
+/// Not a test by itself: the work of the processes in the next one.
 #[test]
 fn child_fetches() {
     let Some(dir) = std::env::var_os(CHILD) else {

@@ -1,6 +1,6 @@
 //! The tests of `glovebox-runtimes`, one file per subject.
 
-// Spelled out so that the lints know helpers in these files for test code too.
+// `#[cfg(test)]` makes the lints treat helpers in these files as test code.
 #[cfg(test)]
 mod added;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The manifest: what is pinned, and that a mistake in it is named by its key.
+//! The manifest: its pins, and errors that name the key of a mistake.
 
 use glovebox_runtimes::{DriverKind, Language, Manifest, ManifestError, Source};
 
@@ -156,7 +156,7 @@ fn a_good_manifest_is_read() {
 
 #[test]
 fn every_mistake_is_named_by_its_key() {
-    // What is replaced, by what, and the key the message must name.
+    // The text to replace, its replacement, and the key that the message must name.
     let cases = [
         ("licence = \"PSF-2.0\"", "license = \"PSF-2.0\"", "license"),
         ("size_bytes = 26267204\n", "", "size_bytes"),

@@ -1,4 +1,4 @@
-//! Prepared images: found again only for what they were made of, whole or not at all.
+//! Prepared images are found only under their own key, and stored atomically.
 
 use std::fs;
 use std::io::Read;
@@ -53,14 +53,14 @@ fn nothing_is_shared_by_different_parts() {
     }
     let moved = other(&|p| (p.settings, p.target) = ("fuelm".to_owned(), "achine".to_owned()));
     assert!(store.open(&moved).unwrap().is_none());
-    // Two labels that look the same as file names.
+    // Two labels that look the same in file names.
     let (a, b) = (other(&|p| p.label = "a/b".to_owned()), other(&|p| p.label = "a b".to_owned()));
     store.store(&a, &artefact(vec![2])).unwrap();
     assert!(store.open(&b).unwrap().is_none());
     let odd = other(&|p| p.label = format!("../.{}", "é".repeat(500)));
     store.store(&odd, &artefact(vec![3])).unwrap();
     assert!(store.open(&odd).unwrap().is_some());
-    // A record renamed by hand does not make an image somebody else's.
+    // A renamed record does not make an image of another key.
     let names = world.files("prepared");
     let record = |start: &str| names.iter().find(|n| n.starts_with(start) && n.ends_with(".json")).unwrap().clone();
     let dir = world.path("cache/prepared");
@@ -101,7 +101,7 @@ fn a_half_written_image_is_none_and_a_shortened_one_is_refused() {
         let error = error.to_string();
         assert!(error.contains("expected 4096 bytes") && error.contains(&format!("got {bytes} bytes")), "{error}");
     }
-    // Storing again repairs it.
+    // Storing again repairs the image.
     store.store(&key(), &artefact(vec![9; 4096])).unwrap();
     store.verify(&store.open(&key()).unwrap().unwrap()).unwrap();
     fs::remove_file(&stored.aot_path).unwrap();
@@ -122,7 +122,7 @@ fn a_changed_byte_is_found_when_asked_for() {
     assert!(error.contains(&Digest::of(&bytes).to_string()), "{error}");
 }
 
-/// Changes a file as who may write it can, and gives it back its time of modification.
+/// Changes a file like an attacker with write access, and restores its time of modification.
 fn rewrite(path: &Path, bytes: &[u8]) {
     let time = fs::metadata(path).unwrap().modified().unwrap();
     chmod(path, 0o600);
@@ -148,7 +148,7 @@ fn a_changed_image_is_noticed_when_it_is_opened_though_size_and_time_are_as_befo
         assert!(error.contains(&Digest::of(&[9; 4096]).to_string()), "{error}");
         assert!(error.contains(&Digest::of(&bytes).to_string()), "{error}");
     }
-    // Whoever gives back the bytes has changed nothing.
+    // Restoring the bytes makes the file valid again.
     rewrite(&stored.aot_path, &[9; 4096]);
     store.open(&key()).unwrap().unwrap();
 }
@@ -169,7 +169,7 @@ fn an_image_that_is_what_it_was_is_sealed_anew() {
     store.open_or_build::<()>(&key(), &Quiet, || unreachable!("it is there")).unwrap();
     assert_eq!(seal(), first, "using it changes nothing");
 
-    // A second name, as of a backup; another mode; the same bytes in a new file.
+    // A second name, as from a backup; another mode; the same bytes in a new file.
     let changes: [&dyn Fn(); 3] = [
         &|| fs::hard_link(&stored.aot_path, world.path("backup")).unwrap(),
         &|| chmod(&stored.aot_path, 0o600),
@@ -203,14 +203,14 @@ fn code_that_comes_with_a_record_of_its_own_is_not_taken() {
     rewrite(&stored.aot_path, &[8; 4096]);
     rewrite(&record, text.replace(&genuine, &forged).as_bytes());
     assert!(store.open(&key()).unwrap().is_none());
-    // And so for a file that was never there.
+    // Likewise for a file that did not exist before.
     let other = stored.aot_path.with_file_name(format!("{}-0000000000000000.cwasm", key()));
     fs::rename(&stored.aot_path, &other).unwrap();
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     let text = text.replace(&genuine, &forged).replace(&name(&stored.aot_path), &name(&other));
     rewrite(&record, text.as_bytes());
     assert!(store.open(&key()).unwrap().is_none());
-    // It is made again, and what was put there goes.
+    // The image is built again, and the foreign files are removed.
     let built = store.open_or_build(&key(), &Quiet, || Ok::<_, String>(artefact(vec![9; 4096]))).unwrap();
     store.verify(&built).unwrap();
     assert_eq!(world.files("prepared").len(), 2);
@@ -229,7 +229,7 @@ fn what_was_made_before_there_were_seals_is_taken_and_what_came_later_is_not() {
     std::thread::sleep(Duration::from_millis(20));
     let late = open("late");
     late.prepared().open(&key()).unwrap().unwrap();
-    // From now on it is sealed, and its time of modification says nothing.
+    // From now on the file is sealed, and its time of modification is not trusted.
     rewrite(&made.aot_path, &[8; 4096]);
     assert!(matches!(late.prepared().open(&key()), Err(PreparedError::Corrupt { .. })));
     fs::File::open(&made.aot_path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
@@ -242,7 +242,7 @@ fn preparing_again_replaces_and_leaves_open_files_alone() {
     let runtimes = world.runtimes();
     let store = runtimes.prepared();
     let mut first = store.store(&key(), &artefact(vec![1; 10])).unwrap();
-    // Left by a writer that was killed before it had written its record.
+    // Left by a writer that was killed before it wrote a record.
     let orphan = first.aot_path.to_str().unwrap().replace(".cwasm", "0.cwasm");
     fs::write(orphan, "x").unwrap();
     let second = store.store(&key(), &artefact(vec![2; 20])).unwrap();

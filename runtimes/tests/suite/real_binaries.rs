@@ -1,7 +1,7 @@
-//! The pinned binaries themselves: each fits its recipe, and what rewriting makes of it is valid.
+//! The pinned binaries: each matches its recipe, and the rewritten module is valid.
 //!
-//! Uses the cache at `GLOVEBOX_CACHE_DIR` or the usual one. A binary that is not there is skipped, and
-//! fetched where `CI` is set.
+//! Uses the cache at `GLOVEBOX_CACHE_DIR` or the default one. A missing binary is skipped, or downloaded if `CI` is
+//! set.
 
 use std::path::PathBuf;
 
@@ -49,7 +49,7 @@ fn fits_its_recipe(name: &str, kind: ModuleKind) {
     assert_eq!((stack.index, stack.kind), (0, GlobalKind::I32));
     eprintln!("{name}: globals {:?}, memory {:?}", bootable.globals, booted.memory);
 
-    // A stand-in for a booted memory: a page more, something at both ends and in the middle.
+    // Stands for a booted memory: one page more, and data at both ends and in the middle.
     let pages = usize::try_from(booted.memory.unwrap().minimum_pages).unwrap() + 1;
     let mut memory = vec![0u8; pages * 65_536];
     let (middle, last) = (memory.len() / 2, memory.len() - 1);
@@ -64,8 +64,8 @@ fn fits_its_recipe(name: &str, kind: ModuleKind) {
     assert!(!after.has_start && !after.has_names);
 }
 
-/// What the binaries of JavaScript may ask their host for, all of it WASI's: files, clocks, the environment, waiting and ending. Nothing
-/// of it is random numbers, other processes or sockets.
+/// Allowed imports of the JavaScript binaries, all from WASI: files, clocks, the environment, waiting and exiting, but
+/// no random numbers, processes or sockets.
 const IMPORTS_OF_JAVASCRIPT: [&str; 23] = [
     "args_get",
     "args_sizes_get",

@@ -1,4 +1,4 @@
-//! Rewriting hand-written modules: what comes out means what went in, and what cannot be saved is refused.
+//! Rewriting hand-written modules preserves their meaning, and rejects state that cannot be saved.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn list(functions: &[&str], globals: &[(&str, u32)], tables: &[(&str, u32)]) -> 
     }
 }
 
-/// The memory a module starts with, made from its data segments as an engine does.
+/// Returns the initial memory of a module, computed from its data segments like in an engine.
 pub(crate) fn initial_memory(module: &[u8]) -> Vec<u8> {
     let info = rewrite::inspect(module).unwrap();
     let pages = usize::try_from(info.memory.unwrap().minimum_pages).unwrap();
@@ -46,7 +46,7 @@ pub(crate) fn initial_memory(module: &[u8]) -> Vec<u8> {
     memory
 }
 
-/// The constants that a module's own globals start with.
+/// Returns the constants that initialize a module's own globals.
 pub(crate) fn initial_globals(module: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     for payload in Parser::new(0).parse_all(module) {
@@ -102,7 +102,7 @@ fn exports_are_added_and_every_mutable_global_is_reachable() {
     );
     assert!(bootable.globals.iter().all(|global| exports.contains_key(global.export.as_str())));
     assert!(!info.has_names && info.has_start);
-    // A second time changes nothing: what is exported already stays as it is.
+    // A second rewrite changes nothing: existing exports stay.
     let again = rewrite::with_exports(&bootable.bytes, &list(&["hidden"], &[("sp", 1)], &[("table", 0)])).unwrap();
     assert_eq!(again, bootable);
 }
@@ -127,7 +127,7 @@ fn an_export_the_binary_does_not_have_is_refused_by_name() {
     assert!(error(list(&["absent"], &[], &[])).contains("`absent`"));
     assert!(error(list(&[], &[("sp", 6)], &[])).contains("no global 6 to export as `sp`"));
     assert!(error(list(&[], &[], &[("t", 1)])).contains("no table 1 to export as `t`"));
-    // Taken by something else.
+    // The name is used by another export.
     assert!(error(list(&[], &[("memory", 1)], &[])).contains("exports something else as `memory`"));
     assert!(error(list(&["memory"], &[], &[])).contains("`memory`"));
 }
@@ -187,7 +187,7 @@ fn the_image_becomes_the_initial_state() {
     assert_eq!(globals[2], "I32Const { value: 7 }");
     assert!(globals[3].contains("2141192193"), "{}", globals[3]);
     assert!(globals[4].contains("9223372036854775808"), "{}", globals[4]);
-    // The identity of an image is the hash of these bytes.
+    // The hash of these bytes identifies an image.
     assert_eq!(prepared, rewrite::with_image(&bootable.bytes, &image).unwrap());
     assert_eq!(prepared, rewrite::strip(&prepared).unwrap());
 }
@@ -260,7 +260,7 @@ fn state_beside_memory_and_globals_is_refused_not_lost() {
 
 #[test]
 fn a_data_count_stays_in_step() {
-    // Present as LLVM writes it, though nothing needs it.
+    // LLVM writes a data count even if no instruction needs it.
     let mut module = wasm_encoder::Module::new();
     let mut memories = wasm_encoder::MemorySection::new();
     memories.memory(wasm_encoder::MemoryType {
@@ -285,7 +285,7 @@ fn a_data_count_stays_in_step() {
 
 #[test]
 fn a_memory_full_of_holes_stays_within_the_segment_limit() {
-    // Every other block written, over 64 MiB: a segment each would be 8,192; a 4 GiB memory would pass 100,000.
+    // Writes every other block of 64 MiB. A segment for each would be 8,192; a 4 GiB memory would exceed 100,000.
     let module = wasm("(module (memory 1024))");
     let mut memory = vec![0; 1024 * PAGE];
     memory.iter_mut().step_by(2 * 4096).for_each(|byte| *byte = 1);
@@ -309,7 +309,7 @@ fn strip_removes_custom_sections_and_nothing_else() {
     assert_eq!(initial_memory(&module), initial_memory(&stripped));
 }
 
-/// An instance of such a module is as new once its memory and its globals are.
+/// Restoring memory and globals resets an instance of a module for which the function returns `true`.
 #[test]
 fn what_code_changes_beside_memory_and_globals_is_seen() {
     let module = |before: &str, code: &str| {
@@ -336,7 +336,7 @@ fn what_code_changes_beside_memory_and_globals_is_seen() {
         "elem.drop $e",
         "i32.const 0 i32.const 0 i32.const 1 memory.init $d",
         "data.drop $d",
-        // Also where it is never reached.
+        // Even in unreachable code.
         "return data.drop $d",
     ] {
         assert!(!only("", code), "{code}");

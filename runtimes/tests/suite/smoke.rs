@@ -1,4 +1,4 @@
-//! Random input to everything that parses: an error or a valid result, never a panic. The seed is printed;
+//! Random input for every parser gives an error or a valid result, never a panic. The seed is printed;
 //! `GLOVEBOX_TEST_SEED` sets it.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use glovebox_runtimes::rewrite::{self, GlobalValue, Image};
 use glovebox_runtimes::{Callback, Digest, ExportList, Manifest};
 use wasmparser::Validator;
 
-/// xorshift64*: small, seeded, good enough to break parsers with.
+/// xorshift64*: small and seeded, and random enough to break parsers.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -39,7 +39,7 @@ impl Random {
         u8::try_from(self.below(256)).unwrap()
     }
 
-    /// Some bytes changed, removed, doubled or cut off.
+    /// Returns a copy with some bytes changed, removed, duplicated or cut off.
     fn damaged(&mut self, from: &[u8]) -> Vec<u8> {
         let mut bytes = from.to_vec();
         for _ in 0..=self.below(6) {
@@ -51,7 +51,7 @@ impl Random {
                 0 => bytes.truncate(at),
                 1 => _ = bytes.remove(at),
                 2 => bytes.insert(at, self.byte()),
-                // Numbers in the binary format end where the high bit does.
+                // The high bit of a byte continues a LEB128 number.
                 3 => bytes[at] |= 0x80,
                 4 => bytes[at] = 0xff,
                 5 => {
@@ -84,7 +84,7 @@ fn modules() -> Vec<Vec<u8>> {
     texts.iter().map(|text| wat::parse_str(text).unwrap()).collect()
 }
 
-/// Runs everything over a module; whatever comes out has to be valid if what went in was.
+/// Runs every rewrite on a module. The results of a valid module must be valid.
 fn rewrite_all(module: &[u8]) {
     let valid = Validator::new().validate_all(module).is_ok();
     let list = ExportList {
@@ -144,7 +144,7 @@ fn damaged_modules_give_errors_or_valid_modules() {
 
 #[test]
 fn a_module_that_claims_much_is_refused_quickly() {
-    // Sections that promise four thousand million items in a few bytes.
+    // Sections that claim four billion items in a few bytes.
     for section in [1u8, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13] {
         let mut module = b"\0asm\x01\0\0\0".to_vec();
         module.extend([section, 5, 0xff, 0xff, 0xff, 0xff, 0x0f]);
@@ -155,7 +155,7 @@ fn a_module_that_claims_much_is_refused_quickly() {
     let mut module = b"\0asm\x01\0\0\0".to_vec();
     (0..100_000).for_each(|_| module.extend([0, 1, 0]));
     assert!(rewrite::strip(&module).unwrap_err().to_string().contains("sections"));
-    // Exports, imports and globals by the hundred thousand.
+    // More than a hundred thousand exports, imports and globals.
     let mut text = String::from("(module (func $f)");
     (0..100_001).for_each(|n| text.push_str(&format!("(export \"{n}\" (func $f))")));
     text.push(')');

