@@ -37,9 +37,9 @@ Examples:
 
 The first run of a language fetches and prepares its interpreter, once. After that nothing is downloaded.";
 
-/// Runs untrusted Python and JavaScript inside WebAssembly, with limits that hold.
+/// Runs untrusted Python and JavaScript in WebAssembly, with enforced limits.
 ///
-/// A script gets its own CPython or QuickJS and an empty file system. It has no network, no host files and no host
+/// Each script runs in its own CPython or QuickJS with an empty file system. It has no network, host files or host
 /// environment, unless a flag or a policy file grants them.
 #[derive(Debug, Parser)]
 #[command(name = "glovebox", version, override_usage = USAGE, after_help = AFTER_HELP, arg_required_else_help = true, max_term_width = 110)]
@@ -74,7 +74,7 @@ impl Cli {
             };
             return Err(if is_mistyped { error } else { neither() });
         }
-        // If it occurs more than once, the first that is not a flag's value is meant.
+        // If the name occurs more than once, the first occurrence that is not a flag's value counts.
         let places = args.iter().enumerate().skip(1).filter(|(_, arg)| arg.to_string_lossy() == name);
         let mut attempts = places.map(|(at, _)| {
             let (before, from) = args.split_at(at);
@@ -94,7 +94,7 @@ impl Cli {
     }
 }
 
-/// The error with the words of the command line escaped: whoever made them up could otherwise write lines of it.
+/// Escapes the words of the command line in an error, so that they cannot forge lines of output.
 fn with_escaped_words(mut error: clap::Error) -> clap::Error {
     let escaped = |text: &String| glovebox::escaped(text).to_string();
     let words = error.context().filter_map(|(kind, value)| match value {
@@ -108,16 +108,17 @@ fn with_escaped_words(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Whether a word in the position of a subcommand is a file name: the file exists, or the word cannot be anything else.
+/// Returns `true` if a word in the position of a subcommand is a file name: the file exists, or the word can be nothing
+/// else.
 fn looks_like_a_file(name: &str) -> bool {
     name == STDIN || name.contains(['/', '.']) || Path::new(name).is_file()
 }
 
-/// The subcommand.
+/// Subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::RunArgs>),
-    // Its name before.
+    // Alias: the subcommand's former name.
     #[command(alias = "host")]
     RunComponent(Box<run_component::RunComponentArgs>),
     Repl(Box<repl::ReplArgs>),
@@ -133,13 +134,13 @@ pub(crate) enum Command {
     Weave(weave::WeaveArgs),
     Policy(policy::PolicyCommandArgs),
     Doctor(doctor::DoctorArgs),
-    /// Compile the component on standard input; `run-component` starts it
+    /// Compile the component on standard input; used by `run-component`
     #[command(hide = true)]
     CompileComponent,
-    /// Make a binary of the component's text on standard input; `run-component` starts it
+    /// Convert the component's text on standard input to a binary; used by `run-component`
     #[command(hide = true)]
     ParseComponent,
-    /// Execute what the server passes on; `serve --workers` starts it
+    /// Execute requests that the server forwards; used by `serve --workers`
     #[command(hide = true)]
     ServeWorker,
 }

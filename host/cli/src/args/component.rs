@@ -1,4 +1,4 @@
-//! The grants and limits of an application component: for its own code, and for its use of the sandbox.
+//! Grants and limits of an application component: for its own code, and for its use of the sandbox.
 
 use std::path::PathBuf;
 
@@ -9,41 +9,44 @@ use glovebox_component_runner::{AppConfig, AppLimits, CompileLimits, Compiler, D
 use super::quantity::{bytes, count, count_u32};
 use crate::{own_program, terminal::Hinted};
 
-/// The application's grants and limits. They apply to its own code; scripts have the limits of the policy.
+/// Grants and limits of the application's own code. Scripts have the limits of the policy.
 #[derive(Args, Debug, Default)]
 pub(crate) struct AppArgs {
-    /// A directory it may open, read-only with `:ro`; repeatable. Its writes there are not limited
+    /// Directory that the application may open, read-only with `:ro`; repeatable. Its writes there are not limited
     #[arg(long, value_name = "HOST[::GUEST][:ro]", help_heading = "Application")]
     dir: Vec<Directory>,
 
-    /// An environment variable for it; with a name alone, this process's; repeatable. No other variable is passed
+    /// Environment variable for the application; a name alone takes this process's value; repeatable. No other variable
+    /// is passed
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Application")]
     env: Vec<String>,
 
-    /// Let it use the network: TCP, UDP and name lookup to everything this machine can reach, including itself and its
-    /// private networks, and listening on this machine's ports
+    /// Allow TCP, UDP and name lookup
+    ///
+    /// The application can then connect to everything that this machine can reach, including itself and private
+    /// networks, and listen on this machine's ports.
     #[arg(long, help_heading = "Application")]
     network: bool,
 
-    /// Fuel for its own code, about one unit per WebAssembly operator [default: 100000000000]
+    /// Fuel for the application's own code, about one unit per WebAssembly operator [default: 100000000000]
     #[arg(long, value_name = "N", value_parser = count, help_heading = "Application limits")]
     app_fuel: Option<u64>,
 
-    /// Memory for its own code: linear memories, tables, and what the host allocates for its instances [default:
+    /// Memory for the application's own code: linear memories, tables, and the host's data for its instances [default:
     /// 536870912]
     #[arg(long, value_name = "N", value_parser = bytes, help_heading = "Application limits")]
     app_memory_bytes: Option<u64>,
 
-    /// Wall-clock milliseconds from its start to its end, including scripts and waiting [default: 600000]
+    /// Wall-clock milliseconds from start to end, including scripts and waiting [default: 600000]
     #[arg(long, value_name = "N", value_parser = count, help_heading = "Application limits")]
     app_timeout_ms: Option<u64>,
 
-    /// Files, streams, sockets and timers open at once [default: 512]
+    /// Maximum number of open files, streams, sockets and timers [default: 512]
     #[arg(long, value_name = "N", value_parser = count_u32, help_heading = "Application limits", hide_short_help = true)]
     app_open_handles: Option<u32>,
 }
 
-/// Limits on compiling a component, in a separate process. A cached component is not compiled.
+/// Limits on compiling a component, in a child process. Cached components are not compiled.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Application limits")]
 pub(crate) struct CompileArgs {
@@ -56,31 +59,31 @@ pub(crate) struct CompileArgs {
     compile_timeout_ms: Option<u64>,
 }
 
-/// Its quotas on the sandbox.
+/// Quotas of the application on the sandbox.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Quotas")]
 pub(crate) struct QuotaArgs {
-    /// Sessions at once [default: 64]
+    /// Maximum number of open sessions [default: 64]
     #[arg(long, value_name = "N", value_parser = count_u32)]
     max_sessions: Option<u32>,
 
-    /// Executions in total, including validations and accesses to variables [default: 1000000]
+    /// Maximum number of executions in total, including validations and accesses to variables [default: 1000000]
     #[arg(long, value_name = "N", value_parser = count)]
     max_executions: Option<u64>,
 
-    /// Fuel of all its scripts in total [default: 100000000000000]
+    /// Maximum fuel of all scripts in total [default: 100000000000000]
     #[arg(long, value_name = "N", value_parser = count)]
     max_fuel: Option<u64>,
 
-    /// Executions that it steps through at once [default: 16]
+    /// Maximum number of concurrent stepped executions [default: 16]
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
     max_started: Option<u32>,
 
-    /// Bytes held for it at once: files, hibernated sessions, output [default: 268435456]
+    /// Maximum bytes held for the application: files, hibernated sessions, output [default: 268435456]
     #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
     max_held_bytes: Option<u64>,
 
-    /// Handles of sessions, executions, files and blobs [default: 10000]
+    /// Maximum number of handles of sessions, executions, files and blobs [default: 10000]
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
     max_handles: Option<u32>,
 }
@@ -89,7 +92,7 @@ pub(crate) struct QuotaArgs {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Tools")]
 pub(crate) struct ToolsArgs {
-    /// A component that exports `glovebox:sandbox/tools`; repeatable. Scripts call its tools as `tools.NAME(…)`
+    /// Component that exports `glovebox:sandbox/tools`; repeatable. Scripts call its tools as `tools.NAME(…)`
     #[arg(long, value_name = "FILE")]
     pub(crate) tools: Vec<PathBuf>,
 
@@ -107,7 +110,7 @@ pub(crate) struct ToolsArgs {
 }
 
 impl AppArgs {
-    /// Its configuration, apart from its arguments.
+    /// Returns the application's configuration, without its arguments.
     pub(crate) fn config(&self) -> anyhow::Result<AppConfig> {
         let mut config = AppConfig::default();
         let limits = &mut config.limits;
@@ -131,12 +134,12 @@ impl CompileArgs {
         limits
     }
 
-    /// This program, started as `glovebox parse-component`, which makes a binary of a component's text.
+    /// Returns the compiler that runs `glovebox parse-component`, which converts a component's text to a binary.
     pub(crate) fn parser(&self) -> Compiler {
         Compiler::new(own_program::path(), ["parse-component"]).limits(self.limits())
     }
 
-    /// This program, started as `glovebox compile-component`.
+    /// Returns the compiler that runs `glovebox compile-component`.
     pub(crate) fn compiler(&self) -> Compiler {
         Compiler::new(own_program::path(), ["compile-component"]).limits(self.limits())
     }
@@ -156,7 +159,7 @@ impl QuotaArgs {
 }
 
 impl ToolsArgs {
-    /// Their configuration. Only the application writes to standard output.
+    /// Returns the tools' configuration. Only the application writes to standard output.
     pub(crate) fn config(&self) -> anyhow::Result<AppConfig> {
         let mut config = AppConfig::default();
         config.limits = AppLimits::for_tools();

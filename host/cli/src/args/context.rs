@@ -1,4 +1,4 @@
-//! The value of `context` in scripts.
+//! The variable `context` in scripts.
 
 use std::{fs::File, path::Path};
 
@@ -10,14 +10,13 @@ use crate::{source::bounded, terminal::Hinted};
 /// A value for scripts.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ContextArgs {
-    /// The value of the script's global variable `context`: JSON, or a file that contains JSON [default: no such
-    /// variable]
+    /// Value of the script's global variable `context`: JSON, or a file that contains JSON [default: no such variable]
     #[arg(long, value_name = "FILE|JSON", allow_hyphen_values = true)]
     context: Option<String>,
 }
 
 impl ContextArgs {
-    /// The value, if one is given; its size is limited like standard input.
+    /// Returns the value, if one is given. Its size is limited like standard input.
     pub(crate) fn value(&self, policy: &Policy) -> anyhow::Result<Option<JsonText>> {
         let Some(text) = &self.context else { return Ok(None) };
         let not_json = match JsonText::new(text.as_str()) {

@@ -10,11 +10,11 @@ use super::quantity;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalArgs {
-    /// Where interpreters and their prepared images are stored [default: $XDG_CACHE_HOME/glovebox]
+    /// Directory for interpreters and their prepared images [default: $XDG_CACHE_HOME/glovebox]
     #[arg(long, global = true, value_name = "DIR", env = "GLOVEBOX_CACHE_DIR", hide_env_values = true)]
     pub(crate) cache_dir: Option<PathBuf>,
 
-    /// A file of `glovebox runtimes bundle`: what it holds need not be downloaded
+    /// Bundle of downloads, made by `glovebox runtimes bundle`; it is used before the network
     #[arg(
         long,
         global = true,
@@ -25,8 +25,8 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) bundle: Option<PathBuf>,
 
-    /// A runtime for the scripts of its language, where no other is named [default: what was added, or Glovebox's own default];
-    /// several with commas between them
+    /// Default runtime for scripts of its language; separate several with commas [default: added runtimes, or
+    /// Glovebox's own default]
     #[arg(
         long,
         global = true,
@@ -38,8 +38,8 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) default_runtime: Vec<String>,
 
-    /// Maximum size of compiled runtimes and prepared images in the cache, and again of compiled components; the least
-    /// recently used ones are evicted [default: 2GiB]
+    /// Maximum size of compiled runtimes and prepared images in the cache, and separately of compiled components; the
+    /// least recently used ones are evicted [default: 2GiB]
     #[arg(long, global = true, value_name = "BYTES", env = "GLOVEBOX_CACHE_BYTES", hide_env_values = true, value_parser = quantity::bytes, hide_short_help = true)]
     pub(crate) cache_bytes: Option<u64>,
 
@@ -47,23 +47,23 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "AGE", env = "GLOVEBOX_CACHE_AGE", hide_env_values = true, value_parser = humantime::parse_duration, hide_short_help = true)]
     pub(crate) cache_age: Option<Duration>,
 
-    /// Run Python without the packages at /app/site-packages; a separate interpreter image is prepared for it
+    /// Run Python without the packages at /app/site-packages; prepares a separate interpreter image
     #[arg(long, global = true)]
     pub(crate) no_packages: bool,
 
-    /// Log what the engine does to standard error; twice for more
+    /// Log the engine's actions to standard error; twice for more
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 
-    /// Log by filter, such as `info` or `glovebox=debug`
+    /// Log filter, such as `info` or `glovebox=debug`
     #[arg(long, global = true, value_name = "FILTER", env = "GLOVEBOX_LOG", hide_env_values = true)]
     pub(crate) log: Option<String>,
 
-    /// Format of log lines: text, or a JSON object per line
+    /// Format of log lines
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t, hide_short_help = true)]
     pub(crate) log_format: LogFormat,
 
-    /// Colour the output of glovebox itself; guest output is never changed
+    /// Colours in the output of glovebox itself; guest output is never changed
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) color: Color,
 }
@@ -71,14 +71,14 @@ pub(crate) struct GlobalArgs {
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people
+    /// Text for people
     #[default]
     Text,
     /// A JSON object per line: timestamp, level, target, message, and the event's fields
     Json,
 }
 
-/// When to colour.
+/// When to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal, unless `NO_COLOR` is set
@@ -91,7 +91,7 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Applies it to everything written through `anstream`.
+    /// Applies the choice to all output written through `anstream`.
     pub(crate) fn apply(self) {
         let choice = match self {
             Self::Auto => anstream::ColorChoice::Auto,

@@ -1,4 +1,4 @@
-//! What scripts may reach of the network.
+//! Network access of scripts.
 
 use std::str::FromStr;
 
@@ -9,22 +9,24 @@ use glovebox::{NetworkPolicy, SecretPolicy};
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Network")]
 pub(super) struct NetworkArgs {
-    /// Let scripts ask these addresses (`fetch`, `urllib.request`, `requests`), such as `https://api.example.com/v1/*`; repeatable
-    /// [default: none]
+    /// Allow requests of scripts to these URLs (`fetch`, `urllib.request`, `requests`), such as
+    /// `https://api.example.com/v1/*`; repeatable [default: none]
     #[arg(long = "allow-net", value_name = "URL-PATTERN")]
     allow: Vec<String>,
 
-    /// Addresses that are not public and may be reached all the same, such as `127.0.0.0/8`; repeatable
+    /// Allow these addresses although they are not public, such as `127.0.0.0/8`; repeatable
     #[arg(long = "allow-private-net", value_name = "RANGE")]
     allow_private: Vec<String>,
 
-    /// A secret in this process's environment variable ENV: scripts find a placeholder in NAME, and the host puts the secret in its place in
-    /// the headers of requests to HOST; repeatable
+    /// Secret from the environment variable ENV for requests to HOST; repeatable
+    ///
+    /// Scripts see a placeholder in the variable NAME. The host replaces it by the secret in the headers of requests to
+    /// HOST.
     #[arg(long = "secret", value_name = "NAME=ENV@HOST")]
     secrets: Vec<NamedSecret>,
 }
 
-/// A secret and its name.
+/// A secret with the name that scripts see.
 #[derive(Clone, Debug)]
 struct NamedSecret {
     name: String,

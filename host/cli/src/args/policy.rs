@@ -1,4 +1,4 @@
-//! What a script may do and use: a policy file, and flags that override it.
+//! Permissions and limits of scripts: a policy file, and flags that override it.
 
 use std::{
     fs,
@@ -16,42 +16,45 @@ use super::{
 };
 use crate::terminal::Hinted;
 
-/// What the clock shows under `--seed` when nothing else says so: 2020-01-01T00:00:00Z.
+/// Default time of the clock with `--seed`: 2020-01-01T00:00:00Z.
 const SEEDED_CLOCK_NS: u64 = 1_577_836_800_000_000_000;
 
-/// A policy and what overrides it.
+/// A policy file and the flags that override it.
 #[derive(Args, Debug, Default)]
 pub(crate) struct PolicyArgs {
     #[command(flatten)]
     granted: GrantArgs,
 
-    /// The host directory behind the script's /app [default: an empty one in memory]
+    /// Host directory for the script's /app [default: an empty one in memory]
     #[arg(long, value_name = "DIR", help_heading = "Policy")]
     workspace: Option<PathBuf>,
 
-    /// One more host directory, read-only with `:ro`; repeatable
+    /// Additional host directory, read-only with `:ro`; repeatable
     #[arg(long = "mount", value_name = "HOST:GUEST[:ro]", help_heading = "Policy")]
     mounts: Vec<Mount>,
 
-    /// When what the script wrote reaches host directories [default: always]
+    /// When to write the script's changes to host directories [default: always]
     #[arg(long, value_name = "WHEN", value_enum, help_heading = "Policy")]
     commit: Option<CommitArg>,
 
-    /// The script finds the global variables that the run before it left in the workspace, and leaves its own there, as
-    /// JSON in /app/.globals_py.json or /app/.globals_js.json; a session keeps them by itself
+    /// Keep global variables from run to run in the workspace
+    ///
+    /// The variables are stored as JSON in /app/.globals_py.json or /app/.globals_js.json. Sessions do not need this.
     #[arg(long, help_heading = "Policy")]
     auto_persist_globals: bool,
 
-    /// Whether fuel is counted. Code that counts none runs faster; it is compiled when it is first used, which takes as long as
-    /// preparing the interpreter did. --timeout-ms then ends what --fuel would have [default: fuel]
+    /// Metering of executions [default: fuel]
+    ///
+    /// Without fuel, scripts run faster, and only --timeout-ms ends an endless loop. The first use compiles the
+    /// interpreter again, which takes as long as preparing it.
     #[arg(long, value_name = "WHAT", value_enum, help_heading = "Policy")]
     metering: Option<MeteringArg>,
 
-    /// An environment variable for the script; repeatable. The host's are never passed on
+    /// Environment variable for the script; repeatable. The host's variables are never inherited
     #[arg(long = "env", value_name = "KEY=VALUE", value_parser = variable, help_heading = "Policy")]
     env: Vec<(String, String)>,
 
-    /// An argument after the script's name; repeatable
+    /// Argument of the script; repeatable
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true, help_heading = "Policy")]
     args: Vec<String>,
 
@@ -59,24 +62,26 @@ pub(crate) struct PolicyArgs {
     network: NetworkArgs,
 }
 
-/// The part of a policy that has nothing of the host's in it: what a component may be granted for its scripts.
+/// The part of a policy without host resources. It can be granted to a component for its scripts.
 #[derive(Args, Debug, Default)]
 pub(crate) struct GrantArgs {
-    /// A TOML file that says all this at once (`glovebox policy show` prints one); flags override it
+    /// Policy file in TOML (`glovebox policy show` prints one); flags override it
     #[arg(long, value_name = "FILE", help_heading = "Policy")]
     policy: Option<PathBuf>,
 
-    /// Random numbers from this seed, and a clock that stands at 2020-01-01T00:00:00Z unless --clock or the policy
-    /// file sets one: the same script then gives the same output and uses the same fuel, to the unit
+    /// Seed for a deterministic run: fixed random numbers and clock
+    ///
+    /// The clock stays at 2020-01-01T00:00:00Z unless --clock or the policy file sets one. The same script then gives
+    /// the same output and uses exactly the same fuel.
     #[arg(long, value_name = "N", value_parser = count, help_heading = "Policy")]
     seed: Option<u64>,
 
-    /// `host`, or `fixed:TIME`, a clock that stands still and that sleeping advances at once; TIME is
-    /// RFC 3339 (`2024-05-01T12:00:00Z`) or nanoseconds since 1970 [default: host]
+    /// `host`, or `fixed:TIME` for a clock that only sleeping advances; TIME is RFC 3339 (`2024-05-01T12:00:00Z`) or
+    /// nanoseconds since 1970 [default: host]
     #[arg(long, value_name = "CLOCK", value_parser = clock, help_heading = "Policy")]
     clock: Option<Clock>,
 
-    /// Leave Python's `sys.path` alone: the packages at /app/site-packages are not found
+    /// Do not change Python's `sys.path`; the packages at /app/site-packages are then not found
     #[arg(long, help_heading = "Policy")]
     no_inject_setup: bool,
 
@@ -84,41 +89,40 @@ pub(crate) struct GrantArgs {
     limits: LimitArgs,
 }
 
-/// One flag per limit, under the limit's name. The defaults stand in the help so that nobody has to guess;
-/// a test compares them with the engine's.
+/// A flag per limit, with the limit's name. Help texts contain the defaults, which a test compares with the engine's.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Limits")]
 struct LimitArgs {
-    /// Work, about one unit per WebAssembly operator; by default time comes first [default: 400000000000]
+    /// Fuel, about one unit per WebAssembly operator; with the defaults, the timeout comes first [default:
+    /// 400000000000]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     fuel: Option<u64>,
 
-    /// How much of the fuel is reserved for the soft limit, at which the script gets an exception; at most a tenth [default: 100000000]
+    /// Fuel reserved for the soft limit, which raises an exception in the script; at most a tenth [default: 100000000]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
     fuel_reserve: Option<u64>,
 
-    /// Wall-clock milliseconds, waiting included [default: 10000]
+    /// Wall-clock milliseconds, including waiting [default: 10000]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     timeout_ms: Option<u64>,
 
-    /// How many of these milliseconds are reserved for the soft limit, and left to a script after Ctrl-C; at most a tenth
-    /// [default: 100]
+    /// Milliseconds reserved for the soft limit, and granted to a script after Ctrl-C; at most a tenth [default: 100]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
     timeout_reserve_ms: Option<u64>,
 
-    /// Memory: the guest's and what is held for it [default: 134217728]
+    /// Memory of the guest, including the host's data for it [default: 134217728]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true)]
     memory_bytes: Option<u64>,
 
-    /// Standard output that is retained; the rest is dropped and counted [default: 2000000]
+    /// Retained standard output; the rest is dropped and counted [default: 2000000]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true)]
     stdout_bytes: Option<u64>,
 
-    /// Standard error that is retained; the rest is dropped and counted [default: 1000000]
+    /// Retained standard error; the rest is dropped and counted [default: 1000000]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true)]
     stderr_bytes: Option<u64>,
 
-    /// Displays that are retained, pictures for instance; the rest is dropped and counted [default: 8388608]
+    /// Retained displays, such as images; the rest is dropped and counted [default: 8388608]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     display_bytes: Option<u64>,
 
@@ -130,73 +134,73 @@ struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     stdin_bytes: Option<u64>,
 
-    /// Files the script writes, in bytes [default: 67108864]
+    /// Bytes of files that the script writes [default: 67108864]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     workspace_bytes: Option<u64>,
 
-    /// Files the script makes, in number [default: 10000]
+    /// Number of files that the script creates [default: 10000]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
     workspace_inodes: Option<u64>,
 
-    /// Files open at once [default: 256]
+    /// Number of open files [default: 256]
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
     open_files: Option<u32>,
 
-    /// Calls of tools [default: 100]
+    /// Number of tool calls [default: 100]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
     tool_calls: Option<u64>,
 
-    /// Calls of tools that run at once [default: 16]
+    /// Number of concurrent tool calls [default: 16]
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
     tool_calls_at_once: Option<u32>,
 
-    /// Milliseconds that one call of a tool may take [default: 10000]
+    /// Milliseconds per tool call [default: 10000]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
     tool_timeout_ms: Option<u64>,
 
-    /// A tool call's arguments, and its result [default: 1048576]
+    /// Arguments of a tool call, and its result [default: 1048576]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     tool_bytes: Option<u64>,
 
-    /// Arguments and results of tool calls that the result of an execution keeps [default: 1048576]
+    /// Arguments and results of tool calls that are recorded in the execution's result [default: 1048576]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     tool_record_bytes: Option<u64>,
 
-    /// The file of a script's global variables, with --auto-persist-globals [default: 1048576]
+    /// File of a script's global variables, with --auto-persist-globals [default: 1048576]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     persisted_bytes: Option<u64>,
 
-    /// Sessions that live at once in this process [default: 1000]
+    /// Number of live sessions in this process [default: 1000]
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
     session_count: Option<u32>,
 
-    /// Bytes that this process's live sessions hold together [default: 4294967296]
+    /// Total bytes of this process's live sessions [default: 4294967296]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     session_total_bytes: Option<u64>,
 }
 
-/// When changes reach host directories.
+/// When to commit changes to host directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CommitArg {
     /// After every run
     Always,
-    /// Only when the script succeeded
+    /// Only if the script succeeded
     OnSuccess,
-    /// Never: they are reported and dropped
+    /// Never: changes are reported and dropped
     Never,
 }
 
-/// What is counted.
+/// Metering of executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum MeteringArg {
-    /// Fuel
+    /// Count fuel
     Fuel,
-    /// Nothing
+    /// Do not count fuel
     None,
 }
 
 impl PolicyArgs {
-    /// The policy in force: the file's, overridden by the flags, checked as a whole.
+    /// Returns the effective policy: the file's, overridden by the flags, and checked as a whole.
     pub(crate) fn resolve(&self) -> anyhow::Result<Policy> {
         self.resolve_over(Policy::default())
     }
@@ -211,7 +215,7 @@ impl PolicyArgs {
         &self.args
     }
 
-    /// The same over another policy than the default.
+    /// Like `resolve`, starting from another policy than the default.
     pub(crate) fn resolve_over(&self, base: Policy) -> anyhow::Result<Policy> {
         let mut policy = self.granted.unchecked(base)?;
         if let Some(workspace) = &self.workspace {
@@ -242,7 +246,7 @@ impl PolicyArgs {
 }
 
 impl GrantArgs {
-    /// As [`PolicyArgs::resolve`].
+    /// Like [`PolicyArgs::resolve`].
     pub(crate) fn resolve(&self) -> anyhow::Result<Policy> {
         checked(self.unchecked(Policy::default())?)
     }
@@ -274,7 +278,7 @@ fn checked(policy: Policy) -> anyhow::Result<Policy> {
 
 impl LimitArgs {
     fn apply(&self, policy: &mut Policy) {
-        /// Sets what a flag gave.
+        /// Sets a limit if its flag was given.
         fn set<T: Copy>(limit: &mut T, flag: Option<T>) {
             if let Some(value) = flag {
                 *limit = value;
@@ -305,10 +309,10 @@ impl LimitArgs {
     }
 }
 
-/// The longest policy file. Parsing takes about eighty times its size in memory.
+/// Maximum length of a policy file in bytes. Parsing takes about eighty times as much memory.
 const MAX_POLICY_BYTES: u64 = 512 << 10;
 
-/// A file's text, but never all of `/dev/zero`.
+/// Reads a file's text up to the maximum length, so that `/dev/zero` ends.
 fn read_bounded(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let read = fs::File::open(path)?.take(MAX_POLICY_BYTES + 1).read_to_string(&mut text)?;
@@ -318,7 +322,7 @@ fn read_bounded(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads a policy file. Its relative host paths start where the file is, so that it means the same from everywhere.
+/// Reads a policy file. Its host paths are relative to the file, so that it means the same in every working directory.
 fn read(path: &Path) -> anyhow::Result<Policy> {
     let text = read_bounded(path).map_err(|error| {
         Hinted::new(
@@ -390,7 +394,7 @@ mod tests {
             assert!(help.ends_with(&format!("[default: {default}]")), "--{flag}: {help}");
             let policy = parse(&[&format!("--{flag}"), "1048577"]);
             let policy = policy.resolve();
-            // Some are refused as too large: then the flag reached its limit just as well.
+            // A value may be rejected as too large, which also shows that the flag set its limit.
             match policy {
                 Ok(policy) => assert_eq!(serde_json::to_value(&policy.limits).unwrap()[name], 1_048_577, "--{flag}"),
                 Err(error) => assert!(format!("{error:#}").contains(name.as_str()), "{error:#}"),

@@ -9,11 +9,11 @@ use glovebox::Language;
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 pub(crate) struct CodeArgs {
-    /// Scripts, run one after another; `-` reads one from standard input
+    /// Scripts to run, one after another; `-` reads one from standard input
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Code to run; Python unless --language says otherwise
+    /// Code to run; Python unless --language is given
     #[arg(short = 'e', long = "eval", value_name = "CODE", allow_hyphen_values = true)]
     pub(crate) eval: Option<String>,
 }
@@ -24,7 +24,8 @@ pub(crate) struct SourceArgs {
     #[command(flatten)]
     pub(crate) code: CodeArgs,
 
-    /// python, javascript or typescript [default: by the file's extension: .py .pyw, .js .mjs .cjs, .ts .mts .cts]
+    /// Language: python, javascript or typescript [default: by the file's extension: .py .pyw, .js .mjs .cjs, .ts .mts
+    /// .cts]
     #[arg(short, long, value_name = "LANGUAGE")]
     pub(crate) language: Option<LanguageArg>,
 }
@@ -33,12 +34,12 @@ pub(crate) struct SourceArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LanguageArg {
     Plain(Language),
-    /// JavaScript, after removing its types.
+    /// JavaScript after type stripping.
     TypeScript,
 }
 
 impl LanguageArg {
-    /// The interpreter's language.
+    /// Returns the interpreter's language.
     pub(crate) fn language(self) -> Language {
         match self {
             Self::Plain(language) => language,
@@ -61,14 +62,14 @@ impl FromStr for LanguageArg {
     }
 }
 
-/// The interpreter.
+/// Choice of the interpreter.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RuntimeArgs {
-    /// An interpreter by name (see `glovebox runtimes list`) [default: the language's]
+    /// Interpreter by name (see `glovebox runtimes list`) [default: the language's]
     #[arg(long, value_name = "NAME")]
     pub(crate) runtime: Option<String>,
 
-    /// Another WebAssembly binary of an interpreter
+    /// Path of another interpreter's WebAssembly binary
     #[arg(long, value_name = "FILE", conflicts_with = "runtime")]
     pub(crate) runtime_path: Option<PathBuf>,
 }

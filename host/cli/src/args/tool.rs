@@ -7,17 +7,18 @@ use glovebox::{Policy, Tool};
 
 use crate::{program::Program, terminal::Hinted};
 
-/// Programs that scripts may call.
+/// Host programs that scripts may call.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Tools")]
 pub(crate) struct ProgramArgs {
-    /// Let the script call `tools.NAME(…)`, which runs this host program: it gets the arguments as a JSON object on
-    /// standard input, and its standard output is the result, as JSON; repeatable
+    /// Host program that scripts call as `tools.NAME(…)`; repeatable
+    ///
+    /// The program gets the arguments as a JSON object on standard input, and prints the result as JSON.
     #[arg(long = "tool", value_name = "NAME=COMMAND")]
     tools: Vec<NamedProgram>,
 }
 
-/// A tool's name and its program.
+/// A host program with the name of its tool.
 #[derive(Clone, Debug)]
 struct NamedProgram {
     name: String,
@@ -53,12 +54,12 @@ impl fmt::Display for WrongTool {
 impl std::error::Error for WrongTool {}
 
 impl ProgramArgs {
-    /// Their names.
+    /// Returns the names of the tools.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().map(|tool| tool.name.as_str())
     }
 
-    /// The tools, for sandboxes with this policy.
+    /// Returns the tools, for sandboxes with this policy.
     pub(crate) fn tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
         self.tools.iter().map(|NamedProgram { name, program }| program.tool(name, policy.limits.tool_bytes)).collect()
     }

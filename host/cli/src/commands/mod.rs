@@ -1,4 +1,4 @@
-//! One file per subcommand. Each takes its arguments and returns the process's exit code.
+//! The subcommands, one file each. Each takes its arguments and returns the process's exit code.
 
 pub(crate) mod daemon;
 pub(crate) mod doctor;
@@ -22,7 +22,7 @@ use crate::cli::{Cli, Command};
 /// Runs the subcommand.
 pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
     cli.global.color.apply();
-    // A server reads its configuration first, which says where traces go.
+    // A server reads its configuration first, because that contains the collector of traces.
     if !matches!(cli.command, Command::Serve(_)) {
         crate::logging::start(&cli.global)?;
     }

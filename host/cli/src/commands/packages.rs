@@ -1,4 +1,4 @@
-//! `glovebox packages`: the packages available to Python scripts in addition to the standard library.
+//! `glovebox packages`: the packages that Python scripts can import in addition to the standard library.
 
 use std::{fs::File, path::Path};
 
@@ -46,7 +46,7 @@ pub(crate) struct PackagesArgs {
 enum PackagesCommand {
     /// List the packages: the bundled ones and your own
     List(ListArgs),
-    /// Add wheels of pure Python, replacing other versions of the same packages
+    /// Add pure Python wheels, replacing other versions of the same packages
     Add(AddArgs),
     /// Remove packages of your own
     Remove(RemoveArgs),
@@ -77,7 +77,7 @@ struct RemoveArgs {
     names: Vec<String>,
 }
 
-/// A package for output.
+/// A package in the output.
 #[derive(Debug, Serialize)]
 struct Shown {
     name: String,
@@ -86,7 +86,7 @@ struct Shown {
     imports: Vec<String>,
     bundled: bool,
     sha256: String,
-    /// Only for the user's own, which have a limit.
+    /// Only for user packages, whose total is limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,7 +188,7 @@ fn add(args: &AddArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// A wheel's file name and bytes.
+/// Returns a wheel's file name and bytes.
 fn wheel(own: &OwnPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> {
     if let Some((name, version)) = wanted.split_once("==") {
         let steps = Steps::default();

@@ -1,4 +1,4 @@
-//! `glovebox policy`: shows the policy in force, for reading or as the start of a policy file.
+//! `glovebox policy`: shows the effective policy, for reading or as the start of a policy file.
 
 use clap::{Args, Subcommand};
 
@@ -16,7 +16,7 @@ Examples:
 
 Relative host paths in a policy file are relative to the directory of the file.";
 
-/// Show the policy that scripts would run under
+/// Show the effective policy of scripts
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct PolicyCommandArgs {
@@ -26,13 +26,13 @@ pub(crate) struct PolicyCommandArgs {
 
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
-    /// Print the policy in force: the defaults, overridden by a file, overridden by flags
+    /// Print the effective policy: defaults, overridden by a file, overridden by flags
     #[command(after_help = AFTER_HELP)]
     Show {
         #[command(flatten)]
         policy: Box<PolicyArgs>,
 
-        /// Print it as JSON instead of TOML
+        /// Print JSON instead of TOML
         #[arg(long)]
         json: bool,
     },

@@ -64,11 +64,11 @@ fuel_consumed, memory_used_bytes, duration_ms, files_created, files_modified, fi
 workspace_path, session_id, rolled_back_to, guidance, metadata. `guidance` says what to do about a failure: `advice`, each with its
 kind, a summary, steps and, if it is certain, the corrected line; and how the fuel was used: `fuel`.";
 
-/// Run scripts, each in a fresh sandbox, or in a session that keeps its state
+/// Run scripts, each in a fresh sandbox, or in a stored session
 ///
-/// A script sees an empty /app as its working directory, no network, no host files and no host environment, unless the
-/// policy says otherwise. Its standard input is that of this process if that is a pipe or a file and the script does
-/// not come from it. It is read only when the script reads it, so that a script that does not read never waits.
+/// A script has an empty /app as its working directory, and no network, host files or host environment, unless the
+/// policy grants them. Its standard input is that of this process, if that is a pipe or file that does not contain the
+/// script. Standard input is read only when the script reads it, so a script that does not read never waits.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
@@ -78,7 +78,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     runtime: RuntimeArgs,
 
-    /// Boot the interpreter as a plain command each time instead of using its prepared image
+    /// Boot the interpreter as a plain command each time, without its prepared image
     #[arg(long, conflicts_with_all = ["session", "context"])]
     no_prepare: bool,
 
@@ -92,21 +92,21 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     json: bool,
 
-    /// Pass control characters of a script's output to the terminal. By default they are escaped there; pipes and files
+    /// Pass control characters in a script's output to the terminal. By default they are escaped there; pipes and files
     /// get every byte
     #[arg(long)]
     raw_output: bool,
 
-    /// Write what scripts show, such as plots and tables, to files in this directory: 1.png, 1.txt, 2.html and so on
+    /// Directory for displays of scripts, such as plots and tables: 1.png, 1.txt, 2.html and so on
     #[arg(long, value_name = "DIR")]
     displays: Option<PathBuf>,
 
-    /// The script's standard input: a file, or `-` for that of this process, read to its end first [default: that of
-    /// this process if it is a pipe or a file, read when the script reads]
+    /// Standard input of the script: a file, or `-` to read this process's input to its end first [default: this
+    /// process's input if it is a pipe or a file, read when the script reads]
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
 
-    /// Run in the stored session of this name, created if needed, instead of in a fresh sandbox each
+    /// Stored session to run in, created if needed [default: a fresh sandbox for each script]
     #[arg(long, value_name = "ID", help_heading = "Sessions")]
     session: Option<SessionId>,
 
@@ -146,7 +146,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
     let context = args.context.value(&policy)?;
     let tools = args.programs.tools(&policy)?;
     warn_if_not_persisted(args, &policy);
-    // From here on every blocking operation checks for Ctrl-C.
+    // From here on, every blocking operation checks for Ctrl-C.
     let cancel = interrupt::install()?;
     let job = Job { host: Host::open(global, Pooling::Single)?, args, policy, stdin, displays, context, tools, cancel };
     match &args.session {
@@ -155,13 +155,13 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
     }
 }
 
-/// A script, and its language if that is known.
+/// A script, and its language if known.
 struct Script {
     source: Source,
     language: Option<Language>,
 }
 
-/// What all scripts share.
+/// Data shared by all scripts.
 struct Job<'a> {
     args: &'a RunArgs,
     host: Host,
@@ -254,7 +254,7 @@ impl Job<'_> {
         let execution = match interrupt::guarded(|| execute(request)) {
             Ok(execution) => execution,
             Err(error) => {
-                // The script has run; its result is worth reporting although it was not saved.
+                // The script has run. Its result is reported although it was not saved.
                 if let Some(execution) = execution_of(&error)
                     && self.args.json
                 {
@@ -286,7 +286,7 @@ impl Job<'_> {
     }
 }
 
-/// What a guest did, if the error came after it.
+/// Returns the execution, if the error occurred after it.
 fn execution_of(error: &anyhow::Error) -> Option<&Execution> {
     error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref()) {
         (Some(ExecuteError::Commit { execution, .. }), _) => Some(&**execution),
@@ -311,7 +311,7 @@ fn warn_if_not_persisted(args: &RunArgs, policy: &Policy) {
     }
 }
 
-/// The standard input of scripts.
+/// Standard input of scripts.
 enum Stdin {
     Given(Vec<u8>),
     Piped(PipedStdin),

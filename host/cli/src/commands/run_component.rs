@@ -55,21 +55,23 @@ end).";
 
 /// Run a component that uses the sandbox
 ///
-/// The application is no more trusted than its scripts are: it has limits of its own and nothing of this machine but what is granted.
-/// It is compiled in a process of its own, once, and stored in the cache; a large one takes a while.
+/// The application is as untrusted as its scripts: it has limits of its own, and only the access to this machine that
+/// flags grant. It is compiled once, in a child process, and stored in the cache; a large one takes a while.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP, override_usage = "glovebox run-component [OPTIONS] APP.wasm [ARGS]...")]
 pub(crate) struct RunComponentArgs {
-    /// The component, and after it its arguments, flags as well
+    /// Component, followed by its arguments, including flags
     #[arg(value_name = "APP.wasm", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 
-    /// Call an export instead of running it as a command, with arguments in WAVE, and print what it returns:
-    /// 'add(1, 2)', 'ns:pkg/iface@0.1.0.add({a: 1})', shorter where that is clear enough
+    /// Call an export with arguments in WAVE, and print its result
+    ///
+    /// Examples: 'add(1, 2)', 'ns:pkg/iface@0.1.0.add({a: 1})'. Version, package and interface are optional if the rest
+    /// is unambiguous. Without this flag, the component runs as a command.
     #[arg(long, value_name = "CALL")]
     invoke: Option<String>,
 
-    /// Say how it ended and what it used as JSON, in the last line on standard error
+    /// Report outcome and resource usage as JSON, in the last line on standard error
     #[arg(long)]
     json: bool,
 
@@ -89,7 +91,7 @@ pub(crate) struct RunComponentArgs {
     granted: GrantArgs,
 }
 
-/// How an application ended, for programs.
+/// Report of a run for programs.
 #[derive(Serialize)]
 struct Report<'a> {
     success: bool,
@@ -125,7 +127,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Resul
         Some(call) => application.invoke(call, &sandbox, &config).map_err(invoke_hint),
         None => application.run(&sandbox, &config).map_err(run_hint),
     })?;
-    // What it wrote comes before what is said about it. One that hangs in a write has our output, and we would hang as well.
+    // Prints the application's output before the report. If the application blocks in a write, it holds our standard
+    // output, and flushing would block, too.
     let flushed = if ended.is_left_behind { Ok(()) } else { io::stdout().flush() };
     if let Some(value) = &ended.value {
         show_value(value)?;
@@ -138,7 +141,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Resul
     Ok(ended.outcome.exit_code())
 }
 
-/// An argument as WASI has them: text.
+/// Returns an argument as text, which WASI requires.
 fn argument(argument: &OsString) -> anyhow::Result<String> {
     argument.clone().into_string().map_err(|argument| {
         Hinted::new(format!("the argument {argument:?} is not UTF-8"), "an application's arguments are text").into()
@@ -166,8 +169,8 @@ fn load_tools(
     loaded.map_err(load_hint)
 }
 
-/// Makes a binary of a component's text: the work of a process of its own, since text takes ninety times its size to
-/// parse.
+/// Converts a component's text to a binary. Runs in a child process, because parsing takes ninety times the text's
+/// size.
 pub(crate) fn parse_stdin() -> i32 {
     transform_stdin(|text| match wat::parse_bytes(&text) {
         Ok(binary) => Ok(binary.into_owned()),
@@ -175,9 +178,9 @@ pub(crate) fn parse_stdin() -> i32 {
     })
 }
 
-/// The binary of a component that is given as text.
+/// Returns the binary of a component that is given as text.
 fn text(path: &Path, limits: &CompileArgs) -> anyhow::Result<Option<Vec<u8>>> {
-    /// The longest text; what is larger comes from a compiler, as a binary.
+    /// Maximum length of the text in bytes. Larger components come from a compiler, as binaries.
     const TEXT_BYTES: u64 = 16 << 20;
     if path.extension().is_none_or(|extension| extension != "wat") {
         return Ok(None);
@@ -197,14 +200,14 @@ fn text(path: &Path, limits: &CompileArgs) -> anyhow::Result<Option<Vec<u8>>> {
     Ok(Some(binary.with_context(|| format!("`{}` is no component as text", escaped(path)))?))
 }
 
-/// Says on standard error what the application's own output cannot: what ended it, and which flag raises the limit.
+/// Reports what ended the application, and the flag that raises an exceeded limit.
 fn explain(outcome: &AppOutcome) {
     let flag = match outcome {
         AppOutcome::Exhausted { resource: Resource::Fuel, .. } => "; raise it with --app-fuel N",
         AppOutcome::Exhausted { resource: Resource::Time, .. } => "; raise it with --app-timeout-ms N",
         AppOutcome::Exhausted { .. } => "; raise it with --app-memory-bytes N",
         AppOutcome::Cancelled | AppOutcome::Trapped { .. } => "",
-        // Its own doing, which its own output tells.
+        // The application's own output tells the rest.
         _ => return,
     };
     note(&format!("{}{flag}", outcome.describe()));
@@ -240,7 +243,7 @@ fn load_hint(error: LoadError) -> anyhow::Error {
     Hinted::new(error.to_string(), hint).because_of(&error).into()
 }
 
-/// Who could provide what an application imports.
+/// Returns a hint for a missing import.
 fn import_hint(import: &str) -> String {
     if import.starts_with("glovebox:sandbox/") {
         return "this glovebox has `glovebox:sandbox@0.2`, for applications, and none for tools; compile it for that"
@@ -275,10 +278,10 @@ fn invoke_hint(error: InvokeError) -> anyhow::Error {
     }
 }
 
-/// The most exports that an error lists.
+/// Maximum number of exports in an error message.
 const MAX_LISTED: usize = 50;
 
-/// Functions with their types, each on a line of its own.
+/// Returns functions with their types, one per line.
 fn listed(exports: &[Export]) -> String {
     if exports.is_empty() {
         return " nothing that could be called".into();

@@ -48,70 +48,69 @@ it once what runs has ended; twice ends it at once.
 Whoever has a token runs scripts within the policy that the token is granted; flags and `[policy]` say what that is. Behind
 a proxy, name the server's public name in `[http] hosts`: requests that name another host are refused.";
 
-/// The directory of a server's sessions, in the state directory.
+/// Directory of a server's sessions in the state directory.
 const SESSIONS: &str = "server";
-/// The largest configuration file.
+/// Maximum length of the configuration file in bytes.
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
-/// The longest token, and the shortest that is not easily guessed.
+/// Length of a token in bytes. A shorter one could be guessed.
 const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=1024;
-/// The longest secret of callbacks.
+/// Maximum length of the callback secret in bytes.
 const MAX_SECRET_BYTES: u64 = 1_024;
-/// Open files that are left for sessions and all else.
+/// Number of open files reserved for sessions and everything else.
 const OWN_FILES: usize = 256;
 
 /// Serve the sandbox over HTTP
 ///
-/// Each token has a policy, sessions and quotas of its own. Nothing needs to be configured: without a token one is made
-/// and printed, and only this machine can reach the server.
+/// Each token has its own policy, sessions and quotas. No configuration is needed: without a token, the server
+/// generates and prints one, and only this machine can reach the server.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ServeArgs {
-    /// Where to listen; port 0 is any that is free [default: 127.0.0.1:8700]
+    /// Address to listen on; port 0 chooses a free one [default: 127.0.0.1:8700]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
 
-    /// The configuration, in TOML; flags override it
+    /// Configuration file in TOML; flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Check the configuration, start nothing
+    /// Check the configuration and exit
     #[arg(long, requires = "config")]
     check_config: bool,
 
-    /// Make a token, print it and its entry for the configuration, start nothing
+    /// Generate a token, print it and its configuration entry, and exit
     #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "listen"])]
     new_token: Option<String>,
 
-    /// A file with the token [default: GLOVEBOX_TOKEN; else those of the configuration; else one that is made and printed]
+    /// File with the token [default: GLOVEBOX_TOKEN, the configuration's tokens, or a generated token that is printed]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// Let everybody in who reaches the address, which must be this machine's alone
+    /// Require no token; allowed for loopback addresses only
     #[arg(long, conflicts_with = "token_file")]
     no_token: bool,
 
-    /// Serve no page at `/`
+    /// Do not serve the page at `/`
     #[arg(long)]
     no_page: bool,
 
-    /// Answer clients of E2B, too: docs/e2b.md says how they find the server
+    /// Also serve clients of E2B; docs/e2b.md tells how they find the server
     #[arg(long)]
     e2b: bool,
-    /// Execute everything in so many child processes, each under limits of the system, so that a flaw in the engine costs one of them
-    /// [default: 0: in the server's own process]
+    /// Run scripts in N sandboxed worker processes [default: 0, in the server's own process]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
 
-    /// Send traces to this collector of OpenTelemetry, `http://HOST:PORT`, over OTLP
+    /// OpenTelemetry collector for traces, `http://HOST:PORT`, over OTLP
     #[arg(long, value_name = "ENDPOINT")]
     otlp: Option<String>,
 
-    /// Have the sessions in this fleet, `restate://HOST`, in place of a store: its nodes execute what is done in them. What is done outside of
-    /// sessions is executed here
+    /// Fleet for the sessions, `restate://HOST`, instead of a store; its nodes execute the requests to sessions, and
+    /// this server everything else
     #[arg(long, value_name = "URL")]
     fleet: Option<String>,
 
-    /// A runtime to serve; repeatable. Of several for a language the first is the default [default: the default of each language]
+    /// Runtime to serve; repeatable. The first one of a language is its default [default: the default of each language]
     #[arg(long = "runtime", value_name = "NAME")]
     runtimes: Vec<String>,
 
@@ -144,7 +143,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     config.store = args.store.store.clone().or(config.store);
     config.fleet = args.fleet.clone().or(config.fleet);
     config.key_file = args.store.key_file.clone().or(config.key_file);
-    // In a fleet the nodes seal the sessions.
+    // In a fleet, the nodes seal the sessions.
     if config.fleet.is_none() && config.key_file.is_none() {
         config.key_file = args.store.key_file();
     }
@@ -165,7 +164,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     let endpoint = config.telemetry.otlp.as_deref();
     let telemetry = endpoint.map(|endpoint| Telemetry::start(endpoint, runtime.handle())).transpose()?;
     logging::start_with(global, telemetry.as_ref())?;
-    // With workers this process executes nothing: it prepares what they load.
+    // With workers, this process executes nothing, but prepares the runtimes that they load.
     let pooling = if config.workers.count == 0 { Pooling::Pooled } else { Pooling::Single };
     let host = Host::open(global, pooling)?;
     let runtimes = config.runtimes.clone();
@@ -195,12 +194,12 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     if let Some(telemetry) = telemetry {
         telemetry.end();
     }
-    // What is not cancelled by now is not waited for.
+    // Does not wait for executions that are not cancelled by now.
     runtime.shutdown_timeout(Duration::from_secs(1));
     code
 }
 
-/// Has the system allow as many open files as it may, and no more connections than these leave room for.
+/// Raises the limit of open files to its maximum. Returns the number of connections, reduced to what that limit allows.
 fn allowed_connections(wanted: usize, running: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -215,7 +214,7 @@ fn allowed_connections(wanted: usize, running: usize) -> usize {
     wanted.min(left)
 }
 
-/// Enough threads for all executions, and for what only looks at the store.
+/// Returns the number of threads for all executions and for operations on the store.
 fn blocking_threads(config: &ServerConfig) -> usize {
     config.admission().running.saturating_add(64)
 }
@@ -258,7 +257,8 @@ async fn serve(service: &Service, tenants: Tenants, config: &ServerConfig, token
     Ok(0)
 }
 
-/// Where a browser of this machine finds the page. A token that is printed anyway goes along, behind the `#`: browsers send that nowhere.
+/// Returns the URL of the page for a browser on this machine. A token that is printed anyway is included after `#`,
+/// which browsers do not send.
 fn page_url(mut address: SocketAddr, token: &Token) -> String {
     if address.ip().is_unspecified() {
         let loopback = if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
@@ -270,7 +270,7 @@ fn page_url(mut address: SocketAddr, token: &Token) -> String {
     }
 }
 
-/// Returns once the token is cancelled.
+/// Returns once `cancel` is cancelled.
 pub(super) async fn cancelled(cancel: &glovebox::CancelToken) {
     let told = Arc::new(tokio::sync::Notify::new());
     let tell = Arc::clone(&told);
@@ -280,13 +280,13 @@ pub(super) async fn cancelled(cancel: &glovebox::CancelToken) {
 
 /// The token of a server without a configuration.
 enum Token {
-    /// Somebody has given one.
+    /// Given by a flag or the environment.
     Given(String),
-    /// It was made for this run.
+    /// Generated for this run.
     Made(String),
-    /// Those of the configuration.
+    /// The tokens of the configuration.
     Configured,
-    /// None: everybody is let in.
+    /// No token is required.
     Open,
 }
 
@@ -308,7 +308,7 @@ fn token(args: &ServeArgs, config: &ServerConfig) -> anyhow::Result<Token> {
     }
 }
 
-/// The token of a file, or of GLOVEBOX_TOKEN.
+/// Reads the token from a file or from GLOVEBOX_TOKEN.
 pub(super) fn given_token(file: Option<&Path>) -> anyhow::Result<Option<String>> {
     let given = match file {
         Some(path) => Some(read_token(path)?),
@@ -341,7 +341,7 @@ fn read_config(path: &Path) -> anyhow::Result<ServerConfig> {
     })
 }
 
-/// Where the sessions of all tenants are.
+/// Returns the place of all tenants' sessions.
 fn root(config: &ServerConfig) -> anyhow::Result<Root> {
     if let Some(url) = &config.fleet {
         return Ok(Root::Fleet(FleetClient::new(&url.parse()?).context("cannot ask the fleet")?));
@@ -362,14 +362,14 @@ fn root(config: &ServerConfig) -> anyhow::Result<Root> {
     Ok(Root::Store(root))
 }
 
-/// Says where a fleet does not answer. That is no error: it may be started later than this server.
+/// Prints a note if a fleet does not answer. This is not an error: the fleet may start later than this server.
 pub(super) async fn probe(fleet: &FleetClient) {
     if let Err(error) = fleet.count(None).await {
         note(&format!("the fleet does not answer yet: {}", glovebox::with_causes(&error)));
     }
 }
 
-/// Those of the configuration, and the one that was given besides.
+/// Returns the tenants of the configuration, and that of the given token.
 fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root) -> anyhow::Result<Tenants> {
     let key = config.key_file.as_deref().map(read_key).transpose()?;
     let secret = config.tools.secret_file.as_deref().map(read_secret).transpose()?;
@@ -402,7 +402,7 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root)
     Ok(tenants)
 }
 
-/// The services that may be called back for a token.
+/// Returns the services that may be called back for a token.
 fn callbacks(
     config: &ServerConfig,
     table: Option<&TokenTable>,
@@ -436,7 +436,7 @@ fn make_private(dir: &Path) -> anyhow::Result<()> {
 fn new_token(name: &str) -> anyhow::Result<i32> {
     let token = TokenHash::new_token().context("the system has no random numbers")?;
     let entry = format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{}\"\n", TokenHash::of(&token));
-    // Its name is held to what a configuration allows.
+    // Checks the name by the rules of a configuration.
     ServerConfig::from_toml(&entry)?;
     note(&format!("the token, which is shown only now: {token}"));
     out(&entry)?;

@@ -1,4 +1,4 @@
-//! `glovebox serve-worker`: a child process of `glovebox serve --workers`, in which scripts run.
+//! `glovebox serve-worker`: a child process of `glovebox serve --workers` that runs scripts.
 
 use std::{
     ffi::OsString,
@@ -24,9 +24,9 @@ use crate::{
     terminal::note,
 };
 
-/// How much a worker has at once: more than the server ever passes on.
+/// Limit of concurrent executions, more than the server ever forwards.
 const EXECUTIONS: usize = 100_000;
-/// What a worker has of the environment: where things are, and how to log.
+/// Environment variables of a worker: locations and logging.
 const VARIABLES: [&str; 11] = [
     "GLOVEBOX_BUNDLE",
     "GLOVEBOX_CACHE_AGE",
@@ -41,19 +41,19 @@ const VARIABLES: [&str; 11] = [
     "XDG_STATE_HOME",
 ];
 
-/// What a worker is told.
+/// Configuration that a worker receives.
 #[derive(Debug, Deserialize, Serialize)]
 struct Orders {
     config: ServerConfig,
-    /// Whether there is a tenant besides those of the configuration.
+    /// There is a tenant in addition to those of the configuration.
     has_own: bool,
-    /// The directory of the sessions.
+    /// Directory of the sessions.
     root: PathBuf,
-    /// Where the interpreters are.
+    /// Directory of the interpreters.
     cache: PathBuf,
 }
 
-/// How the server starts its workers.
+/// Returns the configuration with which the server starts its workers.
 pub(super) fn started_by(
     global: &GlobalArgs,
     host: &Host,
@@ -63,7 +63,7 @@ pub(super) fn started_by(
     has_own: bool,
 ) -> anyhow::Result<WorkersConfig> {
     let mut config = config.clone();
-    // The server knows tokens, and a worker does not.
+    // Only the server knows tokens.
     config.tokens.iter_mut().for_each(|token| token.sha256.clear());
     config.tools.secret_file = None;
     config.sessions.live_count = config.sessions.live_count.div_ceil(count);
@@ -95,7 +95,7 @@ pub(super) fn started_by(
 
 pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
     let Orders { config, has_own, root, cache } = orders()?;
-    // What it reaches no more once it is confined.
+    // Reads the files that are not accessible after confinement.
     let key = config.key_file.as_deref().map(read_key).transpose()?;
     let confinement = confine(&reach(global, &config, &root, cache));
     let host = Host::open(global, Pooling::Pooled)?;
@@ -114,7 +114,7 @@ pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
         let mut tenant = tenant_config(&config, table, &home, key.clone())?;
         tenant.executions_at_once = EXECUTIONS;
         tenant.executions_per_minute = None;
-        // Nobody asks a worker with a token.
+        // Requests to a worker carry no token.
         tenants.add(TokenHash::of(&tenant.name), Tenant::new(&service, tenant));
     }
     let tenants_of_all: Vec<Tenant> = tenants.all().cloned().collect();
@@ -140,13 +140,13 @@ pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// What it needs of the host's files, and how much of the machine.
+/// Returns the host files and system limits that the worker needs.
 fn reach(global: &GlobalArgs, config: &ServerConfig, root: &Path, cache: PathBuf) -> Reach {
     let mut reach = Reach::default();
-    // Loading takes locks, which are files. Compiled code is the server's to write.
+    // Loading takes file locks. Only the server writes compiled code.
     reach.write.extend([root.to_owned(), cache.join("locks")]);
     reach.read.push(cache);
-    // The page map, which says what a guest has written to.
+    // The page map, which tells the pages that a guest has written.
     reach.read.push("/proc/self".into());
     reach.read.extend(global.bundle.clone());
     reach.read.extend([own_packages_dir(), own_images_dir()].into_iter().flatten());

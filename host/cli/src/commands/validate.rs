@@ -25,7 +25,7 @@ Diagnostics go to standard error as FILE:LINE:COLUMN: MESSAGE. The exit code is 
 valid, and 1 if a parser reported something. With --json one line per source goes to standard output:
   {\"file\":…,\"valid\":…,\"diagnostics\":[{\"line\":…,\"column\":…,\"message\":…}]}";
 
-/// Check scripts with their interpreter's own parser; nothing is executed
+/// Check scripts with their interpreter's parser, without executing them
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ValidateArgs {
@@ -40,7 +40,7 @@ pub(crate) struct ValidateArgs {
     json: bool,
 }
 
-/// One source's diagnostics, as JSON.
+/// Diagnostics of one source, as JSON.
 #[derive(Debug, Serialize)]
 struct Checked<'a> {
     file: &'a str,

@@ -1,4 +1,4 @@
-//! `glovebox weave`: a component that has the sandbox in it, for any component host.
+//! `glovebox weave`: makes a component that contains the sandbox, for any component host.
 
 use std::{
     collections::BTreeSet,
@@ -32,52 +32,55 @@ Examples:
 What comes out exports the interface `glovebox:sandbox/sandbox` and runs wherever components do: limits and fuel are
 woven into its code. The Python packages are not in it. The same shim and interpreters give the same bytes.";
 
-/// Where `guest-shims/component/build` puts the shim.
+/// Path where `guest-shims/component/build` puts the shim.
 const SHIM: &str = "target/providers/shim.wasm";
-/// The one for providers without imports.
+/// Path of the shim for providers without imports.
 const CLOSED_SHIM: &str = "target/providers/shim-closed.wasm";
-/// Where it puts the adapter for HTTP.
+/// Path of the HTTP adapter.
 const HTTP: &str = "target/providers/http.wasm";
 
-/// Make a component of interpreters, which gives the sandbox to other components in any host
+/// Make a provider component from interpreters, for use in any component host
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct WeaveArgs {
-    /// Names or aliases, as `glovebox runtimes list` prints them [default: of each language one that makes a small component]
+    /// Names or aliases, as `glovebox runtimes list` prints them [default: for each language, an interpreter that makes
+    /// a small component]
     #[arg(value_name = "RUNTIME")]
     names: Vec<String>,
 
-    /// The core module that exports the interface, which `guest-shims/component/build` makes [default:
+    /// Core module that exports the interface, made by `guest-shims/component/build` [default:
     /// target/providers/shim.wasm; with --http target/providers/shim-closed.wasm]
     #[arg(long, value_name = "FILE")]
     shim: Option<PathBuf>,
 
-    /// Put the adapter for HTTP before it, whose component answers requests in hosts such as `wasmtime serve`, Spin and wasmCloud
+    /// HTTP adapter to compose with the provider; the component then answers requests in hosts such as `wasmtime
+    /// serve`, Spin and wasmCloud
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = HTTP)]
     http: Option<PathBuf>,
 
-    /// Where the component goes
+    /// File for the component
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// Write the core module that is in the component as well
+    /// Also write the component's core module to this file
     #[arg(long, value_name = "FILE")]
     core: Option<PathBuf>,
 
-    /// What calls in an interpreter may take of the native stack, by estimate; the default fits Wasmtime's and V8's own defaults
+    /// Estimated limit of native stack for nested calls in an interpreter; the default fits the default stacks of
+    /// Wasmtime and V8
     #[arg(long, value_name = "BYTES", default_value_t = WeaveOptions::default().stack_bytes)]
     stack_bytes: u32,
 
-    /// Leave the counting of fuel out, to measure what it costs: nothing bounds what scripts do
+    /// Do not meter fuel, to measure its cost; scripts can then run forever
     #[arg(long, hide = true)]
     unmetered: bool,
 
-    /// Print what was made as JSON on standard output
+    /// Print statistics as JSON on standard output
     #[arg(long)]
     json: bool,
 }
 
-/// What was made.
+/// Statistics of the component.
 #[derive(Debug, Serialize)]
 struct Made<'a> {
     file: String,
@@ -95,7 +98,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> 
     interrupt::install()?;
     let shim = read_shim(args)?;
     let adapter = args.http.as_deref().map(|path| read("the adapter", path, "--http=FILE")).transpose()?;
-    // They would take more room in the component than all else.
+    // The packages would be most of the component.
     let global = GlobalArgs { no_packages: true, ..global.clone() };
     let host = Host::open(&global, Pooling::Single)?;
     let names = select(&host.engine.runtimes()?, &args.names)?;
@@ -152,7 +155,7 @@ fn read_shim(args: &WeaveArgs) -> anyhow::Result<Vec<u8>> {
     read("the shim", args.shim.as_deref().unwrap_or(Path::new(usual)), "--shim FILE")
 }
 
-/// Reads what `guest-shims/component/build` makes.
+/// Reads a file made by `guest-shims/component/build`.
 fn read(what: &str, path: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
     fs::read(path).map_err(|error| {
         let message = format!("cannot read {what} `{}`", escaped(path));
@@ -162,7 +165,7 @@ fn read(what: &str, path: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
     })
 }
 
-/// The names of the runtimes that are meant, each once.
+/// Returns the names of the selected runtimes, without duplicates.
 fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>> {
     if names.is_empty() {
         return Ok(suggested(known));
@@ -182,7 +185,8 @@ fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>
     Ok(selected)
 }
 
-/// Of each language the default, or, where a component would be large with that or cannot hold it, the first with which it would not.
+/// Returns the default of each language. If that is too large for a component or cannot be in one, returns the first
+/// smaller one.
 fn suggested(known: &[RuntimeInfo]) -> Vec<String> {
     let mut portable: Vec<&RuntimeInfo> =
         known.iter().filter(|runtime| runtime.portable && !runtime.has_library).collect();

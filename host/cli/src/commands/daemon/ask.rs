@@ -1,4 +1,4 @@
-//! Asking a daemon.
+//! Requests to a daemon.
 
 use std::{
     io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
@@ -14,14 +14,14 @@ use serde_json::Value;
 
 use crate::terminal::{Hinted, note, out};
 
-/// How long a daemon may take to answer.
+/// Timeout of a daemon's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long one that was told to stop may take: its scripts have ten seconds.
+/// Timeout of stopping a daemon, whose scripts have ten seconds to end.
 const STOPPING: Duration = Duration::from_secs(30);
-/// The longest answer.
+/// Maximum length of an answer in bytes.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
-/// Asks the daemon; none where nobody listens.
+/// Sends a request to the daemon. Returns `None` if no daemon listens.
 fn ask(socket: &Path, method: &str) -> anyhow::Result<Option<Value>> {
     let stream = match UnixStream::connect(socket) {
         Ok(stream) => stream,
@@ -62,7 +62,7 @@ pub(super) fn status(socket: &Path) -> anyhow::Result<i32> {
         escaped(socket),
         number("pid"),
         number("sessions"),
-        // This one is not counted.
+        // Without the connection of this request.
         number("connections").saturating_sub(1),
         number("ready"),
     ))?;

@@ -1,4 +1,4 @@
-//! `glovebox daemon`: sessions for the programs of this machine, over a socket of the user's own.
+//! `glovebox daemon`: sessions for programs of this machine, over a private Unix socket.
 
 mod ask;
 mod place;
@@ -27,10 +27,10 @@ The packages for Python and JavaScript are such clients: Sandbox(backend=\"daemo
 Only your own programs can connect. Sessions are in memory: they end with the connection that opened them. All clients share the
 policy that the flags say; a client may ask for less. docs/daemon.md describes the protocol.";
 
-/// Serve programs of this machine over a socket
+/// Serve programs of this machine over a Unix socket
 ///
-/// Interpreters that are ready before they are asked for, for any number of programs: JSON-RPC 2.0 over a Unix socket that only you
-/// can connect to.
+/// Keeps interpreters ready for any number of programs. Speaks JSON-RPC 2.0 over a Unix socket that only you can
+/// connect to.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct DaemonArgs {
@@ -43,9 +43,9 @@ pub(crate) struct DaemonArgs {
 
 #[derive(Debug, Subcommand)]
 enum DaemonCommand {
-    /// Say whether a daemon answers, and what it holds; exit code 1 if none does
+    /// Show whether a daemon answers, and its sessions; exit code 1 if none does
     Status(PlaceArgs),
-    /// Have a daemon end, once what runs has ended
+    /// Stop a daemon once its running executions have ended
     Stop(PlaceArgs),
 }
 

@@ -1,4 +1,4 @@
-//! Where a daemon is.
+//! Socket of a daemon.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use clap::Args;
 
 use crate::terminal::Hinted;
 
-/// Where a daemon is.
+/// Socket of a daemon.
 #[derive(Args, Debug)]
 pub(super) struct PlaceArgs {
-    /// The socket [default: ~/.rlm/daemon.sock]
+    /// Path of the socket [default: ~/.rlm/daemon.sock]
     #[arg(long, value_name = "PATH", env = "GLOVEBOX_DAEMON_SOCKET")]
     socket: Option<PathBuf>,
 }
@@ -23,7 +23,7 @@ impl PlaceArgs {
     }
 }
 
-/// Where clients look for a daemon.
+/// Returns the path where clients look for a daemon.
 fn default_socket() -> anyhow::Result<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let home = home.ok_or_else(|| Hinted::new("HOME names no directory", "name the socket with --socket"))?;

@@ -22,38 +22,38 @@ use crate::{
     terminal::note,
 };
 
-/// How long scripts that run at the end have.
+/// Time for running scripts to end at shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
-/// How many executions run at least at once: many wait for an answer of their client.
+/// Minimum number of concurrent executions: many wait for an answer of their client.
 const MIN_RUNNING: usize = 64;
 
-/// How it is served, and what scripts may do.
+/// Options of the daemon, and the policy of its scripts.
 #[derive(Args, Debug)]
 pub(super) struct ServerArgs {
     #[command(flatten)]
     place: PlaceArgs,
 
-    /// Serve one client over standard input and output, in place of a socket
+    /// Serve one client over standard input and output instead of a socket
     #[arg(long, conflicts_with = "socket")]
     stdio: bool,
 
-    /// How many sessions may be open at once
+    /// Maximum number of open sessions
     #[arg(long, value_name = "COUNT", default_value_t = DaemonConfig::default().sessions)]
     sessions: usize,
 
-    /// How many connections may be open at once
+    /// Maximum number of open connections
     #[arg(long, value_name = "COUNT", default_value_t = DaemonConfig::default().connections)]
     connections: usize,
 
-    /// How many interpreters are ready before a client asks for one
+    /// Number of interpreters to keep ready
     #[arg(long, value_name = "COUNT", default_value_t = DaemonConfig::default().ready)]
     ready: usize,
 
-    /// End a session that nobody has used for this long
+    /// Close sessions that were not used for this long
     #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = humantime::parse_duration)]
     idle: Duration,
 
-    /// A runtime to serve; repeatable. Of several for a language the first is the default [default: the default of each language]
+    /// Runtime to serve; repeatable. The first one of a language is its default [default: the default of each language]
     #[arg(long = "runtime", value_name = "NAME")]
     runtimes: Vec<String>,
 
@@ -70,7 +70,8 @@ pub(super) fn run(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32>
     let host = Host::open(global, Pooling::Pooled)?;
     let mut admission = Admission::default();
     admission.running = admission.running.max(MIN_RUNNING);
-    // A client that is started with its server waits for it, and not for what it may never ask for.
+    // With `--stdio`, runtimes are prepared at first use: the client that started this process waits for it, and may
+    // never use all of them.
     let config = ServiceConfig {
         runtimes: args.runtimes.clone(),
         admission,
@@ -83,7 +84,7 @@ pub(super) fn run(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32>
     (daemon.idle, daemon.ready) = (args.idle, if args.stdio { 0 } else { args.ready.min(args.sessions) });
     let mut tenant = TenantConfig::new("daemon", Arc::new(NoStore));
     (tenant.policy, tenant.tools) = (policy, tools);
-    // What is outstanding is bounded by connection.
+    // No further limit is needed: each connection limits its outstanding requests.
     tenant.executions_at_once = daemon.connections.saturating_mul(daemon.outstanding).saturating_add(daemon.ready);
     let tenant = Tenant::new(&service, tenant);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -92,7 +93,7 @@ pub(super) fn run(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32>
         .build()
         .context("cannot start threads")?;
     let served = runtime.block_on(serve_until_stopped(args, &service, &tenant, daemon));
-    // A read of standard input that nobody waits for may be under way.
+    // A blocking read of standard input may still be running.
     runtime.shutdown_background();
     served.map(|()| 0)
 }

@@ -1,4 +1,4 @@
-//! `glovebox fleet`: sessions over many machines.
+//! `glovebox fleet`: sessions on many machines.
 
 mod node;
 mod status;

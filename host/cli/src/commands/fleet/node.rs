@@ -1,4 +1,4 @@
-//! `glovebox fleet node`: executes what is asked of a fleet's sessions.
+//! `glovebox fleet node`: executes requests to a fleet's sessions.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -30,23 +30,23 @@ another address, and leave the old ones until `glovebox fleet status` shows no s
 Credentials of the store come from the environment, as its own tools have them (AWS_ACCESS_KEY_ID, …). Ctrl-C ends the node once what runs has ended, or
 --drain is over: that is then begun anew elsewhere.";
 
-/// Execute what is asked of a fleet's sessions
+/// Execute requests to a fleet's sessions
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct NodeArgs {
-    /// The fleet's engine: `restate://HOST[:PORT][?admin=PORT]`
+    /// Engine of the fleet: `restate://HOST[:PORT][?admin=PORT]`
     #[arg(long, value_name = "URL")]
     engine: FleetUrl,
 
-    /// Where the states of sessions are: `s3://BUCKET/PREFIX`, `gs://…`, `az://…` or `file:///DIRECTORY`
+    /// Store of session states: `s3://BUCKET/PREFIX`, `gs://…`, `az://…` or `file:///DIRECTORY`
     #[arg(long, value_name = "URL")]
     store: String,
 
-    /// Where to listen for the engine; port 0 is any that is free
+    /// Address to listen on for the engine; port 0 chooses a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9080")]
     listen: SocketAddr,
 
-    /// The address of the nodes, as the engine reaches them [default: where this one listens]
+    /// Address of the nodes, as the engine reaches them [default: the listen address]
     #[arg(long, value_name = "URL")]
     advertise: Option<String>,
 
@@ -54,45 +54,49 @@ pub(crate) struct NodeArgs {
     node: NodeOptions,
 }
 
-/// Places in the pool for instances that wait for another script.
+/// Slots in the pool for instances that wait for another script.
 const SPARE_INSTANCES: usize = 64;
 
-/// What nodes have, whoever starts them.
+/// Options of nodes, for all commands that start one.
 #[derive(Args, Debug)]
 pub(super) struct NodeOptions {
-    /// A file with a secret of 32 to 64 bytes that seals sessions, the same on all nodes; sessions sealed differently are refused
+    /// File with a secret of 32 to 64 bytes that seals sessions, the same on all nodes; sessions with another seal are
+    /// rejected
     #[arg(long, value_name = "FILE", env = "GLOVEBOX_KEY_FILE", hide_env_values = true)]
     key_file: Option<PathBuf>,
 
-    /// The engine's public key, `publickeyv1_…`: requests that it has not signed are refused. Without one, only the engine may reach the node
+    /// Public key of the engine, `publickeyv1_…`; requests without its signature are rejected. Without this option,
+    /// only the engine may be able to reach the node
     #[arg(long, value_name = "KEY")]
     identity_key: Option<String>,
 
-    /// A runtime for new sessions; repeatable. Of several for a language the first is the default [default: the default of each language]
+    /// Runtime for new sessions; repeatable. The first one of a language is its default [default: the default of each
+    /// language]
     #[arg(long = "runtime", value_name = "NAME")]
     runtimes: Vec<String>,
 
-    /// How many executions run at once, up to 1,000 [default: four for each processor]
+    /// Maximum number of concurrent executions, up to 1,000 [default: four per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     running: Option<u16>,
 
-    /// How many sessions stay in memory for their next execution, up to 4,000
+    /// Maximum number of idle sessions in memory, up to 4,000
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=4_000), default_value_t = 256)]
     warm: u16,
 
-    /// How much memory these may hold together
+    /// Maximum total memory of idle sessions
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "1GiB")]
     warm_bytes: u64,
 
-    /// How long what runs may go on when the node is to end, in milliseconds
+    /// Milliseconds for running executions to end at shutdown
     #[arg(long, value_name = "MS", default_value_t = 30_000)]
     drain_ms: u64,
 
-    /// An address of a service that may be called to answer a tool, such as `https://tools.example.com/*`; repeatable [default: none]
+    /// URL of a service that may be called to answer a tool, such as `https://tools.example.com/*`; repeatable
+    /// [default: none]
     #[arg(long = "callback", value_name = "URL", requires = "callback_secret_file")]
     callbacks: Vec<String>,
 
-    /// A file with the secret that signs these calls: `whsec_` and base64
+    /// File with the secret that signs these calls: `whsec_` and base64
     #[arg(long, value_name = "FILE")]
     callback_secret_file: Option<PathBuf>,
 
@@ -101,18 +105,18 @@ pub(super) struct NodeOptions {
 }
 
 impl NodeOptions {
-    /// How many executions run at once.
+    /// Returns the maximum number of concurrent executions.
     pub(super) fn running(&self) -> usize {
         self.running.map_or_else(NodeConfig::default_running, usize::from)
     }
 
-    /// A pool with room for what is in memory and what runs, and for what takes its place.
+    /// Returns a pool with room for idle sessions, running executions, and their replacements.
     pub(super) fn pooling(&self) -> Pooling {
         let count = usize::from(self.warm) + 2 * self.running() + SPARE_INSTANCES;
         Pooling::Holding(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
-    /// A node as the flags say, with its states there.
+    /// Returns a node's configuration from the flags, with its states in `store`.
     pub(super) fn config(&self, host: &Host, fleet: &FleetUrl, store: &str) -> anyhow::Result<NodeConfig> {
         let blobs = BlobStore::open(store).map_err(|error| {
             Hinted::new("the states of sessions cannot be there", "name a store with --store").because(error)
@@ -146,12 +150,12 @@ pub(super) fn run(global: &GlobalArgs, args: &NodeArgs) -> anyhow::Result<i32> {
         let advertise = args.advertise.as_deref();
         serve(node?, advertise, Shares::Address, || {}).await
     });
-    // What has not ended by then is begun anew elsewhere, and nobody waits for it here.
+    // Executions that have not ended by now are repeated on other nodes, so this process does not wait for them.
     runtime.shutdown_background();
     served
 }
 
-/// Threads for a node: one that may block for each execution, and for what only looks at the store.
+/// Creates a runtime with a blocking thread for each execution and for operations on the store.
 pub(super) fn threads(running: usize) -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -160,16 +164,16 @@ pub(super) fn threads(running: usize) -> anyhow::Result<tokio::runtime::Runtime>
         .context("cannot start the node's threads")
 }
 
-/// Whether other nodes have the address, too.
+/// Sharing of a node's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shares {
-    /// Others may have it, of this version.
+    /// Other nodes of this version can have it.
     Address,
-    /// It is this node's, whatever version had it before.
+    /// Only this node has it, whatever version had it before.
     Nothing,
 }
 
-/// Registers a node and serves until Ctrl-C. `begun` is called once the fleet has it.
+/// Registers a node and serves until Ctrl-C. Calls `begun` once the fleet knows the node.
 pub(super) async fn serve(
     node: Node,
     advertise: Option<&str>,

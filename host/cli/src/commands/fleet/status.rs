@@ -1,4 +1,4 @@
-//! `glovebox fleet status`: what nodes and sessions there are.
+//! `glovebox fleet status`: the fleet's nodes and sessions.
 
 use anyhow::Context;
 use clap::Args;
@@ -7,12 +7,13 @@ use serde_json::json;
 
 use crate::terminal::{out, out_json};
 
-/// Say what nodes and sessions there are
+/// Show the fleet's nodes and sessions
 ///
-/// Of each image: how many sessions have it, and at which addresses nodes have it. Nodes whose images have no sessions can end.
+/// For each image: the number of its sessions, and the addresses of nodes that have it. Nodes whose images have no
+/// sessions can be stopped.
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
-    /// The fleet's engine: `restate://HOST[:PORT][?admin=PORT]`
+    /// Engine of the fleet: `restate://HOST[:PORT][?admin=PORT]`
     #[arg(long, value_name = "URL", default_value = "restate://127.0.0.1")]
     engine: FleetUrl,
 

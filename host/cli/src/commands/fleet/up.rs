@@ -1,4 +1,4 @@
-//! `glovebox fleet up`: a fleet of one machine.
+//! `glovebox fleet up`: a fleet on one machine.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -30,32 +30,33 @@ Examples:
 Sessions and what the engine knows of them stay in the directory, and are there again when it is started again. The engine listens on this machine
 only; who reaches it can run scripts within the policy that the flags say.";
 
-/// The directory of the fleet in the state directory.
+/// Directory of the fleet in the state directory.
 const FLEET: &str = "fleet";
 
 /// Start a fleet on this machine: an engine, a store and a node
 ///
-/// The engine, Restate 1.7.12, is fetched by npm when it is first needed (60 MB; Linux on x86-64). Its licence is the Business Source License 1.1.
+/// The engine, Restate 1.7.12, is downloaded with npm at first use (60 MB; Linux on x86-64). Its licence is the
+/// Business Source License 1.1.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct UpArgs {
-    /// Where the fleet is stored [default: $XDG_STATE_HOME/glovebox/fleet]
+    /// Directory of the fleet [default: $XDG_STATE_HOME/glovebox/fleet]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// Where sessions are asked for; 0 is any port that is free
+    /// Port for requests to sessions; 0 chooses a free one
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     ingress_port: u16,
 
-    /// Where the engine is administrated; 0 is any port that is free
+    /// Port for administration of the engine; 0 chooses a free one
     #[arg(long, value_name = "PORT", default_value_t = 9070)]
     admin_port: u16,
 
-    /// Where the engine finds the node; 0 is any port that is free
+    /// Port for the engine's requests to the node; 0 chooses a free one
     #[arg(long, value_name = "PORT", default_value_t = 9080)]
     node_port: u16,
 
-    /// The engine's program, where it is not to be fetched
+    /// Path of the engine's program, instead of downloading it
     #[arg(long, value_name = "FILE")]
     restate_server: Option<PathBuf>,
 

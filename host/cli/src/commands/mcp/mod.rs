@@ -1,4 +1,4 @@
-//! `glovebox mcp`: a server of the Model Context Protocol, with which models run code.
+//! `glovebox mcp`: a Model Context Protocol server with which models run code.
 
 mod clients;
 mod edit;
@@ -33,7 +33,7 @@ when its standard input does, and at Ctrl-C.";
 /// Serve the Model Context Protocol, so that a model can run code
 ///
 /// Without a subcommand it serves one client over standard input and output, as clients start it, or with --listen any
-/// number over HTTP. `glovebox mcp install CLIENT` has a client start it.
+/// number of clients over HTTP. `glovebox mcp install CLIENT` configures a client to start it.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct McpArgs {

@@ -30,57 +30,58 @@ use crate::{
     terminal::{Hinted, note},
 };
 
-/// The directory of the sessions inside the state directory.
+/// Directory of the sessions inside the state directory.
 const SESSIONS: &str = "mcp-sessions";
 
-/// The name of the one who may ask, and in a fleet the scope of the sessions.
+/// Name of the only tenant, which is also the scope of its sessions in a fleet.
 const TENANT: &str = "mcp";
 
-/// How often it is looked for sessions that nobody uses. They go to the store, where another server finds them.
+/// Interval of checks for idle sessions. They are saved to the store, where other servers find them.
 const IDLE_LOOK: Duration = Duration::from_secs(60);
 
-/// How long scripts that run at the end have, beyond what the protocol waits for them.
+/// Time for running scripts to end at shutdown, in addition to the protocol's own wait.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// How long a client may take to end once it is told to.
+/// Time for a client to disconnect at shutdown.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// The longest file of servers.
+/// Maximum length of a file of servers in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// How it is served, and what scripts may do.
+/// Options of the server, and the policy of its scripts.
 #[derive(Args, Debug)]
 pub(super) struct ServerArgs {
-    /// Serve at this address over HTTP, at the path /mcp; other than loopback only with a token
+    /// Serve over HTTP at this address, path /mcp; a token is required unless it is a loopback address
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
 
-    /// A file with the token that clients must send as `Authorization: Bearer TOKEN` [default: GLOVEBOX_TOKEN]
+    /// File with the token that clients must send as `Authorization: Bearer TOKEN` [default: GLOVEBOX_TOKEN]
     #[arg(long, value_name = "FILE", requires = "listen")]
     token_file: Option<PathBuf>,
 
-    /// A name, or a name with a port, that requests may have in `Host` beside localhost and this address; repeatable
+    /// Further name, or name with port, that the `Host` header may contain, like localhost and the address;
+    /// repeatable
     #[arg(long = "allow-host", value_name = "HOST", requires = "listen")]
     hosts: Vec<String>,
 
-    /// An origin, such as https://app.example.com:443, whose pages may send requests; repeatable [default: none]
+    /// Origin whose pages may send requests, such as https://app.example.com:443; repeatable [default: none]
     #[arg(long = "allow-origin", value_name = "ORIGIN", requires = "listen")]
     origins: Vec<String>,
 
-    /// Let scripts call the tools of the MCP servers in this JSON file
+    /// Give scripts the tools of the MCP servers in this JSON file
     #[arg(long, value_name = "FILE", help_heading = "Tools")]
     tools_from: Option<PathBuf>,
 
     #[command(flatten)]
     programs: ProgramArgs,
 
-    /// Have the sessions in this fleet, `restate://HOST`, in place of a store: its nodes execute what is done in them, without functions of this
-    /// host
+    /// Fleet for the sessions, `restate://HOST`, instead of a store; its nodes execute the requests to sessions,
+    /// without this host's functions
     #[arg(long, value_name = "URL", conflicts_with_all = ["store", "key_file", "tools_from", "tools"], help_heading = "Sessions")]
     fleet: Option<FleetUrl>,
 
-    /// The interpreters to serve, by name (see `glovebox runtimes list`), with commas between them; of several for a
-    /// language the first is used [default: that of each language]
+    /// Interpreters to serve, by name (see `glovebox runtimes list`), separated by commas; the first one of a language
+    /// is its default [default: that of each language]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     runtime: Vec<String>,
 
@@ -130,12 +131,12 @@ pub(super) fn run(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32>
         }
         served
     });
-    // A read of standard input that nobody waits for may be under way.
+    // A blocking read of standard input may still be running.
     runtime.shutdown_background();
     served.map(|()| 0)
 }
 
-/// The client's sessions: in a store, or in a fleet.
+/// Returns the tenant with its sessions in a store or fleet.
 fn tenant_config(args: &ServerArgs, fleet: Option<&FleetClient>) -> anyhow::Result<TenantConfig> {
     if let Some(client) = fleet {
         return Ok(TenantConfig::in_fleet(SessionId::new(TENANT)?, client.clone()));
@@ -154,8 +155,8 @@ async fn start(servers: Vec<UpstreamConfig>, policy: &Policy) -> anyhow::Result<
     Ok(Some(Upstreams::start(servers, policy.limits.tool_bytes).await?))
 }
 
-/// Prepares what is served, on a thread of its own: a client waits for an answer for some seconds, and preparing may take minutes. Whoever
-/// runs something meanwhile waits for it.
+/// Prepares the runtimes on a separate thread: a client waits only seconds for an answer, and preparing may take
+/// minutes. Executions wait for it.
 fn prepare(host: &Arc<Host>, service: &Service) -> anyhow::Result<()> {
     let (host, names) = (Arc::clone(host), service.runtimes().map(|info| info.name.clone()).collect::<Vec<_>>());
     let work = move || {
@@ -169,7 +170,7 @@ fn prepare(host: &Arc<Host>, service: &Service) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Serves until the client goes, or Ctrl-C.
+/// Serves until the client disconnects, or Ctrl-C.
 async fn serve(
     args: &ServerArgs,
     service: &Service,
@@ -253,7 +254,7 @@ async fn save(tenant: &Tenant) {
     }
 }
 
-/// The token that clients must have; none is needed where nobody but this machine can reach the server.
+/// Returns the token that clients must send. A loopback address needs none.
 fn token(args: &ServerArgs, address: SocketAddr) -> anyhow::Result<Option<String>> {
     let given = given_token(args.token_file.as_deref())?;
     if given.is_none() && !address.ip().is_loopback() {
@@ -263,7 +264,7 @@ fn token(args: &ServerArgs, address: SocketAddr) -> anyhow::Result<Option<String
     Ok(given)
 }
 
-/// The servers of a file.
+/// Reads the servers from a file.
 fn servers(path: &Path) -> anyhow::Result<Vec<UpstreamConfig>> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));

@@ -18,15 +18,15 @@ use super::{
     word::{Word, word_at_end},
 };
 
-/// The maximum number of files that are listed.
+/// Maximum number of files that are listed.
 const MAX_FILE_COUNT: usize = 1_000;
-/// The maximum number of inputs that are searched for declarations.
+/// Maximum number of inputs that are searched for declarations.
 const MAX_INPUT_COUNT: usize = 200;
 
 /// Replacements for the end of the typed text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Completions {
-    /// The position of the replaced text.
+    /// Position of the replaced text.
     pub(super) start: usize,
     pub(super) texts: Vec<String>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Completions {
 pub(super) struct Completer {
     pub(super) dialect: Dialect,
     pub(super) inspector: Inspector,
-    /// The session of the next input; `None` if it cannot be used.
+    /// Session of the next input. `None` if it cannot be used.
     pub(super) session: Option<Session>,
 }
 
@@ -71,14 +71,14 @@ impl Completer {
     }
 }
 
-/// Returns the last inputs.
+/// Returns the latest inputs.
 fn inputs(history: &dyn History) -> Vec<String> {
     let numbers = (0..history.len()).rev().take(MAX_INPUT_COUNT);
     let entries = numbers.filter_map(|number| history.get(number, SearchDirection::Forward).ok().flatten());
     entries.map(|found| found.entry.into_owned()).collect()
 }
 
-/// The names in an input.
+/// Returns the names in an input.
 fn names(dialect: Dialect, input: &str) -> impl Iterator<Item = &str> {
     tokens(dialect, input).into_iter().filter(|token| token.kind == Kind::Name).map(|token| token.text)
 }

@@ -1,4 +1,4 @@
-//! The loop: reads, runs, prints.
+//! The loop that reads, runs and prints.
 
 use std::{
     collections::BTreeMap,
@@ -29,10 +29,10 @@ use crate::{
     terminal::{self, BAD, BROKEN_PIPE_EXIT_CODE, HEAD, Hinted, counted, note, out},
 };
 
-/// The maximum that `:load` reads; the session's own limits apply to the content.
+/// Maximum length of a file for `:load`. The session's own limits apply to the contents.
 const MAX_LOAD_BYTES: u64 = 1 << 30;
 
-/// The sessions, and the one for the next input.
+/// The sessions, including the current one.
 pub(super) struct Console {
     sandbox: Sandbox,
     parser: Parser,
@@ -41,7 +41,7 @@ pub(super) struct Console {
     current: String,
     /// Seals sessions saved to files.
     key: Option<SessionKey>,
-    /// Output reaches a terminal with its control characters.
+    /// Control characters in the output reach the terminal.
     is_raw: bool,
 }
 
@@ -65,13 +65,13 @@ impl Console {
         Self { sandbox, parser, lines, sessions, current: name.to_owned(), key, is_raw: false }
     }
 
-    /// Passes control characters of the output to a terminal. Default: they are escaped there.
+    /// Passes control characters in the output to a terminal. By default they are escaped.
     pub(super) fn raw_output(mut self, is_raw: bool) -> Self {
         self.is_raw = is_raw;
         self
     }
 
-    /// Reads, runs and prints until the end of the input, and returns the process's exit code.
+    /// Reads, runs and prints until the end of the input. Returns the process's exit code.
     pub(super) fn run(mut self) -> anyhow::Result<i32> {
         if self.lines.is_terminal() {
             out(&self.greeting())?;
@@ -93,7 +93,7 @@ impl Console {
                 Ok(Next::Input) => {}
                 Ok(Next::Leave { exit_code }) => break exit_code,
                 Err(error) if terminal::is_broken_pipe(&error) => return Err(error),
-                // The session's content is worth more than an exit code.
+                // An error is only reported, so that the session's data is not lost.
                 Err(error) => terminal::report(&error),
             }
         };
@@ -109,19 +109,19 @@ impl Console {
 
     fn greeting(&self) -> String {
         let (title, glovebox) = (self.dialect().title(), env!("CARGO_PKG_VERSION"));
-        // TypeScript has no version here: its types are only removed.
+        // TypeScript has no version here: its types are only stripped.
         let version = self.sandbox.version().filter(|_| self.dialect() != Dialect::TypeScript);
         let version = version.map_or_else(String::new, |version| format!(" {version}"));
         format!("{title}{version} in glovebox {glovebox}; `:help` helps, Ctrl-D leaves\n")
     }
 
-    /// The prompt, with the session's name if there are several.
+    /// Returns the prompt, with the session's name if there are several.
     fn prompt(&self) -> String {
         let name = if self.sessions.len() > 1 { self.current.as_str() } else { "" };
         format!("{name}{}", self.dialect().prompt())
     }
 
-    /// Confirms Ctrl-C on a line of its own.
+    /// Confirms Ctrl-C on a separate line.
     fn confirm_interruption(&self) {
         let _ = writeln!(anstream::stderr(), "{BAD}{}{BAD:#}", self.dialect().interruption());
     }
@@ -138,13 +138,13 @@ impl Console {
         self.sessions.get_mut(&self.current).context("the current session is gone")
     }
 
-    /// Makes `_` the value of the last input of the current session, as interpreters do at a terminal.
+    /// Sets `_` to the value of the last input of the current session, like interpreters at a terminal.
     fn bind_last_value(&mut self) -> anyhow::Result<()> {
         let dialect = self.dialect();
         if self.lines.is_terminal() { self.active_mut()?.bind_last_value(dialect) } else { Ok(()) }
     }
 
-    /// The source that runs instead of a JavaScript input, to bind `_` to its value.
+    /// Returns the source that runs instead of a JavaScript input, to bind `_` to its value.
     fn wrapped(&mut self, text: &str) -> anyhow::Result<Option<String>> {
         let dialect = self.dialect();
         let active = self.active_mut()?;
@@ -196,7 +196,7 @@ impl Console {
         self.show(&execution)?;
         Ok(match execution.outcome {
             Outcome::Exited { code } => Next::Leave { exit_code: code },
-            // A pipe has no person who types something else.
+            // With piped input, no person can continue.
             Outcome::Cancelled if !self.lines.is_terminal() => Next::Leave { exit_code: interrupt::EXIT_CODE },
             _ if session.ended().is_some() => {
                 note(active.after_its_end());
@@ -206,7 +206,7 @@ impl Console {
         })
     }
 
-    /// Prints what an execution's own output does not show.
+    /// Prints the parts of an execution that its own output does not show.
     fn show(&self, execution: &Execution) -> io::Result<()> {
         let is_open = execution.stdout.bytes.last().is_some_and(|last| *last != b'\n');
         if is_open && self.lines.is_terminal() {
@@ -286,7 +286,7 @@ impl Console {
         Ok(())
     }
 
-    /// The sessions, with the current one marked.
+    /// Returns a list of the sessions, with the current one marked.
     fn listed(&self) -> String {
         let mut text = String::new();
         for (name, session) in &self.sessions {
@@ -297,7 +297,7 @@ impl Console {
         text
     }
 
-    /// A session from a file.
+    /// Loads a session from a file.
     fn loaded(&self, path: &str) -> anyhow::Result<Session> {
         let what = format!("session file `{}`", escaped(path));
         let file = File::open(path)
@@ -315,7 +315,7 @@ impl Console {
     }
 }
 
-/// The limits of one input, in the format of a policy file.
+/// Returns the limits of one input, in the format of a policy file.
 fn limits(sandbox: &Sandbox) -> String {
     let policy = sandbox.policy().to_toml();
     let lines = policy.lines().skip_while(|line| *line != "[limits]").skip(1).take_while(|line| !line.is_empty());

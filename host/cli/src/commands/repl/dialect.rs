@@ -4,7 +4,7 @@ use glovebox::{Language, Request};
 
 use crate::args::LanguageArg;
 
-/// The name of TypeScript inputs: the engine detects TypeScript by its extension.
+/// Name of TypeScript inputs. The engine detects TypeScript by the extension.
 const TYPESCRIPT_NAME: &str = "<sandbox>.ts";
 
 const PYTHON_KEYWORDS: [&str; 35] = [
@@ -59,7 +59,7 @@ const JAVASCRIPT_KEYWORDS: [&str; 43] = [
     "of",
 ];
 
-/// Words that TypeScript has beside those of JavaScript and that are rarely names.
+/// Additional words of TypeScript that are rarely names.
 const TYPESCRIPT_KEYWORDS: [&str; 10] = [
     "abstract",
     "declare",
@@ -82,7 +82,7 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    /// The dialect of an interpreter's language: TypeScript if the command line asks for it.
+    /// Returns the dialect of an interpreter's language: TypeScript if the command line requests it.
     pub(super) fn new(language: Language, wanted: Option<LanguageArg>) -> Self {
         match (language, wanted) {
             (Language::Python, _) => Self::Python,
@@ -91,7 +91,7 @@ impl Dialect {
         }
     }
 
-    /// The name in the greeting.
+    /// Returns the name in the greeting.
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Python => "Python",
@@ -100,7 +100,7 @@ impl Dialect {
         }
     }
 
-    /// The name of the history file.
+    /// Returns the name of the history file.
     pub(super) fn history_file(self) -> &'static str {
         match self {
             Self::Python => "history.python",
@@ -109,7 +109,7 @@ impl Dialect {
         }
     }
 
-    /// The prompt, as the language's own interpreter shows it.
+    /// Returns the prompt of the language's own interpreter.
     pub(super) fn prompt(self) -> &'static str {
         match self {
             Self::Python => ">>> ",
@@ -117,7 +117,7 @@ impl Dialect {
         }
     }
 
-    /// The line that confirms Ctrl-C.
+    /// Returns the line that confirms Ctrl-C.
     pub(super) fn interruption(self) -> &'static str {
         match self {
             Self::Python => "KeyboardInterrupt",
@@ -125,7 +125,7 @@ impl Dialect {
         }
     }
 
-    /// A request for an input.
+    /// Returns a request for an input.
     pub(super) fn request(self, source: &str) -> Request<'_> {
         let request = Request::new(source);
         match self {
@@ -134,7 +134,7 @@ impl Dialect {
         }
     }
 
-    /// The words that are not names.
+    /// Returns the words that cannot be names.
     pub(super) fn keywords(self) -> impl Iterator<Item = &'static str> {
         let (base, more): (&[&str], &[&str]) = match self {
             Self::Python => (&PYTHON_KEYWORDS, &[]),

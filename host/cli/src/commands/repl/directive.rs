@@ -1,10 +1,10 @@
-//! Commands of the REPL: `:fork`, `:undo` and the like.
+//! Commands of the REPL, such as `:fork` and `:undo`.
 
 use std::fmt::Write as _;
 
 use crate::terminal::Hinted;
 
-/// The command in a line that begins with a colon, which no code in either language does.
+/// A command: a line that begins with a colon, as no code in either language does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Directive {
     Help(Option<String>),
@@ -19,7 +19,7 @@ pub(super) enum Directive {
     Quit,
 }
 
-/// The description of a command.
+/// Description of a command.
 struct Entry {
     name: &'static str,
     arguments: &'static str,
@@ -93,14 +93,14 @@ pub(super) fn is_one(line: &str) -> bool {
     line.starts_with(':')
 }
 
-/// The commands that begin with this, as they would be typed.
+/// Returns the commands that begin with `typed`, as they would be typed.
 pub(super) fn completions(typed: &str) -> Vec<String> {
     let begun = typed.trim_start_matches(':');
     let fitting = ENTRIES.iter().filter(|entry| entry.name.starts_with(begun));
     fitting.map(|entry| format!(":{}{}", entry.name, if entry.arguments.is_empty() { "" } else { " " })).collect()
 }
 
-/// The host file that a command names, as far as it is typed; `None` if it names none.
+/// Returns the possibly incomplete host file in a command. `None` if the command takes no file.
 pub(super) fn file_argument(typed: &str) -> Option<&str> {
     let (name, rest) = typed.trim_start_matches(':').trim_start().split_once(char::is_whitespace)?;
     let entry = find(name).ok()?;
@@ -159,7 +159,7 @@ fn unquoted(text: &str) -> &str {
     ['\'', '"'].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote)).unwrap_or(text)
 }
 
-/// The output of `:help`.
+/// Returns the output of `:help`.
 pub(super) fn help(name: Option<&str>) -> Result<String, Hinted> {
     let typed = |entry: &Entry| format!(":{} {}", entry.name, entry.arguments).trim_end().to_owned();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The line editor's callbacks while a person types.
+//! Callbacks of the line editor.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ pub(super) struct Editing {
     pub(super) bracket: TypedBracket,
 }
 
-/// The Enter key validates: see [`keys`](super::keys).
+/// Only the Enter key validates: see [`keys`](super::keys).
 impl Validator for Editing {}
 
 impl Complete for Editing {

@@ -9,7 +9,7 @@ use super::{
     tokens::{Kind, tokens},
 };
 
-/// The input with colours; only escape sequences are added.
+/// Returns the input with colours. Only escape sequences are added.
 pub(super) fn highlighted(dialect: Dialect, input: &str) -> String {
     let mut out = String::with_capacity(input.len() * 2);
     let mut done = 0;

@@ -8,11 +8,11 @@ use super::{
 /// Indentation of one level.
 pub(super) const INDENT: &str = "    ";
 
-/// The indentation of the line that follows `typed`.
+/// Returns the indentation of the line after `typed`.
 pub(super) fn next_indent(dialect: Dialect, typed: &str) -> String {
     let tokens = tokens(dialect, typed);
     if tokens.last().is_some_and(|token| token.is_open && token.end() == typed.len()) {
-        // The line continues a text.
+        // The line continues a string.
         return String::new();
     }
     let line_start = typed.rfind('\n').map_or(0, |at| at + 1);
@@ -27,25 +27,25 @@ pub(super) fn next_indent(dialect: Dialect, typed: &str) -> String {
     if ends_block { dedented(indent).to_owned() } else { indent.to_owned() }
 }
 
-/// The whitespace that a line begins with.
+/// Returns the whitespace at the beginning of a line.
 pub(super) fn leading_blank(line: &str) -> &str {
     let length = line.len() - line.trim_start().len();
     line.get(..length).unwrap_or_default()
 }
 
-/// The indentation of the line that the cursor is in, if nothing else is before the cursor and it is a continuation line.
+/// Returns the indentation of the cursor's line, if it is a continuation line with only blanks before the cursor.
 pub(super) fn blank_before_cursor(typed: &str) -> Option<&str> {
     let (_, line) = typed.rsplit_once('\n')?;
     (!line.is_empty() && line.trim().is_empty()).then_some(line)
 }
 
-/// The indentation, one level less.
+/// Returns the indentation with one level less.
 pub(super) fn dedented(indent: &str) -> &str {
     let shorter = indent.strip_suffix(INDENT).or_else(|| indent.strip_suffix('\t'));
     shorter.unwrap_or_else(|| indent.trim_end_matches(' '))
 }
 
-/// The input without the indentation of a blank last line: that line is empty to the parser.
+/// Returns the input without the indentation of a blank last line, so that the parser sees an empty line.
 pub(super) fn without_trailing_indent(typed: &str) -> &str {
     blank_before_cursor(typed).and_then(|blank| typed.strip_suffix(blank)).unwrap_or(typed)
 }
@@ -69,7 +69,8 @@ fn leaves_block(token: &Token<'_>) -> bool {
     token.kind == Kind::Keyword && matches!(token.text, "return" | "pass" | "break" | "continue" | "raise")
 }
 
-/// A line without the space that keeps it out of the history: Python would take it for an indentation.
+/// Returns a line without the leading space that excludes it from the history. Python would read the space as
+/// indentation.
 pub(super) fn without_mark(text: &str) -> &str {
     if text.contains('\n') { text } else { text.trim_start() }
 }

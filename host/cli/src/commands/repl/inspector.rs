@@ -13,15 +13,15 @@ use super::{dialect::Dialect, tokens::is_name, word::Word};
 const PYTHON: &str = include_str!("names.py");
 const JAVASCRIPT: &str = include_str!("names.js");
 
-/// Sessions with more private memory are not copied: copying would delay the Tab key noticeably.
+/// Maximum private memory of a session that is copied. Copying more would delay the Tab key noticeably.
 const MAX_PRIVATE_BYTES: u64 = 64 << 20;
-/// Fuel of one query, which uses a few million units.
+/// Fuel of one query. A query uses a few million units.
 const FUEL: u64 = 1_000_000_000;
-/// Time limit of one query, which takes a few milliseconds.
+/// Timeout of one query, which takes a few milliseconds.
 const TIMEOUT_MS: u64 = 500;
-/// The maximum size of an answer.
+/// Maximum length of an answer in bytes.
 const MAX_JSON_BYTES: usize = 512 << 10;
-/// The maximum number of names.
+/// Maximum number of names.
 const MAX_NAME_COUNT: usize = 1_000;
 
 /// Reads names from copies of sessions.

@@ -12,8 +12,8 @@ use super::{
     parser::Parser,
 };
 
-/// A closing bracket that begins a line. Of the editor's commands only completion replaces text, so the key asks for
-/// completion, and the completion is the bracket with less indentation.
+/// A closing bracket that begins a line. Completion is the only command of the editor that replaces text. The key
+/// therefore requests completion, and the result is the bracket with less indentation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TypedBracket(Arc<Mutex<Option<char>>>);
 
@@ -22,7 +22,7 @@ impl TypedBracket {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(bracket);
     }
 
-    /// Returns the position and the text of the replacement, once.
+    /// Returns position and text of the replacement, once.
     pub(super) fn take(&self, typed: &str) -> Option<(usize, String)> {
         let bracket = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let indent = blank_before_cursor(typed)?;
@@ -50,7 +50,7 @@ fn before_cursor<'c>(context: &'c EventContext<'_>) -> &'c str {
     context.line().get(..context.pos()).unwrap_or_default()
 }
 
-/// Accepts a complete input, and otherwise begins another line, indented.
+/// Accepts a complete input; otherwise starts another line, with indentation.
 struct Enter {
     parser: Parser,
 }
@@ -65,7 +65,7 @@ impl ConditionalEventHandler for Enter {
     }
 }
 
-/// Removes a level of indentation at once.
+/// Removes a whole level of indentation.
 struct Backspace;
 
 impl ConditionalEventHandler for Backspace {
@@ -74,7 +74,7 @@ impl ConditionalEventHandler for Backspace {
     }
 }
 
-/// Puts a bracket that begins a line one level to the left.
+/// Moves a bracket that begins a line one level to the left.
 struct ClosingBracket {
     bracket: char,
     typed: TypedBracket,

@@ -1,8 +1,8 @@
 //! `_`, the value of the last input.
 //!
 //! A Python session binds `_` itself, after `last_value.py` has run once. A JavaScript expression is wrapped in an
-//! assignment. The wrapper moves the columns of the first line. For this reason stack traces name wrapped inputs
-//! differently, and [`unwrapped`] restores names and columns on their way to the terminal.
+//! assignment, which shifts the columns of the first line. Wrapped inputs therefore have another file name in stack
+//! traces, and [`unwrapped`] restores names and columns before the terminal shows them.
 
 use super::{
     dialect::Dialect,
@@ -10,20 +10,20 @@ use super::{
     tokens::{Kind, Token, tokens},
 };
 
-/// Makes a Python session bind `builtins._`.
+/// Code that makes a Python session bind `builtins._`.
 pub(super) const PYTHON_SETUP: &str = include_str!("last_value.py");
 
-/// `_ = ` would fail for a constant of this name, and would name an anonymous function.
+/// A plain `_ = ` would fail for a constant of this name, and would name an anonymous function.
 const PREFIX: &str = "globalThis._ = [(";
 /// The line end also ends a comment.
 const SUFFIX: &str = "\n)][0]";
 
-/// The file that stack traces name for a wrapped input.
+/// File name of a wrapped input in stack traces.
 const WRAPPED_FILE: &str = "<expression>";
-/// The file that stack traces name for any other input.
+/// File name of any other input in stack traces.
 const FILE: &str = "<sandbox>";
 
-/// The name of a wrapped input.
+/// Returns the name of a wrapped input.
 pub(super) fn wrapped_name(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::TypeScript => "<expression>.ts",
@@ -82,7 +82,7 @@ pub(super) fn unwrapped(text: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Splits a text that continues a file's name with `:1:COLUMN` at the column.
+/// Splits a text that continues a file name with `:1:COLUMN` at the column.
 fn column_of_first_line(text: &str) -> Option<(&str, usize, &str)> {
     let extension = if text.starts_with(".ts") { ".ts".len() } else { 0 };
     let start = extension + ":1:".len();

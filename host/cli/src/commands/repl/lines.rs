@@ -1,4 +1,4 @@
-//! The source of input: a person at a terminal, with editing and a history, or a file or pipe, line by line.
+//! Source of input: a terminal, with editing and a history, or a file or pipe, line by line.
 
 use std::{
     io::{self, BufRead, Read},
@@ -20,9 +20,9 @@ use super::{
 };
 use crate::terminal::{GOOD, Hinted};
 
-/// The number of inputs in the history.
+/// Number of inputs in the history.
 const HISTORY_COUNT: usize = 1_000;
-/// A longer input is not added: it was pasted, and can be pasted again.
+/// Maximum length of an input in the history. Longer ones were pasted, and can be pasted again.
 const HISTORY_ENTRY_BYTES: usize = 16 << 10;
 
 /// The result of reading an input.
@@ -30,29 +30,29 @@ const HISTORY_ENTRY_BYTES: usize = 16 << 10;
 pub(super) enum Input {
     /// Code to run, or a command.
     Text(String),
-    /// Discarded with Ctrl-C.
+    /// An input discarded with Ctrl-C.
     Cleared,
-    /// The end of the input.
+    /// The end of all input.
     End,
 }
 
-/// The source of input.
+/// Source of input.
 pub(super) enum Lines {
     Terminal { editor: Box<Editor<Editing, FileHistory>>, history: Option<PathBuf> },
     Piped { from: Box<dyn BufRead>, parser: Parser, max_bytes: u64 },
 }
 
 impl Lines {
-    /// A terminal, with the history in `history`.
+    /// Reads from the terminal, with the history in the file `history`.
     pub(super) fn terminal(parser: &Parser, completer: Completer, history: Option<PathBuf>) -> anyhow::Result<Self> {
         let has_colors = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
         let config = Config::builder()
             .max_history_size(HISTORY_COUNT)
             .and_then(|config| config.history_ignore_dups(true))
             .context("cannot set up line editing")?
-            // As in shells, an input that begins with a space is not added.
+            // Like in shells, an input that begins with a space is not added to the history.
             .history_ignore_space(true)
-            // As in shells, the first Tab completes as far as it is certain, and the second lists.
+            // Like in shells, the first Tab completes the common prefix, and the second lists all completions.
             .completion_type(CompletionType::List)
             .indent_size(u8::try_from(INDENT.len()).unwrap_or_default())
             .color_mode(if has_colors { ColorMode::Forced } else { ColorMode::Disabled })
@@ -62,7 +62,7 @@ impl Lines {
         keys::bind(&mut editor, parser, &bracket);
         editor.set_helper(Some(Editing { completer, bracket }));
         if let Some(path) = &history {
-            // The file does not exist the first time. The REPL works without a history.
+            // The file does not exist at the first start. The REPL also works without a history.
             if let Err(error) = editor.load_history(path) {
                 tracing::debug!(%error, "no history");
             }
@@ -70,17 +70,17 @@ impl Lines {
         Ok(Self::Terminal { editor: Box::new(editor), history })
     }
 
-    /// Standard input as it is.
+    /// Reads standard input without editing.
     pub(super) fn piped(parser: Parser, max_bytes: u64) -> Self {
         Self::Piped { from: Box::new(io::stdin().lock()), parser, max_bytes }
     }
 
-    /// Returns `true` if a person types.
+    /// Returns `true` if a person types the input.
     pub(super) fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal { .. })
     }
 
-    /// The next complete input. At a terminal, names are completed from `session`.
+    /// Reads the next complete input. At a terminal, names are completed from `session`.
     pub(super) fn next(&mut self, prompt: &str, session: Option<Session>) -> anyhow::Result<Input> {
         match self {
             Self::Terminal { editor, history } => {
@@ -104,7 +104,7 @@ impl Lines {
     }
 }
 
-/// Adds an input to the history, in memory and in its file; a failure to write the file is ignored.
+/// Adds an input to the history, in memory and in its file. Errors of writing the file are ignored.
 fn remember(editor: &mut Editor<Editing, FileHistory>, history: Option<&PathBuf>, text: &str) {
     if text.len() > HISTORY_ENTRY_BYTES {
         return;
@@ -117,7 +117,7 @@ fn remember(editor: &mut Editor<Editing, FileHistory>, history: Option<&PathBuf>
     }
 }
 
-/// Reads lines until they are a complete input, or the input ends.
+/// Reads lines until they form a complete input, or the input ends.
 fn piped(from: &mut dyn BufRead, parser: &Parser, max_bytes: u64) -> anyhow::Result<Input> {
     let mut text = String::new();
     loop {

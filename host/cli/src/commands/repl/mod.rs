@@ -60,11 +60,11 @@ There are also commands, which `:help` explains:
 The limits apply to each input separately. Inputs are stored in a private history file per language
 under $XDG_STATE_HOME/glovebox, except those that begin with a space.";
 
-/// Type code and see its result, in a session that keeps its state
+/// Evaluate code interactively, in a session that keeps its state
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ReplArgs {
-    /// python, javascript or typescript [default: python]
+    /// Language: python, javascript or typescript [default: python]
     #[arg(short, long, value_name = "LANGUAGE")]
     language: Option<LanguageArg>,
 
@@ -77,11 +77,11 @@ pub(crate) struct ReplArgs {
     #[command(flatten)]
     programs: ProgramArgs,
 
-    /// Continue the stored session of this name, or create it; it is saved after each input
+    /// Stored session to resume or create; it is saved after each input
     #[arg(long, value_name = "ID", help_heading = "Sessions")]
     session: Option<SessionId>,
 
-    /// Pass control characters of what inputs print to the terminal. By default they are escaped there
+    /// Pass control characters in printed output to the terminal. By default they are escaped there
     #[arg(long)]
     raw_output: bool,
 
@@ -92,7 +92,7 @@ pub(crate) struct ReplArgs {
     policy: PolicyArgs,
 }
 
-/// The name of a session without one.
+/// Name of a session without one.
 const UNNAMED: &str = "main";
 
 pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
@@ -121,11 +121,11 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
         session.save()?;
     }
     let dialect = Dialect::new(sandbox.language(), args.language);
-    // The parser does not need the session's directories, and the session's limits may be too tight for it.
+    // The parser does not need the session's directories, and the session's limits may be too low for it.
     let parser = Parser::new(sibling(&host, args, &sandbox, &Policy::default())?, dialect);
     let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() {
         let inspector = Inspector::new(sibling(&host, args, &sandbox, &inspector::policy(&policy))?, dialect);
-        // On a machine without a state directory the REPL still works.
+        // Without a state directory, the REPL works without a history.
         let history = state::create().ok().map(|dir| dir.join(dialect.history_file()));
         Lines::terminal(&parser, Completer { dialect, inspector, session: None }, history)?
     } else {
@@ -135,12 +135,12 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     Console::new(sandbox, parser, lines, &name, session, key).raw_output(args.raw_output).run()
 }
 
-/// The sandbox of a new session.
+/// Creates the sandbox of a new session.
 fn new_sandbox(host: &Host, args: &ReplArgs, policy: &Policy) -> anyhow::Result<Sandbox> {
     host.sandbox(&args.runtime, args.language.map(LanguageArg::language), policy)
 }
 
-/// Makes a sandbox with the runtime of `sandbox`, another policy and no tools.
+/// Creates a sandbox with the runtime of `sandbox`, another policy and no tools.
 fn sibling(host: &Host, args: &ReplArgs, sandbox: &Sandbox, policy: &Policy) -> anyhow::Result<Sandbox> {
     let mut runtime = args.runtime.clone();
     if runtime.runtime.is_none() && runtime.runtime_path.is_none() {
@@ -149,7 +149,7 @@ fn sibling(host: &Host, args: &ReplArgs, sandbox: &Sandbox, policy: &Policy) -> 
     host.sandbox(&runtime, Some(sandbox.language()), policy)
 }
 
-/// The sandbox of a stored session.
+/// Creates the sandbox of a stored session.
 fn stored_sandbox(
     host: &Host,
     args: &ReplArgs,

@@ -3,8 +3,8 @@
   MAX_COUNT: 2000,
   MAX_CHARS: 100,
 
-  // `declared` has names that scripts may have declared with `let`, `const` or `class`, each with a function that reads it: such
-  // bindings are properties of no object.
+  // `declared` contains names that scripts may have declared with `let`, `const` or `class`, each with a function that
+  // reads it. Such bindings are not properties of an object.
   variables(prefix, declared) {
     const names = Reflect.ownKeys(globalThis);
     for (const [name, read] of declared) {
@@ -26,7 +26,7 @@
     return this.fitting(this.chain(object).flatMap(Reflect.ownKeys), prefix);
   },
 
-  // An object and its prototypes.
+  // Returns an object and its prototypes.
   chain(object) {
     const chain = [];
     if (object === undefined || object === null) return chain;

@@ -1,5 +1,5 @@
-//! Checks whether the input so far is complete. The language's own parser decides, in a separate guest: the session for
-//! which the text is meant is not affected.
+//! Checks whether an input is complete. The language's own parser decides, in a separate guest, so that the session of
+//! the input is not affected.
 
 use glovebox::{Diagnostic, Outcome, Request, Sandbox};
 
@@ -45,7 +45,8 @@ impl Parser {
                 checked.is_ok_and(|execution| execution.outcome == Outcome::Exited { code: 0 })
             }
             Dialect::JavaScript | Dialect::TypeScript => {
-                // The parser reports how far it got. If that moves when text is appended, it had reached the end.
+                // The parser reports the position of its error. If appending text moves the position, the parser had
+                // reached the end.
                 let Some(at) = self.first_error(typed) else { return false };
                 JAVASCRIPT_SUFFIXES.iter().any(|suffix| self.first_error(&format!("{typed}{suffix}")) != Some(at))
             }

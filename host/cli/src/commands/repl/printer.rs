@@ -1,4 +1,4 @@
-//! Prints the output of a running input.
+//! Printing of a running input's output.
 
 use std::{
     borrow::Cow,
@@ -17,7 +17,7 @@ use crate::output::Passthrough;
 
 const ERROR: Style = AnsiColor::Red.on_default();
 
-/// Passes the output of one input on. Its clones print for the same input.
+/// Prints the output of one input. Clones print for the same input.
 #[derive(Clone)]
 pub(super) struct Printer {
     output: Passthrough,
@@ -26,10 +26,10 @@ pub(super) struct Printer {
     has_ended_echo: Arc<AtomicBool>,
 }
 
-/// How output is printed.
+/// Options for printing output.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PrinterOptions {
-    /// A person reads the output.
+    /// The output goes to a terminal.
     pub(super) is_terminal: bool,
     /// Control characters reach the terminal.
     pub(super) is_raw: bool,
@@ -38,7 +38,7 @@ pub(super) struct PrinterOptions {
 }
 
 impl Printer {
-    /// `cancel` stops the input.
+    /// Creates a printer. `cancel` stops the input.
     pub(super) fn new(cancel: &CancelToken, options: PrinterOptions) -> Self {
         let output = Passthrough::new(cancel, options.is_raw);
         Self { output, cancel: cancel.clone(), options, has_ended_echo: Arc::default() }

@@ -1,4 +1,4 @@
-//! A session of the REPL: a temporary one, or one stored in a directory.
+//! Sessions of the REPL: temporary or stored.
 
 use anyhow::Context as _;
 use glovebox::{Execution, Request, Sandbox, Session, SessionId};
@@ -6,19 +6,19 @@ use glovebox::{Execution, Request, Sandbox, Session, SessionId};
 use super::{dialect::Dialect, last_value};
 use crate::stored::ActiveSession;
 
-/// A session, and the REPL's own preparation of it.
+/// A session with the REPL's own preparation.
 #[derive(Debug)]
 pub(super) struct ReplSession {
     source: Source,
-    /// The number of executions that were not inputs.
+    /// Number of executions that were not inputs.
     setup_count: u64,
-    /// The number of executions before the first input that can be undone.
+    /// Number of executions before the first input that can be undone.
     pub(super) executions_at_start: u64,
     /// `_` is the value of the last input, not a variable that an input declared.
     pub(super) binds_last_value: bool,
 }
 
-/// The source of a session.
+/// Kind of a session.
 #[derive(Debug)]
 enum Source {
     /// Ends with the REPL.
@@ -28,12 +28,12 @@ enum Source {
 }
 
 impl ReplSession {
-    /// A session that ends with the REPL.
+    /// Creates a session that ends with the REPL.
     pub(super) fn temporary(sandbox: &Sandbox) -> anyhow::Result<Self> {
         Ok(Self::new(Source::Temporary(sandbox.session().context("cannot open a session")?)))
     }
 
-    /// A stored session.
+    /// Wraps a stored session.
     pub(super) fn stored(session: ActiveSession) -> Self {
         Self::new(Source::Stored(Box::new(session)))
     }
@@ -42,7 +42,7 @@ impl ReplSession {
         Self { source, setup_count: 0, executions_at_start: 0, binds_last_value: false }
     }
 
-    /// Makes `_` the value of the last input from now on. A session in which that fails works without it.
+    /// Sets `_` to the value of the last input from now on. A session in which that fails works without `_`.
     pub(super) fn bind_last_value(&mut self, dialect: Dialect) -> anyhow::Result<()> {
         self.binds_last_value = true;
         if dialect == Dialect::Python {
@@ -57,13 +57,13 @@ impl ReplSession {
         Ok(())
     }
 
-    /// The number of inputs up to the session's current state.
+    /// Returns the number of inputs up to the session's current state.
     pub(super) fn input_count(&self) -> u64 {
         let executions = self.session().map_or(0, |session| session.info().executions);
         executions.saturating_sub(self.setup_count)
     }
 
-    /// The active session.
+    /// Returns the active session.
     pub(super) fn session(&self) -> anyhow::Result<Session> {
         match &self.source {
             Source::Temporary(session) => Ok(session.clone()),
@@ -78,7 +78,7 @@ impl ReplSession {
         }
     }
 
-    /// Saves changes that were not made by running something.
+    /// Saves changes that no execution made.
     pub(super) fn save(&self) -> anyhow::Result<()> {
         match &self.source {
             Source::Temporary(_) => Ok(()),
@@ -86,7 +86,7 @@ impl ReplSession {
         }
     }
 
-    /// A copy of this session, stored if this one is.
+    /// Copies this session. The copy is stored if this one is.
     pub(super) fn fork(&self, name: &str) -> anyhow::Result<Self> {
         let source = match &self.source {
             Source::Temporary(session) => Source::Temporary(session.fork().context("cannot fork the session")?),
@@ -117,7 +117,7 @@ impl ReplSession {
         }
     }
 
-    /// Closes a session that ends with the REPL: its exit handlers run.
+    /// Closes a session that ends with the REPL, and runs its exit handlers.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
         match &self.source {
             Source::Temporary(session) if session.ended().is_none() => {

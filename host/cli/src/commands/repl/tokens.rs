@@ -1,9 +1,8 @@
-//! Splits an input into tokens: exact enough for colours, indentation and completion. The language's parser has the last
-//! word on everything else.
+//! Splits an input into tokens, exact enough for colours, indentation and completion. The language's parser decides
+//! everything else.
 
 use super::dialect::Dialect;
 
-/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Keyword,
@@ -12,7 +11,7 @@ pub(super) enum Kind {
     /// A string, a template or a regular expression.
     Text,
     Comment,
-    /// Punctuation, a single character.
+    /// A single punctuation character.
     Sign,
 }
 
@@ -22,7 +21,7 @@ pub(super) struct Token<'a> {
     pub(super) kind: Kind,
     pub(super) start: usize,
     pub(super) text: &'a str,
-    /// The end is missing: a string without the closing quote.
+    /// The end is missing, as in a string without the closing quote.
     pub(super) is_open: bool,
 }
 
@@ -36,7 +35,7 @@ impl Token<'_> {
     }
 }
 
-/// The length of a token and whether its end is missing.
+/// Length of a token, and whether its end is missing.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     bytes: usize,
@@ -63,7 +62,7 @@ fn continues_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$')
 }
 
-/// The tokens of an input.
+/// Returns the tokens of an input.
 pub(super) fn tokens(dialect: Dialect, source: &str) -> Vec<Token<'_>> {
     let mut found: Vec<Token<'_>> = Vec::new();
     let mut start = 0;
@@ -82,7 +81,7 @@ pub(super) fn tokens(dialect: Dialect, source: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// The token that `rest` begins with.
+/// Returns the token at the beginning of `rest`.
 fn next_token(dialect: Dialect, rest: &str, before: Option<&Token<'_>>) -> (Kind, Extent) {
     if let Some(extent) = comment(dialect, rest) {
         return (Kind::Comment, extent);
@@ -102,7 +101,7 @@ fn next_token(dialect: Dialect, rest: &str, before: Option<&Token<'_>>) -> (Kind
     (Kind::Sign, Extent::closed(rest.chars().next().map_or(0, char::len_utf8)))
 }
 
-/// The length of the beginning of `rest` whose characters all fit.
+/// Returns the length of the longest prefix of `rest` whose characters all satisfy `fits`.
 fn length_of(rest: &str, fits: impl Fn(char) -> bool) -> usize {
     rest.find(|c| !fits(c)).unwrap_or(rest.len())
 }
@@ -148,7 +147,7 @@ fn text(dialect: Dialect, rest: &str) -> Option<Extent> {
     Some(Extent { bytes: rest.len(), is_open: true })
 }
 
-/// A regular expression: a slash that follows no value and has a partner in its line.
+/// Finds a regular expression: a slash that does not follow a value and has a partner in its line.
 fn pattern(dialect: Dialect, rest: &str, before: Option<&Token<'_>>) -> Option<Extent> {
     if dialect == Dialect::Python || before.is_some_and(ends_value) {
         return None;
@@ -175,7 +174,7 @@ fn pattern(dialect: Dialect, rest: &str, before: Option<&Token<'_>>) -> Option<E
     None
 }
 
-/// Returns `true` if a slash after this token divides.
+/// Returns `true` if a slash after this token is a division.
 fn ends_value(token: &Token<'_>) -> bool {
     match token.kind {
         Kind::Name | Kind::Number | Kind::Text => true,
@@ -204,7 +203,7 @@ mod tests {
         is_name, tokens,
     };
 
-    /// Tokens as pairs.
+    /// Returns tokens as pairs of kind and text.
     fn pairs(dialect: Dialect, source: &str) -> Vec<(super::Kind, &str)> {
         tokens(dialect, source).iter().map(|token| (token.kind, token.text)).collect()
     }

@@ -5,7 +5,7 @@ use glovebox::{Checkpoints, Session};
 
 use crate::terminal::{Hinted, counted};
 
-/// Saves the session before an input, if the policy would do so too: the automatic checkpoint is only one, and this
+/// Saves the session before an input, if the policy would do so as well. The automatic checkpoint is only one; this
 /// allows undoing more than one input.
 pub(super) fn remember(session: &Session) -> anyhow::Result<()> {
     let policy = &session.sandbox().policy().session;
@@ -20,7 +20,7 @@ pub(super) fn remember(session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Undoes this many inputs, or more if the session was not saved in between, and returns a description. The state after
+/// Undoes `count` inputs, or more if the session was not saved in between. Returns a description. The state after
 /// `executions_at_start` executions is the earliest one.
 pub(super) fn undo(session: &Session, count: u64, executions_at_start: u64) -> anyhow::Result<String> {
     let executions = session.info().executions;

@@ -5,14 +5,14 @@ use super::{
     tokens::{Kind, Token, tokens},
 };
 
-/// A name or an attribute that was begun.
+/// An incomplete name or attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word<'a> {
-    /// The names before it, each followed by a dot: `["a", "b"]` for `a.b.c`.
+    /// The names before the word, each followed by a dot: `["a", "b"]` for `a.b.c`.
     pub(super) path: Vec<&'a str>,
-    /// The position of its first character.
+    /// Position of the word's first character.
     pub(super) start: usize,
-    /// Its typed part.
+    /// Typed part of the word.
     pub(super) prefix: &'a str,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn word_at_end(dialect: Dialect, typed: &str) -> Option<Word<'_>> {
     (!word.path.is_empty() || !word.prefix.is_empty()).then_some(word)
 }
 
-/// The tokens before a final `.` or `?.`.
+/// Returns the tokens before a final `.` or `?.`.
 fn without_dot<'s, 'a>(tokens: &'s [Token<'a>]) -> Option<&'s [Token<'a>]> {
     let (_, rest) = tokens.split_last().filter(|(dot, _)| dot.is_sign("."))?;
     Some(rest.split_last().filter(|(mark, _)| mark.is_sign("?")).map_or(rest, |(_, rest)| rest))

@@ -1,4 +1,4 @@
-//! `glovebox runtimes cache` and `prune`: the content of the cache, and pruning it.
+//! `glovebox runtimes cache` and `prune`: listing and pruning the cache.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ takes up to half a minute each and no network. Code that a process uses or build
 Without --older-than, --max-bytes or --all the cache's own limits apply, as they do whenever something is added:
 --cache-age, and --cache-bytes for runtimes with images and modules and for components.";
 
-/// Show the content of the cache by kind
+/// Show the contents of the cache by kind
 #[derive(Args, Debug)]
 pub(super) struct CacheArgs {
     /// Print JSON
@@ -34,23 +34,23 @@ pub(super) struct CacheArgs {
     json: bool,
 }
 
-/// Remove compiled code from the cache, by age and size; never code in use
+/// Remove compiled code that is not in use from the cache, by age and size
 #[derive(Args, Debug)]
 #[command(after_help = PRUNE_HELP)]
 pub(super) struct PruneArgs {
-    /// Code that was not used for this long, such as `30d`, `12h` or `90min`
+    /// Remove code that was not used for this long, such as `30d`, `12h` or `90min`
     #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
     older_than: Option<Duration>,
 
-    /// The least recently used code, until the rest takes at most this many bytes
+    /// Remove the least recently used code until the rest takes at most this many bytes
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     max_bytes: Option<u64>,
 
-    /// All code that is not in use
+    /// Remove all code that is not in use
     #[arg(long, conflicts_with_all = ["older_than", "max_bytes"])]
     all: bool,
 
-    /// Remove nothing, only print what would be removed
+    /// Print what would be removed, without removing it
     #[arg(long)]
     dry_run: bool,
 
@@ -62,7 +62,7 @@ pub(super) struct PruneArgs {
 pub(super) fn show(host: &Host, args: &CacheArgs) -> anyhow::Result<i32> {
     let kinds = host.engine.cache_usage().context("cannot read the cache")?;
     if args.json {
-        /// The output.
+        /// Output as JSON.
         #[derive(Serialize)]
         struct Shown<'a> {
             path: &'a std::path::Path,
@@ -77,7 +77,7 @@ pub(super) fn show(host: &Host, args: &CacheArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// The content of the cache, as a table.
+/// Returns the contents of the cache as a table.
 pub(super) fn usage_table(kinds: &[CacheUsage]) -> String {
     let now = Timestamp::now();
     let head = ["CACHE", "COUNT", "IN USE", "SIZE", "LAST USED"].map(str::to_owned);

@@ -1,4 +1,4 @@
-//! `glovebox runtimes`: the interpreters and tools, and which of them are on this machine.
+//! `glovebox runtimes`: the interpreters and tools, and their state on this machine.
 
 mod cache;
 
@@ -29,7 +29,7 @@ Examples:
 When compiled code is added, code that was not used for 30 days (--cache-age) is evicted, and so is the least recently
 used when prepared images or compiled components take more than 2 GiB (--cache-bytes). `runtimes prune` does it at once.";
 
-/// List, fetch, prepare and remove interpreters
+/// List, download, prepare and remove interpreters
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct RuntimesArgs {
@@ -42,28 +42,33 @@ pub(crate) struct RuntimesArgs {
 
 #[derive(Debug, Subcommand)]
 enum RuntimesCommand {
-    /// List the interpreters and tools, all or those named, and which are fetched and prepared
+    /// List all or the named interpreters and tools, with their state
     List(ListArgs),
-    /// Download and verify interpreters: each language's default and what TypeScript needs, or those named
+    /// Download and verify interpreters: the named ones, or each language's default and the TypeScript stripper
     Fetch(NameArgs),
-    /// Fetch, boot, snapshot and compile interpreters, so that runs start at once: each language's default and what TypeScript
-    /// needs, or those named
+    /// Download, boot, snapshot and compile interpreters, so that runs start at once: the named ones, or each
+    /// language's default and the TypeScript stripper
     Prepare(PrepareArgs),
-    /// Prepare interpreters and have their language's scripts run on them wherever no --runtime is named: of several that were
-    /// added, on the last that `glovebox runtimes list` shows. `remove` takes it back
+    /// Prepare interpreters and use them for their language by default
+    ///
+    /// Scripts of the language run on the added interpreter unless --runtime names another one. If several were added,
+    /// the last one in `glovebox runtimes list` is used. `remove` undoes this.
     Add(AddArgs),
-    /// Write what scripts need to one zip file, fetched where it is missing: each language's default, what TypeScript needs, or
-    /// those named, and the Python packages. With `--bundle FILE` no command downloads what is in it
+    /// Write interpreters and Python packages to one zip file
+    ///
+    /// Contains the named interpreters, or each language's default and the TypeScript stripper, and all Python
+    /// packages. Missing files are downloaded. With `--bundle FILE`, no command downloads a file that the bundle
+    /// contains.
     Bundle(BundleArgs),
-    /// Print the paths of binaries: each language's default, or those named
+    /// Print the paths of binaries: the named ones, or each language's default
     Path(NameArgs),
-    /// Remove interpreters, those named or all, and their prepared images; with --all also compiled components
+    /// Remove all or the named interpreters and their prepared images; with --all also compiled components
     Remove(NameArgs),
     Cache(CacheArgs),
     Prune(PruneArgs),
 }
 
-/// Which to list.
+/// Options of `list`.
 #[derive(Args, Debug)]
 struct ListArgs {
     /// Names or aliases, as `glovebox runtimes list` prints them
@@ -75,14 +80,14 @@ struct ListArgs {
     json: bool,
 }
 
-/// Which interpreters.
+/// Interpreters to use.
 #[derive(Args, Clone, Debug)]
 struct NameArgs {
     /// Names or aliases, as `glovebox runtimes list` prints them
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
-    /// Every interpreter
+    /// All interpreters
     #[arg(long, conflicts_with = "names")]
     all: bool,
 
@@ -91,18 +96,18 @@ struct NameArgs {
     json: bool,
 }
 
-/// Which interpreters to prepare.
+/// Interpreters to prepare.
 #[derive(Args, Debug)]
 struct PrepareArgs {
     #[command(flatten)]
     names: NameArgs,
 
-    /// Prepare code that counts no fuel, for policies with `metering = "none"`, beside the other
+    /// Also prepare code without fuel metering, for policies with `metering = "none"`
     #[arg(long)]
     unmetered: bool,
 }
 
-/// Which interpreters to add.
+/// Interpreters to add.
 #[derive(Args, Debug)]
 struct AddArgs {
     /// Names or aliases, as `glovebox runtimes list` prints them
@@ -114,10 +119,10 @@ struct AddArgs {
     json: bool,
 }
 
-/// What to write where.
+/// Options of `bundle`.
 #[derive(Args, Debug)]
 struct BundleArgs {
-    /// The file to write
+    /// File to write
     #[arg(value_name = "FILE")]
     file: std::path::PathBuf,
 
@@ -142,11 +147,11 @@ pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i3
     }
 }
 
-/// What to use if no name is given.
+/// Selection if no name is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unnamed {
     Defaults,
-    /// Also the tools that process scripts before an interpreter runs them.
+    /// Includes the tools that process scripts before an interpreter runs them.
     DefaultsAndTools,
     None,
 }
@@ -185,7 +190,7 @@ impl Known {
         }
     }
 
-    /// Its row in the output of `list`.
+    /// Returns the row in the output of `list`.
     fn row(&self) -> [String; 6] {
         let (language, version, fetched, size_bytes, licence) = match self {
             Self::Runtime(it) => (it.language.to_string(), &it.version, it.fetched, it.size_bytes, &it.licence),
@@ -239,7 +244,7 @@ fn find(known: &[Known], name: &str) -> anyhow::Result<Known> {
     }
 }
 
-/// The interpreters, and the content of the cache.
+/// Prints the interpreters, and the contents of the cache.
 fn overview(host: &Host, args: &ListArgs) -> anyhow::Result<i32> {
     list(host, args)?;
     if !args.json && args.names.is_empty() {
@@ -264,7 +269,7 @@ fn list(host: &Host, args: &ListArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// The output of `fetch` and `path`.
+/// Output of `fetch` and `path`.
 #[derive(Debug, Serialize)]
 struct Located {
     name: String,
@@ -281,7 +286,7 @@ fn fetch(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// The output of `bundle`.
+/// Output of `bundle`.
 #[derive(Debug, Serialize)]
 struct Bundled<'a> {
     path: &'a std::path::Path,
@@ -327,11 +332,11 @@ fn print_located(args: &NameArgs, located: Located) -> anyhow::Result<()> {
     Ok(out(&format!("{}\n", located.path.display()))?)
 }
 
-/// The output of `prepare`.
+/// Output of `prepare`.
 #[derive(Debug, Serialize)]
 struct Prepared<'a> {
     name: &'a str,
-    /// Not known of code that counts no fuel.
+    /// Unknown for code without fuel metering.
     #[serde(skip_serializing_if = "Option::is_none")]
     was_prepared: Option<bool>,
     took_ms: f64,
@@ -364,7 +369,7 @@ fn prepare(host: &Host, args: &PrepareArgs) -> anyhow::Result<i32> {
 
 fn add(host: &Host, args: &AddArgs) -> anyhow::Result<i32> {
     let known = known(host)?;
-    // All of them are known before the first is prepared.
+    // All names are checked before the first interpreter is prepared.
     let found = args.names.iter().map(|name| find(&known, name)).collect::<anyhow::Result<Vec<_>>>()?;
     for known in &found {
         let Known::Runtime(runtime) = known else {
@@ -393,7 +398,7 @@ fn remove(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         }
         Ok(())
     };
-    // An image of the user's own is prepared like a runtime, and what is prepared of it can be damaged.
+    // Custom images are prepared like runtimes, and their prepared files can be damaged, too.
     let is_image = |name: &String| host.engine.image(name).is_ok();
     let (images, names): (Vec<String>, Vec<String>) = args.names.iter().cloned().partition(is_image);
     let args = &NameArgs { names, ..args.clone() };
@@ -403,7 +408,7 @@ fn remove(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         freed(&name, host.engine.remove(&name).with_context(|| format!("cannot remove `{name}`"))?)?;
     }
     if args.all {
-        // The rest was compiled from binaries run by path, and from components.
+        // The rest was compiled from binaries by path, and from components.
         let freed_bytes = host.engine.clear_prepared().context("cannot remove other compiled code")?;
         if freed_bytes > 0 {
             freed("binaries by path, and components", freed_bytes)?;

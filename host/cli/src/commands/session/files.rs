@@ -34,11 +34,11 @@ Examples:
 Paths are relative to the session's workspace, /app in its scripts, and cannot lead out of it. The session's quotas
 apply to files copied in, and a change that fails changes nothing.";
 
-/// List, read, write and delete a session's files, and copy them in and out
+/// List, read, write, delete and copy the files of a session
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct FilesArgs {
-    /// The session
+    /// Name of the session
     #[arg(value_name = "ID")]
     id: SessionId,
 
@@ -55,25 +55,25 @@ pub(super) struct FilesArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the files, all or those that match
+    /// List all files, or those that match a pattern
     Ls {
-        /// A pattern as in shells, with `**` for any directories
+        /// Shell pattern, with `**` for any directories
         #[arg(value_name = "PATTERN", default_value = "**")]
         pattern: String,
     },
     /// Write a file to standard output
     Cat {
-        /// The file
+        /// Path of the file
         #[arg(value_name = "PATH")]
         path: String,
     },
     /// Copy a host file or directory into the session
     Put {
-        /// The file or directory; `-` is standard input
+        /// File or directory; `-` is standard input
         #[arg(value_name = "HOST")]
         host: PathBuf,
 
-        /// Its path in the session [default: its own name]
+        /// Path in the session [default: the file's own name]
         #[arg(value_name = "PATH")]
         path: Option<String>,
 
@@ -83,11 +83,11 @@ enum Action {
     },
     /// Copy a file or directory to the host
     Get {
-        /// The file or directory; `.` for all of them
+        /// File or directory; `.` for all files
         #[arg(value_name = "PATH")]
         path: String,
 
-        /// Its path on the host [default: its own name, in the current directory]
+        /// Path on the host [default: the file's own name, in the current directory]
         #[arg(value_name = "HOST")]
         host: Option<PathBuf>,
 
@@ -97,11 +97,11 @@ enum Action {
     },
     /// Rename a file or directory
     Mv {
-        /// Its path
+        /// Current path
         #[arg(value_name = "FROM")]
         from: String,
 
-        /// The new path
+        /// New path
         #[arg(value_name = "TO")]
         to: String,
 
@@ -111,23 +111,23 @@ enum Action {
     },
     /// Delete a file or an empty directory
     Rm {
-        /// The file or directory
+        /// File or empty directory
         #[arg(value_name = "PATH")]
         path: String,
 
-        /// Delete a directory with everything in it
+        /// Delete a directory with all its contents
         #[arg(short, long)]
         recursive: bool,
     },
     /// Write all files as a tar archive
     Tar {
-        /// The archive, which is replaced if it exists; `-` is standard output
+        /// Archive to write, which is replaced if it exists; `-` is standard output
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
     /// Unpack a tar archive
     Untar {
-        /// The archive, not compressed; `-` is standard input
+        /// Uncompressed archive; `-` is standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
 
@@ -138,7 +138,7 @@ enum Action {
 }
 
 impl Action {
-    /// Whether it changes the session, which must then be saved.
+    /// Returns `true` for actions that change the session, which must then be saved.
     fn changes(&self) -> bool {
         !matches!(self, Self::Ls { .. } | Self::Cat { .. } | Self::Get { .. } | Self::Tar { .. })
     }
@@ -164,7 +164,7 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
         Action::Cat { path } => {
             let bytes = files.read(path)?;
             let mut out = BufWriter::new(io::stdout().lock());
-            // The script chose the name, which must not control a terminal.
+            // The script chose the file's contents, which must not control a terminal.
             if out.get_ref().is_terminal() {
                 write_printable(&mut out, &bytes)?;
             } else {
@@ -229,7 +229,7 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds the flag that allows the refused operation.
+/// Adds the flag that allows the rejected operation.
 fn hinted(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
         Some(FilesError::Exists { .. }) => Hinted::new(error.to_string(), "use --replace").into(),
@@ -252,7 +252,7 @@ fn if_exists(replace: bool) -> IfExists {
     if replace { IfExists::Replace } else { IfExists::Fail }
 }
 
-/// The session's default name for a host file.
+/// Returns the default name in the session for a host file.
 fn name_of(host: &Path) -> anyhow::Result<String> {
     let name = host.file_name().and_then(|name| name.to_str());
     let unnamed = || {
@@ -261,7 +261,7 @@ fn name_of(host: &Path) -> anyhow::Result<String> {
     Ok(name.map(str::to_owned).ok_or_else(unnamed)?)
 }
 
-/// A listing for people.
+/// Returns a table of files.
 pub(crate) fn listed(entries: &[FileEntry]) -> String {
     let head = ["SIZE", "PATH"].map(str::to_owned);
     let rows = entries.iter().map(|entry| {
@@ -276,7 +276,7 @@ pub(crate) fn listed(entries: &[FileEntry]) -> String {
     table([Align::Right, Align::Left], &rows)
 }
 
-/// Reports what was copied.
+/// Reports the result of a copy.
 fn report(args: &FilesArgs, report: &CopyReport) -> anyhow::Result<()> {
     if args.json {
         return out_json(report);

@@ -11,7 +11,7 @@ use crate::{
     terminal::{Align, HEAD, ago, bytes, grouped, out, out_json, table},
 };
 
-/// List the stored sessions, the most recently used first
+/// List the stored sessions, most recently used first
 #[derive(Args, Debug)]
 pub(super) struct ListArgs {
     /// Print JSON
@@ -22,7 +22,7 @@ pub(super) struct ListArgs {
 /// Show the record of one session
 #[derive(Args, Debug)]
 pub(super) struct ShowArgs {
-    /// The session
+    /// Name of the session
     #[arg(value_name = "ID")]
     id: SessionId,
 
@@ -60,7 +60,7 @@ pub(super) fn list(session_dir: &SessionDir, args: &ListArgs) -> anyhow::Result<
     Ok(0)
 }
 
-/// The output of `show`.
+/// Output of `show`.
 #[derive(Debug, Serialize)]
 struct Shown {
     #[serde(flatten)]

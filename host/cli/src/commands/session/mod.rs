@@ -1,4 +1,4 @@
-//! `glovebox session`: the sessions stored in a directory.
+//! `glovebox session`: stored sessions.
 
 mod files;
 mod list;
@@ -36,7 +36,7 @@ Sessions are stored in a directory that only you can write to: $XDG_STATE_HOME/g
 --store or GLOVEBOX_STORE names. Permissions and limits are not stored with a session: each command's flags and policy
 file set them.";
 
-/// List, copy, export, inspect and delete the stored sessions
+/// List, copy, export, inspect and delete stored sessions
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct SessionArgs {

@@ -27,7 +27,7 @@ pub(super) struct PruneArgs {
     #[command(flatten)]
     what: WhatArgs,
 
-    /// Delete nothing, only print what would be deleted
+    /// Print what would be deleted, without deleting it
     #[arg(long)]
     dry_run: bool,
 
@@ -36,19 +36,19 @@ pub(super) struct PruneArgs {
     json: bool,
 }
 
-/// The criteria. At least one must be given.
+/// Criteria. At least one must be given.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = true)]
 struct WhatArgs {
-    /// Sessions not used for this long, such as `30d`, `12h` or `90min`
+    /// Delete sessions that were not used for this long, such as `30d`, `12h` or `90min`
     #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
     older_than: Option<Duration>,
 
-    /// All but this many of the most recently used sessions
+    /// Delete all but this many of the most recently used sessions
     #[arg(long, value_name = "N", value_parser = keep_count)]
     keep: Option<usize>,
 
-    /// The least recently used sessions, until the rest takes at most this many bytes
+    /// Delete the least recently used sessions until the rest takes at most this many bytes
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     max_bytes: Option<u64>,
 }
@@ -60,7 +60,7 @@ fn keep_count(text: &str) -> Result<usize, String> {
 /// Delete sessions
 #[derive(Args, Debug)]
 pub(super) struct DeleteArgs {
-    /// The sessions
+    /// Names of the sessions
     #[arg(value_name = "ID", required = true)]
     ids: Vec<SessionId>,
 

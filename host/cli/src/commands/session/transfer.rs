@@ -46,15 +46,15 @@ A file from a stranger is a stranger's code: it can do in the sandbox what a scr
 interpreter and the limits are checked when the session is used. With --key-file only files that were exported with
 that key are accepted.";
 
-/// Make a copy of a session
+/// Copy a session
 #[derive(Args, Debug)]
 #[command(after_help = FORK_HELP)]
 pub(super) struct ForkArgs {
-    /// The session
+    /// Name of the session
     #[arg(value_name = "ID")]
     id: SessionId,
 
-    /// The name of the copy
+    /// Name of the copy
     #[arg(value_name = "NEW")]
     fork: SessionId,
 
@@ -66,15 +66,15 @@ pub(super) struct ForkArgs {
     activate: ActivateArgs,
 }
 
-/// Write a session to a file, to be imported here or elsewhere
+/// Write a session to a file, for import here or elsewhere
 #[derive(Args, Debug)]
 #[command(after_help = EXPORT_HELP)]
 pub(super) struct ExportArgs {
-    /// The session
+    /// Name of the session
     #[arg(value_name = "ID")]
     id: SessionId,
 
-    /// The file; `-` is standard output
+    /// File to write; `-` is standard output
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -87,11 +87,11 @@ pub(super) struct ExportArgs {
 #[derive(Args, Debug)]
 #[command(after_help = IMPORT_HELP)]
 pub(super) struct ImportArgs {
-    /// The file; `-` is standard input
+    /// File to read; `-` is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// The session's name [default: the file's name without its last extension]
+    /// Name of the session [default: the file's name without its last extension]
     #[arg(long = "as", value_name = "ID")]
     id: Option<SessionId>,
 
@@ -99,7 +99,7 @@ pub(super) struct ImportArgs {
     #[arg(long)]
     replace: bool,
 
-    /// The maximum size of the file
+    /// Maximum size of the file
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes, default_value = "1GiB")]
     max_bytes: u64,
 
@@ -108,7 +108,7 @@ pub(super) struct ImportArgs {
     json: bool,
 }
 
-/// The output of `fork` and `import`.
+/// Output of `fork` and `import`.
 #[derive(Debug, Serialize)]
 struct Made<'a> {
     id: &'a SessionId,
@@ -190,7 +190,7 @@ pub(super) fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Res
     Ok(0)
 }
 
-/// The session that a file is named after.
+/// Returns the session name that a file's name gives.
 fn named_after(args: &ImportArgs) -> anyhow::Result<SessionId> {
     let stem = args.file.file_stem().filter(|_| args.file.as_os_str() != STDIN).unwrap_or_default();
     SessionId::new(stem.to_string_lossy()).map_err(|error| {
