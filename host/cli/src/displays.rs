@@ -1,4 +1,4 @@
-//! What scripts show: as files, or on a terminal that can show pictures.
+//! Displays of scripts: as files, or on a terminal that can show images.
 
 use std::{
     cell::Cell,
@@ -16,7 +16,7 @@ use crate::{
     terminal::{Hinted, counted, dimmed, note, out, printable},
 };
 
-/// Endings of files by media type; others are `bin`.
+/// File extensions by media type. Others get `bin`.
 const ENDINGS: [(&str, &str); 13] = [
     ("application/javascript", "js"),
     ("application/json", "json"),
@@ -33,10 +33,10 @@ const ENDINGS: [(&str, &str); 13] = [
     ("text/plain", "txt"),
 ];
 
-/// With these bytes a PNG begins (PNG, 5.2).
+/// Signature of PNG files (PNG, 5.2).
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// A directory that displays are written to: `1.png` and `1.txt` are two forms of the first one.
+/// A directory for displays: `1.png` and `1.txt` are two forms of the first one.
 #[derive(Debug)]
 pub(crate) struct DisplayFiles {
     directory: PathBuf,
@@ -44,7 +44,8 @@ pub(crate) struct DisplayFiles {
 }
 
 impl DisplayFiles {
-    /// Makes the directory where there is none. One that holds files is refused: what is in it would be mistaken for displays.
+    /// Creates the directory if it is missing. Rejects a directory that contains files, which could be mistaken for
+    /// displays.
     pub(crate) fn new(directory: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(directory).with_context(|| format!("cannot make the directory `{}`", escaped(directory)))?;
         let mut there = fs::read_dir(directory).with_context(|| format!("cannot read `{}`", escaped(directory)))?;
@@ -83,7 +84,7 @@ fn ending(media_type: &str) -> &'static str {
     }
 }
 
-/// Says that something was shown which is not to be seen here, and what was dropped.
+/// Prints notes on displays that cannot be shown here, and on dropped ones.
 pub(crate) fn mention(execution: &Execution, is_written: bool) {
     if !is_written && !execution.displays.is_empty() {
         note(&format!(
@@ -101,7 +102,8 @@ fn mention_dropped(execution: &Execution) {
     }
 }
 
-/// Shows displays on standard output: pictures where the terminal can, and otherwise their text. That of a result stands there already.
+/// Shows displays on standard output: as images if the terminal supports them, otherwise as text. The text of a result
+/// is already there.
 pub(crate) fn show(execution: &Execution) -> io::Result<()> {
     let pictures = Pictures::of_terminal();
     for display in &execution.displays {
@@ -131,16 +133,16 @@ fn show_text(display: &Display) -> io::Result<()> {
     }
 }
 
-/// How a terminal is given a picture.
+/// Protocols for images on terminals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pictures {
-    /// kitty's graphics protocol, which Ghostty and WezTerm have too.
+    /// kitty's graphics protocol, which Ghostty and WezTerm support as well.
     Kitty,
     /// iTerm2's inline images.
     Iterm,
 }
 
-/// Bytes of base64 in one of kitty's sequences.
+/// Length of base64 text in one kitty sequence.
 const KITTY_CHUNK: usize = 4096;
 
 impl Pictures {
@@ -156,7 +158,7 @@ impl Pictures {
         is("TERM_PROGRAM", "iTerm.app").then_some(Self::Iterm)
     }
 
-    /// What has the terminal draw a PNG. Nothing of it but base64 is the guest's.
+    /// Returns the sequence that draws a PNG. It contains untrusted data only as base64.
     fn sequence(self, png: &[u8]) -> String {
         let data = BASE64_STANDARD.encode(png);
         let written = match self {
@@ -167,7 +169,7 @@ impl Pictures {
         for (number, chunk) in written.enumerate() {
             let head = if number == 0 { "f=100,a=T," } else { "" };
             let more = u8::from(number < last);
-            // Only of characters of base64.
+            // Contains base64 characters only.
             let chunk = String::from_utf8_lossy(chunk);
             let _ = fmt::Write::write_fmt(&mut sequence, format_args!("\x1b_G{head}m={more};{chunk}\x1b\\"));
         }

@@ -1,4 +1,4 @@
-//! Builds an engine and its sandboxes from flags.
+//! Creates an engine and its sandboxes from flags.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,23 +15,23 @@ use crate::{
     terminal::Hinted,
 };
 
-/// Whether the engine keeps a pool of memory for guests. An engine that runs a single guest must not: reserving the
-/// pool costs more than the run.
+/// The engine's pool of guest memory. Commands that run a single guest have none: reserving a pool costs more than the
+/// run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pooling {
-    /// One of the usual size.
+    /// A pool of the default size.
     Pooled,
-    /// One with room for so many, if that is more than the usual.
+    /// A pool for at least this many guests, or of the default size if that is larger.
     Holding(u32),
     Single,
 }
 
-/// How an interpreter is run.
+/// How an interpreter is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Image {
     /// From its prepared image.
     Prepared,
-    /// From the binary, booted each time: it can run scripts, but has neither sessions nor validation.
+    /// From the binary, booted each time. It can run scripts, but supports neither sessions nor validation.
     Plain,
 }
 
@@ -53,13 +53,13 @@ impl Host {
         if global.no_packages {
             config.packages = Packages::None;
         }
-        // If no packages were added, or images built, the directory does not exist and is not created.
+        // Without added packages or custom images, the directory does not exist and is not created.
         config.own_packages = own_packages_dir().ok().filter(|dir| dir.is_dir());
         config.own_images = own_images_dir().ok().filter(|dir| dir.is_dir());
         config.cache_dir.clone_from(&global.cache_dir);
         config.bundle.clone_from(&global.bundle);
         config.default_runtimes.clone_from(&global.default_runtime);
-        // Whether or not this command uses a session or packages: a script must not reach those of others.
+        // Applies even if this command uses no session or package: scripts must not access those of other commands.
         config.private_dirs.extend(state::dir().ok());
         if let Some(bytes) = global.cache_bytes {
             (config.cache.image_bytes, config.cache.component_bytes) = (bytes, bytes);
@@ -72,14 +72,14 @@ impl Host {
         Ok(Self { engine, steps })
     }
 
-    /// Runs an operation that may fetch or prepare, and then removes its progress from the screen.
+    /// Runs an operation that may download or prepare, and then removes its progress from the screen.
     pub(crate) fn with_progress<T>(&self, work: impl FnOnce(&Engine) -> T) -> T {
         let result = work(&self.engine);
         self.steps.clear();
         result
     }
 
-    /// A sandbox according to the flags; fetches and prepares its runtime if needed. Without a language it is that of
+    /// Creates a sandbox from the flags. Downloads and prepares its runtime if needed. The default language is that of
     /// the named runtime, or Python.
     pub(crate) fn sandbox(
         &self,
@@ -90,7 +90,7 @@ impl Host {
         self.sandbox_of(args, language, policy, Image::Prepared)
     }
 
-    /// Like [`sandbox`](Self::sandbox), for the prepared image or a plain command.
+    /// Like [`sandbox`](Self::sandbox), for a prepared image or a plain command.
     pub(crate) fn sandbox_of(
         &self,
         args: &RuntimeArgs,
@@ -117,17 +117,17 @@ impl Host {
     }
 }
 
-/// The directory of the user's own packages: beside the sessions, so that cleaning the cache does not remove them.
+/// Returns the directory of user packages. It is outside the cache, so that cleaning the cache does not remove them.
 pub(crate) fn own_packages_dir() -> anyhow::Result<PathBuf> {
     Ok(state::dir()?.join("packages"))
 }
 
-/// The directory of the user's own images, for the same reason.
+/// Returns the directory of custom images, which is outside the cache as well.
 pub(crate) fn own_images_dir() -> anyhow::Result<PathBuf> {
     Ok(state::dir()?.join("images"))
 }
 
-/// Reports a missing binary with a hint; the engine reports everything else about it.
+/// Reports a missing binary with a hint. The engine reports all other problems with it.
 fn check_runtime_path(path: &Path) -> Result<(), Hinted> {
     match std::fs::metadata(path) {
         Ok(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! Host files that are written completely or not at all.
+//! Atomic writes of host files.
 
 use glovebox::escaped;
 use std::{
@@ -10,13 +10,13 @@ use std::{
 
 use crate::terminal::Hinted;
 
-/// Writes a file for this user alone, replacing an existing one. A concurrent reader, or one after a crash, finds the
-/// old file or the new one.
+/// Writes a file that only this user can read, replacing an existing one. A concurrent reader, or one after a crash,
+/// finds either the old or the new file.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_or_explain(path, bytes, 0o600)
 }
 
-/// Like [`replace`], but an error that changes nothing if the name exists.
+/// Like [`replace`], but fails and changes nothing if the name exists.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<(), NotCreated> {
     put(path, bytes, 0o600, name_if_free).map_err(|error| {
         if error.kind() == io::ErrorKind::AlreadyExists && path.symlink_metadata().is_ok() {
@@ -33,7 +33,7 @@ fn name_if_free(from: &Path, to: &Path) -> io::Result<()> {
         Ok(()) => fs::remove_file(from),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
         Err(_) if to.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
-        // Some file systems have no hard links.
+        // The file system may not support hard links.
         Err(_) => fs::rename(from, to),
     }
 }
@@ -51,7 +51,7 @@ pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_or_explain(path, bytes, 0o666)
 }
 
-/// Like [`replace`], with the rights of the file that is there: it may hold secrets, or be meant for others.
+/// Like [`replace`], with the permissions of the existing file: it may contain secrets, or be meant for others.
 pub(crate) fn replace_alike(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let there = fs::metadata(path).ok().map(|metadata| metadata.permissions().mode() & 0o777);
     put_or_explain(path, bytes, there.unwrap_or(0o666))
@@ -67,7 +67,7 @@ fn explained(path: &Path, error: io::Error) -> anyhow::Error {
         .into()
 }
 
-/// Writes a temporary file beside it, and renames it with `name`.
+/// Writes a temporary file in the same directory, and renames it with `name`.
 fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
     let beside = beside(path);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
@@ -79,7 +79,7 @@ fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&Path, &Path) -> io::
     written
 }
 
-/// An unused name in the same directory.
+/// Returns an unused name in the same directory.
 fn beside(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

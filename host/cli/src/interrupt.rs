@@ -1,5 +1,5 @@
-//! Ctrl-C: the first press asks the running operation to stop, the second ends the process. In a loop that reads and
-//! runs, it stops the running guest but not the loop.
+//! Ctrl-C: the first press asks the running operation to stop, the second ends the process. In the REPL, a press stops
+//! the running guest but not the loop.
 
 use std::{
     sync::{
@@ -19,21 +19,21 @@ use signal_hook::{
 
 use crate::{program, terminal::note};
 
-/// The exit code of an interrupted process, as in shells.
+/// Exit code of an interrupted process, as in shells.
 pub(crate) const EXIT_CODE: i32 = 130;
 
-/// An interrupt concerns the whole process, so this is readable from anywhere.
+/// `true` after Ctrl-C. An interrupt concerns the whole process, so this is global.
 static PRESSED: AtomicBool = AtomicBool::new(false);
-/// Whether a guest is running.
+/// `true` while a guest is running.
 static GUEST: AtomicBool = AtomicBool::new(false);
 /// The operation that one press stops without ending the process.
 static STOPPABLE: Mutex<Option<Stoppable>> = Mutex::new(None);
 
-/// How long fetching may take to undo what it began. Compiling does not check for cancellation, and has nothing to
-/// undo: the cache is safe from a process that ends at any point.
+/// Time for a download to undo what it began. Compiling does not check for cancellation and need not undo anything: the
+/// cache stays valid if a process ends at any point.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long an operation may take to stop before another press ends the process: the engine needs a tenth of it.
+/// Time for an operation to stop before another press ends the process. The engine needs a tenth of it.
 const STOPPING: Duration = Duration::from_secs(2);
 
 /// An operation that one press stops.
@@ -43,8 +43,8 @@ struct Stoppable {
     asked: Option<Instant>,
 }
 
-/// Installs the SIGINT handler, and returns the token that it cancels. Call it once, after every operation that blocks
-/// without checking it (reading a terminal).
+/// Installs the SIGINT handler and returns the token that it cancels. Call this once, after all blocking operations
+/// that do not check the token, such as reading a terminal.
 pub(crate) fn install() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();
     let cancelled = token.clone();
@@ -54,7 +54,7 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
         .spawn(move || {
             for signal in signals.forever() {
                 if signal != SIGINT {
-                    // As without this handler, but after ending the programs that implement tools.
+                    // The default action, after ending the programs that implement tools.
                     program::kill_all();
                     std::process::exit(128 + signal);
                 }
@@ -80,7 +80,8 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
     Ok(token)
 }
 
-/// As [`install`], for a server: SIGTERM asks it to stop as SIGINT does, and it takes the time it needs. A second signal ends the process.
+/// Like [`install`], for a server: SIGTERM requests a shutdown like SIGINT, and the server takes the time that it
+/// needs. A second signal ends the process.
 pub(crate) fn install_for_server() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();
     let cancelled = token.clone();
@@ -100,7 +101,7 @@ pub(crate) fn install_for_server() -> anyhow::Result<CancelToken> {
     Ok(token)
 }
 
-/// Asks the running operation to stop; returns whether the press needs no further action.
+/// Asks the running operation to stop. Returns `true` if the press needs no further action.
 fn stops() -> bool {
     match &mut *STOPPABLE.lock().unwrap_or_else(PoisonError::into_inner) {
         None => false,
@@ -111,7 +112,7 @@ fn stops() -> bool {
     }
 }
 
-/// Runs a guest: Ctrl-C then waits until it is unwound and its files are consistent.
+/// Runs a guest. Ctrl-C then waits until the guest is unwound and its files are consistent.
 pub(crate) fn guarded<R>(guest: impl FnOnce() -> R) -> R {
     GUEST.store(true, Ordering::SeqCst);
     let result = guest();
@@ -129,7 +130,7 @@ pub(crate) fn stoppable<R>(guest: impl FnOnce(&CancelToken) -> R) -> R {
     result
 }
 
-/// Whether Ctrl-C was pressed.
+/// Returns `true` if Ctrl-C was pressed.
 pub(crate) fn is_pressed() -> bool {
     PRESSED.load(Ordering::SeqCst)
 }

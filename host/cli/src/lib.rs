@@ -1,8 +1,7 @@
-//! The `glovebox` command as a function: [`command`]. The Python package has it too.
+//! The `glovebox` command as a function: [`command`]. The Python package contains it as well.
 //!
-//! Each subcommand has its own file in `commands/`; shared flags are in `args/`. Only what the command needs is
-//! started: `glovebox run` builds no instance pool, starts no thread except the one that waits for Ctrl-C, and hashes
-//! nothing.
+//! Each subcommand has its own file in `commands/`; shared flags are in `args/`. A command starts only what it needs:
+//! `glovebox run` creates no instance pool, starts no thread except the one that waits for Ctrl-C, and hashes no files.
 
 mod args;
 mod cli;
@@ -25,8 +24,8 @@ mod terminal;
 
 use std::{ffi::OsString, path::PathBuf};
 
-/// Does what a command line says, and returns the exit code. The first argument is the program's name. `program` is a file that runs the
-/// same command: some subcommands do their work in processes of their own.
+/// Runs a command line and returns the exit code. The first argument is the program's name. `program` is an executable
+/// that runs this function, for subcommands that need child processes.
 #[must_use]
 pub fn command(args: Vec<OsString>, program: PathBuf) -> i32 {
     own_program::set(program);
@@ -47,7 +46,7 @@ pub fn command(args: Vec<OsString>, program: PathBuf) -> i32 {
     visible(code)
 }
 
-/// The exit code for the system, which keeps only the lowest eight bits, so that 256 would look like success.
+/// Returns the exit code for the system, which keeps only the lowest eight bits: 256 would look like success.
 fn visible(code: i32) -> i32 {
     const OTHER_FAILURE: i32 = 255;
     if code != 0 && code.trailing_zeros() >= 8 { OTHER_FAILURE } else { code }

@@ -1,4 +1,4 @@
-//! Log lines on standard error, off unless asked for.
+//! Log lines on standard error, disabled by default.
 
 use std::{
     fmt::Debug,
@@ -24,12 +24,12 @@ use tracing_subscriber::{
 
 use crate::args::{GlobalArgs, LogFormat};
 
-/// Starts logging if `--log`, `GLOVEBOX_LOG`, `-v` or `--log-format json` asks for it. Costs nothing otherwise.
+/// Starts logging if `--log`, `GLOVEBOX_LOG`, `-v` or `--log-format json` requests it. Costs nothing otherwise.
 pub(crate) fn start(global: &GlobalArgs) -> anyhow::Result<()> {
     start_with(global, None)
 }
 
-/// The same, with a server's traces.
+/// Like [`start`], with the traces of a server.
 pub(crate) fn start_with(global: &GlobalArgs, traces: Option<&Telemetry>) -> anyhow::Result<()> {
     let spans = || traces.map(Telemetry::layer);
     let filter = match (&global.log, global.verbose) {
@@ -45,7 +45,7 @@ pub(crate) fn start_with(global: &GlobalArgs, traces: Option<&Telemetry>) -> any
     };
     let targets = Targets::from_str(filter)
         .with_context(|| format!("`{filter}` is not a log filter; use for example `info` or `glovebox=debug`"))?;
-    // There is only one subscriber in this process, so the error's text does not matter to a user.
+    // This process has only one subscriber, so users do not see the error's text.
     let started = match global.log_format {
         LogFormat::Text => {
             let colour = anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
@@ -66,8 +66,7 @@ impl<S: Subscriber> Layer<S> for JsonLines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut line = line(event, Timestamp::now()).to_string();
         line.push('\n');
-        // In one write, so that lines of several threads stay apart. If standard error itself fails, nothing can be
-        // done.
+        // Written at once, so that lines of several threads do not mix. An error of standard error is ignored.
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 }
@@ -79,7 +78,7 @@ fn line(event: &Event<'_>, at: Timestamp) -> Value {
     line.insert("timestamp".into(), at.to_string().into());
     line.insert("level".into(), event.metadata().level().as_str().into());
     line.insert("target".into(), event.metadata().target().into());
-    // A field of an event never replaces one of these: they are separate.
+    // The fields of an event are separate, so they cannot replace these entries.
     if let Some(message) = fields.0.remove("message") {
         line.insert("message".into(), message);
     }
@@ -87,7 +86,7 @@ fn line(event: &Event<'_>, at: Timestamp) -> Value {
     line.into()
 }
 
-/// Collects an event's fields.
+/// Collects the fields of an event.
 struct Fields(Map<String, Value>);
 
 impl Fields {

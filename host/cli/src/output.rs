@@ -1,4 +1,4 @@
-//! A guest's output on its way to ours, and what is said beside it.
+//! Output of guests, and the command's own messages about it.
 
 use std::{
     fs::File,
@@ -15,8 +15,8 @@ use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Output, 
 
 use crate::terminal::{counted, dimmed, grouped, note, printable, write_printable};
 
-/// Passes a guest's output on: byte for byte to a pipe or a file, without control characters to a terminal. When our
-/// own output is gone, so is the reason to go on.
+/// Passes a guest's output on: byte for byte to a pipe or a file, without control characters to a terminal. Cancels the
+/// guest when the output is closed.
 #[derive(Clone, Debug)]
 pub(crate) struct Passthrough {
     cancel: CancelToken,
@@ -30,11 +30,11 @@ struct State {
     stderr: Option<TerminalText>,
 }
 
-/// Output that comes in pieces, as text that does not control a terminal. A carriage return stays: progress bars write
-/// their line again with it, and it leads nowhere else.
+/// Output in pieces, as text that cannot control a terminal. Carriage returns stay: progress bars overwrite their line
+/// with them, and they cannot reach other lines.
 #[derive(Debug, Default)]
 struct TerminalText {
-    /// The beginning of a character, at most three bytes.
+    /// Bytes of an incomplete character, at most three.
     held: Vec<u8>,
 }
 
@@ -53,13 +53,13 @@ impl TerminalText {
         Ok(())
     }
 
-    /// Writes the beginning of a character whose end never came.
+    /// Writes the bytes of a character that was never completed.
     fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
         write_printable(out, &mem::take(&mut self.held))
     }
 }
 
-/// How many bytes at the end are the beginning of a character.
+/// Returns the number of bytes at the end that are an incomplete character.
 fn incomplete(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let needed = match last.first() {
@@ -80,7 +80,7 @@ fn write_stream(out: &mut impl Write, text: Option<&mut TerminalText>, bytes: &[
 }
 
 impl Passthrough {
-    /// `is_raw`: a terminal gets the bytes as well.
+    /// With `is_raw`, a terminal gets the bytes unchanged as well.
     pub(crate) fn new(cancel: &CancelToken, is_raw: bool) -> Self {
         let text = |is_terminal: bool| (is_terminal && !is_raw).then(TerminalText::default);
         let (stdout, stderr) = (text(io::stdout().is_terminal()), text(io::stderr().is_terminal()));
@@ -90,12 +90,12 @@ impl Passthrough {
     pub(crate) fn write(&self, stream: Stream, bytes: &[u8]) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.failure.is_some() {
-            // Nobody wants to know how the script ends now, either.
+            // Output after the first failure is dropped.
             return;
         }
         let written = match stream {
             Stream::Stdout => write_stream(&mut io::stdout().lock(), state.stdout.as_mut(), bytes),
-            // A script goes on without standard error, as it would in a shell.
+            // A script continues without standard error, as in a shell.
             _ => write_stream(&mut io::stderr().lock(), state.stderr.as_mut(), bytes).or(Ok(())),
         };
         if let Err(error) = written {
@@ -104,7 +104,7 @@ impl Passthrough {
         }
     }
 
-    /// Writes what it holds back of an incomplete character. Returns why the output could not be written, once.
+    /// Writes the bytes of an incomplete character. Returns the error that prevented writing the output, once.
     pub(crate) fn finish(&self) -> Option<io::Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let out = state.stdout.as_mut().map(|text| text.finish(&mut io::stdout().lock()));
@@ -113,9 +113,9 @@ impl Passthrough {
     }
 }
 
-/// Says on standard error what the script's own output does not: which flag raises the limit that its last line names.
+/// Adds to the script's own output on standard error, for example the flag that raises an exceeded limit.
 pub(crate) fn explain(execution: &Execution) {
-    // What we say begins a line: standard error's own, or where both streams go to one place, standard output's.
+    // Messages begin on a new line of standard error, or of standard output if both go to the same place.
     let said_more = !matches!(execution.outcome, Outcome::Completed | Outcome::Exited { .. } | Outcome::Raised(_));
     let is_truncated = execution.stdout.is_truncated() || execution.stderr.is_truncated();
     let is_open = |output: &Output| output.bytes.last().is_some_and(|last| *last != b'\n');
@@ -139,7 +139,7 @@ pub(crate) fn explain(execution: &Execution) {
     match outcome {
         Outcome::Exhausted { resource, .. } => note(way_out(*resource)),
         Outcome::Cancelled | Outcome::Trapped { .. } => note(&outcome.describe()),
-        // The script's own doing, which its own output tells.
+        // The script's own output tells the rest.
         _ => {}
     }
     match execution.rolled_back_to {
@@ -154,7 +154,7 @@ pub(crate) fn explain(execution: &Execution) {
     }
 }
 
-/// Whether standard output and standard error are one terminal, file or pipe.
+/// Returns `true` if standard output and standard error are the same terminal, file or pipe.
 fn goes_where_stderr_goes() -> bool {
     let place = |handle: io::Result<OwnedFd>| {
         let metadata = File::from(handle.ok()?).metadata().ok()?;
@@ -164,7 +164,7 @@ fn goes_where_stderr_goes() -> bool {
     out.is_some() && out == place(io::stderr().as_fd().try_clone_to_owned())
 }
 
-/// Says what can be done about a failure, dimmed under what happened. Output that was cut off was spoken of already.
+/// Prints advice on a failure, dimmed. Truncated output has already been reported.
 pub(crate) fn advise(execution: &Execution) {
     let is_said = matches!(execution.outcome, Outcome::Exhausted { .. });
     for advice in execution.guidance.advice.iter().filter(|advice| advice.kind != AdviceKind::Output) {
@@ -180,7 +180,7 @@ pub(crate) fn advise(execution: &Execution) {
     }
 }
 
-/// Writes a value on a line of its own, as the interpreter does. The script chose it: a terminal is not driven by it.
+/// Writes a value on a separate line, like the interpreter. The value is untrusted and is escaped on a terminal.
 pub(crate) fn show_value(repr: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if out.is_terminal() {

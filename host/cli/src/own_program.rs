@@ -1,15 +1,15 @@
-//! The file that runs this command, for what it does in processes of its own.
+//! Path of the executable that runs this command, for child processes.
 
 use std::{path::PathBuf, sync::OnceLock};
 
 static PATH: OnceLock<PathBuf> = OnceLock::new();
 
-/// Says where it is, once.
+/// Sets the path. Later calls are ignored.
 pub(crate) fn set(path: PathBuf) {
     let _ = PATH.set(path);
 }
 
-/// Where it is.
+/// Returns the path.
 pub(crate) fn path() -> PathBuf {
     PATH.get().cloned().unwrap_or_else(|| "glovebox".into())
 }

@@ -1,8 +1,8 @@
-//! A host program that implements a tool.
+//! Host programs that implement tools.
 //!
-//! Only the command line decides what is executed: the words are those of the flag, no shell reads them, and the
-//! script's arguments reach only the program's standard input. It runs in its own process group, which is killed when
-//! it has answered, when nobody waits for the answer any longer, and when this process ends.
+//! Only the command line decides what is executed: the words are those of the flag, no shell interprets them, and the
+//! script's arguments reach only the program's standard input. The program runs in its own process group, which is
+//! killed when it has answered, when the call is cancelled, and when this process ends.
 
 use std::{
     collections::BTreeSet,
@@ -19,13 +19,13 @@ use rustix::process::{Pid, RawPid, Signal, WaitId, WaitIdOptions, kill_process_g
 
 use crate::terminal::{Hinted, printable};
 
-/// How much of the end of standard error an error message quotes.
+/// Number of bytes at the end of standard error that an error message quotes.
 const STDERR_BYTES_MAX: usize = 2_000;
 
-/// How often a running program is polled.
+/// Polling interval of a running program.
 const POLL: Duration = Duration::from_millis(5);
 
-/// How long the streams of a program that has ended may stay open: its children may have left its process group.
+/// Time for the streams of an ended program to close: children that left its process group may still hold them.
 const STREAM_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A program and its arguments.
@@ -35,14 +35,14 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Splits a command into words as a shell would, expanding nothing. `None` if there are no words or a quotation is
-    /// unterminated.
+    /// Splits a command into words like a shell, without expansions. Returns `None` if there are no words or a
+    /// quotation is unterminated.
     pub(crate) fn parse(command: &str) -> Option<Self> {
         let words = shlex::split(command)?;
         if words.first().is_none_or(String::is_empty) { None } else { Some(Self { words }) }
     }
 
-    /// The tool that it implements, with at most this many bytes per answer.
+    /// Returns the tool that the program implements, with at most `max_bytes` bytes per answer.
     pub(crate) fn tool(&self, name: &str, max_bytes: u64) -> Result<Tool, Hinted> {
         let program = self.words.first().map(String::as_str).unwrap_or_default();
         if !is_executable(program) {
@@ -60,7 +60,7 @@ impl Program {
     fn answer(&self, call: &ToolCall, arguments: String, max_bytes: usize) -> Result<String, ToolError> {
         let failed = |reason: String| ToolError::new(format!("`{}` {reason}", call.name));
         let mut running = self.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
-        // One thread for each: none of them waits for another.
+        // A thread for each stream, so that they do not wait for each other.
         running.write(arguments);
         let stdout = Stream::first(running.child.stdout.take(), max_bytes);
         let stderr = Stream::last(running.child.stderr.take(), STDERR_BYTES_MAX);
@@ -96,8 +96,8 @@ impl Program {
         if groups.is_closed {
             return Err(io::Error::other("glovebox is ending"));
         }
-        // Its own process group: Ctrl-C at the terminal reaches only this process, and killing the group also ends what
-        // the program has started.
+        // A separate process group: Ctrl-C at the terminal reaches only this process, and killing the group also ends
+        // what the program has started.
         let child = command.process_group(0).spawn()?;
         groups.running.insert(Pid::from_child(&child).as_raw_pid());
         Ok(Running { child, is_over: false })
@@ -116,24 +116,24 @@ fn groups() -> MutexGuard<'static, Groups> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills all running programs and prevents new ones: this process is ending.
+/// Kills all running programs and prevents new ones, because this process is ending.
 pub(crate) fn kill_all() {
     let mut groups = groups();
     groups.is_closed = true;
-    // None of them has been waited for, so their numbers cannot have been reused.
+    // Their leaders are not reaped yet, so the numbers cannot have been reused.
     for group in groups.running.iter().filter_map(|raw| Pid::from_raw(*raw)) {
         let _ = kill_process_group(group, Signal::KILL);
     }
 }
 
-/// A running program; dropping it kills everything in its process group.
+/// A running program. Dropping it kills its whole process group.
 struct Running {
     child: Child,
     is_over: bool,
 }
 
 impl Running {
-    /// Writes its input.
+    /// Writes the program's input.
     fn write(&mut self, input: String) {
         if let Some(mut stdin) = self.child.stdin.take() {
             // A program may ignore its input.
@@ -141,24 +141,24 @@ impl Running {
         }
     }
 
-    /// Whether it has ended. It is not waited for yet, so that its group's number is not reused.
+    /// Returns `true` if the program has ended. It is not reaped yet, so that its group's number is not reused.
     fn has_ended(&self) -> io::Result<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_some())
     }
 
-    /// Kills its group, including itself if it still runs, and returns how it ended.
+    /// Kills the group, including the program if it still runs, and returns the program's exit status.
     fn end(&mut self) -> io::Result<ExitStatus> {
         if !std::mem::replace(&mut self.is_over, true) {
             let mut groups = groups();
             let group = Pid::from_child(&self.child);
             // A group that contains only its ended leader is not an error.
             let _ = kill_process_group(group, Signal::KILL);
-            // In case it has left its group.
+            // The program may have left its group.
             let _ = self.child.kill();
             groups.running.remove(&group.as_raw_pid());
         }
-        // A program with another user's rights cannot be killed, and is not waited for.
+        // A program with another user's rights cannot be killed, so this does not wait for it.
         let patience = Instant::now() + STREAM_PATIENCE;
         loop {
             match self.child.try_wait()? {
@@ -176,14 +176,14 @@ impl Drop for Running {
     }
 }
 
-/// The output of a program, read on a thread.
+/// Output of a program, read on a thread.
 struct Stream {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Stream {
-    /// Its first bytes, plus one if there are more.
+    /// Retains the first `max_bytes` bytes, plus one if there are more.
     fn first(from: Option<impl Read + Send + 'static>, max_bytes: usize) -> Self {
         Self::read(from, move |all, new| {
             all.extend(new.iter().take(max_bytes.saturating_add(1).saturating_sub(all.len())));
@@ -191,7 +191,7 @@ impl Stream {
         })
     }
 
-    /// Its last bytes.
+    /// Retains the last `max_bytes` bytes.
     fn last(from: Option<impl Read + Send + 'static>, max_bytes: usize) -> Self {
         Self::read(from, move |all, new| {
             all.extend(new);
@@ -200,7 +200,7 @@ impl Stream {
         })
     }
 
-    /// Appends what is read with `add`, until `add` says to stop.
+    /// Passes the output to `add`, until `add` requests to stop.
     fn read(
         from: Option<impl Read + Send + 'static>,
         mut add: impl FnMut(&mut Vec<u8>, &[u8]) -> bool + Send + 'static,
@@ -226,7 +226,7 @@ impl Stream {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// What was read by the end of the stream or of the patience.
+    /// Returns the output up to the end of the stream, or up to the time `until`.
     fn collect(self, until: Instant) -> Vec<u8> {
         while self.reader.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
@@ -235,7 +235,7 @@ impl Stream {
     }
 }
 
-/// Whether the operating system would find a program of this name.
+/// Returns `true` if the operating system would find a program with this name.
 fn is_executable(program: &str) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     let fits = |path: std::path::PathBuf| {
@@ -255,7 +255,7 @@ fn how_it_ended(status: ExitStatus) -> String {
     }
 }
 
-/// The end of standard error, escaped, from the beginning of a line if possible.
+/// Returns the end of standard error, escaped, from the beginning of a line if possible.
 fn end_of(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let text = match text.split_once('\n') {

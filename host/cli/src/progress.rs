@@ -1,5 +1,4 @@
-//! The progress of fetching and preparing: a bar on a terminal; elsewhere a line for each step that takes over a
-//! second.
+//! Progress of downloads and preparation: a bar on a terminal, otherwise a line for each step that takes over a second.
 
 use std::{
     io::{IsTerminal, stderr},
@@ -16,12 +15,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{interrupt, terminal::note};
 
-/// A shorter step is not worth a line in a log.
+/// Minimum duration of a step that gets a line.
 const WORTH_A_LINE: Duration = Duration::from_secs(1);
-/// The interval of the spinner.
+/// Interval of the spinner.
 const TICK: Duration = Duration::from_millis(120);
 
-/// Shows steps on standard error; cancels on Ctrl-C. Costs nothing until the first step.
+/// Shows steps on standard error, and cancels on Ctrl-C. Costs nothing until the first step.
 #[derive(Debug, Default)]
 pub(crate) struct Steps(Mutex<Display>);
 
@@ -34,7 +33,7 @@ enum Display {
 }
 
 impl Steps {
-    /// Removes the bar from the screen; guest output comes next.
+    /// Removes the bar from the screen before the guest's output.
     pub(crate) fn clear(&self) {
         let mut display = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Display::Bar(bar) = &*display {
@@ -100,8 +99,8 @@ fn bytes_style() -> ProgressStyle {
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// A thread that writes a step's line once the step has lasted. Only the beginning of the next step tells that one has
-/// ended.
+/// Starts a thread that writes a step's line once the step has lasted long enough. Only the beginning of the next step
+/// tells that a step has ended.
 fn lines() -> Sender<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || write_lines(&receiver));

@@ -13,26 +13,26 @@ use crate::{
     terminal::Hinted,
 };
 
-/// The name that means standard input.
+/// File name for standard input.
 pub(crate) const STDIN: &str = "-";
 
 /// A script that was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// The path as typed. Messages escape it.
+    /// Path as typed. Messages escape it.
     pub(crate) label: String,
-    /// The name in tracebacks: the file's name. The guest does not need to know the host's directories.
+    /// File name for tracebacks. The guest does not need to know the host's directories.
     name: Option<String>,
     text: String,
     kind: SourceKind,
-    /// The language of its extension.
+    /// Language of the file's extension.
     extension: Option<Language>,
-    /// Whether it is a file, which should have a known extension.
+    /// The source is a file, which should have a known extension.
     is_file: bool,
 }
 
 impl Source {
-    /// Reads all code that the command line names, before any of it runs.
+    /// Reads all code on the command line, before any of it runs.
     pub(crate) fn read_all(args: &SourceArgs, max_bytes: u64) -> anyhow::Result<Vec<Self>> {
         let mut sources = Self::read_each(args, max_bytes)?;
         if args.language == Some(LanguageArg::TypeScript) {
@@ -76,7 +76,7 @@ impl Source {
             .collect()
     }
 
-    /// Gives it a TypeScript file name: the engine detects TypeScript by name.
+    /// Sets a TypeScript file name: the engine detects TypeScript by name.
     fn mark_typescript(&mut self) {
         let name = self.name.get_or_insert_with(|| SANDBOX_NAME.into());
         let is_said = Path::new(name).extension().and_then(|extension| extension.to_str()).is_some_and(is_typescript);
@@ -115,8 +115,8 @@ impl Source {
         })
     }
 
-    /// Its language, if `--language` or the extension says it. A named runtime has its own, and code that does not come
-    /// from a file is otherwise Python.
+    /// Returns the language, if `--language` or the extension determines it. Otherwise a named runtime determines it,
+    /// and code that is not from a file is Python.
     pub(crate) fn language(&self, args: &SourceArgs, runtime: &RuntimeArgs) -> anyhow::Result<Option<Language>> {
         let language = args.language.map(LanguageArg::language).or(self.extension);
         if language.is_none() && self.is_file && runtime.runtime.is_none() {
@@ -129,7 +129,7 @@ impl Source {
         Ok(language)
     }
 
-    /// A request to run it.
+    /// Returns a request to run the script.
     pub(crate) fn request(&self) -> Request<'_> {
         let request = Request::new(&self.text).kind(self.kind);
         match &self.name {
@@ -143,10 +143,10 @@ fn is_typescript(extension: &str) -> bool {
     ["ts", "mts", "cts"].iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
-/// Reads UTF-8 text of at most this many bytes.
+/// Reads UTF-8 text of at most `max_bytes` bytes.
 fn text(what: &str, from: impl Read, max_bytes: u64) -> anyhow::Result<String> {
     let bytes = bounded(what, from, max_bytes, "--source-bytes")?;
-    // An editor's byte order mark is not part of the program.
+    // A byte order mark from an editor is not part of the program.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes).to_vec();
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -154,7 +154,7 @@ fn text(what: &str, from: impl Read, max_bytes: u64) -> anyhow::Result<String> {
     })
 }
 
-/// Reads at most this many bytes, and refuses more: a pipe may never end.
+/// Reads at most `max_bytes` bytes and fails if there are more: a pipe may never end.
 pub(crate) fn bounded(what: &str, from: impl Read, max_bytes: u64, flag: &str) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(max_bytes.saturating_add(1))

@@ -1,11 +1,11 @@
-//! The directory for private data that outlasts a process.
+//! The directory for private data that outlives a process.
 
 use glovebox::escaped;
 use std::{env, fs, io, os::unix::fs::DirBuilderExt, path::PathBuf};
 
 use crate::terminal::Hinted;
 
-/// The state directory according to the XDG Base Directory Specification: `$XDG_STATE_HOME/glovebox`, otherwise
+/// Returns the state directory according to the XDG Base Directory Specification: `$XDG_STATE_HOME/glovebox`, otherwise
 /// `~/.local/state/glovebox`.
 pub(crate) fn dir() -> anyhow::Result<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -20,7 +20,7 @@ pub(crate) fn dir() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Creates the state directory, for this user alone, if it does not exist.
+/// Creates the state directory with mode 0700, if it does not exist.
 pub(crate) fn create() -> anyhow::Result<PathBuf> {
     let dir = dir()?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error: io::Error| {

@@ -1,4 +1,4 @@
-//! This process's standard input as the script's.
+//! This process's standard input as the standard input of scripts.
 
 use std::{
     io::{self, Read as _},
@@ -8,8 +8,8 @@ use std::{
 
 use crate::terminal::note;
 
-/// Standard input if it is a pipe or a file, read when the first script reads: a script that does not read never waits,
-/// even if the pipe is never closed. Every script of a run reads the same input.
+/// Standard input if it is a pipe or a file. It is read when the first script reads, so that other scripts never wait,
+/// even if the pipe is never closed. All scripts of a run read the same input.
 #[derive(Clone, Debug)]
 pub(crate) struct PipedStdin {
     max_bytes: u64,
@@ -17,7 +17,7 @@ pub(crate) struct PipedStdin {
 }
 
 impl PipedStdin {
-    /// `None` if standard input is a terminal, a device or closed.
+    /// Returns `None` if standard input is a terminal, a device or closed.
     pub(crate) fn new(max_bytes: u64) -> Option<Self> {
         let handle = io::stdin().as_fd().try_clone_to_owned().ok()?;
         let kind = std::fs::File::from(handle).metadata().ok()?.file_type();
@@ -25,7 +25,7 @@ impl PipedStdin {
         is_given.then(|| Self { max_bytes, read: Arc::default() })
     }
 
-    /// The input, up to its end or the limit.
+    /// Returns the input, up to its end or the limit.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         read.get_or_insert_with(|| self.read_all()).clone()

@@ -1,4 +1,4 @@
-//! Stored sessions: where they are, and an active session of it.
+//! Stored sessions, and active ones among them.
 
 use std::{fs::File, io::Read, path::Path, sync::Arc};
 
@@ -15,20 +15,20 @@ use crate::{
     terminal::{Hinted, note},
 };
 
-/// The runtime's name in the record of a binary without a name.
+/// Runtime name in the record of a binary without a name.
 const CUSTOM_RUNTIME: &str = "custom";
 
-/// The directory of the sessions inside the state directory.
+/// Directory of the sessions inside the state directory.
 pub(crate) const SESSIONS: &str = "sessions";
-/// The hint for a directory that others can write to.
+/// Hint for a directory that others can write to.
 pub(crate) const NOT_OURS_REMEDY: &str =
     "remove others' write access (`chmod -R go-w DIR`), or name another with --store";
 
-/// The hint for an object store that cannot be used.
+/// Hint for an object store that cannot be used.
 pub(crate) const REMOTE_REMEDY: &str = "look at the URL, whether it can be reached, and at the credentials in the environment (for `s3://`: \
      AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL)";
 
-/// Opens a store of sessions: an object store where a URL names it, and otherwise a directory, which is made where it is missing.
+/// Opens a store of sessions: an object store for a URL, otherwise a directory, which is created if it is missing.
 pub(crate) fn open_store(at: &Path) -> anyhow::Result<Arc<dyn SessionStore>> {
     let failed = |remedy: &str, error: StoreError| {
         Hinted::new(format!("cannot store sessions in `{}`", escaped(at)), remedy).because(error)
@@ -43,7 +43,7 @@ pub(crate) fn open_store(at: &Path) -> anyhow::Result<Arc<dyn SessionStore>> {
     }
 }
 
-/// Whether a store is named by a URL.
+/// Returns `true` if a store is named by a URL.
 pub(crate) fn is_url(at: &Path) -> bool {
     let scheme = at.to_str().and_then(|at| at.split_once("://")).map_or("", |(scheme, _)| scheme);
     !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -59,12 +59,13 @@ pub(crate) struct SessionDir {
 }
 
 impl SessionDir {
-    /// Opens the store that flags or the environment name, or the directory, which is created if needed.
+    /// Opens the store from the flags or the environment. The default is a directory, which is created if needed.
     pub(crate) fn open(args: &StoreArgs, cancel: &CancelToken) -> anyhow::Result<Self> {
         Self::open_or(&args.or_environment(), SESSIONS, cancel)
     }
 
-    /// Opens the store that flags name, or this directory inside the state directory. The environment names only the key.
+    /// Opens the store from the flags, or the directory `default` inside the state directory. The environment can only
+    /// give the key.
     pub(crate) fn open_or(args: &StoreArgs, default: &str, cancel: &CancelToken) -> anyhow::Result<Self> {
         let dir = match &args.store {
             Some(dir) => dir.clone(),
@@ -73,16 +74,16 @@ impl SessionDir {
         Ok(Self { store: open_store(&dir)?, key: key(args)?, cancel: cancel.clone(), no_wait: args.no_wait })
     }
 
-    /// All sessions, damaged ones too, in the order of their ids.
+    /// Returns all sessions, including damaged ones, in the order of their IDs.
     pub(crate) fn entries(&self) -> Result<Vec<StoredEntry>, StoreError> {
         entries(&*self.store)
     }
 
-    /// One session as it is listed, damaged or not; `None` if it does not exist.
+    /// Returns the list entry of a session, damaged or not, or `None` if it does not exist.
     pub(crate) fn entry(&self, id: &SessionId) -> Result<Option<StoredEntry>, StoreError> {
         let mut pages = Pages::new(&*self.store);
         while let Some(entries) = block_on(pages.next())? {
-            // They are in order: no later page has it.
+            // Entries are sorted, so later pages cannot contain the session.
             if let Some(entry) = entries.into_iter().find(|entry| entry.id >= *id) {
                 return Ok(Some(entry).filter(|entry| entry.id == *id));
             }
@@ -90,12 +91,12 @@ impl SessionDir {
         Ok(None)
     }
 
-    /// Whether some process uses the session.
+    /// Returns `true` if a process uses the session.
     pub(crate) fn is_in_use(&self, id: &SessionId) -> Result<bool, StoreError> {
         Ok(block_on(self.store.try_lock(id))?.is_none())
     }
 
-    /// The store, for whoever has sessions of its own there.
+    /// Returns the store, for commands with their own sessions in it.
     pub(crate) fn shared_store(&self) -> Arc<dyn SessionStore> {
         Arc::clone(&self.store)
     }
@@ -104,7 +105,7 @@ impl SessionDir {
         self.key.as_ref()
     }
 
-    /// The sessions, for copying and deleting. Does not wait for a session that another process uses.
+    /// Returns the sessions for copying and deleting. Does not wait for a session that another process uses.
     pub(crate) fn sessions(&self) -> Sessions {
         self.sessions_with(None, false)
     }
@@ -124,12 +125,12 @@ impl SessionDir {
         builder.build()
     }
 
-    /// The record of a session; `None` if it does not exist.
+    /// Returns the record of a session, or `None` if it does not exist.
     pub(crate) fn record(&self, id: &SessionId) -> anyhow::Result<Option<SessionRecord>> {
         Ok(block_on(self.store.record(id))?.map(|stored| stored.record))
     }
 
-    /// The record of an existing session.
+    /// Returns the record of an existing session.
     pub(crate) fn existing(&self, id: &SessionId) -> anyhow::Result<SessionRecord> {
         self.record(id)?.ok_or_else(|| missing(id))
     }
@@ -147,7 +148,7 @@ impl SessionDir {
         self.activate(sandbox, id)
     }
 
-    /// Activates a session, or creates it, and waits for another process that uses it unless told not to.
+    /// Activates or creates a session. Waits while another process uses it, unless a flag prevents that.
     pub(crate) fn activate(&self, sandbox: Sandbox, id: &SessionId) -> anyhow::Result<ActiveSession> {
         let language = sandbox.language();
         let activate =
@@ -162,7 +163,7 @@ impl SessionDir {
     }
 }
 
-/// A stored session while this process uses it. It is saved after everything that runs in it.
+/// A stored session in use by this process. It is saved after every execution.
 #[derive(Debug)]
 pub(crate) struct ActiveSession {
     sessions: Sessions,
@@ -171,7 +172,7 @@ pub(crate) struct ActiveSession {
 }
 
 impl ActiveSession {
-    /// Activates a session, or creates it.
+    /// Activates or creates a session.
     fn new(
         sessions: Sessions,
         language: Language,
@@ -179,12 +180,12 @@ impl ActiveSession {
         key: Option<&SessionKey>,
     ) -> Result<Self, SessionsError> {
         let stored = sessions.open_or_create(id.clone(), NewSession::default().language(language))?;
-        // Takes its lock; from now on it stays active here.
+        // Takes the session's lock. From now on the session stays active here.
         stored.activate()?;
         Ok(Self { sessions, stored, key: key.cloned() })
     }
 
-    /// The active session.
+    /// Returns the active session.
     pub(crate) fn session(&self) -> Result<Session, SessionsError> {
         Ok(self.stored.activate()?.clone())
     }
@@ -194,12 +195,12 @@ impl ActiveSession {
         self.stored.run(request)
     }
 
-    /// Saves changes that were not made by running something.
+    /// Saves changes that no execution made.
     pub(crate) fn save(&self) -> Result<(), SessionsError> {
         self.stored.activate()?.save()
     }
 
-    /// A copy of this session, in the same directory.
+    /// Copies this session within the same store.
     pub(crate) fn fork(&self, id: SessionId) -> Result<Self, SessionsError> {
         let stored = self.sessions.fork(self.stored.id(), id)?;
         Ok(Self { sessions: self.sessions.clone(), stored, key: self.key.clone() })
@@ -216,7 +217,7 @@ impl ActiveSession {
     }
 }
 
-/// All sessions of a store, damaged ones too, in the order of their ids.
+/// Returns all sessions of a store, including damaged ones, in the order of their IDs.
 pub(crate) fn entries(store: &dyn SessionStore) -> Result<Vec<StoredEntry>, StoreError> {
     let mut pages = Pages::new(store);
     let mut all = Vec::new();
@@ -226,7 +227,7 @@ pub(crate) fn entries(store: &dyn SessionStore) -> Result<Vec<StoredEntry>, Stor
     Ok(all)
 }
 
-/// The error for a missing session, with a hint.
+/// Returns the error for a missing session, with a hint.
 pub(crate) fn missing(id: &SessionId) -> anyhow::Error {
     Hinted::new(
         format!("there is no session `{id}`"),
@@ -235,7 +236,7 @@ pub(crate) fn missing(id: &SessionId) -> anyhow::Error {
     .into()
 }
 
-/// The interpreter in which a session was created, unless flags name another.
+/// Returns the interpreter in which a session was created, unless flags name another.
 pub(crate) fn runtime_of(record: &SessionRecord, args: &RuntimeArgs) -> anyhow::Result<RuntimeArgs> {
     if args.runtime.is_some() || args.runtime_path.is_some() {
         return Ok(args.clone());
@@ -250,7 +251,7 @@ pub(crate) fn runtime_of(record: &SessionRecord, args: &RuntimeArgs) -> anyhow::
     Ok(RuntimeArgs { runtime: Some(record.runtime.clone()), ..args.clone() })
 }
 
-/// The key for sealing sessions, if one is given.
+/// Returns the key for sealing sessions, if one is given.
 pub(crate) fn key(args: &StoreArgs) -> anyhow::Result<Option<SessionKey>> {
     args.key_file().as_deref().map(read_key).transpose()
 }

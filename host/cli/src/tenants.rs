@@ -1,4 +1,4 @@
-//! The tenants of a server, and of its workers.
+//! Tenants of a server and of its workers.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,20 +9,21 @@ use glovebox_server::{ServerConfig, TenantConfig, TokenTable};
 
 use crate::stored::open_store;
 
-/// The name of the one token of a server that has no configuration.
+/// Tenant name for the only token of a server without a configuration.
 pub(crate) const ONLY: &str = "default";
-/// How often idle sessions are looked for.
+/// Interval of checks for idle sessions.
 pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
 
-/// Where the sessions of all tenants are.
+/// Location of all tenants' sessions.
 pub(crate) enum Root {
-    /// In a directory, or below a URL, each tenant's in a place of its own there.
+    /// A directory or URL. Each tenant has a subdirectory or a prefix.
     Store(PathBuf),
-    /// In a fleet, each tenant's in the scope of its name.
+    /// A fleet. Each tenant's name is the scope of its sessions.
     Fleet(FleetClient),
 }
 
-/// The configuration of a tenant, or of the one whose token was given besides.
+/// Returns the configuration of a tenant. Without `table`, it is the tenant of the token from a flag or the
+/// environment.
 pub(crate) fn tenant_config(
     config: &ServerConfig,
     table: Option<&TokenTable>,
@@ -31,7 +32,7 @@ pub(crate) fn tenant_config(
 ) -> anyhow::Result<TenantConfig> {
     let name = table.map_or(ONLY, |table| &table.name);
     let mut tenant = match root {
-        // A directory inside of it, or a prefix below the URL.
+        // A subdirectory, or a prefix below the URL.
         Root::Store(root) => TenantConfig::new(name, open_store(&root.join(name))?),
         Root::Fleet(client) => {
             let name = SessionId::new(name).context("the token's name cannot be a scope in a fleet")?;

@@ -10,9 +10,9 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use glovebox::{EscapedJson, escaped_text, is_control};
 
-/// glovebox itself failed, not a guest. `timeout(1)` uses the same number for the same purpose.
+/// Exit code if glovebox itself failed, not a guest. `timeout(1)` uses the same number for the same purpose.
 pub(crate) const OWN_ERROR_EXIT_CODE: i32 = 125;
-/// The reader of the output has gone away: like a death by SIGPIPE in a shell.
+/// Exit code if the reader of the output has gone, like a death by SIGPIPE in a shell.
 pub(crate) const BROKEN_PIPE_EXIT_CODE: i32 = 141;
 
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -33,7 +33,7 @@ impl Hinted {
         Self { message: message.into(), hint: hint.into(), source: None }
     }
 
-    /// Adds the causes of `error`, whose own text the message already has.
+    /// Adds the causes of `error`. The message already contains the text of `error` itself.
     pub(crate) fn because_of(self, error: &dyn Error) -> Self {
         match error.source() {
             Some(source) => self.because(source.to_string()),
@@ -73,7 +73,7 @@ pub(crate) fn report(error: &anyhow::Error) {
     for hint in error.chain().filter_map(|cause| cause.downcast_ref::<Hinted>()) {
         let _ = writeln!(text, "  {CARE}hint:{CARE:#} {}", indented(&hint.hint, ""));
     }
-    // If standard error itself fails, nothing can be done.
+    // An error of standard error is ignored.
     let _ = anstream::stderr().write_all(text.as_bytes());
 }
 
@@ -83,19 +83,19 @@ pub(crate) fn dimmed(text: &str) {
     let _ = writeln!(anstream::stderr(), "{style}{}{style:#}", escaped_text(text));
 }
 
-/// Writes a marked line of this program to standard error, among the guest's.
+/// Writes a line of this program to standard error, marked to distinguish it from the guest's.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr(), "{CARE}glovebox:{CARE:#} {}", escaped_text(text));
 }
 
-/// Writes text to standard output, in colour if that is wanted.
+/// Writes text to standard output, in colour if enabled.
 pub(crate) fn out(text: &str) -> io::Result<()> {
     let mut out = anstream::stdout();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// Writes a value to standard output as one line of JSON; on a terminal, with control characters escaped.
+/// Writes a value to standard output as one line of JSON. On a terminal, control characters are escaped.
 pub(crate) fn out_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     json(value, io::stdout().lock())
 }
@@ -106,7 +106,7 @@ pub(crate) fn err_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 }
 
 fn json(value: &impl serde::Serialize, out: impl Write + IsTerminal) -> anyhow::Result<()> {
-    // Not built in memory first: a guest's file names alone can take a quarter of a gigabyte as JSON.
+    // Not built in memory first: the file names of a guest alone can be a quarter of a gigabyte of JSON.
     let mut out = io::BufWriter::new(out);
     let written = if out.get_ref().is_terminal() {
         value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, EscapedJson))
@@ -120,10 +120,10 @@ fn json(value: &impl serde::Serialize, out: impl Write + IsTerminal) -> anyhow::
     Ok(())
 }
 
-/// Writes a guest's bytes to a terminal: as [`printable`] text, with `\xNN` for bytes that are not UTF-8.
+/// Writes a guest's bytes to a terminal as [`printable`] text, with `\xNN` for bytes that are not UTF-8.
 pub(crate) fn write_printable(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     for chunk in bytes.utf8_chunks() {
-        // Line by line: escaped text can be six times as long, and the whole may be a gigabyte.
+        // Line by line: escaped text can be six times as long, and all of it may be a gigabyte.
         for line in chunk.valid().split_inclusive('\n') {
             out.write_all(printable(line).as_bytes())?;
         }
@@ -134,7 +134,7 @@ pub(crate) fn write_printable(out: &mut impl Write, bytes: &[u8]) -> io::Result<
     Ok(())
 }
 
-/// Whether an error comes from a closed pipe (`glovebox … | head`).
+/// Returns `true` if an error comes from a closed pipe (`glovebox … | head`).
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -142,9 +142,9 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Text of this program, possibly of several lines. Names in it were escaped where it was written; other text from a
-/// guest or a file must not be able to imitate it: every line after the first is indented, and what is longer than a
-/// screen or two is cut off.
+/// Formats text of this program, possibly of several lines. Names in it are already escaped. Other text from a guest or
+/// a file must not imitate the program's lines: every line after the first is indented, and text longer than about two
+/// screens is cut.
 fn lines(text: &str) -> String {
     indented(text, "    ")
 }
@@ -161,8 +161,8 @@ fn indented(text: &str, indent: &str) -> String {
     out
 }
 
-/// Text with every control character but line ends and tabs escaped: a guest's text must not control the terminal, nor
-/// reorder or imitate the text beside it.
+/// Escapes every control character except for line ends and tabs. Untrusted text must not control the terminal, or
+/// reorder or imitate the text around it.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -175,7 +175,7 @@ pub(crate) fn printable(text: &str) -> String {
     out
 }
 
-/// A number in groups of three: `10,000,000`.
+/// Formats a number in groups of three: `10,000,000`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -188,12 +188,12 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
-/// A number of things: `1 input`, `2 inputs`.
+/// Formats a count with its noun: `1 input`, `2 inputs`.
 pub(crate) fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// A time in the past, in the largest unit that fits.
+/// Formats a past time in the largest unit that fits.
 pub(crate) fn ago(since: Duration) -> String {
     let seconds = since.as_secs();
     let (count, unit) = match seconds {
@@ -205,19 +205,19 @@ pub(crate) fn ago(since: Duration) -> String {
     format!("{} ago", counted(count, unit))
 }
 
-/// Bytes for people: `25.1 MiB`.
+/// Formats bytes for people: `25.1 MiB`.
 pub(crate) fn bytes(count: u64) -> String {
     indicatif::BinaryBytes(count).to_string()
 }
 
-/// How a column of a table is aligned.
+/// Alignment of a table's column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// Rows in aligned columns, the first in bold. Whatever a cell contains, it stays on its line and in its column.
+/// Formats rows in aligned columns, with the first row in bold. No cell can leave its line or column.
 pub(crate) fn table<const N: usize>(aligns: [Align; N], rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> =
         rows.iter().map(|row| row.each_ref().map(|cell| escaped_text(cell).to_string())).collect();

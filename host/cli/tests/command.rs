@@ -41,7 +41,7 @@ fn json(args: &[&str]) -> (Value, Option<i32>) {
     (value, output.status.code())
 }
 
-/// Starts a script and waits for its first line, so that it is known to run.
+/// Starts a script and waits for its first line, so that it is running.
 fn started(args: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = prepared(args).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -298,7 +298,7 @@ fn the_readmes_first_command_runs_both_examples() {
     assert_eq!(text(&output.stderr), "");
 }
 
-/// Files and arguments whose names end lines, each where a command names it in an error.
+/// Files and arguments with line ends in their names, each named by a command in an error.
 #[test]
 fn no_name_of_an_argument_forges_a_line() {
     let dir = tempfile::tempdir().unwrap();
@@ -353,7 +353,7 @@ fn a_servers_store_and_key_are_not_those_of_the_shells_sessions() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("server.toml");
     fs::write(&config, "fleet = \"restate://127.0.0.1\"\n").unwrap();
-    // With a fleet both are refused where they are given.
+    // With a fleet, both flags are rejected.
     let check = |more: &[&str]| {
         let args = [&["serve", "--check-config", "--config", config.to_str().unwrap()], more].concat();
         let mut command = glovebox(&args);

@@ -1,4 +1,4 @@
-//! The tasks in `docs/examples/`: each `README.md` shows a command and its output, which must equal `output.txt` and
+//! The tasks in `docs/examples/`. Each `README.md` shows a command and its output, which must equal `output.txt` and
 //! the output in a copy of the directory. `BLESS=1` writes both.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -17,7 +17,7 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples")
 }
 
-/// The tasks' directories, sorted by name.
+/// Returns the tasks' directories, sorted by name.
 fn tasks() -> Vec<PathBuf> {
     let entries = fs::read_dir(examples()).unwrap().map(|entry| entry.unwrap().path());
     let mut tasks: Vec<_> = entries.filter(|path| path.file_name().unwrap() != PAGE).collect();
@@ -37,14 +37,15 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A page's block of commands: the text before it, the command's arguments after `glovebox`, and the output shown.
+/// Returns a page's block of commands: the text before it, the command's arguments after `glovebox`, and the shown
+/// output.
 fn shown(page: &str) -> Option<(&str, &str, &str)> {
     let (before, block) = page.split_once("```console\n$ glovebox ")?;
     let (command, rest) = block.split_once('\n')?;
     Some((before, command, rest.strip_suffix("```\n")?))
 }
 
-/// What is wrong with a task; empty if nothing is.
+/// Returns the differences in a task, or an empty text.
 fn check(task: &Path, is_blessing: bool) -> String {
     let directory = tempfile::tempdir().unwrap();
     copy(task, directory.path());

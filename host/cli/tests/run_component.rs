@@ -1,4 +1,4 @@
-//! `glovebox run-component`: tests that transcripts cannot express.
+//! Tests of `glovebox run-component` that transcripts cannot express.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ use wit_parser::Resolve;
 
 use support::{interrupt, prepare, text, up, wait};
 
-/// A fixture shared with the library's tests.
+/// Returns the path of a fixture that the library's tests use as well.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../component-runner/tests/fixtures").join(name)
 }
@@ -35,7 +35,8 @@ fn output(args: &[&str]) -> Output {
     host(args).output().unwrap()
 }
 
-/// A directory with `agent.wasm`, a command that writes `up` and executes a Python script, and `tools.wat`, its tools.
+/// Creates a directory with `agent.wasm`, a command that writes `up` and executes a Python script, and `tools.wat`, its
+/// tools.
 fn agent(script: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let agent = fs::read_to_string(fixture("agent.wat")).unwrap();
@@ -139,7 +140,7 @@ fn ctrl_c_ends_a_wait() {
     let mut child =
         host(&["--invoke", "read-input(9)", probe.to_str().unwrap()]).stdin(Stdio::piped()).spawn().unwrap();
     let _open = child.stdin.take();
-    // Pressing Ctrl-C before or during the wait must have the same effect.
+    // Ctrl-C before or during the wait must have the same effect.
     thread::sleep(Duration::from_millis(300));
     interrupt(&child);
     assert_eq!(wait(&mut child), 130);
@@ -155,7 +156,7 @@ fn a_reader_that_does_not_read_holds_up_no_limit() {
     assert!(said.contains("raise it with --app-timeout-ms N"), "{said}");
 }
 
-/// The processes that a process has started.
+/// Returns the child processes of a process.
 #[cfg(target_os = "linux")]
 fn children(pid: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -228,7 +229,7 @@ fn a_text_that_is_too_long_is_refused_for_that() {
     }
 }
 
-/// A component with an export `f` and one more function.
+/// Returns a component with an export `f` and one more function.
 fn component(function: &str) -> String {
     format!(
         "(component (core module $m {function} (func (export \"f\"))) (core instance $m (instantiate $m))
@@ -236,7 +237,7 @@ fn component(function: &str) -> String {
     )
 }
 
-/// A component with an export `f` and one more function, compiled in a separate cache with these flags.
+/// Compiles a component with an export `f` and one more function, in a separate cache and with these flags.
 fn compiled(function: &str, flags: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let (file, cache) = (path(&dir, "app.wat"), path(&dir, "cache"));
@@ -244,7 +245,7 @@ fn compiled(function: &str, flags: &[&str]) -> Output {
     output(&[flags, &["--cache-dir", &cache, "--invoke", "f()", &file]].concat())
 }
 
-/// A function that takes ten seconds and a gigabyte to compile: each loop assigns every local variable.
+/// Returns a function that takes ten seconds and a gigabyte to compile: each loop assigns every local variable.
 fn slow() -> String {
     let (loops, locals) = (500, 2_000);
     let set: String = (0..locals).map(|n| format!("(local.set {n} (i64.add (local.get {n}) (i64.const 1)))")).collect();
@@ -261,7 +262,7 @@ fn compiling_is_ended_where_it_takes_too_long() {
     assert!(said.contains("compiling it takes longer than 200 ms"), "{said}");
     assert!(said.contains("hint: if you trust it, raise --compile-memory-bytes or --compile-timeout-ms"), "{said}");
     assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
-    // A component that takes less is compiled.
+    // A cheaper component compiles.
     assert_eq!(compiled("", &["--compile-timeout-ms", "60000"]).status.code(), Some(0));
 }
 

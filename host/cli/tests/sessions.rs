@@ -1,4 +1,4 @@
-//! Sessions between processes, and the REPL at a terminal.
+//! Sessions across processes, and the REPL at a terminal.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use support::{interrupt, prepare, text, up, wait};
 
-/// The result of `terminal.py`.
+/// Result of `terminal.py`.
 #[derive(serde::Deserialize)]
 struct AtTerminal {
     output: String,
@@ -52,14 +52,14 @@ impl Home {
         self.glovebox(args).output().unwrap()
     }
 
-    /// The output of a command that must succeed.
+    /// Returns the output of a command that must succeed.
     fn said(&self, args: &[&str]) -> String {
         let output = self.output(args);
         assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
         text(&output.stdout)
     }
 
-    /// The error of a command that must fail.
+    /// Returns the error of a command that must fail.
     fn refused(&self, args: &[&str]) -> String {
         let output = self.output(args);
         assert_eq!(output.status.code(), Some(125), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
@@ -74,7 +74,7 @@ impl Home {
         (child, out)
     }
 
-    /// Types at a terminal: each step is what to wait for, and what to type then.
+    /// Types at a terminal. Each step is a text to wait for, and the text to type then.
     fn at_terminal(&self, variables: &[(&str, &str)], args: &[&str], steps: &[(&str, &str)]) -> (String, i64) {
         let mut command = self.with_state("python3");
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/terminal.py")).arg(env!("CARGO_BIN_EXE_glovebox"));
@@ -92,7 +92,7 @@ impl Home {
     }
 }
 
-/// Uses the session `s` until its standard input is closed.
+/// Uses the session `s` until standard input is closed.
 fn holding(home: &Home) -> Child {
     let mut child = home.glovebox(&["repl", "--session", "s"]).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.as_mut().unwrap().write_all(b"print('up', flush=True)\nx = 7\nprint('up')\n").unwrap();
@@ -295,7 +295,7 @@ fn a_reader_that_goes_away_ends_a_repl_quietly() {
 #[test]
 fn at_a_terminal_lines_are_edited_stopped_cleared_and_remembered() {
     let home = Home::new();
-    // Without colours the editor draws each prompt once, so steps match the next prompt.
+    // Without colours, the editor draws each prompt once, so steps match the next prompt.
     let (shown, code) = home.at_terminal(
         &[("NO_COLOR", "1")],
         &["repl", "--timeout-ms", "200000", "--fuel", "1000000000000"],

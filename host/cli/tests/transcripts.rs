@@ -1,8 +1,8 @@
-//! Runs the transcripts in `tests/transcripts/` literally: what a person types and the output.
+//! Runs the transcripts in `tests/transcripts/` literally: commands and their output.
 //!
-//! A transcript is a Markdown file. In its `console` blocks a line that begins with `$ ` is a shell command; the lines
+//! A transcript is a Markdown file. In its `console` blocks, a line that begins with `$ ` is a shell command. The lines
 //! up to the next empty line before a command, or to the end of the block, are its output, including standard error. `?
-//! 3` as the first of them is its exit code, 0 by default, and `[..]` matches any text within a line. Commands run in a
+//! 3` as the first of them is the exit code, 0 by default. `[..]` matches any text within a line. Commands run in a
 //! copy of the directory that has the transcript's name and ends in `.in`, if there is one, and store their sessions in
 //! a separate state directory.
 
@@ -17,7 +17,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// One command and what it must do.
+/// A command and its expected output.
 #[derive(Debug, Default)]
 struct Step {
     command: String,
@@ -49,7 +49,7 @@ fn steps(text: &str) -> Vec<Step> {
     steps
 }
 
-/// Whether `line` matches `pattern`, in which `[..]` stands for any text.
+/// Returns `true` if `line` matches `pattern`, in which `[..]` stands for any text.
 fn matches(pattern: &str, line: &str) -> bool {
     match pattern.split_once("[..]") {
         None => pattern == line,
@@ -82,7 +82,7 @@ fn run(step: &Step, directory: &Path, state: &Path) -> Vec<String> {
 }
 
 fn check(transcript: &Path) -> String {
-    // Beside it: a directory that contains the state is never given to a script.
+    // Separate directories: scripts never get a directory that contains the state.
     let (directory, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let files = transcript.with_extension("in");
     if files.is_dir() {
@@ -111,7 +111,8 @@ fn check(transcript: &Path) -> String {
     differences
 }
 
-/// In an empty cache the first run reports on standard error what it prepares; transcripts are about later runs.
+/// Prepares the interpreters: in an empty cache, the first run reports its progress on standard error. Transcripts are
+/// about later runs.
 fn prepare() {
     for arguments in [&["runtimes", "prepare"][..], &["runtimes", "prepare", "typescript"]] {
         let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(arguments).output().unwrap();
@@ -133,7 +134,7 @@ fn what_the_transcripts_show_is_what_happens() {
     assert!(differences.is_empty(), "{differences}");
 }
 
-/// The tour of sessions in their page is also a transcript: the text under its heading, up to the next one.
+/// The tour of sessions in its documentation page is a transcript, too: the text under its heading, up to the next one.
 #[test]
 fn the_tour_of_sessions_is_what_happens() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sessions.md")).unwrap();

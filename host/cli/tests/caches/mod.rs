@@ -1,4 +1,4 @@
-//! Caches: what is prepared in them and what is pruned, who may write there, and what `glovebox doctor` says of them.
+//! Caches: preparing, pruning, permissions, and the report of `glovebox doctor`.
 
 use std::{fs, os::unix::fs::PermissionsExt, thread, time::Duration};
 
@@ -9,7 +9,7 @@ use super::{
     support::{interrupt, text, wait},
 };
 
-/// A separate cache with the binaries and nothing prepared.
+/// Creates a separate cache with the binaries and nothing prepared.
 fn cache_with_binaries() -> tempfile::TempDir {
     let fetched = output(&["runtimes", "fetch", "javascript"]);
     let binary = std::path::PathBuf::from(text(&fetched.stdout).trim_end());
@@ -28,7 +28,7 @@ fn cache_with_binaries() -> tempfile::TempDir {
 fn the_cache_is_pruned_but_for_what_is_in_use() {
     let cache = cache_with_binaries();
     let dir = cache.path().to_str().unwrap();
-    // Its code, and an image of it.
+    // The runtime's code, and an image of it.
     json(&["runtimes", "prepare", "javascript", "--json", "--cache-dir", dir]);
     let images = |flags: &[&str]| {
         let (shown, _) = json(&[&["runtimes", "cache", "--json", "--cache-dir", dir][..], flags].concat());
@@ -49,7 +49,7 @@ fn the_cache_is_pruned_but_for_what_is_in_use() {
     let (pruned, _) = json(&["runtimes", "prune", "--older-than", "0s", "--json", "--cache-dir", dir]);
     assert!(pruned["freed_bytes"].as_u64().unwrap() > 1_000_000, "{pruned}");
     assert_eq!(images(&[]), (0, 0));
-    // It is prepared again, and a new image stays however little room there is.
+    // The image is prepared again. A new image stays, however low the limit is.
     let ran = output(&[
         "run",
         "--cache-dir",
@@ -65,7 +65,7 @@ fn the_cache_is_pruned_but_for_what_is_in_use() {
     ]);
     assert_eq!(text(&ran.stdout), "1\n");
     assert_eq!(images(&[]), (1, 0));
-    // Without flags the limits of the cache apply.
+    // Without flags, the cache's limits apply.
     let (pruned, _) = json(&["runtimes", "prune", "--json", "--cache-dir", dir]);
     assert_eq!(pruned["removed"].as_array().unwrap().len(), 0);
     let (pruned, _) = json(&["runtimes", "prune", "--json", "--cache-dir", dir, "--cache-bytes", "1"]);
@@ -91,7 +91,7 @@ fn a_cache_that_others_can_write_to_is_refused_and_doctor_says_so() {
 
 #[test]
 fn an_unprepared_interpreter_gives_the_same_output() {
-    // The default JavaScript binary is a reactor: it has no command to run.
+    // The default JavaScript binary is a reactor, which has no command to run.
     let (value, code) =
         json(&["run", "--json", "--no-prepare", "--runtime", "javascript-0.11", "-e", "console.log(40 + 2)"]);
     assert_eq!(code, Some(0), "{value}");
@@ -182,7 +182,7 @@ fn a_workspace_that_reaches_the_cache_or_the_state_is_refused() {
             assert!(said.contains("--cache-dir"), "{said}");
         }
     }
-    // The state directory need not exist, nor be used by this command.
+    // The state directory is protected even if it does not exist and this command does not use it.
     let above = dir.path().join("b");
     fs::create_dir_all(&above).unwrap();
     let said = refused(&["run", "--workspace", above.to_str().unwrap(), "-e", "1"]);

@@ -1,4 +1,4 @@
-//! `glovebox daemon`: its place, its end, and what one says to another.
+//! `glovebox daemon`: its socket, its shutdown, and the subcommands that talk to it.
 
 use std::{
     io::Write as _,
@@ -25,7 +25,7 @@ fn start(socket: &Path) -> Child {
     child
 }
 
-/// What `status` or `stop` says, and its exit code.
+/// Returns the output of `status` or `stop`, and its exit code.
 fn ask(what: &str, socket: &Path) -> (String, Option<i32>) {
     let output = output(&["daemon", what, "--socket", socket.to_str().unwrap()]);
     (text(&output.stdout) + &text(&output.stderr), output.status.code())
@@ -34,7 +34,7 @@ fn ask(what: &str, socket: &Path) -> (String, Option<i32>) {
 #[test]
 fn a_daemon_is_started_asked_and_stopped() {
     let home = tempfile::tempdir().unwrap();
-    // Its place where none is named.
+    // The default socket.
     let said = prepared(&["daemon", "status"]).env("HOME", home.path()).output().unwrap();
     let default = home.path().join(".rlm").join("daemon.sock");
     assert!(text(&said.stderr).contains(default.to_str().unwrap()), "{}", text(&said.stderr));
@@ -52,7 +52,7 @@ fn a_daemon_is_started_asked_and_stopped() {
     assert!(!default.exists());
     assert_eq!(ask("stop", &default).1, Some(1));
 
-    // What a killed one leaves is replaced, and Ctrl-C ends one as `stop` does.
+    // The socket of a killed daemon is replaced, and Ctrl-C stops a daemon like `stop`.
     let mut killed = start(&default);
     killed.kill().unwrap();
     killed.wait().unwrap();
@@ -79,6 +79,6 @@ fn one_client_is_served_over_standard_streams() {
     let [opened, executed] = answers.as_slice() else { panic!("{answers:?}") };
     assert_eq!(opened.pointer("/result/language"), Some(&Value::from("python")));
     assert_eq!(executed.pointer("/result/stdout"), Some(&Value::from("6\n")));
-    // Nothing else was written there.
+    // Standard output contains nothing else.
     assert_eq!(answers.len(), 2);
 }

@@ -1,4 +1,4 @@
-//! What a server holds of memory, and what it does, when there is much of something. `GLOVEBOX_TESTS=full` asks for all that is promised.
+//! Memory and behaviour of a server under load. `GLOVEBOX_TESTS=full` tests the documented limits.
 
 use std::{
     env,
@@ -25,9 +25,9 @@ fn execute(server: &Server) {
     assert_eq!(server.post("/v1/execute", &python("print(1)")).ok()["stdout"], "1\n");
 }
 
-/// What one connection may take of the server's memory, of those that do nothing and those that have asked once.
+/// Maximum memory of one connection, whether it is idle or has sent one request.
 const CONNECTION_BYTES: u64 = 40 << 10;
-/// What one session of Python may take that has run one small script.
+/// Maximum memory of a Python session that has run one small script.
 const SESSION_BYTES: u64 = 2 << 20;
 
 #[test]
@@ -40,13 +40,13 @@ fn ten_thousand_connections_take_bounded_memory() {
     let mut open = Vec::new();
     for n in 0..count {
         let mut stream = TcpStream::connect(server.address).unwrap();
-        // Half of them have asked something, and have their answer before them.
+        // Half of them have sent a request and have not read the response.
         if n % 2 == 0 {
             stream.write_all(info.as_bytes()).unwrap();
         }
         open.push(stream);
     }
-    // The last one is answered, and so was every one before it.
+    // The last one gets a response, so all earlier ones have theirs.
     let mut last = TcpStream::connect(server.address).unwrap();
     last.write_all(info.as_bytes()).unwrap();
     assert!(last.read(&mut [0; 64]).unwrap() > 0);
@@ -92,11 +92,11 @@ fn a_thousand_sessions_take_bounded_memory() {
 #[test]
 fn clients_that_are_slow_or_gone_hold_nobody_up() {
     let server = Server::start_on(tempfile::tempdir().unwrap(), "[admission]\nrunning = 2\n", &[]);
-    // Some ask for more than they ever read.
+    // Clients that request more than they ever read.
     let long = python("print('x' * 900_000)").to_string();
     let slow: Vec<_> =
         (0..8).map(|_| server.begin("POST", "/v1/execute", &[("accept", "text/event-stream")], &long)).collect();
-    // Some have sent half a request, and some have closed their half of the connection.
+    // Clients that have sent half a request, and clients that have closed their half of the connection.
     let whole = server.text("POST", "/v1/execute", &[], &long);
     let half: Vec<_> = (0..8)
         .map(|_| {
@@ -136,7 +136,8 @@ fn a_flood_is_refused_and_over_when_it_is_over() {
     assert_eq!((server.metric("glovebox_running"), server.metric("glovebox_waiting")), (0, 0));
 }
 
-/// Counts in sessions until the server is killed. What was answered is there afterwards, and nothing is there that was never asked for.
+/// Increments counters in sessions until the server is killed. Afterwards, every acknowledged increment exists, and
+/// none that was never requested.
 fn kill_under_load(flags: &[&str], rounds: u32) {
     const SESSIONS: usize = 6;
     let mut server = Server::start(flags);

@@ -17,7 +17,7 @@ use crate::support::{PATIENCE, prepare};
 
 const TOKEN: &str = "a token of the tests";
 
-/// A server with sessions in a directory of its own. It is killed when this is dropped.
+/// A server with its own directory of sessions. Dropping it kills the process.
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
@@ -29,7 +29,7 @@ impl Server {
         Self::start_on(tempfile::tempdir().unwrap(), "", flags)
     }
 
-    /// On the sessions of another, and with a configuration.
+    /// Starts on the sessions of another server, with a configuration.
     pub(crate) fn start_on(dir: TempDir, config: &str, flags: &[&str]) -> Self {
         prepare();
         let file = dir.path().join("server.toml");
@@ -51,12 +51,12 @@ impl Server {
             }
             said.push(line);
         };
-        // What it says later must not fill the pipe.
+        // Reads all later output, so that the pipe does not fill up.
         thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         Self { child, address, dir }
     }
 
-    /// The whole of a request.
+    /// Returns the text of a request.
     pub(crate) fn text(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
         let mut head = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {TOKEN}\r\ncontent-length: {}\r\n",
@@ -69,12 +69,12 @@ impl Server {
         head + "\r\n" + body
     }
 
-    /// Begins a request with a connection of its own.
+    /// Sends a request on a new connection.
     pub(crate) fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
         self.try_begin(method, path, headers, body).unwrap()
     }
 
-    /// The same with a server that may be killed at any moment.
+    /// Like `begin`, for a server that may be killed at any moment.
     pub(crate) fn try_begin(
         &self,
         method: &str,
@@ -85,7 +85,7 @@ impl Server {
         let headers: Vec<_> = headers.iter().copied().chain([("connection", "close")]).collect();
         let mut stream = TcpStream::connect(self.address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        // A server that was killed may be gone by now.
+        // The server may have been killed by now.
         let _ = stream.write_all(self.text(method, path, &headers, body).as_bytes());
         Ok(stream)
     }
@@ -102,21 +102,21 @@ impl Server {
         self.ask("GET", path, "")
     }
 
-    /// A number of the metrics; 0 where it is not there.
+    /// Returns a number from the metrics, or 0 if it is missing.
     pub(crate) fn metric(&self, name: &str) -> i64 {
         let text = self.get("/metrics").text;
         let line = text.lines().find(|line| line.split(' ').next() == Some(name));
         line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
     }
 
-    /// The processes that it has started.
+    /// Returns the child processes of the server.
     pub(crate) fn workers(&self) -> Vec<u32> {
         let server = self.child.id();
         let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
         all.filter(|pid| parent(*pid) == Some(server)).collect()
     }
 
-    /// As `kill -9` does.
+    /// Kills the server like `kill -9`.
     pub(crate) fn kill(mut self) -> TempDir {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -135,35 +135,35 @@ pub(crate) fn kill(pid: u32) {
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
-/// A process's parent, unless it has ended.
+/// Returns a process's parent, unless the process has ended.
 pub(crate) fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before may have anything in it.
+    // The name before may contain any characters.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     fields.next()?.parse().ok().filter(|_| state != "Z")
 }
 
-/// How long a process of one has computed, in ticks of the kernel's.
+/// Returns a process's CPU time in kernel ticks.
 pub(crate) fn processor_ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let mut fields = stat.rsplit_once(") ").unwrap().1.split(' ');
     fields.nth(11).unwrap().parse().unwrap()
 }
 
-/// A line of a process's status.
+/// Returns a line of a process's status.
 pub(crate) fn status(pid: u32, name: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap_or_else(|| panic!("no {name} in {status}")).trim().to_owned()
 }
 
-/// Resident memory of a process that is neither shared nor of a file.
+/// Returns a process's resident memory that is neither shared nor backed by a file.
 pub(crate) fn anonymous_bytes(pid: u32) -> u64 {
     status(pid, "RssAnon").split(' ').next().unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
@@ -172,7 +172,7 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// A response; status 0 where there is none.
+/// A response. Status 0 means that there was none.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -193,13 +193,13 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Its JSON, of a success.
+    /// Returns the JSON of a successful response.
     pub(crate) fn ok(&self) -> Value {
         assert!(matches!(self.status, 200 | 201), "{self:?}");
         self.json()
     }
 
-    /// The status and kind of a problem.
+    /// Returns the status and type of a problem.
     pub(crate) fn problem(&self) -> (u16, String) {
         (self.status, self.json()["type"].as_str().unwrap().to_owned())
     }

@@ -1,4 +1,4 @@
-//! Traces: what a collector is sent, and that one that is down costs nothing.
+//! Traces: their contents, and a collector that is down.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -15,7 +15,7 @@ use crate::{
     support,
 };
 
-/// A collector that takes everything.
+/// Starts a collector that accepts everything.
 fn collector() -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -61,7 +61,7 @@ fn a_request_its_wait_its_execution_and_the_store_are_spans_without_secrets() {
         support::interrupt(&server.child);
         assert_eq!(support::wait(&mut server.child), 0);
         let taken = taken.lock().unwrap().clone();
-        // The trace and the span that the client was in.
+        // IDs of the client's trace and span.
         for id in [
             0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes().as_slice(),
             &0xb7ad_6b71_6920_3331_u64.to_be_bytes(),

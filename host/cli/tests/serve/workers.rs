@@ -1,4 +1,4 @@
-//! `glovebox serve --workers`: everything is executed in child processes, and the end of one is not the end of the server.
+//! `glovebox serve --workers`: child processes execute everything, and the server survives the end of any of them.
 
 use std::{fs, io::Read as _, thread, time::Duration};
 
@@ -28,7 +28,7 @@ fn scripts_and_sessions_are_in_workers_that_the_system_confines() {
         assert_eq!(info["workers"]["confinement"]["resource_limits"], "on");
         assert_eq!(info["workers"]["confinement"]["no_new_privileges"], "on");
         assert_eq!(status(*worker, "NoNewPrivs"), "1");
-        // What the kernel holds is what the server says.
+        // The server reports what the kernel enforces.
         let is_filtered = status(*worker, "Seccomp") == "2";
         assert_eq!(info["workers"]["confinement"]["seccomp"] == "on", is_filtered, "{info}");
         let limits = fs::read_to_string(format!("/proc/{worker}/limits")).unwrap();
@@ -46,7 +46,7 @@ fn scripts_and_sessions_are_in_workers_that_the_system_confines() {
     assert_eq!(server.post("/v1/execute", &json!({ "source": 1 })).problem(), (400, "invalid-argument".into()));
     assert_eq!(server.post("/v1/validate", &python("(")).ok()["diagnostics"][0]["line"], 1);
 
-    // Names that are given, and names that are made, on all workers.
+    // Given and generated names, on all workers.
     let mut ids: Vec<String> = (0..6).map(|n| format!("s{n}")).collect();
     for id in &ids {
         server.post("/v1/sessions", &json!({ "id": id, "language": "python" })).ok();
@@ -71,7 +71,7 @@ fn scripts_and_sessions_are_in_workers_that_the_system_confines() {
     assert_eq!(listed.len(), ids.len());
     assert!(listed.iter().all(|session| !session["live"].is_null()), "each worker knows its own: {list}");
     until("the workers have reported", || usize::try_from(server.metric("glovebox_live_sessions")) == Ok(ids.len()));
-    // Files, variables, state: what goes through has no other form.
+    // Files, variables and state have the same format as without workers.
     assert_eq!(server.ask("PUT", "/v1/sessions/s0/files/a/b.txt", "text").status, 204);
     assert_eq!(server.get("/v1/sessions/s0/files/a/b.txt").text, "text");
     assert_eq!(server.get("/v1/sessions/s0/variables/x").ok()["value"], 2);
@@ -113,11 +113,11 @@ fn a_killed_worker_costs_what_it_ran_and_nothing_that_was_answered() {
         assert!(answer.json()["detail"].as_str().unwrap().contains("the script may have run"), "{answer:?}");
     }
     assert!(stream.text.contains("worker-died"), "{stream:?}");
-    // Who asks in the moment in which it ends may be told so as well.
+    // Requests in the moment of the kill may get an error, too.
     until("others have taken their places", || {
         server.metric("glovebox_worker_restarts_total") == 2 && server.metric("glovebox_workers") == 2
     });
-    // It may have run, and is not run again.
+    // The request may have run, so it is not repeated.
     let again = Answer::read(server.begin("POST", "/v1/execute", &keyed, &slow));
     assert_eq!(again.problem(), (409, "idempotency-key".into()));
     for id in &ids {
@@ -147,7 +147,8 @@ fn output_and_cancelling_go_through() {
     assert_eq!(server.metric("glovebox_running"), 1, "it came while the script ran");
     drop(stream);
     until("it is cancelled", || server.metric("glovebox_running") == 0);
-    // That the server has taken it is not yet that a worker has: what ends in between has not run, and is counted nowhere.
+    // The server has accepted the request, but a worker may not have. An execution that ends in between has not run and
+    // is not counted.
     let worker = server.workers()[0];
     let before = processor_ticks(worker);
     let whole = server.begin("POST", "/v1/execute", &[], &python("while True: pass").to_string());
@@ -156,9 +157,9 @@ fn output_and_cancelling_go_through() {
     until("it is cancelled", || server.metric("glovebox_running") == 0);
     let outcome =
         |kind: &str| format!(r#"glovebox_execution_seconds_count{{door="http",language="python",outcome="{kind}"}}"#);
-    // What an execution came to is counted once its worker has said so, which may be a moment later.
+    // An execution is counted after its worker has reported, perhaps a moment later.
     until("both are counted", || server.metric(&outcome("cancelled")) == 2);
-    // A long answer comes in whole.
+    // A long response arrives completely.
     let long = server.post("/v1/execute", &python("print('x' * 500_000)")).ok();
     assert_eq!(long["stdout"].as_str().unwrap().len(), 500_001);
 }
@@ -184,7 +185,7 @@ fn workers_end_with_their_server_and_save_their_sessions() {
     let workers = server.workers();
     let dir = server.kill();
     until("they have ended", || workers.iter().all(|worker| parent(*worker).is_none()));
-    // And with one that is told to end, in time.
+    // Workers also end in time with a server that is asked to stop.
     let mut server = Server::start_on(dir, "", &["--workers", "3"]);
     assert_eq!(in_session(&server, "s", "x").ok()["value"]["json"], 5);
     let workers = server.workers();
@@ -251,7 +252,7 @@ fn what_a_killed_worker_did_with_a_session_is_in_the_audit_log_as_unknown() {
     until("its exit handler runs", || processor_ticks(worker) > before + 20);
     kill(worker);
     assert_eq!(Answer::read(closing).problem(), (500, "worker-died".into()));
-    // The line is written when the answer is on its way.
+    // The line is written after the response is sent.
     until("it is said", || {
         let last = fs::read_to_string(&log).unwrap().lines().last().map(serde_json::from_str::<Value>);
         let last = last.unwrap().unwrap_or_default();

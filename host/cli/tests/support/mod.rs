@@ -10,10 +10,11 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The timeout of each of these; the first one in an empty cache fetches and compiles.
+/// Timeout of a child process. The first one in an empty cache downloads and compiles.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// In an empty cache the first run reports on standard error what it prepares. The tests are about later runs.
+/// Prepares the interpreters: in an empty cache, the first run reports its progress on standard error. The tests are
+/// about later runs.
 pub(crate) fn prepare() {
     static PREPARE: Once = Once::new();
     PREPARE.call_once(|| {
@@ -33,7 +34,7 @@ pub(crate) fn up(out: &mut BufReader<ChildStdout>) {
     assert_eq!(line, "up\n");
 }
 
-/// The exit code, or -1 after a signal.
+/// Returns the exit code, or -1 after a signal.
 pub(crate) fn wait(child: &mut Child) -> i32 {
     let begin = Instant::now();
     loop {
@@ -48,7 +49,7 @@ pub(crate) fn wait(child: &mut Child) -> i32 {
     }
 }
 
-/// Presses Ctrl-C.
+/// Sends SIGINT, like Ctrl-C.
 pub(crate) fn interrupt(child: &Child) {
     kill_process(Pid::from_child(child), Signal::INT).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Tools that are programs of the host: what they are given, what they answer, and how they end.
+//! Tools that are host programs: their input, their answers, and how they end.
 
 use std::{
     fs,
@@ -12,9 +12,9 @@ use super::{
     support::{interrupt, text, wait},
 };
 
-/// Whether a process with this number is running.
+/// Returns `true` if a process with this number is running.
 fn is_alive(process: &str) -> bool {
-    // A zombie has ended, but nobody has waited for it.
+    // A zombie has ended, but has not been waited for.
     fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
