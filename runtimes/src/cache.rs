@@ -60,8 +60,8 @@ impl CacheKind {
 
 /// The directory for downloaded binaries and prepared images.
 ///
-/// Code is loaded from it, so it must belong to the user and be writable by no other user; it is created with mode
-/// 0700. It is safe to use from several threads and processes at once.
+/// Code is loaded from it, so it must belong to the user and be writable by no other user. A new directory gets mode
+/// 0700. Several threads and processes may use the cache at once.
 #[derive(Debug)]
 pub struct CacheDir {
     root: TrustedDir,

@@ -1,23 +1,25 @@
 //! Seals: the state of a compiled file when it was last compared with its digest.
 //!
 //! Anyone who can write a file in the cache can make Glovebox run native code. For the cache's owner this is no gain.
-//! The threat is an attacker who can write these files and nothing else: a guest with a mount that the guard did not
-//! recognise (see [`guard`](crate::guard)), another sandbox or container that shares the cache, or a wrongly restored
-//! backup. The evidence that a file is unchanged is therefore outside the cache, in a separate directory that guests do
-//! not get either: by default `~/.local/share/glovebox/seals`. A seal in the cache could be written together with the
-//! file.
+//! The threat is an attacker who can write these files and nothing else:
+//!
+//! * a guest with a mount that the guard did not recognise (see [`guard`](crate::guard));
+//! * another sandbox or container that shares the cache;
+//! * a wrongly restored backup.
+//!
+//! The evidence that a file is unchanged is therefore outside the cache, in a separate directory that guests do not get
+//! either: by default `~/.local/share/glovebox/seals`. A seal in the cache could be written together with the file.
 //!
 //! A seal contains the digests of the file and its record, and the result of `fstat` on the file: device, inode,
 //! length, times of modification and change. Only the kernel sets the time of change, so an equal result means that the
-//! file has not been written since, and a start reads only one small file. If the result differs (a restored backup, a
+//! file has not been written since. A start then reads only one small file. If the result differs (a restored backup, a
 //! new link), the whole file is hashed. It is resealed if its digest matches, and rejected otherwise.
 //!
-//! A file without a seal is older than the seals' directory, or comes from an attacker. It is hashed and sealed if it
 //! was last changed before the directory was created; a later one is rebuilt.
 //!
 //! Not protected:
+//! These cases are not protected:
 //!
-//! * Against code that runs as this user, or that maps the file to write to it: the kernel records such writes late,
 //!   and on tmpfs never. No guest can map a file.
 //! * Between the check of a file and its last use, because it is not copied.
 //! * On a machine where the directory cannot be created. There, owner, mode and length are checked, as for everything
@@ -41,7 +43,7 @@ const FORMAT: u32 = 1;
 const MAX_SEAL_BYTES: u64 = 1 << 16;
 /// File created with the directory. Its time marks the beginning of sealing.
 const SINCE: &str = "since";
-/// Number of seals from which on a write first removes seals of files that no longer exist.
+/// Number of seals at which a write first removes the seals of files that no longer exist.
 const MANY: usize = 512;
 
 /// Attributes of a file that the kernel reports.

@@ -1,12 +1,13 @@
 //! Limit on the depth of a guest's calls.
 //!
-//! An overflow of the native stack is a trap in some hosts and the end of the process in others, and no host reports
-//! the stack usage of a call. Each call that can recur therefore takes its function's share of a budget, by an estimate
-//! that is the same in every host, and gives it back at its end. A call that finds too little left unwinds the guest.
-//! Functions that cannot recur are on the stack at most once; their share is subtracted from the budget beforehand.
+//! An overflow of the native stack is a trap in some hosts and the end of the process in others. No host reports the
+//! stack usage of a call. Each call that can recur therefore takes its function's share of a budget, and gives it back
+//! at its end. The share is an estimate that is the same in every host. A call that finds too little left unwinds the
+//! guest. Functions that cannot recur are on the stack at most once; their share is subtracted from the budget
+//! beforehand.
 //!
 //! The estimate assumes the compilers that spill most: every local and every operand has a slot of 8 bytes in the
-//! frame, in addition to a fixed part. V8's Liftoff does this; Cranelift uses registers where it can.
+//! frame, and each frame has a fixed part. V8's Liftoff does this; Cranelift uses registers where it can.
 
 use wasmparser::Operator;
 

@@ -1,9 +1,8 @@
 //! Values of variables in static single assignment form, built while a function is read.
 //!
 //! This follows Cranelift's frontend (Braun et al., "Simple and Efficient Construction of Static Single Assignment
-//! Form", 2013), including the order of its queries: whether a value is known to be constant depends on when it is
-//! queried. Inside a loop, whose back edges are not known yet, a variable is never known to be constant, whatever the
-//! final result is.
+//! Form", 2013), including the order of its queries. A query's time determines whether a value is known to be constant:
+//! inside a loop, whose back edges are not known yet, a variable is never constant, whatever the final result is.
 
 use std::collections::HashMap;
 

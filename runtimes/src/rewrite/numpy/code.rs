@@ -465,8 +465,8 @@ fn is_index_to_narrow() -> Function {
     })
 }
 
-/// `f(from, to, ufunc, types)`: returns whether a loop takes one `long`, in its first argument, a 64-bit integer is
-/// given there, and the ufunc has no loop for 64-bit integers.
+/// `f(from, to, ufunc, types)`: returns whether a loop takes a `long` as its first and only `long` argument, where a
+/// 64-bit integer is given and the ufunc has no loop for it.
 fn is_order() -> Function {
     let (from, to, ufunc, types, left, loops) = (0, 1, 2, 3, 4, 5);
     function(&[(2, ValType::I32)], |code| {
