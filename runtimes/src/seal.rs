@@ -15,11 +15,12 @@
 //! file has not been written since. A start then reads only one small file. If the result differs (a restored backup, a
 //! new link), the whole file is hashed. It is resealed if its digest matches, and rejected otherwise.
 //!
+//! A file without a seal is older than the seals' directory, or comes from an attacker. It is hashed and sealed if it
 //! was last changed before the directory was created; a later one is rebuilt.
 //!
 //! Not protected:
-//! These cases are not protected:
 //!
+//! * Against code that runs as this user, or that maps the file to write to it: the kernel records such writes late,
 //!   and on tmpfs never. No guest can map a file.
 //! * Between the check of a file and its last use, because it is not copied.
 //! * On a machine where the directory cannot be created. There, owner, mode and length are checked, as for everything

@@ -24,9 +24,11 @@
 //! let woven = weave(&shim, &[guest], &WeaveOptions::default())?;
 //! std::fs::write("glovebox-javascript.wasm", woven.component)?;
 //! # Ok(())
+//! # }
+//! ```
 //!
 //! Each guest has a memory, a table, globals, tags and functions of its own in the woven module; none of them is
-//! exported. The shim's imports from `glovebox:machine` are generated; it reaches guests through these functions only.
+//! exported. The shim's imports from `glovebox:machine` are generated; the shim reaches guests only through them.
 //! Its exports named `glovebox:wasi/…` and `glovebox:machine/…` are for the guests' code and are removed from the
 //! component's exports.
 //!
@@ -34,7 +36,7 @@
 //!
 //! * fuel, counted exactly as in Wasmtime 48 ([`metered`] does the same to a single module, for comparison);
 //! * the depth of calls, below the usual stack sizes of hosts;
-//! * the size of its memory, which the shim controls.
+//! * the size of a guest's memory, which the shim controls.
 //!
 //! Exhausted fuel, exit, limits, `unreachable` and too deep calls throw one exception. Only the functions that call
 //! into a guest catch it: a guest's own handlers never do. A genuine trap (an access out of bounds, a division by zero,
