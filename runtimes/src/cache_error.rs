@@ -9,16 +9,13 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum CacheError {
     /// The path is a symbolic link. Following it would trust its creator.
-    #[error(
-        "`{}` is a symbolic link, which is not followed; remove it, or name the directory it points to",
-        escaped(path)
-    )]
+    #[error("`{}` is a symbolic link; remove it, or name its target", escaped(path))]
     Symlink {
         /// Path of the link.
         path: PathBuf,
     },
     /// The directory or file belongs to another user.
-    #[error("`{}` belongs to user {owner}, not to you ({user}), so what is in it cannot be trusted; type `chown {user} {}`, or use another directory", escaped(path), escaped(&quoted(path)))]
+    #[error("`{}` belongs to user {owner}, not to you ({user}), so its contents are not trusted; type `chown {user} {}`, or use another directory", escaped(path), escaped(&quoted(path)))]
     Owner {
         /// Path of the directory or file.
         path: PathBuf,
@@ -28,7 +25,7 @@ pub enum CacheError {
         user: u32,
     },
     /// Other users can write to the directory or file.
-    #[error("`{}` can be written by others (mode {mode:04o}), so what is in it cannot be trusted; type `chmod go-w {}`, and remove what others may have changed, or use another directory", escaped(path), escaped(&quoted(path)))]
+    #[error("`{}` is writable by other users (mode {mode:04o}), so its contents are not trusted; check them and type `chmod go-w {}`, or use another directory", escaped(path), escaped(&quoted(path)))]
     Writable {
         /// Path of the directory or file.
         path: PathBuf,

@@ -24,7 +24,7 @@ const LOG_TAIL_BYTES: u64 = 8 << 10;
 pub(crate) enum CommandError {
     #[error("none of {0} works")]
     NoneWorks(String),
-    #[error("`{program}` cannot be run: {source}", program = escaped(.program))]
+    #[error("cannot run `{program}`: {source}", program = escaped(.program))]
     Spawn { program: String, source: io::Error },
     #[error("`{program}` failed: {reason}", program = escaped(.program))]
     Failed { program: String, reason: String },

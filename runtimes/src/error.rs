@@ -49,7 +49,7 @@ pub enum RuntimeError {
         got: String,
     },
     /// The runtime's recipe is not in the manifest.
-    #[error("the runtime manifest has no recipe `{recipe}`, which runtime `{name}` names", name = escaped(.name), recipe = escaped(.recipe))]
+    #[error("the runtime manifest has no recipe `{recipe}` for runtime `{name}`", name = escaped(.name), recipe = escaped(.recipe))]
     NoRecipe {
         /// Name of the runtime.
         name: String,
@@ -118,7 +118,7 @@ pub enum PackageError {
     #[error("cancelled while fetching the Python packages")]
     Cancelled,
     /// A file in the cache differs from the downloaded one.
-    #[error("`{}` is not package `{name}`: {problem}; remove it, and it is fetched again", escaped(path), name = escaped(.name), problem = escaped_text(.problem))]
+    #[error("`{}` is not package `{name}`: {problem}; remove it to fetch it again", escaped(path), name = escaped(.name), problem = escaped_text(.problem))]
     Corrupt {
         /// Name of the package.
         name: String,

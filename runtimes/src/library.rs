@@ -32,8 +32,8 @@ pub fn unpack(library: &File, archive: &str) -> io::Result<BTreeMap<String, Vec<
             continue;
         }
         let path = file.enclosed_name().and_then(|path| path.to_str().map(str::to_owned));
-        let path =
-            path.ok_or_else(|| invalid(format!("`{}` is no path in it", escaped(&*file.name().unwrap_or_default()))))?;
+        let path = path
+            .ok_or_else(|| invalid(format!("`{}` is not a valid path", escaped(&*file.name().unwrap_or_default()))))?;
         let bytes = read(&mut file, left)?;
         left = left.saturating_sub(bytes.len() as u64);
         files.insert(path, bytes);

@@ -62,7 +62,7 @@ impl TrustedDir {
         let handle = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| open_error(&path, e, true))?;
         check_trust(&path, &metadata(&path, handle.as_fd())?)?;
         let guard =
-            Guard::opened(guarded, &path, &handle).map_err(|e| CacheError::io("look at what is above", &path, e))?;
+            Guard::opened(guarded, &path, &handle).map_err(|e| CacheError::io("open the parents of", &path, e))?;
         Ok(Self { path, handle, guard })
     }
 
@@ -190,7 +190,7 @@ impl TrustedDir {
         for name in self.names()? {
             if name.starts_with(TEMP_PREFIX) && self.is_leftover(&name) {
                 let path = self.path_of(&name);
-                tracing::debug!(path = %escaped(&path), "removing what a killed process left");
+                tracing::debug!(path = %escaped(&path), "removing leftovers of a killed process");
                 // A file that another process has just removed is not an error.
                 if std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir()) {
                     let _ = std::fs::remove_dir_all(&path);
@@ -299,7 +299,7 @@ impl FileLock {
                 return Ok(Some(Self { dir: Arc::clone(dir), name: name.to_owned(), file }));
             }
         }
-        Err(failed(io::Error::other("the lock file is removed again and again")))
+        Err(failed(io::Error::other("the lock file keeps disappearing")))
     }
 }
 

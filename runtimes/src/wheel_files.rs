@@ -66,7 +66,7 @@ pub enum WheelFault {
     NotAFile(String),
     /// The wheel contains native code.
     #[error(
-        "`{name}` in it is compiled for a processor of its own, which the sandbox is not; look for a package, or a version of it, \
+        "it contains native code (`{name}`); look for a package, or a version of it, \
          that is pure Python (`…-none-any.whl`)", name = escaped(.0)
     )]
     Compiled(String),

@@ -51,7 +51,7 @@ impl DisplayFiles {
         let mut there = fs::read_dir(directory).with_context(|| format!("cannot read `{}`", escaped(directory)))?;
         if there.next().is_some() {
             let message = format!("--displays: the directory `{}` is not empty", escaped(directory));
-            return Err(Hinted::new(message, "name a new one, or one with nothing in it").into());
+            return Err(Hinted::new(message, "name a new or empty directory").into());
         }
         Ok(Self { directory: directory.to_owned(), count: Cell::new(0) })
     }
@@ -88,7 +88,7 @@ fn ending(media_type: &str) -> &'static str {
 pub(crate) fn mention(execution: &Execution, is_written: bool) {
     if !is_written && !execution.displays.is_empty() {
         note(&format!(
-            "{}, to be written to files by --displays DIR",
+            "{}; use --displays DIR to write them to files",
             counted(execution.displays.len() as u64, "display")
         ));
     }
@@ -98,7 +98,7 @@ pub(crate) fn mention(execution: &Execution, is_written: bool) {
 fn mention_dropped(execution: &Execution) {
     if execution.displays_dropped > 0 {
         let dropped = counted(execution.displays_dropped, "display");
-        note(&format!("{dropped} dropped, beyond --display-bytes or the 1,000 that are retained"));
+        note(&format!("{dropped} dropped, exceeding --display-bytes or the limit of 1,000 displays"));
     }
 }
 

@@ -73,7 +73,7 @@ impl Program {
                 break;
             }
             if call.cancel.wait_timeout(POLL) || Instant::now() >= call.deadline {
-                return Err(failed("was stopped: nobody is waiting for it any longer".into()));
+                return Err(failed("was stopped: the call was cancelled".into()));
             }
         }
         let status = running.end().map_err(|error| failed(format!("cannot be waited for: {error}")))?;
@@ -83,7 +83,7 @@ impl Program {
             let (how, end) = (how_it_ended(status), end_of(&stderr));
             return Err(failed(if end.is_empty() { how } else { format!("{how}: {end}") }));
         }
-        let text = String::from_utf8(stdout).map_err(|_| failed("answered with what is not UTF-8".into()))?;
+        let text = String::from_utf8(stdout).map_err(|_| failed("answered with invalid UTF-8".into()))?;
         // A program without a result may print nothing.
         Ok(if text.trim().is_empty() { "null".into() } else { text })
     }

@@ -25,7 +25,7 @@ pub(crate) const NOT_OURS_REMEDY: &str =
     "remove others' write access (`chmod -R go-w DIR`), or name another with --store";
 
 /// Hint for an object store that cannot be used.
-pub(crate) const REMOTE_REMEDY: &str = "look at the URL, whether it can be reached, and at the credentials in the environment (for `s3://`: \
+pub(crate) const REMOTE_REMEDY: &str = "check the URL, the network, and the credentials in the environment (for `s3://`: \
      AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL)";
 
 /// Opens a store of sessions: an object store for a URL, otherwise a directory, which is created if it is missing.
@@ -259,7 +259,7 @@ pub(crate) fn key(args: &StoreArgs) -> anyhow::Result<Option<SessionKey>> {
 /// Reads a key. The line end of a text file is not part of it.
 pub(crate) fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
     let wrong = |reason: String| {
-        Hinted::new(reason, "`openssl rand -hex 32 > FILE` makes one; keep it to yourself (`chmod 600 FILE`)")
+        Hinted::new(reason, "`openssl rand -hex 32 > FILE` makes one; keep it private (`chmod 600 FILE`)")
     };
     let what = format!("key file `{}`", escaped(path));
     let mut bytes = Vec::new();

@@ -209,7 +209,7 @@ fn a_text_is_parsed_within_the_limits_of_compiling() {
     let ran = output(&["--compile-memory-bytes", "64MiB", &file]);
     let said = text(&ran.stderr);
     assert_eq!(ran.status.code(), Some(125), "{said}");
-    assert!(said.contains("in at most 67108864 bytes of memory, ended early"), "{said}");
+    assert!(said.contains("limited to 67108864 bytes of memory, ended early"), "{said}");
 }
 
 #[test]
@@ -217,8 +217,8 @@ fn a_text_that_is_too_long_is_refused_for_that() {
     let dir = tempfile::tempdir().unwrap();
     let file = path(&dir, "long.wat");
     for (bytes, words) in [
-        ((16 << 20) - 1, "is no component as text"),
-        (16 << 20, "is no component as text"),
+        ((16 << 20) - 1, "is not a component in text format"),
+        (16 << 20, "is not a component in text format"),
         ((16 << 20) + 1, "is larger than 16777216 bytes"),
     ] {
         fs::write(&file, vec![b' '; bytes]).unwrap();
@@ -271,7 +271,7 @@ fn compiling_is_ended_where_it_takes_too_much_memory() {
     let ran = compiled(&slow(), &["--compile-memory-bytes", "256MiB"]);
     let said = text(&ran.stderr);
     assert_eq!(ran.status.code(), Some(125), "{said}");
-    assert!(said.contains("in at most 268435456 bytes of memory, ended early"), "{said}");
+    assert!(said.contains("limited to 268435456 bytes of memory, ended early"), "{said}");
     assert_eq!(compiled("", &["--compile-memory-bytes", "256MiB"]).status.code(), Some(0), "a small one needs less");
     assert_eq!(compiled("", &["--compile-memory-bytes", "1KiB"]).status.code(), Some(125), "and more than that");
 }

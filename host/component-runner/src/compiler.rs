@@ -84,7 +84,7 @@ impl Compiler {
     /// or fails.
     pub fn compile(&self, wasm: &[u8]) -> Result<Vec<u8>, CompileError> {
         let failed =
-            |error: io::Error| CompileError::Compiler(format!("cannot compile it in a process of its own: {error}"));
+            |error: io::Error| CompileError::Compiler(format!("cannot compile it in a child process: {error}"));
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
@@ -118,7 +118,7 @@ impl Compiler {
                 let memory_bytes = self.limits.memory_bytes;
                 let said = words.lines().next().unwrap_or_default();
                 Err(CompileError::Compiler(format!(
-                    "what compiles it, in at most {memory_bytes} bytes of memory, ended early ({status}): {said}"
+                    "the compiler, limited to {memory_bytes} bytes of memory, ended early ({status}): {said}"
                 )))
             }
             None => {

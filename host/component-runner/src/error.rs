@@ -46,7 +46,7 @@ pub enum LoadError {
     ///
     /// Limits: 1,000 modules and components, about as many nested component types, 10,000 instances, 20,000 functions
     /// of the canonical ABI in them, and 250,000 items that they consist of.
-    #[error("`{name}` is refused before it is compiled: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
+    #[error("`{name}` is rejected before compilation: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Excess {
         /// Name of the component.
         name: String,
@@ -63,7 +63,7 @@ pub enum LoadError {
         source: CompileError,
     },
     /// The component imports something that the host does not provide.
-    #[error("`{name}` imports `{import}`, and nothing here provides it", name = escaped(.name), import = escaped(.import))]
+    #[error("cannot provide the import `{import}` of `{name}`", name = escaped(.name), import = escaped(.import))]
     MissingImport {
         /// Name of the component.
         name: String,
@@ -85,7 +85,7 @@ pub enum LoadError {
         name: String,
     },
     /// The component's list of tools is unusable.
-    #[error("`{name}` does not tell its tools: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
+    #[error("cannot list the tools of `{name}`: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     ToolList {
         /// Name of the component.
         name: String,
@@ -118,7 +118,7 @@ pub enum RunError {
     #[error(transparent)]
     Mount(#[from] glovebox::mount::MountError),
     /// The operating system could not create a thread, or the resources to wait in it.
-    #[error("the operating system gave no thread to run an application on")]
+    #[error("cannot create a thread for the application")]
     Thread(#[source] io::Error),
 }
 
@@ -127,7 +127,7 @@ pub enum RunError {
 #[non_exhaustive]
 pub enum InvokeError {
     /// The text is not a function call.
-    #[error("`{call}` is no call; write it as `name(argument, …)`", call = escaped(.call))]
+    #[error("`{call}` is not a call; write it as `name(argument, …)`", call = escaped(.call))]
     NoCall {
         /// Text of the call.
         call: String,
@@ -151,13 +151,13 @@ pub enum InvokeError {
         candidates: Vec<String>,
     },
     /// The function uses resources, which have no textual form.
-    #[error("`{function}` takes or gives a resource, which has no text; it cannot be invoked from outside", function = escaped(.function))]
+    #[error("cannot invoke `{function}`: its parameters or result contain a resource", function = escaped(.function))]
     Resource {
         /// Name of the function.
         function: String,
     },
     /// The arguments do not match the function's parameters.
-    #[error("the arguments of `{signature}` cannot be {arguments}: {reason}", signature = escaped(.signature), arguments = escaped_text(.arguments), reason = escaped_text(.reason))]
+    #[error("`{signature}` does not accept `{arguments}`: {reason}", signature = escaped(.signature), arguments = escaped(.arguments), reason = escaped_text(.reason))]
     Arguments {
         /// The function with its types.
         signature: String,

@@ -149,7 +149,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
 
 /// An instance would exceed the memory limit.
 #[derive(Debug, thiserror::Error)]
-#[error("the application's instances take more than its memory")]
+#[error("the application's instances exceed its memory limit")]
 struct NoRoom;
 
 /// The run was stopped during a wait.
@@ -211,7 +211,7 @@ async fn enter<S: Send + 'static>(
     let instance = instance.instantiate_async(&mut *store).await?;
     let function = instance
         .get_func(&mut *store, call.function)
-        .ok_or_else(|| wasmtime::Error::msg("the component does not have the function that it exports"))?;
+        .ok_or_else(|| wasmtime::Error::msg("the exported function is missing in the component"))?;
     let mut results = vec![Val::Bool(false); call.result_count];
     function.call_async(store, &call.arguments, &mut results).await?;
     Ok(results)

@@ -81,13 +81,15 @@ impl ToolsComponent {
         let listed = listed.map_err(|outcome| wrong(outcome.describe()))?;
         let tools = match listed {
             Some(Val::List(tools)) if tools.len() <= MAX_TOOLS => tools,
-            Some(Val::List(tools)) => return Err(wrong(format!("it lists {}, the most is {MAX_TOOLS}", tools.len()))),
-            _ => return Err(wrong("its `list-tools` is of another type".into())),
+            Some(Val::List(tools)) => {
+                return Err(wrong(format!("it lists {} tools; the maximum is {MAX_TOOLS}", tools.len())));
+            }
+            _ => return Err(wrong("its `list-tools` has another type".into())),
         };
         let schemas = tools.iter().filter_map(schema);
         let weight = schemas.fold(0u64, |sum, text| sum.saturating_add(json_weight(text.as_bytes())));
         if weight > MAX_SCHEMAS_WEIGHT {
-            return Err(wrong(format!("its schemas would take {weight} bytes, the most is {MAX_SCHEMAS_WEIGHT}")));
+            return Err(wrong(format!("its schemas take {weight} bytes; the maximum is {MAX_SCHEMAS_WEIGHT}")));
         }
         let tools = tools.into_iter().map(|tool| tool_of(&provider, tool).map_err(wrong)).collect::<Result<_, _>>()?;
         Ok(Self { provider, tools })
@@ -138,7 +140,7 @@ fn schema(described: &Val) -> Option<&String> {
 
 /// Converts a component's description of a tool to a tool that calls the component.
 fn tool_of(provider: &Arc<Provider>, described: Val) -> Result<Tool, String> {
-    let Val::Record(fields) = described else { return Err("a tool of its is no record".into()) };
+    let Val::Record(fields) = described else { return Err("one of its tools is not a record".into()) };
     let (mut name, mut description, mut schema) = (None, None, None);
     for (field, value) in fields {
         match (field.as_str(), value) {
@@ -149,11 +151,11 @@ fn tool_of(provider: &Arc<Provider>, described: Val) -> Result<Tool, String> {
         }
     }
     let (Some(name), Some(description)) = (name, description) else {
-        return Err("a tool of its has no name or no description".into());
+        return Err("one of its tools has no name or description".into());
     };
     let mut tool = Tool::new(&name, description);
     if let Some(Val::String(text)) = schema.as_deref() {
-        let wrong = |error| format!("the schema of its tool `{name}` is no JSON: {error}");
+        let wrong = |error| format!("the schema of its tool `{name}` is not JSON: {error}");
         tool = tool.schema(serde_json::from_str(text).map_err(wrong)?);
     }
     let provider = Arc::clone(provider);
@@ -179,10 +181,10 @@ impl Provider {
         match returned {
             Some(Val::Result(Ok(Some(value)))) => match *value {
                 Val::String(text) => Ok(text),
-                _ => Err("the tool's answer is no text".into()),
+                _ => Err("the tool's answer is not text".into()),
             },
             Some(Val::Result(Err(Some(failure)))) => Err(failed(*failure)),
-            _ => Err("the tool's answer is of another type".into()),
+            _ => Err("the tool's answer has another type".into()),
         }
     }
 }
@@ -201,7 +203,7 @@ fn ended_early(outcome: &AppOutcome) -> ToolError {
 
 /// Converts a `call-failure`.
 fn failed(failure: Val) -> ToolError {
-    let Val::Record(fields) = failure else { return "the tool's failure is of another type".into() };
+    let Val::Record(fields) = failure else { return "the tool's failure has another type".into() };
     let (mut kind, mut message) = (ToolErrorKind::Failed, String::new());
     for (field, value) in fields {
         match (field.as_str(), value) {

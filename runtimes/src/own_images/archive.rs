@@ -65,7 +65,7 @@ pub(super) fn read(
         }
         let bytes = content(entries.next(), &input_name(at), input.size_bytes)?;
         if bytes.len() as u64 != input.size_bytes || Digest::of(&bytes) != input.sha256 {
-            return Err(invalid(format!("`{}` in it is not what its definition says", escaped(&input.path))));
+            return Err(invalid(format!("`{}` in it does not match its definition", escaped(&input.path))));
         }
         if is_wheel {
             check(&input.path, &bytes)?;
@@ -82,7 +82,7 @@ fn definition_of<R: Read>(entry: Option<io::Result<Entry<'_, R>>>) -> io::Result
 }
 
 fn content<R: Read>(entry: Option<io::Result<Entry<'_, R>>>, name: &str, limit_bytes: u64) -> io::Result<Vec<u8>> {
-    let missing = || invalid(format!("it has no `{name}` where it should be"));
+    let missing = || invalid(format!("`{name}` is missing or in the wrong place"));
     let entry = entry.ok_or_else(missing)??;
     if entry.header().entry_type() != EntryType::Regular || &*entry.path_bytes() != name.as_bytes() {
         return Err(missing());

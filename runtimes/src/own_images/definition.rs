@@ -180,10 +180,10 @@ impl ImageDefinition {
                 return invalid(format!("`{}` is not a path below `/app`", escaped(path)));
             }
             if path.split('/').next() == Some(PACKAGES) {
-                return invalid(format!("`{path}` lies where packages are; give a wheel, or another path"));
+                return invalid(format!("`{path}` is inside the packages directory; give a wheel, or another path"));
             }
             if !paths.insert(path.as_str()) {
-                return invalid(format!("it has two files `{path}`"));
+                return invalid(format!("it has the file `{path}` twice"));
             }
         }
         let nested = paths.iter().find_map(|path| {

@@ -18,10 +18,10 @@ pub enum OwnImageError {
     )]
     Name(String),
     /// No image has this name.
-    #[error("there is no image `{name}` of your own; `glovebox image list` shows those that are there", name = escaped(.0))]
+    #[error("there is no custom image `{name}`; `glovebox image list` lists them", name = escaped(.0))]
     Missing(String),
     /// An image with this name exists.
-    #[error("there is an image `{name}`; remove it first, or have it replaced (`--replace`)", name = escaped(.0))]
+    #[error("image `{name}` already exists; remove it first, or replace it with `--replace`", name = escaped(.0))]
     Taken(String),
     /// A runtime has this name.
     #[error("`{name}` is a runtime of Glovebox; choose another name for the image", name = escaped(.0))]
@@ -36,7 +36,7 @@ pub enum OwnImageError {
     },
     /// The image was made for another version of its interpreter.
     #[error(
-        "image `{name}` was made for another `{runtime}` than this version of Glovebox has; build it again", name = escaped(.name), runtime = escaped(.runtime)
+        "image `{name}` was built for another version of `{runtime}`; build it again", name = escaped(.name), runtime = escaped(.runtime)
     )]
     Outdated {
         /// Name of the image.

@@ -101,7 +101,7 @@ impl OwnImage {
             name: name.clone(),
             aliases: Vec::new(),
             default: false,
-            origin: format!("An image of your own, of `{runtime}`"),
+            origin: format!("A custom image of `{runtime}`"),
             image: Some(ImageOf { runtime: runtime.clone(), steps: steps.clone() }),
             ..base.clone()
         })

@@ -118,7 +118,7 @@ fn a_file_that_is_no_image_or_damaged_is_refused_and_can_be_removed() {
     let at = whole.windows(8).position(|bytes| bytes == b"12345678").unwrap();
     let mut changed = whole.clone();
     changed[at] = b'0';
-    assert!(import(&changed).contains("`f` in it is not what its definition says"));
+    assert!(import(&changed).contains("`f` in it does not match its definition"));
     assert!(problem(OwnImage::import(&dir.path().join("none"), &[])).contains("cannot read"));
 
     // Finding an image reads its definition; the rest is read when it is needed.
@@ -167,23 +167,28 @@ fn an_archive_takes_no_more_memory_than_its_limits_allow_and_leads_nowhere() {
         ("an unknown key", changed("/files/0", serde_json::json!({"path": "f"})), one, "missing field"),
         ("a path that leads out", changed("/files/0/path", "../f".into()), one, "`../f` is not a path below `/app`"),
         ("an absolute path", changed("/files/0/path", "/etc/x".into()), one, "not a path below"),
-        ("a place of packages", changed("/files/0/path", "site-packages/x".into()), one, "where packages are"),
+        (
+            "a place of packages",
+            changed("/files/0/path", "site-packages/x".into()),
+            one,
+            "inside the packages directory",
+        ),
         (
             "too many bytes",
             changed("/files/0/size_bytes", (MAX_IMAGE_FILE_BYTES + 1).into()),
             one,
             "more than 268435456",
         ),
-        ("more than it has", changed("/files/0/size_bytes", 2.into()), one, "not what its definition says"),
+        ("more than it has", changed("/files/0/size_bytes", 2.into()), one, "does not match its definition"),
         ("a name to escape", changed("/name", "../a".into()), one, "cannot be an image's name"),
         ("endless time", changed("/timeout_ms", u64::MAX.into()), one, "from 1 to 3600000 ms"),
         ("no time", changed("/timeout_ms", 0.into()), one, "from 1 to 3600000 ms"),
         ("all memory", changed("/memory_bytes", (1u64 << 40).into()), one, "are not between 134217728 and 4294967296"),
         ("a forged line", changed("/files/0/path", "a\nerror: b".into()), one, r"`a\nerror: b` is not a path"),
-        ("no input", json.to_string(), &[], "no `inputs/0` where it should be"),
-        ("another input", json.to_string(), &[("inputs/1", Regular, b"1")], "no `inputs/0`"),
-        ("a link", json.to_string(), &[("inputs/0", Link, b"1")], "no `inputs/0`"),
-        ("a symbolic link", json.to_string(), &[("inputs/0", Symlink, b"1")], "no `inputs/0`"),
+        ("no input", json.to_string(), &[], "`inputs/0` is missing or in the wrong place"),
+        ("another input", json.to_string(), &[("inputs/1", Regular, b"1")], "`inputs/0` is missing"),
+        ("a link", json.to_string(), &[("inputs/0", Link, b"1")], "`inputs/0` is missing"),
+        ("a symbolic link", json.to_string(), &[("inputs/0", Symlink, b"1")], "`inputs/0` is missing"),
         ("a longer input", json.to_string(), &[("inputs/0", Regular, b"12")], "more than 1 bytes"),
     ] {
         let said = read(&definition, entries).unwrap_err();
@@ -280,14 +285,14 @@ fn wheels_are_checked_as_packages_are_and_come_with_the_image() {
     let taken = [("one".to_owned(), "somebody".to_owned())];
     for (wheels, taken, says) in [
         (vec![("x.txt".to_owned(), Vec::new())], &[][..], "is not a wheel's file name"),
-        (vec![wheel("one", "one.py"), wheel("two", "one.py")], &[], "and so has `one`"),
+        (vec![wheel("one", "one.py"), wheel("two", "one.py")], &[], "`one` also has a module"),
         (vec![wheel("one", "json.py")], &[], "the standard library"),
-        (vec![wheel("one", "one.py")], &taken, "and so has somebody"),
-        (vec![wheel("one", "one.so")], &[], "compiled for a processor"),
+        (vec![wheel("one", "one.py")], &taken, "somebody also has a module"),
+        (vec![wheel("one", "one.so")], &[], "it contains native code"),
     ] {
         assert!(problem(with(wheels, taken)).contains(says), "{says}");
     }
     let path = dir.path().join("exported");
     own.find("a").unwrap().unwrap().export(&path, &mut File::create(&path).unwrap()).unwrap();
-    assert!(problem(OwnImage::import(&path, &taken)).contains("and so has somebody"));
+    assert!(problem(OwnImage::import(&path, &taken)).contains("somebody also has a module"));
 }

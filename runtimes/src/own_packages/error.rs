@@ -35,7 +35,7 @@ pub enum OwnPackageError {
         problem: String,
     },
     /// A module of the package has the same name as an existing one.
-    #[error("`{name}` has a module `{module}`, and so has {owner}; it cannot be added beside it", name = escaped(.name), module = escaped(.module), owner = escaped_text(.owner))]
+    #[error("cannot add `{name}`: {owner} also has a module `{module}`", name = escaped(.name), module = escaped(.module), owner = escaped_text(.owner))]
     Clash {
         /// Name of the package.
         name: String,
@@ -51,15 +51,15 @@ pub enum OwnPackageError {
     TooMany,
     /// The packages exceed the limit on their total size.
     #[error(
-        "packages of your own may take {MAX_OWN_PACKAGES_BYTES} bytes together, unpacked, and with `{name}` they take more; remove some with \
-         `glovebox packages remove NAME` (`glovebox packages list --json` says what each takes)",
+        "with `{name}`, your packages would exceed {MAX_OWN_PACKAGES_BYTES} bytes, unpacked; remove some with \
+         `glovebox packages remove NAME` (`glovebox packages list --json` shows their sizes)",
         name = escaped(.0)
     )]
     TooLarge(String),
     /// The packages exceed the limit on their total number of files.
     #[error(
-        "packages of your own may have {MAX_OWN_PACKAGES_FILES} files together, and with `{name}` they have more; remove some with \
-         `glovebox packages remove NAME` (`glovebox packages list --json` says how many each has)",
+        "with `{name}`, your packages would exceed {MAX_OWN_PACKAGES_FILES} files; remove some with \
+         `glovebox packages remove NAME` (`glovebox packages list --json` shows their numbers of files)",
         name = escaped(.0)
     )]
     TooManyFiles(String),

@@ -71,11 +71,11 @@ pub(super) fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, W
     };
     let said = field("Name").into_iter().next().unwrap_or_default();
     if normal(&said) != normal(name) || field("Version").first().map(String::as_str) != Some(version) {
-        return Err(wrong("its metadata has another name or version than its file"));
+        return Err(wrong("the name or version in its metadata does not match its file name"));
     }
     let imports = imports(wheel.paths());
     if imports.is_empty() {
-        return Err(wrong("it has no module that could be imported"));
+        return Err(wrong("it has no importable module"));
     }
     let licence = field("License-Expression").into_iter().chain(field("License")).next().unwrap_or_default();
     let requires = field("Requires-Dist").into_iter().filter(|needed| !needed.contains("extra ==")).collect();

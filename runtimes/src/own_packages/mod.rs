@@ -150,7 +150,7 @@ fn described_truly(file: &str, bytes: &[u8]) -> Result<OwnPackage, OwnPackageErr
     let unpacked = wheel.unpack(MAX_WHEEL_BYTES);
     let unpacked = unpacked.map_err(|source| OwnPackageError::Wheel { file: file.to_owned(), source })?;
     if bytes_of(&unpacked) != package.unpacked_bytes {
-        let problem = "its list of files has other lengths than its files".to_owned();
+        let problem = "its list of files does not match the lengths of its files".to_owned();
         return Err(OwnPackageError::Metadata { file: file.to_owned(), problem });
     }
     Ok(package)

@@ -61,7 +61,7 @@ pub(super) fn wrap(module: &[u8], functions: &BTreeMap<u32, Wrapper>) -> Result<
         moved.push((type_index, body));
     }
     if moved.len() != functions.len() {
-        return Err(unsupported("a function that is to be wrapped is not its own"));
+        return Err(unsupported("a function to wrap is imported"));
     }
     for (type_index, body) in moved {
         types.function(type_index);
@@ -75,7 +75,7 @@ fn check_stack_pointer(sections: &Sections<'_>, stack_pointer: u32) -> Result<()
     if pointer.is_some_and(|global| global.mutable && global.content_type == ValType::I32) {
         Ok(())
     } else {
-        Err(unsupported(format!("its global {stack_pointer} is no stack pointer")))
+        Err(unsupported(format!("its global {stack_pointer} is not a stack pointer")))
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn what_is_not_a_function_of_the_module_is_refused_by_name() {
         assert!(framed("absent").unwrap_err().contains("`absent`"));
-        assert!(framed("other").unwrap_err().contains("not its own"));
+        assert!(framed("other").unwrap_err().contains("is imported"));
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
         assert!(after[0].iter().any(|instruction| instruction.starts_with("I32Store8")), "{:?}", after[0]);
         assert!(wrapped(FunctionId::Name("other".to_owned())).unwrap_err().contains("does not find paths"));
         assert!(wrapped(FunctionId::Name("absent".to_owned())).unwrap_err().contains("`absent`"));
-        assert!(wrapped(FunctionId::Index(2)).unwrap_err().contains("not its own"));
+        assert!(wrapped(FunctionId::Index(2)).unwrap_err().contains("is imported"));
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
         list.globals.insert("__stack_pointer".to_owned(), 0);
         for other in ["(global $sp i32 (i32.const 0))", "(global $sp (mut i64) (i64.const 0))"] {
             let module = format!("(module {other} (func $f))");
-            assert!(error(&list, &module).contains("no stack pointer"), "{other}");
+            assert!(error(&list, &module).contains("not a stack pointer"), "{other}");
         }
     }
 }

@@ -26,16 +26,16 @@ pub enum WeaveError {
         what: String,
     },
     /// The shim does not match the weaver or the guests.
-    #[error("the shim does not fit: {0}; build it with `guest-shims/component/build`")]
+    #[error("invalid shim: {0}; build it with `guest-shims/component/build`")]
     Shim(String),
     /// The guests or their description cannot be woven.
-    #[error("nothing can be woven of this: {0}")]
+    #[error("cannot weave: {0}")]
     Guests(String),
     /// The woven module cannot be encoded as a component.
-    #[error("the woven module makes no component: {0}")]
+    #[error("cannot encode the woven module as a component: {0}")]
     Component(String),
     /// The provider and the HTTP adapter cannot be composed.
-    #[error("the provider and the adapter for HTTP do not fit each other: {0}")]
+    #[error("the provider and the HTTP adapter do not match: {0}")]
     Served(String),
 }
 

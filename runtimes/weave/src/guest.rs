@@ -73,7 +73,7 @@ impl<'a> Read<'a> {
             let is_given = import.module == WASI || is_host_call(import);
             if !is_given || !matches!(import.ty, TypeRef::Func(_)) {
                 let what =
-                    format!("it imports `{}` `{}`, and gets nothing but WASI preview 1", import.module, import.name);
+                    format!("it imports `{}` `{}`, but only WASI preview 1 is available", import.module, import.name);
                 return Err(WeaveError::unsupported(guest.name, what));
             }
         }
@@ -86,9 +86,9 @@ impl<'a> Read<'a> {
         // An unknown global would leak a session's value into the next session.
         let is_known = |at: u32| guest.globals.iter().any(|global| global.index == at);
         if let Some((at, _)) = (0u32..).zip(&module.globals).find(|(at, global)| global.ty.mutable && !is_known(*at)) {
-            return Err(wrong(&format!("its global {at} changes, and is not among those that are saved")));
+            return Err(wrong(&format!("its mutable global {at} is not saved")));
         }
-        let [memory] = module.memories.as_slice() else { return Err(wrong("it has not exactly one memory")) };
+        let [memory] = module.memories.as_slice() else { return Err(wrong("it does not have exactly one memory")) };
         let memory_pages = u32::try_from(memory.initial).map_err(|_| wrong("its memory is too large"))?;
         let image = Image::of(&module)?;
         Ok(Self {
@@ -117,7 +117,10 @@ fn exported_functions(module: &Module<'_>, names: &[String]) -> Result<Vec<u32>,
         })?;
         match module.function_type(function) {
             Some(of) if is_callable(of) => Ok(function),
-            _ => Err(WeaveError::unsupported(module.name, format!("`{name}` takes or returns other than integers"))),
+            _ => Err(WeaveError::unsupported(
+                module.name,
+                format!("`{name}` has parameters or results that are not integers"),
+            )),
         }
     };
     names.iter().map(find).collect()
@@ -132,7 +135,7 @@ pub(crate) fn is_callable(of: &FuncType) -> bool {
 /// Returns the initial bits of a global.
 fn initial(module: &Module<'_>, global: &MutableGlobal) -> Result<(MutableGlobal, u64), WeaveError> {
     let no_number = || {
-        let what = format!("global {} (`{}`) does not begin with a number", global.index, global.export);
+        let what = format!("global {} (`{}`) has no constant initial value", global.index, global.export);
         WeaveError::unsupported(module.name, what)
     };
     let defined = module.globals.get(index(global.index)).ok_or_else(no_number)?;

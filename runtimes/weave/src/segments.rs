@@ -20,7 +20,7 @@ pub(crate) fn slots(module: &Module<'_>, table: u32) -> Result<Slots, WeaveError
             continue;
         }
         let Some(start) = constant(offset_expr) else {
-            return Err(WeaveError::unsupported(module.name, "an element of its table has no constant place"));
+            return Err(WeaveError::unsupported(module.name, "an element segment has no constant offset"));
         };
         for (at, function) in (index(start)..).zip(functions(module, &element.items)?) {
             if let Some(slot) = slots.get_mut(at) {
@@ -65,6 +65,9 @@ pub(crate) fn segment<'a>(module: &Module<'_>, data: &wasmparser::Data<'a>) -> R
     };
     let start = place.filter(|start| start.checked_add(count(data.data)).is_some());
     start.map(|start| (start, data.data)).ok_or_else(|| {
-        WeaveError::unsupported(module.name, "a data segment has no constant place; only prepared modules can be woven")
+        WeaveError::unsupported(
+            module.name,
+            "a data segment has no constant offset; only prepared modules can be woven",
+        )
     })
 }

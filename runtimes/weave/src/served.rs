@@ -33,7 +33,7 @@ pub fn served(provider: &[u8], adapter: &[u8]) -> Result<Vec<u8>, WeaveError> {
     };
     let (imports, exports) = component::names(provider)?;
     if let Some(import) = imports.first() {
-        return Err(refused(format!("the provider imports `{import}`, and nothing here has that; take a closed one")));
+        return Err(refused(format!("the provider imports `{import}`; use a provider without imports")));
     }
     let (_, handlers) = component::names(adapter)?;
     let handler = handlers.iter().find(|name| name.starts_with(HANDLER));

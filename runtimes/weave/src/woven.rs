@@ -147,15 +147,16 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
         own.define(&mut assembly, at, (again.params(), again.results()), glue::no_host());
     }
     for (import, at) in machine_functions {
-        let (signature, body) = machine::function(import.name, &plan)
-            .ok_or_else(|| WeaveError::Shim(format!("it imports `{MACHINE}` `{}`, which is not known", import.name)))?;
+        let (signature, body) = machine::function(import.name, &plan).ok_or_else(|| {
+            WeaveError::Shim(format!("it imports `{MACHINE}` `{}`, an unknown function", import.name))
+        })?;
         own.define(&mut assembly, at, signature, body);
         let is_same = match import.ty {
             TypeRef::Func(of) => shim.types.get(index(of)).is_some_and(|of| is_of(of, signature)),
             _ => false,
         };
         if !is_same {
-            return Err(WeaveError::Shim(format!("it imports `{MACHINE}` `{}` by another type", import.name)));
+            return Err(WeaveError::Shim(format!("it imports `{MACHINE}` `{}` with another type", import.name)));
         }
     }
     own.finish(&mut assembly).ok_or_else(|| WeaveError::Shim("a function was left without a body".to_owned()))?;
@@ -201,7 +202,7 @@ fn stack(guests: &[Read<'_>], stack_bytes: u32) -> Result<i64, WeaveError> {
     let left = stack_bytes.checked_sub(once).map(i64::from).filter(|left| *left > 0);
     left.ok_or_else(|| {
         WeaveError::Guests(format!(
-            "calls that cannot repeat take {once} bytes of stack, of {stack_bytes}; allow them more"
+            "calls that cannot recur need {once} bytes of stack, and the limit is {stack_bytes}; raise it"
         ))
     })
 }
@@ -209,13 +210,10 @@ fn stack(guests: &[Read<'_>], stack_bytes: u32) -> Result<i64, WeaveError> {
 fn check_shim(shim: &Module<'_>) -> Result<(), WeaveError> {
     let no_function = shim.imports.iter().find(|import| !matches!(import.ty, TypeRef::Func(_)));
     if let Some(import) = no_function {
-        return Err(WeaveError::Shim(format!(
-            "it imports `{}` `{}`, which is no function",
-            import.module, import.name
-        )));
+        return Err(WeaveError::Shim(format!("its import `{}` `{}` is not a function", import.module, import.name)));
     }
     if shim.memories.len() != 1 {
-        return Err(WeaveError::Shim("it has not exactly one memory".to_owned()));
+        return Err(WeaveError::Shim("it does not have exactly one memory".to_owned()));
     }
     Ok(())
 }

@@ -216,7 +216,7 @@ fn a_setup_that_fails_or_meets_a_limit_leaves_nothing_and_what_was_there_stays()
         (javascript("").timeout(Duration::from_millis(3_600_001)), "may take from 1 to 3600000 ms"),
         (javascript("").file("../x", ""), "`../x` is not a path below `/app`"),
         (javascript("").wheel("x-1-py3-none-any.whl", "PK"), "wheels are for Python"),
-        (named("javascript", ""), "there is an image `test-held`"),
+        (named("javascript", ""), "image `test-held` already exists"),
         (ImageBuilder::new("python-3.15", "javascript"), "`python-3.15` is a runtime of Glovebox"),
         (ImageBuilder::new("quickjs", "javascript"), "is a runtime of Glovebox"),
         (ImageBuilder::new("../x", "javascript"), "cannot be an image's name"),
@@ -278,13 +278,13 @@ fn wheels_are_importable_in_the_setup_and_afterwards_beside_other_packages() {
     let imported = images.0.import_image(&file, Some("test-copy"), false).unwrap();
     let both = [imported.prepared.image_sha256, images.0.image("test-wheel").unwrap().image_sha256.unwrap()];
     assert_eq!(both[0], both[1]);
-    assert!(images.0.import_image(&file, None, false).unwrap_err().to_string().contains("there is an image"));
+    assert!(images.0.import_image(&file, None, false).unwrap_err().to_string().contains("already exists"));
 
     let bare = engine_with(&images.1.path().join("images"), Packages::None);
     let error = Sandbox::builder(&bare).runtime("test-wheel").build().unwrap_err().to_string();
     assert!(error.contains("it has packages, but this engine has none"), "{error}");
     let clash = ImageBuilder::new("test-clash", PORTABLE_PYTHON).wheel("six-1-py3-none-any.whl", wheel(""));
-    assert!(refused(&images, clash).contains("another name or version than its file"));
+    assert!(refused(&images, clash).contains("does not match its file name"));
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn a_damaged_image_is_listed_refused_and_removed() {
     let error = Sandbox::builder(&images.0).runtime("test-damaged").build().unwrap_err().to_string();
     assert!(error.contains("test-damaged.tar` is not an image, or damaged"), "{error}");
     images.0.remove_image("test-damaged").unwrap();
-    assert!(images.0.remove_image("test-damaged").unwrap_err().to_string().contains("there is no image"));
+    assert!(images.0.remove_image("test-damaged").unwrap_err().to_string().contains("there is no custom image"));
 }
 
 /// numpy's own generator is in the image.

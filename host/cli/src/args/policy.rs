@@ -272,7 +272,7 @@ impl GrantArgs {
 }
 
 fn checked(policy: Policy) -> anyhow::Result<Policy> {
-    policy.check().context("the policy cannot be")?;
+    policy.check().context("the policy is invalid")?;
     Ok(policy)
 }
 

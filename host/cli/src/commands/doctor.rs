@@ -92,7 +92,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32>
                     Status::Wrong,
                     "runtimes",
                     format!("{:#}", anyhow::Error::from(error)),
-                    "remove what it names; it is fetched or prepared again when needed",
+                    "remove the named file; it is fetched or prepared again when needed",
                 )),
             }
             findings.extend(own_images(&host.engine));

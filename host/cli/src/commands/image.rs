@@ -184,7 +184,7 @@ fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
     let read = fs::File::open(path).and_then(|file| file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes));
     read.with_context(|| format!("cannot read `{}`", escaped(path)))?;
     if bytes.len() as u64 > max_bytes {
-        anyhow::bail!("`{}` has more than {max_bytes} bytes, which an image can have of it", escaped(path));
+        anyhow::bail!("`{}` is larger than the limit of {max_bytes} bytes", escaped(path));
     }
     Ok(bytes)
 }
@@ -192,7 +192,7 @@ fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
 fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<i32> {
     if args.setup.is_none() && args.preload.is_empty() && args.wheels.is_empty() {
         let hint = "give it a script (--setup), modules to import (--preload) or packages (--wheel)";
-        return Err(Hinted::new("the image would be what it is made from", hint).into());
+        return Err(Hinted::new("the image would equal its base", hint).into());
     }
     let mut builder = ImageBuilder::new(&args.name, &args.from).replace(args.replace);
     if let Some(path) = &args.setup {

@@ -306,7 +306,7 @@ fn warn_if_not_persisted(args: &RunArgs, policy: &Policy) {
         );
     } else if policy.commit == Commit::Never {
         note(
-            "--auto-persist-globals stores globals in the workspace, and with --commit never nothing written there stays",
+            "--auto-persist-globals stores globals in the workspace, but changes there are discarded (--commit never)",
         );
     }
 }

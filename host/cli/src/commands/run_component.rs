@@ -121,7 +121,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Resul
             builder = builder.tool(tool);
         }
     }
-    let sandbox = builder.build().context("cannot grant the sandbox")?;
+    let sandbox = builder.build().context("cannot set up the sandbox")?;
     let application = host.with_progress(|_| load(&applications, component, &args.compile))?;
     let ended = interrupt::guarded(|| match &args.invoke {
         Some(call) => application.invoke(call, &sandbox, &config).map_err(invoke_hint),
@@ -197,7 +197,7 @@ fn text(path: &Path, limits: &CompileArgs) -> anyhow::Result<Option<Vec<u8>>> {
         CompileError::Compile(words) => anyhow::Error::msg(words),
         error => error.into(),
     });
-    Ok(Some(binary.with_context(|| format!("`{}` is no component as text", escaped(path)))?))
+    Ok(Some(binary.with_context(|| format!("`{}` is not a component in text format", escaped(path)))?))
 }
 
 /// Reports what ended the application, and the flag that raises an exceeded limit.
@@ -228,7 +228,7 @@ fn report(ended: &Ended) -> Report<'_> {
 
 fn load_hint(error: LoadError) -> anyhow::Error {
     let hint = match &error {
-        LoadError::Read { .. } => "check the path; flags of `glovebox run-component` stand before it".to_owned(),
+        LoadError::Read { .. } => "check the path; flags of `glovebox run-component` come before it".to_owned(),
         LoadError::NotWasm { .. } => "name a component; its text has the extension .wat".to_owned(),
         LoadError::CoreModule { .. } => "make it one: `wasm-tools component new`, with `--adapt` if it imports \
                                          `wasi_snapshot_preview1`; or compile for a target that gives components, such \
@@ -246,11 +246,11 @@ fn load_hint(error: LoadError) -> anyhow::Error {
 /// Returns a hint for a missing import.
 fn import_hint(import: &str) -> String {
     if import.starts_with("glovebox:sandbox/") {
-        return "this glovebox has `glovebox:sandbox@0.2`, for applications, and none for tools; compile it for that"
+        return "this glovebox provides `glovebox:sandbox@0.2` to applications, and no sandbox to tools; compile it for that version"
             .into();
     }
     if import.starts_with("wasi:") {
-        return "of WASI there are cli, clocks, filesystem, io, random and sockets in versions 0.2; compile it for those, or \
+        return "supported WASI interfaces are cli, clocks, filesystem, io, random and sockets, in versions 0.2; compile it for those, or \
                 compose it with a component that provides the rest"
             .into();
     }
@@ -284,7 +284,7 @@ const MAX_LISTED: usize = 50;
 /// Returns functions with their types, one per line.
 fn listed(exports: &[Export]) -> String {
     if exports.is_empty() {
-        return " nothing that could be called".into();
+        return " no functions".into();
     }
     let line = |export: &Export| {
         let not = if export.is_invocable { "" } else { "  (has a resource, so it cannot be invoked)" };

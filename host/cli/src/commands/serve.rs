@@ -147,9 +147,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     if config.fleet.is_none() && config.key_file.is_none() {
         config.key_file = args.store.key_file();
     }
-    config.check().map_err(|error| {
-        Hinted::new("the server cannot be set up so", "docs/server.md says what can be").because(error)
-    })?;
+    config.check().map_err(|error| Hinted::new("invalid server configuration", "see docs/server.md").because(error))?;
     let token = token(args, &config)?;
     if args.check_config {
         let tokens = config.tokens.len();
@@ -239,7 +237,7 @@ async fn serve(service: &Service, tenants: Tenants, config: &ServerConfig, token
     let cancel = interrupt::install_for_server()?;
     let drain = async {
         cancelled(&cancel).await;
-        note("shutting down: waiting for what runs; Ctrl-C again ends it at once");
+        note("shutting down: waiting for running executions; Ctrl-C again stops at once");
         service.drain(Duration::from_millis(config.drain_ms)).await;
     };
     let mut http = config.http();
@@ -294,7 +292,7 @@ fn token(args: &ServeArgs, config: &ServerConfig) -> anyhow::Result<Token> {
     if args.no_token {
         if !config.listen.ip().is_loopback() {
             return Err(Hinted::new(
-                format!("{} can be reached from other machines, and nobody would need a token", config.listen),
+                format!("{} is reachable from other machines, and no token is required", config.listen),
                 "leave --no-token out, or listen on 127.0.0.1",
             )
             .into());
@@ -304,7 +302,7 @@ fn token(args: &ServeArgs, config: &ServerConfig) -> anyhow::Result<Token> {
     match given_token(args.token_file.as_deref())? {
         Some(token) => Ok(Token::Given(token)),
         None if !config.tokens.is_empty() => Ok(Token::Configured),
-        None => Ok(Token::Made(TokenHash::new_token().context("the system has no random numbers")?)),
+        None => Ok(Token::Made(TokenHash::new_token().context("cannot get random numbers from the system")?)),
     }
 }
 
@@ -344,7 +342,7 @@ fn read_config(path: &Path) -> anyhow::Result<ServerConfig> {
 /// Returns the place of all tenants' sessions.
 fn root(config: &ServerConfig) -> anyhow::Result<Root> {
     if let Some(url) = &config.fleet {
-        return Ok(Root::Fleet(FleetClient::new(&url.parse()?).context("cannot ask the fleet")?));
+        return Ok(Root::Fleet(FleetClient::new(&url.parse()?).context("cannot connect to the fleet")?));
     }
     let root = match &config.store {
         Some(dir) => dir.clone(),
@@ -354,7 +352,7 @@ fn root(config: &ServerConfig) -> anyhow::Result<Root> {
         make_private(&root)?;
     } else if config.workers.count > 0 {
         return Err(Hinted::new(
-            "workers cannot reach a store that a URL names: they have no network",
+            "a store URL is not supported with `workers`: worker processes have no network",
             "name a directory (`store`, `--store`), or set `[workers] count` to 0",
         )
         .into());
@@ -381,7 +379,7 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root)
     let is_given = !matches!(token, Token::Configured);
     if is_given && config.tokens.iter().any(|table| table.name.eq_ignore_ascii_case(ONLY)) {
         return Err(Hinted::new(
-            format!("a token of the configuration has the name `{ONLY}`, which is that of the token given besides"),
+            format!("a token of the configuration has the name `{ONLY}`, reserved for the token from a flag or the environment"),
             "give it another name, or leave GLOVEBOX_TOKEN, --token-file and --no-token out",
         )
         .into());
@@ -396,7 +394,7 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root)
         }
     };
     for table in &config.tokens {
-        let hash = TokenHash::from_hex(&table.sha256).context("a token's hash is not one")?;
+        let hash = TokenHash::from_hex(&table.sha256).context("invalid token hash in the configuration")?;
         tenants.add(hash, tenant(Some(table))?);
     }
     Ok(tenants)
@@ -411,7 +409,7 @@ fn callbacks(
     let patterns = table.and_then(|table| table.callbacks.as_ref()).unwrap_or(&config.tools.callbacks);
     let Some(secret) = secret.filter(|_| !patterns.is_empty()) else { return Ok(None) };
     let config = CallbacksConfig { allowed: UrlPatterns::new(patterns)?, secret: secret.to_owned() };
-    Ok(Some(Callbacks::new(&config).context("callbacks cannot be made")?))
+    Ok(Some(Callbacks::new(&config).context("cannot set up callbacks")?))
 }
 
 pub(super) fn read_secret(path: &Path) -> anyhow::Result<String> {
@@ -434,7 +432,7 @@ fn make_private(dir: &Path) -> anyhow::Result<()> {
 }
 
 fn new_token(name: &str) -> anyhow::Result<i32> {
-    let token = TokenHash::new_token().context("the system has no random numbers")?;
+    let token = TokenHash::new_token().context("cannot get random numbers from the system")?;
     let entry = format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{}\"\n", TokenHash::of(&token));
     // Checks the name by the rules of a configuration.
     ServerConfig::from_toml(&entry)?;

@@ -114,7 +114,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> 
     host.steps.message(&format!("weaving {}", names.join(" and ")));
     let mut woven = host.with_progress(|_| weave(&shim, &guests, &options)).context("cannot weave the provider")?;
     if let Some(adapter) = adapter {
-        woven = woven.served(&adapter).context("cannot compose the provider with the adapter for HTTP")?;
+        woven = woven.served(&adapter).context("cannot compose the provider with the HTTP adapter")?;
     }
     file::replace_shared(&args.output, &woven.component)?;
     if let Some(path) = &args.core {
@@ -159,7 +159,7 @@ fn read_shim(args: &WeaveArgs) -> anyhow::Result<Vec<u8>> {
 fn read(what: &str, path: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
     fs::read(path).map_err(|error| {
         let message = format!("cannot read {what} `{}`", escaped(path));
-        Hinted::new(message, format!("build it with `guest-shims/component/build`, or say where it is with {flag}"))
+        Hinted::new(message, format!("build it with `guest-shims/component/build`, or name its path with {flag}"))
             .because(error)
             .into()
     })

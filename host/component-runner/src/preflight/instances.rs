@@ -333,12 +333,12 @@ impl<'d, 'a> Machine<'d, 'a> {
         for _ in 0..outer.up {
             scope = scope.and_then(|scope| scope.parent).and_then(|parent| self.scopes.get(parent));
         }
-        let scope = scope.ok_or_else(|| unknown("component around it"))?;
+        let scope = scope.ok_or_else(|| unknown("enclosing component"))?;
         let list = match outer.kind {
             Captured::Module => &scope.modules,
             Captured::Component => &scope.components,
         };
-        at(list, outer.index).ok_or_else(|| unknown("item around it"))
+        at(list, outer.index).ok_or_else(|| unknown("item of an enclosing component"))
     }
 
     fn items(&mut self, named: &[Named<'a>]) -> Result<Vec<(&'a str, Value<'a>)>, Refusal> {

@@ -29,15 +29,15 @@ pub(super) const MAX_TABLE_ELEMENTS: u64 = 4_000_000;
 pub(crate) enum Refusal {
     #[error("it consists of more than {} modules and components", MAX_PARTS)]
     Parts,
-    #[error("a section of its may have more than {} types within one another", MAX_TYPES)]
+    #[error("a section may nest more than {} types", MAX_TYPES)]
     Types,
     #[error("it instantiates more than {MAX_INSTANCES} modules and components")]
     Instances,
     #[error("its instances have more than {MAX_CANONICAL} lifted, lowered and built-in functions")]
     Canonical,
-    #[error("its instances are made of more than {MAX_ITEMS} items")]
+    #[error("its instances consist of more than {MAX_ITEMS} items")]
     Items,
-    #[error("the tables of its modules begin with more than {MAX_TABLE_ELEMENTS} elements")]
+    #[error("the tables of its modules have more than {MAX_TABLE_ELEMENTS} initial elements")]
     TableElements,
     #[error("it instantiates a module or a component that it imports")]
     Imported,

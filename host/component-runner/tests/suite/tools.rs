@@ -123,14 +123,14 @@ fn what_lists_no_tools_that_can_be_is_refused() {
     assert!(load(&heavy(missing), limits()).is_ok(), "at");
     match load(&heavy(missing + 1), limits()) {
         Err(LoadError::ToolList { reason, .. }) => {
-            assert_eq!(reason, "its schemas would take 33554433 bytes, the most is 33554432");
+            assert_eq!(reason, "its schemas take 33554433 bytes; the maximum is 33554432");
         }
         other => panic!("{other:?}"),
     }
-    assert!(words(1, "{", limits()).contains("the schema of its tool `echo` is no JSON"));
+    assert!(words(1, "{", limits()).contains("the schema of its tool `echo` is not JSON"));
     // Records of zeros are tools without a name. The sandbox checks names.
     assert!(load(&provider(1024, "{}"), limits()).is_ok());
-    assert_eq!(words(1025, "{}", limits()), "it lists 1025, the most is 1024");
+    assert_eq!(words(1025, "{}", limits()), "it lists 1025 tools; the maximum is 1024");
     assert!(words(1 << 20, "{}", limits()).contains("out of bounds"));
     assert!(words(7, "{}", config(|config| config.limits.fuel = 1)).contains("out of fuel"));
 }

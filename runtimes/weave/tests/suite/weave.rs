@@ -124,7 +124,7 @@ fn a_guest_that_cannot_be_woven_is_refused_by_what_it_does() {
         (
             "(module (import \"wasi_snapshot_preview1\" \"fd_close\" (func (param i64) (result i32))) (memory 1))"
                 .to_owned(),
-            "`fd_close` by another type",
+            "`fd_close` with another type",
         ),
         ("(module (func))".to_owned(), "exactly one memory"),
         (with("(func $s) (start $s)"), "start function"),
@@ -147,7 +147,7 @@ fn what_the_driver_calls_must_be_there_and_take_integers() {
     };
     assert!(says("(module (memory 1))", "f").contains("no function `f`"));
     let float = "(module (memory 1) (func (export \"f\") (param f32)))";
-    assert!(says(float, "f").contains("`f` takes or returns other than integers"));
+    assert!(says(float, "f").contains("`f` has parameters or results that are not integers"));
     let two = "(module (memory 1) (func (export \"f\") (result i32 i32) i32.const 1 i32.const 2))";
     assert!(says(two, "f").contains("`f`"));
 }
@@ -159,9 +159,9 @@ fn a_shim_that_does_not_fit_is_refused_by_what_it_lacks() {
         (
             "\"unwound\" (func $unwound (result i32))",
             "\"unwound\" (func $unwound (result i64))",
-            "`unwound` by another type",
+            "`unwound` with another type",
         ),
-        ("\"glovebox:machine\" \"unwound\"", "\"glovebox:machine\" \"rewind\"", "`rewind`, which is not known"),
+        ("\"glovebox:machine\" \"unwound\"", "\"glovebox:machine\" \"rewind\"", "`rewind`, an unknown function"),
         ("glovebox:machine/refuel", "refuel", "glovebox:machine/refuel"),
         ("glovebox:machine/grow", "grow", "glovebox:machine/grow"),
         ("glovebox:wasi/proc_exit", "proc_exit", "glovebox:wasi/proc_exit"),

@@ -28,7 +28,7 @@ fn ask(socket: &Path, method: &str) -> anyhow::Result<Option<Value>> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
         Err(error) => {
             let text = format!("cannot connect to `{}`", escaped(socket));
-            return Err(Hinted::new(text, "name the socket of a daemon of yours with --socket").because(error).into());
+            return Err(Hinted::new(text, "name the socket of your own daemon with --socket").because(error).into());
         }
     };
     let answer = exchange(stream, method).with_context(|| format!("`{}` does not answer", escaped(socket)))?;
@@ -77,7 +77,7 @@ pub(super) fn stop(socket: &Path) -> anyhow::Result<i32> {
     let begun = Instant::now();
     while UnixStream::connect(socket).is_ok() {
         if begun.elapsed() > STOPPING {
-            anyhow::bail!("the daemon at `{}` was told to stop, and still runs", escaped(socket));
+            anyhow::bail!("the daemon at `{}` was asked to stop but is still running", escaped(socket));
         }
         thread::sleep(Duration::from_millis(50));
     }

@@ -119,12 +119,12 @@ impl NodeOptions {
     /// Returns a node's configuration from the flags, with its states in `store`.
     pub(super) fn config(&self, host: &Host, fleet: &FleetUrl, store: &str) -> anyhow::Result<NodeConfig> {
         let blobs = BlobStore::open(store).map_err(|error| {
-            Hinted::new("the states of sessions cannot be there", "name a store with --store").because(error)
+            Hinted::new("cannot use the store of session states", "name a store with --store").because(error)
         })?;
         let mut config = NodeConfig::new(fleet.clone(), host.engine.clone(), blobs);
         config.policy = self.policy.resolve()?;
         NodeConfig::check_policy(&config.policy).map_err(|error| {
-            Hinted::new("nodes of a fleet cannot have this policy", "leave out what it names").because(error)
+            Hinted::new("this policy is not supported on fleet nodes", "remove the named settings").because(error)
         })?;
         config.key = self.key_file.as_deref().map(read_key).transpose()?;
         config.runtimes.clone_from(&self.runtimes);
@@ -134,7 +134,7 @@ impl NodeOptions {
         config.drain = Duration::from_millis(self.drain_ms);
         if let Some(file) = &self.callback_secret_file {
             let callbacks = CallbacksConfig { allowed: UrlPatterns::new(&self.callbacks)?, secret: read_secret(file)? };
-            config.callbacks = Some(Callbacks::new(&callbacks).context("callbacks cannot be made")?);
+            config.callbacks = Some(Callbacks::new(&callbacks).context("cannot set up callbacks")?);
         }
         Ok(config)
     }
@@ -189,7 +189,7 @@ pub(super) async fn serve(
     }
     let end = async {
         cancelled(&cancel).await;
-        note("shutting down: waiting for what runs; Ctrl-C again ends it at once");
+        note("shutting down: waiting for running executions; Ctrl-C again stops at once");
     };
     let registering = node.register(advertise.clone(), shares == Shares::Nothing);
     let mut serving = std::pin::pin!(node.serve(end));

@@ -67,11 +67,11 @@ pub(crate) struct UpArgs {
 pub(super) fn run(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
     let host = Host::open(global, args.node.pooling())?;
     let dir = match &args.dir {
-        Some(dir) => std::path::absolute(dir).context("cannot tell where the directory is")?,
+        Some(dir) => std::path::absolute(dir).context("cannot resolve the path of the directory")?,
         None => state::create()?.join(FLEET),
     };
     let program = match &args.restate_server {
-        Some(program) => std::path::absolute(program).context("cannot tell where the engine's program is")?,
+        Some(program) => std::path::absolute(program).context("cannot resolve the path of the engine's program")?,
         None => {
             let found = find_program(host.engine.cache_dir(), &*host.steps);
             host.steps.clear();
@@ -98,7 +98,7 @@ pub(super) fn run(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
             note(&format!("the fleet is up: glovebox serve --fleet '{url}'"));
         })
         .await;
-        tokio::task::spawn_blocking(move || drop(engine)).await.context("cannot end the engine")?;
+        tokio::task::spawn_blocking(move || drop(engine)).await.context("cannot stop the engine")?;
         code
     });
     runtime.shutdown_background();

@@ -101,7 +101,7 @@ pub(super) fn run(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32>
         Some(address) => token(args, address)?,
         None => None,
     };
-    let fleet = args.fleet.as_ref().map(FleetClient::new).transpose().context("cannot ask the fleet")?;
+    let fleet = args.fleet.as_ref().map(FleetClient::new).transpose().context("cannot connect to the fleet")?;
     let config = tenant_config(args, fleet.as_ref())?;
     let host = Arc::new(Host::open(global, Pooling::Pooled)?);
     let service_config =
@@ -188,7 +188,7 @@ async fn serve(
         None => {
             if stdin().is_terminal() {
                 note(
-                    "waiting for an MCP client on standard input; `glovebox mcp install CLIENT` has a client start this",
+                    "waiting for an MCP client on standard input; `glovebox mcp install CLIENT` configures a client to start this",
                 );
             }
             let late = async {
@@ -258,7 +258,7 @@ async fn save(tenant: &Tenant) {
 fn token(args: &ServerArgs, address: SocketAddr) -> anyhow::Result<Option<String>> {
     let given = given_token(args.token_file.as_deref())?;
     if given.is_none() && !address.ip().is_loopback() {
-        let text = format!("{address} can be reached from other machines, and nobody would need a token");
+        let text = format!("{address} is reachable from other machines, and no token is required");
         return Err(Hinted::new(text, "give one with --token-file or GLOVEBOX_TOKEN, or listen on 127.0.0.1").into());
     }
     Ok(given)

@@ -139,7 +139,7 @@ fn nobody_else_can_read_or_write_it() {
 
     fs::set_permissions(fixture.store.path(), fs::Permissions::from_mode(0o770)).unwrap();
     let error = DirectoryStore::open(fixture.store.path()).unwrap_err();
-    assert!(error.to_string().contains("can be written by others"), "{error}");
+    assert!(error.to_string().contains("is writable by other users"), "{error}");
     let link = fixture.dir.path().join("link");
     symlink(fixture.store.path(), &link).unwrap();
     let error = DirectoryStore::open(&link).unwrap_err();
