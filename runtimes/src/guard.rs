@@ -11,7 +11,7 @@
 //! there.
 //!
 //! A bind mount of a directory *inside* a guarded one is not covered, unless this process opened that directory.
-//! Creating one requires root privileges, or a private mount namespace.
+//! Creating one requires administrator rights, or a private mount namespace.
 
 use std::fmt;
 use std::io;

@@ -57,7 +57,7 @@ impl Runtimes {
         self
     }
 
-    /// Sets the downloader. The default runs the pip in `PATH`.
+    /// Sets the downloader. The default runs the environment's pip.
     pub fn with_fetcher(mut self, fetcher: Fetcher) -> Self {
         self.fetcher = fetcher;
         self

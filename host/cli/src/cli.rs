@@ -22,20 +22,20 @@ Examples:
   glovebox run hello.py hello.js             run files, each in a fresh sandbox
   glovebox run -e 'print(6 * 7)'             run code from the command line
   glovebox run --json -e 'print(1)'          print its result and usage as JSON
-  glovebox run --fuel 5_000_000 loop.py      stop it after this much work
-  glovebox run --workspace out report.py     keep the files it writes to /app
-  glovebox run --session trip -e 'x = 1'      continue where the last run with this name ended
+  glovebox run --fuel 5_000_000 loop.py      limit its fuel
+  glovebox run --workspace out report.py     write its files in /app to a host directory
+  glovebox run --session trip -e 'x = 1'      run in a stored session
   glovebox run-component agent.wasm          run a component that uses the sandbox
   glovebox serve                             answer requests over HTTP
-  glovebox repl                              type code and see its result
+  glovebox repl                              evaluate code interactively
   glovebox mcp install claude-code           let a model run code, over the Model Context Protocol
-  glovebox daemon                            serve the programs of this machine over a socket
+  glovebox daemon                            serve programs of this machine over a Unix socket
   glovebox fleet up                          serve sessions that outlive their machine
   glovebox session list                      list the stored sessions
-  glovebox validate *.py *.js                check the syntax, run nothing
-  glovebox doctor                            check that everything works here
+  glovebox validate *.py *.js                check the syntax without running anything
+  glovebox doctor                            check that everything works on this machine
 
-The first run of a language fetches and prepares its interpreter, once. After that nothing is downloaded.";
+The first run of a language downloads and prepares its interpreter. Later runs need no network.";
 
 /// Runs untrusted Python and JavaScript in WebAssembly, with enforced limits.
 ///

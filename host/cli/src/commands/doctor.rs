@@ -24,10 +24,9 @@ use crate::{
 const ADDRESS_SPACE_NEEDED_BYTES: u64 = 8 << 30;
 
 const AFTER_HELP: &str = "\
-Checks who may write to the cache directory and to the stored sessions, the full hashes of the interpreters, their
-prepared images and compiled components, what fetching needs and the process's limits, and runs a script in each language
-(fetching and preparing its interpreter if needed). The exit code is 1 if something is wrong; each such
-line says how to fix it.";
+Checks the permissions of the cache directory and the stored sessions, the digests of interpreters, prepared images and
+compiled components, the requirements of downloads, and the limits of the process. Runs a script in each language, and
+downloads and prepares its interpreter if needed. The exit code is 1 if a check fails; each failed check includes advice.";
 
 /// Check that everything works on this machine
 #[derive(Args, Debug)]

@@ -28,15 +28,14 @@ Examples:
   glovebox image build tools --from python --wheel tool-1.0-py3-none-any.whl --preload tool
   glovebox image build rules --from javascript --file rules.json --setup rules.js
   glovebox image list
-  glovebox image export sales sales.tar      and elsewhere: glovebox image import sales.tar
+  glovebox image export sales sales.tar      on another machine: glovebox image import sales.tar
 
-The setup is a script that runs once, in the sandbox, when the image is built. What it imports, loads and computes is in the
-memory of every later execution and session, at no further cost. It finds the files of --file in /app; later executions
-do not. The same inputs make the same image, byte for byte: the setup sees a fixed clock and fixed random numbers.
+The setup is a script that runs once, in the sandbox, when the image is built. Its imports, data and results are in the
+memory of every later execution and session, at no further cost. Only the setup finds the files of --file in /app. The same
+inputs make the same image, byte for byte: the setup has a fixed clock and fixed random numbers.
 
-An image's name is that of a runtime: name it with --runtime. A session stays with its image, and can be continued as long
-as that image is there, unchanged. An image is made again from its description where the cache does not have it; it is
-code, so use and import only images that you trust.";
+Use an image's name like that of a runtime, with --runtime. A session needs its image, unchanged, to be resumed. An image that
+is missing in the cache is rebuilt from its description. Images are code, so use and import only images that you trust.";
 
 /// Build and manage interpreters with modules and data already loaded
 #[derive(Args, Debug)]

@@ -24,8 +24,8 @@ Examples:
   glovebox packages remove humanize
 
 Scripts find them at /app/site-packages, read-only. The bundled ones are imported when the
-interpreter is prepared, so that importing them costs a script next to nothing. Your own must be
-pure Python: native code cannot run in the sandbox. Nothing of a package is installed or run on
+interpreter is prepared, so that scripts import them at almost no cost. Your own packages must be
+pure Python: native code cannot run in the sandbox. No part of a package is installed or run on
 this machine. The requirements of a package are listed, but not added. All packages together may have
 16,384 files and take 128 MiB unpacked, which is held in memory once a script imports one.
 

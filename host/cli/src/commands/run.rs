@@ -37,32 +37,32 @@ Examples:
   glovebox run --session trip -e 'len(cities)'
 
 Without --json the script's output is passed on byte for byte, and so is its exit code:
-  0    it ran to its end            124  out of time
-  1    an uncaught exception        137  out of fuel or memory
-  N    it exited with N             130  cancelled with Ctrl-C (twice: killed)
+  0    completed                    124  out of time
+  1    uncaught exception           137  out of fuel or memory
+  N    exited with N                130  cancelled with Ctrl-C (twice: killed)
   134  the interpreter trapped      125  glovebox itself failed (2: wrong flags)
-With several files it is that of the first to fail; all of them are run.
+With several files, all of them run, and the exit code is that of the first failure.
 
-Without the word `run` only the first is a file: `glovebox a.py x y` gives the script the arguments x and y. Those that
-begin with a hyphen come after `--`.
+Without the word `run`, only the first word is a file: `glovebox a.py x y` passes the arguments x and y to the script. Put
+arguments that begin with a hyphen after `--`.
 
 With --session the scripts run one after another in one interpreter that keeps its state: variables, functions,
 imports, open files. It is created the first time and saved after each script, even one that raises; the value of
 a trailing expression of -e is shown. A script that a limit or Ctrl-C stops gets an exception first and keeps its
-changes; if it goes on, it is unwound, and the session is rolled back to the state before it.
-`glovebox session` lists, copies and deletes sessions; `glovebox repl --session ID` continues one.
+changes. If it continues, it is unwound, and the session is rolled back to the state before it.
+`glovebox session` lists, copies and deletes sessions; `glovebox repl --session ID` resumes one.
 
 With --tool NAME=COMMAND the script may call tools.NAME(…). That runs COMMAND, a program and its arguments, without a
 shell, on this machine and with your rights: the script chooses the arguments of a call, but not what is executed. The
 program reads a JSON object from its standard input and prints JSON. Its failure is a ToolError in the script, with the
-end of its standard error. It may take --tool-timeout-ms, and is killed with everything it has started after that time,
-when the script is stopped, and when it has answered.
+end of its standard error. It is killed with all its child processes after --tool-timeout-ms, when the script is
+stopped, and when it has answered.
 
 With --json one line per script goes to standard output, an object with these names: success, outcome,
 exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, displays, displays_dropped,
 fuel_consumed, memory_used_bytes, duration_ms, files_created, files_modified, files_deleted, tool_calls,
-workspace_path, session_id, rolled_back_to, guidance, metadata. `guidance` says what to do about a failure: `advice`, each with its
-kind, a summary, steps and, if it is certain, the corrected line; and how the fuel was used: `fuel`.";
+workspace_path, session_id, rolled_back_to, guidance, metadata. `guidance` helps with a failure: `advice` entries with
+a kind, a summary, steps and, if certain, the corrected line; and `fuel`, a breakdown of the fuel.";
 
 /// Run scripts, each in a fresh sandbox, or in a stored session
 ///

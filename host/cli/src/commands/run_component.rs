@@ -36,22 +36,21 @@ Examples:
   glovebox run-component --fuel 1_000_000_000 --timeout-ms 2000 --max-executions 100 agent.wasm
   glovebox run-component --invoke 'summarise(\"a text\", {words: 100})' library.wasm
 
-APP.wasm is a component, or its text with the extension .wat. As a command (it exports `wasi:cli/run`) it gets the arguments
-after its name and our standard input, output and error. It may import `glovebox:sandbox`, whose WIT is in `wit/`, and WASI 0.2. Of
-WASI it has clocks, timers and random numbers; files, environment and network only as granted here, nothing else of this machine.
+APP.wasm is a component, or its text with the extension .wat. As a command (it exports `wasi:cli/run`), it gets the arguments
+after its name, and standard input, output and error. It may import `glovebox:sandbox`, whose WIT is in `wit/`, and WASI 0.2. It
+can use clocks, timers and random numbers of WASI, and files, environment and network only as granted by flags.
 
-Three kinds of limits: those of the policy (--fuel, --timeout-ms, …) are the most that the application may ask for one of its
-scripts; the quotas (--max-…) are for all its scripts together; the application's own (--app-…) are for its own code.
+There are three kinds of limits. The policy (--fuel, --timeout-ms, …) limits each script. The quotas (--max-…) limit all scripts
+together. The application's own limits (--app-…) apply to its own code.
 
-The exit code is the application's own, or says how it ended:
-  0    it returned                  124  out of time (--app-timeout-ms)
-  1    it, or the invoked function, 137  out of fuel or memory (--app-fuel, --app-memory-bytes)
-       returned an error            130  cancelled with Ctrl-C (twice: killed)
-  134  it trapped                   125  glovebox itself failed (2: wrong flags)
+The exit code is the application's own, or one of these:
+  0    returned                     124  out of time (--app-timeout-ms)
+  1    returned an error            137  out of fuel or memory (--app-fuel, --app-memory-bytes)
+  134  trapped                      130  cancelled with Ctrl-C (twice: killed)
+                                    125  glovebox itself failed (2: wrong flags)
 
 With --json the last line on standard error is an object with these names: success, outcome, exit_code, value, fuel_consumed,
-memory_bytes, duration_ms, sandbox (sessions, started, executions, fuel, held_bytes, handles: what it had used of its quotas at its
-end).";
+memory_bytes, duration_ms, sandbox (sessions, started, executions, fuel, held_bytes, handles: the usage of its quotas at the end).";
 
 /// Run a component that uses the sandbox
 ///

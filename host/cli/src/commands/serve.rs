@@ -32,21 +32,21 @@ use crate::{
 
 const AFTER_HELP: &str = "\
 Examples:
-  glovebox serve                                   listen on 127.0.0.1:8700 with a token that is made now, and printed
-  GLOVEBOX_TOKEN=… glovebox serve                  with a token of yours
+  glovebox serve                                   listen on 127.0.0.1:8700 with a generated token, which is printed
+  GLOVEBOX_TOKEN=… glovebox serve                  with your own token
   glovebox serve --config server.toml              with tokens, policies and limits from a file
   glovebox serve --config server.toml --check-config
-  glovebox serve --new-token ci                    make a token, and its entry for the file
-  glovebox serve --fleet restate://engine          have the sessions in a fleet (docs/fleet.md)
+  glovebox serve --new-token ci                    generate a token and its configuration entry
+  glovebox serve --fleet restate://engine          store the sessions in a fleet (docs/fleet.md)
 
   curl -H \"Authorization: Bearer $GLOVEBOX_TOKEN\" http://127.0.0.1:8700/v1/execute \\
     -d '{\"language\": \"python\", \"source\": \"print(6 * 7)\"}'
 
-`GET /v1/openapi.json` describes every route. Sessions are saved after each execution, and survive the server. Ctrl-C ends
-it once what runs has ended; twice ends it at once.
+`GET /v1/openapi.json` describes every route. Sessions are saved after each execution, and survive the server. Ctrl-C stops
+the server when all executions have ended; a second Ctrl-C stops it at once.
 
-Whoever has a token runs scripts within the policy that the token is granted; flags and `[policy]` say what that is. Behind
-a proxy, name the server's public name in `[http] hosts`: requests that name another host are refused.";
+A client with a token can run scripts within the token's policy, which flags and `[policy]` set. Behind a proxy, add the
+server's public name to `[http] hosts`: requests for other hosts are rejected.";
 
 /// Directory of a server's sessions in the state directory.
 const SESSIONS: &str = "server";

@@ -22,15 +22,15 @@ use crate::{
 
 const AFTER_HELP: &str = "\
 Examples:
-  guest-shims/component/build                          builds the shim and weaves every provider
+  guest-shims/component/build                          build the shim and weave every provider
   glovebox weave python-3.12 --output glovebox-python.wasm
   glovebox weave javascript --shim shim.wasm --output glovebox-javascript.wasm --json
   glovebox weave --output glovebox.wasm                Python and JavaScript in one
   glovebox weave python-3.15-data --output data.wasm   Python with numpy and pandas: 200 MB, for hosts with exceptions
-  glovebox weave python-3.12 --http --output box.wasm  answers HTTP requests: `wasmtime serve -S cli … box.wasm`
+  glovebox weave python-3.12 --http --output box.wasm  answer HTTP requests: `wasmtime serve -S cli … box.wasm`
 
-What comes out exports the interface `glovebox:sandbox/sandbox` and runs wherever components do: limits and fuel are
-woven into its code. The Python packages are not in it. The same shim and interpreters give the same bytes.";
+The component exports the interface `glovebox:sandbox/sandbox` and runs in any component host: limits and fuel metering are
+part of its code. It does not contain the Python packages. The same shim and interpreters give the same bytes.";
 
 /// Path where `guest-shims/component/build` puts the shim.
 const SHIM: &str = "target/providers/shim.wasm";

@@ -12,20 +12,20 @@ use crate::args::GlobalArgs;
 const AFTER_HELP: &str = "\
 Examples:
   glovebox daemon                            listen at ~/.rlm/daemon.sock until Ctrl-C or `glovebox daemon stop`
-  glovebox daemon --timeout-ms 60000 &       let scripts take a minute each
-  glovebox daemon status                     say whether it answers, and what it holds
-  glovebox daemon stop                       end it, once what runs has ended
+  glovebox daemon --timeout-ms 60000 &       with a timeout of one minute per script
+  glovebox daemon status                     show whether it answers, and its sessions
+  glovebox daemon stop                       stop it once running executions have ended
   glovebox daemon --stdio                    serve one client over standard input and output
 
   printf '%s\\n' '{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"initialize\", \"params\": {\"context\": [1, 2, 3]}}' \\
     '{\"jsonrpc\": \"2.0\", \"id\": 2, \"method\": \"execute\", \"params\": {\"code\": \"print(sum(context))\"}}' | glovebox daemon --stdio
 
-A client sends JSON-RPC 2.0, one message a line: initialize opens a session, execute runs code in it, getVariable reads its
-variables, cancel stops what runs, destroy ends it. llm_query(…), rlm_query(…) and the tools of a script are requests to the client.
+A client sends JSON-RPC 2.0, one message per line: initialize opens a session, execute runs code in it, getVariable reads its
+variables, cancel stops the running code, destroy closes the session. llm_query(…), rlm_query(…) and the tools of a script are requests to the client.
 The packages for Python and JavaScript are such clients: Sandbox(backend=\"daemon\"), createSandbox({ backend: 'daemon' }).
 
-Only your own programs can connect. Sessions are in memory: they end with the connection that opened them. All clients share the
-policy that the flags say; a client may ask for less. docs/daemon.md describes the protocol.";
+Only your own programs can connect. Sessions are in memory and end with the connection that opened them. The flags set the policy
+of all clients; a client may request stricter limits. docs/daemon.md describes the protocol.";
 
 /// Serve programs of this machine over a Unix socket
 ///

@@ -10,15 +10,16 @@ use crate::args::GlobalArgs;
 
 const AFTER_HELP: &str = "\
 Examples:
-  glovebox fleet up                           an engine, a store and a node on this machine: the first minute
+  glovebox fleet up                           start an engine, a store and a node on this machine
   glovebox serve --fleet restate://127.0.0.1  serve its sessions over HTTP
-  glovebox fleet status                       what nodes and sessions there are
+  glovebox fleet status                       show the nodes and sessions
 
   glovebox fleet node --engine restate://engine.internal --store s3://bucket/sessions \\
-    --listen 0.0.0.0:9080 --advertise http://nodes.internal:9080       a node on each of several machines
+    --listen 0.0.0.0:9080 --advertise http://nodes.internal:9080       start a node, on each of several machines
 
-A session of a fleet is on one machine at a time and outlives it: what was answered is stored, and is never done twice. The engine is Restate, the
-states of sessions are in an object store, and whatever balances HTTP/2 stands before the nodes. docs/fleet.md describes how to set that up.";
+A session of a fleet runs on one machine at a time and survives its failure: answered requests are stored and never repeated.
+The engine is Restate, session states are in an object store, and an HTTP/2 load balancer is in front of the nodes.
+docs/fleet.md describes the setup.";
 
 /// Serve sessions from many machines
 #[derive(Args, Debug)]

@@ -23,12 +23,13 @@ Examples:
   glovebox fleet node --engine restate://engine.internal:8080?admin=9070 --store s3://bucket/sessions \\
     --listen 0.0.0.0:9080 --advertise http://nodes.internal:9080
 
-All nodes of a fleet have the same store, key and policy, and one address together: the engine sends what is asked to --advertise, where
-something balances HTTP/2 among them (docs/fleet.md has a configuration of haproxy). Nodes of another version of Glovebox have other images: give them
-another address, and leave the old ones until `glovebox fleet status` shows no sessions of theirs.
+All nodes of a fleet have the same store, key and policy, and share one address: the engine sends requests to --advertise, where
+a load balancer distributes HTTP/2 among the nodes (docs/fleet.md has a configuration of haproxy). Nodes of another version of
+Glovebox have other images: give them another address, and keep the old nodes until `glovebox fleet status` shows no sessions
+for them.
 
-Credentials of the store come from the environment, as its own tools have them (AWS_ACCESS_KEY_ID, …). Ctrl-C ends the node once what runs has ended, or
---drain is over: that is then begun anew elsewhere.";
+The store's credentials come from the environment, as for its own tools (AWS_ACCESS_KEY_ID, …). Ctrl-C stops the node when all
+executions have ended, or after --drain. Other nodes then repeat the remaining ones.";
 
 /// Execute requests to a fleet's sessions
 #[derive(Args, Debug)]

@@ -24,11 +24,11 @@ use crate::{
 const AFTER_HELP: &str = "\
 Examples:
   glovebox fleet up
-  glovebox serve --fleet restate://127.0.0.1:8080?admin=9070        in another shell: its sessions over HTTP
+  glovebox serve --fleet restate://127.0.0.1:8080?admin=9070        in another shell: serve its sessions over HTTP
   glovebox fleet up --dir /srv/fleet --ingress-port 0 --admin-port 0 --node-port 0
 
-Sessions and what the engine knows of them stay in the directory, and are there again when it is started again. The engine listens on this machine
-only; who reaches it can run scripts within the policy that the flags say.";
+Sessions and the engine's data are stored in the directory, and available again after a restart. The engine listens on this
+machine only; everyone who reaches it can run scripts within the policy that the flags set.";
 
 /// Directory of the fleet in the state directory.
 const FLEET: &str = "fleet";

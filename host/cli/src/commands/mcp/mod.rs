@@ -23,12 +23,12 @@ A client finds the tools run_code, session_open, session_list, session_fork, ses
 files_read and files_write. A script runs in a new interpreter, or in a session that keeps its state. Sessions are saved
 after each script, by default in $XDG_STATE_HOME/glovebox/mcp-sessions; the next server finds them.
 
-With --tools-from scripts may call the tools of other servers as tools.SERVER_TOOL(…). FILE has them in the usual form:
-{\"mcpServers\": {\"weather\": {\"command\": \"npx\", \"args\": [\"-y\", \"weather-server\"], \"env\": {\"KEY\": \"…\"}}}}. A server is started as a
-program with your rights; of the environment it gets PATH, HOME and what FILE names. \"tools\": [\"NAME\"] offers only those.
+With --tools-from, scripts may call the tools of other servers as tools.SERVER_TOOL(…). FILE lists them in the usual format:
+{\"mcpServers\": {\"weather\": {\"command\": \"npx\", \"args\": [\"-y\", \"weather-server\"], \"env\": {\"KEY\": \"…\"}}}}. A server runs with
+your rights; its environment contains PATH, HOME and the variables in FILE. \"tools\": [\"NAME\"] offers only these tools.
 
-Nothing but the protocol is written to standard output; notes, errors and logs (-v) go to standard error. The server ends
-when its standard input does, and at Ctrl-C.";
+Standard output contains only protocol messages; notes, errors and logs (-v) go to standard error. The server ends at the end
+of its standard input, and at Ctrl-C.";
 
 /// Serve the Model Context Protocol, so that a model can run code
 ///

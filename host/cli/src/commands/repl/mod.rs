@@ -39,7 +39,7 @@ use crate::{
 const AFTER_HELP: &str = "\
 Examples:
   glovebox repl                           Python
-  glovebox repl -l javascript             or typescript, whose types are removed
+  glovebox repl -l javascript             or typescript, whose types are stripped
   glovebox repl --session trip            a stored session, shared with `glovebox run --session trip`
   glovebox repl --mount data:/data:ro
   glovebox repl --context data.json --tool search='./search --json'

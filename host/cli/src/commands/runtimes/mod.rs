@@ -17,17 +17,17 @@ use crate::{
 
 const AFTER_HELP: &str = "\
 Examples:
-  glovebox runtimes                     list interpreters and tools, and the content of the cache
-  glovebox runtimes fetch               fetch what scripts need by default, as in an image build
-  glovebox runtimes prepare --all       fetch and prepare all: later runs need no network and no compiler
-  glovebox runtimes add python-3.12     have Python scripts run on it: smaller, without numpy and pandas
+  glovebox runtimes                     list interpreters and tools, and the contents of the cache
+  glovebox runtimes fetch               download the defaults, for example in a container build
+  glovebox runtimes prepare --all       download and prepare all: later runs need no network and no compiler
+  glovebox runtimes add python-3.12     make it the default for Python: smaller, without numpy and pandas
   glovebox runtimes path python         print the path of the binary
-  glovebox runtimes bundle all.zip      write what scripts need to one file, for machines without a network (--bundle)
-  glovebox runtimes remove quickjs      remove one
+  glovebox runtimes bundle all.zip      write all downloads to one file, for machines without a network (--bundle)
+  glovebox runtimes remove quickjs      remove an interpreter
   glovebox runtimes prune --older-than 7d
 
-When compiled code is added, code that was not used for 30 days (--cache-age) is evicted, and so is the least recently
-used when prepared images or compiled components take more than 2 GiB (--cache-bytes). `runtimes prune` does it at once.";
+When compiled code is added, code that was not used for 30 days (--cache-age) is evicted. The least recently used code is
+evicted as well if prepared images or compiled components exceed 2 GiB (--cache-bytes). `runtimes prune` does this at once.";
 
 /// List, download, prepare and remove interpreters
 #[derive(Args, Debug)]

@@ -32,7 +32,7 @@ Examples:
   tar -c src | glovebox session files trip untar -
 
 Paths are relative to the session's workspace, /app in its scripts, and cannot lead out of it. The session's quotas
-apply to files copied in, and a change that fails changes nothing.";
+apply to files copied in. A failed action changes nothing.";
 
 /// List, read, write, delete and copy the files of a session
 #[derive(Args, Debug)]

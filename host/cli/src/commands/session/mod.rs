@@ -23,8 +23,8 @@ use crate::{
 
 const AFTER_HELP: &str = "\
 Examples:
-  glovebox run --session trip -e 'x = 1'      create a session, or continue it
-  glovebox repl --session trip                the same, typing
+  glovebox run --session trip -e 'x = 1'      create or resume a session
+  glovebox repl --session trip                use the session interactively
   glovebox session list                       list the stored sessions
   glovebox session fork trip other            copy a session
   glovebox session files trip ls '**/*.csv'   list its files
@@ -32,8 +32,8 @@ Examples:
   glovebox session prune --older-than 30d --dry-run
   glovebox session delete trip
 
-Sessions are stored in a directory that only you can write to: $XDG_STATE_HOME/glovebox/sessions, or the one that
---store or GLOVEBOX_STORE names. Permissions and limits are not stored with a session: each command's flags and policy
+Sessions are stored in a directory that only you can write to: $XDG_STATE_HOME/glovebox/sessions, or the one
+named by --store or GLOVEBOX_STORE. Permissions and limits are not stored with a session: each command's flags and policy
 file set them.";
 
 /// List, copy, export, inspect and delete stored sessions
