@@ -111,7 +111,7 @@ fn a_session_that_another_process_has_is_refused_or_waited_for() {
     assert!(home.refused(&["session", "delete", "s"]).contains("in use"));
     assert!(home.said(&["session", "show", "s"]).contains("in use      yes"));
     let pruned = home.output(&["session", "prune", "--keep", "0"]);
-    assert_eq!(text(&pruned.stderr), "glovebox: `s` was left alone: another process has it open\n");
+    assert_eq!(text(&pruned.stderr), "glovebox: `s` was not deleted: another process has it open\n");
     assert_eq!(text(&pruned.stdout), "deleted 0 sessions, 0 B\n");
 
     let mut waiting = home.glovebox(&["run", "--session", "s", "-e", "x + 1"]).spawn().unwrap();

@@ -189,7 +189,7 @@ fn types_that_would_be_huge_are_refused() {
         (lifted, "effective type size exceeds the limit"),
         (format!(r#"(component {nested} (import "g" (func (param "p" $t19999))))"#), "type nesting is too deep"),
         (format!("(component {types})"), "no function `f`"),
-        (format!("(component {many})"), "made of more than 250000 items"),
+        (format!("(component {many})"), "consist of more than 250000 items"),
     ];
     let table = table.map(|(text, words)| (wat::parse_str(text).unwrap(), words));
     let parts = [1_000, 1_001, 50_000, 500_000].map(|depth| {

@@ -29,7 +29,7 @@ Glovebox have other images: give them another address, and keep the old nodes un
 for them.
 
 The store's credentials come from the environment, as for its own tools (AWS_ACCESS_KEY_ID, …). Ctrl-C stops the node when all
-executions have ended, or after --drain. Other nodes then repeat the remaining ones.";
+executions have ended, or after --drain-ms. Other nodes then repeat the remaining ones.";
 
 /// Execute requests to a fleet's sessions
 #[derive(Args, Debug)]

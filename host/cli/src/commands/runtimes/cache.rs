@@ -20,11 +20,11 @@ Examples:
   glovebox runtimes prune --max-bytes 500MB      remove the least recently used first
   glovebox runtimes prune --all
 
-Only compiled code is removed: runtimes, prepared images and modules, components. It is rebuilt when it is needed, which
-takes up to half a minute each and no network. Code that a process uses or builds is left alone.
+Only compiled code is removed: runtimes, prepared images and modules, components. It is rebuilt at its next use, which
+takes up to half a minute and needs no network. Code in use, or being built, stays.
 
-Without --older-than, --max-bytes or --all the cache's own limits apply, as they do whenever something is added:
---cache-age, and --cache-bytes for runtimes with images and modules and for components.";
+Without --older-than, --max-bytes or --all, the cache's own limits apply, as they do when code is added: --cache-age, and
+--cache-bytes, separately for runtimes with their images and modules, and for components.";
 
 /// Show the contents of the cache by kind
 #[derive(Args, Debug)]
@@ -121,7 +121,7 @@ pub(super) fn prune(host: &Host, args: &PruneArgs) -> anyhow::Result<i32> {
         out(&table([Align::Left, Align::Left, Align::Right, Align::Left], &rows))?;
     }
     for entry in &report.in_use {
-        note(&format!("`{}` was left alone: it is in use", entry.name));
+        note(&format!("`{}` was not removed: it is in use", entry.name));
     }
     let verb = if report.dry_run { "would remove" } else { "removed" };
     let count = match report.removed.len() {

@@ -17,8 +17,7 @@ Examples:
   glovebox session prune --older-than 12h
   glovebox session prune --keep 100 --max-bytes 1GB   delete the least recently used first
 
-A session that another process uses is left alone, and so is one that has been used meanwhile. The exit code is 1
-if a session could not be deleted.";
+Sessions that another process uses, or has used meanwhile, are not deleted. The exit code is 1 if a deletion fails.";
 
 /// Delete sessions by age, number and size
 #[derive(Args, Debug)]
@@ -104,7 +103,7 @@ fn print(report: &PruneReport) -> anyhow::Result<()> {
             SkipReason::InUse => "another process has it open",
             _ => "it has been used meanwhile",
         };
-        note(&format!("`{}` was left alone: {reason}", skipped.id));
+        note(&format!("`{}` was not deleted: {reason}", skipped.id));
     }
     for error in &report.errors {
         note(&format!("`{}` could not be deleted: {}", error.id, error.message));

@@ -25,16 +25,16 @@ Examples:
   glovebox session fork trip rain
   glovebox run --session rain -e 'cities.clear()'   the other session still has them
 
-Both have the same variables, functions, imports and files, and from then on neither sees what the other does.
-Their random numbers differ.";
+Both have the same variables, functions, imports and files, and are independent from then on. Their random numbers
+differ.";
 
 const EXPORT_HELP: &str = "\
 Examples:
   glovebox session export trip trip.glovebox
   glovebox session export trip - | ssh elsewhere glovebox session import - --as trip
 
-The file is compressed and contains all of the session's variables and files. The session continues wherever the
-same interpreter is prepared, under the policy that is given there.";
+The file is compressed and contains all of the session's variables and files. It can be imported on any
+machine with the same interpreter, and runs under the policy given there.";
 
 const IMPORT_HELP: &str = "\
 Examples:
@@ -42,8 +42,8 @@ Examples:
   glovebox session import trip.glovebox --as other
   glovebox session import trip.glovebox --replace     replacing `trip`
 
-A file from a stranger is a stranger's code: it can do in the sandbox what a script can, and nothing else. Its
-interpreter and the limits are checked when the session is used. With --key-file only files that were exported with
+An untrusted file is untrusted code: in the sandbox it can do the same as a script, and nothing else. Its
+interpreter and the limits are checked when the session is used. With --key-file, only files that were exported with
 that key are accepted.";
 
 /// Copy a session
