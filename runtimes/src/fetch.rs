@@ -96,7 +96,8 @@ impl Fetcher {
         self.bundle.as_ref()
     }
 
-    /// Copies verified files from the bundle into `into`. Returns `false` if there is no bundle, or a file is not in it.
+    /// Copies verified files from the bundle into `into`. Returns `false` if there is no bundle, or a file is not in
+    /// it.
     pub(crate) fn take_from_bundle(
         &self,
         files: &[Pinned],

@@ -258,8 +258,8 @@ impl<'a> StoreDir<'a> {
 impl StoreDir<'_> {
     fn open(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
         let name = record_name(key);
-        // A concurrent process may replace both files between reading the record and opening the code. The new record then
-        // names the new code.
+        // A concurrent process may replace both files between reading the record and opening the code. The new record
+        // then names the new code.
         for _ in 0..3 {
             let Some(recorded) = self.recorded(&name)?.filter(|recorded| recorded.stored.key == *key.parts()) else {
                 return Ok(None);

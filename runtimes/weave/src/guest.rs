@@ -15,8 +15,8 @@ use glovebox_runtimes::{Digest, rewrite::MutableGlobal};
 
 const WASI: &str = "wasi_snapshot_preview1";
 
-/// A further import that guests may have: CPython 3.15 was built with a call to its host. The provider answers that there
-/// is no host, as the engine does.
+/// A further import that guests may have: CPython 3.15 was built with a call to its host. The provider answers that
+/// there is no host, as the engine does.
 const HOST_CALL: (&str, &str) = ("host", "call");
 
 /// Export name of the table whose functions can be called by slot.

@@ -107,7 +107,8 @@ mod tests {
                 let text = [[0x01].as_slice(), &[kind, 0x01, 0x01].repeat(levels), &[kind, 0x00]].concat();
                 component(&[section(COMPONENT, &component(&[section(TYPE, &text)]))])
             };
-            // The count is one too high: the first type follows the number of types, a byte that looks like a declaration.
+            // The count is one too high: the first type follows the number of types, a byte that looks like a
+            // declaration.
             assert_eq!(check(&types(MAX_TYPES - 2)), Ok(()));
             assert_eq!(check(&types(MAX_TYPES - 1)), Ok(()));
             assert_eq!(check(&types(MAX_TYPES)), Err(Refusal::Types));

@@ -1,7 +1,8 @@
 //! Reads names from a session for completion.
 //!
-//! A query runs in a copy of the session, which is dropped afterwards. The copy's sandbox has small limits, no tools and
-//! no network, and does not commit files to host directories. A hostile answer to a query cannot change the session.
+//! A query runs in a copy of the session, which is dropped afterwards. The copy's sandbox has small limits, no tools
+//! and no network, and does not commit files to host directories. A hostile answer to a query cannot change the
+//! session.
 
 use std::collections::BTreeSet;
 

@@ -16,8 +16,8 @@ pub(super) struct Word<'a> {
     pub(super) prefix: &'a str,
 }
 
-/// Returns the word at the end of `typed`. Strings, comments and numbers contain no words. An attribute of an expression
-/// with more than names and dots is not completed: its value is only known after running it.
+/// Returns the word at the end of `typed`. Strings, comments and numbers contain no words. An attribute of an
+/// expression with more than names and dots is not completed: its value is only known after running it.
 pub(super) fn word_at_end(dialect: Dialect, typed: &str) -> Option<Word<'_>> {
     let tokens = tokens(dialect, typed);
     let mut before = tokens.as_slice();
