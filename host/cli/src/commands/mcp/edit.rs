@@ -153,7 +153,7 @@ mod tests {
             assert_eq!(edited_json(text), Err(EditError::Form(expected.into())), "{text}");
         }
         for (text, line) in [
-            ("{\n  \"a\": 1\n  \"b\": 2\n}", 3),
+            ("{\n  \"a\": 1\n  \"b\": 2\n}", 2),
             ("{", 1),
             ("{\"a\": \"", 1),
             ("{} x", 1),
