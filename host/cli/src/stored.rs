@@ -3,9 +3,11 @@
 use std::{fs::File, io::Read, path::Path, sync::Arc};
 
 use glovebox::{
-    CancelToken, DirectoryStore, Execution, HibernateOptions, IfExists, Language, NewSession, ObjectStore, Pages,
-    Request, Sandbox, Session, SessionGuard, SessionId, SessionKey, SessionRecord, SessionStore, Sessions,
-    SessionsError, StoreError, StorePolicy, StoredEntry, block_on, escaped,
+    CancelToken, Execution, HibernateOptions, IfExists, Language, Request, Sandbox, Session, SessionKey, escaped,
+};
+use glovebox_sessions::{
+    DirectoryStore, NewSession, ObjectStore, Pages, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions,
+    SessionsError, StoreError, StorePolicy, StoredEntry, block_on,
 };
 
 use crate::{

@@ -3,9 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
-use glovebox::{SessionId, SessionKey};
+use glovebox::SessionKey;
 use glovebox_fleet::FleetClient;
 use glovebox_server::{ServerConfig, TenantConfig, TokenTable};
+use glovebox_sessions::SessionId;
 
 use crate::stored::open_store;
 

@@ -21,14 +21,12 @@
 #![expect(unsafe_code, reason = "deserialising compiled code is unsafe; the proof is above")]
 
 use std::fs::File;
-#[cfg(feature = "component")]
 use std::{
     io::Read,
     os::fd::AsRawFd,
     path::{Path, PathBuf},
 };
 
-#[cfg(feature = "component")]
 use wasmtime::component::Component;
 use wasmtime::{Engine, Module};
 
@@ -44,13 +42,11 @@ pub(crate) fn load(engine: &Engine, file: File) -> wasmtime::Result<Module> {
 }
 
 /// Compiles a component ahead of time.
-#[cfg(feature = "component")]
 pub(crate) fn compile_component(engine: &Engine, wasm: &[u8]) -> wasmtime::Result<Vec<u8>> {
     engine.precompile_component(wasm)
 }
 
 /// Maps a file that [`compile_component`] made and the cache vouches for.
-#[cfg(feature = "component")]
 pub(crate) fn load_component(engine: &Engine, mut file: File) -> wasmtime::Result<Component> {
     let path = path_of(&file);
     if path.exists() {
@@ -66,12 +62,11 @@ pub(crate) fn load_component(engine: &Engine, mut file: File) -> wasmtime::Resul
 }
 
 /// Returns a path to the open file itself. Wasmtime maps a module from a handle, but a component only from a path.
-#[cfg(feature = "component")]
 fn path_of(file: &File) -> PathBuf {
     Path::new("/dev/fd").join(file.as_raw_fd().to_string())
 }
 
-#[cfg(all(test, feature = "component"))]
+#[cfg(test)]
 mod tests {
     use std::{fs, io::Write as _};
 

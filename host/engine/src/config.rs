@@ -94,11 +94,10 @@ impl fmt::Debug for EngineConfig {
 pub enum Packages {
     /// The pinned packages. pip downloads their wheels when a Python runtime is first used. Preparation imports them,
     /// so that importing them again costs a script almost nothing.
-    #[cfg_attr(feature = "packages", default)]
+    #[default]
     Bundled,
     /// No libraries, as in a portable provider. Python scripts find no packages, and Node's modules for JavaScript are
-    /// compiled at first use, on the script's fuel. The default in a build without the feature `packages`.
-    #[cfg_attr(not(feature = "packages"), default)]
+    /// compiled at first use, on the script's fuel.
     None,
 }
 

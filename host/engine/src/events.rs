@@ -6,11 +6,8 @@
 //! | `execution.complete` | `runtime`, `session_id`, `success`, `outcome`, `duration_ms`, `fuel_consumed`, `memory_used_bytes` |
 //! | `tool.start` | `session_id`, `tool`, `index` |
 //! | `tool.complete` | `session_id`, `tool`, `index`, `outcome`, `duration_ms`; outcome: `returned`, `unfinished`, or the name of the error |
-//! | `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.fenced`, `session.deleted` | `session_id`: of sessions in a store; fenced: another process has taken it over |
 //! | `session.rolled_back` | `session_id`, `executions_lost`, `reason` |
 //! | `session.checkpoint.skipped` | `session_id`, `reason`: a checkpoint that was due had no room within `limits.session_total_bytes` |
-//! | `session.prune.delete` | `session_id`, `bytes`, `reason`, `dry_run` |
-//! | `session.prune.complete` | `deleted`, `skipped`, `failed`, `reclaimed_bytes`, `dry_run` |
 //! | `session.file.<operation>` | `session_id`, `path`; operation: `list`, `read`, `write`, `delete`, `rename` |
 //! | `component.unavailable` | `what`, `reason`: an operation that was refused to a component, and the cause |
 //! | `security.<kind>` | `session_id`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `tools_refused`, `trap` |
@@ -21,8 +18,6 @@ use glovebox_core::{CallResult, clipped, milliseconds, session::TooMany};
 use glovebox_wasi::SecurityEvent;
 
 use crate::{Execution, Language, Limits, Outcome, Resource, ToolRecord};
-#[cfg(feature = "store")]
-use crate::{PruneReport, Pruned, SessionId};
 
 pub(crate) fn start(runtime: Language, session_id: Option<&str>, limits: &Limits) {
     tracing::info!(
@@ -116,36 +111,4 @@ pub(crate) fn security(session_id: Option<&str>, ran: &CallResult, events: &[Sec
     for event in events {
         warn(event.name(), &event.to_string());
     }
-}
-
-/// Logs a change to a stored session.
-#[cfg(feature = "store")]
-pub(crate) fn session(message: &'static str, id: &SessionId) {
-    tracing::info!(target: "glovebox", session_id = id.as_str(), "{message}");
-}
-
-/// Logs a session that was pruned, or would be in a dry run.
-#[cfg(feature = "store")]
-pub(crate) fn pruned(pruned: &Pruned, dry_run: bool) {
-    tracing::info!(
-        target: "glovebox",
-        session_id = pruned.id.as_str(),
-        bytes = pruned.bytes,
-        reason = pruned.reason.word(),
-        dry_run,
-        "session.prune.delete"
-    );
-}
-
-#[cfg(feature = "store")]
-pub(crate) fn prune_complete(report: &PruneReport) {
-    tracing::info!(
-        target: "glovebox",
-        deleted = report.deleted.len(),
-        skipped = report.skipped.len(),
-        failed = report.errors.len(),
-        reclaimed_bytes = report.reclaimed_bytes,
-        dry_run = report.dry_run,
-        "session.prune.complete"
-    );
 }

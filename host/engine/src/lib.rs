@@ -16,9 +16,7 @@
 //! * [`Engine`]: state that all sandboxes of a program share. One per program.
 //! * [`Sandbox`]: a runtime and a [`Policy`]. Each execution gets a new interpreter.
 //! * [`Session`]: an interpreter that persists between executions. [`Session::hibernate`] converts it to bytes, and
-//!   [`Sandbox::resume`] restores it from them.
-//! * [`Sessions`]: many sessions over a [`SessionStore`], such as a [`DirectoryStore`]. They are in memory only while
-//!   they are used.
+//!   [`Sandbox::resume`] restores it from them. The crate `glovebox-sessions` stores many of them.
 //! * [`SessionPolicy`]: when a session saves its state, and how it continues after its guest was unwound.
 //! * [`SharedWorkspace`]: files that several sessions share.
 //! * [`Files`], [`SessionFiles`]: the workspace of an execution or a session, for the embedder.
@@ -32,16 +30,7 @@
 //!
 //! # Features
 //!
-//! All features except `network` and `object-store` are on by default. A build without a feature contains none of its
-//! code, and returns an error if a caller needs it:
-//!
-//! * `component`: module [`component`](mod@component), [`compile()`]. Without it Wasmtime is built without components.
-//! * `network`: [`Policy::network`]. Without it a policy that allows addresses is [`PolicyError::Network`].
-//! * `object-store`: [`ObjectStore`], [`BlobStore`].
-//! * `packages`: [`Packages::Bundled`] and [`EngineConfig::own_packages`]. Without it [`Packages::None`] is the
-//!   default, and any other setting is [`EngineError::NotBuilt`].
-//! * `store`: [`Sessions`], [`SessionStore`], [`DirectoryStore`].
-//! * `typescript`: scripts named `.ts`, `.mts` or `.cts`. Without it they are [`ExecuteError::TypeScript`].
+//! * `network`: [`Policy::network`], off by default. Without it a policy that allows addresses is [`PolicyError::Network`].
 //!
 //! # Threats out of scope
 //!
@@ -53,11 +42,6 @@
 //!   output.
 //! * Untrusted hibernated bytes without a [`SessionKey`]. Resuming them runs their code, within your limits.
 //! * Other programs of the same user that write to the cache directory. Compiled code there is run as it is.
-
-#![cfg_attr(
-    not(all(feature = "component", feature = "packages", feature = "store", feature = "typescript")),
-    allow(dead_code, unused_imports, reason = "code for disabled features stays in place")
-)]
 
 /// Compiles and runs the Rust code of these pages with the documentation tests.
 #[cfg(doctest)]
@@ -78,9 +62,7 @@ mod budget;
 mod cache;
 mod cancel;
 mod catalog;
-#[cfg(feature = "component")]
 mod compile;
-#[cfg(feature = "component")]
 pub mod component;
 mod config;
 mod displays;
@@ -100,8 +82,6 @@ mod json_text;
 mod library;
 mod load;
 mod machine;
-#[cfg(feature = "store")]
-mod manager;
 pub mod mount;
 mod network;
 mod own_commits;
@@ -124,12 +104,10 @@ mod stack;
 mod state;
 mod stepping;
 mod stopwatch;
-#[cfg(feature = "store")]
-mod store;
 mod template;
 mod ticker;
 mod timestamp;
-#[cfg(any(feature = "network", feature = "object-store"))]
+#[cfg(feature = "network")]
 mod tls;
 mod tools;
 mod translate;
@@ -140,7 +118,6 @@ mod workspace;
 pub use cache::{CachePrune, CachePruneReport, CachePruned, CacheUsage};
 pub use cancel::{CancelToken, OnCancel};
 pub use catalog::{PreparedInfo, RuntimeInfo, ToolInfo};
-#[cfg(feature = "component")]
 pub use compile::{CompileError, ComponentCache, compile, compile_with};
 pub use config::{CacheLimits, EngineConfig, Packages, PoolConfig};
 pub use engine::Engine;
@@ -167,15 +144,11 @@ pub use glovebox_vfs::{
 };
 pub use glovebox_wasi::Stream;
 pub use hibernate::{
-    HibernateError, HibernateOptions, HibernatedInfo, KeyError, ResumeError, ResumeOptions, SessionKey,
+    HibernateError, HibernateOptions, HibernatedInfo, HibernatedSession, KeyError, ResumeError, ResumeOptions,
+    SessionKey,
 };
 pub use images::{BuiltImage, ImageBuilder, ImageFile, ImageInfo, ListedImage, SetupInfo};
 pub use json_text::{JsonText, NotJson};
-#[cfg(feature = "store")]
-pub use manager::{
-    ActiveSession, HibernateReport, IdleThread, ListedPage, ListedSession, NewSession, Save, SessionGuard, Sessions,
-    SessionsBuilder, SessionsError, StorePolicy,
-};
 #[cfg(feature = "network")]
 pub use network::{BeyondNetwork, UrlPatternError, UrlPatterns, is_public_address};
 pub use network::{NetworkPolicy, SecretPolicy};
@@ -185,15 +158,9 @@ pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{Session, SessionOptions, SharedWorkspace};
 pub use stepping::{AdvanceError, Started, Step, ToolAnswer, ToolRequest};
-#[cfg(feature = "object-store")]
-pub use store::{BlobInfo, BlobPage, BlobStore, ObjectStore};
-#[cfg(feature = "store")]
-pub use store::{
-    DirectoryStore, Expected, PageLimitError, PageRequest, Pages, Prune, PruneError, PruneReason, PruneReport,
-    PruneSkip, Pruned, SessionId, SessionIdError, SessionLock, SessionRecord, SessionStore, SkipReason, StoreError,
-    StoredEntry, StoredPage, StoredRecord, StoredSession, StoredVersion, block_on,
-};
 pub use timestamp::{Timestamp, TimestampError};
+#[cfg(feature = "network")]
+pub use tls::tls_config;
 pub use tools::{
     Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, check_tools,
     weight as json_weight,

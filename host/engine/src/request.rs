@@ -180,6 +180,12 @@ impl<'a> Request<'a> {
         self
     }
 
+    /// Returns the token that [`cancel`](Self::cancel) set.
+    #[must_use]
+    pub fn cancel_token(&self) -> Option<&CancelToken> {
+        self.cancel.as_ref()
+    }
+
     /// Cancels the execution after `duration`, like a [`CancelToken`]. The duration starts with the call that takes the
     /// request, so it includes the wait for a session. Default: never. `limits.timeout_ms` still applies, and is the
     /// reported cause if it expires first.

@@ -2,8 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-/// Returns the client configuration with the machine's trusted root certificates, which are loaded at first use.
-pub(crate) fn config() -> Result<rustls::ClientConfig, String> {
+/// Returns TLS settings for HTTP clients of this process: the certificates that this machine trusts, as they were when
+/// they were first needed.
+///
+/// # Errors
+/// If TLS cannot be set up, with the reason.
+pub fn tls_config() -> Result<rustls::ClientConfig, String> {
     static CONFIG: OnceLock<Result<rustls::ClientConfig, String>> = OnceLock::new();
     let make = || {
         let mut roots = rustls::RootCertStore::empty();

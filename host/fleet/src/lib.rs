@@ -4,7 +4,7 @@
 //! never applied twice. This crate does not implement that agreement: each session is a virtual object of
 //! [Restate](https://restate.dev), a durable-execution engine. Restate serializes and journals the requests of a
 //! session, and retries them on another node if a machine fails. A session's bytes are immutable blobs in an object
-//! store ([`glovebox::BlobStore`]); the session's state in the engine names the current one.
+//! store ([`glovebox_sessions::BlobStore`]); the session's state in the engine names the current one.
 //!
 //! * [`FleetUrl`]: the address of the engine.
 //! * [`FleetClient`]: requests executions, from anywhere.

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use glovebox::{SessionId, SessionIdError};
+use glovebox_sessions::{SessionId, SessionIdError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 

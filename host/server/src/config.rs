@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
-use glovebox::{Policy, PolicyError, Save, SessionId, StorePolicy, UrlPatterns, escaped};
+use glovebox::{Policy, PolicyError, UrlPatterns, escaped};
 use glovebox_fleet::{FleetUrl, FleetUrlError};
+use glovebox_sessions::{Save, SessionId, StorePolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use glovebox::{
-    AdvanceError, BuildError, ExecuteError, FilesError, RuntimeError, SessionIdError, SessionsError, StoreError,
-    ToolDefinitionError, Untrusted, escaped, with_causes,
+    AdvanceError, BuildError, ExecuteError, FilesError, RuntimeError, ToolDefinitionError, Untrusted, escaped,
+    with_causes,
 };
+use glovebox_sessions::{SessionIdError, SessionsError, StoreError};
 
 use glovebox_fleet::FleetError;
 

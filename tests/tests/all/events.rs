@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use glovebox::{
-    DirectoryStore, IfExists, Language, NewSession, Prune, Request, Sandbox, SessionId, Sessions, Tool, ToolError,
-};
+use glovebox::{IfExists, Language, Request, Sandbox, Tool, ToolError};
+use glovebox_sessions::{DirectoryStore, NewSession, Prune, SessionId, Sessions};
 use glovebox_tests::{Captured, Event, Recorder, engine, sandbox};
 
 /// Runs a request under a unique session id and returns the events that carry it.

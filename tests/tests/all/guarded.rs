@@ -3,9 +3,10 @@
 use std::{fs, path::Path};
 
 use glovebox::{
-    BuildError, DirectoryStore, ExecuteError, Language, Mount, Policy, Sandbox,
+    BuildError, ExecuteError, Language, Mount, Policy, Sandbox,
     mount::{Guarded, MountError, Relation},
 };
+use glovebox_sessions::DirectoryStore;
 use glovebox_tests::{engine, engine_config, sandbox, sandbox_on, short};
 use tempfile::TempDir;
 

@@ -3,13 +3,14 @@
 use std::{error::Error, fs, io, path::PathBuf};
 
 use glovebox::{
-    BuildError, ExecuteError, FilesError, PolicyError, RuntimeError, SessionId, StoreError, ToolDefinitionError,
+    BuildError, ExecuteError, FilesError, PolicyError, RuntimeError, ToolDefinitionError,
     mount::{Collision, Guarded, MountError, Relation},
 };
 use glovebox_component_runner::{InvokeError, LoadError, RunError};
 use glovebox_runtimes::{
     CacheError, ManifestError, OwnPackageError, PackageError, PreparedError, RuntimeError as BinaryError, WheelFault,
 };
+use glovebox_sessions::{SessionId, StoreError};
 use glovebox_vfs::{Access, Vfs, VfsError, VfsLimits};
 
 /// A name with every kind of character that must be escaped.

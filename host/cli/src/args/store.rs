@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use glovebox::SessionId;
+use glovebox_sessions::SessionId;
 
 use super::{PolicyArgs, RuntimeArgs};
 use crate::terminal::Hinted;

@@ -5,9 +5,9 @@ use std::{fs::File, io, path::PathBuf};
 use anyhow::Context;
 use clap::Args;
 use glovebox::{
-    CancelToken, Commit, ExecuteError, Execution, JsonText, Language, Policy, Request, Sandbox, SessionId,
-    SessionsError, Tool, escaped,
+    CancelToken, Commit, ExecuteError, Execution, JsonText, Language, Policy, Request, Sandbox, Tool, escaped,
 };
+use glovebox_sessions::{SessionId, SessionsError};
 
 use crate::{
     args::{ContextArgs, GlobalArgs, PolicyArgs, ProgramArgs, RuntimeArgs, SourceArgs, StoreArgs},

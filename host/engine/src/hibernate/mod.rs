@@ -7,4 +7,4 @@ mod zstandard;
 
 pub use error::{HibernateError, ResumeError};
 pub use glovebox_core::hibernate::{HibernatedInfo, KeyError, SessionKey};
-pub use session::{HibernateOptions, ResumeOptions};
+pub use session::{HibernateOptions, HibernatedSession, ResumeOptions};

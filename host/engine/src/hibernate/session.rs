@@ -8,7 +8,7 @@ use glovebox_core::{
 };
 
 use super::{HibernateError, ResumeError, SessionKey, zstandard::Zstandard};
-use crate::{ExecuteError, Request, Sandbox, Session, run::PreparedRequest, session_scope::SessionScope};
+use crate::{CancelToken, ExecuteError, Request, Sandbox, Session, run::PreparedRequest, session_scope::SessionScope};
 
 /// Options for [`Session::hibernate`]. Start from `default()` and change individual fields.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +53,14 @@ pub struct ResumeOptions {
 }
 
 impl ResumeOptions {
+    /// Sets the token that cancels what runs in the session outside any request, as
+    /// [`SessionOptions::cancel`](crate::SessionOptions::cancel).
+    #[must_use]
+    pub fn cancel(mut self, token: &CancelToken) -> Self {
+        self.scope.cancel = token.clone();
+        self
+    }
+
     /// Sets the cancellation token and fuel budget of the session.
     pub(crate) fn scope(mut self, scope: &SessionScope) -> Self {
         self.scope = scope.clone();
@@ -81,12 +89,16 @@ impl ResumeOptions {
     }
 }
 
-/// A hibernated session, with the fields of its record in a store.
-pub(crate) struct Hibernated {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) executions: u64,
-    /// Number of files, directories and links.
-    pub(crate) files: u64,
+/// A hibernated session, with what a store records about it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HibernatedSession {
+    /// The session, for [`Sandbox::resume`].
+    pub bytes: Vec<u8>,
+    /// Number of executions so far.
+    pub executions: u64,
+    /// Number of files, directories and links in the workspace.
+    pub files: u64,
 }
 
 impl Session {
@@ -127,13 +139,16 @@ impl Session {
         self.write_state(self.save()?, options, into)
     }
 
-    /// Like [`hibernate`](Self::hibernate), with the fields of its record in a store.
-    pub(crate) fn hibernate_for_store(&self, options: &HibernateOptions) -> Result<Hibernated, HibernateError> {
+    /// Like [`hibernate`](Self::hibernate), with what a store records about the session.
+    ///
+    /// # Errors
+    /// As [`hibernate`](Self::hibernate).
+    pub fn hibernate_for_store(&self, options: &HibernateOptions) -> Result<HibernatedSession, HibernateError> {
         let state = self.save()?;
         let (executions, files) = (state.executions, state.wasi.vfs().inodes_used());
         let mut bytes = Vec::new();
         self.write_state(state, options, &mut bytes)?;
-        Ok(Hibernated { bytes, executions, files })
+        Ok(HibernatedSession { bytes, executions, files })
     }
 
     fn write_state(

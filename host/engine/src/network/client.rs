@@ -93,7 +93,7 @@ impl Client {
         let make = || {
             let resolver = Filtered { resolver: Arc::clone(&self.resolver), rules: Arc::clone(&self.rules) };
             let client = reqwest::Client::builder()
-                .tls_backend_preconfigured(tls::config()?)
+                .tls_backend_preconfigured(tls::tls_config()?)
                 .dns_resolver(Arc::new(resolver))
                 // `fetch` follows redirects itself and checks each URL.
                 .redirect(redirect::Policy::none())

@@ -2,7 +2,7 @@
 
 use glovebox_core::session::{MAX_SESSION_ID_BYTES, is_session_id};
 
-use crate::{ExecuteError, JsonText, SharedWorkspace, session_scope::SessionScope};
+use crate::{CancelToken, ExecuteError, JsonText, SharedWorkspace, session_scope::SessionScope};
 
 /// Options for opening a session. Start from `default()` and change individual fields.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +30,14 @@ impl SessionOptions {
     #[must_use]
     pub fn context(mut self, context: impl Into<JsonText>) -> Self {
         self.context = Some(context.into());
+        self
+    }
+
+    /// Sets the token that cancels what runs in the session outside any request: access to variables, exit handlers,
+    /// rollbacks. Default: nothing cancels it.
+    #[must_use]
+    pub fn cancel(mut self, token: &CancelToken) -> Self {
+        self.scope.cancel = token.clone();
         self
     }
 

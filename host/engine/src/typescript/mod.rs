@@ -6,27 +6,16 @@
 //! instance of its own, with the limits of the script: its fuel, its time, its memory, and the stack of a guest. The
 //! cost counts towards the script's limits.
 
-#[cfg(feature = "typescript")]
 mod glue;
-#[cfg(feature = "typescript")]
 mod load;
-#[cfg(not(feature = "typescript"))]
-mod not_built;
-#[cfg(feature = "typescript")]
 mod stripper;
-#[cfg(feature = "typescript")]
 mod values;
-#[cfg(not(feature = "typescript"))]
-mod without;
 
 use glovebox_interpreters::Diagnostic;
 
 use crate::{Outcome, RaisedOutcome, SourceKind, platform::ExecutionCtx};
 
-#[cfg(feature = "typescript")]
 pub(crate) use stripper::Stripper;
-#[cfg(not(feature = "typescript"))]
-pub(crate) use without::Stripper;
 
 /// Maximum length of a message, which can contain names from the script.
 const MAX_MESSAGE_CHARS: usize = 1_000;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use glovebox::SessionId;
+use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
 
 use super::{FleetClient, FleetError};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use glovebox::{BlobStore, Clock, Engine, Entropy, Policy, PolicyError, SessionKey};
+use glovebox::{Clock, Engine, Entropy, Policy, PolicyError, SessionKey};
 use glovebox_requests::callbacks::Callbacks;
+use glovebox_sessions::BlobStore;
 
 use crate::FleetUrl;
 

@@ -1,6 +1,7 @@
 //! Errors of starting a node and of running a step.
 
-use glovebox::{BuildError, StoreError, escaped};
+use glovebox::{BuildError, escaped};
+use glovebox_sessions::StoreError;
 use restate_sdk::errors::{HandlerError, TerminalError};
 
 use crate::client::status;

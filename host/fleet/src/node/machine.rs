@@ -3,10 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use glovebox::{
-    BlobStore, BuildError, Engine, ExecuteError, HibernateOptions, JsonText, Language, Policy, ResumeError,
-    ResumeOptions, Sandbox, Session, SessionId, SessionKey, SessionOptions, Timestamp,
+    BuildError, Engine, ExecuteError, HibernateOptions, JsonText, Language, Policy, ResumeError, ResumeOptions,
+    Sandbox, Session, SessionKey, SessionOptions, Timestamp,
 };
 use glovebox_requests::callbacks::Callbacks;
+use glovebox_sessions::{BlobStore, SessionId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 

@@ -7,8 +7,9 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use glovebox::{BlobStore, CancelToken, Engine, EngineConfig, Language, Timestamp, UrlPatterns};
+use glovebox::{CancelToken, Engine, EngineConfig, Language, Timestamp, UrlPatterns};
 use glovebox_requests::callbacks::{Callbacks, CallbacksConfig};
+use glovebox_sessions::BlobStore;
 use serde_json::{Value, json};
 
 use super::{

@@ -5,9 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{
-    CancelToken, SessionId, Timestamp, Tool, ToolError, ToolErrorKind, UrlPatterns, escaped, is_public_address,
-};
+use glovebox::{CancelToken, Timestamp, Tool, ToolError, ToolErrorKind, UrlPatterns, escaped, is_public_address};
+use glovebox_sessions::SessionId;
 use reqwest::{Client, StatusCode, Url, header};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use glovebox::SessionId;
+use glovebox_sessions::SessionId;
 use serde_json::{json, value::RawValue};
 
 use super::{

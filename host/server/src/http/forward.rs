@@ -8,7 +8,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use glovebox::SessionId;
+use glovebox_sessions::SessionId;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;

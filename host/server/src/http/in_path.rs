@@ -4,7 +4,7 @@ use axum::{
     extract::{FromRequestParts, Path},
     http::request::Parts,
 };
-use glovebox::SessionId;
+use glovebox_sessions::SessionId;
 use serde::de::DeserializeOwned;
 
 use super::{Problem, Shared};

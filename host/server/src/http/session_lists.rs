@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::body::Bytes;
-use glovebox::SessionId;
+use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 

@@ -6,7 +6,8 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use glovebox::{CheckpointId, FileKind, IfExists, JsonText, ListLimits, PageRequest, SessionId};
+use glovebox::{CheckpointId, FileKind, IfExists, JsonText, ListLimits};
+use glovebox_sessions::{PageRequest, SessionId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

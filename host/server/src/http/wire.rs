@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::{
-    CheckpointInfo, Execution, FileEntry, FilePage, JsonText, Language, RuntimeInfo, SessionId, SessionInfo, SourceKind,
+    CheckpointInfo, Execution, FileEntry, FilePage, JsonText, Language, RuntimeInfo, SessionInfo, SourceKind,
 };
+use glovebox_sessions::SessionId;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;

@@ -1,6 +1,7 @@
 //! The arguments of the tools.
 
-use glovebox::{Language, SessionId};
+use glovebox::Language;
+use glovebox_sessions::SessionId;
 use rmcp::model::JsonObject;
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use glovebox::SessionId;
+use glovebox_sessions::SessionId;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rmcp::model::{ErrorData, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 

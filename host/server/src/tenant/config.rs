@@ -2,8 +2,9 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use glovebox::{Policy, SessionId, SessionKey, SessionStore, StorePolicy, Tool};
+use glovebox::{Policy, SessionKey, Tool};
 use glovebox_fleet::FleetClient;
+use glovebox_sessions::{SessionId, SessionStore, StorePolicy};
 
 use glovebox_requests::callbacks::Callbacks;
 

@@ -5,7 +5,8 @@ use std::{
     sync::{MutexGuard, PoisonError},
 };
 
-use glovebox::{CancelToken, Diagnostic, Execution, Language, Policy, Request, Sandbox, SessionId};
+use glovebox::{CancelToken, Diagnostic, Execution, Language, Policy, Request, Sandbox};
+use glovebox_sessions::SessionId;
 use serde_json::{Map, Value};
 use tracing::{Span, field::Empty, info_span};
 

@@ -7,7 +7,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use glovebox::{Policy, Sandbox, Save, SessionStore, Sessions, Tool};
+use glovebox::{Policy, Sandbox, Tool};
+use glovebox_sessions::{Save, SessionStore, Sessions};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::sync::Semaphore;
 

@@ -2,8 +2,9 @@
 
 use glovebox::{
     Diagnostic, Execution, HibernateError, HibernateOptions, JsonText, Language, ResumeOptions, Sandbox, Session,
-    SessionId, SessionOptions, SessionsError, Tool,
+    SessionOptions, Tool,
 };
+use glovebox_sessions::{SessionId, SessionsError};
 use serde_json::{Map, Value};
 
 use super::{Script, Tenant, Watch};

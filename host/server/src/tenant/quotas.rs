@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use glovebox::{ExecuteError, SessionId};
+use glovebox::ExecuteError;
+use glovebox_sessions::SessionId;
 use governor::clock::Clock as _;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tracing::{Instrument as _, info_span};

@@ -2,7 +2,8 @@
 
 use std::{fmt, time::Duration};
 
-use glovebox::{CancelToken, JsonText, Language, Request, SessionId, SourceKind, Stream, Tool};
+use glovebox::{CancelToken, JsonText, Language, Request, SourceKind, Stream, Tool};
+use glovebox_sessions::SessionId;
 use serde_json::{Map, Value};
 
 use crate::{

@@ -1,9 +1,7 @@
 //! Operations on a tenant's sessions.
 
-use glovebox::{
-    ActiveSession, CheckpointId, CheckpointInfo, FilesError, GuestValue, IfExists, JsonText, Language, NewSession,
-    PageRequest, SessionFiles, SessionGuard, SessionId, Sessions, SessionsError,
-};
+use glovebox::{CheckpointId, CheckpointInfo, FilesError, GuestValue, IfExists, JsonText, Language, SessionFiles};
+use glovebox_sessions::{ActiveSession, NewSession, PageRequest, SessionGuard, SessionId, Sessions, SessionsError};
 
 use super::{Changed, NotInFleet, SessionPage, SessionSummary, Target, Tenant, generation};
 use crate::{

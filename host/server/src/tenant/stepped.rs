@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use glovebox::{ActiveSession, CancelToken, Execution, SessionId, Started, Stream};
+use glovebox::{CancelToken, Execution, Started, Stream};
+use glovebox_sessions::{ActiveSession, SessionId};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 
 use super::OnOutput;

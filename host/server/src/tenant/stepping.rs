@@ -2,10 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use glovebox::{
-    ActiveSession, AdvanceError, CancelToken, ExecuteError, Execution, SessionId, Started, Step, ToolAnswer,
-    ToolRequest,
-};
+use glovebox::{AdvanceError, CancelToken, ExecuteError, Execution, Started, Step, ToolAnswer, ToolRequest};
+use glovebox_sessions::{ActiveSession, SessionId};
 
 use super::{
     NotInFleet, Tenant, Watch, Work,

@@ -1,6 +1,6 @@
 //! Records of sessions in the store.
 
-use glovebox::{SessionId, SessionRecord, SessionsError};
+use glovebox_sessions::{SessionId, SessionRecord, SessionsError};
 
 use super::{Target, Tenant, generation};
 use crate::ServiceError;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use glovebox::{
+use glovebox_sessions::{
     Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredPage, StoredRecord,
     StoredSession, StoredVersion,
 };
@@ -144,7 +144,8 @@ impl SessionStore for BoundedStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use glovebox::{DirectoryStore, Language, Timestamp, block_on};
+    use glovebox::{Language, Timestamp};
+    use glovebox_sessions::{DirectoryStore, block_on};
 
     fn record(id: &SessionId, bytes: u64) -> SessionRecord {
         let at = Timestamp::from_unix_ms(0);

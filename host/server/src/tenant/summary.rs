@@ -1,6 +1,7 @@
 //! The description of a session, in a store or in a fleet.
 
-use glovebox::{Language, ListedPage, ListedSession, SessionId, SessionInfo, SessionRecord, Timestamp};
+use glovebox::{Language, SessionInfo, Timestamp};
+use glovebox_sessions::{ListedPage, ListedSession, SessionId, SessionRecord};
 
 /// The description of a session.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use glovebox::SessionId;
+use glovebox_sessions::SessionId;
 
 /// Per-session async mutexes, so that waiting requests do not occupy a thread.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::SessionId;
+use glovebox_sessions::SessionId;
 use serde::Serialize;
 use tokio::{runtime::Handle, sync::watch};
 use utoipa::ToSchema;

@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::DirectoryStore;
 use glovebox_server::{
     Service, ServiceConfig, Tenant, TenantConfig,
     http::{self, Bound, HttpConfig, Tenants, TokenHash},
     mcp,
 };
+use glovebox_sessions::DirectoryStore;
 use glovebox_tests::engine;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::DirectoryStore;
 use glovebox_server::{
     Service, ServiceConfig, Tenant, TenantConfig,
     mcp::{McpServer, Upstreams},
 };
+use glovebox_sessions::DirectoryStore;
 use glovebox_tests::engine;
 use rmcp::{
     ClientHandler, RoleClient, ServiceExt as _,

@@ -7,11 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::DirectoryStore;
 use glovebox_server::{
     Audit, Service, ServiceConfig, Tenant, TenantConfig,
     http::{self, Bound, HttpConfig, Tenants, TokenHash},
 };
+use glovebox_sessions::DirectoryStore;
 use glovebox_tests::engine;
 use serde_json::Value;
 use tempfile::TempDir;

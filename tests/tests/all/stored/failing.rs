@@ -10,9 +10,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use glovebox::{
-    DirectoryStore, Expected, IfExists, Language, NewSession, PageRequest, Save, SessionId, SessionLock, SessionRecord,
-    SessionStore, Sessions, SessionsError, StoreError, StoredPage, StoredRecord, StoredSession, StoredVersion,
+use glovebox::{IfExists, Language};
+use glovebox_sessions::{
+    DirectoryStore, Expected, NewSession, PageRequest, Save, SessionId, SessionLock, SessionRecord, SessionStore,
+    Sessions, SessionsError, StoreError, StoredPage, StoredRecord, StoredSession, StoredVersion,
 };
 use glovebox_tests::sandbox;
 use tempfile::tempdir;

@@ -2,9 +2,8 @@
 
 use std::{fs, sync::Arc, time::Instant};
 
-use glovebox::{
-    IfExists, Language, Request, Save, SessionGuard, Sessions, SessionsError, StorePolicy, StoredRecord, block_on,
-};
+use glovebox::{IfExists, Language, Request};
+use glovebox_sessions::{Save, SessionGuard, Sessions, SessionsError, StorePolicy, StoredRecord, block_on};
 use glovebox_tests::sandbox;
 use tempfile::tempdir;
 

@@ -15,9 +15,11 @@ use std::{
 };
 
 use glovebox::{
-    DirectoryStore, Entropy, ExecuteError, Expected, HibernatedInfo, IfExists, Language, NewSession, Prune, Request,
-    ResumeError, Sandbox, Save, SessionGuard, SessionId, SessionKey, SessionStore as _, Sessions, SessionsError,
-    SkipReason, StoredRecord, StoredSession, Timestamp, block_on,
+    Entropy, ExecuteError, HibernatedInfo, IfExists, Language, Request, ResumeError, Sandbox, SessionKey, Timestamp,
+};
+use glovebox_sessions::{
+    DirectoryStore, Expected, NewSession, Prune, Save, SessionGuard, SessionId, SessionStore as _, Sessions,
+    SessionsError, SkipReason, StoredRecord, StoredSession, block_on,
 };
 use glovebox_tests::sandbox;
 use tempfile::tempdir;

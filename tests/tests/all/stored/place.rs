@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
-use glovebox::{BlobStore, DirectoryStore, ObjectStore, SessionId, SessionStore, block_on};
+use glovebox_sessions::{BlobStore, DirectoryStore, ObjectStore, SessionId, SessionStore, block_on};
 use tempfile::{TempDir, tempdir};
 
 /// Somewhere to keep sessions: empty at first, and nobody else's.

@@ -10,7 +10,8 @@ use super::{
     place::{Place, on_each_store, open_at},
     support::{COUNT, COUNT_JS, id, javascript, open_in as open, open_over, policy, python, run},
 };
-use glovebox::{CancelToken, IfExists, Language, Request, Sessions, SessionsError};
+use glovebox::{CancelToken, IfExists, Language, Request};
+use glovebox_sessions::{Sessions, SessionsError};
 use glovebox_tests::sandbox;
 
 on_each_store![

@@ -2,7 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
-use glovebox::{DirectoryStore, Language, NewSession, SessionGuard, SessionId, SessionStore, Sessions, StorePolicy};
+use glovebox::Language;
+use glovebox_sessions::{DirectoryStore, NewSession, SessionGuard, SessionId, SessionStore, Sessions, StorePolicy};
 use glovebox_tests::sandbox;
 
 use super::place::Place;

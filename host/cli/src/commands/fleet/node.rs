@@ -4,9 +4,10 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::{BlobStore, UrlPatterns, escaped};
+use glovebox::{UrlPatterns, escaped};
 use glovebox_fleet::{FleetUrl, Node, NodeConfig};
 use glovebox_server::tools::{Callbacks, CallbacksConfig};
+use glovebox_sessions::BlobStore;
 
 use crate::{
     args::{GlobalArgs, PolicyArgs, quantity::bytes},

@@ -12,13 +12,14 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
-use glovebox::{CancelToken, Policy, Sandbox, SessionId, escaped};
+use glovebox::{CancelToken, Policy, Sandbox, escaped};
 use glovebox_fleet::{FleetClient, FleetUrl};
 use glovebox_server::{
     Service, ServiceConfig, Tenant, TenantConfig,
     http::{self, Bound, HttpConfig, Tenants, TokenHash},
     mcp::{self, Listing, McpServer, UpstreamConfig, Upstreams, serve_stdio},
 };
+use glovebox_sessions::SessionId;
 use tokio_util::sync::CancellationToken;
 
 use crate::{

@@ -22,7 +22,8 @@ use std::io::{self, IsTerminal};
 
 use anyhow::Context as _;
 use clap::Args;
-use glovebox::{Policy, Sandbox, SessionId, SessionRecord};
+use glovebox::{Policy, Sandbox};
+use glovebox_sessions::{SessionId, SessionRecord};
 
 use self::{
     completer::Completer, console::Console, dialect::Dialect, inspector::Inspector, lines::Lines, parser::Parser,

@@ -1,7 +1,8 @@
 //! Sessions of the REPL: temporary or stored.
 
 use anyhow::Context as _;
-use glovebox::{Execution, Request, Sandbox, Session, SessionId};
+use glovebox::{Execution, Request, Sandbox, Session};
+use glovebox_sessions::SessionId;
 
 use super::{dialect::Dialect, last_value};
 use crate::stored::ActiveSession;

@@ -8,7 +8,8 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use glovebox::{CopyReport, FileEntry, FileKind, FilesError, IfExists, Session, SessionId, escaped};
+use glovebox::{CopyReport, FileEntry, FileKind, FilesError, IfExists, Session, escaped};
+use glovebox_sessions::SessionId;
 
 use crate::{
     args::{ActivateArgs, GlobalArgs},

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use glovebox::{SessionId, StoredEntry, Timestamp, escaped_text};
+use glovebox::{Timestamp, escaped_text};
+use glovebox_sessions::{SessionId, StoredEntry};
 use serde::Serialize;
 
 use crate::{

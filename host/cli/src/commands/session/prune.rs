@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use glovebox::{Prune, PruneReason, PruneReport, SessionId, SkipReason};
+use glovebox_sessions::{Prune, PruneReason, PruneReport, SessionId, SkipReason};
 
 use crate::{
     args::quantity,

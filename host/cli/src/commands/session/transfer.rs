@@ -8,7 +8,8 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::{IfExists, SessionId, SessionsError, escaped};
+use glovebox::{IfExists, escaped};
+use glovebox_sessions::{SessionId, SessionsError};
 use serde::Serialize;
 
 use crate::{

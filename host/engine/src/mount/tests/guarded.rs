@@ -67,17 +67,6 @@ fn a_mount_that_reaches_the_cache_is_refused_by_any_name() {
     assert!(matches!(HostDirectory::open("/"), Err(MountError::Guarded { relation: Relation::Contains, .. })));
 }
 
-#[cfg(feature = "store")]
-#[test]
-fn so_it_is_with_stores() {
-    let dir = tempdir().unwrap();
-    let at = |path: &str| dir.path().join(path);
-    let store = crate::DirectoryStore::open(at("a/sessions")).unwrap();
-    refused(&at("a"), Relation::Contains, Guarded::Sessions, store.path());
-    drop(store);
-    HostDirectory::open(at("a/sessions")).unwrap();
-}
-
 #[test]
 fn so_it_is_with_packages_seals_and_what_is_named() {
     let dir = tempdir().unwrap();

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use axum::{Json, http::StatusCode};
-use glovebox::{Language, SessionId};
+use glovebox::Language;
+use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
 
 use super::{

@@ -2,7 +2,8 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use glovebox::{Language, SessionId, SessionsError};
+use glovebox::Language;
+use glovebox_sessions::{SessionId, SessionsError};
 
 use super::{
     code,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use axum::response::Response;
-use glovebox::{Language, SessionsError};
+use glovebox::Language;
+use glovebox_sessions::SessionsError;
 use serde::Deserialize;
 
 use super::{

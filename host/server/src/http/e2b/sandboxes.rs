@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{SessionId, Timestamp};
+use glovebox::Timestamp;
+use glovebox_sessions::SessionId;
 use subtle::ConstantTimeEq as _;
 
 use crate::{ServiceError, Tenant};

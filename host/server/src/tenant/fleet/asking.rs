@@ -1,7 +1,8 @@
 //! Operations on fleet sessions other than execution.
 
-use glovebox::{CheckpointId, JsonText, Language, PageRequest, SessionId, SessionsError};
+use glovebox::{CheckpointId, JsonText, Language};
 use glovebox_fleet::{FleetClient, OpenRequest};
+use glovebox_sessions::{PageRequest, SessionId, SessionsError};
 use serde_json::value::RawValue;
 use tracing::{Instrument as _, info_span};
 

@@ -2,9 +2,10 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use glovebox::{CancelToken, CheckpointId, Execution, Rollback, SessionId};
+use glovebox::{CancelToken, CheckpointId, Execution, Rollback};
 use glovebox_fleet::{ExecuteRequest, Executed, FleetError, FleetName, ToolOffer};
 use glovebox_requests::cancelled;
+use glovebox_sessions::SessionId;
 use tracing::{Instrument as _, Span, info_span};
 
 use super::{

@@ -1,7 +1,8 @@
 //! A tenant's scope in a fleet.
 
-use glovebox::{SessionId, SessionsError, Timestamp};
+use glovebox::Timestamp;
 use glovebox_fleet::{Expected, FleetClient, FleetError, FleetName, FleetSession};
+use glovebox_sessions::{SessionId, SessionsError};
 
 use super::super::{SessionSummary, Target};
 use crate::ServiceError;

@@ -5,7 +5,7 @@ mod locking;
 mod paging;
 mod pruning;
 
-use glovebox::{
+use glovebox_sessions::{
     Expected, Pages, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredSession, StoredVersion,
     block_on,
 };

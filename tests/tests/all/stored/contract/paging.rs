@@ -1,6 +1,6 @@
 //! Listing by pages.
 
-use glovebox::{PageRequest, StoredPage};
+use glovebox_sessions::{PageRequest, StoredPage};
 
 use super::*;
 

@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use glovebox::{
-    PageRequest, Prune, PruneReason, PruneReport, SessionId, SkipReason, StoredPage, StoredRecord, Timestamp,
+use glovebox::Timestamp;
+use glovebox_sessions::{
+    PageRequest, Prune, PruneReason, PruneReport, SessionId, SkipReason, StoredPage, StoredRecord,
 };
 
 use super::*;

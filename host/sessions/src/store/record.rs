@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{SessionId, StoredVersion};
-use crate::{Language, Timestamp};
+use glovebox::{Language, Timestamp};
 
 /// The description of a stored session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub struct StoredSession {
     pub record: SessionRecord,
     /// Version of the write.
     pub version: StoredVersion,
-    /// The state, as [`Session::hibernate`](crate::Session::hibernate) returned it.
+    /// The state, as [`Session::hibernate`](glovebox::Session::hibernate) returned it.
     pub state: Vec<u8>,
 }
 

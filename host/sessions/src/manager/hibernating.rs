@@ -8,7 +8,8 @@ use std::{
 };
 
 use super::{Sessions, SessionsError, slots::Slots};
-use crate::{CancelToken, SessionId};
+use crate::SessionId;
+use glovebox::CancelToken;
 
 /// The result of hibernating several sessions.
 #[derive(Debug, Default)]

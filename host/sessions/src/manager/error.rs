@@ -2,7 +2,8 @@
 
 use glovebox_vfs::escaped;
 
-use crate::{BuildError, ExecuteError, Execution, HibernateError, Language, ResumeError, SessionId, StoreError};
+use crate::{SessionId, StoreError};
+use glovebox::{BuildError, ExecuteError, Execution, HibernateError, Language, ResumeError};
 
 /// A failed operation of [`Sessions`](crate::Sessions).
 #[derive(Debug, thiserror::Error)]

@@ -13,9 +13,10 @@ use super::{
     storage::{POLL, Storage},
 };
 use crate::{
-    CancelToken, Expected, HibernateOptions, ResumeError, ResumeOptions, Sandbox, Session, SessionId, SessionLock,
-    SessionRecord, SessionStore, StoreError, StoredSession, Timestamp, block_on, events, store::MAX_WORKSPACE_BYTES,
+    Expected, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredSession, block_on, events,
+    store::MAX_WORKSPACE_BYTES,
 };
+use glovebox::{CancelToken, HibernateOptions, ResumeError, ResumeOptions, Sandbox, Session, Timestamp};
 
 /// Milliseconds to wait for another thread's change if the caller can proceed without it. Hibernating takes
 /// milliseconds, more on a slow disk.
@@ -238,13 +239,8 @@ impl Live {
         place: LivePlace,
     ) -> Result<Self, SessionsError> {
         let id = lock.id();
-        let options = ResumeOptions {
-            id: Some(id.to_string()),
-            key: storage.key.clone(),
-            bound_to: Some(id.to_string()),
-            scope: storage.scope(),
-            ..ResumeOptions::default()
-        };
+        let mut options = ResumeOptions::default().id(id.as_str()).bound_to(id.as_str()).cancel(&storage.stop);
+        options.key = storage.key.clone();
         let sandbox = storage.sandbox_for(&stored.record)?;
         let session = sandbox.resume(&stored.state, options).map_err(|source| {
             let (id, source) = (id.clone(), Box::new(source));
@@ -275,7 +271,8 @@ impl Live {
             return Ok(());
         }
         let id = self.lock.id();
-        let options = HibernateOptions { key: storage.key.clone(), bound_to: Some(id.to_string()) };
+        let mut options = HibernateOptions::default().bound_to(id.as_str());
+        options.key = storage.key.clone();
         let hibernated = self.session.hibernate_for_store(&options);
         let state = hibernated.map_err(|source| SessionsError::Save { id: id.clone(), source: Box::new(source) })?;
         let sandbox = self.session.sandbox();

@@ -6,7 +6,8 @@ use super::{
     Expected, Pages, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SessionId, SessionStore, SkipReason,
     StoreError, StoredEntry, StoredVersion,
 };
-use crate::{Timestamp, events};
+use crate::events;
+use glovebox::Timestamp;
 
 /// Limits for pruning. Sessions beyond any of the set limits are removed. Default: no limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,10 +7,8 @@ use std::{
 };
 
 use super::{SessionsError, StorePolicy};
-use crate::{
-    BuildError, CancelToken, Language, Sandbox, SessionId, SessionKey, SessionLock, SessionRecord, SessionStore,
-    StoreError, block_on, session_scope::SessionScope,
-};
+use crate::{SessionId, SessionLock, SessionRecord, SessionStore, StoreError, block_on};
+use glovebox::{BuildError, CancelToken, Language, Sandbox, SessionKey};
 
 /// Makes a sandbox for the runtime of this name, or for the language if no runtime is named.
 pub(super) type MakeSandbox = Box<dyn Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync>;
@@ -108,11 +106,6 @@ impl Storage {
         self.policy.lock_wait_ms.saturating_add(RESUMING_MS)
     }
 
-    /// Returns the scope shared by all executions of a session.
-    pub(super) fn scope(&self) -> SessionScope {
-        SessionScope { cancel: self.stop.clone(), ..SessionScope::default() }
-    }
-
     pub(super) fn is_cancelled(&self, cancel: Option<&CancelToken>) -> bool {
         self.cancel.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled)
     }
@@ -128,7 +121,7 @@ impl Storage {
             if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
                 return Err(SessionsError::InUse { id: id.clone() });
             }
-            self.cancel.wait(Instant::now() + POLL, true, || false);
+            let _ = self.cancel.wait_timeout(POLL);
         }
     }
 }

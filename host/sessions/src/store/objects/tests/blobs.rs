@@ -5,9 +5,9 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 use object_store::{ObjectStoreExt as _, PutPayload, path::Path};
 use tempfile::tempdir;
 
-use crate::{
-    store::objects::{BlobStore, ObjectStore, background::Background, place::Place},
-    store::{PageRequest, SessionStore as _, StoreError, block_on},
+use crate::store::{
+    PageRequest, SessionStore as _, StoreError, block_on,
+    objects::{BlobStore, ObjectStore, background::Background, place::Place},
 };
 
 /// Opens a store of each kind that needs no server, with its directory.
@@ -179,7 +179,7 @@ fn urls_that_are_none_say_what_is() {
         "me:secret@bucket",
     ] {
         let error = BlobStore::open(url).unwrap_err();
-        assert!(!crate::with_causes(&error).contains("secret"), "{error}");
+        assert!(!glovebox::with_causes(&error).contains("secret"), "{error}");
     }
 }
 

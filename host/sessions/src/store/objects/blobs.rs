@@ -6,7 +6,8 @@ use super::{
     bounded::Objects,
     bucket::{Bucket as _, Created, create, refused},
 };
-use crate::{Timestamp, store::StoreError};
+use crate::store::StoreError;
+use glovebox::Timestamp;
 
 /// A store of immutable blobs with names, in S3 (`s3://BUCKET/PREFIX`), Google Cloud Storage (`gs://`), Azure
 /// (`az://`), a directory (`file:///DIRECTORY`) or this process's memory (`memory://NAME`). Cheap to clone.

@@ -3,16 +3,14 @@
 use std::{cell::RefCell, time::Instant};
 
 use super::model::{Run, Task, at_random, exhaustively};
-use crate::{
-    store::objects::{
+use crate::store::{
+    Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore as _, StoreError, StoredVersion,
+    block_on,
+    objects::{
         ObjectStore,
         entry::{Entry, MAX_ANCESTORS},
         holder::Holder,
         lease::StoreClock,
-    },
-    store::{
-        Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore as _, StoreError, StoredVersion,
-        block_on,
     },
 };
 

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use glovebox_core::hibernate::{self, reseal};
 
 use super::{SessionGuard, Sessions, SessionsError, slot::Live};
-use crate::{
-    Expected, HibernatedInfo, IfExists, SessionId, SessionLock, SessionOptions, SessionRecord, StoreError, Timestamp,
-    block_on, events,
-};
+use crate::{Expected, SessionId, SessionLock, SessionRecord, StoreError, block_on, events};
+use glovebox::{HibernatedInfo, IfExists, SessionOptions, Timestamp};
 
 impl Sessions {
     /// Forks a session: the fork starts with the same variables, functions and files, and from then on the two are
@@ -16,7 +14,7 @@ impl Sessions {
     pub fn fork(&self, id: &SessionId, fork: SessionId) -> Result<SessionGuard, SessionsError> {
         let original = self.open(id)?.activate()?;
         self.add(&fork, |storage| {
-            let options = SessionOptions::default().id(fork.as_str()).scope(&storage.scope());
+            let options = SessionOptions::default().id(fork.as_str()).cancel(&storage.stop);
             let forked = original.fork_with(options)?;
             // Save the original, whose fork counter has changed: the counter gives the next fork other random numbers,
             // even with a fixed seed.
@@ -27,7 +25,7 @@ impl Sessions {
         Ok(self.guard(&fork))
     }
 
-    /// Returns a session in the format of [`Session::hibernate`](crate::Session::hibernate), sealed with this store's
+    /// Returns a session in the format of [`Session::hibernate`](glovebox::Session::hibernate), sealed with this store's
     /// key.
     ///
     /// A session that is live in this process is saved first; otherwise its last saved state is returned. Needs no

@@ -13,7 +13,8 @@ use super::{
     slot::{HIBERNATING_MS, LivePlace, Slot},
     storage::{POLL, Storage},
 };
-use crate::{CancelToken, SessionId};
+use crate::SessionId;
+use glovebox::CancelToken;
 
 /// All slots, and the number of live sessions.
 pub(super) struct Slots {
@@ -71,7 +72,7 @@ impl Slots {
             if self.storage.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
                 return Err(SessionsError::TooManyLive { most });
             }
-            self.storage.cancel.wait(Instant::now() + POLL, true, || false);
+            let _ = self.storage.cancel.wait_timeout(POLL);
         }
     }
 

@@ -12,7 +12,10 @@ use std::{
 use tempfile::{TempDir, tempdir};
 
 use super::*;
-use crate::{Language, Timestamp};
+use glovebox::{
+    Language, Timestamp,
+    mount::{Guarded, MountError},
+};
 
 fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()
@@ -262,4 +265,16 @@ fn ten_thousand_sessions_are_listed_in_a_second() {
     let took = (0..5).map(|_| list()).min().unwrap();
     println!("10,000 sessions listed in {took:?}");
     assert!(took.as_millis() < 1_000, "{took:?}");
+}
+
+#[test]
+fn no_guest_is_given_a_directory_that_holds_an_open_store() {
+    let dir = tempdir().unwrap();
+    let store = DirectoryStore::open(dir.path().join("a/sessions")).unwrap();
+    for path in ["a", "a/sessions"] {
+        let refused = glovebox::mount::check_directory(dir.path().join(path)).unwrap_err();
+        assert!(matches!(refused, MountError::Guarded { guarded: Guarded::Sessions, .. }), "{path}: {refused}");
+    }
+    drop(store);
+    glovebox::mount::check_directory(dir.path().join("a/sessions")).unwrap();
 }

@@ -20,7 +20,7 @@ use super::{
     StoredRecord, StoredSession, StoredVersion,
     head::{MAX_HEAD_BYTES, head, read_head},
 };
-use crate::{Limits, Timestamp};
+use glovebox::{Limits, Timestamp};
 
 /// Suffix of session files.
 const ENDING: &str = ".session";
@@ -245,7 +245,7 @@ mod tests {
             id: id.clone(),
             created_at: at,
             updated_at: at,
-            language: crate::Language::Python,
+            language: glovebox::Language::Python,
             runtime: "python-3.12".into(),
             version: None,
             image_sha256: String::new(),

@@ -14,7 +14,8 @@ use super::{
     slot::Live,
     slots::{SlotRef, Slots},
 };
-use crate::{CancelToken, ExecuteError, Execution, Request, Session, SessionId, block_on};
+use crate::{SessionId, block_on};
+use glovebox::{CancelToken, ExecuteError, Execution, Request, Session};
 
 /// A handle to a stored session. The session is resumed when it is first used.
 #[derive(Clone, Debug)]
@@ -43,7 +44,7 @@ impl SessionGuard {
     /// [`SessionsError::Fenced`] if another process took the session over: the execution does not count, and the next
     /// call resumes what the other process stored.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, SessionsError> {
-        let active = self.activate_unless(request.cancel.as_ref())?;
+        let active = self.activate_unless(request.cancel_token())?;
         let executed = active.run(request);
         active.save_after(executed)
     }

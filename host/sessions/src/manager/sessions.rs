@@ -9,9 +9,11 @@ use serde::Serialize;
 
 use super::{SessionsError, StorePolicy, guard::SessionGuard, slot::Live, slots::Slots, storage::Storage};
 use crate::{
-    BuildError, CancelToken, Expected, JsonText, Language, PageRequest, Pages, Prune, PruneReport, Sandbox, Session,
-    SessionId, SessionInfo, SessionKey, SessionOptions, SessionRecord, SessionStore, StoredEntry, Timestamp, block_on,
+    Expected, PageRequest, Pages, Prune, PruneReport, SessionId, SessionRecord, SessionStore, StoredEntry, block_on,
     events,
+};
+use glovebox::{
+    BuildError, CancelToken, JsonText, Language, Sandbox, Session, SessionInfo, SessionKey, SessionOptions, Timestamp,
 };
 
 /// Many sessions over one store: sessions in use are live, the others are in the store and are resumed on demand. Cheap
@@ -202,9 +204,9 @@ impl Sessions {
     pub fn create(&self, id: SessionId, new: NewSession) -> Result<SessionGuard, SessionsError> {
         self.add(&id, |storage| {
             let sandbox = storage.sandbox_of(&id, new.language, new.runtime.as_deref())?;
-            let options =
-                SessionOptions { id: Some(id.to_string()), context: new.context, ..SessionOptions::default() };
-            Ok(sandbox.open_session(options.scope(&storage.scope()))?)
+            let mut options = SessionOptions::default().id(id.as_str()).cancel(&storage.stop);
+            options.context = new.context;
+            Ok(sandbox.open_session(options)?)
         })?;
         events::session("session.created", &id);
         Ok(self.guard(&id))
