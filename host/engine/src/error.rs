@@ -22,12 +22,6 @@ pub enum EngineError {
     /// The list of runtimes is damaged.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// The settings need a feature that is not in this build.
-    #[error("`glovebox` was built without its feature `{feature}`; name it among the features in `Cargo.toml`")]
-    NotBuilt {
-        /// Name of the missing Cargo feature.
-        feature: &'static str,
-    },
 }
 
 /// A runtime is unavailable.
@@ -87,12 +81,6 @@ pub enum RuntimeError {
     /// The operating system could not provide a stack to run a guest on.
     #[error("cannot allocate a stack for the guest")]
     Stack(#[source] io::Error),
-    /// The runtime needs a feature that is not in this build.
-    #[error("`glovebox` was built without its feature `{feature}`; name it among the features in `Cargo.toml`")]
-    NotBuilt {
-        /// Name of the missing Cargo feature.
-        feature: &'static str,
-    },
 }
 
 /// Indents and escapes a traceback, so that none of its lines can pass for one of ours.
