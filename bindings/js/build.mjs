@@ -1,10 +1,11 @@
-// Builds the package: `npm run build [PROVIDER.wasm…]`, by default of all that `guest-shims/component/build` has made.
+// Builds the package: `npm run build [PROVIDER.wasm…]`, by default with all providers that
+// `guest-shims/component/build` has made.
 //
-// * `contract/`: the types of `wit/`, with what is written about them.
-// * `providers/NAME/`: each provider as JavaScript modules, instantiated as often as wanted, which import nothing by themselves. `modules.js`
-//   imports the WebAssembly too, for places that compile it ahead.
-// * `src/own.ts`: what the files of the providers hash to, and where those of the published ones are.
-// * `src/daemon/repl.ts`: what runs in an ordinary Python, from the package for Python.
+// * `contract/`: the types of `wit/`, with their documentation.
+// * `providers/NAME/`: each provider as JavaScript modules, which can be instantiated any number of times and import
+//   nothing by themselves. `modules.js` also imports the WebAssembly, for platforms that compile it ahead of time.
+// * `src/own.ts`: the hashes of the providers' files, and the locations of the published files.
+// * `src/daemon/repl.ts`: the program that runs in an ordinary Python, from the Python package.
 // * `dist/`: `src/` compiled.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -15,7 +16,7 @@ import { generateHostTypes, transpileBytes } from '@bytecodealliance/jco-transpi
 
 const root = import.meta.dirname;
 const made = join(root, '../../target/providers');
-/** What the package is published with. */
+/** The providers that the package is published with. */
 const { providers: published } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
 
 async function write(directory, files) {
@@ -45,11 +46,11 @@ for (const provider of await providers()) {
   const { files } = await transpileBytes(await readFile(provider), {
     name: 'component',
     instantiation: 'async',
-    // The interpreters have memories of their own beside the shim's.
+    // The interpreters have memories of their own in addition to the shim's.
     multiMemory: true,
-    // One exception unwinds a script that is over a limit.
+    // An exception unwinds a script that exceeds a limit.
     bindgenEnableWasmExnref: true,
-    // The types are those of the contract, whichever the provider.
+    // The types come from the contract, for every provider.
     noTypescript: true,
     outDir: directory,
   });
@@ -63,14 +64,17 @@ for (const provider of await providers()) {
   console.log(`${basename(provider)}: ${Object.values(files).reduce((sum, bytes) => sum + bytes.length, 0)} bytes`);
 }
 
-/** Without jco's own way to load WebAssembly, which imports a module of Node.js: bundlers would follow it, and ours is always given. */
+/**
+ * Removes jco's own WebAssembly loader, which imports a Node.js module: bundlers would follow the import. The package
+ * always passes its own loader.
+ */
 function withoutLoader(text) {
   const bare = text.replace(/^( *)const isNode = [^]*?^\1async function fetchCompile [^]*?^\1}\n/m, '').replace(/^ *if \(!getCoreModule\) getCoreModule = .*\n/m, '');
   if (/fetchCompile|import\(|import\.meta/.test(bare)) throw new Error('jco wrote something else than was expected; see `withoutLoader`');
   return bare;
 }
 
-/** A provider and its WebAssembly as imports. */
+/** Writes a module that imports a provider and its WebAssembly. */
 async function writeModules(directory, names) {
   const lines = names.map((name, index) => `import core${index} from './${name}';`);
   const compiled = names.map((name, index) => `'${name}': core${index}`).join(', ');
@@ -80,7 +84,7 @@ async function writeModules(directory, names) {
   await writeFile(join(directory, 'modules.d.ts'), types);
 }
 
-/** Bundlers look for exactly such URLs. */
+/** Bundlers recognize URLs only in this form. */
 function urlsOf(name) {
   const url = (file) => `() => new URL('../providers/${name}/${file}', import.meta.url).href`;
   return Object.keys(integrity[name] ?? {}).map((file) => `    '${file}': ${url(file)},\n`).join('');
@@ -99,7 +103,8 @@ await rm(join(root, 'dist'), { recursive: true, force: true });
 const tsc = fileURLToPath(import.meta.resolve('typescript/lib/tsc.js'));
 execFileSync(process.execPath, [tsc, '-p', root], { stdio: 'inherit' });
 
-// TypeScript wraps an `import()` of what it does not know. Bundlers cannot read what is said to them within that, and webpack breaks it.
+// TypeScript wraps an `import()` whose argument it cannot resolve. Bundlers ignore their magic comments within the
+// wrapper, and webpack breaks the import.
 const loading = join(root, 'dist/component/load.js');
 const wrapped = await readFile(loading, 'utf8');
 const bare = wrapped.replace(/^var __rewriteRelativeImportExtension = [^]*?^};\n/m, '').replace(/__rewriteRelativeImportExtension\((.*?module)\)/, '$1');

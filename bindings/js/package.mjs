@@ -1,4 +1,5 @@
-// Packs the main package and this platform's, and prints the tarballs' paths. `bindings/js/build` calls it.
+// Packs the main package and the package of this platform, and prints the paths of the tarballs. `bindings/js/build`
+// calls this program.
 //
 // usage: node package.mjs DIRECTORY MODULE --dev|--release
 import { execFileSync } from 'node:child_process';
@@ -6,7 +7,7 @@ import { cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { platformPackage } from './dist/native/find.js';
 
-/** The platforms that a release has a package for. */
+/** The platforms with a package in each release. */
 const PLATFORMS = ['linux-x64-gnu', 'linux-arm64-gnu', 'darwin-x64', 'darwin-arm64'];
 
 const [out, module, profile] = process.argv.slice(2);
@@ -14,7 +15,7 @@ const root = import.meta.dirname;
 const name = platformPackage();
 const platform = name.split('/')[1];
 const [os, cpu, libc] = platform.split('-');
-// The providers in the main package: the others are for programs that speak the contract.
+// The providers in the main package. The other providers are for programs that use the contract directly.
 const { private: _, scripts, devDependencies, providers, ...common } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
 
 async function stage(directory, files, description) {

@@ -1,7 +1,7 @@
-// What JavaScript's part of an execution costs: `Sandbox.execute` against the engine's `execute` in a loop in Rust, in the same process and in
-// turns, so that whatever else the machine does falls upon both.
+// The overhead of the JavaScript part of an execution: `Sandbox.execute` against the engine's `execute` in a loop in
+// Rust. Both run alternately in the same process, so that other load on the machine affects both.
 //
-// usage: node bench/overhead.ts [--most-us N]      prints JSON, in microseconds; fails where the difference is more than N
+// usage: node bench/overhead.ts [--most-us N]      prints JSON, in microseconds; fails if the difference exceeds N
 import { parseArgs } from 'node:util';
 import { openNative } from '../src/native/backend.ts';
 import { findNative } from '../src/native/find.ts';
@@ -17,7 +17,7 @@ function median(values: number[]): number {
   return values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0;
 }
 
-/** How many microseconds each call took. */
+/** The duration of each call, in microseconds. */
 async function timed(call: () => Promise<unknown>): Promise<number[]> {
   const times = [];
   for (let turn = 0; turn < EACH; turn += 1) {
@@ -36,7 +36,7 @@ async function measure(language: 'python' | 'javascript'): Promise<Record<string
   const box = new Sandbox('native', backend);
   const source = SCRIPTS[language];
   const [js, text, rust]: number[][] = [[], [], []];
-  // The first turns warm up.
+  // The first two turns are warm-up.
   for (let turn = 0; turn < TURNS + 2; turn += 1) {
     const [ofJs, ofText] = [await timed(() => box.execute(source)), await timed(async () => (await box.execute(source)).stdout)];
     const ofRust = backend.native.time(source, EACH);

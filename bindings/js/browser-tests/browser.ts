@@ -1,14 +1,14 @@
-// A real browser, by its DevTools protocol.
+// Drives a real browser over the DevTools protocol.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
-/** How long starting the browser and any one answer of it may take on a slow machine, in milliseconds. */
+/** Timeout for the start of the browser and for each of its answers, in milliseconds. Generous for slow machines. */
 const PATIENCE_MS = 120_000;
 
-/** A browser. */
+/** A running browser. */
 export class Browser {
   readonly #process: ChildProcess;
   readonly #profile: string;
@@ -29,7 +29,8 @@ export class Browser {
 
   static async start(): Promise<Browser> {
     const profile = await mkdtemp(join(tmpdir(), 'glovebox-browser-'));
-    // Root has no sandbox of the browser's own; what runs here is ours. Timers of pages that nobody looks at are to go on as they should.
+    // As root, the browser has no sandbox of its own; it loads only our pages. Timers of background pages must not be
+    // throttled.
     const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--no-first-run'];
     flags.push('--disable-background-timer-throttling', '--disable-renderer-backgrounding', '--remote-debugging-port=0');
     const child = spawn(process.env['CHROMIUM'] ?? 'chromium', [...flags, `--user-data-dir=${profile}`, 'about:blank'], {
@@ -94,7 +95,10 @@ export class Page {
     this.#session = session;
   }
 
-  /** Runs a function in the page, of which it knows the text alone, and gives what it returns, as JSON has it. */
+  /**
+   * Runs a function in the page and returns its result as JSON. The function is sent as source text, so it cannot use
+   * its closure.
+   */
   async run<Result>(work: () => Promise<Result>): Promise<Result> {
     const params = { expression: `(${work})()`, awaitPromise: true, returnByValue: true };
     const { result, exceptionDetails } = await this.#browser.ask('Runtime.evaluate', params, this.#session);

@@ -1,18 +1,18 @@
-// Pages with the package, and a server of them.
+// Pages that load the package, and a server for them.
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { extname, join } from 'node:path';
 
 const TYPES: Record<string, string> = { '.js': 'text/javascript', '.wasm': 'application/wasm' };
-/** What gives a page shared memory. */
+/** Response headers that give a page shared memory. */
 const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
 
 const { exports } = JSON.parse(await readFile(join(import.meta.dirname, 'glovebox-sandbox/package.json'), 'utf8'));
 const imports = { 'glovebox-sandbox': `/glovebox-sandbox/${exports['.'].browser}` };
 const PAGE = `<!doctype html><title>Glovebox</title><script type="importmap">${JSON.stringify({ imports })}</script>`;
 
-/** A server of the package: pages below `/isolated` have shared memory. Returns its address. */
+/** Serves the package: pages below `/isolated` have shared memory. Returns the server's address. */
 export async function serve(): Promise<{ url: string; close(): void }> {
   const server = createServer((request, response) => {
     const { pathname } = new URL(request.url ?? '', 'http://localhost');
@@ -21,7 +21,7 @@ export async function serve(): Promise<{ url: string; close(): void }> {
       return;
     }
     readFile(join(import.meta.dirname, pathname)).then(
-      // The script of a worker needs what the page has.
+      // The script of a worker needs the same headers as its page.
       (bytes) => response.writeHead(200, { 'Content-Type': TYPES[extname(pathname)] ?? 'application/octet-stream', ...ISOLATED }).end(bytes),
       () => response.writeHead(404).end(),
     );

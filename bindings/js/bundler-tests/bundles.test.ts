@@ -1,4 +1,5 @@
-// What bundlers make of the package: each bundle is served from a directory that has nothing but what the page on it says, and run in a browser.
+// The package in bundles: each bundle is served from a directory that contains only the bundler's output and its page,
+// and is run in a browser.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -19,7 +20,7 @@ const packaged = join(root, 'node_modules/glovebox-sandbox');
 const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.wasm': 'application/wasm' };
 const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
 
-/** The page's program: it shows the package to the tests. */
+/** The page's program: makes the package available to the tests. */
 const APP = "import * as glovebox from 'glovebox-sandbox';\nglobalThis.glovebox = glovebox;\n";
 const PAGE = '<!doctype html><title>Glovebox</title><script type="module" src="./app.js"></script>';
 
@@ -38,7 +39,7 @@ after(async () => {
   server.close();
 });
 
-/** What each page is to do. */
+/** The expected result of each page. */
 const EXPECTED = [['42\n', 5, 'time'], ['42\n', 5, 'time']];
 
 async function inPage(address: string): Promise<unknown[][]> {
@@ -64,7 +65,7 @@ await rm(join(root, 'out'), { recursive: true, force: true });
 await writeFile(join(root, 'app.js'), APP);
 await writeFile(join(root, 'index.html'), PAGE);
 
-/** Where a bundler writes to: `NAME/assets`, of a page `NAME/index.html`. */
+/** Creates the output directory of a bundler, `NAME/assets`, for a page `NAME/index.html`. */
 async function site(name: string): Promise<string> {
   const directory = join(root, 'out', name);
   await mkdir(join(directory, 'assets'), { recursive: true });
@@ -75,7 +76,7 @@ async function site(name: string): Promise<string> {
 const BUNDLERS: Record<string, () => Promise<void>> = {
   async esbuild() {
     await site('esbuild');
-    // What docs/from-javascript.md has.
+    // The configuration in docs/from-javascript.md.
     await import('./esbuild.mjs');
   },
   async rollup() {
@@ -106,7 +107,7 @@ for (const [name, build] of Object.entries(BUNDLERS)) {
 }
 
 test("Vite's development server, which is to leave the package as it is", async () => {
-  // What docs/from-javascript.md has.
+  // The configuration in docs/from-javascript.md.
   const { default: config } = await import('./vite.config.mjs');
   const server = await vite.createServer({ ...config, root, configFile: false, logLevel: 'error', server: { ...config.server, port: 0, host: '127.0.0.1' } });
   await server.listen();

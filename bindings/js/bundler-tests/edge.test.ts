@@ -1,4 +1,4 @@
-// Edge runtimes, which compile no WebAssembly at run time: workerd as Cloudflare's Workers have it, and Vercel's.
+// Edge runtimes, which compile no WebAssembly at run time: workerd (Cloudflare Workers) and Vercel's.
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { copyFile, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -12,7 +12,7 @@ const out = join(root, 'out-edge');
 await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
 
-/** What a request is answered with. `answer.js` is what docs/from-javascript.md has. */
+/** The handler of a request. `answer.js` is the example in docs/from-javascript.md. */
 const CHECKS = `
 import { createSandbox } from 'glovebox-sandbox';
 import provider from 'glovebox-sandbox/providers/glovebox-javascript/modules.js';
@@ -27,7 +27,7 @@ async function checks() {
   await session.execute('n = 1');
   const state = await session.hibernate();
   seen.push(await (await box.resume(state)).variables.get('n'));
-  // Without what is compiled ahead, the error says so.
+  // Without a provider compiled ahead of time, the error explains the problem.
   seen.push(await createSandbox({ language: 'javascript' }).then(() => 'made', (error) => error.name));
   return seen;
 }
@@ -44,7 +44,7 @@ const SEEN = [
 ];
 await writeFile(join(root, 'checks.js'), CHECKS);
 
-/** WebAssembly is left as an import, as the tools of these places do, and lies beside the bundle. */
+/** Leaves WebAssembly as an import, as the tools of these platforms do, and puts the files beside the bundle. */
 function wasm(name: (file: string) => string, files: string[]): esbuild.Plugin {
   return {
     name: 'wasm',
@@ -100,7 +100,7 @@ const config :Workerd.Config = (
 
 test("Vercel's edge runtime: the same", async () => {
   await writeFile(join(root, 'edge.js'), "import { respond } from './checks.js';\naddEventListener('fetch', (event) => event.respondWith(respond()));\n");
-  // Next.js makes global variables of the modules.
+  // Next.js turns the modules into global variables.
   const files: string[] = [];
   const plugin = wasm((file) => file, files);
   await esbuild.build({

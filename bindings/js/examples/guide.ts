@@ -1,4 +1,4 @@
-// What docs/from-javascript.md shows. It ends without a word where all that it says is so.
+// The examples of docs/from-javascript.md. Succeeds silently if all their claims hold.
 import assert from 'node:assert/strict';
 import { type Run, ScriptError, UnsupportedError, createSandbox } from 'glovebox-sandbox';
 

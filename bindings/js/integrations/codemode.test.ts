@@ -1,4 +1,4 @@
-// The executor for Code Mode, with the framework and a model that is a script.
+// The executor for Code Mode, with the real framework and a scripted model.
 import assert from 'node:assert/strict';
 import { registerHooks } from 'node:module';
 import { test } from 'node:test';
@@ -7,7 +7,7 @@ import { MockLanguageModelV4 } from 'ai/test';
 import { GloveboxExecutor } from 'glovebox-sandbox/codemode';
 import { z } from 'zod';
 
-// The framework's entry for the AI SDK also has what only Cloudflare's own platform runs.
+// The framework's entry point for the AI SDK also imports modules that exist only on Cloudflare's platform.
 const platform = 'export class RpcTarget {} export class WorkerEntrypoint {} export class DurableObject {} export const env = {}, exports = {};';
 registerHooks({
   resolve: (specifier, context, next) =>

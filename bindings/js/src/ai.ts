@@ -1,17 +1,18 @@
 /**
- * A tool for the AI SDK (`ai`) that runs code. Nothing of the SDK is imported: a tool is an object, and its schema a Standard Schema.
+ * A tool for the AI SDK (`ai`) that runs code. The module imports nothing from the SDK: a tool is a plain object, and
+ * its schema a Standard Schema.
  */
 import { type Sandbox, type SandboxOptions, type Session, createSandbox } from 'glovebox-sandbox';
 import * as check from './check.ts';
 import { DEFAULT_LIMITS, MAX_CHARACTERS, report } from './report.ts';
 
-/** How the tool is made: the options of a sandbox, and these. */
+/** The options of a code tool: those of a sandbox, and the settings below. */
 export interface CodeToolOptions extends SandboxOptions {
-  /** What the model is told of it. */
+  /** The tool's description for the model. */
   description?: string;
-  /** Whether variables, functions and files live on from one call to the next. Default: true. */
+  /** Keeps variables, functions and files between calls. Default: true. */
   keep?: boolean;
-  /** How long a result is at most. Default: 20,000 characters. */
+  /** Maximum length of a result in characters; the middle of a longer result is cut out. Default: 20,000. */
   maxCharacters?: number;
 }
 
@@ -22,7 +23,7 @@ const SCHEMA = {
   additionalProperties: false,
 } as const;
 
-/** The schema of the tool's input, as Standard Schema has it. */
+/** The schema of the tool's input, as a Standard Schema. */
 const INPUT = {
   '~standard': {
     version: 1,
@@ -41,15 +42,16 @@ export interface CodeTool extends AsyncDisposable {
   description: string;
   inputSchema: typeof INPUT;
   execute(input: { code: string }, options?: { abortSignal?: AbortSignal | undefined }): Promise<string>;
-  /** Ends the session and gives back what the sandbox holds. */
+  /** Ends the session and releases the sandbox. */
   close(): Promise<void>;
 }
 
 const NAMES: Record<string, string> = { python: 'Python', javascript: 'JavaScript' };
 
 /**
- * Makes a tool for `generateText({ tools: { run_code: codeTool() } })`. All conversations that use it share its session: make one for each. A
- * script that fails is a result too: the model sees why. By default a call has 60 seconds.
+ * Makes a tool for `generateText({ tools: { run_code: codeTool() } })`. All conversations that use the tool share its
+ * session: make a tool for each conversation. A script that fails is a result too, and shows the model the cause. By
+ * default a call has 60 seconds.
  */
 export function codeTool(options: CodeToolOptions = {}): CodeTool {
   const { description, keep: kept, maxCharacters: most, ...rest } = options;
@@ -60,7 +62,7 @@ export function codeTool(options: CodeToolOptions = {}): CodeTool {
   const result = 'The result is what the code prints and the value of its last expression.';
   let sandbox: Promise<Sandbox> | undefined;
   let session: Promise<Session> | undefined;
-  /** What takes long is done when the first script comes. */
+  /** Opens the sandbox and the session lazily: the first script pays for the slow start. */
   const open = async (): Promise<Session> => {
     sandbox ??= createSandbox({ ...rest, limits: rest.timeout === undefined ? { ...DEFAULT_LIMITS, ...rest.limits } : rest.limits ?? {} });
     sandbox.catch(() => (sandbox = undefined));

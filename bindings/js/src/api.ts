@@ -1,4 +1,4 @@
-// What every platform's entry gives.
+// The exports that the entry points of all platforms share.
 export type { Diagnostic, Mount } from './backend.ts';
 export type { ProviderModules } from './component/provider.ts';
 export { Display } from './displays.ts';

@@ -1,10 +1,13 @@
-// An execution with its listeners and its signal.
+// Runs an execution with its listeners and its abort signal.
 import type { Attendant } from './backend.ts';
 import type { Cancel } from './cancel.ts';
 import type { ExecuteOptions } from './options.ts';
 import type { Run } from './run.ts';
 
-/** Runs an execution with its listeners and its signal. What is not asked for costs nothing: this is on the way of every execution. */
+/**
+ * Runs an execution with its listeners and its signal. Unused options cost nothing, because every execution passes
+ * through here.
+ */
 export async function attended(cancel: Cancel, options: ExecuteOptions, execute: (attendant: Attendant) => Promise<Run>): Promise<Run> {
   const { signal, onStdout, onStderr } = options;
   signal?.throwIfAborted();
@@ -14,7 +17,7 @@ export async function attended(cancel: Cancel, options: ExecuteOptions, execute:
   try {
     const run = await execute({ cancel, output: listeners && ((isStderr, bytes) => listeners.hear(isStderr, bytes)) });
     if (listeners?.thrown) throw listeners.thrown.error;
-    // It may have ended by itself just before.
+    // The execution may have ended by itself just before the abort.
     if (signal?.aborted && (run.outcome.kind === 'cancelled' || run.interrupted)) throw signal.reason;
     return run;
   } finally {
@@ -25,11 +28,11 @@ export async function attended(cancel: Cancel, options: ExecuteOptions, execute:
 class Listeners {
   readonly #streams: { listener: ((text: string) => void) | undefined; decoder: TextDecoder }[];
   readonly #abort: () => void;
-  /** What a listener threw: that ends the execution, and nobody is told anything any longer. */
+  /** An error that a listener threw. It ends the execution, and no listener is called again. */
   thrown: { error: unknown } | undefined;
 
   constructor(listeners: (((text: string) => void) | undefined)[], abort: () => void) {
-    // Each stream is decoded for itself: a character may come in two pieces.
+    // Each stream has its own decoder, because a character may be split between two chunks.
     this.#streams = listeners.map((listener) => ({ listener, decoder: new TextDecoder() }));
     this.#abort = abort;
   }

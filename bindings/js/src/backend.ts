@@ -1,26 +1,26 @@
-// What a backend is: what `Sandbox` and `Session` are made of. Values cross as text, bytes and JSON.
+// The interface of backends, on which `Sandbox` and `Session` are built. Values cross it as text, bytes and JSON.
 import type { Cancel } from './cancel.ts';
 import type { Answer } from './tools.ts';
 
-/** What a backend is. */
+/** The kinds of backends. */
 export type BackendKind = 'native' | 'component' | 'daemon' | 'unsafe-native';
 
-/** A directory of the host that scripts see. */
+/** A host directory that scripts can see. */
 export interface Mount {
-  /** The directory. */
+  /** The path of the directory. */
   host: string;
-  /** Whether scripts may only read it. Default: false. */
+  /** Makes the directory read-only for scripts. Default: false. */
   readOnly?: boolean;
 }
 
-/** A tool as a backend describes it to scripts. */
+/** A tool's description for scripts. */
 export interface ToolDescription {
   name: string;
   description: string;
   schema: string;
 }
 
-/** Everything that a sandbox's scripts may do, checked for types. */
+/** The permissions of a sandbox's scripts, type-checked. */
 export interface Policy {
   limits: Record<string, bigint>;
   workspace: string | undefined;
@@ -40,7 +40,7 @@ export interface Policy {
   network: NetworkRecord | undefined;
 }
 
-/** What scripts may reach of the network, checked for types. */
+/** The network permissions of scripts, type-checked. */
 export interface NetworkRecord {
   allow: string[];
   allowPrivate: string[];
@@ -49,17 +49,17 @@ export interface NetworkRecord {
   numbers: [string, bigint][];
 }
 
-/** What a backend calls while it works. */
+/** The callbacks of a backend. */
 export interface Host {
-  /** Answers the call of the tool of this index. */
+  /** Answers a call of the tool with this index. */
   answer(index: number, parameters: string, signal: AbortSignal): Promise<Answer>;
-  /** The same at once, where nothing can wait. */
+  /** Answers a tool call synchronously, for backends that cannot wait. */
   answerNow(index: number, parameters: string): Answer;
-  /** Told of what takes long. */
+  /** Reports a slow step, such as preparing an interpreter. */
   progress(text: string): void;
 }
 
-/** One execution's input. */
+/** The input of one execution. */
 export interface Input {
   source: string;
   name: string | undefined;
@@ -70,15 +70,15 @@ export interface Input {
   timeoutMs: number | undefined;
 }
 
-/** What goes along with an execution. */
+/** The companions of an execution: its cancellation and its output listener. */
 export interface Attendant {
-  /** Cancels it: the script is asked to stop, then stopped. */
+  /** Cancels the execution: the script is interrupted first, then stopped by force. */
   cancel: Cancel;
-  /** Called with what the script writes. */
+  /** Called with each chunk of the script's output. */
   output: ((isStderr: boolean, bytes: Uint8Array) => void) | undefined;
 }
 
-/** A file as it is listed. */
+/** An entry of a file listing. */
 export interface Entry {
   path: string;
   kind: 'file' | 'directory' | 'symlink';
@@ -86,7 +86,7 @@ export interface Entry {
   modifiedNs: bigint;
 }
 
-/** A message of the language's parser. */
+/** A message of the language's own parser. */
 export interface Diagnostic {
   /** The line, counted from 1. */
   line: number;
@@ -96,19 +96,19 @@ export interface Diagnostic {
   message: string;
 }
 
-/** A value as the interpreter shows it, and as JSON text where there is such. */
+/** A value as the interpreter prints it, and as JSON text if it has a JSON form. */
 export interface ShownValue {
   repr: string;
   json?: string | undefined;
 }
 
-/** What a script has shown: its forms, by media type. */
+/** A display of a script: its forms by media type. */
 export interface Shown {
   isResult: boolean;
   forms: readonly (readonly [mediaType: string, data: Uint8Array])[];
 }
 
-/** What an execution did. */
+/** The result of an execution. */
 export interface Executed {
   readonly ok: boolean;
   readonly stdout: string;
@@ -118,13 +118,13 @@ export interface Executed {
   readonly fuelConsumed: bigint;
   readonly value: ShownValue | undefined;
   readonly displays: readonly Shown[];
-  /** All of it as `glovebox run --json` prints it, with no displays: those may be large. */
+  /** The whole result in the format of `glovebox run --json`, without displays, which may be large. */
   json(): string;
   listFiles(pattern: string): Promise<Entry[]>;
   readFile(path: string): Promise<Uint8Array>;
 }
 
-/** An interpreter that persists. */
+/** An interpreter that persists between executions. */
 export interface BackendSession {
   readonly id: string;
   readonly ended: string | undefined;
@@ -144,7 +144,7 @@ export interface BackendSession {
   close(): Promise<void>;
 }
 
-/** A sandbox. */
+/** A sandbox of a backend. */
 export interface Backend {
   readonly language: 'python' | 'javascript';
   readonly runtimeName: string;
@@ -153,6 +153,6 @@ export interface Backend {
   validate(input: Input): Promise<Diagnostic[]>;
   session(id: string | undefined, context: string | undefined): Promise<BackendSession>;
   resume(state: Uint8Array, id: string | undefined): Promise<BackendSession>;
-  /** Gives back what it holds. */
+  /** Releases the backend's resources. */
   close(): Promise<void>;
 }

@@ -1,11 +1,11 @@
-// How executions are stopped: what an `AbortController` is, without its cost, which is that of a short script.
+// Cancellation of executions. It replaces `AbortController`, which costs as much as a short script.
 
-/** Stops one execution. Once cancelled it stays so. */
+/** Cancels one execution. A cancellation is permanent. */
 export class Cancel {
   isCancelled = false;
   #stop: (() => void) | undefined;
 
-  /** Whom to tell: whoever executes now. One that comes late is told at once. */
+  /** Sets the callback that stops the current execution. Calls it at once if the cancellation has already happened. */
   onCancel(stop: (() => void) | undefined): void {
     this.#stop = stop;
     if (this.isCancelled) stop?.();

@@ -1,11 +1,11 @@
 /**
- * An executor for `@cloudflare/codemode`: the code that a model writes runs in a sandbox, and calls the tools of the host. Nothing of the
- * framework is imported.
+ * An executor for `@cloudflare/codemode`: code that a model writes runs in a sandbox and calls the host's tools. The
+ * module imports nothing from the framework.
  */
 import { type Sandbox, type SandboxOptions, createSandbox } from 'glovebox-sandbox';
 import { DEFAULT_LIMITS, MAX_CHARACTERS, shorten } from './report.ts';
 
-/** What an execution gave: the framework's `ExecuteResult`. */
+/** The result of an execution: the framework's `ExecuteResult`. */
 export interface ExecuteResult {
   result: unknown;
   error?: string;
@@ -18,7 +18,7 @@ type HostFunction = (...values: unknown[]) => Promise<unknown>;
 export interface ResolvedProvider {
   name: string;
   fns: Record<string, HostFunction>;
-  /** JavaScript that is run in the sandbox before the code. */
+  /** JavaScript to run in the sandbox before the code. */
   prelude?: string;
 }
 
@@ -28,12 +28,14 @@ export interface ConnectorBinding {
   binding: { callTool(method: string, parameters: unknown): Promise<unknown> };
 }
 
-/** The options of a sandbox, but for what the executor decides itself. */
+/** The options of a sandbox, except those that the executor sets itself. */
 export type GloveboxExecutorOptions = Omit<SandboxOptions, 'language' | 'tools'>;
 
 const NAME = /^[A-Za-z_$][\w$]*$/;
 
-/** The script: namespaces whose functions ask the host, then the code, which is an asynchronous arrow function. */
+/**
+ * Builds the script: namespaces whose functions call the host, then the code, which is an asynchronous arrow function.
+ */
 function scriptOf(run: string, providers: { name: string; prelude?: string }[], code: string): string {
   const lines = providers.map(({ name, prelude }) => {
     const call = `(...args) => tools.host_function({ run: ${JSON.stringify(run)}, provider: ${JSON.stringify(name)}, name, args })`;
@@ -77,7 +79,7 @@ export class GloveboxExecutor implements AsyncDisposable {
     return this.#sandbox;
   }
 
-  /** Runs code. It never throws: what is wrong is in the result. */
+  /** Runs code. Never throws: an error is part of the result. */
   async execute(
     code: string,
     providersOrFns: readonly ResolvedProvider[] | Record<string, HostFunction>,
@@ -86,7 +88,7 @@ export class GloveboxExecutor implements AsyncDisposable {
     const given = Array.isArray(providersOrFns)
       ? (providersOrFns as readonly ResolvedProvider[])
       : [{ name: 'codemode', fns: providersOrFns as Record<string, HostFunction> }];
-    // A number that no script can guess: scripts that run at once must not call each other's functions.
+    // An id that no script can guess, because concurrent scripts must not call each other's functions.
     const run = crypto.randomUUID();
     try {
       const all = [...given, ...connectors];
@@ -115,7 +117,7 @@ export class GloveboxExecutor implements AsyncDisposable {
     }
   }
 
-  /** Gives back what the sandbox holds. */
+  /** Releases the sandbox. */
   async close(): Promise<void> {
     const sandbox = await this.#sandbox?.catch(() => undefined);
     this.#sandbox = undefined;

@@ -1,4 +1,4 @@
-// Makes sandboxes, with what the platform has.
+// Makes sandboxes with the features of the platform.
 import type { Backend, Host, Policy } from './backend.ts';
 import { openComponent, direct, refuse } from './component/backend.ts';
 import { openInWorker } from './component/client.ts';
@@ -9,27 +9,27 @@ import { type ComponentOptions, type SandboxOptions, checked } from './options.t
 import { Sandbox } from './sandbox.ts';
 import { answer, answerNow } from './tools.ts';
 
-/** What differs between Node.js and the Web. */
+/** The differences between Node.js and the Web. */
 export interface Platform {
-  /** The engine, or why there is none. */
+  /** Opens the engine, or returns the reason why it is unavailable. */
   openNative?: (language: string, policy: Policy, host: Host) => Promise<Backend> | Error;
-  /** A sandbox at the daemon. */
+  /** Opens a sandbox at the daemon. */
   openDaemon?: (language: string, policy: Policy, host: Host) => Promise<Backend>;
-  /** An ordinary Python, without a sandbox. */
+  /** Opens an ordinary Python, without a sandbox. */
   openUnsafe?: (language: string, policy: Policy, host: Host) => Promise<Backend>;
-  /** What is known of the package's own providers, by their names. */
+  /** Loads the hashes and locations of the package's own providers. */
   own(): Promise<Own>;
   /** Reads a file. */
   read(url: string): Promise<Uint8Array>;
-  /** Starts a worker, where there are any. */
+  /** Starts a worker; `undefined` if the platform has no workers. */
   startWorker: StartWorker | undefined;
 }
 
-/** What `build.mjs` knows of the files of providers. */
+/** The build's data about the files of the providers. */
 interface Own {
-  /** What they hash to. */
+  /** The hashes of the files. */
   INTEGRITY: Record<string, Record<string, string>>;
-  /** Where those are that come with the package. */
+  /** The locations of the providers in the package. */
   FILES: Record<string, Record<string, () => string>>;
 }
 
@@ -53,7 +53,7 @@ export async function createWith(platform: Platform, options: SandboxOptions): P
     return new Sandbox(backend, await open(language, policy, host));
   }
   if (backend === 'auto' && !component.provider) {
-    // Where there is none, or it cannot do what is asked, this process can, or says why not.
+    // Without a daemon, or with one that cannot serve the request, this process tries, or reports the reason.
     const daemon = await platform.openDaemon?.(language, policy, host).catch(() => undefined);
     if (daemon) return new Sandbox('daemon', daemon);
   }
@@ -89,7 +89,7 @@ async function openPlatform(platform: Platform, language: string, policy: Policy
   const integrity = options.integrity ?? (isOwn ? undefined : INTEGRITY[name]);
   const parts = await loadParts({ name, places, isOwn, integrity: integrity || undefined, read: platform.read });
   const start = platform.startWorker;
-  // A component waits for a tool's answer, and a worker can wait for nothing but shared memory.
+  // A component blocks until a tool answers, and a worker can block only on shared memory.
   const canWait = policy.tools.length === 0 || typeof SharedArrayBuffer !== 'undefined';
   if (options.worker && !(start && canWait)) {
     const headers = 'the headers Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy';

@@ -1,40 +1,41 @@
-// What scripts show beside what they print.
+// The displays of scripts, in addition to their printed output.
 import type { Shown } from './backend.ts';
 
 const TEXTS = ['application/json', 'application/javascript', 'application/xml'];
 
-/** Whether data of a media type is text. */
+/** Tests whether data of a media type is text. */
 export function isText(type: string): boolean {
   return type.startsWith('text/') || type.endsWith('+json') || type.endsWith('+xml') || TEXTS.includes(type);
 }
 
-/** Bytes as base64. */
+/** Encodes bytes as base64. */
 function toBase64(bytes: Uint8Array): string {
   let text = '';
-  // As many arguments as a call takes.
+  // Chunked because the number of a call's arguments is limited.
   for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
   return btoa(text);
 }
 
 /**
- * One thing that a script has shown, in one or several forms by media type, of which a reader takes the one it can show best.
+ * An object that a script displayed, in one or several forms by media type. A reader takes the form that it can render
+ * best.
  *
- * All of it is the script's and may be anything: an HTML page with scripts in it, or no picture at all under `image/png`. Show it as you would
- * what a stranger has sent, such as in a frame with `sandbox`.
+ * The content is untrusted: an HTML page may contain scripts, and `image/png` may not be a picture. Render it like data
+ * from a stranger, for example in a frame with `sandbox`.
  */
 export class Display {
-  /** Whether it is the value of the script's last expression, and not of a call of `display`. */
+  /** True for the value of the script's last expression, false for a call of `display`. */
   readonly isResult: boolean;
-  /** Its forms by media type: texts as strings, everything else as bytes. */
+  /** The forms by media type: texts as strings, other data as bytes. */
   readonly data: ReadonlyMap<string, string | Uint8Array>;
 
-  /** Made by `Run.displays`. */
+  /** `Run.displays` makes instances. */
   constructor({ isResult, forms }: Shown) {
     this.isResult = isResult;
     this.data = new Map(forms.map(([type, data]) => [type, isText(type) ? new TextDecoder().decode(data) : data]));
   }
 
-  /** As notebooks store it: bytes as base64. */
+  /** Returns the forms as notebooks store them, with bytes as base64. */
   bundle(): Record<string, string> {
     const encoded = [...this.data].map(([type, data]) => [type, typeof data === 'string' ? data : toBase64(data)]);
     return Object.fromEntries(encoded);
@@ -50,37 +51,37 @@ export class Display {
     return data instanceof Uint8Array ? data : undefined;
   }
 
-  /** Its `text/plain`. */
+  /** The `text/plain` form. */
   get text(): string | undefined {
     return this.#text('text/plain');
   }
 
-  /** Its `text/html`. */
+  /** The `text/html` form. */
   get html(): string | undefined {
     return this.#text('text/html');
   }
 
-  /** Its `text/markdown`. */
+  /** The `text/markdown` form. */
   get markdown(): string | undefined {
     return this.#text('text/markdown');
   }
 
-  /** Its `image/svg+xml`. */
+  /** The `image/svg+xml` form. */
   get svg(): string | undefined {
     return this.#text('image/svg+xml');
   }
 
-  /** Its `image/png`. */
+  /** The `image/png` form. */
   get png(): Uint8Array | undefined {
     return this.#bytes('image/png');
   }
 
-  /** Its `image/jpeg`. */
+  /** The `image/jpeg` form. */
   get jpeg(): Uint8Array | undefined {
     return this.#bytes('image/jpeg');
   }
 
-  /** Its `application/json`, as text. */
+  /** The `application/json` form, as text. */
   get json(): string | undefined {
     return this.#text('application/json');
   }

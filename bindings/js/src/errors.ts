@@ -1,22 +1,25 @@
-// What the package throws. What a script does wrong is no error but an outcome; `Run.throwForOutcome` makes an error of it.
+// The errors of the package. A script's failure is an outcome, not an error; `Run.throwForOutcome` turns it into an
+// error.
 import type { Run } from './run.ts';
 
-/** Any error of this package but a `TypeError`, which an argument of the wrong type is. */
+/** The base of all errors of this package, except that an argument of the wrong type is a `TypeError`. */
 export class GloveboxError extends Error {
   override readonly name: string = 'GloveboxError';
 }
 
-/** What was asked for cannot be: a limit, a mount, a tool, a runtime's name, a source over its limit. Nothing was executed. */
+/**
+ * The request is invalid: a limit, a mount, a tool, a runtime's name, or a source over its limit. Nothing was executed.
+ */
 export class PolicyError extends GloveboxError {
   override readonly name = 'PolicyError';
 }
 
-/** The sandbox or an instance of it is not to be had on this machine now. The message says what to do. */
+/** The sandbox, or an instance of it, is currently unavailable on this machine. The message suggests a remedy. */
 export class UnavailableError extends GloveboxError {
   override readonly name = 'UnavailableError';
 }
 
-/** The backend cannot do this. The message says which can, or what to do instead. */
+/** The backend does not support this. The message names a backend that does, or an alternative. */
 export class UnsupportedError extends GloveboxError {
   override readonly name = 'UnsupportedError';
 }
@@ -27,30 +30,30 @@ export class SessionError extends GloveboxError {
 }
 
 /**
- * A session's interpreter is gone: its worker was terminated, because a script did not heed its interruption or the sandbox was closed, or
- * its instance broke. The sandbox goes on in a new one.
+ * A session's interpreter is gone. Either its worker was terminated, because a script ignored its interruption or the
+ * sandbox was closed, or its instance trapped. The sandbox continues in a new instance.
  */
 export class SessionLostError extends SessionError {
   override readonly name = 'SessionLostError';
 }
 
 /**
- * A script in a worker did not heed its interruption, and the worker was terminated: what it did is not known. A component without a clock
- * heeds none.
+ * A script in a worker ignored its interruption, and the worker was terminated; the effects of the script are unknown.
+ * A component without a clock ignores all interruptions.
  */
 export class TerminatedError extends GloveboxError {
   override readonly name = 'TerminatedError';
 }
 
-/** An operation on a workspace's files was refused. The workspace is as it was. */
+/** An operation on a workspace's files was refused. The workspace is unchanged. */
 export class FilesError extends GloveboxError {
   override readonly name = 'FilesError';
 }
 
-/** A script ran, but its files could not be brought to the host's directory; nothing there has changed. */
+/** A script ran, but its files could not be committed to the host directory. The host directory is unchanged. */
 export class CommitError extends GloveboxError {
   override readonly name = 'CommitError';
-  /** What the script did all the same. */
+  /** The run whose files were not committed. */
   readonly run: Run;
 
   constructor(message: string, run: Run) {
@@ -59,10 +62,10 @@ export class CommitError extends GloveboxError {
   }
 }
 
-/** A script did not succeed: thrown by `Run.throwForOutcome` and by nothing else. */
+/** A script did not succeed. Only `Run.throwForOutcome` throws this error. */
 export class ScriptError extends GloveboxError {
   override readonly name = 'ScriptError';
-  /** What it did. */
+  /** The failed run. */
   readonly run: Run;
 
   constructor(run: Run) {
@@ -73,10 +76,10 @@ export class ScriptError extends GloveboxError {
 
 const CLASSES = { PolicyError, UnavailableError, UnsupportedError, SessionError, SessionLostError, TerminatedError, FilesError };
 
-/** The name of a class that a backend can fail with. */
+/** The classes of errors that a backend can report. */
 export type FailureClass = keyof typeof CLASSES;
 
-/** An error of the class of this name. */
+/** Makes an error of the named class. */
 export function errorOf(name: FailureClass, message: string, cause?: unknown): GloveboxError {
   return new CLASSES[name](message, cause === undefined ? undefined : { cause });
 }

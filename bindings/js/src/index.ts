@@ -1,6 +1,6 @@
 /**
- * Runs untrusted Python and JavaScript in WebAssembly, with limits that hold: in browsers, at the edge, and wherever else WebAssembly with
- * exceptions is. In Node.js this is `node.ts`, which has the engine too.
+ * Runs untrusted Python and JavaScript in WebAssembly, with enforced limits: in browsers, at the edge, and on any other
+ * platform that supports WebAssembly exceptions. Node.js uses `node.ts`, which adds the engine.
  */
 import { type Platform, createWith } from './create.ts';
 import type { Said, StartWorker } from './component/messages.ts';
@@ -10,7 +10,7 @@ import type { Sandbox } from './sandbox.ts';
 export * from './api.ts';
 
 const startWorker: StartWorker = (heard, broken) => {
-  // Bundlers look for exactly this.
+  // Bundlers recognize workers only in this form.
   const worker = new Worker(new URL('./component/worker.js', import.meta.url), { type: 'module' });
   worker.onmessage = ({ data }) => heard(data as Said);
   worker.onerror = (event) => broken(new Error(event.message || 'the worker cannot be loaded'));
@@ -27,7 +27,7 @@ const platform: Platform = {
   startWorker: typeof Worker === 'undefined' ? undefined : startWorker,
 };
 
-/** Makes a sandbox. It takes a second or more to load the interpreter the first time. */
+/** Makes a sandbox. Loading the interpreter the first time takes a second or more. */
 export function createSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   return createWith(platform, options);
 }

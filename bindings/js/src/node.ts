@@ -1,7 +1,7 @@
 /// <reference types="node" />
 /**
- * Runs untrusted Python and JavaScript in WebAssembly, in well under a millisecond, with limits that hold: on the engine, or where there is
- * none for this platform, as a component in a worker.
+ * Runs untrusted Python and JavaScript in WebAssembly, in well under a millisecond, with enforced limits: on the
+ * engine, or as a component in a worker on platforms without an engine.
  */
 import { readFile } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
@@ -16,11 +16,11 @@ import type { Sandbox } from './sandbox.ts';
 
 export * from './api.ts';
 
-/** Sources are run as they are, in tests. */
+/** In tests, sources run unbuilt. */
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
 
 const startWorker: StartWorker = (heard, broken) => {
-  // Flags of this process, such as `--input-type`, are not the worker's.
+  // The worker must not inherit flags of this process, such as `--input-type`.
   const worker = new Worker(new URL(`./component/node-worker.${extension}`, import.meta.url), { execArgv: [] });
   worker.on('message', (data: Said) => heard(data));
   worker.on('error', broken);
@@ -49,7 +49,10 @@ const platform: Platform = {
   startWorker,
 };
 
-/** Makes a sandbox. The first one of a language prepares its interpreter, which takes seconds; later ones take milliseconds. */
+/**
+ * Makes a sandbox. The first one of a language prepares its interpreter, which takes seconds; later ones take
+ * milliseconds.
+ */
 export function createSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   return createWith(platform, options);
 }

@@ -1,142 +1,149 @@
-// How a sandbox is made, and what is checked of that.
+// The options of sandboxes, executions and sessions, and their checks.
 import type { BackendKind, Input, Mount, NetworkRecord, Policy } from './backend.ts';
 import * as check from './check.ts';
 import type { Limits as ContractLimits } from './component/contract.ts';
 import type { ProviderModules } from './component/provider.ts';
 import { type NamedTool, type Tools, toolsOf } from './tools.ts';
 
-/** How much an execution may use, as numbers or bigints; what is left out has its default. */
+/** Upper bounds on the resources of an execution, as numbers or bigints. An omitted limit has its default. */
 export type Limits = { [Name in keyof ContractLimits]?: number | bigint };
 
-/** A secret of the host's, for which scripts have a placeholder. */
+/** A secret of the host. Scripts see only a placeholder. */
 export interface Secret {
-  /** The environment variable of this process that has it, read when the sandbox is made. */
+  /** The environment variable of this process with the secret, read when the sandbox is made. */
   env: string;
-  /** The one host that it is sent to, in the headers of requests. */
+  /** The only host that receives the secret, in the headers of requests. */
   host: string;
 }
 
-/** What scripts may reach of the network; what is left out has the engine's default. */
+/** The network permissions of scripts. An omitted field has the engine's default. */
 export interface Network {
-  /** Where requests may go: `SCHEME://HOST[:PORT][/PATH]`. */
+  /** The allowed targets of requests: `SCHEME://HOST[:PORT][/PATH]`. */
   allow: readonly string[];
-  /** Ranges of addresses that are not public and may be reached all the same. */
+  /** Non-public address ranges that requests may reach. */
   allowPrivate?: readonly string[];
-  /** Secrets, by the environment variables in which scripts find their placeholders. */
+  /** Secrets by the environment variables in which scripts find their placeholders. */
   secrets?: Record<string, Secret>;
-  /** The methods of requests. */
+  /** The allowed methods. */
   methods?: readonly string[];
-  /** Requests of one execution. */
+  /** Maximum number of requests in one execution. */
   requestCount?: number | bigint;
-  /** Bytes of a request's body. */
+  /** Maximum size of a request body, in bytes. */
   requestBytes?: number | bigint;
-  /** Bytes of a response's body. */
+  /** Maximum size of a response body, in bytes. */
   responseBytes?: number | bigint;
-  /** Milliseconds that a request may take. */
+  /** Timeout of a request, in milliseconds. */
   timeoutMs?: number | bigint;
-  /** Redirects that the host follows for one request. */
+  /** Maximum number of redirects that the host follows for one request. */
   redirects?: number | bigint;
 }
 
-/** How a sandbox is made. */
+/** The options of a sandbox. */
 export interface SandboxOptions {
-  /** `python`, `javascript`, or a runtime's name, such as that of an image of your own (`glovebox image`). Default: `python`. */
+  /** `python`, `javascript`, or the name of a runtime, such as a custom image (`glovebox image`). Default: `python`. */
   language?: string;
   /**
-   * `native` is the engine in this process; `component` is a WebAssembly component, anywhere; `wasm`, the default, is the first of them that is
-   * here. `daemon` has `glovebox daemon` run the scripts, and `auto` takes one that answers and can do what is asked, else `wasm`.
+   * `native` is the engine in this process; `component` is a WebAssembly component, on any platform. `wasm`, the
+   * default, is the first of these that is available. `daemon` runs the scripts in `glovebox daemon`. `auto` uses a
+   * daemon if one answers and supports the options, otherwise `wasm`.
    */
   backend?: 'auto' | 'wasm' | 'native' | 'component' | 'daemon';
   /**
-   * With `backend: 'native'`: runs scripts in an ordinary Python in another process, WITHOUT a sandbox. They can read and write your files, use
-   * the network and start programs. Nothing chooses it by itself. Default: false.
+   * With `backend: 'native'`: runs scripts in an ordinary Python in another process, WITHOUT a sandbox. They can read
+   * and write your files, use the network and start programs. It is never chosen automatically. Default: false.
    */
   unsafeNative?: boolean;
-  /** How much an execution may use. */
+  /** Upper bounds on the resources of an execution. */
   limits?: Limits;
-  /** Milliseconds that an execution may take: the same as `limits.timeoutMs`. */
+  /** Timeout of an execution in milliseconds: an alias of `limits.timeoutMs`. */
   timeout?: number;
-  /** The directory of the host behind `/app`. Default: none, the workspace is in memory and begins with `files`. */
+  /** The host directory behind `/app`. Default: none; the workspace is in memory and starts with `files`. */
   workspace?: string;
-  /** When what a script wrote to host directories reaches them. Default: `always`. */
+  /** Selects the executions whose changes to host directories are written back. Default: `always`. */
   commit?: 'always' | 'on-success' | 'never';
-  /** Further directories of the host, by their paths in the sandbox. */
+  /** Further host directories by their paths in the sandbox. */
   mounts?: Record<string, string | Mount>;
-  /** Functions that scripts may call. */
+  /** Functions that scripts can call. */
   tools?: Tools;
-  /** The files in the workspace when a script begins. */
+  /** The files in the workspace when a script starts. */
   files?: Record<string, string | Uint8Array>;
-  /** What scripts find in their environment. */
+  /** The environment variables of scripts. */
   env?: Record<string, string>;
-  /** What scripts find after their name. */
+  /** The arguments of scripts, after their name. */
   args?: readonly string[];
-  /** Makes random numbers the same every time. */
+  /** Seeds the random number generator, so that scripts see the same numbers every time. */
   seed?: number | bigint;
-  /** Has the clock stand still at this time since 1970, in nanoseconds. */
+  /** Stops the clock at this time, in nanoseconds since 1970. */
   clockNs?: number | bigint;
-  /** When sessions save their state by themselves, or once every so many executions. */
+  /** The schedule of automatic checkpoints in sessions; a number means once per that many executions. */
   checkpoints?: 'auto' | 'always' | 'never' | number;
-  /** What becomes of a session whose script had to be stopped by force. */
+  /** The fate of a session whose script was stopped by force. */
   onUnwind?: 'roll-back' | 'end';
-  /** Keeps what JSON has a form for of one execution's variables for the next. Default: false. */
+  /** Carries the variables that JSON can represent from one execution to the next. Default: false. */
   autoPersistGlobals?: boolean;
-  /** `none` counts no fuel: scripts are faster, and time alone ends one that does not end. Default: `fuel`. */
+  /** `none` counts no fuel: scripts run faster, and only the timeout stops an endless script. Default: `fuel`. */
   metering?: 'fuel' | 'none';
   /** `false` runs Python without the bundled packages. */
   packages?: boolean;
-  /** What scripts may reach with `fetch`, `urllib.request` and `requests`. Default: nothing. */
+  /** The network permissions of `fetch`, `urllib.request` and `requests`. Default: no network. */
   network?: Network;
-  /** Told what takes long. Default: nobody. */
+  /** Called with a description of each slow step. Default: no reports. */
   progress?: (text: string) => void;
-  /** Component: whether it runs in a worker. Default: where there are workers and, for tools, shared memory. */
+  /** Component: runs it in a worker. Default: true if the platform has workers and, for tools, shared memory. */
   worker?: boolean;
-  /** Component, in a worker: milliseconds that a cancelled script has before its worker is terminated. Default: 1,000. */
+  /**
+   * Component, in a worker: milliseconds from a script's cancellation to the termination of its worker. Default: 1,000.
+   */
   terminateAfterMs?: number;
-  /** Component: the URL of the directory that it is loaded from, or several that are tried in their order. Default: the package's own. */
+  /** Component: the URL of its directory, or several URLs to try in order. Default: the package's own. */
   indexURL?: string | URL | readonly (string | URL)[];
-  /** The same as `indexURL`. */
+  /** An alias of `indexURL`. */
   componentUrls?: string | URL | readonly (string | URL)[];
   /**
-   * Component: what its files must hash to (`sha256-…`, `sha384-…` or `sha512-…`, in base64), by their names. Default: the files of this
-   * package's build; `false` takes whatever comes.
+   * Component: the expected hashes of its files (`sha256-…`, `sha384-…` or `sha512-…`, in base64), by file name.
+   * Default: the hashes of this package's build; `false` disables the check.
    */
   integrity?: Record<string, string> | false;
   /**
-   * Component: one whose WebAssembly is compiled already, the default export of `glovebox-sandbox/providers/NAME/modules.js`, for places that
-   * compile none. It runs on the caller's own thread, as with `worker: false`.
+   * Component: a provider whose WebAssembly is already compiled, the default export of
+   * `glovebox-sandbox/providers/NAME/modules.js`, for platforms that cannot compile at run time. It runs on the
+   * caller's own thread, as with `worker: false`.
    */
   provider?: ProviderModules;
 }
 
-/** How a script is run. */
+/** The options of an execution. */
 export interface ExecuteOptions {
-  /** What tracebacks show. A name that ends in `.ts` says that the script is TypeScript. */
+  /** The file name in tracebacks. A name that ends in `.ts` marks the script as TypeScript. */
   name?: string;
-  /** How JavaScript is parsed. Default: `detect`. */
+  /** The way to parse JavaScript. Default: `detect`. */
   kind?: 'detect' | 'script' | 'module';
-  /** What it reads from standard input. */
+  /** The script's standard input. */
   stdin?: string | Uint8Array;
-  /** A value that JSON has: the script finds it in the variable of this name. */
+  /** A value that JSON can represent, for the script's global variable `context`. */
   context?: unknown;
-  /** Milliseconds after which it is cancelled. */
+  /** Milliseconds after which the execution is cancelled. */
   timeoutMs?: number;
-  /** Called with what it writes to standard output, as it writes it; with a component, when it has ended. */
+  /** Called with standard output as the script writes it; with a component, when the script has ended. */
   onStdout?: (text: string) => void;
-  /** The same for standard error. */
+  /** Called with standard error, like `onStdout`. */
   onStderr?: (text: string) => void;
-  /** Cancels it: the script is asked to stop, then stopped, and the promise is rejected with the signal's reason. */
+  /**
+   * Cancels the execution: the script is interrupted, then stopped by force, and the promise is rejected with the
+   * signal's reason.
+   */
   signal?: AbortSignal;
 }
 
-/** How a session is opened. */
+/** The options of a session. */
 export interface SessionOptions {
-  /** What its scripts find in the global variable `context`. */
+  /** The value of the global variable `context`. */
   context?: unknown;
-  /** Its id. Default: one that is made up. */
+  /** The session's id. Default: a generated id. */
   id?: string;
 }
 
-/** Where a component comes from, and how it runs. */
+/** The source of a component, and the way to run it. */
 export interface ComponentOptions {
   worker: boolean | undefined;
   terminateAfterMs: number;
@@ -145,10 +152,10 @@ export interface ComponentOptions {
   provider: ProviderModules | undefined;
 }
 
-/** Which backend is meant. */
+/** The requested backend. */
 export type BackendChoice = 'auto' | 'wasm' | BackendKind;
 
-/** The options, checked. */
+/** The checked options. */
 export interface Checked {
   language: string;
   backend: BackendChoice;
@@ -170,13 +177,13 @@ const LIMITS = [
   'workspaceBytes', 'workspaceInodes', 'openFiles', 'toolCalls', 'toolCallsAtOnce', 'toolTimeoutMs', 'toolBytes', 'toolRecordBytes',
   'persistedBytes', 'sessionCount', 'sessionTotalBytes',
 ] as const satisfies (keyof Limits)[];
-/** The limits that are numbers of 32 bits. */
+/** The limits that are 32-bit numbers. */
 export const NARROW: ReadonlySet<string> = new Set(['openFiles', 'toolCallsAtOnce', 'sessionCount'] satisfies (keyof Limits)[]);
-/** Fails to compile where the contract has a limit that is not listed. */
+/** Fails to compile if the contract has a limit that the list omits. */
 const _all: (typeof LIMITS)[number] = null as unknown as keyof Limits;
 void _all;
 
-/** Checks what a sandbox is given. */
+/** Checks the options of a sandbox. */
 export function checked(options: SandboxOptions): Checked {
   check.known('options', options, OPTIONS);
   const given = options;
@@ -221,7 +228,7 @@ export function checked(options: SandboxOptions): Checked {
   };
 }
 
-/** Which backend is meant. Only its name and the flag together mean one without a sandbox. */
+/** Returns the requested backend. Only the name and the flag together select the backend without a sandbox. */
 function choose(given: unknown, unsafeNative: boolean): BackendChoice {
   const backend = check.oneOf('backend', ['auto', 'wasm', 'native', 'component', 'daemon'], given ?? 'wasm');
   if (!unsafeNative) return backend;
@@ -294,7 +301,7 @@ function urlsOf(name: string, urls: unknown): string[] {
 
 const EXECUTE = ['name', 'kind', 'stdin', 'context', 'timeoutMs', 'onStdout', 'onStderr', 'signal'] as const satisfies (keyof ExecuteOptions)[];
 
-/** Checks what an execution is given. */
+/** Checks the input of an execution. */
 export function inputOf(source: unknown, options: ExecuteOptions): Input {
   check.known('options', options, EXECUTE);
   check.optional('onStdout', 'function', options.onStdout);
@@ -310,7 +317,7 @@ export function inputOf(source: unknown, options: ExecuteOptions): Input {
   };
 }
 
-/** The options of a session, checked. */
+/** Checks the options of a session. */
 export function sessionOptions(options: SessionOptions): { id: string | undefined; context: string | undefined } {
   check.known('options', options, ['context', 'id']);
   return {

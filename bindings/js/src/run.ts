@@ -1,4 +1,4 @@
-// What one execution did.
+// The result of one execution.
 import type { Entry, Executed, ShownValue } from './backend.ts';
 import * as check from './check.ts';
 import type {
@@ -12,9 +12,9 @@ import type {
 import { Display } from './displays.ts';
 import { ScriptError } from './errors.ts';
 
-/** A value of a script that JSON has no form for. */
+/** A value of a script that JSON cannot represent. */
 export class Opaque {
-  /** As the interpreter shows it. */
+  /** The value as the interpreter prints it. */
   readonly repr: string;
 
   constructor(repr: string) {
@@ -26,40 +26,40 @@ export class Opaque {
   }
 }
 
-/** A value of a script in JavaScript. */
+/** Converts a value of a script to JavaScript. */
 export function valueOf(value: ShownValue | undefined): unknown {
   if (value === undefined) return undefined;
   return value.json === undefined ? new Opaque(value.repr) : JSON.parse(value.json);
 }
 
-/** How a script ended. The fields beside `kind` are there if they belong to it. */
+/** The ending of a script. The fields other than `kind` depend on it. */
 export class Outcome {
-  /** Which it is. */
+  /** The kind of ending. */
   declare readonly kind: 'completed' | 'exited' | 'raised' | 'exhausted' | 'cancelled' | 'trapped';
-  /** `exited`: with this code. */
+  /** `exited`: the exit code. */
   declare readonly code?: number;
-  /** `raised`: the exception's class; empty where the value thrown is no object. */
+  /** `raised`: the exception's class; empty if the thrown value is not an object. */
   declare readonly type?: string;
-  /** `raised`: its message. */
+  /** `raised`: the exception's message. */
   declare readonly message?: string;
-  /** `raised`: as the interpreter prints it. */
+  /** `raised`: the traceback as the interpreter prints it. */
   declare readonly traceback?: string;
-  /** `raised`: the script's line, counted from 1, where that is known. */
+  /** `raised`: the script's line, counted from 1, if known. */
   declare readonly line?: number;
-  /** `exhausted`: what ran out. */
+  /** `exhausted`: the exhausted resource. */
   declare readonly resource?: ResourceKind;
   /** `exhausted`: the limit, in the resource's unit. */
   declare readonly limit?: number;
-  /** `exhausted`: what was used or asked for. */
+  /** `exhausted`: the amount that was used or requested, in the same unit. */
   declare readonly used?: number;
-  /** `trapped`: how the interpreter broke. */
+  /** `trapped`: the cause of the trap. */
   declare readonly trap?: TrapKind;
 
   constructor(record: object) {
     for (const [name, value] of Object.entries(record)) if (value !== null) Object.defineProperty(this, name, { value, enumerable: true });
   }
 
-  /** As a shell has it. */
+  /** The exit code by the conventions of a shell. */
   get exitCode(): number {
     if (this.kind === 'exhausted') return this.resource === 'time' ? 124 : 137;
     return this.code ?? { completed: 0, exited: 0, raised: 1, cancelled: 130, trapped: 134 }[this.kind];
@@ -81,59 +81,61 @@ export class Outcome {
   }
 }
 
-/** One call of a tool. */
+/** A call of a tool. */
 export interface ToolCall {
   /** The name that the script called. */
   name: string;
-  /** The arguments; `null` over `limits.toolRecordBytes`. */
+  /** The arguments; `null` if they exceed `limits.toolRecordBytes`. */
   arguments: unknown;
-  /** What it returned; `null` over `limits.toolRecordBytes`. */
+  /** The result; `null` if it exceeds `limits.toolRecordBytes`. */
   result: unknown;
-  /** Why it returned nothing: the error's type, and what the script was told. */
+  /** The reason for a failed call: the type of the error and its message in the script. */
   error?: string;
-  /** When the script called, counted from the start of the execution. */
+  /** The time of the call, in milliseconds from the start of the execution. */
   startedMs: number;
-  /** How long it took, its wait for a turn included. */
+  /** The duration in milliseconds, including the wait in the queue. */
   durationMs: number;
 }
 
-/** Numbers for the contract's, in what is read of JSON. */
+/** Replaces bigints in the contract's types with numbers, for data that is read from JSON. */
 type Plain<T> = T extends bigint ? number : T extends object ? { [Key in keyof T]: Plain<T[Key]> } : T;
 
-/** What it did with its fuel, and what can be done about a failure: for people, and for models that write scripts. */
+/** The fuel use of an execution and advice on its failure, for people and for models that write scripts. */
 export interface Guidance {
-  /** What the fuel went into. */
+  /** The fuel use. */
   fuel: Plain<FuelAnalysis>;
-  /** What can be done. */
+  /** Advice on the failure. */
   advice: (Omit<Plain<Advice>, 'correction'> & { correction?: Plain<Correction> })[];
 }
 
 /** The state that a session was rolled back to. */
 export interface Rollback {
-  /** The checkpoint. */
+  /** The id of the checkpoint. */
   checkpoint: number;
-  /** How many executions before this one were undone too. */
+  /** The number of earlier executions that were undone too. */
   executionsLost: number;
 }
 
 /** A file, directory or link of a workspace. */
 export interface FileEntry {
-  /** Its path relative to `/app`. */
+  /** The path relative to `/app`. */
   path: string;
-  /** Its kind. */
+  /** The kind of the entry. */
   kind: 'file' | 'directory' | 'symlink';
   /** The size of a file, or of a link's target; 0 for a directory. */
   sizeBytes: number;
-  /** When it was last written to, in nanoseconds since 1970, by the policy's clock. */
+  /** The time of the last modification, in nanoseconds since 1970, by the policy's clock. */
   modifiedNs: bigint;
 }
 
-/** Entries as users see them. */
+/** Converts entries for users. */
 export function fileEntries(listed: Entry[]): FileEntry[] {
   return listed.map((entry) => ({ ...entry, sizeBytes: Number(entry.sizeBytes) }));
 }
 
-/** The workspace's files as an execution left them, read when asked for. In a session they are those of now. */
+/**
+ * The workspace's files as an execution left them, read on demand. In a session, they are the session's current files.
+ */
 export class RunFiles {
   readonly #executed: Executed;
 
@@ -141,23 +143,23 @@ export class RunFiles {
     this.#executed = executed;
   }
 
-  /** What matches a pattern (`*.csv`, `src/**` and such): files, directories and links. Default: all. */
+  /** Lists the files, directories and links that match a pattern (`*.csv`, `src/**`). Default: all. */
   async list(pattern = '**'): Promise<FileEntry[]> {
     return fileEntries(await this.#executed.listFiles(check.of('pattern', 'string', pattern)));
   }
 
-  /** A file's contents. A `FilesError` where there is none. */
+  /** Returns a file's contents. Throws a `FilesError` if there is no such file. */
   async read(path: string): Promise<Uint8Array> {
     return this.#executed.readFile(check.of('path', 'string', path));
   }
 
-  /** The same as text. */
+  /** Returns a file's contents as text. */
   async readText(path: string): Promise<string> {
     return new TextDecoder().decode(await this.read(path));
   }
 }
 
-/** The names of the record in JavaScript's way, except within what scripts have made. */
+/** Converts the keys of a record to camel case, except within values that scripts made. */
 function camel(value: unknown): any {
   if (Array.isArray(value)) return value.map(camel);
   if (typeof value !== 'object' || value === null) return value;
@@ -165,13 +167,13 @@ function camel(value: unknown): any {
   return Object.fromEntries(entries.map(([key, one]) => [key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()), camel(one)]));
 }
 
-/** What one execution did, wrote, used and changed. */
+/** The outcome, output, resource use and changes of one execution. */
 export class Run {
   readonly #executed: Executed;
   #record: Record<string, any> | undefined;
   #displays: readonly Display[] | undefined;
 
-  /** Made by `Sandbox.execute` and `Session.execute`. */
+  /** `Sandbox.execute` and `Session.execute` make instances. */
   constructor(executed: Executed) {
     this.#executed = executed;
   }
@@ -180,52 +182,55 @@ export class Run {
     return (this.#record ??= JSON.parse(this.#executed.json()) as Record<string, any>);
   }
 
-  /** Whether the script ran to its end, or exited with 0. */
+  /** True if the script ran to its end, or exited with code 0. */
   get ok(): boolean {
     return this.#executed.ok;
   }
 
-  /** What it wrote to standard output, as text. */
+  /** Standard output as text. */
   get stdout(): string {
     return this.#executed.stdout;
   }
 
-  /** What it wrote to standard error, as text. Where a limit ended it, the last line names that. */
+  /** Standard error as text. If a limit ended the script, the last line names the limit. */
   get stderr(): string {
     return this.#executed.stderr;
   }
 
-  /** What it wrote to standard output. */
+  /** Standard output as bytes. */
   get stdoutBytes(): Uint8Array {
     return this.#executed.stdoutBytes;
   }
 
-  /** What it wrote to standard error. */
+  /** Standard error as bytes. */
   get stderrBytes(): Uint8Array {
     return this.#executed.stderrBytes;
   }
 
-  /** Fuel used: about one unit for each instruction. Where the time limit or a cancellation ended it, a lower bound. */
+  /** Fuel used: about one unit per instruction. A lower bound if a time limit or a cancellation ended the script. */
   get fuelConsumed(): number {
     return Number(this.#executed.fuelConsumed);
   }
 
-  /** In a session, the value of the script's last expression: an `Opaque` where JSON has no form for it. */
+  /** In a session, the value of the script's last expression: an `Opaque` if JSON cannot represent it. */
   get value(): unknown {
     return valueOf(this.#executed.value);
   }
 
-  /** The same as the interpreter shows it. */
+  /** The value as the interpreter prints it. */
   get valueRepr(): string | undefined {
     return this.#executed.value?.repr;
   }
 
-  /** What it showed, in order: pictures, tables, and in a session the value of its last expression where that has more than a text. */
+  /**
+   * The script's displays, in order: pictures, tables, and in a session the value of its last expression if that has a
+   * form other than text.
+   */
   get displays(): readonly Display[] {
     return (this.#displays ??= this.#executed.displays.map((shown) => new Display(shown)));
   }
 
-  /** How many displays `limits.displayBytes` or their number dropped. */
+  /** The number of displays that were dropped because of `limits.displayBytes` or their maximum number. */
   get displaysDropped(): number {
     return this.#all['displays_dropped'];
   }
@@ -235,63 +240,63 @@ export class Run {
     return new RunFiles(this.#executed);
   }
 
-  /** How it ended. */
+  /** The ending of the script. */
   get outcome(): Outcome {
     return new Outcome(this.#all['outcome']);
   }
 
-  /** The exception by which the script ended when it was asked to stop, shortly before it would have been unwound. */
+  /** The exception by which the script ended after its interruption, shortly before it would have been unwound. */
   get interrupted(): Outcome | undefined {
     const raised = this.#all['interrupted'];
     return raised ? new Outcome({ kind: 'raised', ...raised }) : undefined;
   }
 
-  /** Files that were not there before, sorted. */
+  /** Created files, sorted. */
   get filesCreated(): string[] {
     return [...this.#all['files_created']];
   }
 
-  /** Files that were written to, sorted. */
+  /** Modified files, sorted. */
   get filesModified(): string[] {
     return [...this.#all['files_modified']];
   }
 
-  /** Files that are gone, sorted. */
+  /** Deleted files, sorted. */
   get filesDeleted(): string[] {
     return [...this.#all['files_deleted']];
   }
 
-  /** Whether it wrote more than `limits.stdoutBytes`. */
+  /** True if the script wrote more than `limits.stdoutBytes`. */
   get stdoutTruncated(): boolean {
     return this.#all['stdout_truncated'];
   }
 
-  /** Whether it wrote more than `limits.stderrBytes`. */
+  /** True if the script wrote more than `limits.stderrBytes`. */
   get stderrTruncated(): boolean {
     return this.#all['stderr_truncated'];
   }
 
-  /** The most memory in use. */
+  /** Peak memory use, in bytes. */
   get memoryUsedBytes(): number {
     return this.#all['memory_used_bytes'];
   }
 
-  /** Wall-clock time of the script. */
+  /** Wall-clock time of the script, in milliseconds. */
   get durationMs(): number {
     return this.#all['duration_ms'];
   }
 
-  /** The session, where there is one. */
+  /** The session's id, if the execution was in a session. */
   get sessionId(): string | undefined {
     return this.#all['session_id'] ?? undefined;
   }
 
-  /** The state that the session was rolled back to, where the script had to be unwound. */
+  /** The state that the session was rolled back to, if the script was unwound. */
   get rolledBackTo(): Rollback | undefined {
     return camel(this.#all['rolled_back_to']) ?? undefined;
   }
 
-  /** The calls of tools, in order. */
+  /** The tool calls, in order. */
   get toolCalls(): ToolCall[] {
     return this.#all['tool_calls'].map(({ name, arguments: given, result, error, started_ms, duration_ms }: Record<string, any>) => ({
       name,
@@ -303,20 +308,20 @@ export class Run {
     }));
   }
 
-  /** What it did with its fuel, and what can be done about a failure. */
+  /** The fuel use and advice on a failure. */
   get guidance(): Guidance {
     return camel(this.#all['guidance']);
   }
 
-  /** What ran it, and under which limits. */
+  /** The runtime of the execution and its limits. */
   get metadata(): Plain<Metadata> {
     return camel(this.#all['metadata']);
   }
 
-  /** All of it but the files' contents: what `glovebox run --json` prints. */
+  /** All of the run except the files' contents, in the format of `glovebox run --json`. */
   toJSON(): Record<string, any> {
     const displays = this.displays.map((shown) => ({ is_result: shown.isResult, data: shown.bundle() }));
-    // A copy of the caller's own; it has the place of `displays` already.
+    // Each caller gets its own copy. The JSON already has a place for `displays`.
     return { ...JSON.parse(this.#executed.json()), displays };
   }
 

@@ -1,4 +1,3 @@
-// Sandboxes.
 import { attended } from './attended.ts';
 import type { Backend, BackendKind, Diagnostic } from './backend.ts';
 import { Cancel } from './cancel.ts';
@@ -8,11 +7,11 @@ import { type ExecuteOptions, type SessionOptions, inputOf, sessionOptions } fro
 import { Run } from './run.ts';
 import { Session } from './session.ts';
 
-/** A language and what its scripts may do. Every `execute` is a new interpreter with new files. */
+/** A language with the permissions of its scripts. Every `execute` starts a new interpreter with new files. */
 export class Sandbox implements AsyncDisposable {
   #backend: Backend | undefined;
   readonly #cancels = new Set<Cancel>();
-  /** Which backend it is. */
+  /** The backend of the sandbox. */
   readonly backend: BackendKind;
 
   /** See {@link createSandbox}. */
@@ -31,7 +30,7 @@ export class Sandbox implements AsyncDisposable {
     return this.#open.language;
   }
 
-  /** The interpreter's name. */
+  /** The name of the runtime. */
   get runtimeName(): string {
     return this.#open.runtimeName;
   }
@@ -41,27 +40,33 @@ export class Sandbox implements AsyncDisposable {
     return this.#open.version;
   }
 
-  /** Runs a script in a new interpreter, and drops it. A script that raises or reaches a limit is a run too. */
+  /**
+   * Runs a script in a new interpreter, and drops the interpreter. A script that raises or reaches a limit is a run
+   * too.
+   */
   async execute(source: string, options: ExecuteOptions = {}): Promise<Run> {
     const backend = this.#open;
     const input = inputOf(source, options);
     return this.#cancellable((cancel) => attended(cancel, options, async (to) => new Run(await backend.execute(input, to))));
   }
 
-  /** What the language's own parser says of a source: nothing where it is well-formed. Nothing of it is executed. */
+  /**
+   * Parses a source with the language's own parser and returns its messages: an empty list if the source is
+   * well-formed. Executes nothing.
+   */
   async validate(source: string, options: Pick<ExecuteOptions, 'name' | 'kind'> = {}): Promise<Diagnostic[]> {
     return this.#open.validate(inputOf(source, options));
   }
 
-  /** Opens a session: an interpreter that persists. */
+  /** Opens a session: an interpreter that persists between executions. */
   async session(options: SessionOptions = {}): Promise<Session> {
     const { id, context } = sessionOptions(options);
     return new Session(await this.#open.session(id, context), (run) => this.#cancellable(run));
   }
 
   /**
-   * Makes a session of the bytes that `Session.hibernate` gave, here or elsewhere. To resume bytes that somebody else wrote is to run their
-   * code, within this sandbox's limits.
+   * Restores a session from the bytes that `Session.hibernate` returned, here or elsewhere. Resuming bytes from another
+   * author runs their code, within this sandbox's limits.
    */
   async resume(state: Uint8Array, options: { id?: string } = {}): Promise<Session> {
     check.known('options', options, ['id']);
@@ -70,7 +75,7 @@ export class Sandbox implements AsyncDisposable {
     return new Session(session, (run) => this.#cancellable(run));
   }
 
-  /** Cancels what is being executed, in sessions too: those runs' outcome is `cancelled`. */
+  /** Cancels all current executions, including those in sessions. Their outcome is `cancelled`. */
   cancel(): void {
     for (const each of this.#cancels) each.cancel();
   }
@@ -85,7 +90,10 @@ export class Sandbox implements AsyncDisposable {
     }
   }
 
-  /** Gives back what it holds. With a component in a worker, with a daemon and with a process its sessions are lost; with the engine they go on. */
+  /**
+   * Releases the sandbox's resources. Sessions of a component in a worker, a daemon or a process are lost; sessions of
+   * the engine continue.
+   */
   async close(): Promise<void> {
     const backend = this.#backend;
     this.#backend = undefined;

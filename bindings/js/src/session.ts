@@ -1,4 +1,3 @@
-// Sessions.
 import { attended } from './attended.ts';
 import type { BackendSession } from './backend.ts';
 import type { Cancel } from './cancel.ts';
@@ -6,47 +5,47 @@ import * as check from './check.ts';
 import { type ExecuteOptions, type SessionOptions, inputOf, sessionOptions } from './options.ts';
 import { type FileEntry, Run, fileEntries, valueOf } from './run.ts';
 
-/** A state that a session can be set back to. */
+/** A saved state of a session. */
 export interface Checkpoint {
-  /** Its number within the session. */
+  /** The id within the session. */
   id: number;
-  /** Whether the session took it by itself before an execution. */
+  /** True if the session took the checkpoint automatically before an execution. */
   automatic: boolean;
-  /** How many executions led to it. */
+  /** The number of executions up to this state. */
   executions: number;
-  /** What differs from a new session, in bytes. */
+  /** The difference from a new session, in bytes. */
   privateBytes: number;
 }
 
-/** What a session is and holds. */
+/** A description of a session. */
 export interface SessionInfo {
-  /** Its id. */
+  /** The session's id. */
   id: string;
   /** The language of its scripts. */
   language: 'python' | 'javascript';
   /** The runtime's name. */
   runtimeName: string;
-  /** How many executions led to its state. */
+  /** The number of executions up to the current state. */
   executions: number;
-  /** Its linear memory, in bytes. */
+  /** Linear memory, in bytes. */
   memoryBytes: number;
-  /** How many of them are its own, as of its last checkpoint. */
+  /** The part of the linear memory that is private to the session, in bytes, as of its last checkpoint. */
   privateBytes: number;
-  /** The bytes that it counts towards `limits.sessionTotalBytes`. */
+  /** The bytes that the session counts towards `limits.sessionTotalBytes`. */
   heldBytes: number;
-  /** How many checkpoints it has. */
+  /** The number of checkpoints. */
   checkpoints: number;
-  /** How many automatic checkpoints were skipped for want of room. */
+  /** The number of automatic checkpoints that were skipped for lack of room. */
   checkpointsSkipped: number;
-  /** How often it was rolled back. */
+  /** The number of rollbacks. */
   rollbacks: number;
-  /** Why it has ended, if it has. */
+  /** The reason for the end of the session, if it has ended. */
   ended?: string;
 }
 
 type Cancellable = (run: (cancel: Cancel) => Promise<Run>) => Promise<Run>;
 
-/** What is done with a session is done in the order in which it was asked for, and holds no thread while it waits. */
+/** Runs the operations of a session in the order of their calls, without blocking a thread while they wait. */
 type Turn = <Result>(ask: () => Promise<Result>) => Promise<Result>;
 
 function turns(): Turn {
@@ -63,17 +62,17 @@ function camel(record: Record<string, unknown>): any {
   return Object.fromEntries(entries.map(([key, value]) => [key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()), value]));
 }
 
-/** An interpreter that persists between executions: variables, functions, imports and files live on. */
+/** An interpreter that persists between executions: variables, functions, imports and files stay. */
 export class Session implements AsyncDisposable {
   readonly #session: BackendSession;
   readonly #cancellable: Cancellable;
   readonly #turn = turns();
-  /** Its global variables. */
+  /** The session's global variables. */
   readonly variables: Variables;
-  /** The files of its workspace, `/app`. */
+  /** The files of the session's workspace, `/app`. */
   readonly files: SessionFiles;
 
-  /** Use `Sandbox.session`. */
+  /** Use `Sandbox.session` to open a session. */
   constructor(session: BackendSession, cancellable: Cancellable) {
     this.#session = session;
     this.#cancellable = cancellable;
@@ -81,22 +80,22 @@ export class Session implements AsyncDisposable {
     this.files = new SessionFiles(session, this.#turn);
   }
 
-  /** Its id, which is no secret. */
+  /** The session's id, which is not a secret. */
   get id(): string {
     return this.#session.id;
   }
 
-  /** Why it has ended, if it has. */
+  /** The reason for the end of the session, if it has ended. */
   get ended(): string | undefined {
     return this.#session.ended;
   }
 
-  /** What it is and holds. */
+  /** Describes the session. */
   async info(): Promise<SessionInfo> {
     return camel(JSON.parse(await this.#turn(() => this.#session.info())));
   }
 
-  /** Runs a script in the session's interpreter, as `Sandbox.execute` does in a new one. `Run.value` is that of its last expression. */
+  /** Runs a script in the session's interpreter. `Run.value` is the value of its last expression. */
   async execute(source: string, options: ExecuteOptions = {}): Promise<Run> {
     const input = inputOf(source, options);
     return this.#cancellable((cancel) =>
@@ -104,37 +103,40 @@ export class Session implements AsyncDisposable {
     );
   }
 
-  /** A second session of this one: neither sees what the other does from then on. */
+  /** Creates a second session with the same state. Later changes in one are invisible to the other. */
   async fork(options: SessionOptions = {}): Promise<Session> {
     const { id, context } = sessionOptions(options);
     return new Session(await this.#turn(() => this.#session.fork(id, context)), this.#cancellable);
   }
 
-  /** Saves the state, to come back to it with `undo`, and returns its number. */
+  /** Takes a checkpoint of the state for `undo`, and returns its id. */
   async checkpoint(): Promise<number> {
     return Number(await this.#turn(() => this.#session.checkpoint()));
   }
 
-  /** The states that it can be set back to, oldest first. */
+  /** The checkpoints of the session, oldest first. */
   async checkpoints(): Promise<Checkpoint[]> {
     return JSON.parse(await this.#turn(() => this.#session.checkpoints())).map(camel);
   }
 
   /**
-   * Undoes what was last done, an execution or the writing of a file or variable, or restores a checkpoint. Returns its number. What was
-   * written to the host stays there.
+   * Undoes the last change, an execution or the writing of a file or variable, or restores a checkpoint. Returns the id
+   * of the restored checkpoint. Files that were written to the host stay.
    */
   async undo(checkpoint?: number): Promise<number> {
     const id = checkpoint === undefined ? undefined : check.whole('checkpoint', checkpoint);
     return Number(await this.#turn(() => this.#session.undo(id)));
   }
 
-  /** The session as bytes, for `Sandbox.resume` in any process on any machine that has the same interpreter. It lives on. */
+  /**
+   * Returns the session as bytes, for `Sandbox.resume` in any process on any machine that has the same interpreter. The
+   * session continues.
+   */
   async hibernate(): Promise<Uint8Array> {
     return this.#turn(() => this.#session.hibernate());
   }
 
-  /** Runs the interpreter's exit handlers and ends the session. Closing again does nothing. */
+  /** Runs the interpreter's exit handlers and ends the session. Closing it again has no effect. */
   async close(): Promise<void> {
     await this.#turn(() => this.#session.close());
   }
@@ -154,19 +156,19 @@ export class Variables {
     this.#turn = turn;
   }
 
-  /** A variable's value: an `Opaque` where JSON has no form for it; `undefined` where there is no such variable. */
+  /** Returns a variable's value: an `Opaque` if JSON cannot represent it, `undefined` if there is no such variable. */
   async get(name: string): Promise<unknown> {
     check.of('name', 'string', name);
     return valueOf(await this.#turn(() => this.#session.getVariable(name)));
   }
 
-  /** Whether there is a variable of this name. */
+  /** Tests whether a variable exists. */
   async has(name: string): Promise<boolean> {
     check.of('name', 'string', name);
     return (await this.#turn(() => this.#session.getVariable(name))) !== undefined;
   }
 
-  /** Sets a variable to a value that JSON has. */
+  /** Sets a variable to a value that JSON can represent. */
   async set(name: string, value: unknown): Promise<void> {
     const json = check.json('value', value);
     check.of('name', 'string', name);
@@ -184,31 +186,31 @@ export class SessionFiles {
     this.#turn = turn;
   }
 
-  /** What matches a pattern (`*.csv`, `src/**` and such): files, directories and links. Default: all. */
+  /** Lists the files, directories and links that match a pattern (`*.csv`, `src/**`). Default: all. */
   async list(pattern = '**'): Promise<FileEntry[]> {
     check.of('pattern', 'string', pattern);
     return fileEntries(await this.#turn(() => this.#session.listFiles(pattern)));
   }
 
-  /** A file's contents. */
+  /** Returns a file's contents. */
   async read(path: string): Promise<Uint8Array> {
     check.of('path', 'string', path);
     return this.#turn(() => this.#session.readFile(path));
   }
 
-  /** The same as text. */
+  /** Returns a file's contents as text. */
   async readText(path: string): Promise<string> {
     return new TextDecoder().decode(await this.read(path));
   }
 
-  /** Writes a file in place of one that is there, and makes the directories above it. */
+  /** Writes or replaces a file, and creates the directories above it. */
   async write(path: string, contents: string | Uint8Array): Promise<void> {
     check.of('path', 'string', path);
     const bytes = check.contents('contents', contents);
     await this.#turn(() => this.#session.writeFile(path, bytes));
   }
 
-  /** Removes a file, a link or a directory, with all that is below it if `recursive`. */
+  /** Deletes a file, a link or a directory; with `recursive`, also everything below a directory. */
   async delete(path: string, options: { recursive?: boolean } = {}): Promise<void> {
     check.of('path', 'string', path);
     check.known('options', options, ['recursive']);

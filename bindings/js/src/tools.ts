@@ -1,33 +1,40 @@
-// Functions that scripts may call.
+// Functions that scripts can call.
 import * as check from './check.ts';
 
-/** What a tool is told beside its arguments. */
+/** The context of a tool call, in addition to its arguments. */
 export interface ToolContext {
-  /** Aborted when nobody waits for the answer any longer: its time is over, or the execution was cancelled. */
+  /** Aborted when the answer is no longer needed: the call timed out, or the execution was cancelled. */
   signal: AbortSignal;
 }
 
 /** A function that scripts call as `tools.name(…)`. */
 export interface Tool {
-  /** The name that scripts use: ASCII letters, digits and underscores, beginning with a letter. Default: the function's own. */
+  /**
+   * The name in scripts: ASCII letters, digits and underscores, starting with a letter. Default: the function's own
+   * name.
+   */
   name?: string;
-  /** What `help(tools.name)` shows. Default: nothing. */
+  /** The text that `help(tools.name)` shows. Default: empty. */
   description?: string;
-  /** A JSON Schema of an object, whose properties are the named arguments. They are held to it before the call. Default: any object. */
+  /**
+   * A JSON Schema of an object whose properties are the named arguments. Arguments are validated against it before the
+   * call. Default: any object.
+   */
   schema?: object;
   /**
-   * Answers a call, at once or with a promise. What it returns is a value that JSON has; what it throws is a `ToolError` in the script.
+   * Answers a call, synchronously or with a promise. The result must be a value that JSON can represent. A thrown error
+   * becomes a `ToolError` in the script.
    */
   execute(parameters: any, context: ToolContext): unknown;
 }
 
-/** A function alone, which scripts call by its name, or one with a description and a schema. */
+/** A bare function, which scripts call by its name, or a function with a description and a schema. */
 export type ToolFunction = (parameters: any, context: ToolContext) => unknown;
 
-/** The tools of a sandbox: functions with names of their own, or by their names. */
+/** The tools of a sandbox: functions with names of their own, or a record of functions by name. */
 export type Tools = readonly (Tool | ToolFunction)[] | Readonly<Record<string, Tool | ToolFunction>>;
 
-/** A tool, complete. */
+/** A tool with all fields set. */
 export interface NamedTool {
   name: string;
   description: string;
@@ -35,7 +42,7 @@ export interface NamedTool {
   call: ToolFunction;
 }
 
-/** The tools that were given, complete. */
+/** Checks and completes the tools that the caller passed. */
 export function toolsOf(name: string, tools: unknown): NamedTool[] {
   if (tools === undefined || Array.isArray(tools)) return check.list(name, tools, (at, tool) => toolOf(at, tool));
   if (typeof tools === 'function') throw check.wrong(name, 'an array or an object', tools);
@@ -61,10 +68,10 @@ function toolOf(at: string, tool: unknown, key?: string): NamedTool {
   };
 }
 
-/** What a tool answered: the result as JSON text, or why there is none. */
+/** A tool's answer: the result as JSON text, or the text of a failure. */
 export type Answer = readonly [isOk: boolean, text: string];
 
-/** Answers a call, whose arguments are JSON text. It never fails. */
+/** Answers a call whose arguments are JSON text. Never fails. */
 export async function answer(tool: NamedTool, parameters: string, signal: AbortSignal): Promise<Answer> {
   try {
     return result(tool, await tool.call(JSON.parse(parameters), { signal }));
@@ -73,7 +80,7 @@ export async function answer(tool: NamedTool, parameters: string, signal: AbortS
   }
 }
 
-/** The same at once, where nothing can wait for a promise. */
+/** Like `answer`, but synchronous, for backends that cannot wait for a promise. */
 export function answerNow(tool: NamedTool, parameters: string): Answer {
   try {
     const value = tool.call(JSON.parse(parameters), { signal: new AbortController().signal });
@@ -100,7 +107,7 @@ function failed(error: unknown): Answer {
   try {
     text = String(error instanceof Error ? error.message || error.name : error);
   } catch {
-    // What was thrown has a mind of its own.
+    // Even converting the thrown value to text may throw.
     text = 'the tool threw what has no text';
   }
   return [false, text.toWellFormed()];

@@ -259,7 +259,7 @@ for (const way of ways) {
     await assert.rejects(box.execute('1'), SessionError);
   });
 
-  // A script on the caller's own thread can be cancelled by nobody else.
+  // On the caller's own thread, nothing else can run to cancel a script.
   if (way === 'direct') continue;
 
   of('the caller goes on while a script runs', async () => {
@@ -315,7 +315,7 @@ for (const way of ways) {
     assert.equal((await box.execute('console.log(await tools.later({ x: 1 }))')).throwForOutcome().stdout, '2\n');
     const run = await box.execute('await tools.never({})');
     assert.equal(run.outcome.kind, 'raised');
-    // The run and this come by different ways: either may be the first.
+    // The run and the abort arrive by different ways, in any order.
     await aborted;
     setTimeout(() => box.cancel(), 50);
     assert.equal((await box.execute('await tools.never({})')).outcome.kind, 'cancelled');

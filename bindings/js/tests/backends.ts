@@ -1,4 +1,4 @@
-// The backends that the tests of the API are passed on.
+// The backends on which the tests of the API run.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { type Sandbox, type SandboxOptions, createSandbox } from '../src/node.ts';
 
-/** Whether this engine runs components: Node.js 24 does, 20 does not. */
+/** True if this Node.js runs components: 24 does, 20 does not. */
 export const RUNS_COMPONENTS = Number(process.versions.node.split('.')[0]) >= 24;
 
-/** Each way to run scripts. */
+/** The ways to run scripts. */
 export const WAYS = {
   native: { backend: 'native' },
   worker: { backend: 'component' },
@@ -20,17 +20,17 @@ export const WAYS = {
 
 export type Way = keyof typeof WAYS;
 
-/** The command, where it has been built. */
+/** The `glovebox` command, if it has been built. */
 const command = process.env['GLOVEBOX_COMMAND'] ?? join(import.meta.dirname, '../../../target/debug/glovebox');
-/** Whether there is a daemon to be had. */
+/** True if a daemon can be started. */
 export const HAS_DAEMON = process.env['CI'] !== undefined || existsSync(command);
 
-/** Those that this engine can. */
+/** The ways that this Node.js supports. */
 export const ways = (Object.keys(WAYS) as Way[]).filter((way) =>
   way === 'daemon' ? HAS_DAEMON : RUNS_COMPONENTS || way === 'native',
 );
 
-/** A daemon of its own, whose socket the package looks for from now on. */
+/** Starts a daemon of its own, and makes the package look for its socket from now on. */
 export async function startDaemon(...flags: string[]): Promise<{ child: ChildProcess; stop(): Promise<void> }> {
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-daemon-'));
   const socket = join(directory, 'd.sock');
@@ -62,7 +62,7 @@ after(async () => {
   await (await daemon)?.stop();
 });
 
-/** A sandbox of a way, which is closed after all tests. */
+/** Opens a sandbox, which is closed after all tests. */
 export async function sandbox(way: Way, options: SandboxOptions = {}): Promise<Sandbox> {
   if (way === 'daemon') await (daemon ??= startDaemon());
   const box = await createSandbox({ language: 'javascript', ...options, ...WAYS[way] });

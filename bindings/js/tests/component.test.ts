@@ -1,4 +1,4 @@
-// What concerns the component: where it comes from, its worker, and what it has not.
+// Tests of the component: its sources, its worker, and its unsupported options.
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { readFile } from 'node:fs/promises';
@@ -19,7 +19,7 @@ const options = { language: 'javascript', backend: 'component' } as const;
 const providers = new URL('../providers/', import.meta.url);
 const skip = !RUNS_COMPONENTS;
 
-/** A server of the providers: `/NAME/FILE` as it is, `/spoilt/FILE` with a byte more in the module, and nothing else. */
+/** Serves the providers: `/NAME/FILE` unchanged, `/spoilt/FILE` with an extra byte in the module, and nothing else. */
 const asked: string[] = [];
 const server = createServer((request, response) => {
   const [, name = '', file = ''] = (request.url ?? '').split('/');
@@ -33,7 +33,7 @@ await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
 const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 after(() => server.close());
 
-/** What is asked of a sandbox that is closed afterwards. */
+/** Opens a sandbox for `use` and closes it afterwards. */
 async function using(given: SandboxOptions, use: (box: Awaited<ReturnType<typeof createSandbox>>) => Promise<void>): Promise<void> {
   const box = await createSandbox({ ...options, ...given });
   try {
@@ -81,7 +81,7 @@ test('what only the engine has says what to do instead', { skip }, async () => {
   await assert.rejects(createSandbox({ ...options, language: 'cobol' }), /the package has no component `glovebox-cobol`; it has .*glovebox-python/);
 });
 
-/** A component without a clock, which heeds nothing. */
+/** A component without a clock, which ignores interruptions. */
 const closed = { indexURL: new URL('glovebox-javascript-closed', providers), integrity: false, terminateAfterMs: 200 } as const;
 
 test('a script that heeds no interruption is ended with its worker, and the sandbox goes on in another', { skip }, async () => {
@@ -139,7 +139,7 @@ test('a component that is compiled already is taken as it is, and held to its fo
   const bytes = async (name: string) => WebAssembly.compile(await readFile(new URL(`glovebox-javascript/${name}`, providers)));
   const compiled = Object.fromEntries(await Promise.all(names.map(async (name) => [name, await bytes(name)] as const)));
   const provider = { component, compiled };
-  // It is of a component, whatever engine there is.
+  // A given provider selects the component, even if an engine is available.
   const box = await createSandbox({ language: 'javascript', provider });
   assert.deepEqual([box.backend, (await box.execute('console.log(1)')).stdout], ['component', '1\n']);
   await assert.rejects(createSandbox({ language: 'javascript', provider: { component, compiled: {} } }), /component\.core.*was not loaded/);

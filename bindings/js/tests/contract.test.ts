@@ -100,7 +100,7 @@ test('an argument of another type loses nothing', async () => {
   assert.equal((await session.getVariable('x'))?.json, '1');
 });
 
-/** The provider, with a way to make an instance of it trap in earnest. */
+/** The provider, with a way to make an instance trap for real. */
 async function trapping(): Promise<{ provider: Provider; instances: () => number }> {
   const provider = await loadProvider(NAME);
   let count = 0;
@@ -143,7 +143,7 @@ test('a trap ends the sessions of its instance, and the next call has a new one'
   assert.equal(textOf((await sandbox.execute('console.log(2)')).stdout), '2\n');
   assert.equal(instances(), 2);
   for (const session of sessions) await assert.rejects(session.execute('1'), /session-ended/);
-  // Closing what is gone already is the caller's way to be done with it.
+  // Closing a lost session is allowed: it lets the caller clean up.
   await using session = await sandbox.open();
   assert.equal((await session.execute('1 + 1')).value?.json, '2');
 });
@@ -182,7 +182,7 @@ test('tools answer scripts where the provider has tools', { skip: !(await exists
   assert.equal(textOf((await sandbox.execute('console.log(await tools.double({ x: 21 }))')).stdout), '42\n');
   const failed = await sandbox.execute('try { await tools.fail({}) } catch (error) { console.log(error.message) }');
   assert.equal(textOf(failed.stdout), 'no such luck\n');
-  // A tool that fails is no trap.
+  // A failed tool is not a trap.
   assert.equal((await sandbox.execute('1')).outcome.tag, 'completed');
 });
 

@@ -1,4 +1,4 @@
-// The daemon and how it is chosen; and an ordinary Python, which is never chosen.
+// The daemon and its selection, and an ordinary Python, which is never selected automatically.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -19,7 +19,7 @@ after(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-/** With the daemon that there is, or with none. */
+/** Points the package at a daemon's socket, or at none. */
 function at(socket: string): void {
   process.env['GLOVEBOX_DAEMON_SOCKET'] = socket;
 }
@@ -29,7 +29,7 @@ test('auto takes a daemon that answers, and else this process', { skip }, async 
   await using taken = await createSandbox({ language: 'javascript', backend: 'auto' });
   assert.equal(taken.backend, 'daemon');
   assert.equal((await taken.execute('console.log(6 * 7)')).stdout, '42\n');
-  // What it cannot do is done here.
+  // This process does the work that the daemon does not support.
   await using here = await createSandbox({ language: 'javascript', backend: 'auto', workspace: directory });
   assert.equal(here.backend, 'native');
   await using plain = await createSandbox({ language: 'javascript' });
@@ -51,7 +51,7 @@ test('it is looked for in one place', () => {
   assert.equal(place(), nowhere);
 });
 
-/** Something that is waited for, and comes. */
+/** A promise with the function that resolves it. */
 function moment(): { comes: () => void; promise: Promise<void> } {
   let comes = (): void => {};
   const promise = new Promise<void>((resolve) => (comes = resolve));
@@ -76,7 +76,7 @@ test('cancelling, closing and what a daemon cannot do are as elsewhere', { skip 
   await called.promise;
   box.cancel();
   assert.equal((await waits).outcome.kind, 'cancelled');
-  // A tool is told that nobody waits.
+  // The tool learns that its answer is no longer needed.
   await abandoned.promise;
   await assert.rejects(createSandbox({ backend: 'daemon', workspace: directory }), UnsupportedError);
   await assert.rejects(createSandbox({ backend: 'daemon', language: 'cobol' }), PolicyError);

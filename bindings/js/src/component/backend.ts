@@ -1,4 +1,5 @@
-// A provider component as a backend, on the thread that calls it. In a worker, `worker.ts` does so for another.
+// A provider component as a backend, on the calling thread. `worker.ts` runs it in a worker on behalf of another
+// thread.
 import type {
   Attendant,
   Backend,
@@ -34,7 +35,7 @@ const CLASSES: Partial<Record<SandboxError['tag'], FailureClass>> = {
   file: 'FilesError',
 };
 
-/** What only the engine has is refused, and what to do instead is said. */
+/** Refuses the options that only the engine supports. The error names the alternative. */
 export function refuse(policy: Policy): void {
   const asked = { workspace: policy.workspace !== undefined, mounts: policy.mounts.length > 0, commit: policy.commit !== 'always' };
   for (const [name, isAsked] of Object.entries(asked)) {
@@ -48,7 +49,7 @@ export function refuse(policy: Policy): void {
   if (policy.packages) throw errorOf('UnsupportedError', 'packages: a component has no Python packages; leave it out, or use backend: "native"');
 }
 
-/** A provider's errors as this package's. */
+/** Converts a provider's errors to this package's errors. */
 async function told<Result>(ask: Promise<Result>, inSession = false): Promise<Result> {
   try {
     return await ask;
@@ -83,14 +84,14 @@ function noId(id: string | undefined): void {
   if (id !== undefined) throw errorOf('UnsupportedError', 'id: a component chooses its sessions\' ids; leave it out, or use backend: "native"');
 }
 
-/** Nothing comes of a component before it has ended. */
+/** Passes the output to the listener at the end: a component delivers no output before that. */
 export function tell(executed: Executed, { output }: Pick<Attendant, 'output'>): void {
   for (const [isStderr, bytes] of [[false, executed.stdoutBytes], [true, executed.stderrBytes]] as const) {
     if (bytes.length > 0) output?.(isStderr, bytes);
   }
 }
 
-/** What an execution was, as it can be sent to another thread. */
+/** The result of an execution in a form that can be sent to another thread. */
 export interface Facts {
   ok: boolean;
   stdout: string;
@@ -101,7 +102,7 @@ export interface Facts {
   value: ShownValue | undefined;
   displays: readonly Shown[];
   record: string;
-  /** Outside of a session: the files that it left. */
+  /** Outside a session: the files that the script left. */
   files?: { entries: Entry[]; contents: Map<string, Uint8Array> };
 }
 
@@ -120,7 +121,7 @@ function factsOf(execution: Execution, files?: Facts['files']): Facts {
   };
 }
 
-/** An execution of these facts; in a session, whose files are its own. */
+/** Makes an execution of its facts. In a session, the files are those of the session. */
 export function executedOf(facts: Facts, session?: Pick<BackendSession, 'listFiles' | 'readFile'>): Executed {
   const { ok, stdout, stderr, stdoutBytes, stderrBytes, fuelConsumed, value, displays, files } = facts;
   return {
@@ -150,12 +151,12 @@ export function executedOf(facts: Facts, session?: Pick<BackendSession, 'listFil
   };
 }
 
-/** `./a//b` is `a/b`. */
+/** Normalizes a path: `./a//b` becomes `a/b`. */
 function normal(path: string): string {
   return path.split('/').filter((part) => part !== '' && part !== '.').join('/');
 }
 
-/** What a component needs to be a sandbox. */
+/** The parts from which a component backend is made. */
 export interface Guest {
   provider: Provider;
   language: string;
@@ -185,7 +186,7 @@ export async function openComponent({ provider, language, policy, answer, cancel
     throw errorOf('UnsupportedError', 'tools: this component imports none; load one that does, such as `glovebox-python`');
   }
   const backend = new ComponentBackend(sandbox, runtime, policy);
-  // What is wrong with a policy is found here, as with the engine.
+  // Detects an invalid policy now, as the engine does, and not at the first execution.
   await backend.validate({ source: '', name: undefined, kind: undefined, stdin: undefined, context: undefined, timeoutMs: undefined });
   return backend;
 }
@@ -208,10 +209,10 @@ export class ComponentBackend {
     this.#terms = { runtime: runtime.name, policy: {} };
   }
 
-  /** The terms of one execution. */
+  /** The runtime and policy of one execution. */
   #now(): { runtime: string; policy: ContractPolicy } {
     const { limits, clockNs, seed, args, env, autoPersistGlobals, checkpoints, onUnwind } = this.#policy;
-    // A provider has no randomness of its own: it gets ours.
+    // A provider has no randomness of its own, so each execution gets a random seed.
     const random = (): bigint => crypto.getRandomValues(new BigUint64Array(1))[0] ?? 0n;
     const every = typeof checkpoints === 'bigint' ? ({ tag: 'every', val: Number(checkpoints) } as const) : checkpoints && ({ tag: checkpoints } as const);
     const narrow = Object.entries(limits).map(([name, value]) => [name, NARROW.has(name) ? Number(value) : value]);
@@ -235,7 +236,7 @@ export class ComponentBackend {
     return factsOf(execution, { entries: entriesOf(entries), contents });
   }
 
-  /** What the parser says. */
+  /** Returns the parser's messages about a source. */
   async validate(input: Input): Promise<Diagnostic[]> {
     const diagnostics = await told(this.#sandbox.validate(requestOf(input), this.#now()));
     return diagnostics.map(({ line, column, message }) => ({ line: Number(line), column: Number(column), message }));
@@ -250,7 +251,7 @@ export class ComponentBackend {
     return session;
   }
 
-  /** Makes a session of bytes. */
+  /** Restores a session from bytes. */
   async resume(state: Uint8Array, id: string | undefined): Promise<GuestSession> {
     noId(id);
     return new GuestSession(await told(this.#sandbox.resume(state, this.#now())));
@@ -342,7 +343,10 @@ export class GuestSession {
   }
 }
 
-/** As a backend on the caller's own thread: nothing else runs there meanwhile, and a script can only be cancelled before it begins. */
+/**
+ * Makes a backend of a component on the caller's own thread. The thread is blocked while a script runs, so a script can
+ * only be cancelled before it begins.
+ */
 export function direct(backend: ComponentBackend): Backend {
   const of = async (facts: Promise<Facts>, attendant: Attendant, session?: BackendSession): Promise<Executed> => {
     const executed = executedOf(await facts, session);

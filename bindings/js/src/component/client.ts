@@ -1,4 +1,5 @@
-// A component in a worker, from the caller's thread: an endless script holds up nobody, and can be stopped.
+// A component in a worker, seen from the caller's thread. An endless script does not block the caller, and can be
+// stopped.
 import type { Attendant, Backend, BackendSession, Diagnostic, Executed, Host, Input, Policy } from '../backend.ts';
 import { errorOf } from '../errors.ts';
 import { type Facts, executedOf, tell } from './backend.ts';
@@ -6,18 +7,18 @@ import type { Parts } from './load.ts';
 import type { Begin, Named, Said, Shared, StartWorker, WorkerHandle } from './messages.ts';
 
 const REPLY_BYTES = 1 << 16;
-/** The contract's defaults, in milliseconds. */
+/** The contract's default timeouts, in milliseconds. */
 const TIMEOUT_MS = 10_000;
 const TOOL_TIMEOUT_MS = 10_000;
 
-/** What a worker is started with. */
+/** The options for starting a worker. */
 export interface WorkerOptions {
   parts: Parts;
   language: string;
   policy: Policy;
   host: Host;
   start: StartWorker;
-  /** How long a cancelled script has until its worker is terminated. */
+  /** Milliseconds from the cancellation of a script to the termination of its worker. */
   terminateAfterMs: number;
 }
 
@@ -26,15 +27,15 @@ interface Pending {
   reject(error: unknown): void;
 }
 
-/** One worker and what is asked of it, until it is gone. */
+/** A worker and its pending requests, until the worker is gone. */
 class Link {
-  /** Without it, nothing reaches the worker while a script runs. */
+  /** Memory shared with the worker. Without it, nothing reaches the worker while a script runs. */
   readonly shared: Shared | undefined;
   readonly #worker: WorkerHandle;
   readonly #host: Host;
   readonly #asked = new Map<number, Pending & { ended?: (why: string | undefined) => void }>();
   #count = 0;
-  /** Why it is gone, if it is. */
+  /** The reason why the worker is gone; `undefined` while it lives. */
   gone: Error | undefined;
   #calls = new AbortController();
   #rest: Uint8Array = new Uint8Array();
@@ -50,7 +51,7 @@ class Link {
     );
   }
 
-  /** Asks for something. */
+  /** Sends a request to the worker. */
   ask(message: (id: number) => unknown, ended?: (why: string | undefined) => void): Promise<unknown> {
     if (this.gone) return Promise.reject(this.gone);
     const id = this.#count;
@@ -61,16 +62,16 @@ class Link {
     return answered;
   }
 
-  /** Cancels what is executed; `0` lets the next one be. */
+  /** Cancels the current execution; `0` clears the cancellation for the next execution. */
   set cancelled(word: number) {
     if (!this.shared) return;
     Atomics.store(this.shared.words, 0, word);
     Atomics.notify(this.shared.words, 0);
-    // It may be waiting for a tool.
+    // The worker may be waiting for a tool.
     if (word !== 0) Atomics.notify(this.shared.words, 1);
   }
 
-  /** Terminates it. What it was asked for fails. */
+  /** Terminates the worker. Its pending requests fail. */
   end(why: Error): void {
     if (this.gone) return;
     this.gone = why;
@@ -98,14 +99,14 @@ class Link {
     const calls = new AbortController();
     this.#calls = calls;
     void this.#host.answer(tool, parameters, calls.signal).then(([isOk, text]) => {
-      // Nobody waits for one that came too late.
+      // The answer came too late: the worker no longer waits for this call.
       if (calls.signal.aborted || this.#calls !== calls) return;
       this.#rest = new TextEncoder().encode(`${isOk ? '+' : '-'}${text}`);
       this.#reply();
     });
   }
 
-  /** Gives the next piece of a tool's answer. */
+  /** Sends the next piece of a tool's answer. */
   #reply(): void {
     if (!this.shared) return;
     const { words, reply } = this.shared;
@@ -142,7 +143,7 @@ class WorkerBackend implements Backend {
     await this.#current();
   }
 
-  /** The worker: another one where the last is gone. */
+  /** Returns the worker, after starting a new one if the last is gone. */
   async #current(): Promise<Link> {
     const link = await this.#link;
     if (link && !link.gone) return link;
@@ -168,20 +169,20 @@ class WorkerBackend implements Backend {
     return link;
   }
 
-  /** A worker does one thing after the other, so that what is cancelled is what was meant. */
+  /** Runs requests one at a time, so that a cancellation reaches the intended execution. */
   turn<Result>(ask: () => Promise<Result>): Promise<Result> {
     const result = this.#last.then(ask, ask);
     this.#last = result.catch(() => undefined);
     return result;
   }
 
-  /** Asks the sandbox for something. */
+  /** Sends a request that concerns the sandbox. */
   async #ask(method: string, ...values: unknown[]): Promise<[unknown, Link]> {
     const link = await this.#current();
     return [await link.ask((id) => ({ id, session: undefined, method, values })), link];
   }
 
-  /** Has a script executed, and stops it where it is cancelled or takes longer than it may. */
+  /** Executes a script, and stops it when it is cancelled or exceeds its timeout. */
   async watched(link: Link, session: number | undefined, input: Input, { cancel: asked }: Attendant, ended?: (why: string | undefined) => void): Promise<Facts> {
     const { policy, terminateAfterMs } = this.#options;
     const timers: ReturnType<typeof setTimeout>[] = [];
@@ -196,11 +197,12 @@ class WorkerBackend implements Backend {
       timers.push(setTimeout(terminate, link.shared ? terminateAfterMs : 0));
     };
     const most = Math.min(Number(policy.limits['timeoutMs'] ?? TIMEOUT_MS), input.timeoutMs ?? Infinity);
-    // The component looks at its own clock: this is for one that has none. A longer time than a timer has is no time.
+    // A component with a clock enforces its own timeout: this timer is for components without one. A timeout beyond the
+    // range of timers counts as none.
     if (most < 0x7fff_ffff - 2 * terminateAfterMs) timers.push(setTimeout(cancel, most + terminateAfterMs));
     link.cancelled = 0;
     const { isCancelled } = asked;
-    // Without shared memory what is cancelled already is not begun: the worker need not be terminated.
+    // Without shared memory the worker refuses an execution that is already cancelled, so it need not be terminated.
     if (!isCancelled || link.shared) asked.onCancel(cancel);
     try {
       return (await link.ask((id) => ({ id, session, method: 'execute', values: [input], isCancelled }), ended)) as Facts;
@@ -261,7 +263,7 @@ class WorkerSession implements BackendSession {
     return this.#link.gone ? `the session was lost with its worker: ${this.#link.gone.message}` : this.#ended;
   }
 
-  /** Does something with the worker, unless the session is gone with it. */
+  /** Sends a request about the session, unless the session was lost with its worker. */
   async #with<Result>(ask: (link: Link) => Promise<Result>): Promise<Result> {
     return this.#backend.turn(async () => {
       const lost = (cause: unknown): Error => errorOf('SessionLostError', this.ended ?? 'the session was lost with its worker', cause);

@@ -2,15 +2,18 @@ import type { Imports } from './provider.ts';
 
 const NANOSECONDS_PER_MILLISECOND = 1_000_000n;
 const NANOSECONDS_PER_SECOND = 1_000_000_000n;
-/** A wait is cut into pieces that the browser can wait for. */
+/** The longest single wait that browsers support; longer waits are split. */
 const LONGEST_WAIT_MILLISECONDS = 0x7fff_ffff;
 
-/** Set in the time by which a provider is told to cancel what it executes. */
+/** The bit in the reported time that tells a provider to cancel the current execution. */
 const CANCELLED = 1n << 63n;
 
 const now = (): bigint => BigInt(Math.floor(performance.now() * 1e6));
 
-/** Waits without giving up the thread, until `word` is not 0: in a page, where that is not allowed, by looking at the clock. */
+/**
+ * Blocks the thread until `word` is not 0 or the time has passed. Polls the clock in a page, where `Atomics.wait` is
+ * not allowed.
+ */
 function sleep(word: Int32Array, milliseconds: number): void {
   try {
     Atomics.wait(word, 0, 0, milliseconds);
@@ -34,7 +37,7 @@ class Pollable {
   }
 
   block(): void {
-    // Whoever is cancelled already waits as long as it says: it has a little time to end in.
+    // A cancelled execution ignores the word and waits in full: it has a little time to clean up.
     const isCancelled = Atomics.load(this.#word, 0) !== 0;
     const word = isCancelled ? new Int32Array(new ArrayBuffer(4)) : this.#word;
     for (let left = this.#until - now(); left > 0n; left = this.#until - now()) {
@@ -44,14 +47,17 @@ class Pollable {
   }
 }
 
-/** A word of memory, by which another thread can cancel what is executed: shared where that is possible. */
+/**
+ * Creates a word of memory by which another thread can cancel an execution. The memory is shared if the platform
+ * supports it.
+ */
 export function cancelWord(): Int32Array {
   return new Int32Array(typeof SharedArrayBuffer === 'undefined' ? new ArrayBuffer(4) : new SharedArrayBuffer(4));
 }
 
 /**
- * What the open providers import of WASI: clocks, and a way to wait. Without a package of Node.js, so that it runs in browsers too. While
- * `word` is not 0 the provider is told to cancel what it executes.
+ * The WASI imports of the open providers: clocks, and a way to wait. The code uses no Node.js package, so that it runs
+ * in browsers too. While `word` is not 0, the provider is told to cancel the current execution.
  */
 export function clocks(word: Int32Array): Imports {
   const told = (): bigint => (Atomics.load(word, 0) === 0 ? now() : now() | CANCELLED);
@@ -74,7 +80,7 @@ export function clocks(word: Int32Array): Imports {
       Pollable,
       poll: (pollables: Pollable[]) => {
         const ready = (): Uint32Array => Uint32Array.from(pollables.flatMap((pollable, index) => (pollable.ready() ? [index] : [])));
-        // Only the clock is waited for: the earliest is the first to be ready.
+        // All pollables are timers, so polling in steps of a millisecond suffices.
         while (pollables.length > 0 && ready().length === 0) sleep(word, 1);
         return ready();
       },

@@ -1,2 +1,2 @@
-/** The types of the contract, as `npm run build` makes them of `wit/`, with its documentation. */
+/** The types of the contract with their documentation, which `npm run build` generates from `wit/`. */
 export type * from '../../contract/interfaces/glovebox-sandbox-types.js';

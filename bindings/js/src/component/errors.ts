@@ -1,11 +1,11 @@
 import type { SandboxError as Failure } from './contract.ts';
 
-/** The provider refused what was asked: nothing was executed. What a script does wrong is no error, but an outcome. */
+/** The provider refused the request: nothing was executed. A script's failure is an outcome, not an error. */
 export class SandboxError extends Error {
   override readonly name = 'SandboxError';
-  /** Which of the contract's errors it is: `invalid-policy`, `source-too-large`, … */
+  /** The case of the contract's `sandbox-error`: `invalid-policy`, `source-too-large`, … */
   readonly tag: Failure['tag'];
-  /** The error as the contract has it. */
+  /** The error in the contract's form. */
   readonly failure: Failure;
 
   constructor(failure: Failure) {
@@ -21,12 +21,12 @@ function described({ val }: Failure): string {
 }
 
 /**
- * The instance that a call was made in has trapped, and is gone with all that it held: its sessions have ended. The sandbox
- * goes on in a new instance, which the next call makes. Scripts that are over a limit do not cause this.
+ * The instance that executed a call has trapped, and its sessions have ended. The sandbox continues in a new instance,
+ * which the next call creates. Scripts that exceed a limit do not cause this error.
  */
 export class InstanceLostError extends Error {
   override readonly name = 'InstanceLostError';
-  /** The ids of the sessions that were lost. */
+  /** The ids of the lost sessions. */
   readonly sessions: readonly string[];
 
   constructor(sessions: readonly string[], cause: unknown) {
@@ -37,7 +37,7 @@ export class InstanceLostError extends Error {
   }
 }
 
-/** Whether something that was thrown is an error of the contract. */
+/** Tests whether a thrown value is an error of the contract. */
 export function isFailure(thrown: unknown): thrown is Failure {
   return typeof thrown === 'object' && thrown !== null && !(thrown instanceof Error) && 'tag' in thrown;
 }

@@ -2,30 +2,30 @@ import type { Blob, Files } from '../../contract/interfaces/glovebox-sandbox-san
 import type { FileEntry } from './contract.ts';
 import type { Instance } from './provider.ts';
 
-/** The most that one call gives. */
+/** The maximum that one read call returns, in bytes. */
 const PIECE_BYTES = 16n << 20n;
 
-/** Gives a handle back, whether or not its declaration tells that this can be done. */
+/** Drops a handle, even if its type does not declare a disposer. */
 export function dispose(handle: object): void {
   (handle as Partial<Disposable>)[Symbol.dispose]?.();
 }
 
-/** All of a file. */
+/** Reads a whole file. */
 export function readFile(files: Files, path: string): Uint8Array {
   return pieces((offset) => files.read(path, offset, PIECE_BYTES));
 }
 
-/** What a pattern finds. */
+/** Lists the entries that match a pattern. */
 export function listFiles(files: Files, pattern: string): FileEntry[] {
   return files.list(pattern);
 }
 
-/** All of a blob. */
+/** Reads a whole blob. */
 export function readBlob(blob: Blob): Uint8Array {
   return pieces((offset) => blob.read(offset, PIECE_BYTES));
 }
 
-/** A blob of these bytes. */
+/** Makes a blob of bytes. */
 export function blobOf(instance: Instance, bytes: Uint8Array): Blob {
   const blob = new instance.Blob();
   const step = Number(PIECE_BYTES);

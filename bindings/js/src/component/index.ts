@@ -1,8 +1,8 @@
 /**
  * Runs untrusted Python and JavaScript in WebAssembly, with limits on fuel, time, memory, output and files.
  *
- * Nothing here is of Node.js: it runs wherever WebAssembly with exceptions and several memories does. `@glovebox/sandbox/node`
- * finds the providers in the package.
+ * The module uses no Node.js API: it runs wherever WebAssembly with exceptions and multiple memories does.
+ * `@glovebox/sandbox/node` finds the providers in the package.
  */
 export type * from './contract.ts';
 export { InstanceLostError, SandboxError } from './errors.ts';

@@ -1,41 +1,42 @@
-// Loads a provider: its modules from a directory, or from the first of several that has them as they should be.
+// Loads a provider's modules from a directory, or from the first of several directories whose files have the expected
+// hashes.
 import { errorOf } from '../errors.ts';
 import { type Provider, type ProviderModule, providerOf } from './provider.ts';
 
-/** A provider's parts, which can be sent to a worker: compiled once for all of them. */
+/** The parts of a provider, compiled once. They can be sent to any number of workers. */
 export interface Parts {
   /** The URL of the module that jco made. */
   module: string;
-  /** The WebAssembly, by the names that the module has for it. */
+  /** The WebAssembly modules by the names that the JavaScript module uses. */
   compiled: Map<string, WebAssembly.Module>;
 }
 
-/** Where a provider's files are, and what they must be. */
+/** The location of a provider's files, and their expected hashes. */
 export interface Source {
   /** The name of the provider. */
   name: string;
-  /** Where they may be: tried in their order. */
+  /** The locations to try, in this order. */
   places: readonly Place[];
-  /** What the files must hash to, by their names; `undefined` holds them to nothing. */
+  /** The expected hashes of the files by name; `undefined` disables the check. */
   integrity: Readonly<Record<string, string>> | undefined;
-  /** Whether the module is imported from where it lies: it is the package's own. */
+  /** True for a module of the package itself, which is imported from its location. */
   isOwn: boolean;
   /** Reads a file. */
   read: (url: string) => Promise<Uint8Array>;
 }
 
-/** Where a provider's files are. */
+/** The location of a provider's files. */
 export interface Place {
-  /** What messages call it. */
+  /** The name of the location in messages. */
   name: string;
-  /** The URL of one of them. */
+  /** Returns the URL of a file. */
   url(file: string): string;
 }
 
 const MODULE = 'component.js';
 const loaded = new Map<string, Promise<Parts>>();
 
-/** Loads it. Loading the same again gives the same. */
+/** Loads a provider. Loading the same provider again returns the same parts. */
 export function loadParts(source: Source): Promise<Parts> {
   const key = JSON.stringify([source.name, source.places.map(({ name }) => name), source.integrity, source.isOwn]);
   const known = loaded.get(key);
@@ -78,7 +79,7 @@ async function loadFrom(place: Place, source: Source): Promise<Parts> {
   const text = new TextDecoder().decode(bytes);
   const names = [...new Set(text.match(/component\.core\d*\.wasm/g))];
   const compiled = await Promise.all(names.map(async (name) => [name, await WebAssembly.compile(await file(name))] as const));
-  // What was verified is run, and not what another request might get.
+  // Runs the verified bytes: a second request might return other bytes.
   const module = source.isOwn ? place.url(MODULE) : `data:text/javascript;base64,${base64(bytes)}`;
   return { module, compiled: new Map(compiled) };
 }
@@ -101,13 +102,13 @@ function base64(bytes: Uint8Array): string {
   return btoa(text);
 }
 
-/** The provider of its parts. */
+/** Makes a provider of its parts. */
 export async function providerOfParts({ module, compiled }: Parts): Promise<Provider> {
-  // It is not known before: bundlers leave it as it is.
+  // The module's URL is unknown to bundlers, so the magic comments tell them to leave the import alone.
   return compiledProvider((await import(/* webpackIgnore: true */ /* @vite-ignore */ module)) as ProviderModule, (name) => compiled.get(name));
 }
 
-/** The provider of a module whose WebAssembly is compiled already. */
+/** Makes a provider of a module whose WebAssembly is already compiled. */
 export function compiledProvider(module: ProviderModule, compiled: (name: string) => WebAssembly.Module | undefined): Provider {
   return providerOf(module, async (path) => {
     const found = compiled(path.split('/').at(-1) ?? path);

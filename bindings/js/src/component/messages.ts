@@ -1,48 +1,51 @@
-// What the caller's thread and a worker say to each other.
+// The messages between the caller's thread and a worker.
 import type { Policy } from '../backend.ts';
 import type { FailureClass } from '../errors.ts';
 import type { Parts } from './load.ts';
 
-/** What the worker shares with its caller. */
+/** The memory that a worker shares with its caller. */
 export interface Shared {
-  /** 0: not 0 cancels what is executed. 1: how many bytes of a tool's answer are in `reply`, plus one; 0 while there is none. */
+  /**
+   * Word 0: a value other than 0 cancels the current execution. Word 1: the number of bytes of a tool's answer in
+   * `reply`, plus one; 0 while there is no answer; negative if more pieces follow.
+   */
   words: Int32Array;
-  /** A piece of a tool's answer, as UTF-8: its first byte says whether it is a result. */
+  /** A piece of a tool's answer in UTF-8. Its first byte tells a result from a failure. */
   reply: Uint8Array;
 }
 
-/** The first message: what the worker is to be. */
+/** The first message: the configuration of the worker. */
 export interface Begin {
   parts: Parts;
   language: string;
   policy: Policy;
   shared: Shared | undefined;
-  /** How long a tool may take, in milliseconds. */
+  /** Timeout of a tool call, in milliseconds. */
   toolTimeoutMs: number;
 }
 
-/** Something that is asked of the sandbox or, with a number, of a session. */
+/** A request to the sandbox or, with a session number, to a session. */
 export interface Ask {
   id: number;
   session: number | undefined;
   method: string;
   values: unknown[];
-  /** Whether it is cancelled already. */
+  /** True if the execution was cancelled before it was sent. */
   isCancelled?: boolean;
 }
 
-/** What the worker says. */
+/** The messages of the worker. */
 export type Said =
   | { kind: 'done'; id: number; value: unknown; ended: string | undefined }
   | { kind: 'failed'; id: number; class: FailureClass | undefined; message: string; ended: string | undefined }
   /** A script calls a tool: the worker waits for the answer. */
   | { kind: 'call'; tool: number; parameters: string }
-  /** A piece of the answer was taken, and there is more. */
+  /** The worker has taken a piece of the answer and waits for the next. */
   | { kind: 'more' }
-  /** Nobody waits for the answer any longer. */
+  /** The worker no longer waits for the answer. */
   | { kind: 'dropped' };
 
-/** A session as the worker names it. */
+/** A session under its number in the worker. */
 export interface Named {
   session: number;
   id: string;
@@ -52,9 +55,9 @@ export interface Named {
 export interface WorkerHandle {
   post(message: unknown): void;
   terminate(): void;
-  /** Whether the process is to go on for its sake. */
+  /** Keeps the process alive while the worker has work. */
   hold(isHeld: boolean): void;
 }
 
-/** Starts one. */
+/** Starts a worker. */
 export type StartWorker = (heard: (said: Said) => void, broken: (error: unknown) => void) => WorkerHandle;

@@ -1,5 +1,5 @@
 /// <reference types="node" />
-/** The same for Node.js, which finds the providers by their names. */
+/** The component API for Node.js, which finds the providers by name. */
 import { readFile } from 'node:fs/promises';
 import { createSandbox as createSandboxOf } from './sandbox.ts';
 import type { Sandbox, SandboxOptions } from './sandbox.ts';
@@ -7,7 +7,10 @@ import { type Provider, type ProviderModule, providerOf } from './provider.ts';
 
 export * from './index.ts';
 
-/** The providers in the package: `glovebox` has both languages; the closed ones have no clock and no tools, and need nothing. */
+/**
+ * The providers in the package. `glovebox` has both languages; the closed providers have no clock and no tools, and
+ * import nothing.
+ */
 export type ProviderName =
   | 'glovebox'
   | 'glovebox-python'
@@ -16,7 +19,7 @@ export type ProviderName =
   | 'glovebox-python-closed'
   | 'glovebox-javascript-closed';
 
-/** A provider of the package. Loading one again gives the same, which is compiled once. */
+/** Loads a provider of the package. Each provider is compiled once; loading it again returns the same object. */
 export function loadProvider(name: ProviderName): Promise<Provider> {
   const known = loaded.get(name);
   if (known) return known;
@@ -32,7 +35,7 @@ async function load(directory: URL): Promise<Provider> {
   return providerOf(module, async (path) => WebAssembly.compile(await readFile(new URL(path, directory))));
 }
 
-/** A sandbox of one of the package's providers. */
+/** Makes a sandbox of a provider of the package. */
 export async function createSandbox(provider: ProviderName | Provider, options: SandboxOptions = {}): Promise<Sandbox> {
   return createSandboxOf(typeof provider === 'string' ? await loadProvider(provider) : provider, options);
 }

@@ -1,18 +1,18 @@
 import type * as Exports from '../../contract/interfaces/glovebox-sandbox-sandbox.js';
 
-/** What a provider's instance exports: `glovebox:sandbox/sandbox`. */
+/** The exports of a provider's instance: `glovebox:sandbox/sandbox`. */
 export type Instance = typeof Exports;
 
-/** What an instance is given, by the names of interfaces without their versions. */
+/** The imports of an instance, by interface name without a version. */
 export type Imports = Record<string, unknown>;
 
-/** A compiled provider, of which instances are made. */
+/** A compiled provider, from which instances are made. */
 export interface Provider {
-  /** Makes an instance, which shares nothing with any other. */
+  /** Makes an instance that shares nothing with other instances. */
   instantiate(imports: Imports): Promise<Instance>;
 }
 
-/** The module that jco makes of a provider: `providers/NAME/component.js`. */
+/** The module that jco generates for a provider: `providers/NAME/component.js`. */
 export interface ProviderModule {
   instantiate(
     compile: (path: string) => Promise<WebAssembly.Module>,
@@ -21,8 +21,8 @@ export interface ProviderModule {
 }
 
 /**
- * A provider of its module and of the WebAssembly beside it, which `compile` finds by name: with `fetch` in a browser, and from files
- * in Node.js (`loadProvider`). Each is compiled once.
+ * Makes a provider of its module and the WebAssembly beside it. `compile` finds the WebAssembly by name: with `fetch`
+ * in a browser, from files in Node.js (`loadProvider`). Each file is compiled once.
  */
 export function providerOf(module: ProviderModule, compile: (path: string) => Promise<WebAssembly.Module>): Provider {
   const compiled = new Map<string, Promise<WebAssembly.Module>>();
@@ -42,12 +42,12 @@ export function providerOf(module: ProviderModule, compile: (path: string) => Pr
 }
 
 /**
- * A provider whose WebAssembly is compiled ahead, as places have it that compile none at run time (workerd, Edge Functions): the default
- * export of `glovebox-sandbox/providers/NAME/modules.js`.
+ * A provider whose WebAssembly is compiled ahead of time, for platforms that cannot compile at run time (workerd, Edge
+ * Functions): the default export of `glovebox-sandbox/providers/NAME/modules.js`.
  */
 export interface ProviderModules {
-  /** The module that jco made. */
+  /** The module that jco generated. */
   component: ProviderModule;
-  /** The WebAssembly, by the names that the module has for it. */
+  /** The WebAssembly modules by the names that the JavaScript module uses. */
   compiled: Record<string, WebAssembly.Module>;
 }

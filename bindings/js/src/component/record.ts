@@ -1,4 +1,4 @@
-// An execution of the contract's in the engine's form: the names of `glovebox run --json`.
+// Converts an execution of the contract to the engine's format: the keys of `glovebox run --json`.
 import type { Execution, Outcome, Output, Raised, ToolRecord } from './contract.ts';
 
 const TOOL_ERRORS: Record<string, string> = {
@@ -9,18 +9,18 @@ const TOOL_ERRORS: Record<string, string> = {
   unknown: 'UnknownTool',
 };
 
-/** Whether it ran to its end, or exited with 0. */
+/** Tests whether a script ran to its end, or exited with code 0. */
 export function succeeded({ outcome }: Execution): boolean {
   return outcome.tag === 'completed' || (outcome.tag === 'exited' && outcome.val === 0);
 }
 
-/** As text; where it was cut, without half a character at its end. */
+/** Decodes output as text. Drops an incomplete character at the end of truncated output. */
 export function textOf(output: Output): string {
-  // A decoder that is told that more will come keeps half a character for itself.
+  // With `stream: true` the decoder holds back an incomplete character.
   return new TextDecoder().decode(output.bytes, { stream: output.totalBytes > output.retainedBytes });
 }
 
-/** All of it but the displays, as JSON text. */
+/** Serializes all of an execution except its displays as JSON text. */
 export function recordOf(execution: Execution): string {
   const { stdout, stderr, value } = execution;
   const record = {
@@ -83,7 +83,7 @@ function toolCallOf({ name, arguments: given, outcome, startedNs, durationNs }: 
   };
 }
 
-/** The names of a record, and numbers for bigints. */
+/** Converts the keys of a record to snake case, and bigints to numbers. */
 export function snake(value: unknown): unknown {
   if (typeof value === 'bigint') return Number(value);
   if (Array.isArray(value)) return value.map(snake);

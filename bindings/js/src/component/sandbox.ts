@@ -7,32 +7,32 @@ import type { Instance, Provider } from './provider.ts';
 import { Session } from './session.ts';
 import { type Tool, toolsImport } from './tools.ts';
 
-/** How a sandbox is made. */
+/** The options of a sandbox. */
 export interface SandboxOptions {
-  /** Functions that scripts may call. Default: none. The closed providers have no tools. */
+  /** Functions that scripts can call. Default: none. The closed providers support no tools. */
   tools?: readonly Tool[];
   /**
-   * A word of shared memory, of a provider with a clock: as long as another thread sets it to something but 0, what is executed is
-   * cancelled.
+   * A word of shared memory, for a provider with a clock. While another thread sets it to a value other than 0, the
+   * current execution is cancelled.
    */
   cancelWord?: Int32Array;
 }
 
-/** How a script is run. */
+/** The options of an execution. */
 export interface RunOptions {
   /** `python`, `javascript`, or the name of a runtime that `info` lists. Default: the provider's first. */
   runtime?: string;
-  /** What it may do and use. Default: the provider's policy, in which every limit is finite. */
+  /** The permissions and limits of the script. Default: the provider's policy, in which every limit is finite. */
   policy?: Policy;
 }
 
-/** How a session is opened. */
+/** The options of a session. */
 export interface OpenOptions extends RunOptions {
-  /** What its scripts find in the global variable `context`. Default: no such variable. */
+  /** The value of the global variable `context`. Default: no such variable. */
   context?: unknown;
 }
 
-/** A sandbox: an instance of a provider, and a new one whenever that has trapped. */
+/** A sandbox: an instance of a provider. After a trap, a new instance replaces the old one. */
 export class Sandbox {
   readonly #provider: Provider;
   readonly #imports: Record<string, unknown>;
@@ -51,28 +51,34 @@ export class Sandbox {
     return sandbox;
   }
 
-  /** What the provider is and has. */
+  /** Describes the provider. */
   async info(): Promise<ProviderInfo> {
     return this.#enter((instance) => instance.info());
   }
 
-  /** The policy of an execution that asks for none. */
+  /** Returns the policy of an execution whose policy is empty. */
   async defaultPolicy(): Promise<Policy> {
     return this.#enter((instance) => instance.defaultPolicy());
   }
 
-  /** Runs a script in a new interpreter, and drops it. A script that raises or reaches a limit is an execution too. */
+  /**
+   * Runs a script in a new interpreter, and drops the interpreter. A script that raises or reaches a limit is an
+   * execution too.
+   */
   async execute(script: string | Request, options: RunOptions = {}): Promise<Execution> {
     return this.#enter((instance) => instance.execute(runtimeOf(instance, options), requestOf(script), options.policy ?? {}));
   }
 
-  /** As `execute`, with the files that the script left: what is listed, and the contents of all files by their paths. */
+  /**
+   * Like `execute`, and also returns the files that the script left: their entries, and the contents of all files by
+   * path.
+   */
   async executeWithFiles(script: string | Request, options: RunOptions = {}): Promise<[Execution, FileEntry[], Map<string, Uint8Array>]> {
     return this.#enter((instance) => {
       const started = instance.start(runtimeOf(instance, options), requestOf(script), options.policy ?? {}, []);
       try {
         const step = started.continue([], undefined);
-        // Nobody is asked for answers, and there is no time after which it would be `running`.
+        // Without caller's tools no answers are needed, and without a wait time `running` cannot occur.
         if (step.tag !== 'done') throw new Error(`the provider was to end the script, and says ${step.tag}`);
         const files = started.files();
         try {
@@ -88,12 +94,15 @@ export class Sandbox {
     });
   }
 
-  /** What the language's own parser says about a source: nothing, if it is well-formed. Executes nothing of it. */
+  /**
+   * Parses a source with the language's own parser and returns its messages: an empty list if the source is
+   * well-formed. Executes nothing.
+   */
   async validate(script: string | Request, options: RunOptions = {}): Promise<Diagnostic[]> {
     return this.#enter((instance) => instance.validate(runtimeOf(instance, options), requestOf(script), options.policy ?? {}));
   }
 
-  /** Opens a session: an interpreter that persists. */
+  /** Opens a session: an interpreter that persists between executions. */
   async open(options: OpenOptions = {}): Promise<Session> {
     const handle = await this.#enter((instance) =>
       this.#keep(instance.Session.open(runtimeOf(instance, options), options.policy ?? {}, contextOf(options))),
@@ -101,7 +110,7 @@ export class Sandbox {
     return this.#session(handle);
   }
 
-  /** Makes a session of the bytes that `hibernate` gave, here or elsewhere. They give no right. */
+  /** Restores a session from the bytes that `hibernate` returned, here or elsewhere. The bytes grant no rights. */
   async resume(state: Uint8Array, options: OpenOptions = {}): Promise<Session> {
     const handle = await this.#enter((instance) => {
       const blob = blobOf(instance, state);
@@ -139,7 +148,7 @@ export class Sandbox {
     return this.#instance;
   }
 
-  /** Calls into the instance: all calls go through here, so that none enters one that has trapped. */
+  /** Calls into the instance. All calls use this method, so that none enters an instance that has trapped. */
   async #enter<Result>(call: (instance: Instance) => Result, handle?: SessionHandle, id = ''): Promise<Result> {
     const instance = await this.#current();
     if (handle && !this.#sessions.has(handle)) {
@@ -149,7 +158,7 @@ export class Sandbox {
       return call(instance);
     } catch (error) {
       if (isFailure(error)) throw new SandboxError(error);
-      // An argument of another type than declared is found before the instance is entered, and then it still answers.
+      // An argument of the wrong type is detected before the instance is entered; the instance then still answers.
       if (error instanceof TypeError && answers(instance)) throw error;
       throw this.#lose(error);
     }
@@ -161,7 +170,8 @@ export class Sandbox {
       try {
         dispose(handle);
       } catch {
-        // It was to be forgotten, so that it is not disposed of when it is collected: that would trap again.
+        // The attempt made the binding forget the handle. Otherwise the garbage collector would dispose of it, and trap
+        // again.
       }
     }
     this.#sessions.clear();
@@ -170,12 +180,12 @@ export class Sandbox {
   }
 }
 
-/** A sandbox of this provider. */
+/** Makes a sandbox of a provider. */
 export function createSandbox(provider: Provider, options: SandboxOptions = {}): Promise<Sandbox> {
   return Sandbox.create(provider, options);
 }
 
-/** What a stream kept, as text. */
+/** Returns the retained output of a stream as text. */
 export function textOf(output: Output): string {
   return new TextDecoder().decode(output.bytes);
 }

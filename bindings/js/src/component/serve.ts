@@ -1,11 +1,11 @@
-// A component in a worker. Everything comes and goes as messages, one at a time.
+// Serves a component in a worker. All requests and results are messages, handled one at a time.
 import { type FailureClass, GloveboxError, SessionError } from '../errors.ts';
 import type { Answer } from '../tools.ts';
 import { ComponentBackend, GuestSession, openComponent } from './backend.ts';
 import { providerOfParts } from './load.ts';
 import type { Ask, Begin, Named, Said, Shared } from './messages.ts';
 
-/** What messages come and go by. */
+/** The message port of a worker. */
 export interface Port {
   postMessage(message: unknown): void;
   onmessage: ((event: { data: unknown }) => void) | null;
@@ -17,11 +17,11 @@ const say = (said: Said): void => port.postMessage(said);
 const sessions = new Map<number, GuestSession>();
 let count = 0;
 let backend: Promise<ComponentBackend> | undefined;
-/** Not 0 cancels what is executed: the caller's, where that is shared. */
+/** A value other than 0 cancels the current execution. It is the caller's word if memory is shared. */
 let cancelWord: Int32Array = new Int32Array(1);
 let isShared = false;
 
-/** Begins to listen. */
+/** Starts listening on a port. */
 export function listen(to: Port): void {
   port = to;
   port.onmessage = ({ data }) => hear(data);
@@ -47,14 +47,17 @@ async function begin({ parts, language, policy, shared, toolTimeoutMs }: Begin):
   return openComponent({ provider, language, policy, answer, cancelWord });
 }
 
-/** Asks the caller's thread for a tool's answer, and waits for it: a component cannot do anything else meanwhile. */
+/**
+ * Requests a tool's answer from the caller's thread, and blocks until it comes: a component cannot do anything else
+ * meanwhile.
+ */
 function ask({ words, reply }: Shared, timeoutMs: number, tool: number, parameters: string): Answer {
   Atomics.store(words, 1, 0);
   say({ kind: 'call', tool, parameters });
   const pieces: Uint8Array[] = [];
   const end = performance.now() + timeoutMs;
   for (;;) {
-    // Whoever cancels wakes it, too.
+    // A cancellation also wakes this wait.
     while (Atomics.load(words, 1) === 0) {
       const left = end - performance.now();
       if (left <= 0 || Atomics.load(words, 0) !== 0) {
@@ -64,7 +67,7 @@ function ask({ words, reply }: Shared, timeoutMs: number, tool: number, paramete
       Atomics.wait(words, 1, 0, Math.min(left, 100));
     }
     const length = Math.abs(Atomics.load(words, 1)) - 1;
-    // Negative: there is more to come.
+    // A negative length means that more pieces follow.
     const isLast = Atomics.load(words, 1) > 0;
     pieces.push(reply.slice(0, length));
     if (isLast) break;

@@ -3,16 +3,16 @@ import type { CheckpointInfo, Execution, FileEntry, GuestValue, Request, Session
 import { dispose, listFiles, readBlob, readFile } from './files.ts';
 import type { Instance } from './provider.ts';
 
-/** What a session may do with the sandbox that it is of. */
+/** The session's access to its sandbox. */
 export interface Access {
   enter<Result>(call: (handle: Handle, instance: Instance) => Result): Promise<Result>;
   fork(): Promise<Session>;
   drop(): void;
 }
 
-/** An interpreter that persists between executions: variables, functions, imports and files live on. */
+/** An interpreter that persists between executions: variables, functions, imports and files stay. */
 export class Session implements AsyncDisposable {
-  /** Its id: chosen by the provider, and no secret. */
+  /** The session's id. The provider chooses it, and it is not a secret. */
   readonly id: string;
   readonly #access: Access;
 
@@ -21,7 +21,7 @@ export class Session implements AsyncDisposable {
     this.#access = access;
   }
 
-  /** What it is and holds. */
+  /** Describes the session. */
   async info(): Promise<SessionInfo> {
     return this.#access.enter((handle) => handle.info());
   }
@@ -31,63 +31,63 @@ export class Session implements AsyncDisposable {
     return this.#access.enter((handle) => handle.execute(typeof script === 'string' ? { source: script } : script));
   }
 
-  /** A global variable; `undefined` where there is none of this name. */
+  /** Returns a global variable, or `undefined` if there is no such variable. */
   async getVariable(name: string): Promise<GuestValue | undefined> {
     return this.#access.enter((handle) => handle.getVariable(name));
   }
 
-  /** Sets a global variable to a value that JSON has. */
+  /** Sets a global variable to a value that JSON can represent. */
   async setVariable(name: string, value: unknown): Promise<void> {
     return this.#access.enter((handle) => handle.setVariable(name, JSON.stringify(value ?? null)));
   }
 
-  /** What lies in the workspace: by default everything. */
+  /** Lists the entries of the workspace that match a pattern. Default: everything. */
   async listFiles(pattern = '**'): Promise<FileEntry[]> {
     return this.#withFiles((files) => listFiles(files, pattern));
   }
 
-  /** All of a file. */
+  /** Reads a whole file. */
   async readFile(path: string): Promise<Uint8Array> {
     return this.#withFiles((files) => readFile(files, path));
   }
 
-  /** Writes a file in place of one that is there, and makes the directories above it. */
+  /** Writes or replaces a file, and creates the directories above it. */
   async writeFile(path: string, contents: Uint8Array | string): Promise<void> {
     const bytes = typeof contents === 'string' ? new TextEncoder().encode(contents) : contents;
     return this.#access.enter((handle) => handle.writeFile(path, bytes, 'replace'));
   }
 
-  /** Removes a file, a link or a directory, with all that is below it if `recursive`. */
+  /** Deletes a file, a link or a directory; with `recursive`, also everything below a directory. */
   async deleteFile(path: string, { recursive = false } = {}): Promise<void> {
     return this.#access.enter((handle) => handle.deleteFile(path, recursive));
   }
 
-  /** A second session of this one: neither sees what the other does from then on. */
+  /** Creates a second session with the same state. Later changes in one are invisible to the other. */
   async fork(): Promise<Session> {
     return this.#access.fork();
   }
 
-  /** Saves the state, to come back to with `undoTo`. */
+  /** Takes a checkpoint of the state for `undoTo`. */
   async checkpoint(): Promise<bigint> {
     return this.#access.enter((handle) => handle.checkpoint());
   }
 
-  /** The states that it can be set back to, oldest first. */
+  /** The checkpoints of the session, oldest first. */
   async checkpoints(): Promise<CheckpointInfo[]> {
     return this.#access.enter((handle) => handle.checkpoints());
   }
 
-  /** Restores the last checkpoint that differs from what the session is now, and says which it was. */
+  /** Restores the last checkpoint that differs from the current state, and returns its id. */
   async undo(): Promise<bigint> {
     return this.#access.enter((handle) => handle.undo());
   }
 
-  /** Restores a checkpoint. */
+  /** Restores a checkpoint and discards later ones. */
   async undoTo(checkpoint: bigint): Promise<void> {
     return this.#access.enter((handle) => handle.undoTo(checkpoint));
   }
 
-  /** The session as bytes, for `Sandbox.resume` with any provider that has the same runtime. */
+  /** Returns the session as bytes, for `Sandbox.resume` with any provider that has the same runtime. */
   async hibernate(): Promise<Uint8Array> {
     return this.#access.enter((handle) => {
       const blob = handle.hibernate();
@@ -99,7 +99,7 @@ export class Session implements AsyncDisposable {
     });
   }
 
-  /** Runs the interpreter's exit handlers, ends the session and gives back what it holds. */
+  /** Runs the interpreter's exit handlers, ends the session and releases its resources. */
   async close(): Promise<void> {
     try {
       await this.#access.enter((handle) => handle.close());
@@ -108,7 +108,7 @@ export class Session implements AsyncDisposable {
     }
   }
 
-  /** Gives back what the session holds, without running its exit handlers. */
+  /** Releases the session's resources without running its exit handlers. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#access.drop();
   }

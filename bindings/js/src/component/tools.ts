@@ -1,21 +1,26 @@
 import type { Tool as ToolOfContract } from './contract.ts';
 import type { Imports } from './provider.ts';
 
-/** A function that scripts may call by name. */
+/** A function that scripts can call by name. */
 export interface Tool {
-  /** What scripts call it by: ASCII letters, digits and underscores, beginning with a letter. */
+  /** The name in scripts: ASCII letters, digits and underscores, starting with a letter. */
   name: string;
-  /** What `help(tools.name)` shows. */
+  /** The text that `help(tools.name)` shows. */
   description: string;
-  /** A JSON Schema of its arguments, an object. They are held to it before the tool is called. Default: any object. */
+  /** A JSON Schema of the arguments object. Arguments are validated against it before the call. Default: any object. */
   argumentsSchema?: object;
-  /** Answers a call with text both ways: the result as JSON text, or why there is none. In place of `call`. */
+  /**
+   * Replaces `call` for tools that handle JSON text themselves. Returns the result as JSON text, or the text of a
+   * failure.
+   */
   answer?(parameters: string): readonly [isOk: boolean, text: string];
-  /** Answers a call at once: the script waits for it. What it throws is an exception in the script. */
+  /**
+   * Answers a call synchronously: the script waits for the result. A thrown error becomes an exception in the script.
+   */
   call(parameters: Record<string, unknown>): unknown;
 }
 
-/** `glovebox:sandbox/tools`, answered by these functions. */
+/** Implements `glovebox:sandbox/tools` with functions. */
 export function toolsImport(tools: readonly Tool[]): Imports {
   const byName = new Map(tools.map((tool) => [tool.name, tool]));
   const described: ToolOfContract[] = tools.map(({ name, description, argumentsSchema }) => ({
@@ -47,7 +52,7 @@ export function toolsImport(tools: readonly Tool[]): Imports {
   };
 }
 
-/** Thrown as it is: an `Error` would be taken for a trap. */
+/** Returns a plain object to throw: an `Error` would count as a trap. */
 function failure(kind: 'unknown' | 'failed', message: string): { kind: string; message: string } {
   return { kind, message };
 }

@@ -1,5 +1,5 @@
 /// <reference types="node" />
-// A sandbox in another process: at the daemon, or in an ordinary Python that is asked the same.
+// A sandbox in another process: at the daemon, or in an ordinary Python with the same protocol.
 import { posix } from 'node:path';
 import type { Attendant, Backend, BackendSession, Diagnostic, Entry, Executed, Host, Input, Policy, Shown, ShownValue } from '../backend.ts';
 import { isText } from '../displays.ts';
@@ -23,7 +23,7 @@ const CLASSES: Record<string, FailureClass> = {
 };
 const CANCELLED = -32800;
 
-/** What only the engine in this process has is refused. */
+/** Refuses the options that only the engine in this process supports. */
 export function refuseRemote(policy: Policy): void {
   const asked = {
     workspace: policy.workspace !== undefined,
@@ -39,7 +39,7 @@ export function refuseRemote(policy: Policy): void {
   }
 }
 
-/** Answers what scripts ask. */
+/** Returns the handler of requests that scripts make. */
 export function answersOf(policy: Policy, host: Host): Answers {
   return async (method, parameters, signal) => {
     const index = method === 'tool' ? policy.tools.findIndex(({ name }) => name === parameters.name) : -1;
@@ -93,7 +93,7 @@ function snakeName(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-/** A daemon's errors as this package's. */
+/** Converts a daemon's errors to this package's errors. */
 async function told<Result>(asked: Promise<Result>, ofFiles = false): Promise<Result> {
   try {
     return await asked;
@@ -140,7 +140,7 @@ async function execute(connection: Connection, params: object, { cancel, output 
   }
 }
 
-/** What an execution is that was cancelled before it began. */
+/** The record of an execution that was cancelled before it began. */
 const NOT_BEGUN = {
   success: false,
   outcome: { kind: 'cancelled' },
@@ -245,7 +245,7 @@ class RemoteSession implements BackendSession {
   async readFile(path: string): Promise<Uint8Array> {
     const pieces: Uint8Array[] = [];
     for (let offset = 0; ; ) {
-      // A large one comes in pieces.
+      // A large file comes in pieces.
       const { contents, size_bytes: size } = await this.#ask('readFile', { path, offset }, true);
       const piece = decoded(contents.base64);
       pieces.push(piece);

@@ -1,5 +1,5 @@
 /// <reference types="node" />
-// The daemon of this user.
+// Finds the daemon of the current user.
 import { stat } from 'node:fs/promises';
 import { connect as connectSocket } from 'node:net';
 import { homedir } from 'node:os';
@@ -9,23 +9,23 @@ import { errorOf } from '../errors.ts';
 import { answersOf, openRemote, refuseRemote } from './backend.ts';
 import { Connection } from './rpc.ts';
 
-/** How long a daemon may take to answer before it counts as none. */
+/** Timeout for a daemon's answer, in milliseconds. A slower daemon counts as absent. */
 const CONNECT_MS = 500;
 const HINT = '`glovebox daemon` starts one, and GLOVEBOX_DAEMON_SOCKET says where it listens';
 
-/** Where a daemon is looked for. */
+/** Returns the path of the daemon's socket. */
 export function place(platform: string = process.platform): string {
   const given = process.env['GLOVEBOX_DAEMON_SOCKET'];
   if (given) return given;
   return platform === 'win32' ? '\\\\.\\pipe\\rlm-daemon' : join(homedir(), '.rlm', 'daemon.sock');
 }
 
-/** Opens a sandbox at the daemon, if there is one that answers and can do what is asked. */
+/** Opens a sandbox at the daemon. Fails if no daemon answers or if it cannot serve the policy. */
 export async function openDaemon(language: string, policy: Policy, host: Host): Promise<Backend> {
   refuseRemote(policy);
   const path = place();
   try {
-    // A socket that somebody else has put there is not asked.
+    // A socket that another user created is not trusted.
     if (process.geteuid && (await stat(path)).uid !== process.geteuid()) throw new Error('it is another user\'s');
     const socket = await new Promise<ReturnType<typeof connectSocket>>((resolve, reject) => {
       const made = connectSocket(path);

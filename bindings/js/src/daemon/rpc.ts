@@ -1,28 +1,29 @@
 /// <reference types="node" />
-// JSON-RPC 2.0 with a peer that asks as well: one message a line, over a socket or a process's standard streams.
+// A JSON-RPC 2.0 connection with requests in both directions: one message per line, over a socket or a process's
+// standard streams.
 import type { Readable, Writable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import type { Cancel } from '../cancel.ts';
 import { errorOf } from '../errors.ts';
 import type { Answer } from '../tools.ts';
 
-/** Answers a request of the peer's. */
+/** Answers a request of the peer. */
 export type Answers = (method: string, parameters: any, signal: AbortSignal) => Promise<Answer>;
 
-/** Told what a script writes. */
+/** Called with the output of a script. */
 export type OnOutput = (stream: string, text: string) => void;
 
-/** How a request is made. */
+/** The options of a request. */
 export interface Asking {
   cancel?: Cancel;
   onOutput?: OnOutput | undefined;
   timeoutMs?: number;
 }
 
-/** The peer refused. */
+/** The peer refused the request. */
 export class RpcError extends Error {
   readonly code: number;
-  /** The reason's name. */
+  /** The name of the error. */
   readonly reason: string;
 
   constructor({ code, message, data }: { code?: number; message?: string; data?: { code?: string } }) {
@@ -32,11 +33,11 @@ export class RpcError extends Error {
   }
 }
 
-/** What a connection is made of. */
+/** The streams of a connection. */
 export interface Streams {
   input: Readable;
   output: Writable;
-  /** Whether it keeps the process from ending. */
+  /** Sets whether the connection keeps the process alive. */
   hold(isHeld: boolean): void;
   close(): void;
 }
@@ -47,7 +48,7 @@ interface Pending {
   onOutput: OnOutput | undefined;
 }
 
-/** A peer that is connected. */
+/** A connection to a peer. */
 export class Connection {
   readonly #streams: Streams;
   readonly #answers: Answers;
@@ -69,7 +70,7 @@ export class Connection {
     streams.hold(false);
   }
 
-  /** Asks the peer. Where it is cancelled, it is answered all the same. */
+  /** Sends a request to the peer. A cancelled request is still answered. */
   async call(method: string, params: object, { cancel, onOutput, timeoutMs }: Asking = {}): Promise<any> {
     if (this.#gone) throw this.#gone;
     const id = (this.#count += 1);
@@ -90,7 +91,7 @@ export class Connection {
     }
   }
 
-  /** Ends it. */
+  /** Closes the connection. */
   close(why: Error): void {
     this.#end(why);
     this.#streams.close();

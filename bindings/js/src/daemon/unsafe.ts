@@ -1,5 +1,5 @@
 /// <reference types="node" />
-// An ordinary Python as a backend, without a sandbox: scripts have every right of whoever starts it.
+// An ordinary Python as a backend, without a sandbox: scripts have all rights of the current user.
 import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import type { Socket } from 'node:net';
@@ -11,7 +11,7 @@ import { errorOf } from '../errors.ts';
 import { answersOf, openRemote, refuseRemote } from './backend.ts';
 import { Connection } from './rpc.ts';
 
-/** A Python that is recent enough: 3.8 or later. */
+/** Finds a Python, 3.8 or later. */
 async function python(): Promise<string> {
   for (const path of ['python3', 'python']) {
     const said = await promisify(execFile)(path, ['--version'], { timeout: 10_000 }).catch(() => undefined);
@@ -21,7 +21,7 @@ async function python(): Promise<string> {
   throw errorOf('UnavailableError', 'unsafeNative: there is no Python 3.8 or later; install one, or leave unsafeNative out');
 }
 
-/** A process of its own, in a directory of its own, which is all that keeps it apart. */
+/** Starts a Python process in a directory of its own. Nothing else isolates it. */
 export async function openUnsafe(language: string, policy: Policy, host: Host): Promise<Backend> {
   refuseRemote(policy);
   if (language !== 'python') throw errorOf('UnsupportedError', `unsafeNative: an ordinary Python runs Python, and not \`${language}\``);

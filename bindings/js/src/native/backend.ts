@@ -1,5 +1,5 @@
 /// <reference types="node" />
-// The engine as a backend: what is asked of the native module is answered to a callback, of which this makes promises.
+// The engine as a backend. The native module answers requests through callbacks; this module wraps them in promises.
 import type {
   Attendant,
   Backend,
@@ -34,7 +34,7 @@ import {
 } from './module.ts';
 import { Port } from './port.ts';
 
-/** What is asked, as a promise. */
+/** Makes a request and returns its result as a promise. */
 function asked<Result>(ask: (callback: Callback) => void, tell?: (event: number, payload: any) => void): Promise<Result> {
   return new Promise((resolve, reject) => {
     ask((event, payload) => {
@@ -63,7 +63,7 @@ function engineOf({ module, bundle }: Native, packages: boolean): Promise<Native
   return made;
 }
 
-/** Makes a sandbox: fetches nothing that the package has, and prepares the interpreter the first time. */
+/** Makes a sandbox. Fetches nothing that the package contains, and prepares the interpreter the first time. */
 export async function openNative(native: Native, name: string, policy: Policy, host: Host): Promise<Backend> {
   const engine = await engineOf(native, policy.packages !== false);
   const calls = new Map<number, AbortController>();
@@ -90,7 +90,7 @@ export async function openNative(native: Native, name: string, policy: Policy, h
   return new NativeBackend(native.module, sandbox);
 }
 
-/** A name as the engine's policy files have it. */
+/** Converts a name to the snake case of the engine's policy files. */
 function snake(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
@@ -105,7 +105,7 @@ function networkRecord({ allow, allowPrivate, methods, secrets, numbers }: Netwo
   };
 }
 
-/** As the engine's policy files have it. */
+/** Converts a policy to the format of the engine's policy files. */
 function policyRecord(policy: Policy): object {
   const limits = Object.entries(policy.limits).map(([name, value]) => [snake(name), value]);
   return {
@@ -129,7 +129,7 @@ function policyRecord(policy: Policy): object {
   };
 }
 
-/** JSON text in which a bigint is a number with all its digits. */
+/** Serializes a value as JSON text, with bigints as numbers with all their digits. */
 function jsonOf(value: unknown): string {
   if (typeof value === 'bigint') return value.toString();
   if (Array.isArray(value)) return `[${value.map(jsonOf).join()}]`;
@@ -172,7 +172,7 @@ class NativeBackend implements Backend {
   async close(): Promise<void> {}
 }
 
-/** Bytes as the module takes them. */
+/** Views bytes as the `Buffer` that the module expects. */
 function buffer(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
@@ -185,7 +185,7 @@ interface Executes {
   execute(input: NativeInput, token: NativeToken, port: NativePort, execution: number): void;
 }
 
-/** This thread's. */
+/** The port of this thread. */
 let port: Port | undefined;
 
 async function executed(module: NativeModule, what: Executes, input: Input, { cancel, output }: Attendant): Promise<Executed> {
@@ -196,7 +196,7 @@ async function executed(module: NativeModule, what: Executes, input: Input, { ca
     const given = nativeInput(input, output !== undefined);
     return new NativeExecuted(await port.execute((port, execution) => what.execute(given, token, port, execution), output));
   } catch (error) {
-    // What is thrown here is an error already.
+    // A failed preparation of the execution throws an `Error` already.
     throw error instanceof Error ? error : failureOf(error as NativeFailure);
   } finally {
     cancel.onCancel(undefined);

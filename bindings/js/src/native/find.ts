@@ -1,5 +1,5 @@
 /// <reference types="node" />
-// Where the native module is: in the package for this platform, which npm installs as an optional dependency.
+// Finds the native module in the package for this platform, which npm installs as an optional dependency.
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { homedir } from 'node:os';
@@ -8,15 +8,15 @@ import type { NativeModule } from './module.ts';
 
 const require = createRequire(import.meta.url);
 
-/** The package for this platform, as napi-rs names platforms. */
+/** Returns the name of the package for this platform, by the naming of napi-rs. */
 export function platformPackage(): string {
-  // The C library, where there are two.
+  // The package name includes the C library, because Linux has two.
   const header = (process.report?.getReport() as { header?: { glibcVersionRuntime?: string } } | undefined)?.header;
   const library = process.platform === 'linux' ? (header?.glibcVersionRuntime ? '-gnu' : '-musl') : process.platform === 'win32' ? '-msvc' : '';
   return `@glovebox-sandbox/${process.platform}-${process.arch}${library}`;
 }
 
-/** The module, and the interpreters that come with it. */
+/** The native module and the interpreters that come with it. */
 export interface Native {
   module: NativeModule;
   bundle: string | undefined;
@@ -24,7 +24,7 @@ export interface Native {
 
 let found: Native | Error | undefined;
 
-/** The native module, or why there is none. It is looked for once. */
+/** Returns the native module, or the reason why it is unavailable. Searches only once. */
 export function findNative(): Native | Error {
   found ??= look();
   return found;
@@ -32,7 +32,7 @@ export function findNative(): Native | Error {
 
 function look(): Native | Error {
   const name = platformPackage();
-  // A module of a development build stands for that of a package.
+  // A development build overrides the module of the package.
   const own = process.env['GLOVEBOX_NATIVE_MODULE'];
   try {
     const path = own ?? require.resolve(name);
@@ -44,7 +44,7 @@ function look(): Native | Error {
   }
 }
 
-/** Where the images are that `glovebox image build` has made, if there are any. */
+/** Returns the directory of images that `glovebox image build` has made, if it exists. */
 export function images(): string | undefined {
   const state = process.env['XDG_STATE_HOME'] ?? '';
   const path = join(isAbsolute(state) ? state : join(homedir(), '.local/state'), 'glovebox', 'images');

@@ -1,20 +1,20 @@
-// The native module, `bindings/js/native`, as TypeScript sees it. Private to the package.
+// The types of the native module, `bindings/js/native`. Private to the package.
 import type { Input, Shown, ToolDescription } from '../backend.ts';
 
-/** What becomes of some work; the numbers are those of `native/src/job.rs` and `port.rs`. */
+/** Event numbers, equal to those in `native/src/job.rs` and `port.rs`. */
 export const DONE = 0;
 export const FAILED = 1;
 export const STDOUT = 2;
 export const STDERR = 3;
 export const PROGRESS = 4;
 
-/** Called with a number and what belongs to it; the last time with `DONE` or `FAILED`. */
+/** Called with an event number and its payload; the last time with `DONE` or `FAILED`. */
 export type Callback = (event: number, payload: any) => void;
 
-/** Called with an execution's number, the number of an event and what belongs to it. */
+/** Called with an execution's number, an event number and the event's payload. */
 export type PortCallback = (execution: number, event: number, payload: any) => void;
 
-/** Where executions tell what becomes of them. */
+/** A queue for the events of executions. */
 export interface NativePort {
   readonly kind?: 'port';
 }
@@ -44,7 +44,7 @@ export interface NativeFailure {
 }
 
 export interface NativeInput extends Input {
-  /** Whether what the script writes is told. */
+  /** Requests events for the script's output. */
   isHeard: boolean;
 }
 
@@ -73,7 +73,7 @@ export interface NativeSandbox {
   readonly version: string | null;
   execute(input: NativeInput, token: NativeToken, port: NativePort, execution: number): void;
   validate(input: NativeInput, token: NativeToken, callback: Callback): void;
-  /** How many microseconds each of so many executions took in Rust. */
+  /** Returns the duration in Rust of each of `count` executions, in microseconds. */
   time(source: string, count: number): number[];
   session(id: string | undefined, context: string | undefined, callback: Callback): void;
   resume(state: Uint8Array, id: string | undefined, callback: Callback): void;

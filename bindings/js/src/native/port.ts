@@ -1,13 +1,13 @@
 /// <reference types="node" />
-// Where the executions of this thread come to their end: one callback of the native module for all of them.
+// The events of this thread's executions: one callback of the native module serves all of them.
 import { DONE, FAILED, type NativeExecution, type NativeFailure, type NativeModule, type NativePort, STDERR } from './module.ts';
 
 /**
- * How long Node.js looks for the end of an execution before it sleeps, in milliseconds. To be woken takes it as long as a short script
- * takes. Meanwhile timers and whatever else there is have their turns.
+ * Time that Node.js polls for the end of an execution before it sleeps, in milliseconds. Waking up takes as long as a
+ * short script. Timers and other tasks still get their turns meanwhile.
  */
 const LOOKING_MS = 0.5;
-/** How many executions are numbered until it begins again. */
+/** The number of execution numbers before they wrap around. */
 const NUMBERS = 2 ** 32;
 
 interface Pending {
@@ -23,14 +23,14 @@ export class Port {
   #count = 0;
   #isLooking = false;
   #until = 0;
-  /** Node.js goes on as long as something is executed. */
+  /** Keeps Node.js alive while an execution runs. */
   readonly #hold: NodeJS.Timeout = setInterval(() => undefined, 2 ** 31 - 1).unref();
 
   constructor(module: NativeModule) {
     this.#native = new module.NativePort((execution, event, payload) => this.#heard(execution, event, payload));
   }
 
-  /** Has something executed. Whatever is wrong with it is a `NativeFailure`. */
+  /** Starts an execution. Every failure is a `NativeFailure`. */
   execute(begin: (port: NativePort, execution: number) => void, output: Pending['output']): Promise<NativeExecution> {
     return new Promise((resolve, reject) => {
       const execution = this.#count;
@@ -55,7 +55,7 @@ export class Port {
     else pending.reject(payload);
   }
 
-  /** As long as there is something for the next turn, Node.js does not sleep in this one. */
+  /** Polls with `setImmediate`: Node.js does not sleep while a task waits for the next turn. */
   #look(): void {
     this.#until = performance.now() + LOOKING_MS;
     if (this.#isLooking) return;
