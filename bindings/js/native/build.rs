@@ -1,4 +1,4 @@
-//! Links the module as each platform wants it: on macOS and Windows Node.js's symbols are looked up when it is loaded.
+//! Links the module for each platform: on macOS and Windows, Node.js's symbols are resolved when the module is loaded.
 
 fn main() {
     napi_build::setup();

@@ -24,7 +24,7 @@ export class UnsupportedError extends GloveboxError {
   override readonly name = 'UnsupportedError';
 }
 
-/** A session has ended, has no such checkpoint or variable, or cannot be resumed. Nothing was changed. */
+/** A session has ended or cannot be resumed, or a checkpoint or variable does not exist. Nothing was changed. */
 export class SessionError extends GloveboxError {
   override readonly name: string = 'SessionError';
 }

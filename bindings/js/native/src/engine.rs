@@ -10,25 +10,24 @@ use crate::{
     job::{Callback, Progress, start},
 };
 
-/// Where an engine finds things.
+/// The directories and settings of an engine.
 #[napi(object, object_to_js = false)]
 pub struct NativeEngineOptions {
     /// The cache directory.
     pub cache_dir: Option<String>,
-    /// The interpreters that the package brings along.
+    /// The archive of interpreters in the package.
     pub bundle: Option<String>,
-    /// The directory of the user's own images.
+    /// The directory of custom images.
     pub images: Option<String>,
-    /// Whether Python has its packages.
+    /// Makes the bundled packages available to Python.
     pub packages: bool,
 }
 
-/// What all sandboxes of a process share.
+/// The engine that all sandboxes of a process share.
 #[napi]
 pub struct NativeEngine(Engine);
 
 impl NativeEngine {
-    /// The engine.
     pub(crate) fn engine(&self) -> Engine {
         self.0.clone()
     }
@@ -36,7 +35,7 @@ impl NativeEngine {
 
 #[napi]
 impl NativeEngine {
-    /// Makes one.
+    /// Opens an engine.
     #[napi]
     pub fn open(options: NativeEngineOptions, callback: Callback<'_, NativeEngine>) -> napi::Result<()> {
         start(&callback, move |_| {

@@ -1,4 +1,4 @@
-//! The package's errors, `src/errors.ts`, for the engine's.
+//! Converts the engine's errors to the package's errors, `src/errors.ts`.
 
 use std::error::Error;
 
@@ -10,11 +10,11 @@ use napi_derive::napi;
 
 use crate::execution::NativeExecution;
 
-/// Why there is no result, on its way to JavaScript.
+/// An error on its way to JavaScript.
 pub(crate) struct Failure {
     class: &'static str,
     message: String,
-    /// What the script did all the same.
+    /// The execution whose files could not be committed.
     execution: Option<Box<Execution>>,
 }
 
@@ -23,21 +23,20 @@ impl Failure {
         Self { class, message: with_causes(error), execution: None }
     }
 
-    /// The engine panicked.
     pub(crate) fn panicked() -> Self {
         let message = "the engine panicked; this is a bug of Glovebox".to_owned();
         Self { class: "UnavailableError", message, execution: None }
     }
 }
 
-/// The name of a class of the package, and what it is given.
+/// A class of errors of the package, and its arguments.
 #[napi(object, object_from_js = false)]
 pub struct NativeFailure {
-    /// The class.
+    /// The name of the class.
     pub class: &'static str,
-    /// What it says.
+    /// The error's message.
     pub message: String,
-    /// What the script did all the same.
+    /// The execution whose files could not be committed.
     pub execution: Option<NativeExecution>,
 }
 

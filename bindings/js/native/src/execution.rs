@@ -1,4 +1,4 @@
-//! What an execution did, for JavaScript.
+//! The result of an execution, for JavaScript.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use napi_derive::napi;
 /// A file's path, kind, size in bytes and time in nanoseconds.
 #[napi(object, object_from_js = false)]
 pub struct NativeEntry {
-    /// The path.
+    /// The path, relative to `/app`.
     pub path: String,
     /// `file`, `directory` or `symlink`.
     pub kind: &'static str,
-    /// The size.
+    /// The size in bytes.
     pub size_bytes: BigInt,
-    /// When it was last written to.
+    /// The time of the last modification, in nanoseconds since 1970.
     pub modified_ns: BigInt,
 }
 
@@ -30,10 +30,10 @@ impl From<FileEntry> for NativeEntry {
     }
 }
 
-/// A display, in each of its forms.
+/// A display in all its forms.
 #[napi(object, object_from_js = false)]
 pub struct NativeShown {
-    /// Whether it is the value of the last expression.
+    /// True for the value of the last expression.
     pub is_result: bool,
     /// The media type and the bytes of each form.
     pub forms: Vec<(String, Buffer)>,
@@ -46,10 +46,9 @@ impl From<&Display> for NativeShown {
     }
 }
 
-/// What an execution did, wrote, used and changed. What is seldom asked for is in `json`.
+/// The outcome, output, resource use and changes of an execution. Rarely used fields are in `json`.
 #[napi]
 pub struct NativeExecution {
-    /// Without its displays.
     pub(crate) execution: Arc<Execution>,
     displays: Vec<Display>,
 }
@@ -63,7 +62,7 @@ impl From<Execution> for NativeExecution {
 
 #[napi]
 impl NativeExecution {
-    /// Whether the script ran to its end, or exited with 0.
+    /// True if the script ran to its end, or exited with code 0.
     #[napi(getter)]
     pub fn ok(&self) -> bool {
         self.execution.is_success()
@@ -81,25 +80,25 @@ impl NativeExecution {
         self.execution.stderr.text()
     }
 
-    /// Standard output.
+    /// Standard output as bytes.
     #[napi(getter)]
     pub fn stdout_bytes(&self) -> Buffer {
         self.execution.stdout.bytes.to_vec().into()
     }
 
-    /// Standard error.
+    /// Standard error as bytes.
     #[napi(getter)]
     pub fn stderr_bytes(&self) -> Buffer {
         self.execution.stderr.bytes.to_vec().into()
     }
 
-    /// The fuel that it used.
+    /// Fuel used by the execution.
     #[napi(getter)]
     pub fn fuel_consumed(&self) -> BigInt {
         self.execution.fuel_consumed.into()
     }
 
-    /// The value as the interpreter shows it, and as JSON text where there is such.
+    /// The value as the interpreter prints it, and as JSON text if it has a JSON form.
     #[napi(getter)]
     pub fn value(&self) -> Option<(String, Option<String>)> {
         self.execution.value.as_ref().map(|value| (value.repr.clone(), value.json.clone()))
@@ -111,7 +110,7 @@ impl NativeExecution {
         self.displays.iter().map(NativeShown::from).collect()
     }
 
-    /// All of it but the displays, as JSON text.
+    /// All of the execution except its displays, as JSON text.
     #[napi]
     pub fn json(&self) -> napi::Result<String> {
         serde_json::to_string(&*self.execution).map_err(|error| napi::Error::from_reason(error.to_string()))

@@ -1,4 +1,4 @@
-//! What JavaScript gives for one execution.
+//! The input of an execution from JavaScript.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use napi_derive::napi;
 
 use crate::{error::Failure, execution::NativeExecution, port::Heard};
 
-/// One execution's input.
+/// The input of one execution.
 #[napi(object, object_to_js = false)]
 pub struct NativeInput {
-    /// The source.
+    /// The source text.
     pub source: String,
-    /// What tracebacks show.
+    /// The file name in tracebacks.
     pub name: Option<String>,
-    /// `detect`, `script` or `module`.
+    /// The kind of JavaScript source: `detect`, `script` or `module`.
     pub kind: Option<String>,
     /// Standard input.
     pub stdin: Option<Buffer>,
-    /// The context, as JSON text.
+    /// The value of the variable `context`, as JSON text.
     pub context: Option<String>,
-    /// Milliseconds until it is cancelled.
+    /// Milliseconds after which the execution is cancelled.
     pub timeout_ms: Option<f64>,
-    /// Whether somebody listens to its output.
+    /// True if JavaScript listens to the output.
     pub is_heard: bool,
 }
 
-/// The same, away from JavaScript's thread.
+/// A `NativeInput` in types that can leave JavaScript's thread.
 pub(crate) struct Input {
     source: String,
     name: Option<String>,
@@ -58,7 +58,6 @@ impl Input {
         }
     }
 
-    /// The request that it is.
     pub(crate) fn request(&self) -> Result<Request<'_>, Failure> {
         let mut request = Request::new(&self.source).cancel(&self.token).kind(self.kind).stdin(&self.stdin);
         if let Some(name) = &self.name {
@@ -73,7 +72,7 @@ impl Input {
         Ok(request)
     }
 
-    /// Has it executed, and tells of its output where somebody listens.
+    /// Executes the request, and reports its output if JavaScript listens.
     pub(crate) fn execute(
         &self,
         heard: &Heard,

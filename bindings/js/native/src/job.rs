@@ -1,4 +1,4 @@
-//! Work on another thread, and what JavaScript is told of it.
+//! Work on other threads, with callbacks to JavaScript.
 
 use std::{
     cell::RefCell,
@@ -18,14 +18,14 @@ use crate::{
     threads,
 };
 
-/// What the callback is given beside the number of an event.
+/// The second argument of the callback, after the number of the event.
 type Payload<T> = Either3<T, String, NativeFailure>;
 type Args<T> = FnArgs<(u32, Payload<T>)>;
 
-/// JavaScript's function for what becomes of some work.
+/// JavaScript's callback for the events of a job.
 pub(crate) type Callback<'a, T> = Function<'a, Args<T>, ()>;
 
-/// What becomes of it. The numbers are those of `src/native/module.ts`.
+/// An event of a job. The numbers are those of `src/native/module.ts`.
 enum Event<T> {
     Done(T),
     Failed(Failure),
@@ -43,7 +43,7 @@ impl<T: ToNapiValue> Event<T> {
     }
 }
 
-/// Tells JavaScript's thread what becomes of the work: in the order in which it happened. As long as there is one, Node.js goes on.
+/// Reports a job's events to JavaScript's thread, in order. Node.js stays alive while a teller exists.
 pub(crate) struct Teller<T: ToNapiValue + 'static>(Arc<ThreadsafeFunction<Event<T>, (), Args<T>, Status, false>>);
 
 impl<T: ToNapiValue> Clone for Teller<T> {
@@ -54,7 +54,7 @@ impl<T: ToNapiValue> Clone for Teller<T> {
 
 impl<T: ToNapiValue> Teller<T> {
     fn tell(&self, event: Event<T>) {
-        // Nobody is there any longer where the environment is being taken down.
+        // The call fails when the environment is being torn down. No listener is left then.
         let _ = self.0.call(event, ThreadsafeFunctionCallMode::NonBlocking);
     }
 }
@@ -62,11 +62,11 @@ impl<T: ToNapiValue> Teller<T> {
 type Told = (Box<dyn Fn(String)>, CancelToken);
 
 thread_local! {
-    /// Whom this thread's work tells of its progress, and who ends it.
+    /// The callback and the cancellation token of this thread's job.
     static TOLD: RefCell<Option<Told>> = const { RefCell::new(None) };
 }
 
-/// What the engine is given for progress: it goes to whoever waits for the work of this thread.
+/// The engine's progress reporter: it reports to the callback of this thread's job.
 pub(crate) struct Progress;
 
 impl glovebox::Progress for Progress {
@@ -83,7 +83,7 @@ impl glovebox::Progress for Progress {
     }
 }
 
-/// Does `work` on another thread. `callback` is called with its result, or with why there is none, and that is the last call.
+/// Runs `work` on another thread. The last call of `callback` has the result or the error.
 pub(crate) fn start<T: ToNapiValue + Send + 'static>(
     callback: &Callback<'_, T>,
     work: impl FnOnce(&Teller<T>) -> Result<T, Failure> + Send + 'static,
@@ -101,7 +101,7 @@ pub(crate) fn start<T: ToNapiValue + Send + 'static>(
     Ok(())
 }
 
-/// The same for what takes long the first time: it tells of its progress, and `token` ends it.
+/// Like `start`, for work that is slow the first time: it reports its progress, and `token` cancels it.
 pub(crate) fn start_long<T: ToNapiValue + Send + 'static>(
     callback: &Callback<'_, T>,
     token: CancelToken,

@@ -13,7 +13,7 @@ use crate::{
 
 #[napi]
 impl NativeExecution {
-    /// The workspace's files that match a pattern.
+    /// Lists the workspace's files that match a pattern.
     #[napi]
     pub fn list_files(&self, pattern: String, callback: Callback<'_, Vec<NativeEntry>>) -> napi::Result<()> {
         let execution = Arc::clone(&self.execution);
@@ -23,7 +23,7 @@ impl NativeExecution {
         })
     }
 
-    /// A file of the workspace.
+    /// Reads a file of the workspace.
     #[napi]
     pub fn read_file(&self, path: String, callback: Callback<'_, Buffer>) -> napi::Result<()> {
         let execution = Arc::clone(&self.execution);

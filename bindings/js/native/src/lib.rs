@@ -1,18 +1,18 @@
 //! The native module of the npm package `glovebox-sandbox`.
 //!
-//! It is private to the package, whose TypeScript says what users see. Values cross as strings, bytes and JSON text, so that there is one
-//! place that turns them into JavaScript's. What takes time takes a callback, and runs on a thread of its own: Node.js's thread never
-//! waits, and neither do the four of its pool.
+//! The module is private to the package, whose TypeScript defines the public API. Values cross as strings, bytes and
+//! JSON text, so that one place converts them to JavaScript values. Slow functions take a callback and run on threads
+//! of their own: they block neither Node.js's thread nor the four threads of its pool.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | `job` | work on another thread, and what JavaScript is told of it |
-//! | `port` | the same for executions, which are many and short |
-//! | `threads` | the threads for that |
+//! | `job` | work on other threads, with callbacks to JavaScript |
+//! | `port` | the callbacks of executions, which are many and short |
+//! | `threads` | the threads for both |
 //! | `engine`, `sandbox`, `session`, `execution`, `token` | the classes |
 //! | `left_files` | the files that an execution left |
-//! | `input`, `tool` | what JavaScript gives for an execution, and for a tool |
-//! | `error` | the package's errors for the engine's |
+//! | `input`, `tool` | the input of an execution, and the description of a tool |
+//! | `error` | the conversion of the engine's errors to the package's |
 
 mod engine;
 mod error;

@@ -1,5 +1,5 @@
-//! Executions: many, and short. What becomes of them comes on one callback of a JavaScript thread, made once. To make one for each execution
-//! costs as much as a short script.
+//! Executions, which are many and short. One callback per JavaScript thread, made once, receives the events of all of
+//! them: making a callback for each execution would cost as much as a short script.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -20,11 +20,11 @@ use crate::{
     threads,
 };
 
-/// What the callback is given beside the execution's number and the number of an event.
+/// The third argument of the callback, after the execution's number and the number of the event.
 type Payload = Either3<NativeExecution, Buffer, NativeFailure>;
 type Args = FnArgs<(u32, u32, Payload)>;
 
-/// What becomes of an execution. The numbers are those of `src/native/module.ts`.
+/// An event of an execution. The numbers are those of `src/native/module.ts`.
 enum Event {
     Done(NativeExecution),
     Failed(Failure),
@@ -43,16 +43,16 @@ impl Event {
     }
 }
 
-/// It does not keep Node.js going: `src/native/port.ts` does, as long as something is executed.
+/// A weak function that does not keep Node.js alive: `src/native/port.ts` does so while an execution runs.
 type Teller = ThreadsafeFunction<(u32, Event), (), Args, Status, false, true>;
 
-/// Where the executions of a JavaScript thread tell what becomes of them.
+/// The receiver of the events of a JavaScript thread's executions.
 #[napi]
 pub struct NativePort(Arc<Teller>);
 
 #[napi]
 impl NativePort {
-    /// `callback` is given the execution's number, the number of an event, and what belongs to it.
+    /// Creates a port. `callback` receives the execution's number, the number of an event, and the event's payload.
     #[napi(constructor)]
     pub fn new(callback: Function<'_, Args, ()>) -> napi::Result<Self> {
         let function = callback.build_threadsafe_function::<(u32, Event)>().weak::<true>();
@@ -60,7 +60,7 @@ impl NativePort {
     }
 }
 
-/// One execution's part of a port.
+/// The port of one execution.
 #[derive(Clone)]
 pub(crate) struct Heard {
     teller: Arc<Teller>,
@@ -69,18 +69,18 @@ pub(crate) struct Heard {
 
 impl Heard {
     fn tell(&self, event: Event) {
-        // Nobody is there any longer where the environment is being taken down.
+        // The call fails when the environment is being torn down. No listener is left then.
         let _ = self.teller.call((self.execution, event), ThreadsafeFunctionCallMode::NonBlocking);
     }
 
-    /// The guest wrote something.
+    /// Reports output of the guest.
     pub(crate) fn output(&self, stream: Stream, bytes: &[u8]) {
         self.tell(Event::Output(stream, bytes.to_vec()));
     }
 }
 
 impl NativePort {
-    /// Executes on another thread. That it has ended, or why it did not begin, is the last that is told of it.
+    /// Executes on another thread. The last event is the result, or the error that prevented the start.
     pub(crate) fn start(
         &self,
         execution: u32,

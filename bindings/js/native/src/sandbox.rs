@@ -16,36 +16,36 @@ use crate::{
     tool::{Answer, Calls, NativeTool},
 };
 
-/// What a sandbox is made of.
+/// The options of a sandbox.
 #[napi(object, object_to_js = false)]
 pub struct NativeSandboxOptions {
-    /// A language or a runtime's name.
+    /// The name of a language or a runtime.
     pub name: String,
     /// The policy, as JSON text.
     pub policy: String,
-    /// The files in the workspace.
+    /// The initial files of the workspace.
     pub files: Vec<NativeFile>,
-    /// The tools.
+    /// The tools that scripts can call.
     pub tools: Vec<NativeTool>,
 }
 
-/// A file in the workspace.
+/// An initial file of the workspace.
 #[napi(object, object_to_js = false)]
 pub struct NativeFile {
-    /// Its path.
+    /// The path relative to `/app`.
     pub path: String,
-    /// Its contents.
+    /// The contents of the file.
     pub contents: Buffer,
 }
 
-/// A line, a column and a message.
+/// A message of the language's own parser.
 #[napi(object, object_from_js = false)]
 pub struct NativeDiagnostic {
     /// The line, counted from 1.
     pub line: u32,
-    /// The column, counted from 1.
+    /// The column in code points, counted from 1.
     pub column: u32,
-    /// The message.
+    /// The parser's message.
     pub message: String,
 }
 
@@ -58,7 +58,7 @@ pub struct NativeSandbox {
 
 #[napi]
 impl NativeSandbox {
-    /// Makes one: `answer` is called with the calls of tools, `callback` with what takes long and with the sandbox.
+    /// Opens a sandbox. `answer` receives the tool calls, `callback` the progress and the sandbox.
     #[napi]
     pub fn open(
         engine: &NativeEngine,
@@ -84,7 +84,7 @@ impl NativeSandbox {
         })
     }
 
-    /// The answer to a call of a tool: the result as JSON text, or why there is none.
+    /// Answers a tool call with the result as JSON text, or the text of a failure.
     #[napi]
     pub fn reply(&self, call: u32, is_ok: bool, text: String) {
         self.calls.reply(call, if is_ok { Ok(text) } else { Err(text) });
@@ -115,7 +115,7 @@ impl NativeSandbox {
         port.start(execution, move |heard| input.execute(heard, |request| sandbox.run(request)));
     }
 
-    /// What the language's parser says of a source.
+    /// Parses a source and returns the messages of the language's own parser.
     #[napi]
     pub fn validate(
         &self,
@@ -132,7 +132,8 @@ impl NativeSandbox {
         })
     }
 
-    /// How many microseconds each of so many executions took, without JavaScript's part. For benchmarks: it holds up the caller's thread.
+    /// Measures the duration of `count` executions without JavaScript's part, in microseconds. For benchmarks: blocks
+    /// the caller's thread.
     #[napi]
     pub fn time(&self, source: String, count: u32) -> napi::Result<Vec<f64>> {
         let once = |_| {
@@ -156,7 +157,7 @@ impl NativeSandbox {
         start(&callback, move |_| Ok(sandbox.open_session(options(id, context)?)?.into()))
     }
 
-    /// Makes a session of the bytes that hibernating gave.
+    /// Restores a session from the bytes of a hibernated session.
     #[napi]
     pub fn resume(&self, state: Buffer, id: Option<String>, callback: Callback<'_, NativeSession>) -> napi::Result<()> {
         let (sandbox, state) = (self.sandbox.clone(), state.to_vec());

@@ -15,12 +15,12 @@ use crate::{
     token::NativeToken,
 };
 
-/// A value as the interpreter shows it, and as JSON text where there is such.
+/// A value as the interpreter prints it, and as JSON text if it has a JSON form.
 #[napi(object, object_from_js = false)]
 pub struct NativeValue {
-    /// As it is shown.
+    /// The value as the interpreter prints it.
     pub repr: String,
-    /// As JSON text.
+    /// The value as JSON text.
     pub json: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl From<Session> for NativeSession {
 }
 
 impl NativeSession {
-    /// Asks the session for something, on another thread.
+    /// Runs an operation of the session on another thread.
     fn ask<T: ToNapiValue + Send + 'static, E: Into<Failure>>(
         &self,
         callback: &Callback<'_, T>,
@@ -48,13 +48,13 @@ impl NativeSession {
 
 #[napi]
 impl NativeSession {
-    /// Its id.
+    /// The session's id.
     #[napi(getter)]
     pub fn id(&self) -> &str {
         self.0.id()
     }
 
-    /// Why it has ended, if it has.
+    /// The reason for the end of the session, if it has ended.
     #[napi(getter)]
     pub fn ended(&self) -> Option<String> {
         self.0.ended()
@@ -67,7 +67,7 @@ impl NativeSession {
         port.start(execution, move |heard| input.execute(heard, |request| session.run(request)));
     }
 
-    /// A global variable.
+    /// Reads a global variable.
     #[napi]
     pub fn get_variable(&self, name: String, callback: Callback<'_, Option<NativeValue>>) -> napi::Result<()> {
         self.ask(&callback, move |session| {
@@ -82,7 +82,7 @@ impl NativeSession {
         self.ask(&callback, move |session| Ok::<_, Failure>(session.set_variable_text(&name, &JsonText::new(json)?)?))
     }
 
-    /// The files that match a pattern.
+    /// Lists the files that match a pattern.
     #[napi]
     pub fn list_files(&self, pattern: String, callback: Callback<'_, Vec<NativeEntry>>) -> napi::Result<()> {
         self.ask(&callback, move |session| {
@@ -91,20 +91,20 @@ impl NativeSession {
         })
     }
 
-    /// A file's contents.
+    /// Reads a file.
     #[napi]
     pub fn read_file(&self, path: String, callback: Callback<'_, Buffer>) -> napi::Result<()> {
         self.ask(&callback, move |session| session.files().read(&path).map(|bytes| Buffer::from(bytes.to_vec())))
     }
 
-    /// Writes a file.
+    /// Writes or replaces a file.
     #[napi]
     pub fn write_file(&self, path: String, contents: Buffer, callback: Callback<'_, ()>) -> napi::Result<()> {
         let contents = contents.to_vec();
         self.ask(&callback, move |session| session.files().write(&path, &contents, IfExists::Replace))
     }
 
-    /// Removes a file, or all that is below a directory too.
+    /// Deletes a file, a link or a directory; with `recursive`, also everything below a directory.
     #[napi]
     pub fn delete_file(&self, path: String, recursive: bool, callback: Callback<'_, ()>) -> napi::Result<()> {
         self.ask(
@@ -115,7 +115,7 @@ impl NativeSession {
         )
     }
 
-    /// A second session of this one.
+    /// Creates a second session with the same state.
     #[napi]
     pub fn fork(
         &self,
@@ -126,13 +126,13 @@ impl NativeSession {
         self.ask(&callback, move |session| Ok::<_, Failure>(Self::from(session.fork_with(options(id, context)?)?)))
     }
 
-    /// Saves the state.
+    /// Takes a checkpoint, and returns its id.
     #[napi]
     pub fn checkpoint(&self, callback: Callback<'_, BigInt>) -> napi::Result<()> {
         self.ask(&callback, |session| session.checkpoint().map(|checkpoint| checkpoint.0.into()))
     }
 
-    /// The states that it can be set back to, as JSON text.
+    /// The checkpoints, as JSON text.
     #[napi]
     pub fn checkpoints(&self, callback: Callback<'_, String>) -> napi::Result<()> {
         self.ask(&callback, |session| Ok::<_, Failure>(serde_json::to_string(&session.checkpoints()?)?))
@@ -151,7 +151,7 @@ impl NativeSession {
         })
     }
 
-    /// The session as bytes.
+    /// Returns the session as bytes.
     #[napi]
     pub fn hibernate(&self, callback: Callback<'_, Buffer>) -> napi::Result<()> {
         self.ask(&callback, |session| {
@@ -159,13 +159,13 @@ impl NativeSession {
         })
     }
 
-    /// What it is and holds, as JSON text.
+    /// Describes the session, as JSON text.
     #[napi]
     pub fn info(&self, callback: Callback<'_, String>) -> napi::Result<()> {
         self.ask(&callback, |session| serde_json::to_string(&session.info()))
     }
 
-    /// Ends it. One that has ended already is as good.
+    /// Ends the session. Has no effect on a session that has ended.
     #[napi]
     pub fn close(&self, callback: Callback<'_, ()>) -> napi::Result<()> {
         self.ask(&callback, |session| match session.close() {
@@ -175,7 +175,7 @@ impl NativeSession {
     }
 }
 
-/// A session's options.
+/// Converts a session's options.
 pub(crate) fn options(id: Option<String>, context: Option<String>) -> Result<SessionOptions, Failure> {
     let mut options = SessionOptions::default();
     options.id = id;

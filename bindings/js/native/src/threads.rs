@@ -1,10 +1,12 @@
 //! The threads that guests run on.
 //!
-//! Node.js's own pool has four threads, for files and names of all the process: a guest that waits for a tool must not hold one. Here there
-//! are as many as there is work, up to a limit. A guest that waits for JavaScript's answer is not counted, so that what the answer takes, such
-//! as a script in another sandbox, always finds a thread.
+//! Node.js's own pool has four threads, which serve the files and name lookups of the whole process: a guest that waits
+//! for a tool must not occupy one. This pool has as many threads as there is work, up to a limit. A guest that waits
+//! for JavaScript's answer does not count. So the answer itself, such as a script in another sandbox, always finds a
+//! thread.
 //!
-//! To wake a thread takes as long as a short script. So a thread that has done its work looks for more for a moment, before it sleeps.
+//! Waking a thread takes as long as a short script. So a thread that has finished its work polls for more work for a
+//! moment before it sleeps.
 
 use std::{
     collections::VecDeque,
@@ -17,13 +19,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How many guests run at once that do not wait for JavaScript. Further work waits in its order.
+/// Maximum number of guests that run at once, without those that wait for JavaScript. Further work waits in order.
 const MAX_RUNNING: usize = 64;
-/// How long a thread waits for more work before it ends.
+/// Time that a thread waits for more work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long one thread looks for more work before it sleeps: JavaScript that executes one script after the other comes back within that.
+/// Time that a thread polls for work before it sleeps. JavaScript that executes one script after another returns within
+/// this time.
 const LOOKING: Duration = Duration::from_micros(50);
-/// How often it looks between two readings of the clock.
+/// Number of polls between two readings of the clock.
 const LOOKS: u32 = 32;
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -33,7 +36,7 @@ struct State {
     threads: usize,
     /// Threads that sleep until there is work.
     idle: usize,
-    /// Whether a thread looks for work. One does at a time.
+    /// Set while a thread polls for work. Only one thread polls at a time.
     is_looking: bool,
     /// Guests that wait for JavaScript.
     waiting: usize,
@@ -42,16 +45,16 @@ struct State {
 static STATE: Mutex<State> =
     Mutex::new(State { queue: VecDeque::new(), threads: 0, idle: 0, is_looking: false, waiting: 0 });
 static QUEUED: Condvar = Condvar::new();
-/// Whether there is work, for the thread that looks for it.
+/// Set when there is work for the polling thread.
 static HAS_WORK: AtomicBool = AtomicBool::new(false);
-/// With one processor, whoever looks for work keeps it from coming.
+/// False with one processor, where a polling thread would keep the work from arriving.
 static MAY_LOOK: LazyLock<bool> = LazyLock::new(|| thread::available_parallelism().is_ok_and(|count| count.get() > 1));
 
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does `work` on one of the threads.
+/// Runs `work` on one of the threads.
 pub(crate) fn run(work: Work) {
     let mut state = state();
     state.queue.push_back(work);
@@ -59,7 +62,7 @@ pub(crate) fn run(work: Work) {
     attend(&mut state);
 }
 
-/// A guest waits for JavaScript while this lives.
+/// Marks a guest as waiting for JavaScript until it is dropped.
 pub(crate) struct Waiting(());
 
 impl Waiting {
@@ -77,7 +80,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Sees to it that somebody takes what is queued.
+/// Ensures that a thread takes the queued work.
 fn attend(state: &mut State) {
     let taken = usize::from(state.is_looking);
     if state.queue.len() <= taken {
@@ -86,7 +89,7 @@ fn attend(state: &mut State) {
     if state.queue.len() <= taken + state.idle {
         QUEUED.notify_one();
     } else if state.threads < MAX_RUNNING + state.waiting {
-        // Where the system has no thread to give, those that there are go on: the next work that is queued tries again.
+        // If the system cannot start a thread, the existing threads continue; the next queued work tries again.
         if thread::Builder::new().name("glovebox".into()).spawn(serve).is_ok() {
             state.threads += 1;
         }
@@ -123,11 +126,11 @@ fn serve() {
         }
     }
     held.threads -= 1;
-    // A notification may have come to this one.
+    // This thread may have taken a notification that another thread needs.
     attend(&mut held);
 }
 
-/// Looks for work for a moment. Says whether there is some.
+/// Polls for work for a moment. Returns `true` if there is work.
 fn look() -> bool {
     let begun = Instant::now();
     while begun.elapsed() < LOOKING {

@@ -3,12 +3,11 @@
 use glovebox::CancelToken;
 use napi_derive::napi;
 
-/// Cancels the executions that were given it.
+/// Cancels the executions that use it.
 #[napi]
 pub struct NativeToken(CancelToken);
 
 impl NativeToken {
-    /// The engine's.
     pub(crate) fn token(&self) -> CancelToken {
         self.0.clone()
     }
@@ -16,13 +15,13 @@ impl NativeToken {
 
 #[napi]
 impl NativeToken {
-    /// One that is not cancelled.
+    /// Creates a token that is not cancelled.
     #[napi(constructor)]
     pub fn new() -> Self {
         Self(CancelToken::new())
     }
 
-    /// Cancels.
+    /// Cancels all executions of the token.
     #[napi]
     pub fn cancel(&self) {
         self.0.cancel();

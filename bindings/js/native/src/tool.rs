@@ -1,4 +1,4 @@
-//! Tools that are answered in JavaScript.
+//! Tools that JavaScript answers.
 
 use std::{
     collections::HashMap,
@@ -19,27 +19,28 @@ use napi_derive::napi;
 
 use crate::{error::Failure, threads::Waiting};
 
-/// The number of a call, the tool's index, and the arguments as JSON text; without them the call of this number was given up.
+/// The number of a call, the tool's index, and the arguments as JSON text. Without arguments, the call of this number
+/// was abandoned.
 type Args = FnArgs<(u32, u32, Option<String>)>;
 
 /// JavaScript's function that answers calls.
 pub(crate) type Answer<'a> = Function<'a, Args, ()>;
 
-/// It, from any thread. It does not keep Node.js going: whoever executes does.
+/// The function that answers calls, callable from any thread. It does not keep Node.js alive: the execution does.
 type Caller = ThreadsafeFunction<(u32, u32, Option<String>), (), Args, Status, false, true>;
 
 /// A tool as JavaScript describes it.
 #[napi(object, object_to_js = false)]
 pub struct NativeTool {
-    /// What scripts call it by.
+    /// The name in scripts.
     pub name: String,
-    /// What it does.
+    /// The text that `help` shows.
     pub description: String,
     /// The schema of its arguments, as JSON text.
     pub schema: String,
 }
 
-/// A result as JSON text, or why there is none; nothing where nobody waits for it any longer.
+/// A result as JSON text, or the text of a failure; `None` if the answer is no longer needed.
 type Reply = Option<Result<String, String>>;
 
 /// The calls that JavaScript has not answered yet.
@@ -57,14 +58,14 @@ impl Calls {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer to a call. One that nobody waits for any longer is dropped.
+    /// Answers a call. An answer that is no longer needed is dropped.
     pub(crate) fn reply(&self, number: u32, answer: Result<String, String>) {
         if let Some(sender) = self.waiting().remove(&number) {
             let _ = sender.send(Some(answer));
         }
     }
 
-    /// The engine's tools, answered by `answer`.
+    /// Makes the engine's tools, with `answer` as their implementation.
     pub(crate) fn tools(&self, tools: Vec<NativeTool>, answer: &Answer<'_>) -> napi::Result<Vec<Unchecked>> {
         let function = answer.build_threadsafe_function::<(u32, u32, Option<String>)>().weak::<true>();
         let caller: Arc<Caller> = Arc::new(function.build_callback(|ctx| Ok(ctx.value.into()))?);
@@ -75,7 +76,7 @@ impl Calls {
         Ok(made.collect())
     }
 
-    /// Asks JavaScript, and waits until it answers or nobody waits for the answer any longer.
+    /// Calls JavaScript, and waits for the answer or for the end of the call.
     fn ask(&self, caller: &Arc<Caller>, call: &ToolCall, index: u32, arguments: String) -> Result<String, ToolError> {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = mpsc::channel();
@@ -90,7 +91,7 @@ impl Calls {
         drop(given_up);
         let Some(answer) = reply else {
             self.waiting().remove(&number);
-            // JavaScript is told, so that it can stop as well.
+            // Tells JavaScript that the call was abandoned, so that it can stop too.
             let _ = caller.call((number, index, None), ThreadsafeFunctionCallMode::NonBlocking);
             return Err(ToolError::new("nobody waits for the answer any longer"));
         };
@@ -100,14 +101,14 @@ impl Calls {
 
 type Handler = Box<dyn Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync>;
 
-/// A tool whose schema has not been read yet.
+/// A tool whose schema has not been parsed yet.
 pub(crate) struct Unchecked {
     tool: NativeTool,
     handler: Handler,
 }
 
 impl Unchecked {
-    /// The engine's tool.
+    /// Parses the schema and makes the engine's tool.
     pub(crate) fn tool(self) -> Result<Tool, Failure> {
         let NativeTool { name, description, schema } = self.tool;
         Ok(Tool::new(name, description).schema(serde_json::from_str(&schema)?).text_handler(self.handler))

@@ -57,7 +57,7 @@ export function cancelWord(): Int32Array {
 
 /**
  * The WASI imports of the open providers: clocks, and a way to wait. The code uses no Node.js package, so that it runs
- * in browsers too. While `word` is not 0, the provider is told to cancel the current execution.
+ * in browsers too. While `word` is not 0, the clock tells the provider to cancel the current execution.
  */
 export function clocks(word: Int32Array): Imports {
   const told = (): bigint => (Atomics.load(word, 0) === 0 ? now() : now() | CANCELLED);
