@@ -1,7 +1,9 @@
 // Builds the page: `node build.mjs server DIRECTORY`, or `node build.mjs static DIRECTORY`.
 //
-// * `server`: what `glovebox serve` has inside, with `manifest.txt`, which says what it was made of and what it must hash to.
-// * `static`: the same page, which runs scripts in a worker. The npm package is to be put into DIRECTORY/page/glovebox-sandbox.
+// * `server`: the page inside `glovebox serve`, with `manifest.txt`, which lists the hashes of its files and of their
+//   sources.
+// * `static`: the same page, which runs scripts in a worker. The caller puts the npm package into
+//   DIRECTORY/page/glovebox-sandbox.
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
@@ -11,16 +13,20 @@ const here = import.meta.dirname;
 const root = join(here, '../..');
 const examplesDir = join(root, 'docs/examples');
 
-/** What the page may do, and nothing else: `host/server/src/http/page.rs` sends the same as headers, and `frame-ancestors` besides. */
+/**
+ * The Content-Security-Policy of the page. `host/server/src/http/page.rs` sends the same policy as a header, with
+ * `frame-ancestors` in addition.
+ */
 const COMMON = "style-src 'self'; img-src 'self' blob:; connect-src 'self'; frame-src 'self'; form-action 'none'; base-uri 'none'";
 const POLICIES = {
   server: `default-src 'none'; script-src 'self'; ${COMMON}; require-trusted-types-for 'script'; trusted-types 'none'`,
-  // Starting a worker is a matter of trusted types as well, and the package does it with an address.
+  // No trusted types here: they would also cover the start of a worker, and the package starts its worker from a plain
+  // URL.
   static: `default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; ${COMMON}`,
 };
 const FRAME_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; form-action 'none'; base-uri 'none'";
 
-/** Modules that need more than the interpreter. */
+/** Imports that need more than the plain interpreter. */
 const PACKAGES = /^(?:import|from) (?:openpyxl|markdown|dateutil|sandbox_utils)\b/m;
 const LANGUAGES = { '.py': 'python', '.js': 'javascript', '.ts': 'typescript' };
 
@@ -29,7 +35,7 @@ async function filesBelow(directory) {
   return entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name)).sort();
 }
 
-/** The examples of docs/examples: each script, with the files of its directory. */
+/** Reads the examples of docs/examples: each script, with the files of its directory. */
 async function examples() {
   const found = [];
   const add = async (path, title, files) => {
@@ -51,7 +57,7 @@ async function examples() {
   return found;
 }
 
-/** The licences of what the bundle has inside, as its inputs say. */
+/** Collects the licences of the packages in the bundle, which its inputs list. */
 async function licences(inputs) {
   const names = new Set();
   for (const path of inputs) {
@@ -71,7 +77,7 @@ async function licences(inputs) {
 
 const sha256 = (bytes) => createHash('sha256').update(bytes).digest('hex');
 
-/** What the page is made of. */
+/** Lists the sources of the page. */
 async function sources() {
   const own = ['build.mjs', 'package.json', 'package-lock.json'].map((name) => join(here, name));
   const below = await Promise.all(['src', 'static', 'examples'].map((name) => filesBelow(join(here, name))));
@@ -93,7 +99,8 @@ async function main(form, out) {
   };
   const beside = { name: 'beside', setup: ({ onResolve }) => onResolve({ filter: /\/codemirror\.ts$/ }, () => ({ path: './codemirror.js', external: true })) };
   const define = { GLOVEBOX_EXAMPLES: JSON.stringify(await examples()) };
-  // Ours can be read as it is. Of CodeMirror, which can be read elsewhere, white space is left out; no name is changed.
+  // The page's own code stays readable. CodeMirror, whose source is published elsewhere, is built without white space;
+  // no names are changed.
   const app = await build({ ...options, entryPoints: { app: join(here, `src/${form}.ts`) }, plugins: [beside], define });
   const codemirror = await build({ ...options, entryPoints: { codemirror: join(here, 'src/codemirror.ts') }, minifyWhitespace: true, minifySyntax: true });
   const text = (name) => readFile(join(here, 'static', name), 'utf8');

@@ -1,4 +1,4 @@
-# What a script shows beside what it prints: a picture, a table, a text.
+# A script that displays a picture, a table and a text in addition to its printed output.
 import math
 
 

@@ -1,4 +1,4 @@
-# A script that does not end by itself: stop it, or let it run into its limit.
+# An endless script: stop it, or let it run into its limit.
 import time
 
 begun = time.monotonic()

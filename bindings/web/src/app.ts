@@ -1,4 +1,4 @@
-// The page: what its parts have to do with each other.
+// The page: connects its parts.
 import type { Allowed, Backend, Info, Language, RuntimeLanguage } from './backend/backend.ts';
 import { type Problem, problemOf, sentence } from './backend/problem.ts';
 import { EXAMPLES } from './examples.ts';
@@ -21,14 +21,13 @@ const FIRST: Record<Language, string> = {
 const DRAFT = 'glovebox-draft';
 const RETRY_MS = 3_000;
 
-/** What differs between the forms of the page. */
+/** The differences between the forms of the page. */
 export interface Form {
   backend: Backend;
-  /** Lets whoever looks at the page in, where they are not: asks for a token. */
+  /** Asks the user for a token after an authorization failure. */
   letIn?: (problem: Problem) => Promise<void>;
 }
 
-/** The page. */
 export class App {
   readonly #form: Form;
   readonly #backend: Backend;
@@ -73,7 +72,7 @@ export class App {
     this.#recall();
   }
 
-  /** Finds out what there is. */
+  /** Loads the provider's description, and shows the page. */
   async start(): Promise<void> {
     for (;;) {
       try {
@@ -103,7 +102,7 @@ export class App {
     await this.#sessions.refresh().catch((error: unknown) => this.#failed(error));
   }
 
-  /** Runs what is in the editor. */
+  /** Runs the script in the editor. */
   async run(): Promise<void> {
     if (this.#running || !this.#info) return;
     const running = new AbortController();
@@ -129,12 +128,12 @@ export class App {
     }
     this.#running = undefined;
     this.#busy(false);
-    // A script that was stopped in a session has changed it, too.
+    // A script that was stopped in a session has changed the session too.
     if (session !== undefined) await this.#sessions.refresh().catch((error: unknown) => this.#failed(error));
     else await this.#files.show(undefined);
   }
 
-  /** Stops what runs. */
+  /** Stops the running script. */
   stop(): void {
     this.#running?.abort();
   }
@@ -188,7 +187,7 @@ export class App {
     byId('limit-note').hidden = session === undefined;
     byId('place').textContent = session ? `in ${session.id}` : 'in a new interpreter';
     byId('files-of').textContent = session ? session.id : 'for each new interpreter';
-    // What the last run used is shown until scripts run elsewhere.
+    // The usage of the last run stays visible until scripts run in another session.
     if (this.#place !== session?.id) this.#showAllowed();
     this.#place = session?.id;
     this.#files.show(session?.id).catch((error: unknown) => this.#failed(error));
@@ -236,12 +235,12 @@ export class App {
     this.#editor.focus();
   }
 
-  /** The script survives that the page is loaded again. */
+  /** Saves the script, so that it survives a reload of the page. */
   #remember(): void {
     try {
       sessionStorage.setItem(DRAFT, JSON.stringify([this.#language.value, this.#editor.text]));
     } catch {
-      // It is longer than there is room for.
+      // The script exceeds the storage quota.
     }
   }
 
@@ -261,7 +260,7 @@ export class App {
     this.#notice(problem.title, sentence(problem));
   }
 
-  /** What a problem means for the page as a whole. */
+  /** Handles the consequences of a problem for the page as a whole. */
   #noticed(problem: Problem): void {
     if (problem.kind === 'lost') void this.#reconnect(problem);
     if (problem.kind === 'unauthorized') void this.#letIn(problem).then(() => this.start());

@@ -1,6 +1,7 @@
-// What the page has of CodeMirror. The build makes a file of it of its own, so that what is ours stays short to read.
+// The parts of CodeMirror that the page uses. The build puts them into a separate file, so that the page's own code
+// stays short.
 export { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands';
-// The languages alone: what completes their names would be much of the file.
+// Only the languages: the completion of their names would be a large part of the file.
 export { javascriptLanguage, typescriptLanguage } from '@codemirror/lang-javascript';
 export { pythonLanguage } from '@codemirror/lang-python';
 export { HighlightStyle, bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from '@codemirror/language';

@@ -1,13 +1,13 @@
-// Examples: those of docs/examples, and the page's own. The build puts them in.
+// The examples of docs/examples and of the page itself. The build inserts them.
 import type { Language } from './backend/backend.ts';
 
-/** A script and the files that it reads. */
+/** A script with the files that it reads. */
 export interface Example {
   title: string;
   language: Language;
   source: string;
   files: Record<string, string>;
-  /** Whether it imports packages that are not everywhere. */
+  /** True if the example imports packages that not every backend has. */
   needsPackages: boolean;
 }
 

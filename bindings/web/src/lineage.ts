@@ -1,17 +1,17 @@
-// Which session is a fork of which. The names say so: forks of `trip` are `trip.1`, `trip.2`, and those of `trip.1` are `trip.1.1`. So every page
-// that looks at the same sessions shows the same tree, and nothing needs to be stored.
+// The tree of session forks, derived from names: forks of `trip` are `trip.1`, `trip.2`, and forks of `trip.1` are
+// `trip.1.1`. Every page that shows the same sessions shows the same tree, and nothing needs to be stored.
 import type { SessionInfo } from './backend/backend.ts';
 
-/** The longest name that a session can have. */
+/** Maximum length of a session's name, in characters. */
 const MAX_NAME_CHARS = 64;
 
-/** A session and its forks. */
+/** A session with its forks. */
 export interface Branch {
   session: SessionInfo;
   forks: Branch[];
 }
 
-/** The trees of these sessions. */
+/** Builds the trees of sessions. */
 export function branches(sessions: readonly SessionInfo[]): Branch[] {
   const all = new Map(sessions.map((session) => [session.id, { session, forks: [] as Branch[] }]));
   const roots: Branch[] = [];
@@ -24,7 +24,7 @@ export function branches(sessions: readonly SessionInfo[]): Branch[] {
   return order(roots);
 }
 
-/** The nearest session that this one is a fork of: others in between may be closed. */
+/** Returns the nearest open ancestor of a session. Sessions in between may be closed. */
 function parentOf(id: string, all: ReadonlyMap<string, Branch>): Branch | undefined {
   for (let name = id; ; ) {
     const [, up] = /^(.+)\.\d+$/.exec(name) ?? [];
@@ -35,12 +35,12 @@ function parentOf(id: string, all: ReadonlyMap<string, Branch>): Branch | undefi
   }
 }
 
-/** A name for a fork. */
+/** Returns an unused name for a fork. */
 export function forkName(of: string, taken: ReadonlySet<string>): string {
   return unused(of.length > MAX_NAME_CHARS - 8 ? 'fork' : of, '.', taken);
 }
 
-/** A name for a new session. */
+/** Returns an unused name for a new session. */
 export function newName(language: string, taken: ReadonlySet<string>): string {
   return unused(language, '-', taken);
 }

@@ -1,4 +1,4 @@
-// What the page does in both its forms.
+// Tests of the page in both forms.
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -14,7 +14,7 @@ export interface Form {
   browser: () => Browser;
 }
 
-/** A small PNG, made by hand. */
+/** A small PNG, written by hand. */
 const PNG = `import struct, zlib
 class Picture:
     def _repr_png_(self):
@@ -75,7 +75,7 @@ export function commonTests({ name, site, browser }: Form): void {
       await write(it, 'while True: pass');
       await it.keyboard.press('ControlOrMeta+Enter');
       await it.locator('#stop').waitFor();
-      // The page is not held up meanwhile.
+      // The page is not blocked meanwhile.
       assert.equal(await it.evaluate(() => 6 * 7), 42);
       await it.waitForTimeout(400);
       await stop();
@@ -98,7 +98,7 @@ export function commonTests({ name, site, browser }: Form): void {
     assert.deepEqual(await sizes.evaluateAll(size), [[40, 30], [60, 20]]);
     const cell = it.frameLocator('.display iframe').frameLocator('iframe').locator('td');
     assert.equal(await cell.innerText(), 'cell');
-    // Its style is its own, and allowed.
+    // The display's own style is allowed and applied.
     const colour = await cell.evaluate((element) => getComputedStyle(element).color);
     assert.equal(colour, 'rgb(1, 2, 3)');
     assert.match(await it.locator('.display').last().innerText(), /'a': \[1, 2\]/);
@@ -160,7 +160,7 @@ export function commonTests({ name, site, browser }: Form): void {
     await it.locator('#session-undo:not([disabled])').waitFor();
     await run(it, 'cities');
     assert.equal(await output(it), "['Oslo', 'Lima']");
-    // Another language is another session.
+    // A session has one language; another language needs another session.
     assert.equal(await it.locator('#language option[value=javascript]').isDisabled(), true);
     await closeAll(it);
     assert.deepEqual(await tree(it), ['New interpreter *']);
@@ -217,7 +217,7 @@ export function commonTests({ name, site, browser }: Form): void {
     await picture(it, `${name}-help`);
     await it.keyboard.press('Escape');
     assert.equal(await it.locator('#help').isVisible(), false);
-    // Everything that can be pressed is reached by Tab, and is seen when it is.
+    // Tab reaches every control, and the focus is visible.
     const reached = new Set<string>();
     for (let step = 0; step < 40; step += 1) {
       await it.keyboard.press('Escape');
@@ -289,7 +289,7 @@ raise type(bad, (Exception,), {})(bad)`;
     await it.locator('.display iframe').first().waitFor();
     assert.deepEqual(await it.locator('#file-list .path').allInnerTexts(), ['<img src=x onerror=top.pwned=1>', '\\u{202e}gnp.exe']);
     const inner = it.frameLocator('.display iframe').first().frameLocator('iframe');
-    // What is clicked leads nowhere.
+    // A click on the link navigates nowhere.
     await inner.locator('#go').click({ timeout: 3_000 }).catch(() => undefined);
     await inner.locator('#away').click({ timeout: 3_000 }).catch(() => undefined);
     await it.waitForTimeout(700);
@@ -301,7 +301,7 @@ raise type(bad, (Exception,), {})(bad)`;
     });
     assert.deepEqual(state, { pwned: undefined, isOurs: true, frames: [''], scripts: ['/page/app.js'], images: 0 });
     assert.deepEqual(foreign, []);
-    // The frame's own policy had to do something; the page's had nothing to do.
+    // Only the frame's own policy may have reported violations; the page's policy must have none.
     assert.deepEqual(faults.filter((fault) => !/about:srcdoc|frame\.html|evil\.example|"img-src data:"|[Ss]andboxed/.test(fault)), []);
     await it.context().close();
   });

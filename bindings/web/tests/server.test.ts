@@ -43,7 +43,7 @@ test('TypeScript runs, and examples bring their files along', async () => {
     await page.locator('#examples').selectOption({ label: title });
     await page.locator('#editor .cm-content').waitFor();
     await page.locator('#run').click();
-    // Of two scripts the second reads what the first has written.
+    // The second of two scripts reads the output of the first.
     if (title !== 'Both languages on one workspace: chart.js · JavaScript') assert.equal(await ended(page), 'Completed', `${title}: ${await output(page)}`);
     else await ended(page);
   }
@@ -76,7 +76,7 @@ test('without a token, and with a wrong one, the page asks for it', async () => 
   await picture(page, 'server-token');
   await page.keyboard.type('wrong');
   await page.keyboard.press('Enter');
-  // It is asked for again, with what the server said.
+  // The page asks for the token again, with the server's message.
   await page.waitForFunction(() => !document.getElementById('token-reason')?.textContent?.includes('has printed'));
   await page.locator('#token-dialog').waitFor();
   await page.keyboard.type(TOKEN);
@@ -155,7 +155,7 @@ test('a list of sessions that comes late takes none away', async () => {
   await page.locator('#session-new').click();
   await page.locator('[aria-selected=true][data-kind=session]').waitFor();
   await page.locator('#session-fork:not([disabled])').waitFor();
-  // What the page asks for when the script has ended is answered when its reader has forked the session.
+  // The page's request at the end of the script is answered only after the user has forked the session.
   let letGo = (): void => undefined;
   const forked = new Promise<void>((resolve) => (letGo = resolve));
   let answered = (): void => undefined;

@@ -1,4 +1,4 @@
-// The same page without a server, on any host of static files.
+// The page without a server, on a host of static files.
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, test } from 'node:test';

@@ -1,4 +1,4 @@
-// A browser, a page whose every violation of its Content-Security-Policy is noted, and whoever serves it.
+// A browser, pages that record every violation of their Content-Security-Policy, and the servers of these pages.
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -11,30 +11,30 @@ import { type Browser, type Page, chromium } from 'playwright-core';
 
 export const ROOT = join(import.meta.dirname, '../../..');
 export const TOKEN = 'a-token-of-the-tests-of-the-page';
-/** How long anything may take on a slow machine, in milliseconds. */
+/** Timeout of every step, in milliseconds. Generous for slow machines. */
 export const PATIENCE_MS = 60_000;
 const SCREENSHOTS = join(ROOT, 'target/page-screenshots');
 
 /** Starts the browser. */
 export function launch(): Promise<Browser> {
-  // Root has no sandbox of the browser's own; what runs here is ours.
+  // As root, the browser has no sandbox of its own; it loads only our pages.
   const args = ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'];
   return chromium.launch({ executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium', args });
 }
 
-/** Who serves a page. */
+/** A server of pages. */
 export interface Site {
   url: string;
   close(): Promise<void>;
 }
 
-/** `glovebox serve`. */
+/** A `glovebox serve` process. */
 export class Server implements Site {
   #process: ChildProcess | undefined;
   readonly #store: string;
   readonly #flags: string[];
   readonly #token: string | null;
-  /** What it has said. */
+  /** The output of the process, in pieces. */
   said: string[] = [];
   address = '';
 
@@ -44,7 +44,7 @@ export class Server implements Site {
     this.#token = token;
   }
 
-  /** Without a token, it makes one, or has those of its configuration. */
+  /** Starts the server. With a null `token`, the server generates one or uses its configuration. */
   static async start(flags: string[] = [], token: string | null = TOKEN): Promise<Server> {
     const server = new Server(await mkdtemp(join(tmpdir(), 'glovebox-page-')), flags, token);
     await server.begin('127.0.0.1:0');
@@ -74,13 +74,13 @@ export class Server implements Site {
     return `http://${this.address}/${this.#token === null ? '' : `#token=${encodeURIComponent(this.#token)}`}`;
   }
 
-  /** Ends it; `begin` starts it again. */
+  /** Stops the server; `begin` starts it again. */
   async end(): Promise<void> {
     const child = this.#process;
     if (!child || child.exitCode !== null) return;
     const ended = new Promise((resolve) => child.once('exit', resolve));
     child.kill('SIGTERM');
-    // A second signal ends it at once.
+    // A second signal stops the server at once.
     setTimeout(() => child.kill('SIGTERM'), 300).unref();
     await ended;
   }
@@ -96,7 +96,7 @@ const TYPES: Record<string, string> = {
 };
 const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
 
-/** Any host of static files; `isolated` sends what gives a page shared memory. */
+/** Serves static files; `isolated` sends the headers for shared memory. */
 export async function serveStatic(directory: string, isolated: boolean): Promise<Site> {
   const server = createServer((request, response) => {
     const { pathname } = new URL(request.url ?? '/', 'http://localhost');
@@ -113,18 +113,18 @@ export async function serveStatic(directory: string, isolated: boolean): Promise
   };
 }
 
-/** What a page has done that it should not. */
+/** The violations of a page. */
 export interface Watched {
   page: Page;
-  /** Violations of a policy, and errors of scripts. */
+  /** Policy violations and script errors. */
   faults: string[];
-  /** Requests to anybody else. */
+  /** Requests to foreign hosts. */
   foreign: string[];
-  /** Holds it to having done nothing of the kind, and closes it. */
+  /** Asserts that there were no violations, and closes the page. */
   done(): Promise<void>;
 }
 
-/** Opens a page, with a store and sessions of its own. */
+/** Opens a page with storage and sessions of its own. */
 export async function open(browser: Browser, url: string, options: { width?: number; height?: number; colorScheme?: 'light' | 'dark' } = {}): Promise<Watched> {
   const { width = 1280, height = 860, colorScheme = 'light' } = options;
   const context = await browser.newContext({ viewport: { width, height }, colorScheme, acceptDownloads: true });
@@ -160,28 +160,28 @@ export async function ready(page: Page): Promise<void> {
   await page.locator('#run:not([disabled])').waitFor();
 }
 
-/** Puts a script into the editor, as somebody who pastes it. */
+/** Pastes a script into the editor. */
 export async function write(page: Page, source: string): Promise<void> {
   await page.locator('#editor .cm-content').click();
   await page.keyboard.press('ControlOrMeta+a');
   await page.keyboard.insertText(source);
 }
 
-/** Runs a script, and returns what is said of its end. */
+/** Runs a script, and returns the text of its outcome. */
 export async function run(page: Page, source: string): Promise<string> {
   await write(page, source);
   await page.keyboard.press('ControlOrMeta+Enter');
   return ended(page);
 }
 
-/** Waits until what runs has ended. */
+/** Waits until the running script has ended, and returns the text of its outcome. */
 export async function ended(page: Page): Promise<string> {
   await page.locator('#outcome:not([data-state=running]):not(:empty)').waitFor();
   await page.locator('#run').waitFor();
   return (await page.locator('#outcome').textContent()) ?? '';
 }
 
-/** What stands in the output. */
+/** Returns the text of the output panel. */
 export async function output(page: Page): Promise<string> {
   return (await page.locator('#output').innerText()).trim();
 }
@@ -191,7 +191,7 @@ export async function choose(page: Page, language: string): Promise<void> {
   await page.locator('#language').selectOption(language);
 }
 
-/** The rows of the tree, each as deep as it stands. */
+/** Returns the rows of the tree, indented by depth. */
 export function tree(page: Page): Promise<string[]> {
   const rows = (items: Element[]): string[] =>
     items.map((item) => {
@@ -207,12 +207,12 @@ export async function picture(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`) });
 }
 
-/** What axe finds that keeps people out. */
+/** Returns the accessibility barriers that axe finds. */
 export async function barriers(page: Page): Promise<string[]> {
   await page.evaluate(await readFile(join(import.meta.dirname, '../node_modules/axe-core/axe.min.js'), 'utf8'));
   const found = await page.evaluate(async () => {
     const axe = (globalThis as unknown as { axe: { run(options: object): Promise<{ violations: any[] }> } }).axe;
-    // A frame without rights cannot be looked into.
+    // Frames without rights cannot be inspected.
     return (await axe.run({ iframes: false, runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'] })).violations;
   });
   return found.flatMap(({ id, nodes }) => nodes.map((node: { target: string[]; failureSummary: string }) => `${id}: ${node.target.join(' ')}: ${node.failureSummary}`));

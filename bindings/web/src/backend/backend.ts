@@ -1,27 +1,27 @@
-// What runs the scripts of the page: a server, or a component in a worker.
+// The backends of the page: a server, or a component in a worker.
 
-/** What a script may be written in here. */
+/** The languages that the editor offers. */
 export type Language = 'python' | 'javascript' | 'typescript';
 
 /** The language of an interpreter. */
 export type RuntimeLanguage = 'python' | 'javascript';
 
-/** What there is. */
+/** A description of a backend. */
 export interface Info {
-  /** Who runs the scripts, in a few words. */
+  /** The place where scripts run, in a few words. */
   where: string;
-  /** The interpreters. */
+  /** The available interpreters. */
   runtimes: { language: RuntimeLanguage; version?: string }[];
   languages: readonly Language[];
-  /** What one execution may use at most, where it asks for nothing else. */
+  /** The default limits of an execution. */
   limits: Allowed;
-  /** Whether output comes while a script runs. */
+  /** True if output arrives while a script runs. */
   streams: boolean;
-  /** Whether Python finds the packages. */
+  /** True if Python has the bundled packages. */
   packages: boolean;
 }
 
-/** What one execution may use. */
+/** The limits of one execution. */
 export interface Allowed {
   fuel: number;
   timeoutMs: number;
@@ -35,11 +35,11 @@ export interface SessionInfo {
   executions: number;
 }
 
-/** A state that a session can be set back to. */
+/** A saved state of a session. */
 export interface Checkpoint {
   id: number;
   automatic: boolean;
-  /** How many executions led to it. */
+  /** The number of executions up to this state. */
   executions: number;
 }
 
@@ -49,12 +49,14 @@ export interface FileInfo {
   sizeBytes: number;
 }
 
-/** What is run. */
+/** A script to run, with its environment. */
 export interface Script {
   source: string;
   language: Language;
   stdin: string;
-  /** In this session; without one, in a new interpreter with `files` and within `limits`. */
+  /**
+   * The session to run in. Without a session, the script runs in a new interpreter with `files` and within `limits`.
+   */
   session: string | undefined;
   files: ReadonlyMap<string, Uint8Array>;
   limits: Partial<Allowed>;
@@ -63,7 +65,7 @@ export interface Script {
 /** A piece of output. */
 export type Piece = { stream: 'stdout' | 'stderr'; text: string };
 
-/** What an execution did, as the contract's JSON has it; only what the page shows. */
+/** An execution in the JSON format of the contract, reduced to the fields that the page shows. */
 export interface Execution {
   success: boolean;
   outcome: Record<string, unknown> & { kind: string };
@@ -84,15 +86,15 @@ export interface Execution {
   guidance?: { advice?: { problem?: string; solution?: string; [name: string]: unknown }[] };
 }
 
-/** An execution, and outside of a session the files that it left. */
+/** An execution and, outside a session, the files that it left. */
 export interface Done {
   execution: Execution;
   files?: Map<string, Uint8Array>;
-  /** How many files did not come back. */
+  /** The number of files that were too large to return. */
   filesLeftOut: number;
 }
 
-/** What runs scripts. Whatever fails throws a `Problem`. */
+/** A backend that runs scripts. Every failure throws a `Problem`. */
 export interface Backend {
   info(): Promise<Info>;
   run(script: Script, onPiece: (piece: Piece) => void, signal: AbortSignal): Promise<Done>;

@@ -1,4 +1,4 @@
-// The provider component in a worker of this page: the same without a server.
+// A backend without a server: the provider component in a worker of this page.
 import type { Sandbox, SandboxOptions, Session } from 'glovebox-sandbox';
 import type { Allowed, Backend, Checkpoint, Done, FileInfo, Info, Piece, RuntimeLanguage, Script, SessionInfo } from './backend.ts';
 import { Problem } from './problem.ts';
@@ -8,9 +8,9 @@ export interface Package {
   createSandbox(options: SandboxOptions): Promise<Sandbox>;
 }
 
-/** What every script may use, unless less is asked for. */
+/** The default limits of every script. */
 const LIMITS: Allowed = { fuel: 400_000_000_000, timeoutMs: 10_000, memoryBytes: 128 << 20 };
-/** How much of a run's files the page takes over. */
+/** Maximum size of the files that the page keeps from a run, in bytes. */
 const MAX_FILES_BYTES = 32 << 20;
 
 interface Open {
@@ -19,12 +19,15 @@ interface Open {
   executions: number;
 }
 
-/** The component. */
+/** A backend in a worker. */
 export class ComponentBackend implements Backend {
   readonly #package: Package;
-  /** Those of sessions, which end with their worker. */
+  /** The sandboxes of sessions. A session ends with its worker. */
   readonly #sandboxes = new Map<RuntimeLanguage, Promise<Sandbox>>();
-  /** Those of new interpreters, each with the limits that it was made for: whoever stops a script may have to terminate its worker. */
+  /**
+   * The sandboxes of new interpreters, each with its limits. They have workers of their own, because stopping a script
+   * may terminate the worker.
+   */
   readonly #fresh = new Map<RuntimeLanguage, { key: string; sandbox: Promise<Sandbox> }>();
   readonly #open = new Map<string, Open>();
 
@@ -36,7 +39,7 @@ export class ComponentBackend implements Backend {
     return {
       where: 'Runs in this browser',
       runtimes: [
-        // Which versions they are is known once they are loaded.
+        // The versions are known only after the interpreters have been loaded.
         { language: 'python' },
         { language: 'javascript' },
       ],
@@ -61,7 +64,8 @@ export class ComponentBackend implements Backend {
       return { execution: run.toJSON() as Done['execution'], filesLeftOut: 0 };
     }
     const sandbox = await this.#freshSandbox(script.language === 'python' ? 'python' : 'javascript', script.limits);
-    // A session of its own: it can be given files without another sandbox, which would load the interpreter again.
+    // Uses a new session for each script: a session accepts files without another sandbox, which would load the
+    // interpreter again.
     const session = await sandbox.session();
     try {
       for (const [path, bytes] of script.files) await session.files.write(path, bytes);
@@ -73,7 +77,7 @@ export class ComponentBackend implements Backend {
   }
 
   async sessions(): Promise<SessionInfo[]> {
-    // What is gone with a worker that had to be terminated is gone.
+    // Removes the sessions that were lost with a terminated worker.
     for (const [id, { session }] of this.#open) if (session.ended !== undefined) this.#open.delete(id);
     return [...this.#open.keys()].sort().map((id) => this.#described(id));
   }
@@ -129,18 +133,18 @@ export class ComponentBackend implements Backend {
     return this.#session(id).session.files.delete(path);
   }
 
-  /** The sandbox of a language's sessions. */
+  /** Returns the sandbox for a language's sessions. */
   #sandbox(language: RuntimeLanguage): Promise<Sandbox> {
     const known = this.#sandboxes.get(language);
     if (known) return known;
     const made = this.#package.createSandbox({ language, backend: 'component', limits: LIMITS });
     this.#sandboxes.set(language, made);
-    // Whoever asks again has it loaded again.
+    // Forgets a failed sandbox, so that the next request loads it again.
     made.catch(() => this.#sandboxes.delete(language));
     return made;
   }
 
-  /** The sandbox of a language's new interpreters, with these limits. */
+  /** Returns the sandbox for a language's new interpreters with these limits. */
   #freshSandbox(language: RuntimeLanguage, limits: Partial<Allowed>): Promise<Sandbox> {
     const key = JSON.stringify(limits);
     const known = this.#fresh.get(language);
@@ -159,7 +163,7 @@ export class ComponentBackend implements Backend {
       signal.throwIfAborted();
       return await work();
     } catch (error) {
-      // Its worker may have had to be terminated: then nothing is known of what it did.
+      // The worker may have been terminated. The effects of the script are then unknown.
       if (signal.aborted) throw new Problem('cancelled', 'Stopped', 'The script was stopped.');
       throw error;
     } finally {

@@ -1,12 +1,12 @@
-// Lines of JSON as they arrive.
+// Reads a stream of JSON lines.
 
-/** More than any answer of the server has: 32 MiB of files in base64, output and displays. */
+/** Maximum length of a line, above any answer of the server: 32 MiB of files in base64, output and displays. */
 const MAX_LINE_CHARS = 128 << 20;
 
-/** The values of a stream of lines, each one as soon as its line is whole. */
+/** Yields the value of each line as soon as the line is complete. */
 export async function* jsonLines(stream: ReadableStream<Uint8Array>): AsyncGenerator<unknown> {
   const decoder = new TextDecoder();
-  // Joined once, when the line is whole: an answer of many megabytes comes in thousands of pieces.
+  // The pieces are joined once per line: an answer of many megabytes arrives in thousands of pieces.
   let parts: string[] = [];
   let length = 0;
   const reader = stream.getReader();
@@ -27,7 +27,7 @@ export async function* jsonLines(stream: ReadableStream<Uint8Array>): AsyncGener
       if (done) return;
     }
   } finally {
-    // Whoever stops listening has the server stop the script.
+    // Cancelling the stream makes the server stop the script.
     await reader.cancel().catch(() => undefined);
   }
 }

@@ -1,14 +1,14 @@
-// Why something was not done. What a script does is never one.
+// Failures of requests. A script's failure is not a problem but an outcome.
 
-/** What a problem is to the page, beside what it says. */
+/** The category of a problem, which selects the page's reaction. */
 export type ProblemKind = 'unauthorized' | 'busy' | 'lost' | 'cancelled' | 'conflict' | 'refused';
 
-/** Why something was not done. */
+/** A failed request. */
 export class Problem extends Error {
   readonly kind: ProblemKind;
-  /** A few words above the message. */
+  /** The heading above the message. */
   readonly title: string;
-  /** Seconds after which to try again. */
+  /** Seconds to wait before the next attempt. */
   readonly retryAfter: number | undefined;
 
   constructor(kind: ProblemKind, title: string, message: string, retryAfter?: number) {
@@ -20,14 +20,14 @@ export class Problem extends Error {
   }
 }
 
-/** What a problem says, as a sentence: the API's messages begin in lower case and have no stop at their end. */
+/** Returns the message as a sentence: messages of the API begin in lower case and have no full stop. */
 export function sentence({ message, retryAfter }: Problem): string {
   const text = message.charAt(0).toUpperCase() + message.slice(1);
   const again = retryAfter === undefined || /try again in/i.test(text) ? '' : ` Try again in ${retryAfter} s.`;
   return `${text}${/[.!?]$/.test(text) ? '' : '.'}${again}`;
 }
 
-/** Anything that was thrown, as a problem. */
+/** Converts a thrown value to a problem. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof Problem) return error;
   if (error instanceof DOMException && error.name === 'AbortError') return new Problem('cancelled', 'Stopped', 'The script was stopped.');

@@ -1,23 +1,23 @@
-// Text with the escape sequences of terminals: colours and weight are shown, all others are left out.
+// Text with terminal escape sequences: colours and weight are shown, all other sequences are removed.
 
-/** Text of one look. */
+/** Text with uniform style. */
 export interface Run {
   text: string;
-  /** Classes of the style sheet. */
+  /** The classes of the style sheet. */
   classes: string;
 }
 
 const COLOURS = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white'];
-/** The longest beginning of a sequence that is waited for: nothing that means something is longer. */
+/** The longest incomplete sequence that is buffered. Every supported sequence is shorter. */
 const MAX_SEQUENCE_CHARS = 256;
 
-/** A whole sequence: CSI, OSC (to its end), or two characters. */
+/** A complete sequence: CSI, OSC (to its end), or two characters. */
 const SEQUENCE = /\u001b(?:\[([0-?]*)[ -/]*([@-~])|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\^_a-z0-9=>])/y;
-/** Control characters that have no look. */
+/** Invisible control characters. */
 // eslint-disable-next-line no-control-regex
 const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
 
-/** Reads a stream of text in pieces: a sequence may be in two of them. */
+/** Parses a stream of text in pieces. A sequence may be split between two pieces. */
 export class Ansi {
   #rest = '';
   #foreground: string | undefined;
@@ -26,7 +26,7 @@ export class Ansi {
   #isItalic = false;
   #isUnderlined = false;
 
-  /** The next piece. */
+  /** Parses the next piece. */
   next(piece: string): Run[] {
     const text = this.#rest + piece;
     this.#rest = '';
@@ -81,7 +81,7 @@ export class Ansi {
       else if (code >= 30 && code <= 37) this.#foreground = COLOURS[code - 30];
       else if (code >= 90 && code <= 97) this.#foreground = COLOURS[code - 90];
       else if (code === 39) this.#foreground = undefined;
-      // The 256 colours and the 16 million: what follows is theirs.
+      // The selectors of 256 colours and 16 million colours: skips their parameters.
       else if (code === 38 || code === 48) at += codes[at + 1] === 5 ? 2 : 4;
     }
   }

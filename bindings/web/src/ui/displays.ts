@@ -1,16 +1,17 @@
-// What scripts show. All of it is a stranger's: pictures are pictures, in which no script runs; HTML is in a frame that may do nothing.
+// Renders the displays of scripts. All of their content is untrusted. Pictures are shown as images, in which no script
+// runs; HTML is shown in a frame without rights.
 import { fromBase64 } from '../backend/base64.ts';
 import { h } from './dom.ts';
 
 const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp', 'image/svg+xml'];
 const MAX_TEXT_CHARS = 100_000;
 
-/** How HTML looks that says nothing of it. What it says itself comes later, and wins. */
+/** The default style of HTML displays. The document's own styles come later and override it. */
 const STYLE =
   '<style>body{font:14px/1.5 system-ui,sans-serif;margin:10px 12px;color:#22252a;background:#fff}' +
   'table{border-collapse:collapse}th,td{padding:3px 10px;text-align:right}thead th{border-bottom:1px solid #c9c3b6}</style>';
 
-/** The form of a display that is shown best. `made` is told of every URL that is to be revoked. */
+/** Renders the best form of a display. Calls `made` with every object URL, to be revoked later. */
 export function displayOf(data: Record<string, string>, made: (url: string) => void): HTMLElement {
   const text = typeof data['text/plain'] === 'string' ? data['text/plain'] : '';
   const picture = PICTURES.find((type) => typeof data[type] === 'string');
@@ -42,9 +43,9 @@ function pictureOf(type: string, data: string, text: string, made: (url: string)
 }
 
 /**
- * HTML within two frames. The outer one is a page of ours with nothing in it but a policy of its own: styles may stand in the HTML, which this page
- * does not allow, and nothing may be loaded. The inner one takes over that policy, and has an origin of its own and no right at all: no script, no
- * form, no window, no way to the page around it.
+ * Renders HTML within two frames. The outer frame is an empty page of ours with its own policy: it allows inline
+ * styles, which this page does not, and it loads nothing. The inner frame inherits this policy. It has an opaque origin
+ * and no rights: no scripts, forms or windows, and no access to the page around it.
  */
 function frameOf(html: string): HTMLElement {
   const outer = h('iframe', { class: 'html', src: new URL('frame.html', import.meta.url).href, title: 'HTML that the script shows' });
@@ -58,12 +59,12 @@ function frameOf(html: string): HTMLElement {
     inner.srcdoc = `<!doctype html>${STYLE}${html}`;
     inside.body.append(inner);
   });
-  // A frame without rights cannot say how high it is.
+  // A frame without rights cannot report its height, so the height is estimated.
   outer.style.height = `${Math.min(480, Math.max(96, 40 + 27 * linesOf(html)))}px`;
   return outer;
 }
 
-/** About how many lines HTML has: what begins one. */
+/** Estimates the number of lines in HTML from the elements that begin a line. */
 function linesOf(html: string): number {
   return html.slice(0, 200_000).match(/<(tr|p|div|li|h[1-6]|br)\b/gi)?.length ?? 1;
 }

@@ -1,5 +1,5 @@
-// The editor: CodeMirror, in a shadow root. There its style sheets are constructed ones, so that the page's Content-Security-Policy need not allow
-// any style in the document.
+// The editor: CodeMirror in a shadow root, where its style sheets are constructed. So the page's
+// Content-Security-Policy need not allow inline styles in the document.
 import type { Language } from '../backend/backend.ts';
 import {
   Compartment,
@@ -26,7 +26,8 @@ import {
   typescriptLanguage,
 } from '../codemirror.ts';
 
-// Colours are the page's variables, which reach into a shadow root: the editor follows the page's theme by itself.
+// The colours are CSS variables of the page, which are inherited into a shadow root: the editor follows the page's
+// theme.
 const theme = EditorView.theme({
   '&': { height: '100%', color: 'var(--ink)', backgroundColor: 'transparent', fontSize: 'var(--code-size)' },
   '&.cm-focused': { outline: 'none' },
@@ -57,8 +58,8 @@ function languageOf(language: Language): Extension {
 }
 
 /**
- * Typing over a selection, which browsers do with styles within the text, for CodeMirror to take out again. The page's policy allows none: it would
- * have no effect but a complaint each time.
+ * Replaces a selection by typed text. Browsers would insert the text with inline styles for CodeMirror to remove. The
+ * page's policy blocks these styles, so each insertion would log a violation.
  */
 function typeOver(event: InputEvent, view: EditorView): boolean {
   if (event.inputType !== 'insertText' || event.data === null || view.composing || view.state.selection.main.empty) return false;
@@ -67,7 +68,6 @@ function typeOver(event: InputEvent, view: EditorView): boolean {
   return true;
 }
 
-/** The editor. */
 export class Editor {
   readonly #view: EditorView;
   readonly #language = new Compartment();
@@ -94,7 +94,8 @@ export class Editor {
           highlightActiveLineGutter(),
           syntaxHighlighting(highlighting),
           theme,
-          // Before the default, which opens a line with the same keys. Escape and then Tab leaves the editor.
+          // These bindings precede the defaults, which use the same keys to insert a line. Escape and then Tab leaves
+          // the editor.
           keymap.of([run, indentWithTab, ...defaultKeymap, ...historyKeymap]),
           this.#language.of(languageOf('python')),
           EditorView.contentAttributes.of({ 'aria-label': 'Script', 'aria-describedby': 'hint', spellcheck: 'false', tabindex: '0' }),

@@ -1,22 +1,21 @@
-// The files of a workspace: of the session that is chosen, or of the page itself, which gives them to every new interpreter.
+// The file panel: files of the selected session, or of the page itself, which passes them to every new interpreter.
 import type { Backend, FileInfo } from '../backend/backend.ts';
 import { byId, download, h } from './dom.ts';
 import { bytes } from './format.ts';
 
-/** How many files are listed. */
+/** Maximum number of listed files. */
 const MAX_LISTED = 500;
 
-/** Characters that have no look, or change that of others. */
+/** Characters that are invisible or change the rendering of others. */
 const HIDDEN = /[\p{Cc}\p{Cf}]/gu;
 
-/** The panel. */
 export class Files {
   readonly #backend: Backend;
   readonly #list = byId('file-list');
   readonly #failed: (error: unknown) => void;
   #session: string | undefined;
   #shown = 0;
-  /** What new interpreters get. */
+  /** The files for new interpreters. */
   readonly own = new Map<string, Uint8Array>();
 
   constructor(backend: Backend, failed: (error: unknown) => void) {
@@ -26,7 +25,7 @@ export class Files {
     byId('upload-button').addEventListener('click', () => input.click());
     input.addEventListener('change', () => {
       void this.#upload([...(input.files ?? [])]);
-      // The same file again is a change, too.
+      // Makes a second selection of the same file a change event too.
       input.value = '';
     });
     const panel = byId('files');
@@ -48,13 +47,13 @@ export class Files {
     for (const [path, contents] of files) this.own.set(path, contents);
   }
 
-  /** Shows those of a session, or the page's own. */
+  /** Shows the files of a session, or the page's own. */
   async show(session: string | undefined): Promise<void> {
     this.#session = session;
     this.#shown += 1;
     const asked = this.#shown;
     const files = session === undefined ? this.#ownList() : await this.#backend.files(session);
-    // Another was chosen meanwhile.
+    // The user may have selected another session meanwhile.
     if (asked === this.#shown) this.#draw(files);
   }
 
@@ -71,7 +70,7 @@ export class Files {
   }
 
   #row({ path, sizeBytes }: FileInfo): HTMLElement {
-    // Bytes that turn a name around, or hide its ending, are shown as what they are.
+    // Escapes characters that reverse a name or hide its extension.
     const name = path.replace(HIDDEN, (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
     const last = (path.split('/').at(-1) ?? '').replace(HIDDEN, '_');
     const save = (): Promise<void> => this.#guarded(async () => download(last, Uint8Array.from(await this.#read(path))));

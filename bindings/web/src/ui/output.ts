@@ -1,4 +1,4 @@
-// What a script writes, as it writes it.
+// The output of a script, shown while the script runs.
 import type { Done, Execution, Piece } from '../backend/backend.ts';
 import { Ansi } from './ansi.ts';
 import { displayOf } from './displays.ts';
@@ -6,11 +6,11 @@ import { download, h } from './dom.ts';
 import { bytes, duration, plural } from './format.ts';
 import { type Problem, sentence } from '../backend/problem.ts';
 
-/** How much text is shown: a browser that lays out more than this becomes slow. The whole can be downloaded. */
+/** Maximum length of the shown text: browsers become slow with more. The download has the whole output. */
 const MAX_CHARS = 300_000;
 const MAX_DISPLAYS = 200;
 
-/** The output of one run after the other. */
+/** The output panel, which shows one run after another. */
 export class Output {
   readonly #root: HTMLElement;
   readonly #status: HTMLElement;
@@ -23,14 +23,14 @@ export class Output {
   #hiddenChars = 0;
   #urls: string[] = [];
 
-  /** `status` is read aloud when it changes. */
+  /** Screen readers announce changes of `status`. */
   constructor(root: HTMLElement, status: HTMLElement) {
     this.#root = root;
     this.#status = status;
     this.#root.append(h('p', { class: 'placeholder' }, 'What a script writes and shows comes here.'));
   }
 
-  /** Makes room for the next run. */
+  /** Clears the panel for the next run. */
   begin(note: string): void {
     for (const url of this.#urls) URL.revokeObjectURL(url);
     cancelAnimationFrame(this.#frame);
@@ -44,7 +44,7 @@ export class Output {
     this.#say('running', note);
   }
 
-  /** Shows a piece, together with all others that come until the next frame. */
+  /** Shows a piece of output, together with all pieces that arrive before the next frame. */
   add(piece: Piece): void {
     this.#streamed[piece.stream] += piece.text;
     this.#waiting.push(piece);
@@ -68,7 +68,7 @@ export class Output {
     if (isAtEnd) this.#root.scrollTop = this.#root.scrollHeight;
   }
 
-  /** Shows how a run ended, and all that it left. */
+  /** Shows the outcome of a run, its remaining output, its displays and its files. */
   end({ execution, filesLeftOut }: Done): void {
     const { stdout, stderr } = execution;
     if (stdout !== this.#streamed.stdout || stderr !== this.#streamed.stderr) this.#again(execution);
@@ -83,7 +83,7 @@ export class Output {
     for (const display of execution.displays.slice(0, MAX_DISPLAYS)) this.#root.append(displayOf(display.data, (url) => this.#urls.push(url)));
     const notShown = execution.displays_dropped + Math.max(0, execution.displays.length - MAX_DISPLAYS);
     if (notShown > 0) this.#note(`${plural(notShown, 'display')} not shown: over the limit.`);
-    // A value that has more than a text is among the displays.
+    // A value with a form other than text is among the displays.
     if (execution.value && !execution.displays.some((display) => display.is_result)) {
       this.#root.append(h('pre', { class: 'value', 'aria-label': 'Value of the last expression' }, cut(execution.value.repr)));
     }
@@ -95,7 +95,7 @@ export class Output {
     this.#say(execution.success ? 'success' : 'failure', outcomeText(execution));
   }
 
-  /** Shows why nothing came of a run. */
+  /** Shows the problem that prevented a run. */
   fail(problem: Problem): void {
     this.#flush();
     const isStop = problem.kind === 'cancelled';
@@ -105,7 +105,7 @@ export class Output {
     this.#say(isStop ? 'stopped' : 'failure', isStop ? 'Stopped' : problem.title);
   }
 
-  /** The output as the result has it: some of it did not come while the script ran. */
+  /** Shows the output of the result, which is more complete than the streamed output. */
   #again({ stdout, stderr }: Execution): void {
     this.#waiting = [];
     this.#shownChars = this.#hiddenChars = 0;
@@ -133,14 +133,14 @@ export class Output {
   }
 }
 
-/** A text of a script's that is not output, no longer than one reads. */
+/** Cuts a text of the script, other than its output, to a readable length. */
 function cut(text: string): string {
   return text.length > 20_000 ? `${text.slice(0, 20_000)} …` : text;
 }
 
 const RESOURCES: Record<string, string> = { fuel: 'fuel', time: 'time', 'wall-clock': 'time', memory: 'memory' };
 
-/** How a script ended, in a few words. */
+/** Describes an outcome in a few words. */
 function outcomeText({ outcome }: Execution): string {
   switch (outcome.kind) {
     case 'completed':

@@ -1,10 +1,10 @@
-// The keyboard: F6 goes from region to region, and `?` shows the shortcuts.
+// Keyboard shortcuts: F6 moves from region to region, and `?` lists the shortcuts.
 import { byId, isMac } from './dom.ts';
 
-/** Each region with what gets the focus in it. */
+/** Regions, each with a function that sets the focus within it. */
 export type Regions = readonly (readonly [region: HTMLElement, focus: () => void])[];
 
-/** Installs them. `run` and `stop` work wherever the focus is. */
+/** Installs the shortcuts. `run` and `stop` work wherever the focus is. */
 export function installKeys(regions: Regions, { run, stop }: { run: () => void; stop: () => void }): void {
   const help = byId<HTMLDialogElement>('help');
   for (const element of document.querySelectorAll('[data-key-mod]')) element.textContent = isMac ? '⌘' : 'Ctrl';

@@ -1,4 +1,4 @@
-// Sessions: a tree of forks, and within each the states that it can be set back to.
+// The session panel: a tree of forks, with the checkpoints of each session.
 import type { Backend, Checkpoint, RuntimeLanguage, SessionInfo } from '../backend/backend.ts';
 import { Problem, problemOf } from '../backend/problem.ts';
 import { type Branch, branches, forkName, newName } from '../lineage.ts';
@@ -6,20 +6,19 @@ import { byId } from './dom.ts';
 import { plural } from './format.ts';
 import { Tree, type TreeNode } from './tree.ts';
 
-/** The place that is not a session. */
+/** The id of the entry for new interpreters, which is not a session. */
 const FRESH = '';
 const ACTIONS = { n: 'session-new', f: 'session-fork', u: 'session-undo', s: 'session-save', Delete: 'session-close' } as const;
 
-/** What the panel tells the page. */
+/** The events of the panel. */
 export interface SessionEvents {
-  /** Another place was chosen, or the chosen one has another state. */
+  /** The user selected another entry, or the state of the selected session has changed. */
   changed(): void;
   failed(error: unknown): void;
-  /** In which language a new session is to be. */
+  /** Returns the language for a new session. */
   language(): RuntimeLanguage;
 }
 
-/** The panel. */
 export class Sessions {
   readonly #backend: Backend;
   readonly #events: SessionEvents;
@@ -27,9 +26,12 @@ export class Sessions {
   #known: SessionInfo[] = [];
   #states: Checkpoint[] = [];
   #chosen = FRESH;
-  /** How many are at something that nobody should interfere with: what is done here, and a script that runs. */
+  /** The number of activities that block the panel: its own operations, and a running script. */
   #busyCount = 0;
-  /** Which look at the backend is the last: what an earlier one finds is out of date, and would take a session that was just made for lost. */
+  /**
+   * The number of the latest refresh. The results of earlier refreshes are out of date, and would show a new session as
+   * lost.
+   */
   #lastLook = 0;
 
   constructor(backend: Backend, events: SessionEvents) {
@@ -48,12 +50,12 @@ export class Sessions {
     this.#draw();
   }
 
-  /** The session that scripts run in, if it is not a new interpreter. */
+  /** The selected session; `undefined` for a new interpreter. */
   get current(): SessionInfo | undefined {
     return this.#known.find(({ id }) => id === this.#chosen);
   }
 
-  /** Looks what there is. */
+  /** Reloads the sessions and checkpoints from the backend. */
   async refresh(): Promise<void> {
     const look = ++this.#lastLook;
     const known = await this.#backend.sessions();
@@ -71,7 +73,7 @@ export class Sessions {
     this.#events.changed();
   }
 
-  /** Told when a script begins to run, and when it has ended: meanwhile nothing is done with sessions. */
+  /** Disables the panel while a script runs. */
   busy(isBusy: boolean): void {
     this.#busyCount += isBusy ? 1 : -1;
     this.#enable();
@@ -116,7 +118,7 @@ export class Sessions {
     await this.#do(async () => undefined);
   }
 
-  /** Does something with sessions, and shows what has become of them. */
+  /** Runs an operation on sessions, and shows the new state. */
   async #do(work: () => Promise<void>): Promise<void> {
     if (this.#busyCount > 0) return;
     this.busy(true);
@@ -145,7 +147,7 @@ export class Sessions {
     this.#chosen = await this.#named((taken) => forkName(from, taken), (name) => this.#backend.fork(from, name));
   }
 
-  /** Makes a session under a name that is free: another page may take the same one at the same time. */
+  /** Creates a session under an unused name. Retries, because another page may take the same name at the same time. */
   async #named(propose: (taken: Set<string>) => string, make: (name: string) => Promise<SessionInfo>): Promise<string> {
     const taken = new Set((await this.#backend.sessions()).map(({ id }) => id));
     for (let attempts = 1; ; attempts += 1) {

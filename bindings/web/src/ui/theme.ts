@@ -1,11 +1,11 @@
-// Light, dark, or as the system has it.
+// The theme: light, dark, or the system's.
 import { byId } from './dom.ts';
 
 const NAMES = ['auto', 'light', 'dark'] as const;
 type Name = (typeof NAMES)[number];
 const LABELS: Record<Name, string> = { auto: 'Theme: as the system', light: 'Theme: light', dark: 'Theme: dark' };
 
-/** Has the button go through the themes, and remembers the last one. */
+/** Makes the button cycle through the themes, and restores the last theme. */
 export function installTheme(): void {
   const button = byId('theme');
   const stored = NAMES.find((name) => name === localStorage.getItem('glovebox-theme'));

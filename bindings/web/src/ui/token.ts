@@ -1,5 +1,5 @@
-// The token: in the address that `glovebox serve` prints, behind the `#`, which no browser sends anywhere; or typed in. It is stored for this tab
-// alone.
+// The token: taken from the fragment of the address that `glovebox serve` prints, which browsers never send, or typed
+// in. It is stored for this tab only.
 import { type Problem, sentence } from '../backend/problem.ts';
 import { byId } from './dom.ts';
 
@@ -7,7 +7,7 @@ const NAME = 'glovebox-token';
 
 /** The token of this tab. */
 export class Token {
-  /** Takes it out of the address, where it would be seen, and stay in the history. */
+  /** Removes the token from the address, where others could see it and the history would keep it. */
   constructor() {
     const given = new URLSearchParams(location.hash.slice(1)).get('token');
     if (given === null) return;
@@ -23,7 +23,7 @@ export class Token {
     sessionStorage.setItem(NAME, token);
   }
 
-  /** Asks for one, since there is none or the server does not take it. */
+  /** Asks the user for a token after the server has refused the request. */
   ask(problem: Problem): Promise<void> {
     const printed = 'This server needs a token: the one that `glovebox serve` has printed, or that you were given.';
     const reason = this.get() === undefined ? printed : sentence(problem);
@@ -36,7 +36,7 @@ export class Token {
     return new Promise((resolve) => {
       byId<HTMLFormElement>('token-form').onsubmit = (event) => {
         event.preventDefault();
-        // What is no header's value would fail as if there were no server.
+        // An invalid header value would fail like an unreachable server.
         const token = input.value.trim();
         if (!/^[\x21-\x7e]+$/.test(token)) {
           byId('token-reason').textContent = 'A token has letters, digits and signs, and no spaces.';

@@ -1,19 +1,19 @@
-// A tree that the keyboard can walk, as ARIA describes it: arrows move, Enter chooses, one place of it is in the order of Tab.
+// A tree with keyboard navigation by the ARIA pattern: arrow keys move, Enter selects, and one node is in the tab
+// order.
 import { h } from './dom.ts';
 
 /** A node of a tree. */
 export interface TreeNode {
   key: string;
-  /** What is shown, and the smaller text behind it. */
+  /** The label, and the smaller text behind it. */
   label: string;
   detail: string;
-  /** Which look it has. */
+  /** The appearance of the node. */
   kind: 'fresh' | 'session' | 'state';
   isSelected: boolean;
   children: TreeNode[];
 }
 
-/** The tree. */
 export class Tree {
   readonly #root: HTMLElement;
   readonly #choose: (node: TreeNode) => void;
@@ -23,7 +23,7 @@ export class Tree {
   #current = '';
   #row = new Map<string, { element: HTMLElement; node: TreeNode; parent: string | undefined }>();
 
-  /** `keys` is asked about keys that the tree itself has no use for, and says whether it had. */
+  /** `keys` handles the keys that the tree itself does not use. It returns `true` if it has handled the key. */
   constructor(root: HTMLElement, choose: (node: TreeNode) => void, keys: (key: string, node: TreeNode) => boolean) {
     this.#root = root;
     this.#choose = choose;
@@ -32,7 +32,7 @@ export class Tree {
     root.addEventListener('click', (event) => this.#clicked(event));
   }
 
-  /** Shows these. */
+  /** Shows these nodes. */
   show(nodes: TreeNode[]): void {
     this.#nodes = nodes;
     this.#draw();

@@ -1,4 +1,4 @@
-// What a run used of what it may use.
+// The resource use of a run relative to its limits.
 import type { Allowed, Execution } from '../backend/backend.ts';
 import { h } from './dom.ts';
 import { bytes, count, duration } from './format.ts';
@@ -11,12 +11,12 @@ export class Usage {
     this.#root = root;
   }
 
-  /** Shows what may be used. */
+  /** Shows the limits. */
   allow(allowed: Allowed): void {
     this.#show(allowed, undefined);
   }
 
-  /** Shows what was used. */
+  /** Shows the resource use of a run. */
   used(allowed: Allowed, execution: Execution): void {
     this.#show(allowed, execution);
   }

@@ -1,5 +1,5 @@
 // <define:GLOVEBOX_EXAMPLES>
-var define_GLOVEBOX_EXAMPLES_default = [{ title: "Displays", language: "python", source: `# What a script shows beside what it prints: a picture, a table, a text.
+var define_GLOVEBOX_EXAMPLES_default = [{ title: "Displays", language: "python", source: `# A script that displays a picture, a table and a text in addition to its printed output.
 import math
 
 
@@ -25,7 +25,7 @@ class Table:
 display(Wave())
 display(Table([(f"{x / 4:g} π", f"{math.sin(x * math.pi / 4):.3f}") for x in range(5)]))
 print("Each of them is shown in the form that a reader can show best.")
-`, files: {}, needsPackages: false }, { title: "An endless script", language: "python", source: '# A script that does not end by itself: stop it, or let it run into its limit.\nimport time\n\nbegun = time.monotonic()\nfor second in range(1, 3600):\n    while time.monotonic() < begun + second / 2:\n        pass\n    print(f"\\x1b[32m{second / 2:4.1f} s\\x1b[0m", "▪" * second, flush=True)\n', files: {}, needsPackages: false }, { title: "Both languages on one workspace: clean.py", language: "python", source: 'import json\nfrom datetime import datetime\n\nreadings = []\nwith open("readings.txt") as file:\n    for number, line in enumerate(file, 1):\n        if line.startswith("#"):\n            continue\n        station, time, celsius = (part.strip() for part in line.split(";"))\n        try:\n            readings.append(\n                {"station": station, "time": datetime.fromisoformat(time).isoformat(), "celsius": float(celsius)}\n            )\n        except ValueError as error:\n            print(f"Python: line {number} is left out: {error}")\nwith open("readings.json", "w") as file:\n    json.dump(readings, file)\nprint("Python:", len(readings), "readings")\n', files: { "readings.txt": "# station; time; celsius\nharbour; 2024-03-05 06:00; 4.5\nharbour; 2024-03-05 12:00; 9.25\nsummit; 2024-03-05 06:00; -7\nsummit; 2024-03-05 12:00; n/a\nharbour; 2024-03-05 18:00; 7.0\nsummit; 2024-03-05 18:00; -4.5\n" }, needsPackages: false }, { title: "Both languages on one workspace: chart.js", language: "javascript", source: "const readings = readJson('readings.json');\nconst stations = Object.groupBy(readings, ({ station }) => station);\nfor (const [station, list] of Object.entries(stations)) {\n  const mean = list.reduce((sum, { celsius }) => sum + celsius, 0) / list.length;\n  console.log(`JavaScript: ${station.padEnd(8)} ${mean.toFixed(1).padStart(5)} °C`);\n  for (const { time, celsius } of list) console.log(`  ${time.slice(11, 16)} ${'#'.repeat(Math.round(celsius + 10))}`);\n}\nwriteText('chart.txt', Object.keys(stations).join('\\n'));\n", files: { "readings.txt": "# station; time; celsius\nharbour; 2024-03-05 06:00; 4.5\nharbour; 2024-03-05 12:00; 9.25\nsummit; 2024-03-05 06:00; -7\nsummit; 2024-03-05 12:00; n/a\nharbour; 2024-03-05 18:00; 7.0\nsummit; 2024-03-05 18:00; -4.5\n" }, needsPackages: false }, { title: "CSV report", language: "python", source: `import csv
+`, files: {}, needsPackages: false }, { title: "An endless script", language: "python", source: '# An endless script: stop it, or let it run into its limit.\nimport time\n\nbegun = time.monotonic()\nfor second in range(1, 3600):\n    while time.monotonic() < begun + second / 2:\n        pass\n    print(f"\\x1b[32m{second / 2:4.1f} s\\x1b[0m", "▪" * second, flush=True)\n', files: {}, needsPackages: false }, { title: "Both languages on one workspace: clean.py", language: "python", source: 'import json\nfrom datetime import datetime\n\nreadings = []\nwith open("readings.txt") as file:\n    for number, line in enumerate(file, 1):\n        if line.startswith("#"):\n            continue\n        station, time, celsius = (part.strip() for part in line.split(";"))\n        try:\n            readings.append(\n                {"station": station, "time": datetime.fromisoformat(time).isoformat(), "celsius": float(celsius)}\n            )\n        except ValueError as error:\n            print(f"Python: line {number} is left out: {error}")\nwith open("readings.json", "w") as file:\n    json.dump(readings, file)\nprint("Python:", len(readings), "readings")\n', files: { "readings.txt": "# station; time; celsius\nharbour; 2024-03-05 06:00; 4.5\nharbour; 2024-03-05 12:00; 9.25\nsummit; 2024-03-05 06:00; -7\nsummit; 2024-03-05 12:00; n/a\nharbour; 2024-03-05 18:00; 7.0\nsummit; 2024-03-05 18:00; -4.5\n" }, needsPackages: false }, { title: "Both languages on one workspace: chart.js", language: "javascript", source: "const readings = readJson('readings.json');\nconst stations = Object.groupBy(readings, ({ station }) => station);\nfor (const [station, list] of Object.entries(stations)) {\n  const mean = list.reduce((sum, { celsius }) => sum + celsius, 0) / list.length;\n  console.log(`JavaScript: ${station.padEnd(8)} ${mean.toFixed(1).padStart(5)} °C`);\n  for (const { time, celsius } of list) console.log(`  ${time.slice(11, 16)} ${'#'.repeat(Math.round(celsius + 10))}`);\n}\nwriteText('chart.txt', Object.keys(stations).join('\\n'));\n", files: { "readings.txt": "# station; time; celsius\nharbour; 2024-03-05 06:00; 4.5\nharbour; 2024-03-05 12:00; 9.25\nsummit; 2024-03-05 06:00; -7\nsummit; 2024-03-05 12:00; n/a\nharbour; 2024-03-05 18:00; 7.0\nsummit; 2024-03-05 18:00; -4.5\n" }, needsPackages: false }, { title: "CSV report", language: "python", source: `import csv
 from collections import defaultdict
 from decimal import Decimal
 
@@ -150,9 +150,9 @@ for file in sort_by(files, lambda file: wc(file)["words"], reverse=True):
 // src/backend/problem.ts
 var Problem = class extends Error {
   kind;
-  /** A few words above the message. */
+  /** The heading above the message. */
   title;
-  /** Seconds after which to try again. */
+  /** Seconds to wait before the next attempt. */
   retryAfter;
   constructor(kind, title, message, retryAfter) {
     super(message);
@@ -279,7 +279,8 @@ var Editor = class {
           highlightActiveLineGutter(),
           syntaxHighlighting(highlighting),
           theme,
-          // Before the default, which opens a line with the same keys. Escape and then Tab leaves the editor.
+          // These bindings precede the defaults, which use the same keys to insert a line. Escape and then Tab leaves
+          // the editor.
           keymap.of([run, indentWithTab, ...defaultKeymap, ...historyKeymap]),
           this.#language.of(languageOf("python")),
           EditorView.contentAttributes.of({ "aria-label": "Script", "aria-describedby": "hint", spellcheck: "false", tabindex: "0" }),
@@ -338,7 +339,7 @@ var Files = class {
   #failed;
   #session;
   #shown = 0;
-  /** What new interpreters get. */
+  /** The files for new interpreters. */
   own = /* @__PURE__ */ new Map();
   constructor(backend2, failed) {
     this.#backend = backend2;
@@ -366,7 +367,7 @@ var Files = class {
     this.own.clear();
     for (const [path, contents] of files) this.own.set(path, contents);
   }
-  /** Shows those of a session, or the page's own. */
+  /** Shows the files of a session, or the page's own. */
   async show(session) {
     this.#session = session;
     this.#shown += 1;
@@ -437,7 +438,7 @@ var Ansi = class {
   #isDim = false;
   #isItalic = false;
   #isUnderlined = false;
-  /** The next piece. */
+  /** Parses the next piece. */
   next(piece) {
     const text = this.#rest + piece;
     this.#rest = "";
@@ -569,13 +570,13 @@ var Output = class {
   #shownChars = 0;
   #hiddenChars = 0;
   #urls = [];
-  /** `status` is read aloud when it changes. */
+  /** Screen readers announce changes of `status`. */
   constructor(root, status) {
     this.#root = root;
     this.#status = status;
     this.#root.append(h("p", { class: "placeholder" }, "What a script writes and shows comes here."));
   }
-  /** Makes room for the next run. */
+  /** Clears the panel for the next run. */
   begin(note) {
     for (const url of this.#urls) URL.revokeObjectURL(url);
     cancelAnimationFrame(this.#frame);
@@ -588,7 +589,7 @@ var Output = class {
     this.#root.replaceChildren(this.#text);
     this.#say("running", note);
   }
-  /** Shows a piece, together with all others that come until the next frame. */
+  /** Shows a piece of output, together with all pieces that arrive before the next frame. */
   add(piece) {
     this.#streamed[piece.stream] += piece.text;
     this.#waiting.push(piece);
@@ -610,7 +611,7 @@ var Output = class {
     this.#waiting = [];
     if (isAtEnd) this.#root.scrollTop = this.#root.scrollHeight;
   }
-  /** Shows how a run ended, and all that it left. */
+  /** Shows the outcome of a run, its remaining output, its displays and its files. */
   end({ execution, filesLeftOut }) {
     const { stdout, stderr } = execution;
     if (stdout !== this.#streamed.stdout || stderr !== this.#streamed.stderr) this.#again(execution);
@@ -635,7 +636,7 @@ var Output = class {
     if (this.#root.textContent === "" && execution.displays.length === 0) this.#note("The script wrote nothing.");
     this.#say(execution.success ? "success" : "failure", outcomeText(execution));
   }
-  /** Shows why nothing came of a run. */
+  /** Shows the problem that prevented a run. */
   fail(problem) {
     this.#flush();
     const isStop = problem.kind === "cancelled";
@@ -644,7 +645,7 @@ var Output = class {
     }
     this.#say(isStop ? "stopped" : "failure", isStop ? "Stopped" : problem.title);
   }
-  /** The output as the result has it: some of it did not come while the script ran. */
+  /** Shows the output of the result, which is more complete than the streamed output. */
   #again({ stdout, stderr }) {
     this.#waiting = [];
     this.#shownChars = this.#hiddenChars = 0;
@@ -765,7 +766,7 @@ var Tree = class {
   #nodes = [];
   #current = "";
   #row = /* @__PURE__ */ new Map();
-  /** `keys` is asked about keys that the tree itself has no use for, and says whether it had. */
+  /** `keys` handles the keys that the tree itself does not use. It returns `true` if it has handled the key. */
   constructor(root, choose, keys) {
     this.#root = root;
     this.#choose = choose;
@@ -773,7 +774,7 @@ var Tree = class {
     root.addEventListener("keydown", (event) => this.#pressed(event));
     root.addEventListener("click", (event) => this.#clicked(event));
   }
-  /** Shows these. */
+  /** Shows these nodes. */
   show(nodes) {
     this.#nodes = nodes;
     this.#draw();
@@ -888,9 +889,12 @@ var Sessions = class {
   #known = [];
   #states = [];
   #chosen = FRESH;
-  /** How many are at something that nobody should interfere with: what is done here, and a script that runs. */
+  /** The number of activities that block the panel: its own operations, and a running script. */
   #busyCount = 0;
-  /** Which look at the backend is the last: what an earlier one finds is out of date, and would take a session that was just made for lost. */
+  /**
+   * The number of the latest refresh. The results of earlier refreshes are out of date, and would show a new session as
+   * lost.
+   */
   #lastLook = 0;
   constructor(backend2, events) {
     this.#backend = backend2;
@@ -907,11 +911,11 @@ var Sessions = class {
     byId("session-close").addEventListener("click", () => void this.#do(() => this.#close()));
     this.#draw();
   }
-  /** The session that scripts run in, if it is not a new interpreter. */
+  /** The selected session; `undefined` for a new interpreter. */
   get current() {
     return this.#known.find(({ id }) => id === this.#chosen);
   }
-  /** Looks what there is. */
+  /** Reloads the sessions and checkpoints from the backend. */
   async refresh() {
     const look = ++this.#lastLook;
     const known = await this.#backend.sessions();
@@ -928,7 +932,7 @@ var Sessions = class {
     this.#draw();
     this.#events.changed();
   }
-  /** Told when a script begins to run, and when it has ended: meanwhile nothing is done with sessions. */
+  /** Disables the panel while a script runs. */
   busy(isBusy) {
     this.#busyCount += isBusy ? 1 : -1;
     this.#enable();
@@ -966,7 +970,7 @@ var Sessions = class {
     this.#chosen = node.key;
     await this.#do(async () => void 0);
   }
-  /** Does something with sessions, and shows what has become of them. */
+  /** Runs an operation on sessions, and shows the new state. */
   async #do(work) {
     if (this.#busyCount > 0) return;
     this.busy(true);
@@ -992,7 +996,7 @@ var Sessions = class {
     const from = this.#chosen;
     this.#chosen = await this.#named((taken) => forkName(from, taken), (name) => this.#backend.fork(from, name));
   }
-  /** Makes a session under a name that is free: another page may take the same one at the same time. */
+  /** Creates a session under an unused name. Retries, because another page may take the same name at the same time. */
   async #named(propose, make) {
     const taken = new Set((await this.#backend.sessions()).map(({ id }) => id));
     for (let attempts = 1; ; attempts += 1) {
@@ -1044,11 +1048,11 @@ var Usage = class {
   constructor(root) {
     this.#root = root;
   }
-  /** Shows what may be used. */
+  /** Shows the limits. */
   allow(allowed) {
     this.#show(allowed, void 0);
   }
-  /** Shows what was used. */
+  /** Shows the resource use of a run. */
   used(allowed, execution) {
     this.#show(allowed, execution);
   }
@@ -1121,7 +1125,7 @@ var App = class {
     );
     this.#recall();
   }
-  /** Finds out what there is. */
+  /** Loads the provider's description, and shows the page. */
   async start() {
     for (; ; ) {
       try {
@@ -1150,7 +1154,7 @@ var App = class {
     byId("run").disabled = false;
     await this.#sessions.refresh().catch((error) => this.#failed(error));
   }
-  /** Runs what is in the editor. */
+  /** Runs the script in the editor. */
   async run() {
     if (this.#running || !this.#info) return;
     const running = new AbortController();
@@ -1179,7 +1183,7 @@ var App = class {
     if (session !== void 0) await this.#sessions.refresh().catch((error) => this.#failed(error));
     else await this.#files.show(void 0);
   }
-  /** Stops what runs. */
+  /** Stops the running script. */
   stop() {
     this.#running?.abort();
   }
@@ -1270,7 +1274,7 @@ var App = class {
     }
     this.#editor.focus();
   }
-  /** The script survives that the page is loaded again. */
+  /** Saves the script, so that it survives a reload of the page. */
   #remember() {
     try {
       sessionStorage.setItem(DRAFT, JSON.stringify([this.#language.value, this.#editor.text]));
@@ -1291,7 +1295,7 @@ var App = class {
     if (problem.kind === "unauthorized" || problem.kind === "lost") return;
     this.#notice(problem.title, sentence(problem));
   }
-  /** What a problem means for the page as a whole. */
+  /** Handles the consequences of a problem for the page as a whole. */
   #noticed(problem) {
     if (problem.kind === "lost") void this.#reconnect(problem);
     if (problem.kind === "unauthorized") void this.#letIn(problem).then(() => this.start());
@@ -1483,7 +1487,7 @@ function problemOf2(problem, status = Number(problem["status"])) {
 // src/ui/token.ts
 var NAME = "glovebox-token";
 var Token = class {
-  /** Takes it out of the address, where it would be seen, and stay in the history. */
+  /** Removes the token from the address, where others could see it and the history would keep it. */
   constructor() {
     const given = new URLSearchParams(location.hash.slice(1)).get("token");
     if (given === null) return;
@@ -1496,7 +1500,7 @@ var Token = class {
   #set(token2) {
     sessionStorage.setItem(NAME, token2);
   }
-  /** Asks for one, since there is none or the server does not take it. */
+  /** Asks the user for a token after the server has refused the request. */
   ask(problem) {
     const printed = "This server needs a token: the one that `glovebox serve` has printed, or that you were given.";
     const reason = this.get() === void 0 ? printed : sentence(problem);
