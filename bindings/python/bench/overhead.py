@@ -34,14 +34,14 @@ def measure(language: str) -> dict[str, float]:
     source = SCRIPTS[language]
     box = Sandbox(language)
     native = box._backend
-    # Nobody else needs to time the engine alone.
+    # Only this benchmark times the engine alone.
     rust: Callable[[str, int], list[int]] = native.time  # type: ignore[attr-defined]
     python_ns, text_ns, rust_ns = [], [], []
     for turn in range(TURNS + 2):
         of_python = timed(lambda: box.execute(source))
         of_text = timed(lambda: box.execute(source).stdout)
         of_rust = rust(source, EACH)
-        # The first turns warm up.
+        # The first two turns are warm-up.
         if turn >= 2:
             python_ns.append(statistics.median(of_python))
             text_ns.append(statistics.median(of_text))

@@ -23,7 +23,7 @@ from glovebox_sandbox.types import (
 )
 
 PROVIDERS = Path(os.environ.get("GLOVEBOX_PROVIDERS", Path(__file__).parents[3] / "target/providers"))
-# QuickJS compiles quicker than CPython, and the package does not care.
+# QuickJS compiles faster than CPython, and the package treats both alike.
 CLOSED = Provider(PROVIDERS / "glovebox-javascript-closed.wasm")
 FUEL = Policy(limits=Limits(fuel=50_000_000))
 
@@ -123,7 +123,7 @@ class Sandboxed(unittest.TestCase):
         self.assertEqual(self.json(session.get_variable("x")), "1")
 
     def test_a_trap_ends_the_sessions_and_the_next_call_has_a_new_instance(self) -> None:
-        # No script is known to make an instance trap where it has the stack that it is promised: it gets less.
+        # No script is known to make an instance trap with the promised stack, so this one gets a smaller stack.
         with mock.patch.object(implementation, "_STACK_BYTES", 128 << 10):
             sandbox = Sandbox(PROVIDERS / "glovebox-javascript-closed.wasm")
         sessions = [sandbox.open(), sandbox.open()]
@@ -144,7 +144,7 @@ class Sandboxed(unittest.TestCase):
             with self.assertRaisesRegex(RefusedError, "session-ended"):
                 session.execute("1")
             session.close()
-        # It traps within a session, too, and then that one is lost.
+        # A trap within a session loses the session.
         with sandbox.open() as session, self.assertRaises(InstanceLostError) as lost:
             session.execute("function f() { return f(); } f()")
         self.assertEqual(lost.exception.sessions, (session.id,))
@@ -178,7 +178,7 @@ class Open(unittest.TestCase):
         self.assertEqual(failed.stdout.bytes, b"no such luck\n")
         odd = sandbox.execute("try { await tools.strange({}) } catch (error) { console.log(error.message) }")
         self.assertEqual(odd.stdout.bytes, b"\\ud800\n")
-        # A tool that fails is no trap.
+        # A failed tool is not a trap.
         self.assertEqual(sandbox.execute("1").outcome.tag, "completed")
 
     def test_time_is_limited(self) -> None:

@@ -186,7 +186,7 @@ class Unsafe(unittest.TestCase):
             self.assertTrue(marker.exists(), "it is no sandbox")
 
     def test_its_limits_hold_in_the_background_of_a_shell(self) -> None:
-        # As a shell starts what it does not wait for.
+        # As in a background process of a shell.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             session = Sandbox(backend="native", unsafe_native=True, limits=Limits(timeout_ms=200)).session()

@@ -24,7 +24,7 @@ FRAMEWORKS = {
 class Missing(unittest.TestCase):
     def test_a_framework_that_is_missing_is_named(self) -> None:
         for module, (package, named) in FRAMEWORKS.items():
-            # `None` says that there is no such module, whatever is installed.
+            # `None` hides the module, even if it is installed.
             absent = {package: None, f"{package}.core": None}
             with self.subTest(module), mock.patch.dict(sys.modules, absent):
                 with self.assertRaisesRegex(ImportError, f"pip install --upgrade {named}$"):

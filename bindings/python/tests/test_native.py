@@ -99,7 +99,7 @@ class Signals(unittest.TestCase):
     SCRIPT = """
 import signal, sys, time
 from glovebox_sandbox import Limits, Sandbox
-# A shell has what it starts in the background ignore it.
+# A shell makes its background processes ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 box = Sandbox({language!r}, limits=Limits(timeout_ms=60_000))
 {before}
@@ -189,7 +189,7 @@ box = Sandbox("javascript")
 print(box.execute("const x: number = 42; console.log(x)", name="x.ts").stdout, end="")
 """
         with tempfile.TemporaryDirectory() as directory:
-            # No pip and no npm on the way.
+            # The PATH contains neither pip nor npm.
             first = {
                 "GLOVEBOX_CACHE_DIR": str(Path(directory, "cache")),
                 "XDG_DATA_HOME": str(Path(directory, "data")),

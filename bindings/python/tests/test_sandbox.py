@@ -65,7 +65,7 @@ class Suite(Where, Case):
             record = run.to_dict()
             self.assertEqual(record["displays"][1], {"is_result": False, "data": two.bundle()})
             self.assertEqual(list(record).index("displays") + 1, list(record).index("displays_dropped"))
-            # Pictures are not read for what else is asked.
+            # Other accessors do not read the pictures.
             self.assertNotIn("iVBORw==", run._executed.json())
             dropped = box.execute(self.script("show") + "\n" + self.script("show"))
             self.assertEqual((len(dropped.displays), dropped.displays_dropped), (2, 2))
@@ -139,7 +139,7 @@ class Suite(Where, Case):
         self.assertEqual({entry.path: entry.kind for entry in run.files.list()}["d"], "directory")
         with self.assertRaises(KeyError):
             run.files["absent"]
-        # Of one execution nothing is left to the next.
+        # An execution leaves nothing for the next.
         self.assertEqual(box.execute(self.script("read")).stdout, "a,b\n\n")
 
     def test_output_is_told_to_whoever_listens(self) -> None:
@@ -330,7 +330,7 @@ class Suite(Where, Case):
         for said, call in wrong:
             with self.subTest(said), self.assertRaisesRegex(TypeError, said):
                 call()
-        # A pair of surrogates is a character.
+        # A surrogate pair is one character.
         self.assertEqual(json.loads(_check.as_json("a", ["\U0001f600", "\\ud800"])), ["\U0001f600", "\\ud800"])
         out_of_range: list[tuple[str, Callable[[], object]]] = [
             ("timeout_ms must be a number from 0", lambda: box.execute("1", timeout_ms=-1)),

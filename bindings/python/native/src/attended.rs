@@ -1,6 +1,7 @@
-//! Work on a thread of its own, while the caller's attends to Python: it calls back and heeds Ctrl-C.
+//! Runs work on a thread of its own, while the caller's thread serves Python: it runs callbacks and handles Ctrl-C.
 //!
-//! Python's code never runs on a guest's stack: interpreters from 3.14 on check the stack pointer against the thread's own stack.
+//! Python code never runs on a guest's stack: interpreters from 3.14 on check the stack pointer against the thread's
+//! own stack.
 
 use std::{
     cell::RefCell,
@@ -12,30 +13,29 @@ use std::{
 use glovebox::{CancelToken, Stream};
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
-/// How often signals are looked for.
+/// Polling interval for signals.
 const POLL: Duration = Duration::from_millis(50);
 
-/// What the caller is told.
+/// An event of the work, for the caller's thread.
 pub(crate) enum Event {
-    /// The guest wrote something.
     Output(Stream, Vec<u8>),
-    /// A step began that takes long.
+    /// A slow step began.
     Progress(String),
 }
 
 thread_local! {
-    /// Whom this thread's work tells of its progress, and who ends it.
+    /// The event channel and the cancellation token of this thread's work.
     static TOLD: RefCell<Option<(Sender<Event>, CancelToken)>> = const { RefCell::new(None) };
 }
 
-/// What the engine is given for progress: it goes to whoever waits for the work of this thread.
+/// The engine's progress reporter: it reports to the event channel of this thread's work.
 pub(crate) struct Progress;
 
 impl glovebox::Progress for Progress {
     fn message(&self, text: &str) {
         TOLD.with_borrow(|told| {
             if let Some((events, _)) = told {
-                // Nobody listens any longer: then nobody needs to know.
+                // The send fails if the caller no longer listens. The event is then irrelevant.
                 let _ = events.send(Event::Progress(text.to_owned()));
             }
         });
@@ -46,8 +46,8 @@ impl glovebox::Progress for Progress {
     }
 }
 
-/// Does `work` on another thread and calls `attend` with what it tells, on this one. What `attend` or a signal raises cancels `token` and
-/// is raised when the work has ended.
+/// Runs `work` on another thread, and calls `attend` with its events on this thread. An exception from `attend` or a
+/// signal cancels `token`, and is raised when the work has ended.
 pub(crate) fn attended<T: Send>(
     py: Python<'_>,
     token: &CancelToken,

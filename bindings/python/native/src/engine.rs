@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::{attended::Progress, error::IntoException};
 
-/// What all sandboxes of a process share.
+/// The engine that all sandboxes of a process share.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Engine")]
 pub(crate) struct PyEngine {
     pub(crate) engine: Engine,

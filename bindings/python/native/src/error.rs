@@ -1,4 +1,4 @@
-//! The package's exceptions, `glovebox_sandbox.errors`, for the engine's errors.
+//! Converts the engine's errors to the package's exceptions, `glovebox_sandbox.errors`.
 
 use std::error::Error;
 
@@ -7,7 +7,7 @@ use glovebox::{
 };
 use pyo3::{intern, prelude::*};
 
-/// Which exception an error is.
+/// The exception class of an error.
 #[derive(Clone, Copy)]
 enum Class {
     Policy,
@@ -41,9 +41,8 @@ impl Class {
     }
 }
 
-/// `map_err` to an exception of the package.
+/// Converts an error for `map_err` to an exception of the package.
 pub(crate) trait IntoException: Error + Sized {
-    /// The exception.
     fn exception(self) -> PyErr;
 }
 
@@ -128,12 +127,12 @@ impl IntoException for ResumeError {
     }
 }
 
-/// A script ran, and its files could not be brought to the host.
+/// Returns the exception for a script whose files could not be committed to the host.
 pub(crate) fn not_committed<'py>(py: Python<'py>, said: &str, execution: impl IntoPyObject<'py>) -> PyErr {
     Class::Commit.with(py, (said, execution))
 }
 
-/// A sandbox or session was made by another process.
+/// Returns the exception for a sandbox or session from another process.
 pub(crate) fn forked() -> PyErr {
     Class::Unavailable
         .exception("this sandbox was made before the process forked, and its threads are not here; make a new one")

@@ -1,17 +1,17 @@
-//! What an execution did, for Python.
+//! The result of an execution, for Python.
 
 use glovebox::{Display, Execution, FileEntry, FileKind};
 use pyo3::{prelude::*, types::PyBytes};
 
 use crate::error::IntoException;
 
-/// A file's path, kind, size in bytes and time in nanoseconds.
+/// A file's path, kind, size in bytes, and modification time in nanoseconds since 1970.
 pub(crate) type Entry = (String, &'static str, u64, u64);
 
-/// A display: whether it is a result, and media type and bytes of each form.
+/// A display: true for a result, and the media type and bytes of each form.
 type Shown<'py> = (bool, Vec<(String, Bound<'py, PyBytes>)>);
 
-/// As Python sees a file.
+/// Converts a file entry.
 pub(crate) fn entry(entry: FileEntry) -> Entry {
     let kind = match entry.kind {
         FileKind::File => "file",
@@ -21,10 +21,9 @@ pub(crate) fn entry(entry: FileEntry) -> Entry {
     (entry.path, kind, entry.size_bytes, entry.modified_ns)
 }
 
-/// What an execution did, wrote, used and changed. What is seldom asked for is in `json`.
+/// The outcome, output, resource use and changes of an execution. Rarely used fields are in `json`.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Execution")]
 pub(crate) struct PyExecution {
-    /// Without its displays.
     execution: Execution,
     displays: Vec<Display>,
 }
@@ -73,7 +72,7 @@ impl PyExecution {
         self.execution.value.as_ref().map(|value| (&*value.repr, value.json.as_deref()))
     }
 
-    /// The displays: whether it is a result, and media type and bytes of each form.
+    /// The displays: true for a result, and the media type and bytes of each form.
     #[getter]
     fn displays<'py>(&self, py: Python<'py>) -> Vec<Shown<'py>> {
         let displays = self.displays.iter();
@@ -83,18 +82,18 @@ impl PyExecution {
         displays.map(|display| (display.is_result, forms(display))).collect()
     }
 
-    /// All of it but the displays, as JSON text.
+    /// All of the execution except its displays, as JSON text.
     fn json(&self) -> PyResult<String> {
         serde_json::to_string(&self.execution).map_err(IntoException::exception)
     }
 
-    /// The workspace's files that match a pattern.
+    /// Lists the workspace's files that match a pattern.
     fn list_files(&self, py: Python<'_>, pattern: &str) -> PyResult<Vec<Entry>> {
         let files = py.detach(|| self.execution.files().list(pattern)).map_err(IntoException::exception)?;
         Ok(files.into_iter().map(entry).collect())
     }
 
-    /// A file of the workspace.
+    /// Reads a file of the workspace.
     fn read_file<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| self.execution.files().read(path)).map_err(IntoException::exception)?;
         Ok(PyBytes::new(py, &bytes))

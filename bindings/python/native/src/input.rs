@@ -1,4 +1,4 @@
-//! What Python gives for one execution.
+//! The input of an execution from Python.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::{
     token::PyCancelToken,
 };
 
-/// One execution's input: source, name, kind of source, standard input, context as JSON text, milliseconds until it is cancelled, listener
-/// for output, token.
+/// The input of one execution: source, name, kind of source, standard input, context as JSON text, milliseconds until
+/// the execution is cancelled, output listener, token.
 #[derive(FromPyObject)]
 pub(crate) struct Input(
     PyBackedStr,
@@ -32,7 +32,6 @@ pub(crate) struct Input(
 );
 
 impl Input {
-    /// The request that it is.
     pub(crate) fn request<'a>(&'a self, token: &'a CancelToken) -> PyResult<Request<'a>> {
         let Self(source, name, kind, stdin, context, timeout_ms, _, _) = self;
         let mut request = Request::new(source).cancel(token);
@@ -58,7 +57,7 @@ impl Input {
         Ok(request)
     }
 
-    /// Has it executed: on this thread, or, where somebody listens to its output, on one of its own.
+    /// Executes the request on this thread, or on a thread of its own if a listener receives the output.
     pub(crate) fn execute(
         &self,
         py: Python<'_>,
@@ -78,7 +77,7 @@ impl Input {
                 };
                 attended(py, &token, attend, move |events| {
                     run(request.on_output(move |stream, bytes| {
-                        // Nobody listens to an execution that is being cancelled.
+                        // The send fails while the execution is being cancelled. No listener is left then.
                         let _ = events.send(Event::Output(stream, bytes.to_vec()));
                     }))
                 })?

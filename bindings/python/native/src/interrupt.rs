@@ -1,8 +1,9 @@
 //! Ctrl-C while the main thread runs a guest.
 //!
-//! Python's own handler only notes a signal, and heeds it when the main thread is back in Python. But it also writes the signal's number to
-//! the file descriptor of `signal.set_wakeup_fd`: for as long as a guest runs that is one of ours, and a thread that reads it cancels the
-//! execution. So it holds whatever handler is set, and costs an execution no thread.
+//! Python's own handler only records a signal, and acts on it when the main thread is back in Python. But Python also
+//! writes the signal's number to the file descriptor of `signal.set_wakeup_fd`. While a guest runs, this is our
+//! descriptor, and a thread that reads it cancels the execution. So cancellation works with any handler, and costs no
+//! thread per execution.
 
 use std::{
     cell::Cell,
@@ -15,21 +16,21 @@ use std::{
 use glovebox::CancelToken;
 use pyo3::{intern, prelude::*, sync::PyOnceLock, types::PyBytes};
 
-/// The number of SIGINT, everywhere.
+/// The number of SIGINT on every platform.
 const INTERRUPT: u8 = 2;
 
-/// What the main thread runs.
+/// The guest that the main thread runs.
 #[derive(Default)]
 struct Current {
     token: Option<CancelToken>,
-    /// The descriptor that was there before, -1 where none was: it gets what comes meanwhile.
+    /// The previous descriptor, -1 if there was none. Signals that arrive meanwhile are forwarded to it.
     before: i32,
 }
 
-/// The reading thread's end, of this process.
+/// The socket of the thread that reads signal numbers, with the process that the thread belongs to.
 struct Watcher {
     process: u32,
-    /// Python writes to it.
+    /// The end to which Python writes.
     write: UnixStream,
     current: Arc<Mutex<Current>>,
 }
@@ -62,7 +63,7 @@ impl Watcher {
                 let before = current.before;
                 drop(current);
                 if before >= 0 {
-                    // Its reader may be gone, or be full: it would be so without us.
+                    // The reader of the previous descriptor may be gone or slow, as without this module.
                     let _ = Python::try_attach(|py| forward(py, before, signals));
                 }
             }
@@ -82,7 +83,7 @@ fn set_wakeup_fd(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
     FUNCTION.import(py, "signal", "set_wakeup_fd")?.call1((descriptor,))?.extract()
 }
 
-/// Whether this is the thread that Python handles signals on.
+/// True on the thread where Python handles signals.
 fn is_main(py: Python<'_>) -> PyResult<bool> {
     if let Some(is_main) = IS_MAIN.get() {
         return Ok(is_main);
@@ -94,8 +95,8 @@ fn is_main(py: Python<'_>) -> PyResult<bool> {
     Ok(is_main)
 }
 
-/// Does `work` on this thread without Python's lock. On the main thread Ctrl-C cancels `token`, and what its handler raises is raised when
-/// the work has ended.
+/// Runs `work` on this thread without Python's lock. On the main thread, Ctrl-C cancels `token`, and an exception from
+/// its handler is raised when the work has ended.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     token: &CancelToken,
@@ -108,12 +109,12 @@ pub(crate) fn interruptible<T: Send>(
         let mut watcher = locked(&WATCHER);
         let watcher = match &mut *watcher {
             Some(watcher) if watcher.process == std::process::id() => watcher,
-            // The thread of a process that has forked is not in its child.
+            // The thread of a process does not exist in its forked child.
             other => other.insert(Watcher::start()?),
         };
         (watcher.write.as_raw_fd(), Arc::clone(&watcher.current))
     };
-    // Another interpreter on the main thread is told of no signals.
+    // Subinterpreters on the main thread receive no signals.
     let Ok(before) = set_wakeup_fd(py, descriptor) else { return Ok(py.detach(work)) };
     *locked(&current) = Current { token: Some(token.clone()), before };
     let result = py.detach(work);

@@ -1,15 +1,15 @@
 //! The native module of the Python package `glovebox-sandbox`: `glovebox_sandbox._native`.
 //!
-//! It is private to the package, whose Python says what users see. Values cross as strings, bytes and JSON text, so that there is one
-//! place that turns them into Python's: `glovebox_sandbox`.
+//! The module is private to the package, whose Python code defines the public API. Values cross as strings, bytes and
+//! JSON text, so that one place converts them to Python values: `glovebox_sandbox`.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | `attended` | work on another thread while the caller's attends to Python's callbacks and signals |
+//! | `attended` | work on another thread while the caller's thread serves Python's callbacks and signals |
 //! | `interrupt` | Ctrl-C while the caller's own thread runs a guest |
 //! | `engine`, `sandbox`, `session`, `execution`, `token` | the classes |
-//! | `input`, `tool` | what Python gives for an execution, and for a tool |
-//! | `error` | the package's exceptions for the engine's errors |
+//! | `input`, `tool` | the input of an execution, and the description of a tool |
+//! | `error` | the conversion of the engine's errors to the package's exceptions |
 
 mod attended;
 mod engine;
@@ -26,10 +26,10 @@ use std::{ffi::OsString, path::PathBuf};
 
 use pyo3::prelude::*;
 
-/// Does what a command line of `glovebox` says, and ends the process.
+/// Runs a command line of `glovebox`, and exits the process.
 #[pyfunction]
 fn command(py: Python<'_>, args: Vec<OsString>, program: PathBuf) {
-    // Threads of the interpreter must not be left waiting for this one, nor it for them.
+    // Releases Python's lock, so that the interpreter's threads and this thread do not wait for each other.
     py.detach(|| std::process::exit(glovebox_cli::command(args, program)))
 }
 

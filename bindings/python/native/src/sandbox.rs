@@ -19,7 +19,7 @@ use crate::{
     tool::ToolInput,
 };
 
-/// A line, a column and a message.
+/// A diagnostic: line, column and message.
 type Message = (u32, u32, String);
 
 /// A runtime and a policy, ready to execute.
@@ -30,7 +30,7 @@ pub(crate) struct PySandbox {
 }
 
 impl PySandbox {
-    /// The sandbox, unless this process has none of its threads.
+    /// Returns the sandbox. Fails in a forked child, which has none of the sandbox's threads.
     fn here(&self) -> PyResult<&Sandbox> {
         if self.process == std::process::id() { Ok(&self.sandbox) } else { Err(forked()) }
     }
@@ -38,7 +38,7 @@ impl PySandbox {
 
 #[pymethods]
 impl PySandbox {
-    /// `name` is a language or a runtime's name; `policy` is JSON text; `progress` is called with what takes long.
+    /// `name` is a language or the name of a runtime; `policy` is JSON text; `progress` is called at each slow step.
     #[new]
     fn new(
         py: Python<'_>,
@@ -102,7 +102,7 @@ impl PySandbox {
         Ok(diagnostics.into_iter().map(|it| (it.line, it.column, it.message)).collect())
     }
 
-    /// How many nanoseconds each of so many executions took, without Python's part. For benchmarks.
+    /// Measures the duration of `count` executions without Python's part, in nanoseconds. For benchmarks.
     fn time(&self, py: Python<'_>, source: &str, count: usize) -> PyResult<Vec<u64>> {
         let sandbox = self.here()?;
         let once = |_| {

@@ -25,12 +25,12 @@ impl PySession {
         Self { session, process }
     }
 
-    /// The session, unless this process has none of its threads.
+    /// Returns the session. Fails in a forked child, which has none of the session's threads.
     fn here(&self) -> PyResult<&Session> {
         if self.process == std::process::id() { Ok(&self.session) } else { Err(forked()) }
     }
 
-    /// Asks the session for something, without Python's lock.
+    /// Runs an operation of the session without Python's lock.
     fn ask<T: Send, E: IntoException + Send>(
         &self,
         py: Python<'_>,
@@ -101,7 +101,7 @@ impl PySession {
         Ok(self.ask(py, Session::checkpoint)?.0)
     }
 
-    /// As JSON text.
+    /// The checkpoints, as JSON text.
     fn checkpoints(&self, py: Python<'_>) -> PyResult<String> {
         let checkpoints = self.ask(py, Session::checkpoints)?;
         serde_json::to_string(&checkpoints).map_err(IntoException::exception)
@@ -121,12 +121,12 @@ impl PySession {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// As JSON text.
+    /// The session's description, as JSON text.
     fn info(&self) -> PyResult<String> {
         serde_json::to_string(&self.here()?.info()).map_err(IntoException::exception)
     }
 
-    /// Ends it. One that has ended already is as good.
+    /// Ends the session. Has no effect on a session that has ended.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.ask(py, |session| match session.close() {
             Err(ExecuteError::SessionEnded { .. }) => Ok(()),

@@ -3,7 +3,7 @@
 use glovebox::CancelToken;
 use pyo3::prelude::*;
 
-/// Cancels the executions that were given it, from any thread.
+/// Cancels the executions that use it, from any thread.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "CancelToken")]
 pub(crate) struct PyCancelToken(pub(crate) CancelToken);
 

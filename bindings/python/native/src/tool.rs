@@ -1,17 +1,16 @@
-//! Tools that are answered in Python.
+//! Tools that Python answers.
 
 use glovebox::{Tool, ToolError};
 use pyo3::{prelude::*, pybacked::PyBackedStr};
 
 use crate::{error::IntoException, token::PyCancelToken};
 
-/// A tool: its name, its description, its schema as JSON text, and a function that is given arguments as JSON text and the call's token,
-/// and gives `(True, result as JSON text)` or `(False, message)`.
+/// A tool: name, description, schema as JSON text, and a function. The function receives the arguments as JSON text and
+/// the call's token, and returns `(True, result as JSON text)` or `(False, message)`.
 #[derive(FromPyObject)]
 pub(crate) struct ToolInput(String, String, String, Py<PyAny>);
 
 impl ToolInput {
-    /// The engine's tool.
     pub(crate) fn tool(self) -> PyResult<Tool> {
         let Self(name, description, schema, answer) = self;
         let schema = serde_json::from_str(&schema).map_err(IntoException::exception)?;
@@ -31,7 +30,7 @@ impl ToolInput {
     }
 }
 
-/// What Python's side of a call raised, which only `BaseException`s such as `SystemExit` come to.
+/// Converts an exception from Python's side of a call. Only a `BaseException` such as `SystemExit` gets here.
 fn raised(error: &PyErr) -> ToolError {
     ToolError::new(Python::attach(|py| error.value(py).to_string()))
 }

@@ -91,7 +91,7 @@ def as_json(name: str, value: object) -> str:
     try:
         text = json.dumps(value, allow_nan=False)
         if "\\ud" in text:
-            # Perhaps a lone surrogate, which JSON's text has no form for; a pair is one character.
+            # Encoding fails on a lone surrogate, which JSON text cannot represent; a surrogate pair is one character.
             json.dumps(value, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"{name} must be a value that JSON has: {error}") from None

@@ -53,7 +53,7 @@ def connect(answer: Any) -> Connection:
         raise UnsupportedError("daemon: Python has no sockets with paths here; leave backend out")
     hint = "`glovebox daemon` starts one, and GLOVEBOX_DAEMON_SOCKET says where it listens"
     try:
-        # A socket that somebody else has put there is not asked.
+        # A socket that another user created is not trusted.
         if path.stat().st_uid != os.geteuid():
             raise UnavailableError(f"the socket `{path}` is another user's; {hint}")
         link = socket.socket(socket.AF_UNIX)
@@ -75,7 +75,7 @@ def connect(answer: Any) -> Connection:
     reader, writer = link.makefile("rb"), link.makefile("wb")
 
     def close() -> None:
-        # The thread that reads closes what it reads from.
+        # The shutdown wakes the reading thread, which closes its own end.
         try:
             link.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -297,7 +297,7 @@ class RemoteSession:
     def read_file(self, path: str) -> bytes:
         pieces: list[bytes] = []
         while True:
-            # A large one comes in pieces.
+            # A large file comes in pieces.
             read = self._ask("readFile", path=path, offset=sum(map(len, pieces)), of_files=True)
             pieces.append(base64.b64decode(read["contents"]["base64"]))
             if not pieces[-1] or sum(map(len, pieces)) >= read["size_bytes"]:

@@ -49,7 +49,7 @@ def __glovebox(path):
 __glovebox(*%s)
 """
 
-# `eval` sees what the session has declared with `let`, `const` and `class`, which is no property of `globalThis`.
+# `eval` sees declarations of the session with `let`, `const` and `class`, which are not properties of `globalThis`.
 _JAVASCRIPT_COMPLETE = """
 ((path, prefix) => {
     const names = new Set();
@@ -67,7 +67,7 @@ def complete(session: Session, language: str, code: str, cursor: int) -> tuple[l
     """What the name before the cursor can go on as, and where that name begins. Names and attributes only."""
     word = _WORD[language]
     before = code[:cursor]
-    # Of a dotted name all but its last part; nothing is called and nothing is indexed.
+    # Splits the last part off a dotted name. Nothing is called or indexed.
     path, prefix = re.search(rf"((?:(?!\d){word}+\.)*)({word}*)\Z", before).groups()  # type: ignore[union-attr]
     start = cursor - len(prefix)
     attribute_of_something = not path and before[:start].endswith(".")
@@ -77,7 +77,7 @@ def complete(session: Session, language: str, code: str, cursor: int) -> tuple[l
     value = _ask(session, language, script, path[:-1], prefix)
     if not isinstance(value, list):
         return [], start
-    # A session's script says what the names are: anything may come.
+    # The session's script provides the names, so the value is untrusted.
     matches = [match for match in value if isinstance(match, str) and match.startswith(prefix)]
     return matches[:_MAX_MATCHES], start
 
@@ -90,7 +90,7 @@ def inspect(session: Session, language: str, code: str, cursor: int) -> str | No
     after = re.match(r"\w*", code[cursor:])
     path = (before[0] if before else "") + (after[0] if after else "")
     if not path and code[:cursor].endswith("("):
-        # Within the brackets of a call it is the function that is asked for.
+        # Within the parentheses of a call, the subject is the function.
         return inspect(session, language, code, cursor - 1)
     if not path or path.endswith("."):
         return None
@@ -99,7 +99,7 @@ def inspect(session: Session, language: str, code: str, cursor: int) -> str | No
 
 
 def _ask(session: Session, language: str, script: str, *arguments: str) -> Any:
-    # A string that JSON escapes is one in either language.
+    # A JSON string literal is valid in both languages.
     source = script % json.dumps(arguments)
     fork = session.fork()
     return fork.execute(source, timeout_ms=TIMEOUT_MS).value
@@ -116,7 +116,7 @@ def is_complete(box: Sandbox, language: str, code: str) -> dict[str, Any]:
     last = lines[-1] if lines else ""
     indent = last[: len(last) - len(last.lstrip())]
     if not diagnostics:
-        # As at Python's prompt: a block ends with an empty line.
+        # As at Python's prompt, an empty line ends a block.
         is_open = language == "python" and bool(indent) and bool(last.strip()) and not code.endswith("\n")
         return {"status": "incomplete", "indent": indent} if is_open else {"status": "complete"}
     first = diagnostics[0]

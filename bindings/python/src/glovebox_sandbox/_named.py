@@ -123,7 +123,7 @@ class NamedSessions:
     def _save(self, file: str) -> str:
         path = self._file(file)
         state = self.current.hibernate()
-        # All of it or nothing, whatever happens meanwhile.
+        # Writes a scratch file and renames it, so that the file is complete at any moment.
         descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=".saving-")
         try:
             with os.fdopen(descriptor, "wb") as stream:

@@ -43,7 +43,7 @@ def images() -> Path | None:
 
 
 def _engine(packages: bool) -> Any:
-    # A child of a fork has none of its parent's threads.
+    # A forked child has none of its parent's threads.
     key = (os.getpid(), packages)
     if key not in _engines:
         _engines[key] = _native.Engine(os.environ.get("GLOVEBOX_CACHE_DIR") or None, bundle(), images(), packages)

@@ -56,7 +56,8 @@ def open_backend(name: str, policy: Policy, wait: tools.Await) -> _daemon_backen
         raise UnsupportedError("files: an ordinary Python has the directory that it is started in; leave it out")
     directory = tempfile.TemporaryDirectory(prefix="glovebox-native-")
     process = subprocess.Popen(
-        # As text: a file's directory would be the first that it imports from, and this one has a `types` of its own.
+        # Passed as text: for a file, Python would import from its directory first, and this directory has its own
+        # `types` module.
         [python(), "-u", "-c", REPL.read_text(encoding="utf-8")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 
-# Scripts print to another place than the protocol's.
+# Redirects the output of scripts away from the protocol's stream.
 OUT = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
 IN = os.fdopen(os.dup(0), "r", encoding="utf-8", newline="\n")
 os.dup2(2, 1)
@@ -319,11 +319,11 @@ def answer(message):
 
 
 def main():
-    # Whoever is started in the background of a shell has inherited that the signal is ignored, and no limit on time would hold.
+    # A process in the background of a shell inherits an ignored SIGINT. No time limit would work then.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=read, daemon=True).start()
     while True:
-        # A signal that comes late concerns nothing.
+        # A late signal has no execution to interrupt.
         try:
             answer(work.get())
         except KeyboardInterrupt:

@@ -70,7 +70,7 @@ class Settings:
 
     def sandbox(self, progress: Callable[[str], None]) -> Sandbox:
         """The sandbox of such a kernel."""
-        # As much fuel for each millisecond as the engine's defaults have: time ends a cell before fuel does.
+        # Uses the ratio of fuel to time of the engine's defaults, so that time ends a cell before fuel does.
         fuel = None if self.timeout_ms is None else 40_000_000 * max(self.timeout_ms, 10_000)
         limits = Limits(timeout_ms=self.timeout_ms, fuel=fuel, memory_bytes=self.memory_bytes)
         return Sandbox(self.runtime or self.language, limits=limits, progress=progress)
@@ -189,7 +189,7 @@ class GloveboxKernel(Kernel):
     def start(self) -> None:
         """Begins to serve, and to prepare the interpreter."""
         super().start()
-        # Where an interrupt comes as a signal.
+        # On platforms where an interrupt is a signal.
         signal.signal(signal.SIGINT, lambda *_: self._cancel())
         self._opening = self._worker.submit(self._open)
 
@@ -237,7 +237,7 @@ class GloveboxKernel(Kernel):
         try:
             reply = await loop.run_in_executor(self._worker, work)
         except Exception as error:
-            # Whatever it is, the frontend waits for an answer.
+            # The frontend waits for an answer, whatever the error is.
             name = type(error).__name__
             is_ours = isinstance(error, GloveboxError)
             text = str(error) if is_ours else f"{error} (this is a fault of the kernel)"
@@ -385,7 +385,7 @@ def _lines(run: Run) -> list[str]:
     """What an error message has as its traceback."""
     said = explain(run)
     if run.outcome.kind == "raised":
-        # The traceback's last line says it already.
+        # The last line of the traceback repeats the message.
         said = said.partition("\n")[2]
     return [*traceback_of(run).splitlines(), *said.splitlines()]
 

@@ -21,7 +21,7 @@ DEFAULT_TIMEOUT_MS = 10_000
 MAX_TIMEOUT_MS = 3_600_000
 """The longest time that a cell can ask for."""
 
-# Time ends a cell, not fuel: the engine's default of fuel for its default of time, by the longest time.
+# Time ends a cell, not fuel: the fuel limit has the engine's default ratio of fuel to time at the maximum timeout.
 _LIMITS = Limits(timeout_ms=MAX_TIMEOUT_MS, fuel=40_000_000 * MAX_TIMEOUT_MS)
 
 

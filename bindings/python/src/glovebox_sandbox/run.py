@@ -290,7 +290,7 @@ class Run:
     def to_dict(self) -> dict[str, Any]:
         """All of it but the files' contents, as JSON has it: what `glovebox run --json` prints."""
         displays = [{"is_result": shown.is_result, "data": shown.bundle()} for shown in self.displays]
-        # A copy of the caller's own; it has the place of `displays` already.
+        # Each caller gets its own copy. The JSON already has a place for `displays`.
         return {**json.loads(self._executed.json()), "displays": displays}
 
     def raise_for_outcome(self) -> Run:

@@ -145,7 +145,7 @@ class Sandbox:
             try:
                 kind, opened = "daemon", _daemon_backend.open_backend(name, policy, wait)
             except GloveboxError:
-                # There is none, or it cannot do what is asked: this process can, or says why not.
+                # No daemon answers, or it does not support the options: this process tries, or raises the reason.
                 backend = "wasm"
         if backend == "wasm":
             backend = "native" if _native_backend.is_here() else "component"

@@ -187,7 +187,7 @@ def answer(tool: Tool, wait: Await, arguments: str, token: Token) -> tuple[bool,
         if dataclasses.is_dataclass(result) and not isinstance(result, type):
             result = dataclasses.asdict(result)
     except (Exception, asyncio.CancelledError) as error:  # Whatever it is, the script has asked for it.
-        # JSON's text has no lone surrogates.
+        # JSON text cannot contain lone surrogates.
         return False, (str(error) or type(error).__name__).encode(errors="backslashreplace").decode()
     try:
         return True, json.dumps(result, allow_nan=False)

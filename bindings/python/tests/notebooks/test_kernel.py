@@ -135,7 +135,7 @@ class Cells(KernelCase):
         self.assertEqual((ran.stdout, ran.stderr), ("out\n", "bad\n"))
         self.assertEqual((ran.text, ran.reply["status"], ran.error), ("[1, 'two', None]", "ok", None))
         self.assertEqual(ran.result and ran.result["execution_count"], ran.reply["execution_count"])
-        # What comes comes before the value, and that before the reply.
+        # Output arrives before the value, and the value before the reply.
         self.assertEqual(ran.kinds[-1], "execute_result")
         self.assertIsNone(self.cell("y = len(x)").result)
         self.assertEqual(self.value("y"), "3")
@@ -255,7 +255,7 @@ class Interrupts(KernelCase):
 
     def test_a_cell_that_no_exception_reaches_is_stopped_and_undone(self) -> None:
         self.value("n = 0")
-        # A loop of the interpreter itself, which executes nothing of the script.
+        # A loop within the interpreter itself, which executes no code of the script.
         ran = self.interrupted("n = 1\nprint('begun', flush=True)\nsum(iter(int, 1))", self.manager.interrupt_kernel)
         self.assertIn("the session was rolled back", "\n".join(ran.error["traceback"] if ran.error else []))
         self.assertEqual(self.value("n"), "0")
@@ -268,7 +268,7 @@ class Interrupts(KernelCase):
     def test_an_interrupt_while_nothing_runs_does_nothing(self) -> None:
         self.manager.interrupt_kernel()
         self.manager.provisioner.process.send_signal(signal.SIGINT)
-        # Neither is waited for.
+        # The kernel acknowledges neither interrupt.
         time.sleep(1)
         self.assertEqual(self.value("6 * 7"), "42")
 
@@ -284,7 +284,7 @@ class Interrupts(KernelCase):
     def test_a_shutdown_ends_the_process(self) -> None:
         process = self.manager.provisioner.process
         self.value("x = 1")
-        # Half of this time the process has before it gets a signal.
+        # The process has half of this time before it gets a signal.
         self.manager.shutdown_wait_time = 30
         self.manager.shutdown_kernel()
         self.assertEqual(process.poll(), 0)
@@ -519,7 +519,7 @@ class Notebooks(unittest.TestCase):
         self.assertEqual(done.cells[3].outputs[0].data, {"text/plain": "2"})
 
     def test_figures_and_data_frames_are_pictures_and_tables(self) -> None:
-        # The one test that needs this image; it is fetched and prepared, where that has not been done.
+        # Only this test needs the image, which is fetched and prepared on first use.
         installed = install("--runtime", "python-3.15-data", "--name", "data")
         self.assertEqual(installed.returncode, 0, installed.stderr)
         notebook = self.notebook(

@@ -208,7 +208,7 @@ class _Result(_Cases):
 
 
 def _hints(of: type) -> list[tuple[str, Any]]:
-    # Not the names of the class itself: a field may be called as its type is, `bytes`.
+    # Excludes names of the class itself: a field may have the same name as its type, such as `bytes`.
     hints = typing.get_type_hints(of, vars(types), vars(types))
     return [(field.name, hints[field.name]) for field in dataclasses.fields(of)]
 

@@ -32,7 +32,7 @@ _STACK_BYTES = 512 << 10
 def _engine(stack_bytes: int) -> wasmtime.Engine:
     config = wasmtime.Config()
     config.max_wasm_stack = stack_bytes
-    # Compiling a provider takes seconds; Wasmtime keeps what it has compiled in the user's cache directory.
+    # Compiling a provider takes seconds; Wasmtime caches compiled code in the user's cache directory.
     config.cache = True
     return wasmtime.Engine(config)
 
@@ -51,7 +51,7 @@ class Provider:
         store = wasmtime.Store(self._engine)
         wanted = self._component.type.imports(self._engine)
         if any(name.startswith("wasi:") for name in wanted):
-            # Of WASI it has what a provider asks for: clocks.
+            # The providers import only clocks from WASI.
             store.set_wasi(wasmtime.WasiConfig())
             linker.add_wasip2()
         if _TOOLS in wanted:
@@ -212,7 +212,8 @@ class Sandbox:
         except wasmtime.WasmtimeError as error:
             raise self._lose(instance) from error
         except Exception as error:
-            # A value that cannot be passed on is found before the instance is entered, and then it still answers.
+            # A value that cannot be lowered is detected before the instance is entered; the instance then still
+            # answers.
             if instance.answers():
                 raise
             raise self._lose(instance) from error

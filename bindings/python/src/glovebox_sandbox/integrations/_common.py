@@ -38,7 +38,8 @@ _SCHEMA = {
     "additionalProperties": False,
 }
 
-# Scripts run in `__main__`, which this executes in as well. Only the module `_host` and the functions themselves stay there.
+# Scripts run in `__main__`, which also executes this prelude. Only the module `_host` and the functions themselves stay
+# there.
 _PRELUDE = f'''
 def _prepare(dispatch):
     import dataclasses, datetime, decimal, pathlib, sys, types
@@ -132,7 +133,8 @@ class Interpreter:
         self._context = contextvars.copy_context()
         self._threads: _Threads | None = None
         self._lock = threading.Lock()
-        # One script at a time has its caller's context variables and loop for its functions. Without functions the session itself sees to it.
+        # Gives one script at a time its caller's context variables and loop for its functions. Without functions, the
+        # session itself takes care of the order.
         self._running: AbstractContextManager[Any] = nullcontext()
         self._session: Session | None = None
         self._bound: frozenset[str] = frozenset()
@@ -147,7 +149,7 @@ class Interpreter:
             described = "Calls a function of the host by its name."
             tools.append(Tool(self._dispatch, name=_DISPATCHER, description=described, schema=_SCHEMA))
         limits = DEFAULT_LIMITS if limits is None else limits
-        # Options are checked here and now. What takes long is done when the first script comes.
+        # Options are checked immediately. The slow start is delayed until the first script.
         self._sandbox = _Opening(language, limits=limits, tools=tools, **options)
         self._is_open = False
 
@@ -155,7 +157,7 @@ class Interpreter:
         function = self._ends.get(name) or (self._functions or {}).get(name)
         if function is None:
             raise NameError(f"there is no function {name} any more")
-        # This is a thread of its own, and frameworks keep settings in context variables.
+        # This is a separate thread, and frameworks keep settings in context variables.
         result = self._context.copy().run(function, *args, **kwargs)
         return self._awaited(result, self._loop) if inspect.isawaitable(result) else self._plain(result)
 

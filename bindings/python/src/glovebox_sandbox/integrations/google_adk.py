@@ -84,7 +84,7 @@ class GloveboxCodeExecutor(BaseCodeExecutor):
     def _interpreter(self, invocation_context: InvocationContext, execution_id: str | None) -> Interpreter:
         if not self.stateful or execution_id is None:
             return self._fresh
-        # Two users may have chosen the same id for their conversations.
+        # Two users may choose the same id for their conversations.
         key = (invocation_context.app_name, invocation_context.user_id, execution_id)
         with self._lock:
             interpreter = self._interpreters.pop(key, None) or Interpreter(**self._sandbox_options)
@@ -118,7 +118,7 @@ def _result(run: Run, given: dict[str, bytes]) -> CodeExecutionResult:
         File(name=name, content=run.files[name], mime_type=mimetypes.guess_type(name)[0] or "application/octet-stream")
         for name in sorted(set(names))
     ]
-    # The kit takes any text on standard error for a failure.
+    # The kit treats any text on standard error as a failure.
     stderr = "" if run.ok else failure(run)
     return CodeExecutionResult(
         stdout=run.stdout, stderr=stderr, output_files=outputs, exit_code=run.outcome.exit_code
