@@ -17,16 +17,17 @@ pub struct Blob {
 }
 
 impl Blob {
-    /// An empty blob. If the provider grants no more handles the component traps, because this function has no error.
+    /// Creates an empty blob. If the provider grants no more handles, the component traps, because this function cannot
+    /// return an error.
     #[must_use]
     pub fn new() -> Self {
         Self { raw: raw::Blob::new() }
     }
 
-    /// A blob with these bytes.
+    /// Creates a blob from bytes.
     ///
     /// # Errors
-    /// [`Error::QuotaExceeded`].
+    /// [`Error::QuotaExceeded`] if the provider grants no more memory.
     pub fn of(bytes: &[u8]) -> Result<Self, Error> {
         let blob = Self::new();
         for piece in bytes.chunks(WRITE_BYTES) {
@@ -35,24 +36,24 @@ impl Blob {
         Ok(blob)
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.raw.size()
     }
 
-    /// Bytes from `offset` on, at most `len` and at most 16,777,216; empty at its end.
+    /// Returns bytes from `offset` on, at most `len` and at most 16,777,216; empty at the end of the blob.
     #[must_use]
     pub fn read_at(&self, offset: u64, len: u64) -> Vec<u8> {
         self.raw.read(offset, len)
     }
 
-    /// Reads from the beginning.
+    /// Returns a reader that starts at the beginning.
     pub fn reader(&self) -> impl BufRead + '_ {
         self.pieces()
     }
 
-    /// All bytes, in the component's own memory.
+    /// Copies all bytes into the component's own memory.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         // Reading a blob does not fail.

@@ -11,55 +11,56 @@ use crate::{
 /// [`Variable`](Self::Variable).
 ///
 /// The texts come from the provider and name the cause. In addition to the errors listed for a function, every function
-/// may return [`Unavailable`](Self::Unavailable), and every function that executes or holds something
+/// may return [`Unavailable`](Self::Unavailable). Every function that executes a script or holds memory may return
 /// [`QuotaExceeded`](Self::QuotaExceeded).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no runtime of this name, or none for the language.
+    /// There is no runtime with this name, or none for the language.
     UnknownRuntime(String),
-    /// The policy is invalid, or asks for more than is granted: the text names the key and its allowed values.
+    /// The policy is invalid, or requests more than is granted. The text names the key and its allowed values.
     InvalidPolicy(String),
     /// An argument is invalid: a script's or a variable's name, JSON text, a tool's definition, a tool's answer.
     InvalidArgument(String),
     /// The source exceeds `limits.source-bytes`.
     SourceTooLarge {
-        /// Its size.
+        /// The size in bytes.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
     },
     /// Standard input, or a variable's JSON text, exceeds `limits.stdin-bytes`.
     StdinTooLarge {
-        /// Its size.
+        /// The size in bytes.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// Another session or checkpoint would exceed a limit.
+    /// A further session or checkpoint would exceed a limit.
     TooManySessions(String),
     /// The call would exceed the provider's quota for the component as a whole. Dropping handles may help.
     QuotaExceeded(String),
-    /// The session has ended: it was closed, its guest left, or it was unwound without a checkpoint to roll back to.
+    /// The session has ended: it was closed, its guest exited, or it was unwound without a checkpoint to roll back to.
     SessionEnded(String),
-    /// An execution started in the session, or the one whose files are requested, has not ended.
+    /// An execution in the session, or the execution whose files are requested, has not ended.
     SessionBusy(String),
-    /// The session has no such checkpoint.
+    /// The session has no checkpoint with this id, or none to undo to.
     NoCheckpoint(String),
-    /// A variable could not be read or set. Code in the guest does that: if it was unwound, the session was rolled back.
+    /// A variable could not be read or set by the code in the guest. If the guest was unwound, the session was rolled
+    /// back.
     Variable(String),
     /// A file operation was refused.
     File(FileFailure),
-    /// The bytes are not a hibernated session, or not one that this provider, runtime and policy can resume.
+    /// The bytes are not a hibernated session, or this provider, runtime and policy cannot resume it.
     NotResumable(String),
-    /// The provider does not support this; [`info`](crate::info) tells beforehand.
+    /// The provider does not support the operation. [`info`](crate::info) lists its features.
     Unsupported(String),
-    /// No instance could be created; trying again later may help.
+    /// No instance could be created. Trying again later may help.
     Unavailable(String),
 }
 
 impl Error {
-    /// The error's name in the contract: `quota-exceeded`.
+    /// Returns the error's name in the contract, such as `quota-exceeded`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -132,8 +133,8 @@ impl From<SandboxError> for Error {
     }
 }
 
-/// For readers and writers. The kind is `NotFound`, `AlreadyExists`, `InvalidInput` or `StorageFull` for the
-/// corresponding errors, otherwise `Other`.
+/// Converts errors for readers and writers. The kind is `NotFound`, `AlreadyExists`, `InvalidInput` or `StorageFull`
+/// for the corresponding errors, otherwise `Other`.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {

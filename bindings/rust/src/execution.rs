@@ -5,13 +5,13 @@ use std::{borrow::Cow, fmt, time::Duration};
 use crate::{Execution, Exhausted, Outcome, Output, Raised, ResourceKind};
 
 impl Execution {
-    /// Whether the script completed, or exited with code 0.
+    /// Returns `true` if the script completed, or exited with code 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.outcome.is_success()
     }
 
-    /// Wall-clock time, without compiling.
+    /// Wall-clock time, without compilation; zero on a provider without a clock.
     #[must_use]
     pub fn duration(&self) -> Duration {
         Duration::from_nanos(self.duration_ns)
@@ -19,14 +19,14 @@ impl Execution {
 }
 
 impl Outcome {
-    /// Whether the script completed, or exited with code 0.
+    /// Returns `true` if the script completed, or exited with code 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Completed | Self::Exited(0))
     }
 }
 
-/// One line for people: the exception without its traceback.
+/// Formats the outcome as one line for people: the exception without its traceback.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -64,7 +64,8 @@ impl fmt::Display for Exhausted {
 }
 
 impl Output {
-    /// The text. A character that was truncated at the end is left out; other bytes that are not UTF-8 become `U+FFFD`.
+    /// Decodes the retained bytes as text. A character that was truncated at the end is left out; other bytes that are
+    /// not UTF-8 become `U+FFFD`.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         let is_cut = self.is_truncated() || self.has_more();
@@ -75,13 +76,14 @@ impl Output {
         String::from_utf8_lossy(whole.unwrap_or(&self.bytes))
     }
 
-    /// Whether the script wrote more than was retained.
+    /// Returns `true` if the script wrote more than was retained.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.total_bytes > self.retained_bytes
     }
 
-    /// Whether more was retained than this contains: [`Started::output`](crate::Started::output) has the rest.
+    /// Returns `true` if more was retained than this value contains: [`Started::output`](crate::Started::output) has
+    /// the rest.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.retained_bytes > self.bytes.len() as u64

@@ -14,40 +14,40 @@ pub struct Files {
 }
 
 impl Files {
-    /// The files, directories and links whose path matches the pattern, sorted, at most 10,000: `*`, `?` and `[…]`
-    /// match within a name, `**` matches any number of directories.
+    /// Lists the files, directories and links whose path matches the pattern, sorted, at most 10,000: `*`, `?` and
+    /// `[…]` match within a name, `**` matches any number of directories.
     ///
     /// # Errors
-    /// [`Error::File`] for an invalid pattern.
+    /// [`Error::File`] for an invalid pattern, or if more than 10,000 paths match.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, Error> {
         Ok(self.raw.list(pattern)?)
     }
 
-    /// The entry at a path; a link at its end is not followed.
+    /// Describes the entry at a path. A link at the end of the path is not followed.
     ///
     /// # Errors
-    /// [`Error::File`].
+    /// [`Error::File`] if there is no such entry.
     pub fn stat(&self, path: &str) -> Result<FileEntry, Error> {
         Ok(self.raw.stat(path)?)
     }
 
-    /// A whole file. Scripts choose its size: [`stat`](Self::stat) tells beforehand.
+    /// Reads a whole file. Scripts choose its size: check it first with [`stat`](Self::stat).
     ///
     /// # Errors
-    /// [`Error::File`].
+    /// [`Error::File`] if the file does not exist.
     pub fn read(&self, path: &str) -> Result<Vec<u8>, Error> {
         Pieces::new(|offset, len| self.read_at(path, offset, len)).into_vec()
     }
 
-    /// Bytes of a file from `offset` on, at most `len` and at most 16,777,216; empty at its end.
+    /// Reads bytes of a file from `offset` on, at most `len` and at most 16,777,216; empty at its end.
     ///
     /// # Errors
-    /// [`Error::File`].
+    /// [`Error::File`] if the file does not exist.
     pub fn read_at(&self, path: &str, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
         Ok(self.raw.read(path, offset, len)?)
     }
 
-    /// Reads a file in pieces.
+    /// Returns a reader that reads a file in pieces.
     ///
     /// # Errors
     /// [`Error::File`] if the file does not exist.

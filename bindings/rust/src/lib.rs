@@ -16,8 +16,8 @@
 //!   and saved as bytes.
 //! * [`Started`] is an execution that the component steps through: it answers the script's tool calls itself, reads
 //!   output while the script runs, and reads the resulting files.
-//! * [`Execution`] is the result of a script, and [`Outcome`] how it ended. A script that raises, exits or reaches a
-//!   limit is not an error; an [`Error`] is a failure of the caller or the provider, and then nothing was executed.
+//! * [`Execution`] is the result of a script, and [`Outcome`] its ending. A script that raises, exits or reaches a
+//!   limit is not an error. An [`Error`] is a failure of the caller or the provider: nothing was executed.
 //! * [`Files`] is a snapshot of a workspace's files, [`Blob`] is a byte string too large for a list.
 //!
 //! The crate needs no WASI and starts nothing: all its calls go to the component's host, or to a component that it is

@@ -6,7 +6,7 @@ use crate::{AdviceKind, FileError, FileKind, FuelStatus, Language, ResourceKind,
 
 macro_rules! names {
     ($($type:ident { $($case:ident = $name:literal),* $(,)? })*) => {$(
-        /// The contract's name.
+        /// Formats the case by its name in the contract.
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.pad(match self { $(Self::$case => $name),* })
@@ -14,7 +14,7 @@ macro_rules! names {
         }
     )*
 
-        /// Type, case and name of every case.
+        /// The type, case and name of every case.
         #[cfg(test)]
         const ALL: &[(&str, &str, &str)] = &[$($((stringify!($type), stringify!($case), $name)),*),*];
     };

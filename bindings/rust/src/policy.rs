@@ -1,4 +1,4 @@
-//! Building policies.
+//! Builders of policies.
 
 use crate::{Checkpoints, Clock, Entropy, Limits, OnUnwind, Policy, SessionPolicy};
 
@@ -13,7 +13,7 @@ macro_rules! setters {
         }
     )*
 
-        /// Each sets only its own field.
+        /// Checks that each setter sets only its own field.
         #[cfg(test)]
         fn try_setters() {$(
             let mut set = Self::default().$name(tests::Sample::sample());
@@ -23,7 +23,7 @@ macro_rules! setters {
     };
 }
 
-/// The default limits.
+/// Uses the default limits.
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -54,45 +54,48 @@ impl Default for Limits {
 
 impl Limits {
     setters! {
-        /// Fuel, about a unit per WebAssembly operator; at least 1. Default 400,000,000,000, more than `timeout_ms` lets a script use.
+        /// Fuel, about a unit per WebAssembly operator; at least 1. Default 400,000,000,000, more than `timeout_ms`
+        /// lets a script use.
         fuel: u64,
-        /// Fuel reserved for the soft limit, at most a tenth of all. Default 100,000,000.
+        /// Fuel reserved for the soft limit, at most a tenth of `fuel`. Default 100,000,000.
         fuel_reserve: u64,
         /// Wall-clock milliseconds, including waits; at least 1. Default 10,000.
         timeout_ms: u64,
-        /// Milliseconds reserved for the soft limit, at most a tenth of all. Default 100.
+        /// Milliseconds reserved for the soft limit, at most a tenth of `timeout_ms`. Default 100.
         timeout_reserve_ms: u64,
         /// Bytes of linear memory, files and captured output together. Default 134,217,728.
         memory_bytes: u64,
-        /// Bytes of standard output that are retained. Default 2,000,000.
+        /// Bytes of standard output to retain. Default 2,000,000.
         stdout_bytes: u64,
-        /// Bytes of standard error that are retained. Default 1,000,000.
+        /// Bytes of standard error to retain. Default 1,000,000.
         stderr_bytes: u64,
-        /// Bytes of displays that are retained, with all their forms. Default 8,388,608.
+        /// Bytes of displays to retain, including all their forms. Default 8,388,608.
         display_bytes: u64,
-        /// Bytes of source text; more is [`Error::SourceTooLarge`](crate::Error::SourceTooLarge). Default 1,048,576.
+        /// Bytes of source text; a larger source is [`Error::SourceTooLarge`](crate::Error::SourceTooLarge). Default
+        /// 1,048,576.
         source_bytes: u64,
-        /// Bytes of standard input; more is [`Error::StdinTooLarge`](crate::Error::StdinTooLarge). Default 16,777,216.
+        /// Bytes of standard input; larger input is [`Error::StdinTooLarge`](crate::Error::StdinTooLarge). Default
+        /// 16,777,216.
         stdin_bytes: u64,
         /// Bytes of files, including names and directory entries. Default 67,108,864.
         workspace_bytes: u64,
-        /// Files, directories and links. Default 10,000.
+        /// Number of files, directories and links. Default 10,000.
         workspace_inodes: u64,
-        /// Descriptors open at once. Default 256.
+        /// Number of descriptors open at once. Default 256.
         open_files: u32,
-        /// Calls of tools in one execution. Default 100.
+        /// Number of tool calls in one execution. Default 100.
         tool_calls: u64,
-        /// Calls of tools that run at once. Default 16.
+        /// Number of tool calls that run at once. Default 16.
         tool_calls_at_once: u32,
-        /// Milliseconds that one call of a tool may take. Default 10,000.
+        /// Milliseconds that one tool call may take. Default 10,000.
         tool_timeout_ms: u64,
-        /// Bytes of a call's arguments, and of its result. Default 1,048,576.
+        /// Bytes of a tool call's arguments, and of its result. Default 1,048,576.
         tool_bytes: u64,
-        /// Bytes of arguments and results that the record of calls keeps. Default 1,048,576.
+        /// Bytes of arguments and results to keep in the record of tool calls. Default 1,048,576.
         tool_record_bytes: u64,
         /// Bytes of the file that [`Policy::auto_persist_globals`] writes. Default 1,048,576.
         persisted_bytes: u64,
-        /// Sessions at once. Default 1,000.
+        /// Number of sessions at once. Default 1,000.
         session_count: u32,
         /// Bytes that all sessions may hold together. Default 4,294,967,296.
         session_total_bytes: u64,
@@ -119,15 +122,16 @@ impl Policy {
     setters! {
         /// The limits of a script.
         limits: Limits,
-        /// The script's clock. Default: the provider's.
+        /// The script's clock. Default: the provider's clock.
         clock: Clock,
-        /// The script's source of random numbers. Default: the provider's.
+        /// The script's source of random numbers. Default: the provider's random number generator.
         entropy: Entropy,
-        /// Whether Python scripts find packages. Default: true.
+        /// Makes `/app/site-packages` available to Python scripts. Default: true.
         inject_setup: bool,
-        /// Whether an execution outside a session loads its globals from the workspace, and saves them there. Default: false.
+        /// Loads the globals of an execution outside a session from the workspace, and saves them there. Default:
+        /// false.
         auto_persist_globals: bool,
-        /// How sessions keep and lose their state.
+        /// The retention and loss of a session's state.
         session: SessionPolicy,
     }
 
@@ -145,8 +149,8 @@ impl Policy {
         self
     }
 
-    /// Makes executions reproducible: a fixed clock, in nanoseconds since 1970, and random numbers from a seed. Equal input then
-    /// costs equal fuel, to the unit. There is no soft limit then, and the random numbers are not secret.
+    /// Makes executions reproducible, with a fixed clock in nanoseconds since 1970, and random numbers from a seed.
+    /// Equal input then costs exactly equal fuel. There is no soft limit, and the random numbers are not secret.
     #[must_use]
     pub fn reproducible(self, clock_ns: u64, seed: u64) -> Self {
         self.clock(Clock::Fixed(clock_ns)).entropy(Entropy::Seeded(seed))
@@ -162,14 +166,13 @@ impl Default for SessionPolicy {
 
 impl SessionPolicy {
     setters! {
-        /// When a session saves its state automatically. Default: [`Checkpoints::Auto`].
+        /// The schedule of automatic checkpoints. Default: [`Checkpoints::Auto`].
         checkpoints: Checkpoints,
-        /// Under `Auto`, the private memory in bytes up to which a session is saved before every execution. Default
-        /// 4,194,304.
+        /// Bytes of private memory up to which `Auto` takes a checkpoint before every execution. Default 4,194,304.
         checkpoint_auto_bytes: u64,
-        /// How many requested checkpoints are retained; at least 1. Default 8.
+        /// Number of requested checkpoints to retain; at least 1. Default 8.
         checkpoints_retained: u32,
-        /// What happens to a session whose guest was unwound. Default: [`OnUnwind::RollBack`].
+        /// The fate of a session whose guest was unwound. Default: [`OnUnwind::RollBack`].
         on_unwind: OnUnwind,
     }
 }

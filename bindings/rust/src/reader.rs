@@ -1,14 +1,14 @@
-//! Reading in pieces.
+//! Reads bytes in pieces.
 
 use std::io;
 
 use crate::Error;
 
-/// The size of one read. A provider returns at most 16 MiB, but a component that only scans something should not have
-/// to hold that much.
+/// The size of one read. A provider returns at most 16 MiB, but a component that only scans data should not have to
+/// hold that much.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Reads what `fetch(offset, len)` returns from the beginning, piece by piece, until it returns nothing.
+/// Reads from the beginning with `fetch(offset, len)`, piece by piece, until it returns nothing.
 pub(crate) struct Pieces<F> {
     fetch: F,
     piece: io::Cursor<Vec<u8>>,
@@ -20,7 +20,7 @@ impl<F: FnMut(u64, u64) -> Result<Vec<u8>, Error>> Pieces<F> {
         Self { fetch, piece: io::Cursor::default(), offset: 0 }
     }
 
-    /// Reads everything.
+    /// Reads all bytes.
     pub(crate) fn into_vec(mut self) -> Result<Vec<u8>, Error> {
         let mut all = Vec::new();
         loop {
@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns less than requested, as a provider may.
+    /// Returns fewer bytes than requested, as a provider may.
     fn from(bytes: &[u8], most: usize) -> impl FnMut(u64, u64) -> Result<Vec<u8>, Error> {
         move |offset, _| Ok(bytes.iter().copied().skip(usize::try_from(offset).unwrap()).take(most).collect())
     }

@@ -1,11 +1,11 @@
-//! Building requests.
+//! Builders of requests.
 
 use std::time::Duration;
 
 use crate::{InputFile, Request, SourceKind};
 
 impl Request {
-    /// A request for this source, with default values otherwise.
+    /// Creates a request for a source, with default values otherwise.
     #[must_use]
     pub fn new(source: impl Into<String>) -> Self {
         Self {
@@ -19,43 +19,43 @@ impl Request {
         }
     }
 
-    /// The file name that tracebacks show: at most 4,096 bytes without NUL. Default: `<sandbox>`.
+    /// Sets the file name in tracebacks: at most 4,096 bytes without NUL. Default: `<sandbox>`.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How to interpret JavaScript source. Default: [`SourceKind::Detect`].
+    /// Sets the interpretation of JavaScript source. Default: [`SourceKind::Detect`].
     #[must_use]
     pub fn kind(mut self, kind: SourceKind) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// The script's standard input. Default: empty.
+    /// Sets the script's standard input. Default: empty.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Some(bytes.into());
         self
     }
 
-    /// JSON text of the global variable `context`, for an execution outside a session. Default: no such variable.
+    /// Sets the global variable `context` from JSON text, for an execution outside a session. Default: no such
+    /// variable.
     #[must_use]
     pub fn context(mut self, json: impl Into<String>) -> Self {
         self.context = Some(json.into());
         self
     }
 
-    /// One more file in the workspace when the script starts, at a path relative to `/app`, for an execution outside a session.
-    /// Default: none.
+    /// Adds a file to the workspace, at a path relative to `/app`, for an execution outside a session. Default: none.
     #[must_use]
     pub fn file(mut self, path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         self.files.get_or_insert_default().push(InputFile { path: path.into(), bytes: bytes.into() });
         self
     }
 
-    /// The time after which the execution is cancelled, rounded up to the millisecond. Default: never.
+    /// Sets the time after which the execution is cancelled, rounded up to the millisecond. Default: never.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline_ms = Some(milliseconds(deadline));
@@ -75,7 +75,7 @@ impl From<String> for Request {
     }
 }
 
-/// Rounded up, so that a short time does not become zero.
+/// Converts to milliseconds, rounded up, so that a short time does not become zero.
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -1,23 +1,23 @@
-//! A language and a policy.
+//! Sandboxes: a language and a policy.
 
 use crate::{
     Blob, Diagnostic, Error, Execution, Policy, ProviderInfo, Request, Runtime, Session, SessionOptions, Started, Tool,
     bindings::glovebox::sandbox::sandbox as raw,
 };
 
-/// The provider and its capabilities. The result never changes.
+/// Describes the provider and its capabilities. The result never changes.
 #[must_use]
 pub fn info() -> ProviderInfo {
     raw::info()
 }
 
-/// The default policy, with every value given.
+/// Returns the default policy, with a value in every field.
 #[must_use]
 pub fn default_policy() -> Policy {
     raw::default_policy()
 }
 
-/// The runtime and the policy of scripts.
+/// A runtime and a policy for scripts.
 ///
 /// A sandbox is only a description: it holds no resources, and creating one costs nothing.
 ///
@@ -37,25 +37,25 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// A sandbox for this runtime, under the default policy.
+    /// Creates a sandbox for a runtime, under the default policy.
     #[must_use]
     pub fn new(runtime: Runtime) -> Self {
         Self { runtime, policy: Policy::default() }
     }
 
-    /// Python, on the provider's default runtime.
+    /// Creates a sandbox for Python, on the provider's default runtime.
     #[must_use]
     pub fn python() -> Self {
         Self::new(Runtime::Python)
     }
 
-    /// JavaScript, on the provider's default runtime.
+    /// Creates a sandbox for JavaScript, on the provider's default runtime.
     #[must_use]
     pub fn javascript() -> Self {
         Self::new(Runtime::Javascript)
     }
 
-    /// The runtime of this name, one of those that [`info`] lists.
+    /// Creates a sandbox for a runtime by its name, as listed by [`info`].
     #[must_use]
     pub fn named(runtime: impl Into<String>) -> Self {
         Self::new(Runtime::Named(runtime.into()))
@@ -72,12 +72,14 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`Error::UnknownRuntime`], [`Error::InvalidPolicy`], [`Error::InvalidArgument`], [`Error::SourceTooLarge`],
-    /// [`Error::StdinTooLarge`]; [`Error::Unsupported`] if the provider has no such clock or entropy source.
+    /// [`Error::StdinTooLarge`]; [`Error::Unsupported`] if the provider cannot supply the requested clock or entropy
+    /// source.
     pub fn execute(&self, request: impl Into<Request>) -> Result<Execution, Error> {
         Ok(raw::execute(&self.runtime, &request.into(), &self.policy)?)
     }
 
-    /// Checks a source with the language's own parser; empty if it is valid. Executes none of it.
+    /// Parses a source with the language's own parser and returns its messages: an empty list if the source is valid.
+    /// Executes nothing.
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -99,7 +101,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`Error::UnknownRuntime`], [`Error::InvalidPolicy`], [`Error::TooManySessions`]; [`Error::Unsupported`] if the
-    /// provider has no such clock or entropy source.
+    /// provider cannot supply the requested clock or entropy source.
     pub fn session(&self) -> Result<Session, Error> {
         self.open_session(&SessionOptions::default())
     }
@@ -108,13 +110,13 @@ impl Sandbox {
     ///
     /// # Errors
     /// As [`session`](Self::session); [`Error::InvalidArgument`] for a context that is not JSON and for an invalid
-    /// tool, [`Error::StdinTooLarge`] for a context over `limits.stdin-bytes`, [`Error::Variable`] for one that the
-    /// guest cannot take; [`Error::Unsupported`] for tools if the provider cannot suspend a script.
+    /// tool; [`Error::StdinTooLarge`] for a context over `limits.stdin-bytes`; [`Error::Variable`] for a context that
+    /// the guest cannot hold; [`Error::Unsupported`] for tools if the provider cannot suspend a script.
     pub fn open_session(&self, options: &SessionOptions) -> Result<Session, Error> {
         Ok(Session { raw: raw::Session::open(&self.runtime, &self.policy, options)? })
     }
 
-    /// Creates a session from the result of [`Session::hibernate`]. The bytes set no limit and give no right.
+    /// Creates a session from the result of [`Session::hibernate`]. The bytes set no limit and grant nothing.
     ///
     /// # Errors
     /// As [`open_session`](Self::open_session); [`Error::NotResumable`].

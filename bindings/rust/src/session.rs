@@ -5,14 +5,15 @@ use crate::{
     Tool, bindings::glovebox::sandbox::sandbox as raw,
 };
 
-/// An interpreter that persists between executions: variables, functions, imports and files live on.
+/// An interpreter that persists between executions: variables, functions, imports and files stay.
 ///
-/// A script that raises keeps what it did, as in a notebook. One that is unwound, by a limit or a trap, rolls the session back to its
-/// last checkpoint; [`Execution::rolled_back_to`] says so. Dropping the session drops the interpreter, without running its exit
-/// handlers; [`close`](Self::close) runs them.
+/// The effects of a script that raises remain, as in a notebook. A script that is unwound, by a limit or a trap, rolls
+/// the session back to its last checkpoint; [`Execution::rolled_back_to`] reports it. Dropping the session drops the
+/// interpreter, without running its exit handlers; [`close`](Self::close) runs them.
 ///
-/// Once it has ended, everything but [`id`](Self::id), [`info`](Self::info) and [`close`](Self::close) is [`Error::SessionEnded`]. While an
-/// execution that [`start`](Self::start) began has not come to its end, everything but `id` and `info` is [`Error::SessionBusy`].
+/// After the session has ended, every function except [`id`](Self::id), [`info`](Self::info) and [`close`](Self::close)
+/// returns [`Error::SessionEnded`]. While an execution that [`start`](Self::start) began has not ended, every function
+/// except `id` and `info` returns [`Error::SessionBusy`].
 ///
 /// ```no_run
 /// use glovebox_guest::Sandbox;
@@ -32,13 +33,13 @@ pub struct Session {
 }
 
 impl Session {
-    /// Its id, which the provider chooses and which is not secret.
+    /// The session's id, which the provider chooses and which is not secret.
     #[must_use]
     pub fn id(&self) -> String {
         self.raw.id()
     }
 
-    /// Its state and usage.
+    /// Describes the session's state and usage.
     #[must_use]
     pub fn info(&self) -> SessionInfo {
         self.raw.info()
@@ -61,7 +62,7 @@ impl Session {
         Ok(Started { raw: self.raw.start(&request.into())? })
     }
 
-    /// A global variable; `None` if it does not exist.
+    /// Reads a global variable. Returns `None` if it does not exist.
     ///
     /// # Errors
     /// [`Error::Variable`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -78,7 +79,7 @@ impl Session {
         Ok(self.raw.set_variable(name, json)?)
     }
 
-    /// A snapshot of the current files.
+    /// Returns a snapshot of the current files.
     ///
     /// # Errors
     /// [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -110,7 +111,7 @@ impl Session {
         Ok(self.raw.rename_file(from, to, if_exists)?)
     }
 
-    /// Removes a file, a link or an empty directory.
+    /// Deletes a file, a link or an empty directory.
     ///
     /// # Errors
     /// As [`write_file`](Self::write_file).
@@ -118,7 +119,7 @@ impl Session {
         Ok(self.raw.delete_file(path, false)?)
     }
 
-    /// Like [`delete_file`](Self::delete_file), with everything below a directory.
+    /// Like [`delete_file`](Self::delete_file), but deletes everything below a directory too.
     ///
     /// # Errors
     /// As [`write_file`](Self::write_file).
@@ -126,7 +127,8 @@ impl Session {
         Ok(self.raw.delete_file(path, true)?)
     }
 
-    /// Creates a copy of this session; from then on neither sees what the other does. Their random numbers differ.
+    /// Creates a second session with the same state. Later changes in one are invisible to the other. Their random
+    /// numbers differ.
     ///
     /// # Errors
     /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -134,7 +136,8 @@ impl Session {
         Ok(Self { raw: self.raw.fork()? })
     }
 
-    /// Saves the state, for [`undo_to`](Self::undo_to). The policy sets how many are retained.
+    /// Takes a checkpoint for [`undo_to`](Self::undo_to), and returns its id. The policy limits the number of retained
+    /// checkpoints.
     ///
     /// # Errors
     /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -142,7 +145,7 @@ impl Session {
         Ok(self.raw.checkpoint()?)
     }
 
-    /// The states to which the session can be rolled back, oldest first.
+    /// The retained checkpoints, oldest first.
     ///
     /// # Errors
     /// [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -158,7 +161,7 @@ impl Session {
         Ok(self.raw.undo()?)
     }
 
-    /// Restores a checkpoint. Later ones are deleted.
+    /// Restores a checkpoint and discards later ones.
     ///
     /// # Errors
     /// As [`undo`](Self::undo).
@@ -166,8 +169,8 @@ impl Session {
         Ok(self.raw.undo_to(id)?)
     }
 
-    /// The session as bytes, for [`Sandbox::resume`](crate::Sandbox::resume) with any provider that has the same
-    /// runtime. The session stays open. Checkpoints and tools are not included.
+    /// Saves the session as bytes, for [`Sandbox::resume`](crate::Sandbox::resume) with any provider that has the same
+    /// runtime. The session continues. The bytes contain no checkpoints and no tools.
     ///
     /// # Errors
     /// [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -175,7 +178,7 @@ impl Session {
         Ok(Blob { raw: self.raw.hibernate()? })
     }
 
-    /// Runs the interpreter's exit handlers, within the limits of one execution, and ends the session. Closing again
+    /// Runs the interpreter's exit handlers, within the limits of one execution, and ends the session. Closing it again
     /// has no effect.
     ///
     /// # Errors
@@ -185,7 +188,7 @@ impl Session {
     }
 }
 
-/// No context, no tools.
+/// Uses no context and no tools.
 impl Default for SessionOptions {
     fn default() -> Self {
         Self { context: None, tools: None }
@@ -193,7 +196,7 @@ impl Default for SessionOptions {
 }
 
 impl SessionOptions {
-    /// The global variable `context` of scripts, as JSON text. Default: no such variable.
+    /// Sets the global variable `context` from JSON text. Default: no such variable.
     #[must_use]
     pub fn context(mut self, json: impl Into<String>) -> Self {
         self.context = Some(json.into());

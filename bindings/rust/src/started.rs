@@ -9,8 +9,8 @@ use crate::{
 
 /// An execution that the component steps through.
 ///
-/// It runs whether or not somebody waits for it; its limits apply from its start, and time between two steps counts.
-/// Dropping it cancels it.
+/// The execution runs whether or not the component waits for it. Its limits apply from the start, and the time between
+/// two steps counts. Dropping the handle cancels the execution.
 ///
 /// ```no_run
 /// use glovebox_guest::{Sandbox, Tool};
@@ -31,21 +31,21 @@ pub struct Started {
 }
 
 impl Started {
-    /// Passes answers, and waits until the execution has ended or needs others.
+    /// Passes answers, and waits until the execution has ended or needs further answers.
     ///
     /// Unanswered calls are returned again; an answer to a call that is not outstanding is ignored. Once the result is
     /// [`Step::Done`], every further step returns the same execution.
     ///
     /// # Errors
-    /// [`Error::SessionEnded`]; [`Error::InvalidArgument`] for an answer with an unknown id or that is not JSON: then
-    /// no answer is taken.
+    /// [`Error::SessionEnded`]; [`Error::InvalidArgument`] for an answer with an unknown id or that is not JSON: no
+    /// answer of the list is then used.
     pub fn step(&self, answers: &[ToolAnswer]) -> Result<Step, Error> {
         Ok(self.raw.continue_(answers, None)?)
     }
 
-    /// Like [`step`](Self::step), but waits at most this long, rounded up to the millisecond: then the result is
-    /// [`Step::Running`], or [`Step::NeedsTools`] if calls are unanswered, even if the script does something else
-    /// meanwhile.
+    /// Like [`step`](Self::step), but waits at most `wait`, rounded up to the millisecond. After that, the result is
+    /// [`Step::Running`], or [`Step::NeedsTools`] if calls are unanswered, even while the script is busy with other
+    /// work.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -53,8 +53,8 @@ impl Started {
         Ok(self.raw.continue_(answers, Some(milliseconds(wait)))?)
     }
 
-    /// Waits until the execution has ended, and answers each of its calls with `tool`, one after the other: with JSON
-    /// text, or with a failure that the script gets as an exception.
+    /// Waits until the execution has ended, and answers its calls one at a time with `tool`: with JSON text, or with a
+    /// failure that becomes an exception in the script.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -72,7 +72,7 @@ impl Started {
         }
     }
 
-    /// Waits until the execution has ended, without tools of the component: a call of one fails.
+    /// Waits until the execution has ended, without tools of the component: every call of such a tool fails.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -80,28 +80,29 @@ impl Started {
         self.finish_with(|call| Err(format!("nobody answers `{}`", call.name).into()))
     }
 
-    /// The script's output so far, from `offset` on, at most `len` bytes and at most 16,777,216; empty at its current
-    /// end.
+    /// Returns the script's output so far, from `offset` on, at most `len` bytes and at most 16,777,216; empty at the
+    /// current end.
     #[must_use]
     pub fn read_output(&self, stream: OutputStream, offset: u64, len: u64) -> Vec<u8> {
         self.raw.read_output(stream, offset, len)
     }
 
-    /// Reads output from the beginning. At its current end a read returns nothing; a later one may return more.
+    /// Returns a reader of the output from the beginning. At the current end a read returns nothing; a later read may
+    /// return more.
     pub fn output(&self, stream: OutputStream) -> impl BufRead + '_ {
         Pieces::new(move |offset, len| Ok(self.raw.read_output(stream, offset, len)))
     }
 
-    /// The files after the execution, for one outside a session.
+    /// Returns the files that an execution outside a session left.
     ///
     /// # Errors
-    /// [`Error::SessionBusy`] before it is done; [`Error::Unsupported`] in a session.
+    /// [`Error::SessionBusy`] before the execution is done; [`Error::Unsupported`] in a session.
     pub fn files(&self) -> Result<Files, Error> {
         Ok(Files { raw: self.raw.files()? })
     }
 
-    /// Cancels the execution: the script gets an exception and a moment to clean up, then it is unwound. Cancelling
-    /// again, or after its end, has no effect.
+    /// Cancels the execution: the script gets an exception and a moment to clean up, then it is unwound. Has no effect
+    /// on an execution that is cancelled already or has ended.
     pub fn cancel(&self) {
         self.raw.cancel();
     }

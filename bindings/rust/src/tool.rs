@@ -1,17 +1,16 @@
-//! The component's own tools, and their answers.
+//! Tools of the component, and their answers.
 
 use crate::{CallFailure, Tool, ToolAnswer, ToolError, ToolRequest};
 
 impl Tool {
-    /// A tool that accepts any object. The name is 1 to 64 ASCII letters, digits and underscores, beginning with a
-    /// letter.
+    /// Creates a tool that accepts any object. The name is 1 to 64 ASCII letters, digits and underscores, starting with
+    /// a letter.
     #[must_use]
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self { name: name.into(), description: description.into(), arguments_schema: None }
     }
 
-    /// Sets the JSON Schema of the arguments, which describes an object with an argument per property. Default: any
-    /// object.
+    /// Sets the JSON Schema of an object whose properties are the arguments. Default: any object.
     #[must_use]
     pub fn schema(mut self, schema: impl Into<String>) -> Self {
         self.arguments_schema = Some(schema.into());
@@ -20,33 +19,33 @@ impl Tool {
 }
 
 impl ToolRequest {
-    /// The tool's result, as JSON text.
+    /// Answers the call with a result, as JSON text.
     #[must_use]
     pub fn returns(&self, json: impl Into<String>) -> ToolAnswer {
         self.answer(Ok(json.into()))
     }
 
-    /// A failure with a message for the script.
+    /// Answers the call with a failure and its message for the script.
     #[must_use]
     pub fn fails(&self, failure: impl Into<CallFailure>) -> ToolAnswer {
         self.answer(Err(failure.into()))
     }
 
-    /// A result or a failure.
+    /// Answers the call with a result or a failure.
     #[must_use]
     pub fn answer(&self, answer: Result<String, CallFailure>) -> ToolAnswer {
         ToolAnswer { id: self.id, answer }
     }
 }
 
-/// A failure of the tool itself. Leave out of the message what a script must not know.
+/// Creates a failure of the tool itself. The message must not contain secrets, because the script reads it.
 impl From<&str> for CallFailure {
     fn from(message: &str) -> Self {
         message.to_owned().into()
     }
 }
 
-/// A failure of the tool itself. Leave out of the message what a script must not know.
+/// Creates a failure of the tool itself. The message must not contain secrets, because the script reads it.
 impl From<String> for CallFailure {
     fn from(message: String) -> Self {
         Self { kind: ToolError::Failed, message }
