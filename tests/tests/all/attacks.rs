@@ -1,4 +1,4 @@
-//! Attacks that were found by trying, each with the reason why it does not work.
+//! Known attacks, each with the reason why it fails.
 
 use std::{
     fs,
@@ -103,7 +103,7 @@ fn one_call_that_fills_a_hundred_megabytes_ends_at_the_deadline() {
     let sandbox = Sandbox::builder(engine()).runtime_path(path).policy(policy).build().unwrap();
     let execution = sandbox.execute("").unwrap();
     assert_eq!(short(&execution.outcome), "exhausted time");
-    // A gigabyte takes seconds; the limit leaves room for a busy machine.
+    // Filling a gigabyte takes seconds; the limit leaves room for a busy machine.
     assert!(execution.duration.as_millis() < 1_000, "{:?}", execution.duration);
 }
 

@@ -54,7 +54,7 @@ fn a_wait_is_cancelled() {
     }
 }
 
-/// The result of `source` when it is cancelled after this time, under a time limit of a minute.
+/// Returns the result of `source` when it is cancelled after `after`, under a time limit of a minute.
 fn cancelled_by_itself(language: Language, source: &str, after: Duration) -> Execution {
     let sandbox = sandbox(language, |policy| {
         policy.limits.timeout_ms = 60_000;
@@ -86,7 +86,7 @@ except BaseException as error:
         policy.limits.timeout_reserve_ms = 60_000;
         policy.limits.fuel = 1_000_000_000_000;
     });
-    // A slow machine may not reach the script within the first of them.
+    // A slow machine may not reach the script within the shorter times.
     for after_ms in [200, 2_000, 20_000] {
         let execution = sandbox.run(Request::new(source).cancel_after(Duration::from_millis(after_ms))).unwrap();
         assert_eq!(execution.outcome, Outcome::Cancelled);

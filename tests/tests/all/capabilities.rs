@@ -1,10 +1,9 @@
-//! `docs/python.md` and `docs/javascript.md` list what works and what does not: every row of their tables that has a
-//! script is run and must have the outcome in the row. `BLESS=1` writes the outcomes.
+//! Runs the examples in `docs/python.md` and `docs/javascript.md`: every table row that has a script must have the
+//! outcome in the row. `BLESS=1` writes the outcomes.
 //!
-//! A table is read if its head has `script` and `outcome`; one that also has `then` is about sessions, in which that
-//! script comes second. In a cell, `<br>` separates the lines of a script and `, ` separates scripts, which all have
-//! the row's outcome. The outcome is the result of [`told`], or its beginning up to a colon: a type without its
-//! message.
+//! A table is read if its header has `script` and `outcome`. A table that also has `then` is about sessions, where that
+//! script runs second. In a cell, `<br>` separates the lines of a script and `, ` separates scripts, which all have the
+//! row's outcome. The outcome is the result of [`told`], or its beginning up to a colon: a type without its message.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -17,7 +16,8 @@ fn path(page: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page)
 }
 
-/// The environment that the pages describe: a file, a tool, a fixed clock, and less fuel, so that no script takes long.
+/// The environment that the pages describe: a file, a tool, a fixed clock, and less fuel, so that every script ends
+/// soon.
 fn sandbox_of(runtime: &str) -> Sandbox {
     let mut policy = Policy::default();
     fixed(&mut policy);
@@ -32,7 +32,7 @@ fn sandbox_of(runtime: &str) -> Sandbox {
     Sandbox::builder(engine()).runtime(runtime).policy(policy).file("in.txt", "one\ntwo\n").tool(add).build().unwrap()
 }
 
-/// An outcome in the format of the pages.
+/// Formats an outcome as in the pages.
 fn told(execution: &Execution) -> String {
     let lines =
         |text: &str| text.trim_end().split('\n').map(|line| format!("`{line}`")).collect::<Vec<_>>().join("<br>");
@@ -48,14 +48,14 @@ fn told(execution: &Execution) -> String {
     }
 }
 
-/// The cells of a table line, with `|` unescaped; `None` for another line.
+/// Splits a table line into its cells, with `|` unescaped; `None` for another line.
 fn cells(line: &str) -> Option<Vec<String>> {
     let inside = line.strip_prefix("| ")?.strip_suffix('|')?;
     let escaped = inside.replace("\\|", "\0");
     Some(escaped.split('|').map(|cell| cell.trim().replace('\0', "|")).collect())
 }
 
-/// The scripts in a cell.
+/// Splits a cell into its scripts.
 fn scripts(cell: &str) -> Vec<String> {
     let separate = cell.trim_matches('`').split("`, `");
     separate.map(|script| script.split("`<br>`").collect::<Vec<_>>().join("\n")).collect()
@@ -90,7 +90,7 @@ fn rows(page: &str) -> Vec<Row> {
     rows
 }
 
-/// The outcome of a row's script.
+/// Runs a row's script and returns its outcome.
 fn outcome(sandbox: &Sandbox, script: &str, then: Option<&str>) -> String {
     let Some(then) = then else { return told(&sandbox.execute(script).unwrap()) };
     let session = sandbox.session().unwrap();
@@ -98,12 +98,12 @@ fn outcome(sandbox: &Sandbox, script: &str, then: Option<&str>) -> String {
     told(&session.execute(then).unwrap())
 }
 
-/// Whether an outcome is that of a row.
+/// Returns `true` if an outcome matches that of a row.
 fn is_told(found: &str, row: &str) -> bool {
     found == row || found.split_once(": ").is_some_and(|(kind, _)| kind == row)
 }
 
-/// Runs a page's rows and returns their number.
+/// Checks a page's rows and returns their number.
 fn check(name: &str, sandbox: &Sandbox) -> usize {
     let held = fs::read_to_string(path(name)).unwrap();
     let mut page: Vec<String> = held.lines().map(str::to_owned).collect();
@@ -134,10 +134,10 @@ fn every_row_about_python_is_so() {
     assert!(check("python.md", &sandbox_of("python-3.15-data")) >= 90);
 }
 
-/// The head of the table of rows that are otherwise in the other Python.
+/// The header of the table of rows with a different outcome in the other Python.
 const OTHERWISE: &str = "| script | in Python 3.12 |";
 
-/// All rows hold in the Python of providers as well, but for those of one table.
+/// All rows also hold in the Python of providers, except those in one table.
 #[test]
 fn every_row_about_python_is_so_in_the_other_one_or_says_otherwise() {
     let held = fs::read_to_string(path("python.md")).unwrap();
@@ -166,7 +166,7 @@ fn every_row_about_javascript_is_so() {
     assert!(check("javascript.md", &sandbox_of("javascript")) >= 50);
 }
 
-/// The imports of a page's rows, without those inside modules.
+/// Returns the imports in a page's rows, without those inside modules.
 fn imported(page: &str) -> BTreeSet<String> {
     let rows = rows(&fs::read_to_string(path(page)).unwrap());
     let lines = rows.iter().flat_map(|row| &row.scripts).flat_map(|script| script.split(['\n', ';']));
@@ -179,7 +179,7 @@ fn every_module_of_pythons_library_is_on_the_page() {
     let imported = imported("python.md");
     let missing = "import sys, warnings\nwarnings.simplefilter('ignore')\nfor name in sys.stdlib_module_names:\n    try:\n        \
         name[0] == '_' or name in ('this', 'antigravity', 'idlelib') or __import__(name)\n    except ImportError:\n        print(name)";
-    // To import it all takes more fuel than a row has.
+    // Importing all modules takes more fuel than a row has.
     let sandbox = Sandbox::builder(engine()).runtime("python-3.15-data").build().unwrap();
     let missing = sandbox.execute(missing).unwrap();
     assert!(missing.is_success() && missing.stdout.text().contains("tkinter"));

@@ -1,4 +1,4 @@
-//! Checkpoints, undoing, forks, variables from outside.
+//! Checkpoints, undo, forks, and variables set by the caller.
 
 use glovebox::{CheckpointId, ExecuteError, Language, Sandbox, Session, SessionOptions};
 use glovebox_tests::{fixed, lone_engine, sandbox, sandbox_on};
@@ -142,7 +142,7 @@ fn draw(session: &Session, source: &str) -> String {
     execution.value.expect("the script ends with an expression").repr
 }
 
-/// The random numbers of a session, its forks and a fork's fork.
+/// Returns the random numbers of a session, its forks and a fork's fork.
 fn draws(sandbox: &Sandbox, source: &str) -> Vec<String> {
     let session = sandbox.session().unwrap();
     let mut drawn = vec![draw(&session, source)];

@@ -164,7 +164,7 @@ fn stored_sessions_are_logged(captured: &Captured) {
         "execution.start",
         "execution.complete",
         "session.retrieved",
-        // From `fork`, for the session that it copies.
+        // `fork` retrieves the session that it copies.
         "session.retrieved",
         "session.deleted",
     ];
@@ -176,7 +176,7 @@ fn stored_sessions_are_logged(captured: &Captured) {
     (prune.max_count, prune.dry_run) = (Some(0), true);
     let _ = captured.take();
     sessions.prune(&prune).unwrap();
-    // Other tests of this process are recorded too.
+    // The subscriber also records other tests of this process.
     let seen: Vec<_> =
         captured.take().into_iter().filter(|event| event.get("message").starts_with("session.prune.")).collect();
     let [deleted, complete] = seen.as_slice() else { panic!("two events, not {seen:#?}") };

@@ -1,4 +1,4 @@
-//! An execution that is read from its JSON is the same as JSON.
+//! An execution that is parsed from its JSON serializes to the same JSON.
 
 use glovebox::{Execution, Language, Policy, Request, Sandbox, SessionOptions, Tool};
 use glovebox_tests::engine;

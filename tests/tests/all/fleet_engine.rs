@@ -1,5 +1,5 @@
-//! What a server before a fleet asks: the engine and its nodes, as far as their answers go, in memory. Scripts are real ones. What is promised of a
-//! fleet is tested with the engine itself.
+//! An in-memory double of the engine and the nodes of a fleet, limited to the answers that a server needs. It runs real
+//! scripts. The guarantees of a fleet are tested with the real engine.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,17 +15,17 @@ use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// What it was asked.
+/// A recorded request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    /// The session's name in the fleet; for queries of the administration `query`.
+    /// The session's name in the fleet, or `query` for a query of the administration.
     pub(crate) name: String,
     pub(crate) handler: String,
     pub(crate) key: Option<String>,
     pub(crate) body: Value,
 }
 
-/// A failure: a status and a message.
+/// A failure: the HTTP status and the message.
 type Failure = (u16, String);
 
 struct Held {
@@ -41,15 +41,15 @@ struct State {
     answered: HashMap<(String, String), Result<Value, Failure>>,
     running: HashMap<String, CancelToken>,
     asked: Vec<Asked>,
-    /// Sessions that are listed, and are nowhere else.
+    /// Sessions that appear only in lists.
     listed: BTreeMap<String, FleetSession>,
-    /// What everything is answered with, if anything.
+    /// The failure with which every request is answered, if any.
     failure: Option<Failure>,
-    /// How often the clock was read: each session is opened at another time.
+    /// Counts the readings of the clock, so that each session has a different opening time.
     clock: u64,
 }
 
-/// A running engine. It ends with the test program.
+/// A running double. It ends with the test program.
 #[derive(Clone)]
 pub(crate) struct FleetEngine {
     port: u16,
@@ -74,17 +74,17 @@ impl FleetEngine {
         FleetClient::new(&FleetUrl::local(self.port, self.port)).unwrap()
     }
 
-    /// What it was asked so far.
+    /// Returns the requests so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.state.lock().unwrap().asked.clone()
     }
 
-    /// Has everything answered with this from now on.
+    /// Answers every request with this failure from now on.
     pub(crate) fn fail(&self, failure: Option<(u16, &str)>) {
         self.state.lock().unwrap().failure = failure.map(|(status, message)| (status, message.to_owned()));
     }
 
-    /// Lists so many sessions of a scope besides.
+    /// Adds `count` sessions of a scope to the lists.
     pub(crate) fn list_also(&self, scope: &str, count: usize) {
         let mut state = self.state.lock().unwrap();
         for number in 0..count {
@@ -94,7 +94,7 @@ impl FleetEngine {
         }
     }
 
-    /// How many executions are under way.
+    /// The number of running executions.
     pub(crate) fn running(&self) -> usize {
         self.state.lock().unwrap().running.len()
     }
@@ -235,14 +235,14 @@ impl FleetEngine {
         Ok(json!(true))
     }
 
-    /// Only what is named is stopped.
+    /// Cancels only the named execution.
     fn cancel(&self, id: Option<String>) -> bool {
         let state = self.state.lock().unwrap();
         let running = state.running.get(&id.unwrap());
         running.inspect(|cancel| cancel.cancel()).is_some()
     }
 
-    /// The two queries that servers make, of those sessions whose scope they name.
+    /// Answers the two queries that servers make, with the sessions of the scope in the query.
     fn query(&self, query: &str) -> Value {
         let scope = query.split("starts_with(service_key, '").nth(1).and_then(|rest| rest.split('\'').next());
         let after = query.split("service_key > '").nth(1).and_then(|rest| rest.split('\'').next());

@@ -1,6 +1,7 @@
 //! The fuzz targets' smoke run: every target on inputs made from a printed seed.
 //!
-//! `GLOVEBOX_FUZZ_SEED` repeats a run, `GLOVEBOX_FUZZ_RUNS` makes it longer. For real fuzzing, see `tests/fuzz/README.md`.
+//! `GLOVEBOX_FUZZ_SEED` repeats a run, `GLOVEBOX_FUZZ_RUNS` makes it longer. For real fuzzing, see
+//! `tests/fuzz/README.md`.
 
 use std::{
     env,

@@ -1,4 +1,4 @@
-//! Directories of Glovebox itself are never given to a script, whoever opens the sandbox.
+//! Glovebox refuses to mount its own directories, for every kind of sandbox.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Sessions as bytes: what is restored, in another process too, and what is refused.
+//! Hibernated sessions: their restoration, in another process too, and the refusal of invalid bytes.
 
 use std::{
     process::Command,
@@ -29,8 +29,8 @@ fn run(session: &Session, source: &str) -> String {
     execution.stdout.text()
 }
 
-/// Everything that persists: a variable, a function, a class, an import, a closure's state, a suspended generator, an
-/// open file at its position, an unlinked open file, a directory's files.
+/// All kinds of state that persist: a variable, a function, a class, an import, a closure's state, a suspended
+/// generator, an open file at its position, an unlinked open file, a directory's files.
 const LIFE: [(Language, &str, &str, &str); 2] = [
     (
         Language::Python,

@@ -5,7 +5,7 @@ use std::{env, time::Duration};
 use glovebox::{Language, Session};
 use glovebox_tests::{fixed, process, sandbox};
 
-/// The private memory of one session after 10,000 trivial executions, in a separate process.
+/// Measures the private memory of one session after 10,000 trivial executions, in a separate process.
 fn idle(test: &str, language: Language, source: &str, max_bytes: u64) {
     if !process::in_child(test, Duration::from_secs(600)) {
         return;
@@ -26,9 +26,9 @@ fn idle(test: &str, language: Language, source: &str, max_bytes: u64) {
     assert!(held <= max_bytes, "{held} bytes; it was to be at most {max_bytes}");
 }
 
-/// Opens many sessions, reports the memory of an idle one, and closes and opens as many again.
+/// Opens many sessions, reports the memory of an idle session, and closes and opens as many again.
 ///
-/// 40 by default; `GLOVEBOX_IDLE=1000` is the engine's default limit.
+/// The number of sessions is 40 by default; `GLOVEBOX_IDLE=1000` is the engine's default limit.
 fn many(test: &str, language: Language, source: &str, max_bytes: u64) {
     if !process::in_child(test, Duration::from_secs(600)) {
         return;
@@ -49,7 +49,7 @@ fn many(test: &str, language: Language, source: &str, max_bytes: u64) {
     let each = held / u64::try_from(count).unwrap();
     println!("{language}: {count} idle sessions hold {held} bytes, {each} each");
     assert!(each <= max_bytes, "{each} bytes each; it was to be at most {max_bytes}");
-    // The pool keeps some of what is freed for the next ones: it must be reused and must not grow.
+    // The pool keeps freed memory for the next sessions: it must be reused and must not grow.
     for _ in 0..3 {
         for session in sessions.drain(..) {
             session.close().unwrap();

@@ -1,4 +1,4 @@
-//! Images of one's own.
+//! Custom images.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -20,7 +20,7 @@ fn engine_with(images: &Path, packages: Packages) -> Engine {
     Engine::new(config).unwrap()
 }
 
-/// An engine whose images are removed from the shared cache at its end.
+/// An engine that removes its images from the shared cache when it is dropped.
 struct Images(Engine, TempDir);
 
 impl Images {
@@ -33,7 +33,7 @@ impl Images {
         Sandbox::builder(&self.0).runtime(name).build().unwrap()
     }
 
-    /// What a script writes in an execution of its own.
+    /// Returns the output of a script in an execution of its own.
     fn run(&self, name: &str, source: &str) -> String {
         let execution = self.sandbox(name).execute(source).unwrap();
         assert_eq!(execution.outcome, Outcome::Completed, "{}", execution.stderr.text());
@@ -49,7 +49,7 @@ impl Drop for Images {
     }
 }
 
-/// A policy under which globals last, in this directory.
+/// A policy under which globals persist, in this directory.
 fn persisting(directory: &Path) -> Policy {
     let mut policy = Policy::default();
     policy.workspace = Some(directory.to_owned());
@@ -57,7 +57,7 @@ fn persisting(directory: &Path) -> Policy {
     policy
 }
 
-/// What stands in the files of a directory.
+/// Concatenates the contents of the files in a directory.
 fn texts(directory: &Path) -> String {
     let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     files.map(|path| fs::read_to_string(path).unwrap()).collect()
@@ -86,17 +86,17 @@ fn what_a_python_setup_leaves_is_in_every_execution_and_in_sessions() {
     assert!(built.image.prepared && built.image.files[0].path == "data/sales.csv");
 
     assert_eq!(images.run("test-sales", "print(total(), x, f, A, __name__)"), "3 mine [1] 3 __main__\n");
-    // A script's changes are its own, and the file was the setup's.
+    // The changes of a script stay its own. The setup had opened the file.
     images.run("test-sales", "table.clear(); f.append(2); x = 1");
     let gone = "import os; print(total(), x, f, os.listdir(), __import__('sys').modules['decimal'].__name__)";
     assert_eq!(images.run("test-sales", gone), "3 mine [1] [] decimal\n");
-    // Random numbers differ, though the setup's own are always the same.
+    // Random numbers differ between executions, though the setup's own numbers are always the same.
     let rolls = || images.run("test-sales", "print(random.random())");
     assert_ne!(rolls(), rolls());
     let one = images.run("test-sales", "print(rolled)");
     assert_eq!(one, images.run("test-sales", "print(rolled)"));
 
-    // A session keeps to its image, hibernated too.
+    // A session stays with its image, even after hibernation.
     let sandbox = images.sandbox("test-sales");
     let session = sandbox.session().unwrap();
     session.execute("table.append(['z', '4']); y = total()").unwrap();
@@ -108,7 +108,7 @@ fn what_a_python_setup_leaves_is_in_every_execution_and_in_sessions() {
     let resumed = sandbox.resume(&bytes, ResumeOptions::default()).unwrap();
     assert_eq!(resumed.execute("print(total(), y)").unwrap().stdout.text(), "7 7\n");
 
-    // What an image holds is not what its scripts leave to later ones.
+    // State in the image is not persisted as a script's global.
     let directory = TempDir::new().unwrap();
     let policy = persisting(directory.path());
     let sandbox = Sandbox::builder(&images.0).runtime("test-sales").policy(policy).build().unwrap();
@@ -126,7 +126,7 @@ fn the_same_inputs_make_the_same_image_and_others_another() {
     let one = sha256(javascript("test-one", "const made = [new Date(), Math.random()]"));
     assert_eq!(one, sha256(javascript("test-two", "const made = [new Date(), Math.random()]")));
     assert_ne!(one, sha256(javascript("test-three", "const made = [new Date(), Math.random(), 1]")));
-    // Not the one in the cache, but made anew.
+    // Builds the image anew instead of using the cache.
     images.0.remove_image("test-one").unwrap();
     let again = sha256(javascript("test-one", "const made = [new Date(), Math.random()]").memory_bytes(200 << 20));
     assert_eq!(one, again);
@@ -172,7 +172,7 @@ fn an_image_of_an_image_has_what_both_setups_left() {
     let more = |name: &str| ImageBuilder::new(name, "test-base").file("b", "2");
     let setup = "var b = a + std.loadFile('a') + std.loadFile('b')";
     more("test-more").file("a", "1").setup(setup).build(&images.0).unwrap();
-    // It has all that it needs itself.
+    // The image contains everything from its base.
     images.0.remove_image("test-base").unwrap();
     assert_eq!(images.run("test-more", "console.log(a, b)"), "1 112\n");
     assert_eq!(images.0.image("test-more").unwrap().setups.len(), 2);
@@ -182,7 +182,7 @@ fn an_image_of_an_image_has_what_both_setups_left() {
     assert!(other.unwrap_err().to_string().contains("`test-more` has another file `a`"));
 }
 
-/// The reason that a build gives.
+/// Returns the reason for a failed build.
 fn refused(images: &Images, builder: ImageBuilder) -> String {
     match builder.build(&images.0) {
         Err(error @ (RuntimeError::Setup { .. } | RuntimeError::Image(_))) => error.to_string(),
@@ -228,7 +228,7 @@ fn a_setup_that_fails_or_meets_a_limit_leaves_nothing_and_what_was_there_stays()
     assert_eq!(images.0.images().unwrap().len(), 1);
     javascript("var a = 2").build(&images.0).unwrap();
     assert_eq!(images.run("test-held", "console.log(a)"), "2\n");
-    // At the limits.
+    // Exactly at the limits.
     javascript("").memory_bytes(128 << 20).timeout(Duration::from_secs(3600)).build(&images.0).unwrap();
 }
 
@@ -271,7 +271,7 @@ fn wheels_are_importable_in_the_setup_and_afterwards_beside_other_packages() {
     let script = "import tool, tool.late, tabulate, sys; print(n is tool.n, tool.late.found(), tabulate.__name__)";
     assert_eq!(images.run("test-wheel", script), "True /app/site-packages/tool/late.py tabulate\n");
 
-    // Exported and imported, elsewhere, it is the same.
+    // An image that is exported and then imported elsewhere is the same.
     let file = images.1.path().join("out.tar");
     images.0.export_image("test-wheel", &file).unwrap();
     images.0.export_image("test-wheel", &file).unwrap_err();
@@ -308,7 +308,7 @@ fn a_damaged_image_is_listed_refused_and_removed() {
     assert!(images.0.remove_image("test-damaged").unwrap_err().to_string().contains("there is no custom image"));
 }
 
-/// numpy's own generator is in the image.
+/// numpy's own generator is part of the image.
 #[test]
 fn what_numpy_draws_differs_from_execution_to_execution() {
     for runtime in tested_runtimes().iter().filter(|runtime| runtime.name == "python-3.15-data") {
@@ -334,7 +334,7 @@ fn damaged_code_of_an_image_is_named_removed_and_made_again() {
     let mut bytes = fs::read(&built.prepared.path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
-    // As another program would change it: the file is read-only.
+    // Replaces the file, as another program could: the file itself is read-only.
     fs::remove_file(&built.prepared.path).unwrap();
     fs::write(&built.prepared.path, bytes).unwrap();
     assert!(images.0.verify("harmed").is_err() || !images.0.image("harmed").unwrap().prepared);

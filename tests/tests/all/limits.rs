@@ -1,4 +1,5 @@
-//! Limits that data cases cannot express: sessions, input sizes, invalid values. And that `docs/limits.md` has them all.
+//! Limits that data cases cannot express: sessions, input sizes, invalid values. Also checks that `docs/limits.md`
+//! lists every limit.
 
 use std::{fs, path::Path};
 
@@ -7,7 +8,7 @@ use glovebox_tests::{engine, lone_engine, sandbox, sandbox_on, short, spare_byte
 
 #[test]
 fn sessions_are_counted_and_given_back() {
-    // A separate engine, because the count is per engine.
+    // A separate engine, because sessions are counted per engine.
     let engine = lone_engine(None);
     let sandbox = sandbox_on(&engine, Language::JavaScript, |policy| policy.limits.session_count = 2);
     let first = sandbox.session().unwrap();
@@ -25,7 +26,7 @@ fn sessions_bytes_are_counted() {
     let engine = lone_engine(None);
     let sandbox = sandbox_on(&engine, Language::JavaScript, |policy| policy.limits.session_total_bytes = 10 << 20);
     let large = sandbox.session().unwrap();
-    // A checkpoint before each execution: growing memory is held twice.
+    // There is a checkpoint before each execution, so growing memory is held twice.
     assert!(large.execute("globalThis.held = new Uint8Array(8 << 20).fill(1); 0").unwrap().is_success());
     let refused = large.execute("globalThis.more = new Uint8Array(4 << 20); 0").unwrap();
     assert!(!refused.is_success(), "it is over the limit of all sessions");
@@ -43,7 +44,7 @@ fn sessions_bytes_are_counted() {
     assert!(beside.execute("new Uint8Array(4 << 20).fill(1); 0").unwrap().is_success(), "usable after");
 }
 
-/// The machine's memory that sessions hold, in whatever way they use it.
+/// The machine's memory that sessions hold, for every way to use it.
 #[test]
 fn many_sessions_together_stay_within_their_limit() {
     const TOTAL: u64 = 192 << 20;
@@ -56,7 +57,7 @@ fn many_sessions_together_stay_within_their_limit() {
             Language::Python,
             "try:\n    for n in range(99):\n        with open(f'f{n}', 'wb') as f: f.write(b'1' * 1_000_000)\nexcept (OSError, MemoryError): pass",
         ),
-        // Writes to pages of the image: objects that boot created.
+        // Writes to pages of the image, through objects that boot created.
         (Language::Python, "import gc\ngc.unfreeze()\nx = gc.get_objects()\ny = [x for x in x]"),
         (Language::JavaScript, "globalThis.x = []; try { for (;;) x.push(new Uint8Array(1e6).fill(1)) } catch {} 0"),
         (
@@ -160,7 +161,7 @@ fn memory_is_limited_beside_the_image() {
     {
         let sandbox = sandbox(language, |policy| policy.limits.memory_bytes = LIMIT_BYTES);
         let take = |bytes: u64| sandbox.execute(&format!("{before}{bytes}{after}")).unwrap();
-        // The largest size for which there is memory, to a page.
+        // Finds the largest size that fits, to a page.
         let (mut at, mut over) = (10_000_000, LIMIT_BYTES + spare_bytes(language));
         while over - at > PAGE_BYTES {
             let bytes = (at + over) / 2;
@@ -168,7 +169,7 @@ fn memory_is_limited_beside_the_image() {
             (at, over) = if fits { (bytes, over) } else { (at, bytes) };
         }
         let used = take(at).memory_used_bytes;
-        // The reserve for output, and what the allocator leaves over.
+        // The difference is the reserve for output and the allocator's waste.
         assert!(used <= LIMIT_BYTES && used + (1 << 20) > LIMIT_BYTES, "{language}: {at} took {used}");
         assert_eq!(short(&take(over).outcome), "exhausted memory", "{language}");
         assert!(take(10_000_000).is_success(), "{language}: usable after");

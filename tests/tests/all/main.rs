@@ -1,8 +1,8 @@
 //! Every test of engine, command and provider that does not need a separate process, in one program, so that Wasmtime
 //! is linked once.
 //!
-//! `cargo test --test all fuel::` runs one file of them. Tests that measure memory do so in a child, which is this
-//! program with the name of one test.
+//! `cargo test --test all fuel::` runs one file. Tests that measure memory run in a child process: this program with
+//! the name of one test.
 
 #![allow(
     clippy::cast_possible_truncation,

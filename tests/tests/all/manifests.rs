@@ -1,10 +1,10 @@
-//! The manifests for hosts of components: what can be checked of them without these hosts.
+//! Checks the manifests for component hosts, as far as possible without these hosts.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use serde::Deserialize;
 
-/// Spin's manifest, version 2, as far as ours uses it: a name that is not here is a mistake, or to be looked up first.
+/// The subset of Spin's manifest, version 2, that ours uses. An unknown name is a mistake, or needs to be added here.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Spin {
@@ -57,7 +57,7 @@ fn spins_has_what_spin_knows() {
     assert_eq!(route, "/...");
     let Component { source, allowed_outbound_hosts, environment } = &component[triggered];
     assert!(allowed_outbound_hosts.is_empty(), "scripts have no network");
-    // The policy is one that the adapter takes: names of a policy file, as JSON.
+    // The adapter accepts the policy: names of a policy file, as JSON.
     let [(name, policy)] = environment.iter().collect::<Vec<_>>()[..] else { panic!("one variable: {environment:?}") };
     assert_eq!(name, "GLOVEBOX_POLICY");
     let policy: glovebox::Policy = serde_json::from_str(policy).unwrap();
@@ -65,7 +65,7 @@ fn spins_has_what_spin_knows() {
     is_built(source);
 }
 
-/// A component that the build makes, beside the manifest as it says.
+/// Checks that the build makes a component at the path that a manifest names.
 fn is_built(source: &str) {
     let name = source.strip_prefix("../../target/providers/").and_then(|name| name.strip_suffix(".wasm")).unwrap();
     let function = format!("\nbuild_{}()", name.replace('-', "_"));
@@ -74,7 +74,7 @@ fn is_built(source: &str) {
 
 #[test]
 fn wasmclouds_name_what_is_built_and_what_is_exported() {
-    // Their forms are checked by wadm's own types, where there are some: `.ci/full`.
+    // `.ci/full` checks the fields with wadm's own types.
     let wadm = text("dist/hosts/wadm.yaml");
     let image = wadm.lines().find_map(|line| line.trim().strip_prefix("image: file://")).unwrap();
     is_built(image);

@@ -1,4 +1,4 @@
-//! Names of files, and other text chosen by a guest or a file, cannot forge lines of output.
+//! File names, and other text chosen by a guest or a file, cannot forge lines of output.
 
 use std::{error::Error, fs, io, path::PathBuf};
 
@@ -15,7 +15,7 @@ use glovebox_vfs::{Access, Vfs, VfsError, VfsLimits};
 
 /// A name with every kind of character that must be escaped.
 const NAME: &str = "a\nerror: forged\r\t\u{1b}[2K\u{85}\u{9b}\u{202e}\u{2066}\u{200b}\u{2028}\u{2029}\u{feff}`b";
-/// The same as it must be shown.
+/// The name in its escaped form.
 const SHOWN: &str = r"a\nerror: forged\r\t\u{1b}[2K\u{85}\u{9b}\u{202e}\u{2066}\u{200b}\u{2028}\u{2029}\u{feff}";
 
 fn name() -> String {
@@ -30,7 +30,7 @@ fn io_error() -> io::Error {
     io::ErrorKind::Other.into()
 }
 
-/// Checks that the error names the file in escaped form.
+/// Checks that the error shows the file name in its escaped form.
 fn shown(error: &dyn Error) {
     let text = error.to_string();
     assert!(text.contains(SHOWN), "{text:?}");
@@ -104,7 +104,7 @@ fn no_error_of_the_engine_shows_a_name_as_it_is() {
     let mut vfs = Vfs::new(VfsLimits::default());
     let root = vfs.add_root(Access::ReadWrite);
     shown(&vfs.read_file(root, NAME, 1).unwrap_err());
-    // A guest's text about itself may quote names, and so keeps its backticks.
+    // A guest's text about itself may quote names, so it keeps its backticks.
     let said = ExecuteError::Variable { name: "v".into(), reason: format!("no `x`{NAME}") }.to_string();
     assert!(said.contains("no `x`a\\nerror: forged\\r") && !said.contains(char::is_control), "{said}");
 }
@@ -163,7 +163,7 @@ fn no_error_of_an_application_shows_a_name_as_it_is() {
     errors.iter().for_each(|error| shown(&**error));
 }
 
-/// Rust sources of the product.
+/// Returns the Rust sources of the product.
 fn sources() -> Vec<(PathBuf, String)> {
     let top = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut left: Vec<PathBuf> = ["guest-shims", "host", "runtimes"].map(|dir| top.join(dir)).into();
@@ -184,7 +184,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The attribute at the beginning of the text, and the text up to the next one.
+/// Splits the text after the attribute at its beginning.
 fn attribute(text: &str) -> (&str, &str) {
     let (mut depth, mut quoted, mut skip) = (1, false, false);
     for (at, c) in text.char_indices() {
@@ -204,7 +204,7 @@ fn attribute(text: &str) -> (&str, &str) {
     panic!("an attribute without an end: {text}");
 }
 
-/// The placeholders of a message between backticks.
+/// Returns the placeholders of a message that are between backticks.
 fn quoted(message: &str) -> Vec<&str> {
     let inside = message.split('`').skip(1).step_by(2);
     inside

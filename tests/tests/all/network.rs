@@ -1,5 +1,5 @@
-//! The network as scripts have it: `fetch`, `urllib.request`, `http.client`, `requests`. What the host holds requests to is tested beside its
-//! code, in `host/engine/src/network/tests`.
+//! The network APIs of scripts: `fetch`, `urllib.request`, `http.client`, `requests`. The host's restrictions on
+//! requests have tests beside their code, in `host/engine/src/network/tests`.
 
 use std::{
     io::{Read, Write},
@@ -15,7 +15,7 @@ use glovebox::{
 };
 use glovebox_tests::engine;
 
-/// A server that answers with what it was asked, as JSON; `/slow` waits, `/status/N` has that status, `/to/PATH` redirects.
+/// A server that echoes each request as JSON; `/slow` waits, `/status/N` has that status, `/to/PATH` redirects.
 struct Server {
     port: u16,
     heard: Arc<Mutex<Vec<String>>>,
@@ -26,7 +26,7 @@ impl Server {
         Self::meeting(None)
     }
 
-    /// Has requests wait for one another at `/meet`.
+    /// Makes requests to `/meet` wait for one another.
     fn meeting(barrier: Option<Arc<Barrier>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, heard) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
@@ -62,7 +62,7 @@ impl Server {
         Sandbox::builder(engine()).language(language).policy(policy).build().unwrap()
     }
 
-    /// Runs a script in which `BASE` is this server.
+    /// Runs a script in which `BASE` is the URL of this server.
     fn run(&self, sandbox: &Sandbox, source: &str) -> Execution {
         sandbox.execute(&source.replace("BASE", &format!("'{}'", self.url()))).unwrap()
     }
@@ -140,7 +140,7 @@ fn fetch_is_as_elsewhere() {
 
 #[test]
 fn requests_of_one_script_run_beside_each_other() {
-    // None is answered before all are there.
+    // The server answers only when all requests have arrived.
     let server = Server::meeting(Some(Arc::new(Barrier::new(4))));
     let printed = server.output(
         Language::JavaScript,
@@ -259,7 +259,7 @@ fn without_a_policy_the_network_is_off_and_scripts_learn_who_turns_it_on() {
 #[test]
 fn requests_are_calls_of_tools_that_are_written_down_without_secrets() {
     let server = Server::new();
-    // The only secret that a test has without changing its environment.
+    // The only environment variable that a test has without setting one.
     let (name, secret) = ("CARGO_MANIFEST_DIR", env!("CARGO_MANIFEST_DIR"));
     let allow = |policy: &mut Policy| {
         policy.network.secrets.insert("KEY".into(), SecretPolicy::new(name, "127.0.0.1"));
@@ -291,7 +291,7 @@ fn requests_are_calls_of_tools_that_are_written_down_without_secrets() {
         assert!(
             json["arguments"]["url"].as_str().unwrap().ends_with("/a") && json["result"]["bytes"].as_u64() > Some(10)
         );
-        // Nor is there anything of it in a session's bytes.
+        // The bytes of a session do not contain the secret either.
         let session = sandbox.session().unwrap();
         session.execute(&source.replace("BASE", &format!("'{}'", server.url()))).unwrap();
         let bytes = session.hibernate(&HibernateOptions::default()).unwrap();
@@ -314,7 +314,7 @@ fn an_execution_has_so_many_requests_and_the_next_one_as_many_again() {
         assert_eq!(ran.is_success(), fits, "{count}");
         assert!(fits || ran.stderr.text().contains("2 requests (`network.request_count`)"), "{}", ran.stderr.text());
     }
-    // They count as calls of tools.
+    // Requests count as tool calls.
     let sandbox = server.sandbox(Language::JavaScript, |policy| policy.limits.tool_calls = 1);
     assert!(server.run(&sandbox, "await fetch(BASE); await fetch(BASE)").stderr.text().contains("limits.tool_calls"));
 }

@@ -1,4 +1,4 @@
-//! Persisted globals that a case cannot express: host directories, and who refuses such a policy.
+//! Persisted globals in ways that a case cannot express: host directories, and the backends that refuse such a policy.
 
 use std::{fs, thread};
 
@@ -66,7 +66,7 @@ fn what_cannot_keep_globals_refuses_such_a_policy() {
     policy.auto_persist_globals = true;
     let plain = Sandbox::builder(engine()).language(Language::Python).policy(policy.clone()).prepared(false).build();
     assert!(matches!(plain, Err(BuildError::NotPersisting { .. })));
-    // A component's runtimes are always prepared.
+    // A component always uses prepared runtimes.
     assert!(SandboxHost::builder(engine()).policy(policy).build().is_ok());
 }
 
@@ -89,7 +89,7 @@ fn a_session_under_such_a_policy_keeps_its_globals_and_leaves_the_files_alone() 
         session.close().unwrap();
         resumed.close().unwrap();
         assert_eq!(fs::read_to_string(directory.path().join(name)).unwrap(), r#"{"a":7}"#);
-        // Changes that the session's script makes to the file itself are reported like any other.
+        // Changes of the file by the session's script itself are reported like any other.
         let session = sandbox.session().unwrap();
         let write = match language {
             Language::Python => format!("open('/app/{name}', 'w').write('{{}}')"),

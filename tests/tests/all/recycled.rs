@@ -1,6 +1,6 @@
-//! A used instance runs the next script like a new one: it is restored to its image, or dropped.
+//! A used instance runs the next script like a new instance: it is restored to its image, or dropped.
 //!
-//! Every conformance case and every hostile script also checks that it equals the image, byte for byte.
+//! Every conformance case and every hostile script also compares the recycled instance with the image, byte for byte.
 
 use glovebox::{BuildError, Engine, ExecuteError, Language, Policy, Request, Sandbox};
 use glovebox_tests::{engine_config, fixed, lone_engine, sandbox_on, short};
@@ -85,7 +85,7 @@ fn one_that_was_unwound_left_or_grew_is_dropped() {
     }
 }
 
-/// The bound is on pages: 2 MiB. An instance with more private pages costs more to restore than to create.
+/// The bound is in pages: 2 MiB. An instance with more private pages costs more to restore than to create.
 #[test]
 fn one_with_many_pages_of_its_own_is_dropped() {
     let sandbox = sandbox_on(&pooled(8), Language::JavaScript, |policy| policy.limits.memory_bytes = 512 << 20);
@@ -95,7 +95,7 @@ fn one_with_many_pages_of_its_own_is_dropped() {
     for (bytes, stays) in [(64 << 10, 1), (8 << 20, 0)] {
         sandbox.execute(&fills.replace("BYTES", &bytes.to_string())).unwrap();
         assert_eq!(waiting(&sandbox), stays, "{bytes}");
-        // What it left in the pool does not keep the next one from being recycled.
+        // Pages that the instance left in the pool do not prevent recycling of the next instance.
         sandbox.execute("console.log(1)").unwrap();
         assert_eq!(waiting(&sandbox), 1, "{bytes}");
     }
@@ -113,7 +113,7 @@ fn a_limit_that_the_image_alone_is_over_is_the_same_error_as_in_a_new_one() {
     let Err(BuildError::Memory { needed_bytes, .. }) = limited(&engine, 1 << 20) else {
         panic!("an image counts as more than that")
     };
-    // The image fits, and nothing else.
+    // Only the image fits.
     let refused = |engine: &Engine| {
         let small = limited(engine, needed_bytes).unwrap();
         match small.run(Request::new("1").stdin(&[0; 4096])) {
@@ -128,7 +128,7 @@ fn a_limit_that_the_image_alone_is_over_is_the_same_error_as_in_a_new_one() {
 fn those_that_wait_make_room_when_the_pool_is_full() {
     let engine = pooled(1);
     let sandboxes = Language::ALL.map(|language| sandbox_on(&engine, language, fixed));
-    // More often than there are slots beside those of the images.
+    // Repeats more often than the pool has slots in addition to those of the images.
     let mut sessions = Vec::new();
     for sandbox in &sandboxes {
         sandbox.execute(print_one(sandbox.language())).unwrap();
@@ -151,7 +151,7 @@ fn without_a_pool_none_waits() {
     assert_eq!(waiting(&sandbox), 0);
 }
 
-/// Scripts that change the interpreter's own foundations: whatever each does, the next one starts from the image.
+/// Scripts that change the interpreter's own foundations. The next script must start from the image in each case.
 #[test]
 fn what_scripts_do_to_the_interpreter_itself_is_gone() {
     let python = [
@@ -192,7 +192,7 @@ fn what_scripts_do_to_the_interpreter_itself_is_gone() {
             let seen = (next.stdout.text(), next.stderr.text(), next.fuel_consumed, next.files_created.len());
             assert_eq!(seen, (first.stdout.text(), String::new(), first.fuel_consumed, 0), "{source}: {execution:?}");
             if waiting(&sandbox) == 0 {
-                // This short script came after a long one that had touched much.
+                // The instance of a short script is dropped if an earlier, long script had touched many pages.
                 sandbox.execute(print_one(language)).unwrap();
             }
             assert_eq!(waiting(&sandbox), 1, "{source}");
@@ -203,7 +203,7 @@ fn what_scripts_do_to_the_interpreter_itself_is_gone() {
 
 #[test]
 fn there_are_as_many_sessions_as_places_in_every_runtime() {
-    // More than the images that are loaded could lend places of theirs.
+    // More sessions than the loaded images have spare slots.
     const COUNT: usize = 20;
     let engine = pooled(u32::try_from(COUNT).unwrap());
     for runtime in ["python-3.12", "python-3.15", "javascript"] {

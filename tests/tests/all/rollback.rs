@@ -9,7 +9,7 @@ use glovebox::{
 use glovebox_tests::{engine_config, sandbox, sandbox_on, short};
 use tempfile::TempDir;
 
-/// Little fuel, and unwinding without a soft limit.
+/// Little fuel, and no soft limit before unwinding.
 fn hard(policy: &mut Policy) {
     policy.limits.fuel = 300_000_000;
     policy.limits.fuel_reserve = 0;
@@ -23,7 +23,8 @@ fn unwinding(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     })
 }
 
-/// Scripts that set `x` and a file to a number; that also print and then never end; that print both.
+/// Scripts that set `x` and a file to a number. One only sets them, one also prints and then never ends, one prints
+/// both.
 struct Scripts {
     language: Language,
     set: fn(u32) -> String,
@@ -99,7 +100,7 @@ fn a_cancelled_guest_goes_back_too() {
 fn a_guest_that_trapped_goes_back_too() {
     let session = unwinding(Language::Python, |policy| policy.limits.fuel = 10_000_000_000).session().unwrap();
     session.execute("x = 1").unwrap();
-    // The hash of a tuple is that of its items, by recursion that CPython does not count.
+    // A tuple's hash is computed by recursion over its items, which CPython does not count.
     let source = "x = 2\nt = ()\nfor _ in range(100000): t = (t,)\nhash(t)";
     let execution = session.execute(source).unwrap();
     assert_eq!((short(&execution.outcome).as_str(), lost(&execution)), ("trapped stack-overflow", Some(0)));
@@ -130,7 +131,7 @@ fn with_a_checkpoint_every_so_often_the_executions_since_are_lost_and_counted() 
         for number in 1..=3 {
             session.execute(&(scripts.set)(number)).unwrap();
         }
-        // One before the first, and one now.
+        // A checkpoint before the first execution, and one now.
         assert_eq!(lost(&session.execute(&scripts.set_and_hang(9)).unwrap()), Some(0));
         assert_eq!(scripts.shown(&session), "3 3\n");
         session.execute(&(scripts.set)(4)).unwrap();
@@ -255,7 +256,8 @@ fn what_was_committed_to_the_host_stays_and_the_session_knows_it() {
 fn a_change_that_comes_back_is_committed_over_what_the_session_itself_committed_since() {
     let fail = "raise ValueError";
     for (before, pending, since, wanted) in [
-        // The file's content each: on the host, after a failed script, committed since, at the end. `None`: no file.
+        // The contents of the file in each state: on the host, after a failed script, after the commit, at the end.
+        // `None`: no file.
         (None, Some("1"), None, Some("1")),
         (None, Some("1"), Some("open('d/a', 'w').write('2')"), Some("1")),
         (None, Some("1"), Some("os.remove('d/a'); os.rmdir('d')"), Some("1")),

@@ -1,4 +1,4 @@
-//! A session's files, from outside and from inside.
+//! A session's files, seen by the caller and by scripts.
 
 use std::{fs, sync::mpsc, thread, time::Duration};
 
@@ -7,7 +7,7 @@ use glovebox_tests::{fixed, sandbox, short};
 
 const LANGUAGES: [Language; 2] = Language::ALL;
 
-/// Prints a file.
+/// A script that prints a file.
 fn cat(language: Language, path: &str) -> String {
     match language {
         Language::Python => format!("print(open('{path}').read(), end='')"),
@@ -15,7 +15,7 @@ fn cat(language: Language, path: &str) -> String {
     }
 }
 
-/// Writes a file.
+/// A script that writes a file.
 fn put(language: Language, path: &str, text: &str) -> String {
     match language {
         Language::Python => format!("open('{path}', 'w').write('{text}') and None"),
@@ -187,8 +187,8 @@ fn an_open_descriptor_goes_on_after_changes_from_outside() {
 
 #[test]
 fn a_guest_cannot_make_its_files_unusable() {
-    // Names that cause trouble in other programs, links to nowhere, to themselves and out, and a tree of the maximum
-    // depth.
+    // Names that cause trouble in other programs; links to nowhere, to themselves and to the outside; and a tree of the
+    // maximum depth.
     let script = r#"
 import os
 for name in ['user_code.py', '.metadata.json', 'a\nb', 'a\\b', '-rf', '*', '[', 'CON', ' ', '\u202e', 'x' * 255]:

@@ -1,5 +1,5 @@
 //! Random programs of executions, exceptions, exhaustions, forks, undos, hibernations, resumes and changes of files,
-//! compared with a simple model of each.
+//! compared with a simple model of each session.
 //!
 //! Each program is determined by its seed, which a failure names: `GLOVEBOX_MODEL_SEED=17` runs only that one, and
 //! `GLOVEBOX_MODEL_STEPS=5000` makes the programs longer.
@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 
 const SEEDS: std::ops::Range<u64> = 0..3;
 const STEPS: usize = 300;
-/// Few enough that each is used again and again.
+/// Small, so that each session is used repeatedly.
 const MAX_SESSIONS: usize = 5;
-/// What must happen in all programs together. Whether a loop is interrupted in time depends on the machine.
+/// Events that must occur in all programs together. The timely interruption of a loop depends on the machine.
 const WHAT: [&str; 16] = [
     "open",
     "execute",
@@ -46,7 +46,7 @@ const WHAT: [&str; 16] = [
 struct Pair {
     session: Session,
     state: State,
-    /// `None`: the session as it was opened, without the setup.
+    /// `None` is the session as it was opened, without the setup.
     saved: BTreeMap<CheckpointId, Option<State>>,
 }
 
@@ -66,8 +66,8 @@ impl Pair {
         self.state = State { log_linked: true, ..State::default() };
     }
 
-    /// The session was rolled back to this checkpoint. Without its setup a session supports none of the actions, so it
-    /// is set up again.
+    /// Handles a rollback of the session to this checkpoint. Without its setup a session supports none of the actions,
+    /// so it is set up again.
     fn is_back_at(&mut self, id: CheckpointId, language: Language) {
         self.saved.retain(|saved, _| *saved <= id);
         match self.saved[&id].clone() {
@@ -91,7 +91,7 @@ struct Program {
     pairs: Vec<Pair>,
     /// All random numbers of all sessions.
     random: BTreeSet<String>,
-    /// The history, for a failure's report.
+    /// The history, for the report of a failure.
     story: Vec<String>,
     counts: BTreeMap<&'static str, u64>,
 }
@@ -308,7 +308,7 @@ impl Program {
                 format!("write {path}")
             }
         };
-        // A checkpoint that was due has been taken before the change.
+        // A due checkpoint was taken before the change.
         pair.note(&before);
         self.tell("change files", format!("{at} {told}"));
     }

@@ -1,4 +1,4 @@
-//! Many threads and one session: no output is mixed or lost. `turns.rs` tests the order of waiting.
+//! Many threads and one session: no output is mixed up or lost. `turns.rs` tests the order of waiting.
 
 use std::{
     collections::BTreeSet,

@@ -1,6 +1,6 @@
 //! Many executions: pages, fuel, recursion depth and the host's memory stay constant.
 //!
-//! Each in a separate process, so that only its own memory is counted.
+//! Each test runs in a separate process, so that only its own memory is counted.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use glovebox::Language;
 use glovebox_tests::{fixed, process, sandbox};
 
 const MIB: u64 = 1 << 20;
-/// Far more than any of them takes.
+/// Far more time than any of the tests takes.
 const LIMIT: Duration = Duration::from_secs(600);
 
 struct Soak {

@@ -1,7 +1,7 @@
-//! Twenty sessions at once, ten in each language, for thousands of executions each: fuel, memory, recursion depth and the
-//! host's memory stay where they are.
+//! Twenty sessions at once, ten in each language, for thousands of executions each: fuel, memory, recursion depth and
+//! the host's memory stay constant.
 //!
-//! 250 executions each by default; `GLOVEBOX_SOAK=5000` runs all, 100,000 in total.
+//! 250 executions per session by default; `GLOVEBOX_SOAK=5000` runs all, 100,000 in total.
 
 use std::{
     env, thread,

@@ -1,5 +1,5 @@
-//! A script that is asked to stop before it is unwound: what it sees, what stays, and what happens if it ignores the
-//! request.
+//! The soft limit, which interrupts a script before it is unwound: the exception, the remaining state, and a script
+//! that ignores it.
 
 use std::{thread, time::Duration};
 
@@ -271,7 +271,7 @@ fn what_was_not_noticed_does_not_disturb_the_next_execution() {
         let other = token.clone();
         let request = Request::new(source).cancel(&token).on_output(move |_, _| {
             other.cancel();
-            // So that the host has checked, and asked, before the guest returns.
+            // Gives the host time to check the clock and interrupt before the guest returns.
             thread::sleep(Duration::from_millis(20));
         });
         let unnoticed = session.run(request).unwrap();

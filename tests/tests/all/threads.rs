@@ -1,4 +1,4 @@
-//! Many threads, small stacks.
+//! Calls from many threads, and from threads with small stacks.
 
 use std::thread;
 

@@ -1,5 +1,5 @@
-//! Tools of the host, through the device itself, as any binary could use it. The languages' interfaces are tested in
-//! `tests/cases`.
+//! Host tools, called directly through the device, as any binary can call them. The tests of the languages' interfaces
+//! are in `tests/cases`.
 
 use std::{
     sync::{Barrier, mpsc},
@@ -11,7 +11,7 @@ use glovebox::{CancelToken, Language, Outcome, Policy, Request, Sandbox, Tool, T
 use glovebox_tests::{engine, fixed, short};
 use serde_json::json;
 
-/// Opens the device; `send` writes a message, `read` returns the next reply's text, or nothing.
+/// Opens the device; `send` writes a message, `read` returns the text of the next reply, or nothing.
 const PYTHON: &str = r#"
 import os, json
 device = os.open('/dev/glovebox/tools', os.O_RDWR)
@@ -39,7 +39,7 @@ fn script(body: &str) -> String {
     format!("{PYTHON}{body}")
 }
 
-/// The output of a script that must complete.
+/// Returns the output of a script that must complete.
 fn output(sandbox: &Sandbox, source: &str) -> String {
     let execution = sandbox.execute(source).unwrap();
     assert!(execution.is_success(), "{:?} {}", execution.outcome, execution.stderr.text());
@@ -50,7 +50,7 @@ fn echo() -> Tool {
     Tool::new("echo", "Gives back its arguments.").handler(|_, arguments| Ok(arguments))
 }
 
-/// Sleeps for `ms`.
+/// A tool that sleeps for `ms` milliseconds.
 fn nap() -> Tool {
     Tool::new("nap", "Sleeps.").handler(|_, arguments| {
         thread::sleep(Duration::from_millis(arguments["ms"].as_u64().unwrap_or(0)));
@@ -58,7 +58,7 @@ fn nap() -> Tool {
     })
 }
 
-/// Runs for a minute unless it is cancelled, and sends the time of that.
+/// A tool that runs for a minute unless it is cancelled, and a channel with the time of its cancellation.
 fn patient() -> (Tool, mpsc::Receiver<Instant>) {
     let (tell, told) = mpsc::channel();
     let tool = Tool::new("patient", "Waits.").handler(move |call, _| {
@@ -101,7 +101,7 @@ fn javascript_calls_a_tool() {
 
 #[test]
 fn several_run_at_once() {
-    // None returns before all ten are running.
+    // No call returns before all ten are running.
     let all = Barrier::new(10);
     let meet = Tool::new("meet", "Waits for the others.").handler(move |_, arguments| {
         all.wait();
@@ -198,9 +198,9 @@ fn what_tools_hold_is_under_the_memory_limit() {
         policy.limits.tool_bytes = 9 << 20;
         policy.limits.tool_record_bytes = 0;
     });
-    // Sixteen results of 8 MiB do not fit; while those that do are unread, 40 MiB of the guest's own do not either.
-    // They stay unread only if the guest does not check, so it cannot know when all have arrived: it waits, and longer
-    // if that was too short.
+    // Sixteen results of 8 MiB do not fit; while those that fit are unread, 40 MiB of the guest's own memory do not fit
+    // either. The results stay unread only if the guest does not check for them. So the guest cannot know that all have
+    // arrived: it waits, and longer if the first wait was too short.
     let body = "
 for i in range(16): send({'id': i, 'name': 'long'})
 import time

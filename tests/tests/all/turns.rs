@@ -1,4 +1,4 @@
-//! Many threads on one session: who waits, for how long, and in which order.
+//! Many threads on one session: waiting, timeouts and order.
 
 use std::{
     sync::mpsc,
@@ -11,7 +11,7 @@ use glovebox_tests::{sandbox, short};
 
 const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
 
-/// A script that reports that it has begun, and then takes its time.
+/// A script that reports its start and then runs for a while.
 fn slow(language: Language) -> &'static str {
     match language {
         Language::Python => "import time\nprint('begun', flush=True)\ntime.sleep(60)",
@@ -19,7 +19,7 @@ fn slow(language: Language) -> &'static str {
     }
 }
 
-/// Starts a thread that executes the slow script, and waits until it runs. It ends when the token is cancelled.
+/// Starts a thread that executes the slow script, and waits until it runs. The script ends when the token is cancelled.
 fn hold<'scope>(scope: &'scope thread::Scope<'scope, '_>, session: &'scope Session, cancel: &'scope CancelToken) {
     let (begun, has_begun) = mpsc::channel();
     scope.spawn(move || {

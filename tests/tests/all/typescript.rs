@@ -1,4 +1,4 @@
-//! TypeScript: removing types from hostile sources is subject to the script's own limits, and the host goes on.
+//! TypeScript: the removal of types from hostile sources is subject to the script's own limits, and the host survives.
 
 use std::thread;
 
@@ -20,7 +20,7 @@ fn run(sandbox: &Sandbox, source: &str) -> Execution {
     sandbox.run(Request::new(source).name("x.ts")).unwrap()
 }
 
-/// Nests `inside` between the two, `count` times.
+/// Nests `inside` between `open` and `close`, `count` times.
 fn nested(open: &str, inside: &str, close: &str, count: usize) -> String {
     format!("{}{inside}{}", open.repeat(count), close.repeat(count))
 }

@@ -1,4 +1,4 @@
-//! Code that counts no fuel: what it does is what metered code does, and every other limit holds.
+//! Code that counts no fuel behaves like metered code, and every other limit holds.
 
 use std::{thread, time::Duration};
 
@@ -11,7 +11,7 @@ use glovebox_tests::{engine, sandbox, short};
 
 const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
 
-/// A sandbox whose fuel would be used up at once, did anybody count it.
+/// A sandbox whose fuel limit would end the script at once if fuel were counted.
 fn unmetered(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     sandbox(language, |policy| {
         policy.metering = Metering::None;
@@ -20,7 +20,7 @@ fn unmetered(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     })
 }
 
-/// `python` or `javascript`.
+/// Selects the source for a language.
 fn in_language(language: Language, python: &'static str, javascript: &'static str) -> &'static str {
     match language {
         Language::Python => python,
@@ -46,7 +46,7 @@ fn a_script_does_the_same_and_its_result_says_that_nothing_was_counted() {
         let seeded = |policy: &mut Policy| policy.entropy = glovebox::Entropy::Seeded(7);
         let counted = sandbox(language, seeded).execute(source).unwrap();
         let sandbox = unmetered(language, seeded);
-        // The first in a new instance, the second in one that has run a script.
+        // First in a new instance, then in a used instance.
         for _ in 0..2 {
             let execution = sandbox.execute(source).unwrap();
             assert_eq!(short(&execution.outcome), "completed", "{language}: {}", execution.stderr.text());
@@ -69,7 +69,7 @@ fn time_ends_a_loop_softly_and_then_by_force() {
         assert_eq!(outcome_of(&asked), Some(Resource::Time), "{:?}", asked.outcome);
         assert!(asked.interrupted.is_some(), "{language}");
     }
-    // JavaScript has no way not to heed it.
+    // JavaScript cannot ignore the interruption.
     let deaf = "while True:\n  try:\n    while True:\n      pass\n  except BaseException:\n    pass";
     let forced = unmetered(Language::Python, |policy| policy.limits.timeout_ms = 1_000).execute(deaf).unwrap();
     assert_eq!(outcome_of(&forced), Some(Resource::Time), "{:?}", forced.outcome);

@@ -1,4 +1,4 @@
-//! A host directory as the workspace, and others beside it.
+//! A host directory as the workspace, and further mounts.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 

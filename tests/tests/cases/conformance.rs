@@ -1,7 +1,8 @@
-//! Every case in `cases/`, in every language it has scripts for, on every runtime of the manifest, through the Rust engine.
+//! Every case in `cases/`, for each language in which it has scripts, on every runtime of the manifest, through the
+//! Rust engine.
 //!
-//! One trial each, named `conformance/python/<case>` and so on after the runtime. Runtimes that take minutes to fetch and compile are
-//! tested in the whole matrix, and where they are prepared.
+//! One trial per case, named `conformance/python/<case>` and so on after the runtime. Runtimes that take minutes to
+//! fetch and compile are tested in the full matrix, and on machines that have prepared them.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ fn show(case: &Case, backend: &EngineBackend) -> Result<(), Failed> {
     if results.len() != case.steps.len() {
         report += &format!("{} steps gave {} results\n", case.steps.len(), results.len());
     }
-    // Whatever the script did, the recycled instance must equal its image.
+    // For every script, the recycled instance must equal its image.
     if let Err(difference) = backend.compare_recycled(case) {
         report += &format!("a recycled instance differs: {difference}\n");
     }

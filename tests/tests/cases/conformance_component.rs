@@ -1,14 +1,14 @@
-//! Every case in `cases/` again, on every push the smoke set, on every runtime of the manifest, from inside a
-//! component, through `glovebox:sandbox`.
+//! Every case in `cases/` from inside a component, through `glovebox:sandbox`, on every runtime of the manifest. On
+//! every push, only the smoke set runs.
 //!
 //! A trial runs its case three times: unchanged, with every execution stepped through, and under a fixed clock and
 //! seeded entropy, where the component must get exactly the engine's results, fuel to the unit. The trials are those of
 //! `conformance`, under the same names.
 //!
-//! With another provider in between, a composition that `CASES_PROGRAM` names, only the first two: they hold any
-//! provider to the cases. `CASES_RUNTIMES` gives the names of its runtimes, as `python=NAME,javascript=NAME`; the
-//! default is the manifest's names. With `CASES_SAME_AS_ENGINE=1` it runs the last two, for a provider that forwards
-//! everything to this engine.
+//! `CASES_PROGRAM` names a composition with another provider in between. Then only the first two runs are made, which
+//! check the cases with any provider. `CASES_RUNTIMES` gives the names of its runtimes, as
+//! `python=NAME,javascript=NAME`; the default is the manifest's names. `CASES_SAME_AS_ENGINE=1` adds the third run, for
+//! a provider that forwards everything to this engine.
 
 use std::env;
 
@@ -40,7 +40,7 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
 fn runtimes() -> Vec<(Language, String)> {
     let Ok(named) = env::var("CASES_RUNTIMES") else {
         let known = engine().runtimes().expect("the manifest is read");
-        // Components do not find the large ones.
+        // Components do not find the large runtimes.
         return known
             .into_iter()
             .filter(|runtime| !is_large(runtime))
@@ -69,7 +69,7 @@ fn show(runtime: &str, case: Case) -> Result<(), Failed> {
     if report.is_empty() { Ok(()) } else { Err(Failed::from(report)) }
 }
 
-/// The differences between the component's and the engine's results under a fixed clock and seeded entropy.
+/// Returns the differences between the component's and the engine's results under a fixed clock and seeded entropy.
 fn differences(called: &ComponentBackend, runtime: &str, mut case: Case) -> String {
     let mut report = String::new();
     fixed(&mut case.policy);

@@ -1,12 +1,14 @@
-//! Every case in `cases/` with the portable provider, in other hosts of components: trials `everywhere/wasmtime/python/hello` and so on.
+//! Every case in `cases/` with the portable provider, in other hosts of components: trials
+//! `everywhere/wasmtime/python/hello` and so on.
 //!
 //! A host has a few processes, in each of which one instance of the case runner, composed with the provider, runs case
 //! after case. Each case runs unchanged, and under a fixed clock and seeded entropy, where everything must equal the
 //! engine's result, fuel to the unit. The differences are exactly those in `everywhere::exceptions`, from which
 //! `docs/cases.md` is generated; `BLESS=1` regenerates it.
 //!
-//! On every push all cases run in one host, once, under the fixed clock, and the smoke set in the others. In the whole matrix
-//! those of Python run once more with the Python for data: trials `everywhere/wasmtime/python-3.15/hello` and so on.
+//! On every push all cases run in one host, once, under the fixed clock, and the smoke set in the others. In the whole
+//! matrix those of Python run once more with the Python for data: trials `everywhere/wasmtime/python-3.15/hello` and so
+//! on.
 
 use std::{
     collections::BTreeMap,
@@ -28,10 +30,11 @@ use glovebox_tests::{
 };
 use libtest_mimic::{Failed, Trial};
 
-/// The host in which all cases run on every push: a third-party one.
+/// The host in which all cases run on every push: a third-party host.
 const MAIN: Host = Host::Wasmtime;
 
-/// The runtime whose provider is large, the program with it, and the hosts that run the cases: with each of its compilers.
+/// A runtime with a large provider, the program that contains it, and the hosts for its cases: one for each compiler of
+/// WebAssembly.
 const LARGE: (&str, &str, [Host; 2]) = ("python-3.15", "everywhere-python-3.15", [MAIN, Host::Node]);
 
 pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
@@ -46,7 +49,7 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     // Providers are woven without packages.
     for case in cases.iter().filter(|case| !case.packages) {
         let shared = Arc::new(Shared::new(case));
-        // Case by case, so that the hosts work in parallel.
+        // Iterates over cases first, so that the hosts work in parallel.
         for (host, hosted) in hosts.iter().filter(|(host, _)| *host == MAIN || case.smoke || whole_matrix()) {
             for runtime in runtimes.iter().filter(|runtime| runtime.default && runtime.language == case.language) {
                 let name = format!("everywhere/{}/{}/{}", host.name(), runtime.name, case.name);
@@ -64,7 +67,8 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     trials
 }
 
-/// The cases of Python with the large provider, those of its own among them: all in one host, and the smoke set in the other.
+/// The cases of Python with the large provider, including cases of its own: all in one host, and the smoke set in the
+/// other.
 fn large_trials() -> Vec<Trial> {
     let (runtime, program, hosts) = LARGE;
     let cases = load_all_cases(&cases_dir()).expect("the cases are well formed");
@@ -87,7 +91,7 @@ fn large_trials() -> Vec<Trial> {
     trials
 }
 
-/// A case, and the engine's result under a fixed clock and seeded entropy, which is computed once per runtime.
+/// A case with the engine's result under a fixed clock and seeded entropy, which is computed once per runtime.
 struct Shared {
     case: Case,
     fixed: Case,
@@ -113,7 +117,7 @@ impl Shared {
 
 fn show(host: Host, hosted: &Hosted, runtime: &str, shared: &Shared) -> Result<(), Failed> {
     let named = if runtime == LARGE.0 { expected_of_large(host, &shared.case) } else { expected(host, &shared.case) };
-    // `conformance` checks the engine's results: with equal results there is no need to run the case unchanged.
+    // `conformance` checks the engine's results. If the results are equal, the unchanged case need not run.
     let as_it_is = (whole_matrix() || shared.case.smoke || named.is_some()).then_some(&shared.case);
     let cases: Vec<&Case> = as_it_is.into_iter().chain([&shared.fixed]).collect();
     let (mut answers, _) = hosted.run(runtime, &cases);
@@ -133,7 +137,7 @@ fn show(host: Host, hosted: &Hosted, runtime: &str, shared: &Shared) -> Result<(
     }
 }
 
-/// The differences from the case's expectations.
+/// Returns the differences from the case's expectations.
 fn wrong(case: &Case, results: &[StepResult]) -> String {
     let mut report = String::new();
     for (step, result) in case.steps.iter().zip(results) {
@@ -147,7 +151,7 @@ fn wrong(case: &Case, results: &[StepResult]) -> String {
     report
 }
 
-/// The differences from the engine's results, up to the first step that depends on timing.
+/// Returns the differences from the engine's results, up to the first step that depends on timing.
 fn differences(shared: &Shared, runtime: &str, results: &[StepResult]) -> String {
     let mut report = String::new();
     let case = &shared.fixed;

@@ -1,5 +1,4 @@
-//! The providers themselves, as their users get them: size, imports, the results of `wasmtime run --invoke`, and the
-//! types that jco generates.
+//! The published providers: size, imports, the results of `wasmtime run --invoke`, and the types that jco generates.
 
 use std::{
     fs,
@@ -14,7 +13,7 @@ use wit_parser::Resolve;
 
 const MB: u64 = 1_000_000;
 
-/// Every provider: its name, its maximum size, and its languages.
+/// Every provider with its name, maximum size and languages.
 const PROVIDERS: [(&str, u64, &[&str]); 6] = [
     ("glovebox", 33 * MB, &["python", "javascript"]),
     ("glovebox-closed", 33 * MB, &["python", "javascript"]),
@@ -24,7 +23,7 @@ const PROVIDERS: [(&str, u64, &[&str]); 6] = [
     ("glovebox-javascript-closed", 3 * MB + MB / 3, &["javascript"]),
 ];
 
-/// The allowed imports of open providers: the tools with their types, a clock, and waiting for it.
+/// The allowed imports of open providers: the tools with their types, a clock, and a way to wait for it.
 const IMPORTS: [&str; 5] = [
     "glovebox:sandbox/types@0.2.0",
     "glovebox:sandbox/tools@0.2.0",
@@ -47,7 +46,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
         }));
         trials.push(trial_with(trial("imports"), provider_path(name), move |path| imports(&path, closed)));
         trials.push(trial_with(trial("world"), provider_path(name), move |path| fits(&path, closed)));
-        // A command line cannot provide the tools of an open one.
+        // A command line cannot supply the tools of an open provider.
         for language in languages.iter().filter(|_| closed) {
             let needed = provider_path(name).and_then(|path| wasmtime_path().map(|_| path));
             trials.push(trial_with(trial(&format!("invoke-{language}")), needed, move |path| invoke(&path, language)));
@@ -84,7 +83,8 @@ fn imports(path: &Path, closed: bool) -> Result<(), Failed> {
     }
 }
 
-/// It matches the contract's world, down to the types of every function: for the open ones `provider`, and the clocks.
+/// Checks that a provider matches the contract's world, down to the types of every function. For open providers the
+/// world is `provider` plus the clocks.
 fn fits(path: &Path, closed: bool) -> Result<(), Failed> {
     let mut resolve = Resolve::default();
     let (contract, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit"))?;
@@ -107,7 +107,7 @@ const WITH_CLOCKS: &str = "
     }
 ";
 
-/// `execute` and `validate`, in the language WAVE, where omitted fields are none and `{:}` is an empty record.
+/// Calls `execute` and `validate` in the language WAVE, where omitted fields are `none` and `{:}` is an empty record.
 fn invoke(path: &Path, language: &str) -> Result<(), Failed> {
     let (print, wrong) = match language {
         "python" => ("print(6 * 7)", "print("),
@@ -129,7 +129,8 @@ fn invoke(path: &Path, language: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// `execute` with the default pool of `wasmtime serve`, and with room for a module of this many memories and tables.
+/// Calls `execute` with the default pool of `wasmtime serve`, and with a pool for modules with this number of memories
+/// and tables.
 fn pooled(path: &Path, language: &str, per_module: usize) -> Result<(), Failed> {
     let call = format!("execute({language}, {{source: \"\"}}, {{:}})");
     let room = format!("pooling-max-memories-per-module={per_module},pooling-max-tables-per-module={per_module}");
@@ -143,7 +144,7 @@ fn pooled(path: &Path, language: &str, per_module: usize) -> Result<(), Failed> 
     if said.starts_with("ok({outcome: completed") { Ok(()) } else { Err(said.into()) }
 }
 
-/// The program `typed.mts` against the declarations, and its output.
+/// Compiles the program `typed.mts` against the declarations, and checks its output.
 fn typed() -> Result<(), Failed> {
     let mut check = Host::node()?;
     check.args(["node_modules/typescript/bin/tsc", "--project", "tsconfig.json"]);
@@ -165,7 +166,7 @@ session 1 21
 error unknown-runtime
 ";
 
-/// The memory of a large session or execution does not appear in the memory of the next, but does in its own.
+/// The memory of a large session or execution appears in its own next state, and in no other.
 fn secret() -> Result<(), Failed> {
     let mut program = Host::node()?;
     program.args(["secret.mjs", "../../programs-node/glovebox"]);

@@ -1,7 +1,7 @@
 //! Hostile scripts, each with its exact outcome, in a separate process whose memory is measured.
 //!
-//! The rows are data, in `hostile/*.toml`. An abort, a hang or a host that grows is a failure, and so is any outcome but
-//! the one named.
+//! The rows are data, in `hostile/*.toml`. An abort, a hang or a host that grows is a failure, and so is any outcome
+//! other than the named one.
 
 use std::time::Duration;
 
@@ -14,14 +14,15 @@ use libtest_mimic::{Failed, Trial};
 
 const MIB: u64 = 1 << 20;
 const MEMORY_BYTES: u64 = 80 * MIB;
-/// The host's growth apart from the guest's own memory: a pool slot's page tables, stacks, this program's buffers.
+/// Allowed growth of the host apart from the guest's own memory: a pool slot's page tables, stacks, this program's
+/// buffers.
 const SLACK_BYTES: u64 = 48 * MIB;
-/// For scripts that never end: they do the same in less time than in seconds.
+/// For endless scripts, for which a short time suffices.
 const ENDLESS_TIMEOUT_MS: u64 = 300;
-/// For scripts that end, long enough for a busy machine.
+/// For terminating scripts, long enough for a busy machine.
 const TIMEOUT_MS: u64 = 20_000;
-/// How late after its deadline a guest may end: long, because no test may fail on a slow machine, but short compared
-/// with the half minute that other sandboxes take for some of these.
+/// Maximum time from a guest's deadline to its end. Generous, so that no test fails on a slow machine, but short
+/// compared with the half minute that other sandboxes take for some of these scripts.
 const LATE_MS: u64 = 10_000;
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
@@ -37,7 +38,7 @@ pub(crate) fn child(name: &str) {
     let row = &rows().into_iter().find(|row| row.name == name).expect("the parent names a row");
     let sandbox = sandbox(row.language, |policy| {
         policy.limits.timeout_ms = timeout_ms(row);
-        // These tests are about unwinding, not about reactions to the soft limit.
+        // These tests are about unwinding, not about the soft limit.
         policy.limits.timeout_reserve_ms = 0;
         policy.limits.fuel_reserve = 0;
         policy.limits.memory_bytes = MEMORY_BYTES;

@@ -1,8 +1,8 @@
-//! Every test that is made from data, or needs a component: one program, so that Wasmtime is linked once, with a trial
-//! each, named after its suite: `conformance/python/hello`.
+//! All tests that are made from data or need a component: one program, so that Wasmtime is linked once. Each trial is
+//! named after its suite: `conformance/python/hello`.
 //!
-//! `cargo test --test cases conformance/` runs one suite. `GLOVEBOX_TESTS=full` runs the whole matrix: every case on
-//! every backend. On every push all of them run on the engine and, once, on the provider, and the smoke set everywhere
+//! `cargo test --test cases conformance/` runs one suite. `GLOVEBOX_TESTS=full` runs the full matrix: every case on
+//! every backend. On every push, all cases run on the engine and once on the provider, and the smoke set everywhere
 //! else. Components are built first.
 
 #![allow(

@@ -1,5 +1,5 @@
-//! The pages in `docs/` match the repository: code comes from files that are compiled and run, links have targets, and
-//! the programs behave as described.
+//! Checks the pages in `docs/` against the repository: code comes from files that are compiled and run, links have
+//! targets, and the programs behave as described.
 
 #[path = "../../../host/engine/examples/embed.rs"]
 #[expect(dead_code, reason = "its `main` is the example's")]
@@ -19,7 +19,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The pages, by their paths from the root.
+/// Returns the pages by their paths from the root.
 fn pages() -> Vec<(PathBuf, String)> {
     let names = |directory: &str| {
         let directory = PathBuf::from(directory);
@@ -43,11 +43,11 @@ fn pages() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// Languages of blocks that are programs or parts of one.
+/// The languages of blocks that are programs or parts of programs.
 const LANGUAGES: [&str; 6] = ["c", "javascript", "js", "python", "rust", "ts"];
 
-/// Blocks of code that come after `<!-- file: PATH -->` are in that file, line by line. In `docs/`, all in a programming language do,
-/// but for Rust that the documentation's tests of `glovebox` compile and run.
+/// Checks that blocks of code after `<!-- file: PATH -->` occur line by line in that file. In `docs/`, every block in a
+/// programming language must, except Rust that `glovebox`'s documentation tests compile and run.
 fn code_is_that_of_files() -> Result<(), Failed> {
     let library = fs::read_to_string(root().join("host/engine/src/lib.rs"))?;
     let mut count = 0;
@@ -80,7 +80,7 @@ fn code_is_that_of_files() -> Result<(), Failed> {
     if count >= 10 { Ok(()) } else { Err(format!("only {count} blocks are marked").into()) }
 }
 
-/// Links within the repository lead to files, and to headings in them.
+/// Checks that links within the repository lead to existing files and headings.
 fn links_lead_somewhere() -> Result<(), Failed> {
     for (page, text) in pages() {
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
@@ -104,7 +104,7 @@ fn links_lead_somewhere() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The host of `docs/embed.md`, with the component that it shows.
+/// Runs the host of `docs/embed.md` with the component in the page.
 fn the_embedding_host_runs_its_component() -> Result<(), Failed> {
     let calculator = program_path("calculator")?;
     let evaluate = |expression| embed::evaluate(&calculator, expression).map_err(|error| format!("{error:?}"));
@@ -116,7 +116,7 @@ fn the_embedding_host_runs_its_component() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The provider of `docs/implement.md`, under, at and over its limit, and its messages.
+/// Tests the provider of `docs/implement.md` under, at and over its limit, and its messages.
 fn the_provider_in_between_keeps_its_rule() -> Result<(), Failed> {
     let mut policy = Policy::default();
     policy.limits.timeout_ms = 120_000;

@@ -1,5 +1,5 @@
 //! The closed providers in a pool, as in a server such as `wasmtime serve`: each instance reuses the slot of another
-//! one.
+//! instance.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::budgets::Compiled;
 
-/// How many instances there may be at once.
+/// Maximum number of simultaneous instances.
 const INSTANCES: u32 = 2;
 
 const FUEL: u64 = 20_000_000;
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
-    // Compiling the Python one takes longer than everything else here.
+    // Compiling the Python provider takes longer than everything else here.
     let languages = Language::ALL.into_iter().filter(|language| *language == Language::JavaScript || whole_matrix());
     let trial = |language| {
         let provider = provider_path(&format!("glovebox-{language}-closed"));
@@ -25,12 +25,13 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     languages.map(trial).collect()
 }
 
-/// As in `wasmtime serve`, apart from the number of instances, and of the memories and tables in a module.
+/// Configures a pool as in `wasmtime serve`, apart from the number of instances, and of the memories and tables in a
+/// module.
 fn pool(per_module: u32) -> Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(INSTANCES)
         .total_core_instances(INSTANCES * 20)
-        // One more memory for the heap of exceptions, and one table that joins the modules of a component.
+        // One additional memory for the heap of exceptions, and one table that joins the modules of a component.
         .total_memories(INSTANCES * (per_module + 1))
         .total_tables(INSTANCES * (per_module + 1))
         .max_memories_per_module(per_module)
@@ -60,7 +61,7 @@ fn each_instance_is_new(path: &Path, language: Language) -> Result<(), Failed> {
             "for (;;);",
         ],
     };
-    // The results of an instance with private memory.
+    // The results of an instance outside the pool, with private memory.
     let mut alone = Compiled::new(Config::new(), path, language)?.instance()?;
     let expected: Vec<_> = scripts.iter().map(|source| alone.execute(source, FUEL)).collect();
     for round in 0..6 {

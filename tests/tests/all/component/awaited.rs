@@ -18,7 +18,7 @@ use wasmtime::component::{Linker, TypedFunc};
 
 use super::{Embedder, State};
 
-/// No test fails because the machine is slow.
+/// A timeout that no test reaches on a slow machine.
 const LONG: Duration = Duration::from_secs(60);
 
 type Completes = TypedFunc<(String,), (bool,)>;
@@ -46,7 +46,7 @@ fn it_has_every_function_of_the_contract() {
 
 #[test]
 fn two_scripts_run_at_once_on_a_runtime_of_one_thread() {
-    // Each waits in its script until the other is there.
+    // Each script waits until the other has started.
     let met = Arc::new(Barrier::new(2));
     let tool = Tool::new("meet", "Waits for the other.").handler(move |_, _| {
         met.wait();
@@ -128,11 +128,11 @@ fn a_call_that_is_dropped_cancels_its_script_and_takes_the_sandbox_with_it() {
         assert_eq!(store.data().sandbox.usage().executions, 1);
         let again = instance(&embedder, &mut store).await;
         let trap = again.call_async(&mut store, ("1".into(),)).await.unwrap_err();
-        // Wasmtime refuses a store in which a call was given up; should it not, the sandbox does.
+        // Wasmtime refuses a store in which a call was abandoned. If it does not, the sandbox refuses.
         let is_refused =
             ["cannot enter component instance", "was given up"].map(|text| format!("{trap:#}").contains(text));
         assert!(is_refused.contains(&true), "{trap:#}");
-        // Another store's sandbox goes on.
+        // The sandbox of another store continues.
         let mut other = embedder.store();
         let completes = instance(&embedder, &mut other).await;
         assert_eq!(completes.call_async(&mut other, ("1".into(),)).await.unwrap(), (true,));

@@ -17,8 +17,7 @@ use wasmtime::{
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-/// Executes a JavaScript source and returns whether it completed; appends bytes that nobody reads to a blob, and
-/// returns its length.
+/// Executes a JavaScript source and returns whether it completed; appends bytes to a blob, and returns its length.
 const APP: &str = r#"(module
     (import "glovebox:sandbox/sandbox@0.2.0" "execute" (func $execute (param i32 i32)))
     (import "glovebox:sandbox/sandbox@0.2.0" "[constructor]blob" (func $blob (result i32)))
@@ -111,7 +110,7 @@ impl Embedder {
     }
 }
 
-/// Runs a future that never waits for anything but this thread.
+/// Runs a future that waits for nothing but this thread.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {
@@ -162,7 +161,7 @@ fn a_length_without_memory_behind_it_is_a_trap() {
     let append = instance.get_typed_func::<(u32,), (u64,)>(&mut store, "append").unwrap();
     let trap = append.call(&mut store, (u32::MAX,)).unwrap_err();
     assert!(format!("{trap:#}").contains("out of bounds"), "{trap:#}");
-    // Another store's component goes on.
+    // The component of another store continues.
     let mut other = embedder.store();
     let instance = embedder.instance(&mut other);
     let append = instance.get_typed_func::<(u32,), (u64,)>(&mut other, "append").unwrap();

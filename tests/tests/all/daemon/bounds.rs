@@ -1,4 +1,4 @@
-//! Everything that a client could have the daemon hold without end has a limit: under, at and over it.
+//! Every resource that a client can make the daemon hold has a limit: tests under, at and over each limit.
 
 use std::{
     io::Write,
@@ -47,7 +47,7 @@ fn all_messages_together_are_at_most_so_long() {
     holder.stream.write_all(&vec![b' '; 900 << 10]).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     let mut client = daemon.client();
-    // It waits for room, and has it once the other one is cut off.
+    // The request waits for room, which it gets when the other client is disconnected.
     let source = "#".repeat(600 << 10);
     client.ok("initialize", json!({ "open": false }));
     client.ok("validate", json!({ "code": source }));
@@ -127,7 +127,7 @@ fn what_nobody_uses_is_ended() {
     let mut client = daemon.opened();
     client.prints("x = 1");
     let begun = Instant::now();
-    // A connection without sessions follows.
+    // The daemon also closes a connection without sessions.
     assert!(client.receive().is_none());
     assert!(begun.elapsed() >= Duration::from_millis(300));
     let mut other = daemon.client();

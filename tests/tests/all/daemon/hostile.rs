@@ -1,4 +1,4 @@
-//! A hostile client gets typed errors, costs bounded memory, and disturbs nobody.
+//! A hostile client gets typed errors, costs bounded memory, and disturbs no other client.
 
 use std::{
     io::{Read, Write},
@@ -45,13 +45,15 @@ fn what_hostile_clients_hold_is_bounded() {
     }
     clients.into_iter().for_each(|client| client.join().unwrap());
     let grown = most.saturating_sub(before);
-    // Both directions' budgets, twice: a message is parsed into values of its own. The rest is scripts that run, sessions and the allocator's.
+    // Twice the budgets of both directions, because a message is also parsed into values, plus running scripts,
+    // sessions and allocator overhead.
     assert!(grown < 4 * ROOM as u64 + (128 << 20), "{} MiB", grown >> 20);
     assert_eq!(honest.prints("print(2)"), "2\n");
     assert_eq!(daemon.opened().prints("print(3)"), "3\n");
 }
 
-/// What a client does that means no good. It holds little itself, since its memory is measured too.
+/// Behaves as a hostile client of this kind. It holds little memory itself, because the measurement includes this
+/// process.
 fn hostile(kind: usize, stream: &mut UnixStream) {
     let mut send = |before: &str, piece: &[u8], bytes: usize, after: &str| {
         let many = piece.repeat((1 << 16) / piece.len());
@@ -60,9 +62,9 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
             && stream.write_all(after.as_bytes()).is_ok()
     };
     match kind % 8 {
-        // A line without an end.
+        // An endless line.
         0 => drop(send("", b"x", 1 << 30, "")),
-        // Half a line, and silence.
+        // Half a line, then silence.
         1 => {
             send("", b" ", 7 << 20, "");
             std::thread::sleep(Duration::from_secs(2));
@@ -75,12 +77,12 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
             send(&format!("{request}{{\"context\":["), b"[],", 6 << 20, "0]}}\n");
             send("[", b"0,", 6 << 20, "0]\n");
         }
-        // What nests.
+        // Deep nesting.
         3 => {
             send("", b"[", 7 << 20, "\n");
             send("{\"jsonrpc\":\"2.0\",\"id\":1,\"params\":", b"{\"a\":", 6 << 20, "\n");
         }
-        // A flood that is never read.
+        // A flood of requests whose answers are never read.
         4 => drop(send("", b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n", 4 << 20, "")),
         // Large answers that are never read.
         5 => {
@@ -96,13 +98,13 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
             }
             std::thread::sleep(Duration::from_secs(2));
         }
-        // Sessions, as many as there are.
+        // The maximum number of sessions.
         6 => {
             for id in 0..200 {
                 send(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\"}}\n"), b"x", 0, "");
             }
         }
-        // Noise.
+        // Random bytes.
         _ => {
             let mut state = 88_172_645_463_325_252_u64 + kind as u64;
             let noise: Vec<u8> = (0..1 << 20)

@@ -1,4 +1,4 @@
-//! The daemon, from outside: through sockets of its own.
+//! Black-box tests of the daemon, through sockets of its own.
 
 mod bounds;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Where the socket is, and who may connect to it.
+//! The location of the socket and its permissions.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// What binding to a path makes.
+/// Binds to a path and returns the result.
 fn bind(path: &Path) -> Result<(), SocketError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { Listener::bind(path).map(drop) })
@@ -30,7 +30,7 @@ fn only_its_user_may_connect() {
     if !rustix_is_root() {
         return;
     }
-    // Another user, who can reach the socket all the same.
+    // A different user who can reach the socket.
     fs::set_permissions(daemon.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&daemon.socket, fs::Permissions::from_mode(0o666)).unwrap();
     let script = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
@@ -50,7 +50,7 @@ fn only_its_user_may_connect() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("PermissionError"));
 }
 
-/// Whether this test may become another user.
+/// Returns `true` if this test may change its user.
 fn rustix_is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|this| std::os::unix::fs::MetadataExt::uid(&this) == 0)
 }

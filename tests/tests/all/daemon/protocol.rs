@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 as its specification has it.
+//! Conformance to the JSON-RPC 2.0 specification.
 
 use std::{io::Write, net::Shutdown};
 
@@ -119,7 +119,7 @@ fn a_client_that_says_no_more_still_has_its_answers() {
     client.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize" }).to_string());
     let code =
         "import time\ntime.sleep(0.3)\nprint('late')\ntry:\n  llm_query('who')\nexcept Exception as e:\n  print(e)";
-    // Without a line feed at the end, too.
+    // A last line without a line feed is a request, too.
     let request = json!({ "jsonrpc": "2.0", "id": 2, "method": "execute", "params": { "code": code } }).to_string();
     client.stream.write_all(request.as_bytes()).unwrap();
     client.stream.shutdown(Shutdown::Write).unwrap();

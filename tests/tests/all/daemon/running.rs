@@ -1,4 +1,4 @@
-//! What happens while a script runs: questions to the client, cancelling, output, clients that go away.
+//! Events while a script runs: tool calls to the client, cancellation, output, disconnected clients.
 
 use std::{
     net::Shutdown,

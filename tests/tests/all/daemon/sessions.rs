@@ -1,4 +1,4 @@
-//! What a session is asked.
+//! The operations of sessions.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! A daemon at a socket of its own, and clients of it.
+//! A daemon with a socket of its own, and its clients.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -16,7 +16,7 @@ use glovebox_tests::engine;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How a test's daemon differs from others.
+/// The configuration of a test's daemon.
 #[derive(Default)]
 pub(super) struct Setup {
     pub(super) config: Option<DaemonConfig>,
@@ -33,7 +33,7 @@ pub(super) struct Running {
     serving: Option<tokio::task::JoinHandle<()>>,
 }
 
-/// The defaults with a change.
+/// The default configuration with a change.
 pub(super) fn config(change: impl FnOnce(&mut DaemonConfig)) -> Setup {
     let mut config = DaemonConfig::default();
     change(&mut config);
@@ -66,21 +66,21 @@ impl Running {
         Client::connect(&self.socket)
     }
 
-    /// A client with a session.
+    /// Connects a client and opens a session.
     pub(super) fn opened(&self) -> Client {
         let mut client = self.client();
         client.ok("initialize", json!({}));
         client
     }
 
-    /// How many executions run.
+    /// The number of running executions.
     pub(super) fn executing(&self) -> i64 {
         let text = self.service.metrics_text();
         let line = text.lines().find(|line| line.starts_with("glovebox_running ")).unwrap();
         line.rsplit(' ').next().unwrap().parse().unwrap()
     }
 
-    /// Whether it has stopped by itself within a while.
+    /// Returns `true` if the daemon stops by itself within a while.
     pub(super) fn has_stopped(&mut self) -> bool {
         let (Some(runtime), Some(serving)) = (&self.runtime, self.serving.take()) else { return true };
         runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), serving).await.is_ok() })
@@ -102,12 +102,12 @@ impl Drop for Running {
     }
 }
 
-/// One client.
+/// A client of the daemon.
 pub(super) struct Client {
     pub(super) stream: UnixStream,
     reader: BufReader<UnixStream>,
     count: u64,
-    /// What came that nobody has asked for yet.
+    /// Messages that arrived but were not requested yet.
     pub(super) others: Vec<Value>,
 }
 
@@ -119,12 +119,12 @@ impl Client {
         Self { stream, reader, count: 0, others: Vec::new() }
     }
 
-    /// Sends a line as it is.
+    /// Sends a raw line.
     pub(super) fn send(&mut self, line: &str) {
         self.stream.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// The next message; none at the end.
+    /// Returns the next message; `None` at the end of the stream.
     pub(super) fn receive(&mut self) -> Option<Value> {
         let mut line = String::new();
         match self.reader.read_line(&mut line) {
@@ -133,13 +133,13 @@ impl Client {
         }
     }
 
-    /// The answer to a line.
+    /// Sends a line and returns the answer.
     pub(super) fn answer(&mut self, line: &str) -> Value {
         self.send(line);
         self.receive().expect("an answer")
     }
 
-    /// Begins a request; returns its id.
+    /// Sends a request and returns its id.
     pub(super) fn begin(&mut self, method: &str, params: Value) -> u64 {
         self.count += 1;
         let id = self.count;
@@ -147,7 +147,7 @@ impl Client {
         id
     }
 
-    /// The answer to a request that was begun.
+    /// Waits for the answer to a request.
     pub(super) fn end(&mut self, id: u64) -> Value {
         if let Some(at) = self.others.iter().position(|message| message["id"] == id && message["method"].is_null()) {
             return self.others.remove(at);
@@ -161,7 +161,7 @@ impl Client {
         }
     }
 
-    /// The next request or notification of the daemon's.
+    /// Returns the next request or notification of the daemon.
     pub(super) fn asked(&mut self) -> Value {
         if let Some(at) = self.others.iter().position(|message| message["method"].is_string()) {
             return self.others.remove(at);
@@ -180,21 +180,21 @@ impl Client {
         self.end(id)
     }
 
-    /// The result of a request that succeeds.
+    /// Sends a request that must succeed, and returns its result.
     pub(super) fn ok(&mut self, method: &str, params: Value) -> Value {
         let mut answer = self.call(method, params);
         assert!(answer["error"].is_null(), "{answer}");
         answer["result"].take()
     }
 
-    /// The code, the name and the message of one that is refused.
+    /// Sends a request that must fail, and returns the code, name and message of the error.
     pub(super) fn refused(&mut self, method: &str, params: Value) -> (i64, String, String) {
         let answer = self.call(method, params);
         assert!(answer.get("result").is_none(), "{answer}");
         refusal(&answer)
     }
 
-    /// What a script prints.
+    /// Executes a script and returns its standard output.
     pub(super) fn prints(&mut self, code: &str) -> String {
         let result = self.ok("execute", json!({ "code": code }));
         assert_eq!(result["error"], Value::Null, "{result}");

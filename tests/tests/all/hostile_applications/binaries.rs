@@ -70,7 +70,7 @@ fn damaged_components_are_errors_or_end_within_their_limits() {
     assert!(refused > 100, "most of a component is looked at before it runs");
 }
 
-/// A component of core modules as text, with `f` of the last one.
+/// Builds a component of core modules in text format, with `f` of the last module.
 fn of_core(modules: &str, function: &str) -> Vec<u8> {
     let text = format!(
         r#"(component {modules}
@@ -126,7 +126,7 @@ fn parts_without_number_are_refused() {
     assert_others_work();
 }
 
-/// A component in a component in a component.
+/// Builds components nested to a depth.
 fn nested_components(depth: usize) -> Vec<u8> {
     const BEGIN: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
     const COMPONENT: u8 = 4;
@@ -145,13 +145,13 @@ fn nested_components(depth: usize) -> Vec<u8> {
     bytes
 }
 
-/// A type of a component with one in it, which has one in it.
+/// Builds component types nested to a depth.
 fn nested_types(depth: usize) -> Vec<u8> {
     let types = [[0x01].as_slice(), &[0x41, 0x01, 0x01].repeat(depth), &[0x41, 0x00]].concat();
     [b"\0asm\x0d\0\x01\0\x07".as_slice(), &leb(types.len()), &types].concat()
 }
 
-/// A number in LEB128.
+/// Encodes a number in LEB128.
 fn leb(mut number: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while number >= 0x80 {
@@ -167,7 +167,7 @@ fn types_that_would_be_huge_are_refused() {
     if !in_child("hostile_applications::binaries::types_that_would_be_huge_are_refused", LONG) {
         return;
     }
-    // Each is two of the previous one: a quarter of a billion numbers in a kilobyte.
+    // Each type is a pair of the previous type: a quarter of a billion numbers in a kilobyte.
     let mut doubling = "(type $t0 (tuple u8 u8))".to_owned();
     for n in 1..28 {
         write!(doubling, "(type $t{n} (tuple $t{0} $t{0}))", n - 1).unwrap();
@@ -200,7 +200,7 @@ fn types_that_would_be_huge_are_refused() {
     });
     let types = [900, 1_001, 100_000, 1_000_000]
         .map(|depth| (nested_types(depth), if depth > 900 { "more than 1000 types" } else { "" }));
-    // Without the memory needed to build them.
+    // Refused without allocating the memory for all of these parts.
     let before = peak_resident_bytes();
     for (bytes, words) in table.into_iter().chain(parts).chain(types) {
         let refused = loaded_and_called(&bytes, &little()).unwrap_err();

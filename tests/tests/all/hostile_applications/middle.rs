@@ -8,9 +8,9 @@ use glovebox_tests::{lone_engine, process::in_child, puppet::component};
 
 use super::{LONG, assert_others_work};
 
-/// `f(how)` opens two sessions and starts `for(;;){}` twice, once in a session. It traps if any of that is refused, and
-/// then does as told: 0 traps, 1 runs for ever, 2 allocates memory, 3 executes an endless script, 4 waits for the
-/// started one, 5 returns.
+/// `f(how)` opens two sessions and starts `for(;;){}` twice, once in a session. It traps if one of these is refused,
+/// and then acts by `how`:||4 waits for the started one|4 waits for the started execution 0 traps, 1 runs for ever, 2
+/// allocates memory, 3 executes an endless script, 4 waits for the started one, 5 returns.
 const APP: &str = r#"(module
     (import "glovebox:sandbox/sandbox@0.2.0" "[static]session.open" (func $open (param i32 i32)))
     (import "glovebox:sandbox/sandbox@0.2.0" "start" (func $start (param i32 i32)))
@@ -55,7 +55,7 @@ struct World {
     host: SandboxHost,
 }
 
-/// A host that allows two sessions, for all applications together.
+/// A host that allows two sessions in total, over all applications.
 fn world() -> World {
     let engine = lone_engine(None);
     let mut policy = Policy::default();
@@ -69,7 +69,8 @@ fn world() -> World {
 }
 
 impl World {
-    /// Its end. If the sessions of an earlier application have not been freed yet, it is called again.
+    /// Calls the application and returns its ending. Repeats the call while sessions of an earlier application are
+    /// still being freed.
     fn ends(&self, how: u32, config: &AppConfig) -> AppOutcome {
         for _ in 0..1_000 {
             let ended = self.application.invoke(&format!("f({how})"), &self.host, config).unwrap();
@@ -115,7 +116,7 @@ fn whatever_breaks_it_what_it_had_is_free_for_the_next() {
         assert_others_work();
     }
     assert_eq!(world.ends(5, &AppConfig::default()), AppOutcome::Returned);
-    // Nothing of them still runs: only a thread of the test, one of its harness, and the engines' tickers.
+    // No guest thread is left: only a thread of the test, a thread of its harness, and the engines' tickers.
     let gone = (0..1_000).any(|_| {
         thread::sleep(Duration::from_millis(20));
         threads() <= 8

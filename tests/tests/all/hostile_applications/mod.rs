@@ -37,14 +37,14 @@ fn world() -> &'static World {
     })
 }
 
-/// The outcome of a component's `f()`, or why it cannot be loaded.
+/// Loads a component and calls its `f()`. Returns the outcome, or the reason why the component cannot be loaded.
 fn loaded_and_called(bytes: &[u8], config: &AppConfig) -> Result<AppOutcome, String> {
     let World { applications, host, .. } = world();
     let application = applications.load_bytes("hostile", bytes).map_err(|error| chain(&error))?;
     application.invoke("f()", host, config).map(|ended| ended.outcome).map_err(|error| chain(&error))
 }
 
-/// An error and its causes.
+/// Formats an error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

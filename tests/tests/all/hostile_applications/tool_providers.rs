@@ -10,7 +10,7 @@ use glovebox_tests::{
 
 use super::{LONG, MIB, assert_others_work, chain};
 
-/// A provider with this list and this answer.
+/// Builds a provider with this list and this answer.
 fn provider(imports: &str, list: &str, call: &str) -> Vec<u8> {
     let core = format!(
         r#"(module
@@ -88,9 +88,9 @@ fn answers_that_are_none_fail_in_the_script_and_cost_little() {
         text("0", "0x40000000"),
         text("-1", "1"),
         text("131071", "2"),
-        // Within its memory, but more than a call may return.
+        // Fits into its memory, but exceeds the result size of a call.
         grow.to_owned() + &text("4096", "0x0a000000"),
-        // A gigabyte that does not exist.
+        // A range of a gigabyte that does not exist.
         "(if (i32.eq (memory.grow (i32.const 16384)) (i32.const -1)) (then unreachable))".into(),
         "(return (i32.const 33))".into(),
         "(return (i32.const -4))".into(),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{LONG, MIB, assert_others_work, error, grown, ok, open, puppet};
 
-/// Where these tests put bytes that are not text, in the puppet's memory.
+/// The address in the puppet's memory for bytes that are not text.
 const PLACE: u32 = 256 << 20;
 
 fn blob(puppet: &mut Puppet, bytes: &[u8]) -> Value {
@@ -16,7 +16,7 @@ fn blob(puppet: &mut Puppet, bytes: &[u8]) -> Value {
     blob
 }
 
-/// Reproducible random numbers.
+/// Returns the next reproducible random number.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
@@ -156,7 +156,7 @@ fn hibernated_sessions_that_somebody_made_are_errors_or_sessions_within_limits()
     let saved = puppet.call("session.hibernate", &json!([session])).unwrap();
     let saved = ok(&saved).clone();
     let size = u32::try_from(puppet.call("blob.size", &json!([saved])).unwrap().as_u64().unwrap()).unwrap();
-    // The result of a read is text here, so it is fetched from where the host put it.
+    // The puppet converts results to text, so the test reads the bytes from the host's destination.
     puppet.call_flat("blob.read", &[saved.as_u64().unwrap(), 0, u64::from(size)]).unwrap();
     let place = u32::from_le_bytes(puppet.read(64, 4).try_into().unwrap());
     let real = puppet.read(place, size);
@@ -179,7 +179,7 @@ fn hibernated_sessions_that_somebody_made_are_errors_or_sessions_within_limits()
         for bytes in &forged {
             let state = blob(&mut puppet, bytes);
             let resumed = puppet.call("session.resume", &json!(["javascript", state, {}, {}])).unwrap();
-            // All of it is covered by a checksum.
+            // A checksum covers all bytes.
             assert!(resumed.get("err").is_some() || *bytes == real, "something else than was written is resumed");
             if resumed.get("err").is_some() {
                 assert_eq!(error(&resumed).0, "not-resumable", "{resumed}");
@@ -190,7 +190,7 @@ fn hibernated_sessions_that_somebody_made_are_errors_or_sessions_within_limits()
     // The right bytes for the wrong language.
     let wrong = puppet.call("session.resume", &json!(["python", saved, {}, {}])).unwrap();
     assert_eq!(error(&wrong).0, "not-resumable");
-    // The right bytes for a policy with less room than they have.
+    // Valid bytes under a policy with less room than they need.
     let small = json!({ "limits": { "workspace-bytes": 1 << 19 } });
     let tight = puppet.call("session.resume", &json!(["javascript", saved, small, {}])).unwrap();
     assert_eq!(error(&tight).0, "not-resumable");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{assert_others_work, error, host, host_on, ok, open, puppet, start, trap};
 
-/// Every function that takes a handle, with the other arguments.
+/// Lists every function that takes a handle, with its other arguments.
 fn takers() -> Vec<(&'static str, Value)> {
     vec![
         ("session.id", json!([])),
@@ -66,7 +66,7 @@ fn a_handle_of_another_resource_type_is_a_trap() {
     let host = host(|_, _| ());
     for (function, rest) in takers() {
         let mut puppet = Puppet::new(&host);
-        // Each function accepts one of the four kinds, and must refuse the three others.
+        // Each function accepts one of the four kinds of handles, and must refuse the other three.
         let session = open(&mut puppet);
         let blob = puppet.call("blob.new", &json!([])).unwrap();
         let wrong = if function.starts_with("session") { blob } else { session };
@@ -161,7 +161,7 @@ fn a_trap_leaves_nothing_behind() {
     let mut other = Puppet::new(&host);
     let refused = other.call("session.open", &json!(["javascript", {}, {}])).unwrap();
     assert_eq!(error(&refused).0, "too-many-sessions");
-    // The execution is unwound in the background, and then the session is freed.
+    // The execution is unwound in the background. Then the session is freed.
     drop(attacker);
     let opened = (0..2_000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));

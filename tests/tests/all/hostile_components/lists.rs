@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use super::{LONG, MIB, assert_others_work, error, grown, host, ok, open, puppet, start, trap};
 
-/// How much the host's memory may grow: what one call may pass, once as it is lifted and once as it is processed, plus
-/// the guests of [`assert_others_work`].
+/// Maximum growth of the host's memory: the data of one call, once lifted and once processed, plus the guests of
+/// [`assert_others_work`].
 const GROWN_BYTES: u64 = 2 * LIFT_BYTES as u64 + 128 * MIB;
 
-/// A range of the puppet's memory that is all zeros, and is not written to.
+/// A range of the puppet's memory that is never written and contains only zeros.
 const ZEROS: u32 = 64 << 20;
 
 const TOO_MUCH: &str = "fuel allocated for hostcalls has been exhausted";
 
-/// A list or string of this many elements.
+/// A list or string with `len` elements.
 fn zeros(len: usize) -> Value {
     json!({ "raw": [ZEROS, len] })
 }
@@ -29,7 +29,7 @@ struct Place {
     element_bytes: usize,
     function: &'static str,
     arguments: fn(&mut Puppet, Value) -> Value,
-    /// The host's answer to the largest list allowed.
+    /// The host's answer to the largest allowed list.
     at: &'static str,
 }
 
@@ -150,7 +150,7 @@ fn a_quarter_of_a_billion_of_empty_strings_is_refused_before_one_is_lifted() {
     let grown = grown(|| {
         for Place { name, function, arguments, .. } in places() {
             let mut puppet = Puppet::new(&host);
-            // 2 GiB of zeros, for strings; others are out of bounds.
+            // 2 GiB of zeros for strings. For other element types the range is out of bounds.
             let given = arguments(&mut puppet, zeros(1 << 28));
             let words = trap(&mut puppet, function, &given);
             assert!(words.contains(TOO_MUCH) || words.contains("out of bounds of memory"), "{name}: {words}");
@@ -182,7 +182,7 @@ fn a_length_without_memory_behind_it_is_a_trap() {
 #[test]
 fn strings_within_lists_are_bounded_together() {
     let mut puppet = puppet();
-    // Eight strings, each half of what a call may pass, are four times too much, though they are the same memory.
+    // Eight strings, each half the size that a call may pass, are four times too much, even though they share memory.
     let args: Vec<Value> = (0..8).map(|_| zeros(LIFT_BYTES / 2)).collect();
     let words = trap(&mut puppet, "execute", &json!(["javascript", { "source": "" }, { "args": args }]));
     assert!(words.contains(TOO_MUCH), "{words}");
@@ -205,7 +205,7 @@ fn a_case_that_there_is_not_is_a_trap() {
     let mut puppet = puppet();
     let session = open(&mut puppet).as_u64().unwrap();
     let zeros = u64::from(ZEROS);
-    // There are two ways to treat an existing file, and this is the eighth.
+    // `if-exists` has two cases, and this is the eighth.
     let trap = puppet.call_flat("session.write-file", &[session, zeros, 1, zeros, 1, 7]).unwrap_err();
     assert!(format!("{trap:#}").contains("discriminant"), "{trap:#}");
     assert_others_work();

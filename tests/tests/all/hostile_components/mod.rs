@@ -1,7 +1,7 @@
-//! Hostile components: whatever they ask of the sandbox, they get an error or a trap of their own.
+//! Hostile components: every invalid call ends in an error, or in a trap of the component itself.
 //!
-//! The attacker is the puppet, a component that makes any call with any bits. Meanwhile sandboxes of the host and of
-//! other components must go on working, in the same process and engine ([`assert_others_work`]). Tests that measure
+//! The attacker is the puppet, a component that makes any call with any bits. Sandboxes of the host and of other
+//! components must keep working meanwhile, in the same process and engine ([`assert_others_work`]). Tests that measure
 //! memory run in a separate process.
 
 mod bytes;
@@ -27,10 +27,10 @@ const MIB: u64 = 1 << 20;
 /// The timeout of a separate process.
 const LONG: Duration = Duration::from_secs(300);
 
-/// The size that no attack may make this process reach. It then ends at once, before the machine suffers.
+/// The size that no attack may make this process reach. The process exits at once if it does, to protect the machine.
 const PROCESS_BYTES: u64 = 3 << 30;
 
-/// A host with the default policy and quotas, changed by `edit`.
+/// Builds a host with the default policy and quotas, changed by `edit`.
 fn host_on(engine: &Engine, edit: impl FnOnce(&mut Policy, &mut Quotas)) -> SandboxHost {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
@@ -43,7 +43,7 @@ fn host_on(engine: &Engine, edit: impl FnOnce(&mut Policy, &mut Quotas)) -> Sand
         });
     });
     let (mut policy, mut quotas) = (Policy::default(), Quotas::default());
-    // No test may fail because the machine is slow.
+    // Generous, so that no test fails on a slow machine.
     policy.limits.timeout_ms = 120_000;
     edit(&mut policy, &mut quotas);
     SandboxHost::builder(engine).policy(policy).quotas(quotas).build().unwrap()
@@ -57,12 +57,12 @@ fn puppet() -> Puppet {
     Puppet::new(&host(|_, _| ()))
 }
 
-/// A puppet with other quotas.
+/// Builds a puppet with other quotas.
 fn puppet_with(edit: impl FnOnce(&mut Quotas)) -> Puppet {
     Puppet::new(&host(|_, quotas| edit(quotas)))
 }
 
-/// Checks that others can still execute: the host itself, and another component.
+/// Checks that the host itself and another component can still execute.
 fn assert_others_work() {
     for (language, source) in [(Language::JavaScript, "console.log(7)"), (Language::Python, "print(7)")] {
         assert_eq!(sandbox(language, |_| ()).execute(source).unwrap().stdout.text(), "7\n");
@@ -71,14 +71,14 @@ fn assert_others_work() {
     assert_eq!(ok(&ran)["stdout"]["bytes"], "6\n");
 }
 
-/// The error of a function, and its text.
+/// Returns the error of a call, and its text.
 fn error(answer: &Value) -> (&str, &str) {
     let error = answer["err"].as_object().unwrap_or_else(|| panic!("no error: {answer}"));
     let (name, text) = error.iter().next().unwrap();
     (name, text.as_str().or(text["message"].as_str()).unwrap_or_default())
 }
 
-/// The value of a function.
+/// Returns the value of a successful call.
 fn ok(answer: &Value) -> &Value {
     answer.get("ok").unwrap_or_else(|| panic!("an error: {answer}"))
 }
@@ -100,14 +100,14 @@ fn trap(puppet: &mut Puppet, function: &str, arguments: &Value) -> String {
     }
 }
 
-/// How much the peak memory of this process grew during `work`.
+/// Returns the growth of this process's peak memory during `work`.
 fn grown(work: impl FnOnce()) -> u64 {
     let before = process::resident_bytes();
     work();
     process::peak_resident_bytes().saturating_sub(before)
 }
 
-/// The threads of this process.
+/// Returns the number of threads of this process.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }

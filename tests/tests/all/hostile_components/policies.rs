@@ -1,4 +1,4 @@
-//! Policies and requests that ask for too much, or are invalid.
+//! Policies and requests that exceed a limit or are invalid.
 
 use glovebox::Policy;
 use glovebox_tests::puppet::Puppet;
@@ -10,7 +10,7 @@ fn execute(puppet: &mut Puppet, policy: &Value) -> Value {
     puppet.call("execute", &json!(["javascript", { "source": "1" }, policy])).unwrap()
 }
 
-/// The limits of the default policy.
+/// Returns the limits of the default policy.
 fn granted(puppet: &mut Puppet) -> Map<String, Value> {
     let policy = puppet.call("default-policy", &json!([])).unwrap();
     policy["limits"].as_object().unwrap().clone()
@@ -34,7 +34,7 @@ fn one_more_than_is_granted_of_any_limit_names_it_and_the_maximum() {
             let text = format!("`limits.{name}`: {asked} is requested, and at most {most} is granted");
             assert_eq!(error(&answer), ("invalid-policy", text.as_str()));
         }
-        // Zero is a valid limit for some, and invalid for others; it never means unlimited.
+        // Zero is valid for some limits and invalid for others. It never means unlimited.
         let nothing = execute(&mut puppet, &json!({ "limits": { name: 0 } }));
         assert!(nothing.get("ok").is_some() || error(&nothing).0 == "invalid-policy", "{name}: {nothing}");
     }
@@ -63,7 +63,7 @@ fn sessions_are_granted_no_more_either() {
 #[test]
 fn arguments_and_environment_end_at_their_bytes() {
     let mut puppet = puppet();
-    // Each counts one byte more for its end.
+    // Each argument counts one byte more, for its end.
     ok(&execute(&mut puppet, &json!({ "args": ["a".repeat(131_071)] })));
     assert_eq!(error(&execute(&mut puppet, &json!({ "args": ["a".repeat(131_072)] }))).0, "invalid-policy");
     ok(&execute(&mut puppet, &json!({ "env": [["k", "v".repeat(131_069)]] })));

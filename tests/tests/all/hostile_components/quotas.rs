@@ -1,4 +1,4 @@
-//! Each quota under, at and over its limit, and again after something was released.
+//! Each quota under, at and over its limit, and after a release.
 
 use glovebox_tests::{process::in_child, puppet::Puppet};
 use serde_json::{Value, json};
@@ -132,7 +132,7 @@ fn held_bytes_end_at_their_quota() {
     assert_eq!(error(&append(1)), (QUOTA, "`held-bytes`: at most 1048576 is granted"));
     ok(&append(0));
     assert_eq!(puppet.call("blob.size", &json!([blob])).unwrap(), json!(1 << 20));
-    // Nothing else is held now, and nothing still runs.
+    // No handle or execution is left now.
     let session = open(&mut puppet);
     let run = puppet.call("session.execute", &json!([session, { "source": "globalThis.a = 'x'" }])).unwrap();
     ok(&run);

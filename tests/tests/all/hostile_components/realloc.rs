@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{assert_others_work, ok, open, puppet};
 
-/// The result of a call that returns something, for a component that misbehaves as it receives it.
+/// Makes a call that returns a value to a component that misbehaves while it receives the value.
 fn given(how: Misbehaviour) -> wasmtime::Result<()> {
     let mut puppet = puppet();
     let session = open(&mut puppet);
@@ -40,7 +40,7 @@ fn who_lets_its_own_memory_be_overwritten_harms_itself() {
     let mut puppet = puppet();
     let session = open(&mut puppet);
     puppet.misbehave(Misbehaviour::Overlapping);
-    // The result means nothing any more, and nobody reads it.
+    // The result is meaningless now, and is not read.
     puppet.call_flat("session.id", &[session.as_u64().unwrap()]).expect("it is not the host's business");
     puppet.call_flat("default-policy", &[]).expect("it is not the host's business");
     puppet.misbehave(Misbehaviour::None);

@@ -1,4 +1,4 @@
-//! Started executions that are never continued, dropped by the thousand, or answered with nonsense.
+//! Started executions that are abandoned, dropped by the thousand, or answered with nonsense.
 
 use std::{thread, time::Duration};
 
@@ -13,13 +13,13 @@ fn try_start(puppet: &mut Puppet, source: &str) -> Value {
     puppet.call("start", &json!(["javascript", { "source": source }, {}, []])).unwrap()
 }
 
-/// Steps through it until it has ended.
+/// Steps through an execution until it has ended.
 fn end(puppet: &mut Puppet, started: &Value) -> Value {
     let step = puppet.call("started.continue", &json!([started, [], u64::MAX])).unwrap();
     ok(&step)["done"].clone()
 }
 
-/// Waits for something that a background thread does.
+/// Waits for an event on a background thread.
 fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
     (0..6_000).any(|_| {
         thread::sleep(Duration::from_millis(10));
@@ -36,7 +36,7 @@ fn started_executions_end_at_their_quota() {
     let session = open(&mut puppet);
     let in_session = puppet.call("session.start", &json!([session, { "source": "1" }])).unwrap();
     assert_eq!(error(&in_session).0, "quota-exceeded");
-    // The refused one has left the session free.
+    // The refused execution has left the session free.
     ok(&puppet.call("session.execute", &json!([session, { "source": "1" }])).unwrap());
     puppet.call("started.cancel", &json!([first])).unwrap();
     puppet.call("started.cancel", &json!([first])).unwrap();
@@ -65,7 +65,7 @@ fn thousands_that_are_dropped_at_once_leave_no_threads() {
     });
     println!("{begun} begun, {most} threads at most of {before} before, {} MiB", grown / MIB);
     assert!(begun > 8, "those that were dropped make room");
-    // One each, and a few of the concurrent sandboxes.
+    // A thread per execution, and a few of concurrent sandboxes.
     assert!(most <= before + 8 + 4, "{most} threads");
     assert!(eventually(|| puppet.store.data().usage().started == 0), "all are unwound");
     assert!(eventually(|| threads() <= before + 4), "{} threads at the end", threads());
@@ -80,7 +80,7 @@ fn those_that_nobody_continues_end_at_their_own_limits() {
     for _ in 0..16 {
         ok(&puppet.call("start", &json!(["javascript", { "source": ENDLESS }, policy, []])).unwrap());
     }
-    // They count until they have ended, whether somebody asks or not.
+    // Executions count until they have ended, even if the component does not step them.
     assert!(eventually(|| puppet.store.data().usage().started == 0), "all have run out of fuel");
     assert_others_work();
 }
@@ -176,7 +176,7 @@ fn no_session_waits_for_its_own_component() {
         assert_eq!(error(&answer).0, "session-busy", "{function}");
     }
     puppet.call("session.info", &json!([session])).unwrap();
-    // The dropped execution is waited for: the session is rolled back and stays open.
+    // The session waits for the end of the dropped execution, is rolled back and stays open.
     puppet.call("started.drop", &json!([started])).unwrap();
     let read = puppet.call("session.get-variable", &json!([session, "a"])).unwrap();
     assert_eq!(ok(&read)["json"], "1");
@@ -216,7 +216,7 @@ fn answers_that_are_none_are_refused_and_none_of_them_is_taken() {
     let many: Vec<Value> = (0..10_000).map(|n| json!({ "id": 0, "answer": { "ok": n.to_string() } })).collect();
     let step = puppet.call("started.continue", &json!([started, many, null])).unwrap();
     assert_eq!(ok(&step)["needs-tools"][0]["id"], 1, "the first of them was taken, and the script asks again");
-    // Answers to answered calls are ignored; one that is too large fails in the script.
+    // Answers to answered calls are ignored. An answer that is too large fails in the script.
     let huge = format!("\"{}\"", "x".repeat(1 << 20));
     let answers = json!([{ "id": 0, "answer": { "ok": "7" } }, { "id": 1, "answer": { "ok": huge } }]);
     let step = puppet.call("started.continue", &json!([started, answers, null])).unwrap();

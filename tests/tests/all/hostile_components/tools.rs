@@ -1,4 +1,4 @@
-//! Invalid tools, schemas that would be slow, and calls of `tools` by components.
+//! Invalid tools, expensive schemas, and calls of `tools` by components.
 
 use glovebox::{
     Policy, Tool,
@@ -92,7 +92,7 @@ fn schemas_that_would_be_slow_or_large_are_refused() {
     assert_others_work();
 }
 
-/// The result of a Python script that calls `tools.a(x=VALUE)`, a tool with this schema.
+/// Runs a Python script that calls `tools.a(x=VALUE)`, a tool with this schema.
 fn call(puppet: &mut Puppet, schema: &str, value: &str) -> Value {
     let source = format!("tools.a(x={value})");
     let tools = json!([tool("a", schema)]);

@@ -1,4 +1,4 @@
-//! What `run_code` answers.
+//! The results of `run_code`.
 
 use rmcp::model::ResourceContents;
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::support::{Mcp, pictures_and_links, structured, text};
 /// A PNG of one pixel, as a Python expression.
 const PNG: &str = "__import__('base64').b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=')";
 
-/// Shows bytes under media types.
+/// A script that displays bytes under media types.
 fn shown(forms: &str) -> String {
     format!("class A:\n    def _repr_mimebundle_(self, **_): return {{{forms}}}\ndisplay(A())")
 }
@@ -72,11 +72,11 @@ fn long_output_is_its_head_and_tail_and_a_resource_has_the_whole() {
         panic!("{whole:?}")
     };
     assert_eq!((text.chars().count(), mime_type.as_deref()), (9_000, Some("text/plain")));
-    // Listed, and read by nobody who only guesses.
+    // The resource is listed, and cannot be read by guessing its address.
     let listed = mcp.runtime.block_on(mcp.client().list_all_resources()).unwrap();
     assert!(listed.iter().any(|resource| resource.uri == *uri && resource.size == Some(9_001)), "{listed:?}");
     assert!(mcp.read("glovebox://output/0/stdout").unwrap_err().contains("is no longer stored"));
-    // Over the limit of what is held at all.
+    // Exceeds the total limit of retained output.
     let much = mcp.python("print('y' * 3_000_000)");
     assert!(super::support::text(&much).contains("stdout was truncated to the first 2000000 of 3000001 bytes."));
     assert_eq!(structured(&much)["stdout_truncated"], true);
@@ -100,10 +100,10 @@ fn a_picture_is_a_content_of_its_own_and_never_structure() {
     assert_eq!(pictures_and_links(&result), (vec!["image/png".to_owned()], vec![]));
     assert_eq!(structured(&result)["displays"], 1);
     assert!(!structured(&result).to_string().contains("iVBOR") && !text(&result).contains("a picture"));
-    // What only says that it is a picture would have a service refuse the whole conversation.
+    // A model service would refuse the whole conversation because of an invalid picture.
     let result = mcp.python(&shown("'image/png': b'not one'"));
     assert_eq!(pictures_and_links(&result).0, Vec::<String>::new(), "{result:?}");
-    // Too large for a model: a link.
+    // Too large for a model, so the result has a link instead.
     let result = mcp.python(&shown(&format!("'image/png': {PNG} + bytes(4_000_000)")));
     let (pictures, links) = pictures_and_links(&result);
     assert!(pictures.is_empty() && links[0].ends_with("/display-1.png"), "{links:?}");
@@ -111,7 +111,7 @@ fn a_picture_is_a_content_of_its_own_and_never_structure() {
     assert!(
         matches!(&read.contents[0], ResourceContents::BlobResourceContents { mime_type, .. } if mime_type.as_deref() == Some("image/png"))
     );
-    // And so are more of them than a model looks at.
+    // The number of pictures in a result is limited as well.
     let result = mcp.python(&format!("{}\nfor _ in range(19): display(A())", shown(&format!("'image/png': {PNG}"))));
     let (pictures, links) = pictures_and_links(&result);
     assert_eq!((pictures.len(), links.len()), (16, 4));
@@ -129,7 +129,7 @@ fn other_displays_are_text_where_they_are_short_and_links_where_not() {
     assert!(pictures_and_links(&long).1[0].ends_with("/display-1.svg"), "{long:?}");
     let many = mcp.python("for i in range(40): display(i)");
     assert!(text(&many).ends_with("(8 more displays are not shown)"), "{}", text(&many));
-    // A result's own text is its value, once.
+    // The text of a result contains its value once.
     let session = mcp.session();
     let table = mcp.in_session(
         &session,

@@ -49,7 +49,7 @@ impl Server {
         Self { runtime, address, service, stop, serving: Some(serving), _dir: dir }
     }
 
-    /// Sends a request of the specification of 2026-07-28; returns the stream with the answer.
+    /// Sends a request of the specification of 2026-07-28, and returns the stream with the answer.
     fn begin(&self, headers: &[(&str, &str)], method: &str, params: Value) -> TcpStream {
         let mut params = params;
         params["_meta"] = json!({
@@ -120,7 +120,7 @@ impl Drop for Server {
     }
 }
 
-/// Status and body of an answer.
+/// Reads the status and body of an answer.
 fn answer(mut stream: TcpStream) -> (u16, String) {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
@@ -136,13 +136,13 @@ fn a_request_is_answered_without_a_handshake() {
     assert!(status == 200 && body.contains(r#""stdout":"42\n""#), "{body}");
     let (_, body) = server.ask(&[], "server/discover", json!({}));
     assert!(body.contains("\"2026-07-28\"") && body.contains("\"2025-06-18\""), "{body}");
-    // What a request keeps, another one reads.
+    // Output that one request retains is readable by another request of the same token.
     let (_, body) = server.run(&[], "console.log('x'.repeat(9000))");
     let uri = &body[body.find("glovebox://output/").unwrap()..];
     let uri = &uri[..uri.find([' ', '"', '\\']).unwrap()];
     let (_, body) = server.ask(&[], "resources/read", json!({ "uri": uri }));
     assert!(body.contains(&"x".repeat(9_000)), "{body}");
-    // And nobody else.
+    // A different token cannot read the output.
     let other = [("authorization", "Bearer another token of the tests")];
     let (_, body) = server.ask(&other, "resources/read", json!({ "uri": uri }));
     assert!(body.contains("is no longer stored"), "{body}");

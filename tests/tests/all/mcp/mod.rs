@@ -1,5 +1,5 @@
-//! The Model Context Protocol, with the client of the same library over a pipe in memory, and over HTTP. `tests/mcp/run` has the official
-//! clients in Python and TypeScript.
+//! The Model Context Protocol, with the client of the same library over a pipe in memory, and over HTTP.
+//! `tests/mcp/run` has the official clients in Python and TypeScript.
 
 mod answers;
 mod files;

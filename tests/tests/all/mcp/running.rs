@@ -1,4 +1,4 @@
-//! While a script runs: progress, cancellation, files that go along, and the end of the server.
+//! Progress, cancellation and files while a script runs, and the shutdown of the server.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ fn a_client_that_goes_takes_its_scripts_along() {
     let begun = Instant::now();
     mcp.runtime.block_on(mcp.client.take().unwrap().cancel()).unwrap();
     until("it has ended", || mcp.running() == 0);
-    // The protocol's library waits five seconds for answers.
+    // The protocol library waits five seconds for answers.
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }
 

@@ -1,4 +1,4 @@
-//! A server and a client that are connected.
+//! A connected pair of server and client.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// A client that keeps what it is told.
+/// A client that records its notifications.
 #[derive(Clone, Default)]
 pub(super) struct Listener {
     pub(super) progress: Arc<Mutex<Vec<(Instant, ProgressNotificationParam)>>>,
@@ -43,7 +43,7 @@ impl ClientHandler for Listener {
     }
 }
 
-/// A server for one tenant, and a client of it.
+/// A server for one tenant, with a client.
 pub(super) struct Mcp {
     pub(super) runtime: Runtime,
     pub(super) client: Option<RunningService<RoleClient, Listener>>,
@@ -52,10 +52,10 @@ pub(super) struct Mcp {
     _dir: TempDir,
 }
 
-/// Changes the one tenant.
+/// A change of the tenant's configuration.
 type Change = Box<dyn FnOnce(&mut TenantConfig)>;
 
-/// How a test's server differs from others.
+/// The configuration of a test's server.
 #[derive(Default)]
 pub(super) struct Setup {
     pub(super) change: Option<Change>,
@@ -111,7 +111,7 @@ impl Mcp {
         self.runtime.block_on(self.client().call_tool(params)).unwrap()
     }
 
-    /// Calls one that succeeds.
+    /// Calls a tool that must succeed.
     pub(super) fn ok(&self, name: &'static str, arguments: Value) -> CallToolResult {
         let result = self.call(name, arguments);
         assert_ne!(result.is_error, Some(true), "{result:?}");
@@ -119,7 +119,7 @@ impl Mcp {
         result
     }
 
-    /// Calls one that is refused; returns what a model is told.
+    /// Calls a tool that must be refused, and returns the message for the model.
     pub(super) fn refused(&self, name: &'static str, arguments: Value) -> String {
         let result = self.call(name, arguments);
         assert_eq!((result.is_error, &result.structured_content), (Some(true), &None), "{result:?}");
@@ -130,7 +130,7 @@ impl Mcp {
         self.call("run_code", json!({ "language": "python", "code": code }))
     }
 
-    /// A new session of Python.
+    /// Opens a Python session and returns its id.
     pub(super) fn session(&self) -> String {
         structured(&self.ok("session_open", json!({ "language": "python" })))["session"].as_str().unwrap().to_owned()
     }
@@ -139,7 +139,7 @@ impl Mcp {
         self.call("run_code", json!({ "language": "python", "session": session, "code": code }))
     }
 
-    /// Calls a tool without waiting for it.
+    /// Starts a tool call without waiting for its result.
     pub(super) fn begin(&self, name: &'static str, arguments: Value) -> RequestHandle<RoleClient> {
         let params = CallToolRequestParams::new(name).with_arguments(arguments.as_object().unwrap().clone());
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
@@ -147,7 +147,7 @@ impl Mcp {
         self.runtime.block_on(self.client().send_cancellable_request(request, options)).unwrap()
     }
 
-    /// The answer of one that was begun.
+    /// Waits for the result of a started call.
     pub(super) fn end(&self, handle: RequestHandle<RoleClient>) -> CallToolResult {
         match self.runtime.block_on(handle.await_response()).unwrap() {
             ServerResult::CallToolResult(result) => result,
@@ -160,7 +160,7 @@ impl Mcp {
         self.runtime.block_on(read).map_err(|error| error.to_string())
     }
 
-    /// How many executions run.
+    /// The number of running executions.
     pub(super) fn running(&self) -> i64 {
         let text = self.service.metrics_text();
         let line = text.lines().find(|line| line.starts_with("glovebox_running "));
@@ -168,7 +168,7 @@ impl Mcp {
     }
 }
 
-/// All texts of a result.
+/// Concatenates all texts of a result.
 pub(super) fn text(result: &CallToolResult) -> String {
     result.content.iter().filter_map(|block| block.as_text()).map(|text| &*text.text).collect::<Vec<_>>().join("\n")
 }
@@ -177,7 +177,7 @@ pub(super) fn structured(result: &CallToolResult) -> &Value {
     result.structured_content.as_ref().unwrap_or_else(|| panic!("{result:?}"))
 }
 
-/// The media types of a result's pictures, and the addresses of its links.
+/// Returns the media types of a result's pictures, and the addresses of its links.
 pub(super) fn pictures_and_links(result: &CallToolResult) -> (Vec<String>, Vec<String>) {
     let (mut pictures, mut links) = (Vec::new(), Vec::new());
     for block in &result.content {
@@ -198,7 +198,8 @@ pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// An inner server in Python, with this body for `tools/call`, where `name` and `arguments` are those of the call, and `say` answers.
+/// A script for an inner server in Python. The body for `tools/call` sees `name` and `arguments`, and answers with
+/// `say`.
 pub(super) struct Inner {
     pub(super) dir: TempDir,
 }
@@ -211,7 +212,7 @@ impl Inner {
         made
     }
 
-    /// The same with a body for `tools/list`.
+    /// Like `new`, with a body for `tools/list`.
     pub(super) fn answering(list: &str, call: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let indented = |body: &str| body.lines().map(|line| format!("        {line}\n")).collect::<String>();
@@ -246,7 +247,7 @@ impl Inner {
     }
 }
 
-/// Starts inner servers.
+/// Starts the inner servers.
 pub(super) fn start(
     runtime: &Runtime,
     configs: Vec<glovebox_server::mcp::UpstreamConfig>,

@@ -1,4 +1,4 @@
-//! The tools as a client is told of them.
+//! The tools as described to clients.
 
 use rmcp::{
     model::{CallToolRequestParams, ProtocolVersion, Tool},
@@ -35,7 +35,7 @@ fn tools_come_in_one_order_with_schemas_titles_and_what_they_do() {
         assert_eq!((&input["type"], &output["type"]), (&json!("object"), &json!("object")), "{}", tool.name);
         assert_eq!(input["additionalProperties"], false, "{}", tool.name);
         assert!(tool.title.is_some() && tool.description.as_ref().is_some_and(|text| text.len() > 20), "{}", tool.name);
-        // Some clients know neither references nor widths of numbers.
+        // Schemas avoid references and integer formats, which some clients do not support.
         for word in ["$ref", "$defs", "\"format\"", "\"default\":null"] {
             assert!(!input.to_string().contains(word), "{}: {input}", tool.name);
         }
@@ -69,7 +69,7 @@ fn the_description_says_what_there_is() {
     assert_eq!(input["properties"]["timeout_ms"]["maximum"], 2_500);
     assert_eq!(input["properties"]["language"]["enum"], json!(["python", "javascript", "typescript"]));
     assert_eq!(input["required"], json!(["language", "code"]));
-    // Of what is not served nothing is said.
+    // The descriptions mention only the configured runtimes.
     let service = glovebox_server::ServiceConfig { runtimes: vec!["javascript".into()], ..Default::default() };
     let mcp = Mcp::with(Setup { service, listing: "And this.".into(), ..Setup::default() });
     let run = tools(&mcp).remove(0);
@@ -122,7 +122,7 @@ fn the_time_is_what_was_asked_for_within_the_grant() {
         let refused = text(&run(timeout_ms));
         assert!(refused.contains(&format!("`timeout_ms` is {timeout_ms}; it must be between 1 and 2000")), "{refused}");
     }
-    // In a session as well, which goes on.
+    // The call also works in a session, which continues.
     let session = mcp.session();
     let code =
         json!({ "language": "python", "session": session, "code": "x = 1\nwhile True: pass", "timeout_ms": 300 });

@@ -1,4 +1,4 @@
-//! Tools of other servers, which scripts call: also those of hostile ones.
+//! Tools of other servers that scripts call, including those of hostile servers.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::support::{Inner, Mcp, Setup, runtime, start, structured, text, until};
 
-/// A server of ours whose scripts call the tools of others.
+/// Starts a server whose scripts can call the tools of upstream servers.
 fn with(upstreams: &Upstreams, change: impl FnOnce(&mut glovebox_server::TenantConfig) + 'static) -> Mcp {
     let (tools, listing) = (upstreams.tools(), upstreams.listing().text());
     let change = move |config: &mut glovebox_server::TenantConfig| {
@@ -57,7 +57,7 @@ fn scripts_call_the_tools_of_other_servers() {
     assert!(printed.starts_with("3 'one\\ntwo'\nToolError because\nInvalidArguments "), "{result:?}");
     let environment = printed.lines().last().unwrap();
     let environment: Vec<String> = serde_json::from_str(environment).unwrap();
-    // What shells, Python in the C locale (PEP 538), and pyenv in front of it set by themselves.
+    // Variables that shells, Python in the C locale (PEP 538), and a pyenv wrapper set by themselves.
     let own = |name: &str| ["LC_CTYPE", "PWD", "SHLVL", "_"].contains(&name) || name.contains("PYENV");
     assert_eq!(environment.into_iter().filter(|name| !own(name)).collect::<Vec<_>>(), ["HOME", "KEY", "PATH"]);
     assert!(!printed.contains("secret"));
@@ -125,7 +125,7 @@ fn a_result_is_taken_at_the_limit_and_not_over_it() {
     let runtime = runtime();
     let upstreams = start(&runtime, vec![inner.config("s")], 1_000).unwrap();
     let mcp = with(&upstreams, |config| config.policy.limits.tool_bytes = 1_000);
-    // A message is bounded by four times the result and 4 MiB: one beyond that ends the server.
+    // The limit of a message is four times the result plus 4 MiB. A larger message ends the server.
     let result = mcp.python(
         "for n in (997, 998, 999, 5_000_000, 1):\n\x20   try: print(len(tools.s_x(n=n)))\n\x20   except tools.ToolError as error: print(type(error).__name__, error)",
     );
@@ -198,7 +198,7 @@ fn a_hostile_list_is_bounded() {
         let error = refused(list);
         assert!(error.starts_with("MCP server `evil` ") && error.contains(said) && !error.contains('\n'), "{error}");
     }
-    // Schemas that cannot be used become those of any object: the server holds its arguments to them itself.
+    // Unusable schemas are replaced by the schema of any object. The upstream server validates the arguments itself.
     let schemas = json!([
         { "name": "look", "inputSchema": { "type": "object", "properties": { "a": { "pattern": "(?=x)y" } } } },
         { "name": "wide", "inputSchema": { "type": "object", "properties": (0..5_000).map(|i| (format!("p{i}"), json!({}))).collect::<serde_json::Map<_, _>>() } },
@@ -232,14 +232,14 @@ fn what_is_no_server_is_named() {
         (config("sh", &["-c", "yes"]), "does not answer as an MCP server: "),
         (config("sh", &["-c", "head -c 9000000 /dev/zero; echo"]), "does not answer as an MCP server: "),
     ] {
-        // What says nothing that is of the protocol is waited for only as long as it lasts.
+        // A server that sends no valid message is abandoned when it exits or its time is over.
         let config = if config.args.iter().any(|arg| arg == "yes") { limited(config) } else { config };
         let error = start(&runtime, vec![config], 1 << 20).unwrap_err();
         assert!(error.contains(said), "{error}");
     }
 }
 
-/// The same, for a second.
+/// Limits the start of the server to a second.
 fn limited(mut config: UpstreamConfig) -> UpstreamConfig {
     config.args = vec!["-c".into(), "timeout 1 yes".into()];
     config

@@ -1,5 +1,5 @@
-//! The fuel counted by woven code equals the fuel that Wasmtime counts, to the unit: the oracle is Wasmtime's own
-//! `consume_fuel`, and both run in it.
+//! Woven code counts exactly the fuel that Wasmtime counts. The oracle is Wasmtime's own `consume_fuel`, and both
+//! versions run in Wasmtime.
 //!
 //! Random modules are generated from a printed seed: `GLOVEBOX_FUZZ_SEED` repeats a run, `GLOVEBOX_FUZZ_RUNS` sets the
 //! number of modules.
@@ -11,10 +11,10 @@ use generate::Lengths;
 use glovebox_tests::model::Dice;
 use run::{Counting, End, Meter};
 
-/// The budget of a random module, so that an endless one is quick.
+/// The budget of a random module, so that an endless module ends soon.
 const MOST: u64 = 20_000;
 
-/// How many calls ended in which way with Wasmtime counting.
+/// The number of calls by their ending, with Wasmtime counting.
 #[derive(Default, Debug)]
 struct Tally {
     modules: usize,
@@ -30,7 +30,8 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("`{name}` is a number")))
 }
 
-/// Compares modules from the printed seed on, each with many budgets: all observable results must be equal.
+/// Compares random modules, starting with the printed seed, each with many budgets: all observable results must be
+/// equal.
 fn compare(lengths: Lengths, modules: u64) -> Tally {
     let seed = setting("GLOVEBOX_FUZZ_SEED").unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -39,7 +40,7 @@ fn compare(lengths: Lengths, modules: u64) -> Tally {
     let modules = setting("GLOVEBOX_FUZZ_RUNS").unwrap_or(modules);
     println!("GLOVEBOX_FUZZ_SEED={seed} GLOVEBOX_FUZZ_RUNS={modules}");
     let oracle = Counting::new(Meter::Wasmtime);
-    // All at once, and in slices so small that the host is called at nearly every check.
+    // The whole budget at once, and slices so small that nearly every check calls the host.
     let woven = [i64::MAX / 2, 1, 97].map(|slice| Counting::new(Meter::Woven { slice }));
     let mut tally = Tally::default();
     for seed in seed..seed + modules {
@@ -62,7 +63,8 @@ fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting
     };
 
     let compiled = oracle.compile(&plain);
-    // A used instance does not behave alike: each budget has a new one, and then runs again with plenty.
+    // A used instance behaves differently, so each budget starts in a new instance, and then runs again with plenty of
+    // fuel.
     let first = &oracle.run(&compiled, &[MOST])[0];
     let mut dice = Dice::new(seed);
     let mut budgets: Vec<u64> = (0..8).map(|_| 1 + dice.roll() % MOST).collect();
@@ -94,7 +96,7 @@ fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting
 fn random_modules_cost_what_wasmtime_counts() {
     let tally = compare(Lengths::Plain, 150);
     println!("{tally:?}");
-    // Every kind of end was seen often.
+    // Every kind of ending occurred often.
     assert!(tally.returned.min(tally.out_of_fuel).min(tally.trapped) > tally.calls / 20, "{tally:?}");
 }
 

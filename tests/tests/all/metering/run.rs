@@ -1,4 +1,4 @@
-//! One call of a module, with Wasmtime counting its fuel or with the woven counter.
+//! Calls of a module, with Wasmtime counting the fuel or with the woven counter.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -6,13 +6,13 @@ use wasmtime::{
     Caller, Config, Engine, Extern, Global, Instance, Linker, Module, OptLevel, Store, ThrownException, Trap, Val,
 };
 
-/// How a call ended.
+/// The ending of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It returned these values, as bits.
+    /// The call returned these values, as bits.
     Returned(Vec<u64>),
     OutOfFuel,
-    /// An exception left it.
+    /// An uncaught exception ended the call.
     Thrown,
     Trapped(Trap),
 }
@@ -21,16 +21,16 @@ pub(crate) enum End {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) end: End,
-    /// At most the budget. For a call that trapped, Wasmtime does not know it to the unit.
+    /// The fuel used, at most the budget. `None` for a call that trapped, because Wasmtime's count is then inexact.
     pub(crate) used: Option<u64>,
-    /// A hash of the memory, its size included.
+    /// A hash of the memory and its size.
     pub(crate) memory: u64,
     pub(crate) globals: Vec<u64>,
-    /// The calls of the host: the argument, and the fuel left at that moment.
+    /// The calls of the host: the argument, and the remaining fuel at that moment.
     pub(crate) calls: Vec<(i32, u64)>,
 }
 
-/// What counts the fuel.
+/// The counter of the fuel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Meter {
     /// Wasmtime: the oracle.
@@ -42,14 +42,14 @@ pub(crate) enum Meter {
 #[derive(Default)]
 struct Host {
     calls: Vec<(i32, u64)>,
-    /// The part not provided yet.
+    /// The part of the budget that was not provided yet.
     reserve: i64,
     slice: i64,
-    /// There was nothing left to provide.
+    /// Set when the budget was used up.
     is_out: bool,
 }
 
-/// Modules compiled in the same way but for the counting.
+/// Compiles modules with identical settings except for the fuel counter.
 pub(crate) struct Counting {
     engine: Engine,
     meter: Meter,
@@ -60,7 +60,7 @@ impl Counting {
         let mut config = Config::new();
         config
             .consume_fuel(matches!(meter, Meter::Wasmtime))
-            // As in the engine: its checks change what Wasmtime knows about constants.
+            // As in the engine: epoch checks change Wasmtime's knowledge about constants.
             .epoch_interruption(true)
             .cranelift_opt_level(OptLevel::None)
             // Frames of woven code are larger, and every budget is exhausted before this stack.
@@ -75,14 +75,14 @@ impl Counting {
         Module::new(&self.engine, module).unwrap_or_else(|error| panic!("{:?}: {error:?}", self.meter))
     }
 
-    /// Calls the same instance with one budget after the other.
+    /// Calls the same instance with each budget in turn.
     pub(crate) fn run(&self, module: &Module, budgets: &[u64]) -> Vec<Seen> {
         let mut store = Store::new(&self.engine, Host::default());
         store.set_epoch_deadline(u64::MAX / 2);
         if let Meter::Woven { slice } = self.meter {
             store.data_mut().slice = slice;
         } else {
-            // A start function or data could use some; these modules have neither.
+            // A start function or data segments could use fuel; these modules have neither.
             store.set_fuel(u64::MAX / 2).unwrap();
         }
         let instance = linker(&self.engine).instantiate(&mut store, module).unwrap();
@@ -99,7 +99,7 @@ fn linker(engine: &Engine) -> Linker<Host> {
     linker
 }
 
-/// Records what is left, and charges `cost` if it is one.
+/// Records the remaining fuel, and charges `cost` if it is positive.
 fn host_call(mut caller: Caller<'_, Host>, cost: i32) -> i32 {
     let price = u64::try_from(cost).unwrap_or(0);
     let left = if let Some(counter) = counter(&mut caller) {
@@ -115,7 +115,7 @@ fn host_call(mut caller: Caller<'_, Host>, cost: i32) -> i32 {
     cost
 }
 
-/// The shim's function for an exhausted counter: 0 to go on, 1 to unwind.
+/// The shim's function for an exhausted counter: 0 continues, 1 unwinds.
 fn refuel(mut caller: Caller<'_, Host>) -> i32 {
     let counter = counter(&mut caller).unwrap();
     let held = counter.get(&mut caller).unwrap_i64() + 1;

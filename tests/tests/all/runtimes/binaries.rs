@@ -1,4 +1,4 @@
-//! Binaries by their path: any of them runs as a plain command, within the limits, and one that cannot is named.
+//! Binaries given by path: each runs as a plain command within the limits. The error for an unusable binary names it.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::chain;
 
-/// A guest program in a file.
+/// Writes a guest program to a file.
 fn program(dir: &TempDir, name: &str, text: &str) -> PathBuf {
     let path = dir.path().join(name);
     fs::write(&path, wat::parse_str(text).unwrap()).unwrap();
@@ -79,7 +79,7 @@ fn fuel_is_the_number_of_instructions_that_were_executed() {
 #[test]
 fn a_plain_command_gets_the_script_as_its_argument() {
     let dir = TempDir::new().unwrap();
-    // Prints its arguments, one after the other, as they are in memory.
+    // Prints the bytes of its arguments in order, as in memory.
     let path = program(
         &dir,
         "args.wasm",
@@ -130,7 +130,7 @@ fn a_hostile_binary_meets_the_limits() {
     let dir = TempDir::new().unwrap();
     let bodies = [
         ("loop", "(loop $l (br $l))", "exhausted fuel"),
-        // Growing by a page for ever: refused, and the loop then uses its fuel.
+        // Memory growth is refused, and the endless loop then uses up its fuel.
         ("grow", "(loop $l (drop (memory.grow (i32.const 1))) (br $l))", "exhausted fuel"),
         ("grow_at_once", "(drop (memory.grow (i32.const 65535)))", "completed"),
         ("random", "(loop $l (drop (call $random (i32.const 0) (i32.const 65536))) (br $l))", "exhausted fuel"),

@@ -1,4 +1,4 @@
-//! Prepared images in a cache: shared by processes, the same whenever they are made, and not run once they are damaged.
+//! Prepared images in a cache: shared by processes, reproducible, and not run once damaged.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::{another, bare_cache_of, chain};
 
-/// A cache with only the default JavaScript binary, the smallest, and nothing prepared.
+/// Creates a cache with only the default JavaScript binary, the smallest, and no prepared images.
 fn bare_cache() -> TempDir {
     bare_cache_of("javascript")
 }
@@ -46,7 +46,7 @@ fn processes_share_one_cache() {
     }
     let dir = bare_cache();
     let task = dir.path().to_str().unwrap();
-    // Three at once, with nothing prepared: all run, and one image exists afterwards.
+    // Three engines at once, with nothing prepared: all run, and one image exists afterwards.
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
@@ -66,7 +66,7 @@ fn processes_share_one_cache() {
     assert_eq!(first.iter().map(made).collect::<Vec<_>>(), times, "nothing was made again");
 }
 
-/// The images' identities are pinned: a change that goes unnoticed would invalidate fuel figures and saved sessions.
+/// The images' identities are pinned: an unnoticed change would invalidate fuel figures and saved sessions.
 #[test]
 fn preparing_again_gives_the_same_image() {
     let mut seen = BTreeMap::new();
@@ -83,7 +83,7 @@ fn preparing_again_gives_the_same_image() {
         fs::write(path, toml::to_string(&held).unwrap()).unwrap();
         return;
     }
-    // The large ones are held where all is tested.
+    // The large images are checked only in the full matrix.
     held.retain(|name, _| seen.contains_key(name));
     assert_eq!(seen, held, "run with BLESS=1 where the boot code or a binary was changed on purpose");
 }
@@ -97,7 +97,7 @@ fn the_duration_does_not_count_preparing() {
     assert!(execution.duration < begun.elapsed() / 4, "{:?} of {:?}", execution.duration, begun.elapsed());
 }
 
-/// The output of a script in an engine over `cache` that has not loaded anything yet.
+/// Returns the output of a script in an engine over `cache` that has not loaded anything yet.
 fn prints_one(cache: &Path) -> Result<String, BuildError> {
     let sandbox = Sandbox::builder(&another(cache)).language(Language::JavaScript).build()?;
     Ok(sandbox.execute("console.log(1)").unwrap().stdout.text())
@@ -108,14 +108,14 @@ fn a_damaged_image_is_not_run() {
     let dir = bare_cache();
     assert_eq!(prints_one(dir.path()).unwrap(), "1\n");
     for nth in [0, 1] {
-        // The code, and the image.
+        // Damages the code, then the image.
         let file = prepared_files(dir.path()).remove(nth);
         let bytes = fs::read(&file).unwrap();
         // Truncated, as by a full disk.
         fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
         let error = chain(&prints_one(dir.path()).unwrap_err());
         assert!(error.contains("damaged") && error.contains("runtimes remove"), "{error}");
-        // The error's advice can be followed, and helps.
+        // Following the error's advice helps.
         let engine = another(dir.path());
         assert!(engine.runtimes().is_ok());
         assert!(engine.clear_prepared().unwrap() > 0);

@@ -56,7 +56,7 @@ fn each_language_has_its_default_runtime() {
 #[test]
 fn a_languages_name_chooses_its_default_and_every_other_name_a_runtime() {
     let named = |name| Sandbox::builder(engine()).named(name).build().map(|it| it.runtime_name().to_owned());
-    // The default of these tests; to the manifest `python` is another runtime's alias.
+    // The default of these tests. In the manifest, `python` is the alias of another runtime.
     assert_eq!(named("python").unwrap(), PORTABLE_PYTHON);
     for (name, expected) in [("javascript", "javascript"), ("quickjs", "javascript"), ("cpython-3.12", "python-3.12")] {
         assert_eq!(named(name).unwrap(), expected, "{name}");

@@ -1,4 +1,4 @@
-//! Everything that a client could have the server hold without end has a limit: under, at and over it.
+//! Every resource that a client can make the server hold has a limit: tests under, at and over each limit.
 
 use std::{
     io::{Read, Write},
@@ -21,7 +21,7 @@ fn http(change: impl FnOnce(&mut HttpConfig)) -> Setup {
     Setup { http: config, ..Setup::default() }
 }
 
-/// A request for one that runs for a while.
+/// Sends a request for a script that runs for a while.
 fn running(server: &Server) -> std::net::TcpStream {
     let body = json!({"language": "python", "source": "import time; time.sleep(0.7)"}).to_string();
     server.begin("POST", "/v1/execute", &[], body.as_bytes())
@@ -38,7 +38,7 @@ fn a_body_is_at_most_so_long() {
     let put = |bytes: usize| server.ask("PUT", "/v1/sessions/s/files/a", &[], &vec![b'x'; bytes]);
     assert_eq!((put(9_999).status, put(10_000).status), (204, 204));
     assert_eq!(put(10_001).problem(), (413, "too-large".into()));
-    // Nor without an announcement.
+    // The limit also holds without a content length.
     let chunked = |bytes: usize| {
         let head = format!(
             "PUT /v1/sessions/s/files/a HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
@@ -62,7 +62,7 @@ fn all_bodies_together_are_at_most_so_long_and_slow_ones_are_cut_off() {
             super::support::TOKEN
         )
     };
-    // It holds 48 KiB of 64, and sends no more.
+    // The request holds 48 KiB of 64, and sends no more.
     let slow = server.send(&[head(100_000).as_bytes(), &vec![b' '; 48 << 10]].concat());
     std::thread::sleep(Duration::from_millis(200));
     let body = json!({"language": "python", "source": format!("#{}\nprint(1)", "x".repeat(20_000))}).to_string();
@@ -87,7 +87,7 @@ fn executions_wait_for_their_turn_and_only_so_many_do() {
     until("one waits", || metric(&server, "glovebox_waiting") == 1);
     let third = quick(&server);
     assert_eq!((third.problem(), third.header("retry-after")), ((503, "unavailable".into()), Some("1")));
-    // One that leaves the queue makes room in it.
+    // A request that leaves the queue makes room for another.
     drop(second);
     until("nobody waits", || metric(&server, "glovebox_waiting") == 0);
     assert_eq!(quick(&server).ok()["stdout"], "1\n");
@@ -146,7 +146,7 @@ fn headers_are_short_and_come_at_once() {
         Server::start(http(|http| (http.header_bytes, http.header_time) = (8 << 10, Duration::from_millis(300))));
     let long = "x".repeat(16 << 10);
     assert_eq!(Answer::read(server.begin("GET", "/healthz", &[("x-long", &long)], b"")).status, 431);
-    // Half a head, and then nothing: the connection ends by itself.
+    // Half a request head, and then nothing: the server closes the connection.
     let mut stream = server.send(b"GET /healthz HTTP/1.1\r\nhost: local");
     let (mut bytes, begun) = (Vec::new(), Instant::now());
     let _ = stream.read_to_end(&mut bytes);

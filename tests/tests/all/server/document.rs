@@ -1,4 +1,4 @@
-//! The OpenAPI document says what is sent.
+//! The OpenAPI document matches the actual responses.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::support::{Server, Setup};
 
-/// The names of a schema's properties, and those of all that it is made of.
+/// Collects the property names of a schema and of the schemas that it is composed of.
 fn properties(document: &Value, schema: &Value) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     if let Some(reference) = schema["$ref"].as_str() {

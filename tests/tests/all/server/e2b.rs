@@ -1,11 +1,11 @@
-//! The routes of E2B's clients. `tests/e2b/run` has the client itself.
+//! The routes for E2B clients. `tests/e2b/run` uses the real client.
 
 use serde_json::{Value, json};
 
 use super::support::{Answer, Server, Setup};
 use glovebox_server::{TenantConfig, http::HttpConfig};
 
-/// A sandbox, and how it is asked.
+/// A sandbox and its access token.
 struct Sandbox<'a> {
     server: &'a Server,
     id: String,
@@ -34,7 +34,7 @@ impl<'a> Sandbox<'a> {
         answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The text of the main result.
+    /// Returns the text of the main result.
     fn text(&self, body: &Value) -> String {
         let lines = self.lines(body);
         let main = lines.iter().find(|line| line["is_main_result"] == true);
@@ -78,7 +78,7 @@ fn code_runs_in_contexts_that_have_their_files_in_common() {
     assert!(line["name"] == "ValueError" && line["value"] == "why", "{error:?}");
     let contexts = sandbox.ask("GET", "/contexts", &[], b"").ok();
     assert_eq!(contexts.as_array().unwrap().len(), 2, "{contexts}");
-    // They are sessions of the token's, which `close` and `list` know as well.
+    // The contexts are sessions of the token, so `close` and `list` include them.
     assert_eq!(server.get("/v1/sessions").ok()["sessions"].as_array().unwrap().len(), 2);
     assert_eq!(server.ask("DELETE", &format!("/sandboxes/{}", sandbox.id), &[], b"").status, 204);
     assert_eq!(server.get("/v1/sessions").ok()["sessions"].as_array().unwrap().len(), 0);
@@ -145,12 +145,12 @@ fn only_whoever_has_the_token_or_the_secret_may_ask() {
         assert_eq!(server.ask("GET", "/contexts", &headers, b"").problem(), (401, "unauthorized".into()), "{secret}");
     }
     assert_eq!(sandbox.ask("GET", "/health", &[], b"").status, 204);
-    // A sandbox is one of its token's, whatever its name.
+    // A sandbox belongs to the token that created it, whatever its name.
     let connected = server.ask("POST", "/v2/sandboxes/sb000000000000000000/connect", &[], b"");
     assert_eq!(connected.problem().0, 404);
 }
 
-/// A server with two tenants. The first may have this many sessions.
+/// Starts a server with two tenants. `sessions` is the first tenant's limit.
 fn server_for_two(sessions: usize) -> Server {
     Server::start(Setup {
         http: HttpConfig { e2b: true, ..HttpConfig::default() },
@@ -160,7 +160,7 @@ fn server_for_two(sessions: usize) -> Server {
     })
 }
 
-/// A session of the second tenant whose name looks like a context of the sandbox.
+/// Opens a session of the second tenant whose name looks like a context of the sandbox.
 fn impostor(server: &Server, id: &str) {
     let body = json!({"id": format!("{id}.python"), "language": "python"}).to_string();
     let opened = server.ask("POST", "/v1/sessions", &[("x-api-key", "the other token")], body.as_bytes());
@@ -174,7 +174,7 @@ fn a_session_named_after_a_sandbox_of_another_tenant_gives_no_power_over_it() {
     impostor(&server, &sandbox.id);
     let (path, other) = (format!("/sandboxes/{}", sandbox.id), [("x-api-key", "the other token")]);
     assert_eq!(server.ask("POST", &format!("{path}/pause"), &other, b"").status, 409);
-    // It is a paused sandbox of the other tenant's own.
+    // The session becomes a paused sandbox of the other tenant.
     let theirs = server.ask("POST", &format!("/v2{path}/connect"), &other, b"").ok();
     assert_ne!(theirs["envdAccessToken"], json!(sandbox.secret));
     assert_eq!(sandbox.text(&json!({"code": "6 * 7"})), "42");
@@ -215,13 +215,13 @@ fn sandboxes_are_limited_for_each_tenant_though_their_sessions_are_deleted() {
         assert!(server.ask("DELETE", &format!("/v1/sessions/{}.python", sandbox.id), &[], b"").status < 300);
         assert!(count() <= 3, "{}", count());
     }
-    // Those that have a session stay.
+    // Sandboxes with a session stay.
     let active: Vec<String> = (0..3).map(|_| Sandbox::create(&server, &json!({})).id).collect();
     assert_eq!(server.post("/v2/sandboxes", &json!({})).problem(), (429, "quota-exceeded".into()));
     for id in &active {
         assert_eq!(server.get(&format!("/sandboxes/{id}")).status, 200);
     }
-    // Nobody else is locked out.
+    // Other tenants can still create sandboxes.
     let other = server.ask("POST", "/v2/sandboxes", &[("x-api-key", "the other token")], b"{}");
     assert_eq!(other.status, 201, "{other:?}");
 }

@@ -1,4 +1,4 @@
-//! Sessions in a fleet: which route asks what of it, and what its errors become.
+//! Sessions in a fleet: the requests that each route makes to the fleet, and the translation of its errors.
 
 use std::{net::TcpListener, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::fleet_engine::FleetEngine;
 
 const PYTHON: &str = "python";
 
-/// A server whose one tenant has its sessions in this scope of a fleet.
+/// Starts a server whose only tenant has its sessions in this scope of a fleet.
 fn server_in(client: FleetClient, scope: &'static str, change: impl FnOnce(&mut TenantConfig) + 'static) -> Server {
     let place = SessionPlace::Fleet { client, scope: scope.parse().unwrap() };
     let tenant = Box::new(move |config: &mut TenantConfig| {
@@ -168,7 +168,7 @@ fn errors_of_the_fleet_are_problems_of_their_kind_on_every_route() {
             let is_query = path == "/v1/sessions";
             let answer = server.ask(method, path, &[], body.as_bytes());
             if is_query {
-                // The administration has no codes of ours.
+                // The administration does not use our error codes.
                 assert_eq!(answer.problem(), (503, "unavailable".into()), "{method} {path} {failure:?}");
                 continue;
             }
@@ -211,7 +211,7 @@ fn a_session_in_another_state_than_is_expected_is_left_alone() {
         }
     }
     assert_eq!(execute(&server, &[("if-match", "*")], "n").ok()["value"]["json"], 1);
-    // Another session of the same name has none of the first one's states.
+    // A new session with the same name does not accept states of the old session.
     server.ask("DELETE", "/v1/sessions/s", &[], b"");
     assert_ne!(etag(&open(&server, "s")), first);
     assert_eq!(execute(&server, &[("if-match", &first)], "1").problem(), (412, "generation".into()));

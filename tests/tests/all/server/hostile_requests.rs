@@ -1,4 +1,4 @@
-//! Whatever a client sends, it gets a typed answer, and the server goes on.
+//! Any malformed request gets a typed answer, and the server survives.
 
 use serde_json::json;
 
@@ -7,7 +7,8 @@ use super::support::{Server, Setup};
 #[test]
 fn json_that_is_small_and_becomes_large_is_not_made_into_values() {
     let server = Server::start(Setup::default());
-    // A million nulls, and an object in an object a hundred thousand times: as values gigabytes, and a stack that overflows.
+    // A million nulls, and objects nested a hundred thousand deep. As values they would take gigabytes, or overflow the
+    // stack.
     let nulls = format!("[{}null]", "null,".repeat(1_000_000));
     let request = format!(r#"{{"language": "python", "source": "print(len(context))", "context": {nulls}}}"#);
     assert_eq!(server.ask("POST", "/v1/execute", &[], request.as_bytes()).ok()["stdout"], "1000001\n");

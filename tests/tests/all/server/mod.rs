@@ -1,4 +1,4 @@
-//! The sandbox over HTTP, from outside: through connections of its own.
+//! Black-box tests of the HTTP server, through connections of its own.
 
 mod bounds;
 mod callbacks;

@@ -1,4 +1,4 @@
-//! The page at `/`: who gets it, under which policy, and that its files are what they are made of.
+//! The page at `/`: access, policy, and the match between its files and their sources.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -23,7 +23,7 @@ fn path_of(name: &str) -> String {
     if name == "index.html" { "/".into() } else { format!("/{name}") }
 }
 
-/// A request without a token.
+/// Sends a request without a token.
 fn ask(server: &Server, path: &str, headers: &str) -> Answer {
     let host =
         if headers.to_lowercase().contains("host:") { String::new() } else { format!("host: {}\r\n", server.address) };
@@ -41,7 +41,7 @@ fn everybody_gets_the_page_and_nobody_without_a_token_gets_more() {
     for name in MADE {
         let answer = ask(&server, &path_of(name), "");
         assert_eq!(answer.status, 200, "{name}");
-        // Chromium refuses a script or a style sheet that has two types.
+        // Chromium refuses a script or a style sheet with two content types.
         for header in ["content-type", "content-security-policy", "etag", "cache-control"] {
             assert_eq!(answer.headers(header).len(), 1, "{name}: {header}");
         }
@@ -53,7 +53,7 @@ fn everybody_gets_the_page_and_nobody_without_a_token_gets_more() {
             _ => "text/plain; charset=utf-8",
         };
         assert_eq!(answer.header("content-type"), Some(media_type), "{name}");
-        // It is too long to be shown.
+        // `assert_eq` would print the whole file.
         assert!(answer.text() == asset(name), "{name} is another one than was compiled in");
         for (header, value) in [
             ("x-content-type-options", "nosniff"),
@@ -94,7 +94,7 @@ fn a_server_can_do_without() {
     server.get("/v1/info").ok();
 }
 
-/// The policy that a file of the page names itself.
+/// Returns the policy that a file of the page declares itself.
 fn own_policy(html: &str) -> &str {
     let (_, rest) = html.split_once("http-equiv=\"Content-Security-Policy\" content=\"").expect("it names a policy");
     rest.split_once('"').expect("it ends").0
@@ -122,7 +122,7 @@ fn the_page_may_load_its_own_files_and_ask_its_own_server_and_nothing_else() {
     for bad in ["unsafe", "http:", "https:", "*", "data:"] {
         assert!(!policy.contains(bad), "{bad}: {policy}");
     }
-    // Around HTML of scripts: it may look like something, and load nothing.
+    // The frame around HTML of scripts may use inline styles, but loads nothing.
     let frame = header("/page/frame.html");
     assert_eq!(frame, format!("{}; frame-ancestors 'self'", own_policy(&asset("page/frame.html"))));
     for bad in ["script-src", "'self' ", "http:", "https:", "*", "connect-src"] {
@@ -156,7 +156,7 @@ fn the_files_are_what_they_are_made_of() {
     let mut named = BTreeSet::new();
     for line in manifest.lines().filter(|line| !line.starts_with('#')) {
         let (hash, name) = line.split_once("  ").expect("a hash and a name");
-        // Those with a stroke in front are sources.
+        // Names with a leading slash are sources.
         let path = match name.strip_prefix('/') {
             Some(source) => Path::new(ROOT).join(source),
             None => Path::new(ASSETS).join(name),
@@ -167,7 +167,7 @@ fn the_files_are_what_they_are_made_of() {
         named.insert(name.to_owned());
     }
     assert!(MADE.iter().all(|name| named.contains(*name)), "{named:?}");
-    // A source that is new is in none of the files yet.
+    // A new source is in none of the files yet.
     for directory in [
         "bindings/web/src",
         "bindings/web/src/ui",

@@ -1,4 +1,4 @@
-//! Changes that are made only in one state of a session.
+//! Conditional changes of a session.
 
 use serde_json::json;
 
@@ -36,7 +36,7 @@ fn whatever_changes_a_session_looks_at_its_generation() {
         }
     }
     assert_eq!(server.get("/v1/sessions/s").status, 404);
-    // Where there is no session yet it could never be so.
+    // A precondition cannot hold for a session that does not exist yet.
     for (method, path) in [("POST", "/v1/execute"), ("POST", "/v1/sessions"), ("PUT", "/v1/sessions/t")] {
         let answer = server.ask(method, path, &[("if-match", "\"1-1\"")], b"{}");
         assert_eq!(answer.problem(), (400, "invalid-argument".into()), "{method} {path}");

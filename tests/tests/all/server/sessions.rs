@@ -23,7 +23,7 @@ fn a_session_does_all_that_sessions_do() {
         assert_eq!(server.ask("PUT", "/v1/sessions/s/variables/x", &[], b" [41] ").status, 204);
         assert_eq!(execute(&server, "s", "x[0]")["value"]["json"], 41);
         assert_eq!(server.get("/v1/sessions/s/variables/nothing").problem(), (404, "not-found".into()));
-        // Files, by paths with anything in them.
+        // Files with arbitrary characters in their paths.
         assert_eq!(server.ask("PUT", "/v1/sessions/s/files/d/%C3%A9%20a.txt", &[], b"bytes \xff").status, 204);
         assert_eq!(server.get("/v1/sessions/s/files/d/%C3%A9%20a.txt").body, b"bytes \xff");
         let paths = |pattern: &str| -> Vec<String> {
@@ -34,7 +34,7 @@ fn a_session_does_all_that_sessions_do() {
         assert_eq!(server.ask("DELETE", "/v1/sessions/s/files/d", &[], b"").problem(), (422, "file".into()));
         assert_eq!(server.ask("DELETE", "/v1/sessions/s/files/d?recursive=true", &[], b"").status, 204);
         assert_eq!(paths(""), Vec::<String>::new());
-        // States.
+        // Checkpoints.
         let checkpoint = server.ask("POST", "/v1/sessions/s/checkpoint", &[], b"").ok()["checkpoint"].clone();
         execute(&server, "s", "x = 'changed'");
         let fork = server.post("/v1/sessions/s/fork", &json!({"id": "t"}));
@@ -53,7 +53,7 @@ fn a_session_does_all_that_sessions_do() {
             server.post("/v1/sessions/s/undo", &json!({"checkpoint": 999})).problem(),
             (409, "no-checkpoint".into())
         );
-        // To bytes, and back under another name.
+        // Exports the session, and imports it under another name.
         assert_eq!(server.ask("POST", "/v1/sessions/s/hibernate", &[], b"").ok(), json!({"was_live": true}));
         let state = server.get("/v1/sessions/s/state");
         assert_eq!(state.header("content-type"), Some("application/octet-stream"));
@@ -81,7 +81,7 @@ fn sessions_are_there_again_after_a_restart() {
 
 #[test]
 fn what_was_acknowledged_is_in_the_store_without_any_end() {
-    // As after kill -9: a second server reads the store while the first still runs.
+    // As after `kill -9`: a second server reads the store while the first still runs.
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     for n in 0..3 {
@@ -111,13 +111,13 @@ fn a_session_that_changed_is_not_what_was_expected() {
     assert_eq!(ask(&first).problem(), (412, "generation".into()), "nothing was run");
     assert_eq!(ask(&second).ok()["value"]["json"], 2);
     assert_eq!(ask("*").ok()["value"]["json"], 3);
-    // Where it is not looked at it is refused, and nothing is done.
+    // Routes that do not check preconditions refuse them, and do nothing.
     let elsewhere = [("PUT", "/v1/sessions/t"), ("POST", "/v1/sessions"), ("POST", "/v1/execute")];
     for (method, path) in elsewhere {
         assert_eq!(server.ask(method, path, &[("if-match", "*")], b"").problem(), (400, "invalid-argument".into()));
     }
     assert_eq!(server.get("/v1/sessions/s/files").ok()["files"], json!([]));
-    // Every change is another generation, and so is another session of the same name.
+    // Every change creates a new generation, and so does a new session with the same name.
     let before = server.get("/v1/sessions/s").header("etag").unwrap().to_owned();
     server.ask("PUT", "/v1/sessions/s/files/a", &[], b"x");
     let after = server.get("/v1/sessions/s").header("etag").unwrap().to_owned();
@@ -222,7 +222,7 @@ fn what_ran_in_a_session_that_another_server_took_over_does_not_count() {
     assert!(audited.iter().any(|line| line["outcome"] == "session-fenced"), "{audited:?}");
     assert_eq!(ask(&server, "late").problem(), (409, "session-busy".into()), "the other server has it");
     other.ask("POST", "/v1/sessions/s/hibernate", &[], b"").ok();
-    // The key was not used up by what does not count.
+    // The refused request did not use up the key.
     assert_eq!(ask(&server, "late").ok()["value"]["json"], 3);
     assert_eq!(ask(&server, "first").ok()["value"]["json"], 1, "what was acknowledged is not run again");
 }

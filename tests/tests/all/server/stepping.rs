@@ -1,4 +1,4 @@
-//! Tools that whoever asked answers.
+//! Tools that the client itself answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ fn tools() -> Value {
     }])
 }
 
-/// A script that asks once, in each language.
+/// A script that calls a tool once, in each language.
 fn asking(language: &str) -> Value {
     let source = match language {
         "python" => "print('before')\nprint(tools.ask('name?'), flush=True)",
@@ -55,7 +55,7 @@ fn a_script_asks_and_whoever_asked_answers() {
     }
     let lines = server.audited();
     assert_eq!((lines.len(), &lines[0]["action"], &lines[0]["outcome"]), (2, &json!("execute"), &json!("completed")));
-    // Files are those that the first request asked for.
+    // The result returns the files that the first request asked for.
     let mut writes = asking("python");
     writes["source"] = json!("open('a', 'w').write(tools.ask('x'))");
     let (execution, _) = needs(&server.post("/v1/execute", &writes));
@@ -72,7 +72,7 @@ fn several_calls_come_at_once_and_failures_are_errors_of_the_script() {
     let body = json!({"language": "python", "source": source, "tools": tools()});
     let (execution, calls) = needs(&server.post("/v1/execute", &body));
     assert_eq!(calls.len(), 3);
-    // What has no answer is asked for again.
+    // Calls without an answer are returned again.
     let (same, calls) = needs(&go_on(&server, &execution, &json!([{"id": 1, "value": {"n": [1, null]}}])));
     assert_eq!((&same, calls.len()), (&execution, 2));
     let answers = json!([{"id": 0, "error": "no such person"}, {"id": 2, "value": 2.5}, {"id": 1, "value": "late"}]);
@@ -130,7 +130,7 @@ fn a_session_has_its_turn_until_the_end_and_is_saved_then() {
     assert_eq!(Answer::read(waiting).ok()["value"], json!([1, 2]), "it came after");
     let again = server.ask("POST", "/v1/sessions/s/execute", &[("if-match", &etag)], body.as_bytes());
     assert_eq!(again.problem(), (412, "generation".into()));
-    // Tools are those of one request.
+    // Tools exist only for their request.
     let next = server.post("/v1/sessions/s/execute", &json!({"source": "x, hasattr(tools, 'ask')"})).ok();
     assert_eq!(next["value"]["repr"], "([1, 2], False)");
     let dir = server.stop(Duration::from_secs(5));
@@ -187,7 +187,7 @@ fn one_that_reaches_its_own_limit_says_so_when_it_is_asked() {
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     let body = json!({"source": "x = tools.ask('x')", "tools": tools(), "deadline_ms": 300});
     let (execution, _) = needs(&server.post("/v1/sessions/s/execute", &body));
-    // The session is free as soon as it has ended, though nobody has looked.
+    // The session is free as soon as the execution has ended, even if no client has asked for the result.
     let next = server.post("/v1/sessions/s/execute", &json!({"source": "1 + 1"}));
     assert_eq!(next.ok()["value"]["json"], 2);
     assert_eq!(go_on(&server, &execution, &json!([{"id": 0, "value": 1}])).ok()["outcome"]["kind"], "cancelled");
@@ -210,7 +210,7 @@ fn only_so_many_wait_of_a_token_and_in_all() {
     assert_eq!(ask(own).problem(), (429, "quota-exceeded".into()));
     needs(&ask("the other token"));
     assert_eq!(ask("the other token").problem(), (503, "unavailable".into()));
-    // Nobody answers for another token.
+    // A different token cannot answer.
     let path = format!("/v1/executions/{first}/continue");
     let theirs = server.ask("POST", &path, &[("authorization", "Bearer the other token")], b"{}");
     assert_eq!(theirs.problem().0, 404);
@@ -244,7 +244,8 @@ fn a_server_that_ends_takes_those_that_wait_along() {
     server.post("/v1/sessions/s/execute", &json!({"source": "x = 1"})).ok();
     let body = json!({"source": "x = tools.ask('x')", "tools": tools()});
     let (execution, _) = needs(&server.post("/v1/sessions/s/execute", &body));
-    // Whoever has begun to ask already is told why. The server says that it has: it wants the body.
+    // The client of a request in progress also gets the reason. The server's `100 Continue` shows that the server waits
+    // for the body.
     let path = format!("/v1/executions/{execution}/continue");
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n",

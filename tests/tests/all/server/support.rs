@@ -1,4 +1,4 @@
-//! A server on a port of its own, and a client for it.
+//! A server with a port of its own, and a client for it.
 
 use std::{
     io::{Read, Write},
@@ -18,19 +18,19 @@ use tempfile::TempDir;
 
 pub(super) const TOKEN: &str = "a token of the tests";
 
-/// A change of a tenant.
+/// A change of a tenant's configuration.
 type Change = Box<dyn FnOnce(&mut TenantConfig)>;
 
-/// How a test's server differs from others.
+/// The configuration of a test's server.
 #[derive(Default)]
 pub(super) struct Setup {
     pub(super) service: ServiceConfig,
     pub(super) http: HttpConfig,
-    /// Changes the one tenant.
+    /// Changes the first tenant.
     pub(super) tenant: Option<Change>,
-    /// A second one, with this token.
+    /// The token of a second tenant.
     pub(super) other: Option<&'static str>,
-    /// Where sessions are; a server that is started on it again finds them.
+    /// The store directory. A server that is started with it again finds its sessions.
     pub(super) dir: Option<Arc<TempDir>>,
 }
 
@@ -90,13 +90,13 @@ impl Server {
         Self { address, service, tenant: one, dir, audit: log.0, runtime: Some(runtime), serving: Some(serving) }
     }
 
-    /// What was written down, line by line.
+    /// Returns the entries of the audit log.
     pub(super) fn audited(&self) -> Vec<Value> {
         let text = String::from_utf8(self.audit.lock().unwrap().clone()).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Shuts it down, as Ctrl-C does; returns the store.
+    /// Shuts the server down, as Ctrl-C does, and returns the store.
     pub(super) fn stop(mut self, wait: Duration) -> Arc<TempDir> {
         self.shut_down(wait);
         Arc::clone(&self.dir)
@@ -120,12 +120,12 @@ impl Server {
         self.ask("POST", path, &[], body.to_string().as_bytes())
     }
 
-    /// A request with this token, and a connection of its own.
+    /// Sends a request with the token, on a connection of its own.
     pub(super) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         Answer::read(self.begin(method, path, headers, body))
     }
 
-    /// The same, without waiting for the answer.
+    /// Like `ask`, without waiting for the answer.
     pub(super) fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
         let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
         let has = |name: &str| headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
@@ -141,11 +141,11 @@ impl Server {
         self.send(&[head.as_bytes(), b"\r\n", body].concat())
     }
 
-    /// These bytes on a connection of their own.
+    /// Sends bytes on a connection of their own.
     pub(super) fn send(&self, bytes: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        // A server that refuses what it has not read to its end may be gone by now.
+        // A server that refuses a request early may have closed the connection.
         let _ = stream.write_all(bytes);
         stream
     }
@@ -168,7 +168,7 @@ pub(super) struct Answer {
 impl Answer {
     pub(super) fn read(mut stream: TcpStream) -> Self {
         let mut bytes = Vec::new();
-        // Where the server resets the connection, what came before is the answer.
+        // If the server resets the connection, the bytes before the reset are the answer.
         let _ = stream.read_to_end(&mut bytes);
         let at = bytes.windows(4).position(|window| window == b"\r\n\r\n");
         let at = at.unwrap_or_else(|| panic!("no answer: {}", String::from_utf8_lossy(&bytes)));
@@ -185,7 +185,7 @@ impl Answer {
         self.headers(name).first().copied()
     }
 
-    /// Every value of a header, in order.
+    /// Returns every value of a header, in order.
     pub(super) fn headers(&self, name: &str) -> Vec<&str> {
         let given = self.head.lines().filter_map(|line| line.split_once(": "));
         given.filter(|(given, _)| *given == name).map(|(_, value)| value).collect()
@@ -199,13 +199,13 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Its JSON, of a success.
+    /// Returns the JSON body of a successful response.
     pub(super) fn ok(&self) -> Value {
         assert!(matches!(self.status, 200 | 201), "{} {}", self.status, String::from_utf8_lossy(&self.body));
         self.json()
     }
 
-    /// The kind of a problem document, which is whole.
+    /// Returns the status and code of a problem document, and checks that the document is complete.
     pub(super) fn problem(&self) -> (u16, String) {
         let problem = self.json();
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
@@ -229,7 +229,7 @@ fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
@@ -238,7 +238,7 @@ pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// A number of the metrics.
+/// Returns the value of a metric.
 pub(super) fn metric(server: &Server, name: &str) -> i64 {
     let text = server.service.metrics_text();
     let line = text.lines().find(|line| line.split(' ').next() == Some(name));

@@ -1,4 +1,4 @@
-//! Who may ask, and what of others they see.
+//! Authorization, and the isolation of tenants.
 
 use serde_json::json;
 
@@ -50,12 +50,12 @@ fn sessions_are_their_tokens_alone() {
     ] {
         assert_eq!(server.ask(method, path, &[other], b"").problem(), (404, "not-found".into()), "{method} {path}");
     }
-    // The same name is another session.
+    // For another token, this name denotes another session.
     assert_eq!(server.ask("POST", "/v1/sessions", &[other], br#"{"id": "s", "language": "python"}"#).status, 201);
     let seen = server.ask("POST", "/v1/sessions/s/execute", &[other], br#"{"source": "'x' in globals()"}"#);
     assert_eq!(seen.ok()["value"]["json"], false);
     assert_eq!(server.get("/v1/sessions/s/variables/x").ok()["value"], "mine");
-    // Nor are answers another token's.
+    // Answers under an idempotency key belong to their token as well.
     let (key, body) = (
         ("idempotency-key", "k"),
         json!({"language": "python", "source": "import random; print(random.random())"}).to_string(),
@@ -81,7 +81,7 @@ fn a_page_of_another_site_has_nothing_to_ask() {
         headers.extend(origin.as_deref().map(|origin| ("origin", origin)));
         assert_eq!(server.ask("GET", "/v1/info", &headers, b"").status, status, "{headers:?}");
     }
-    // Of two names neither counts.
+    // A request with two host names is refused.
     let own = format!("localhost:{port}");
     assert_eq!(server.ask("GET", "/v1/info", &[("host", &own), ("host", "evil.example")], b"").status, 421);
 }

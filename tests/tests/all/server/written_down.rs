@@ -1,4 +1,4 @@
-//! What is written down and counted, and who sees it.
+//! The audit log and the metrics, and access to them.
 
 use std::time::{Duration, Instant};
 

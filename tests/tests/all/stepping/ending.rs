@@ -1,4 +1,4 @@
-//! The ends of started executions other than by themselves.
+//! Started executions that end by cancellation, drop or a limit.
 
 use std::{sync::mpsc, thread, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{BOTH, LONG, answer, done, needs, of, start, stepped, text};
 const LOOPS: (&str, &str) = ("print('on', flush=True)\nwhile True: pass", "console.log('on'); for (;;) {}");
 const ASKS: (&str, &str) = ("print(tools.ask(q=1))", "print(await tools.ask({q: 1}))");
 
-/// A listener that tells when everything holding it has been dropped.
+/// Returns a listener, and a channel that closes when the listener has been dropped.
 fn alarm() -> (impl FnMut(Stream, &[u8]) + Send + 'static, mpsc::Receiver<()>) {
     let (tell, told) = mpsc::channel();
     (move |_, _: &[u8]| tell.send(()).unwrap_or_default(), told)

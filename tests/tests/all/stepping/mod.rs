@@ -12,17 +12,17 @@ use glovebox::{Execution, Language, Policy, Request, Sandbox, Started, Step, Too
 use glovebox_tests::engine;
 use serde_json::{Value, json};
 
-/// Long compared with anything here, short compared with a test that hangs.
+/// Long compared with every step here, short compared with a hanging test.
 const LONG: Duration = Duration::from_secs(300);
 
 const BOTH: [Language; 2] = [Language::Python, Language::JavaScript];
 
-/// The caller's own tool.
+/// The caller's tool `ask`.
 fn ask() -> Tool {
     Tool::new("ask", "Asks.").schema(json!({ "properties": { "q": {} }, "required": ["q"] })).stepped()
 }
 
-/// A sandbox with the caller's `ask` and these tools, and a long timeout.
+/// Builds a sandbox with the caller's `ask` and these tools, and a long timeout.
 fn stepped(language: Language, tools: &[Tool], edit: impl FnOnce(&mut Policy)) -> Sandbox {
     let mut policy = Policy::default();
     policy.limits.timeout_ms = 600_000;
@@ -37,7 +37,7 @@ fn start(sandbox: &Sandbox, source: &str) -> Started {
     sandbox.start(Request::new(source)).unwrap()
 }
 
-/// The calls that it then waits for.
+/// Passes answers, and returns the calls that the execution then waits for.
 fn needs(started: &Started, answers: Vec<ToolAnswer>) -> Vec<ToolRequest> {
     match started.advance(answers, Some(LONG)).unwrap() {
         Step::NeedsTools(requests) => requests,
@@ -45,7 +45,7 @@ fn needs(started: &Started, answers: Vec<ToolAnswer>) -> Vec<ToolRequest> {
     }
 }
 
-/// The execution's result after these answers.
+/// Passes answers, and returns the execution's result.
 fn done(started: &Started, answers: Vec<ToolAnswer>) -> Arc<Execution> {
     match started.advance(answers, Some(LONG)).unwrap() {
         Step::Done(execution) => execution,
@@ -57,18 +57,18 @@ fn answer(request: &ToolRequest, value: impl Into<Value>) -> ToolAnswer {
     ToolAnswer::value(request.id, &value.into())
 }
 
-/// The `q` of each request.
+/// Returns the `q` of each request.
 fn questions(requests: &[ToolRequest]) -> Vec<Value> {
     requests.iter().map(|request| request.values()["q"].clone()).collect()
 }
 
-/// The output of an execution that completed.
+/// Returns the output of an execution that completed.
 fn text(execution: &Execution) -> String {
     assert!(execution.is_success(), "{:?} {}", execution.outcome, execution.stderr.text());
     execution.stdout.text()
 }
 
-/// The script in this language.
+/// Returns the script in this language.
 fn of(language: Language, python: &'static str, javascript: &'static str) -> &'static str {
     if language == Language::Python { python } else { javascript }
 }

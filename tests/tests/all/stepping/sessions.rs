@@ -36,7 +36,7 @@ fn a_session_goes_on_from_where_a_started_execution_left_it() {
 fn it_has_the_turn_until_it_has_ended() {
     for language in BOTH {
         let session = stepped(language, &[], |_| {}).session().unwrap();
-        // A call after the start is ordered after it, though it runs on another thread.
+        // A call after the start comes after it in order, even from another thread.
         let started = start(&session, of(language, ASKS.0, ASKS.1));
         assert!(refused(&session));
         assert!(matches!(
@@ -82,7 +82,7 @@ fn forks_and_others_step_at_once() {
 #[test]
 fn a_session_whose_execution_was_dropped_is_as_after_a_cancellation() {
     for language in BOTH {
-        // Without a soft limit it is unwound and rolled back.
+        // Without a soft limit, the script is unwound and the session rolled back.
         let session = stepped(language, &[], |policy| policy.limits.timeout_reserve_ms = 0).session().unwrap();
         session.execute(of(language, "x = 7", "var x = 7")).unwrap();
         let started = start(&session, of(language, "x = 8; tools.ask(q=1)", "x = 8; await tools.ask({q: 1})"));

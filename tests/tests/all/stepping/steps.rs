@@ -1,4 +1,4 @@
-//! Which steps are returned, and when.
+//! The order and timing of steps.
 
 use std::{
     sync::{Mutex, mpsc},
@@ -113,7 +113,7 @@ async def main():
 asyncio.run(main())";
     let started = start(&stepped(Language::Python, &[], |_| {}), source);
     loop {
-        // Calls are returned when the given time is over, whatever the script does.
+        // `advance` returns the calls when its time is over, even while the script is busy.
         match started.advance(Vec::new(), Some(Duration::from_millis(1))).unwrap() {
             Step::Running => {}
             Step::NeedsTools(requests) => break assert_eq!(questions(&requests), [1]),
@@ -164,7 +164,7 @@ asyncio.run(main())",
     }
 }
 
-/// The calls that it waits for, without a timeout, which would return them anyway.
+/// Returns the calls that the script waits for, without a timeout, which would return them anyway.
 fn needs_without_end(started: &Started) -> Vec<ToolRequest> {
     match started.advance(Vec::new(), None).unwrap() {
         Step::NeedsTools(requests) => requests,
@@ -258,7 +258,7 @@ fn a_step_costs_no_fuel() {
         let mut answers = Vec::new();
         for _ in 0..3 {
             let requests = needs(&started, answers);
-            // However long the caller does something else.
+            // The calls stay outstanding, however long the caller takes.
             assert_eq!(needs(&started, Vec::new()), requests);
             answers = vec![answer(&requests[0], requests[0].values()["q"].clone())];
         }

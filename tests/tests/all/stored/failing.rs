@@ -20,14 +20,14 @@ use tempfile::tempdir;
 
 use super::support::{COUNT, id, is_live, policy, python, run};
 
-/// A store that can be made to fail.
+/// A store with failures on demand.
 #[derive(Debug)]
 struct Failing {
     store: DirectoryStore,
     fails: AtomicBool,
-    /// The only session whose writes then fail; `None` for all.
+    /// The only session whose writes fail; `None` for all sessions.
     only: Option<SessionId>,
-    /// How many times another process will briefly hold a session's lock.
+    /// Number of times that another process briefly holds a session's lock.
     moments: AtomicU32,
 }
 
@@ -127,7 +127,7 @@ fn what_cannot_be_saved_is_not_lost() {
     assert!(sessions.hibernate(&id("a")).is_err());
     let report = sessions.hibernate_idle(Instant::now());
     assert_eq!((report.hibernated.len(), report.errors.len()), (0, 1));
-    // Nor is it evicted for another.
+    // The session is not evicted for another one either.
     assert!(sessions.create(id("b"), NewSession::default()).is_err());
     assert!(is_live(&sessions, "a"));
     store.fails.store(false, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Sessions that another process has taken over, because a lock was lost.
+//! Sessions that another process has taken over after a lost lock.
 
 use std::{fs, sync::Arc, time::Instant};
 
@@ -31,7 +31,7 @@ fn stored(sessions: &Sessions) -> Option<StoredRecord> {
     block_on(sessions.store().record(&id("a"))).unwrap()
 }
 
-/// A session with a count of 1 that is live here, and with a count of 2 in the store, as another process left it, which has it.
+/// Opens a session with a count of 1 that is live here. Another process holds it, and has stored a count of 2.
 fn taken_over(place: &dyn Place, edit: impl FnOnce(&mut StorePolicy)) -> (Sessions, SessionGuard, Sessions) {
     let (here, there) = (open(place, edit), open(place, |_| {}));
     let session = python(&here, "a");
@@ -53,7 +53,7 @@ fn what_ran_in_a_session_that_was_taken_over_is_discarded(place: &dyn Place) {
     assert!(is_fenced::<()>(Err(error)));
     assert_eq!(stored(&here), before, "what the other process stored stays");
     assert!(!is_live(&here, "a") && is_live(&there, "a"));
-    // It has the lock, too.
+    // The other process holds the lock as well.
     assert!(matches!(session.execute(COUNT), Err(SessionsError::InUse { .. })));
     assert!(there.hibernate(&id("a")).unwrap());
     assert_eq!(run(&session, COUNT), "3", "what the other process left");
@@ -114,13 +114,13 @@ fn everybody_who_used_it_is_told(place: &dyn Place) {
         let (one, other) = (session.activate().unwrap(), session.activate().unwrap());
         one.set_variable("n", &serde_json::json!(100)).unwrap();
         assert!(is_fenced(one.save()), "{save:?}");
-        // It runs in what is not the session any more.
+        // The session is no longer current, but its guest still runs.
         let executed = other.run(Request::new(COUNT));
         assert!(executed.is_ok(), "{save:?}");
         assert!(is_fenced(other.save_after(executed)), "{save:?}");
         assert!(is_fenced(other.save()), "{save:?}");
         there.hibernate_all();
-        // Meanwhile others use what is in the store.
+        // Meanwhile a new activation loads the stored session.
         let next = session.activate().unwrap();
         assert_eq!(next.execute(COUNT).unwrap().stdout.text().trim_end(), "3", "{save:?}");
         drop((one, other));
@@ -142,7 +142,7 @@ fn one_that_was_removed_or_replaced_elsewhere_is_discarded(place: &dyn Place) {
     assert!(is_fenced(session.execute(COUNT)), "removed");
     assert!(matches!(session.execute(COUNT), Err(SessionsError::NotFound { .. })));
 
-    // The same bytes under the same name are another session.
+    // A session with equal bytes under this name is still a different session.
     here.import(id("a"), &exported, IfExists::Fail).unwrap();
     assert_eq!(run(&session, COUNT), "2");
     let exported = here.export(&id("a")).unwrap();
@@ -181,7 +181,7 @@ fn whatever_writes_is_fenced(place: &dyn Place) {
         assert!(!is_live(&here, "a"), "{name}");
         assert!(here.get(&id("fork")).unwrap().is_none(), "{name}");
         there.hibernate_all();
-        // Told of it, one may do it all the same.
+        // After the error, the operation may be repeated.
         assert_eq!(run(&session, COUNT), "3", "{name}");
         write(&here).unwrap();
         here.delete(&id("a")).unwrap();
@@ -205,7 +205,7 @@ fn both_go_on_in_turns(place: &dyn Place) {
             }
             Err(SessionsError::Fenced { .. }) => {
                 fenced += 1;
-                // Once more, with what is in the store.
+                // Repeats the execution on the stored session.
                 acknowledged += 1;
                 assert_eq!(run(&python(side, "a"), COUNT), acknowledged.to_string(), "round {round}");
             }

@@ -1,4 +1,4 @@
-//! Sessions in a store: active, evicted, forked, exported, deleted, and in several processes.
+//! Stored sessions: active, evicted, forked, exported, deleted, and shared by several processes.
 
 mod contract;
 mod failing;
@@ -156,7 +156,7 @@ fn a_thread_puts_idle_sessions_to_rest_until_it_is_dropped() {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(thread);
-    // An interval beyond what a clock can count is a long one.
+    // An interval beyond the clock's range counts as a long one.
     drop(sessions.hibernate_idle_in_background(Duration::MAX).unwrap());
     run(&session, COUNT);
     std::thread::sleep(Duration::from_millis(50));
@@ -220,7 +220,7 @@ fn names_are_taken_once() {
     assert!(matches!(error, SessionsError::Language { wanted: Language::JavaScript, .. }), "{error}");
 }
 
-/// Opens a session whose handle's first use finds it missing.
+/// Creates and deletes a session, and returns the error of its handle's first use.
 trait GuardOf {
     fn guard_of(&self, id: &SessionId) -> Result<SessionGuard, SessionsError>;
 }
@@ -277,7 +277,7 @@ fn a_session_moves_as_bytes() {
     assert!(stored == sessions.export(&id("a")).unwrap(), "hibernated it stays the same");
     assert!(matches!(sessions.export(&id("none")), Err(SessionsError::NotFound { .. })));
 
-    // Neither needs an interpreter.
+    // Neither operation needs an interpreter.
     let store = Arc::new(DirectoryStore::open(there.path()).unwrap());
     let bare = Sessions::builder(store).build();
     bare.import(id("b"), &live, IfExists::Fail).unwrap();
@@ -315,7 +315,7 @@ fn with_a_key_states_cannot_be_made_nor_swapped() {
     assert_eq!(run(&moved, COUNT), "2");
     drop((moved, sessions));
 
-    // Somebody who can write to the directory gives `b` the state of `a`.
+    // An attacker with write access to the directory gives `b` the state of `a`.
     let store = DirectoryStore::open(dir.path()).unwrap();
     let StoredSession { state, .. } = block_on(store.get(&id("a"))).unwrap().unwrap();
     let lock = block_on(store.try_lock(&id("b"))).unwrap().unwrap();
@@ -359,7 +359,7 @@ fn deleted_and_closed_sessions_are_gone() {
             } else {
                 assert!(sessions.delete(&id(name)).unwrap());
             }
-            // Exit handlers run for one and not for the other.
+            // Exit handlers run when the session is closed, and not when it is deleted.
             assert_eq!(fs::remove_file(host.path().join("bye")).is_ok(), closes, "{name}");
             assert!(!sessions.delete(&id(name)).unwrap());
             assert!(matches!(session.execute("1"), Err(SessionsError::NotFound { .. })));

@@ -1,22 +1,22 @@
-//! The kinds of stores, each of which has to pass the same tests.
+//! The kinds of stores, all of which must pass the same tests.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use glovebox_sessions::{BlobStore, DirectoryStore, ObjectStore, SessionId, SessionStore, block_on};
 use tempfile::{TempDir, tempdir};
 
-/// Somewhere to keep sessions: empty at first, and nobody else's.
+/// A storage location, empty at first and private to a test.
 pub(crate) trait Place: Send + Sync {
-    /// Opens it, as another process would.
+    /// Opens the store, as another process would.
     fn open(&self) -> Arc<dyn SessionStore>;
 
-    /// What [`open_at`] opens it by in another process; `None` if no other process can.
+    /// The address by which [`open_at`] opens the store in another process; `None` if no other process can.
     fn address(&self) -> Option<String>;
 
-    /// Damages what is stored of a session.
+    /// Damages the stored data of a session.
     fn damage(&self, id: &SessionId);
 
-    /// Has a lock's holder lose it without knowing, as one that was stopped for too long.
+    /// Makes the holder of a lock lose it without notice, like a process that was stopped for too long.
     fn lose_lock(&self, id: &SessionId);
 }
 
@@ -37,7 +37,7 @@ impl Directory {
         Self(tempdir().unwrap())
     }
 
-    /// One in another directory than that for temporary files.
+    /// Creates a store in a directory other than the one for temporary files.
     pub(crate) fn inside(path: &Path) -> Option<Self> {
         tempfile::tempdir_in(path).ok().map(Self)
     }
@@ -68,19 +68,19 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// In a directory of this machine.
+    /// Creates a store in a directory of this machine.
     pub(crate) fn local() -> Self {
         let dir = tempdir().unwrap();
         let url = format!("file://{}/store", dir.path().display());
         Self { blobs: BlobStore::open(&url).unwrap(), _dir: Some(dir) }
     }
 
-    /// In this process's memory.
+    /// Creates a store in this process's memory.
     pub(crate) fn memory() -> Self {
         Self { blobs: BlobStore::open(&format!("memory://{}", SessionId::random())).unwrap(), _dir: None }
     }
 
-    /// On the server that `tests/stores/run` has started.
+    /// Creates a store on the server that `tests/stores/run` has started.
     pub(crate) fn server() -> Option<Self> {
         let url = std::env::var(SERVER_VARIABLE).ok()?;
         Some(Self { blobs: BlobStore::open(&format!("{url}/{}", SessionId::random())).unwrap(), _dir: None })
@@ -92,10 +92,10 @@ impl Objects {
     }
 }
 
-/// Set by `tests/stores/run`: the URL of a bucket.
+/// The URL of a bucket, set by `tests/stores/run`.
 const SERVER_VARIABLE: &str = "GLOVEBOX_TEST_STORE_URL";
 
-/// Whoever is killed loses locks soon.
+/// Short, so that a killed process loses its locks soon.
 const LEASE: Duration = Duration::from_secs(1);
 
 fn open_objects(url: &str) -> Arc<dyn SessionStore> {
@@ -118,7 +118,7 @@ impl Place for Objects {
     }
 
     fn lose_lock(&self, id: &SessionId) {
-        // A server is slow enough for its holder to renew it meanwhile: then there is one more.
+        // A server is so slow that the holder may renew the lease meanwhile: then another lease exists.
         let pause = if self.address().is_some_and(|address| address.contains("s3:")) { LEASE } else { Duration::ZERO };
         loop {
             let leases = self.names("leases", id);
@@ -133,7 +133,7 @@ impl Place for Objects {
     }
 }
 
-/// Makes a test of each of these functions for each kind of store.
+/// Makes a test of each function for each kind of store.
 macro_rules! on_each_store {
     ($($test:ident),* $(,)?) => {
         mod directory {

@@ -1,4 +1,4 @@
-//! One session, several processes and threads.
+//! A session that several processes and threads share.
 
 use std::{
     io::BufRead as _,
@@ -70,7 +70,7 @@ fn whoever_waits_behind_another_thread_can_give_up(place: &dyn Place) {
         second.cancel();
         in_use(other.join().unwrap().unwrap_err());
         assert!(!one.is_finished(), "it waits for the other process");
-        // These do not wait that long either.
+        // These operations do not wait that long either.
         in_use(waiting.hibernate(&id("a")).unwrap_err());
         in_use(waiting.delete(&id("a")).unwrap_err());
         let exported = waiting.export(&id("a")).unwrap();
@@ -128,8 +128,8 @@ fn kill_repeatedly(place: &dyn Place, kills: u64) {
             last = count;
         }
     }
-    // Not at once: the killed process held its lock, and a child that another test starts has a copy of that descriptor
-    // from its fork to its exec.
+    // The lock is not free at once: a child that another test starts inherits the killed process's descriptor, from its
+    // fork to its exec.
     let sessions = open(place, |policy| policy.lock_wait_ms = 60_000);
     let count: u64 = run(&javascript(&sessions, "a"), COUNT_JS).parse().unwrap();
     assert!(count == last + 1 || count == last + 2, "{count} after {last}");

@@ -1,4 +1,5 @@
-//! Guests that throw and catch: what unwinds them they never catch, and what they throw nobody else does.
+//! Guests that throw and catch. They cannot catch an unwinding by the host, and the host is not affected by their
+//! exceptions.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ const GUEST: &str = include_str!("throwing.wat");
 const EXPORTS: [&str; 9] =
     ["ask", "caught", "escape", "swallow_spin", "swallow_exit", "swallow_abort", "swallow_deep", "fall", "stairs"];
 
-/// Why a call was unwound.
+/// The reasons for an unwinding.
 const ASKED: i32 = 0;
 const UNREACHABLE: i32 = 1;
 const DEPTH: i32 = 2;
@@ -37,7 +38,7 @@ fn throwing(library: Option<GuestLibrary<'_>>) -> Woven {
         exports: &EXPORTS.map(str::to_owned),
         library,
     };
-    // The second has other tags than the first, and is the one that is called.
+    // The second guest has different tags, and is the one that is called.
     Woven::of(&[Guest { name: "other", library: None, ..guest.clone() }, guest], &WeaveOptions::default())
 }
 
@@ -67,7 +68,7 @@ fn what_unwinds_a_guest_is_never_caught_by_it() {
         assert_eq!(unwound(&mut woven, "swallow_exit"), ASKED);
         assert_eq!(unwound(&mut woven, "swallow_abort"), UNREACHABLE);
         assert_eq!(unwound(&mut woven, "swallow_deep"), DEPTH);
-        // Its loop has no other end.
+        // The loop ends only when the fuel is used up.
         woven.run::<_, ()>("fuel_set", 10_000i64);
         assert_eq!(unwound(&mut woven, "swallow_spin"), ASKED);
         assert!(woven.run::<_, i64>("fuel_get", ()) <= 0);
@@ -87,7 +88,7 @@ fn an_exception_that_nobody_catches_ends_the_guest_and_not_the_instance() {
 fn calls_that_an_exception_ends_give_their_stack_back() {
     let mut woven = throwing(None);
     woven.run::<_, ()>("fuel_set", 1_000_000_000i64);
-    // Ten times 1,000 calls of 128 bytes and more would not fit into 320 KiB.
+    // Ten times 1,000 calls of at least 128 bytes would not fit into 320 KiB.
     assert_eq!(call(&mut woven, "fall", &[10, 1_000]), (I32, 10));
     assert_eq!(call(&mut woven, "stairs", &[10, 1_000]), (I32, 10));
     assert_eq!(call(&mut woven, "fall", &[1, 100_000]), (UNWOUND, UNTOUCHED));
@@ -118,7 +119,7 @@ fn a_library_is_described_and_read_in_parts() {
     let mut bytes = [0; 10];
     woven.memory.read(&woven.store, 6000, &mut bytes).unwrap();
     assert_eq!(&bytes, b"aryonetwo\0");
-    // Past its end, and of a guest that has none: the shim's mistakes.
+    // Mistakes of the shim: reads past the library's end, and from a guest without a library.
     assert!(woven.try_run::<_, ()>("library_to_shim", (1, 4, 6000, 10)).is_err());
     assert!(woven.try_run::<_, ()>("library_to_shim", (0, 0, 6000, 1)).is_err());
 }

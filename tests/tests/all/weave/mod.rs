@@ -1,7 +1,7 @@
 //! Weaving is correct when executed: the functions that the shim calls, and the code of the guests.
 //!
-//! The shim of these tests (`runtimes/weave/tests/suite/shim.wat`) exports everything that the weaver gives it, so that
-//! the test itself takes the shim's place.
+//! The shim of these tests (`runtimes/weave/tests/suite/shim.wat`) exports all functions that the weaver provides, so
+//! that the test itself acts as the shim.
 
 mod exceptions;
 
@@ -30,7 +30,7 @@ const I64: i32 = 2;
 const UNWOUND: i32 = 3;
 const MISSING: i32 = 4;
 
-/// Where the test puts arguments and results in the shim's memory.
+/// The addresses of arguments and results in the shim's memory.
 const ARGUMENTS: i32 = 1024;
 const RESULT: i32 = 2048;
 
@@ -101,7 +101,7 @@ impl Woven {
         self.instance.get_global(&mut self.store, global).unwrap().get(&mut self.store).unwrap_i32()
     }
 
-    /// Calls `call_export` or `call_table`: the status, and the result.
+    /// Calls `call_export` or `call_table`, and returns the status and the result.
     fn call_by(&mut self, how: &str, guest: i32, callee: i32, arguments: &[u64]) -> (i32, u64) {
         let bytes: Vec<u8> = arguments.iter().flat_map(|argument| argument.to_le_bytes()).collect();
         self.memory.write(&mut self.store, usize::try_from(ARGUMENTS).unwrap(), &bytes).unwrap();
@@ -118,7 +118,7 @@ impl Woven {
         self.call_by("call_export", 0, i32::try_from(number).unwrap(), arguments)
     }
 
-    /// What the shim reads of the guests.
+    /// Returns the description of the guests that the shim reads.
     fn description(&mut self) -> Vec<u8> {
         let len = usize::try_from(self.run::<_, i32>("describe_len", ())).unwrap();
         self.run::<_, ()>("describe", 8192);
@@ -128,7 +128,7 @@ impl Woven {
         json
     }
 
-    /// Bytes of the guest's memory.
+    /// Reads bytes of the guest's memory.
     fn peek<const N: usize>(&mut self, guest: i32, at: i32) -> [u8; N] {
         self.run::<_, ()>("memory_read", (guest, at, 4096, i32::try_from(N).unwrap()));
         let mut bytes = [0; N];
@@ -146,7 +146,7 @@ fn shim() -> Vec<u8> {
     shim
 }
 
-/// The content of the result's place after a call that returned nothing.
+/// The contents of the result slot after a call that returned nothing.
 const UNTOUCHED: u64 = 0xeeee_eeee_eeee_eeee;
 
 #[test]
@@ -168,7 +168,7 @@ fn a_callee_that_is_not_there_or_takes_other_arguments_is_missing_and_traps_noth
         ("call_export", 0, 10),
         ("call_export", 0, -1),
         ("call_export", 2, 0),
-        // Slots: 0 is empty, 3 takes an `f32`, 4 was never filled, 5 is past the end.
+        // Table slots: 0 is empty, 3 takes an `f32`, 4 was never filled, 5 is past the end.
         ("call_table", 0, 0),
         ("call_table", 0, 3),
         ("call_table", 0, 4),
@@ -203,7 +203,7 @@ fn what_the_shim_answers_to_wasi_is_the_errno_or_unwinds() {
         assert_eq!(woven.call("close", &[3]), (UNWOUND, UNTOUCHED));
         assert_eq!(woven.run::<_, i32>("unwound", ()), 0);
     }
-    // `proc_exit` never returns, whatever the shim answers.
+    // `proc_exit` never returns, for every answer of the shim.
     for answer in [-1, 0] {
         woven.set("answer", answer);
         assert_eq!(woven.call("exit", &[3]), (UNWOUND, UNTOUCHED));
@@ -223,7 +223,7 @@ fn unreachable_unwinds_and_says_so() {
 #[test]
 fn calls_that_are_too_deep_unwind_and_give_the_stack_back() {
     let mut woven = Woven::new(1);
-    // Under, at and over: the deepest call that returns is found by bisection.
+    // Finds the deepest call that returns by bisection, for tests under, at and over the limit.
     let (mut returns, mut unwinds) = (1, 1 << 20);
     while unwinds - returns > 1 {
         let middle = u64::midpoint(returns, unwinds);
@@ -239,10 +239,10 @@ fn calls_that_are_too_deep_unwind_and_give_the_stack_back() {
             }
         }
     }
-    // A call takes 112 bytes, and 8 for the parameter and each of three operands; a little was used beforehand.
+    // A call takes 112 bytes, plus 8 for the parameter and for each of three operands; the entry used a little before.
     let stack = u64::from(WeaveOptions::default().stack_bytes);
     assert!((stack / 144 - 10..=stack / 144).contains(&returns), "{returns}");
-    // As deep as before, any number of times: an unwound call releases what it took.
+    // The depth stays the same over repeated calls: an unwound call releases its stack.
     for _ in 0..3 {
         assert_eq!(woven.call("deep", &[unwinds]).0, UNWOUND);
         assert_eq!(woven.call("deep", &[returns]), (I64, returns));
@@ -265,11 +265,11 @@ fn fuel_is_counted_and_at_its_end_the_shim_is_asked() {
     let (_, spun) = used(&mut woven, 1_000_000, "spin", &[1000]);
     woven.set("refuels", 1);
     assert_eq!(used(&mut woven, spun + 1, "spin", &[1000]), (NOTHING, spun));
-    // The last check comes before the last operators, so that slightly less than the total may be enough.
+    // The last check precedes the last operators, so slightly less fuel than the total may suffice.
     assert_eq!(used(&mut woven, spun / 2, "spin", &[1000]).0, UNWOUND);
     assert_eq!(woven.run::<_, i32>("unwound", ()), 0);
     assert_eq!(woven.get("asked"), 1);
-    // 0 from the shim: it has refilled the counter, and the guest continues with that.
+    // 0 from the shim: it has refilled the counter, and the guest continues.
     woven.set("refuels", 0);
     woven.set("slice", 100);
     woven.run::<_, ()>("fuel_set", 1i64);
@@ -365,7 +365,7 @@ fn the_image_lies_beside_the_guest_and_is_copied_in_parts() {
         woven.memory.read(&woven.store, 6000, &mut bytes).unwrap();
         assert_eq!(&bytes, b"mage\0");
     }
-    // Past its end, and a guest that does not exist: the shim's mistakes.
+    // Mistakes of the shim: an address past the end, and a guest that does not exist.
     woven.run::<_, ()>("image_to_guest", (0, 8, 8, 1));
     assert!(woven.try_run::<_, ()>("image_to_guest", (0, 8, 8, 2)).is_err());
     assert!(woven.try_run::<_, ()>("image_to_guest", (2, 0, 8, 1)).is_err());

@@ -1,4 +1,4 @@
-//! `wasmtime serve` as a process, and a client for it.
+//! A `wasmtime serve` process, and a client for it.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -13,20 +13,20 @@ use glovebox_tests::wasmtime_path;
 use libtest_mimic::Failed;
 use serde_json::Value;
 
-/// More than any request takes, on a machine that is busy: fuel bounds them all.
+/// Longer than any request takes on a busy machine: fuel bounds them all.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server of one component. It is killed when this is dropped.
+/// A server of one component. Dropping it kills the process.
 pub(super) struct Host {
     child: Child,
     address: SocketAddr,
 }
 
 impl Host {
-    /// With environment variables of the component.
+    /// Starts a server with environment variables for the component.
     pub(super) fn start(component: &Path, environment: &[(&str, &str)]) -> Result<Self, Failed> {
         let mut command = Command::new(wasmtime_path()?);
-        // Compiled once, in Wasmtime's cache.
+        // Compiled code comes from Wasmtime's cache.
         command.args([
             "serve",
             "-C",
@@ -55,7 +55,7 @@ impl Host {
             }
             said.push(line);
         };
-        // What it says later must not fill the pipe.
+        // Drains the pipe, which would otherwise fill up.
         thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         Ok(Self { child, address })
     }
@@ -70,7 +70,7 @@ impl Host {
         self.raw(method, path, &headers, body)
     }
 
-    /// With no other headers than these, but the name of the server.
+    /// Sends a request with only these headers and the server's name.
     pub(super) fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.address);
         for (name, value) in headers {
@@ -79,10 +79,10 @@ impl Host {
         let mut stream = TcpStream::connect(self.address).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time limit can be set");
         stream.write_all(format!("{head}\r\n").as_bytes()).expect("a request can be sent");
-        // A server that refuses it may not read all of it.
+        // The server may refuse the request before it has read all of it.
         let _ = stream.write_all(body);
         let mut answer = Vec::new();
-        // It may then end the connection before its end was read.
+        // The server may then close the connection before the client has read the whole answer.
         let _ = stream.read_to_end(&mut answer);
         Answer::parse(&answer)
     }
@@ -95,7 +95,7 @@ impl Drop for Host {
     }
 }
 
-/// What a server answered.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -119,13 +119,13 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The answer of a script, or of a new session.
+    /// Returns the result of a script, or of a new session.
     pub(super) fn done(&self) -> Value {
         assert!(self.status < 300, "{self:?}");
         self.json()
     }
 
-    /// The status, the type and the detail of a problem.
+    /// Returns the status, the type and the detail of a problem.
     pub(super) fn problem(&self) -> (u16, String, String) {
         assert!(self.head.contains("content-type: application/problem+json"), "{self:?}");
         let json = self.json();

@@ -1,4 +1,4 @@
-//! Scripts over HTTP: what they did is what the engine says, as JSON, to the unit of fuel.
+//! Scripts over HTTP: their results equal the engine's results as JSON, including the exact fuel.
 
 use glovebox::{Clock, Entropy, Language, Policy, Sandbox};
 use glovebox_tests::{bare_engine, portable_runtime};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{FUEL, host::Host};
 
-/// What the operator grants: a closed provider has no clock and no randomness.
+/// The operator's policy: a closed provider has no clock and no randomness.
 fn policy() -> Policy {
     let mut policy = Policy::default();
     policy.limits.fuel = FUEL;
@@ -16,7 +16,7 @@ fn policy() -> Policy {
     policy
 }
 
-/// The engine's sandbox on an image without libraries, as providers have it.
+/// Builds the engine's sandbox on an image without libraries, as in providers.
 pub(super) fn sandbox(language: Language) -> Sandbox {
     Sandbox::builder(bare_engine())
         .runtime(portable_runtime(language))
@@ -25,7 +25,7 @@ pub(super) fn sandbox(language: Language) -> Sandbox {
         .expect("it can be built")
 }
 
-/// The scripts that are compared: one for each outcome, and for each kind of what an execution may leave.
+/// The scripts for the comparison: one for each outcome, and one for each kind of result.
 fn scripts(language: Language) -> [&'static str; 7] {
     match language {
         Language::Python => [
@@ -49,7 +49,7 @@ fn scripts(language: Language) -> [&'static str; 7] {
     }
 }
 
-/// The same, but for what this engine measures and a provider without a clock does not.
+/// Removes measurements of the engine that a provider without a clock does not have.
 fn without_time(mut execution: Value) -> Value {
     let fields = execution.as_object_mut().expect("an execution is an object");
     fields.insert("duration_ms".into(), 0.0.into());
@@ -64,7 +64,7 @@ pub(super) fn are_the_engines(host: &Host, language: Language) -> Result<(), Fai
         let (files, left_out) = (fields.remove("files"), fields.remove("files_left_out"));
         let expected = sandbox(language).execute(source)?;
         let same = without_time(serde_json::to_value(&expected)?);
-        // What it held is a matter of the backend, as everywhere.
+        // Memory use depends on the backend.
         for (name, expected) in
             same.as_object().ok_or("no object")?.iter().filter(|(name, _)| *name != "memory_used_bytes")
         {
@@ -78,7 +78,7 @@ pub(super) fn are_the_engines(host: &Host, language: Language) -> Result<(), Fai
     Ok(())
 }
 
-/// All that a request may bring along comes to the script.
+/// All parts of a request reach the script.
 pub(super) fn take_what_requests_bring(host: &Host, language: Language) {
     let source = match language {
         Language::Python => {
@@ -102,7 +102,7 @@ pub(super) fn take_what_requests_bring(host: &Host, language: Language) {
     assert_eq!(done["guidance"]["fuel"]["limit"], FUEL - 1);
 }
 
-/// More than the record of an execution holds, and more than is retained.
+/// More output than the record of an execution holds, and more than is retained.
 pub(super) fn give_all_that_they_wrote(host: &Host, language: Language) {
     let source = match language {
         Language::Python => "print('x' * 5_999_999)",

@@ -13,14 +13,15 @@ impl Generator {
         self.labels.pop();
     }
 
-    /// The depth of a label whose branches carry these values.
+    /// Chooses a label whose branches carry these values, and returns its depth.
     pub(super) fn label(&mut self, carried: &[Ty]) -> Option<usize> {
         let depths: Vec<usize> =
             (0..self.labels.len()).filter(|depth| self.labels[self.labels.len() - 1 - depth] == carried).collect();
         (!depths.is_empty()).then(|| self.dice.pick(&depths))
     }
 
-    /// Calls a function that returns a value of this type, dropping the others, or one that returns none.
+    /// Calls a function that returns a value of this type, and drops its other results. Without a type, calls a
+    /// function that returns nothing.
     pub(super) fn call(&mut self, ty: Option<Ty>) {
         let of_this: Vec<usize> = (0..FUNCTIONS.len())
             .filter(|&index| match ty {
@@ -32,7 +33,7 @@ impl Generator {
         let (params, results) = FUNCTIONS[callee];
         self.values(params);
         if self.dice.below(3) == 0 {
-            // Usually the function itself.
+            // Usually calls the function itself.
             match self.dice.below(8) {
                 0 => self.value(I32),
                 _ => self.put(&format!("i32.const {callee}")),
@@ -41,7 +42,7 @@ impl Generator {
         } else {
             self.put(&format!("call $f{callee}"));
         }
-        // Values above the wanted one are dropped; those beneath stay for a local to consume.
+        // Drops the values above the wanted value. Those beneath stay for a local to consume.
         let Some(ty) = ty else { return };
         let wanted = results.iter().position(|&result| result == ty).unwrap();
         self.drops(&results[wanted + 1..]);
@@ -53,7 +54,7 @@ impl Generator {
         }
     }
 
-    /// Leaves the function for good.
+    /// Leaves the function.
     pub(super) fn exit(&mut self) {
         match self.dice.below(10) {
             0 => self.put("unreachable"),

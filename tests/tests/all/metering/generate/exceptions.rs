@@ -3,7 +3,7 @@
 use super::{Exn, Generator, TAGS, TYPES, Ty, list};
 
 impl Generator {
-    /// A clause of a `try_table`, and what its label gets.
+    /// Generates a clause of a `try_table`, and the values that its label receives.
     fn clause(&mut self) -> (String, Vec<Ty>) {
         let tag = self.dice.below(TAGS.len());
         let (name, mut carried) = match self.dice.below(5) {
@@ -18,7 +18,8 @@ impl Generator {
         (name, carried)
     }
 
-    /// Something that may throw, within a block where one kind of exception lands; others may land anywhere.
+    /// Generates code that may throw, within a block that catches one kind of exception. Other exceptions may land
+    /// anywhere.
     pub(super) fn attempt(&mut self) {
         let (clause, carried) = self.clause();
         self.enter("block", &[], &carried, &carried);

@@ -9,7 +9,7 @@ impl Generator {
         self.put(&format!("{}.load offset={offset}", ty.name()));
     }
 
-    /// An address, usually a valid one.
+    /// Generates an address, usually a valid one.
     pub(super) fn address(&mut self) {
         self.value(I32);
         if self.dice.below(12) != 0 {
@@ -17,7 +17,7 @@ impl Generator {
         }
     }
 
-    /// A length or a number of pages.
+    /// Generates a length or a number of pages.
     pub(super) fn length(&mut self) {
         match (self.dice.below(7), self.lengths) {
             (0, Lengths::Hidden) => {
@@ -48,7 +48,7 @@ impl Generator {
                 let number = self.some_length();
                 self.put(&format!("i32.const {number}"));
             }
-            // A computed value is not a constant, whatever it is computed from.
+            // A computed value is never a constant to Wasmtime.
             _ => {
                 let mask = self.dice.pick(&[0, 15, 127, 255, 1_023]);
                 self.value(I32);
@@ -57,7 +57,7 @@ impl Generator {
         }
     }
 
-    /// A length close to that up to which Wasmtime does not check whether fuel is left.
+    /// Returns a length near the bound below which Wasmtime does not check the remaining fuel.
     fn some_length(&mut self) -> usize {
         self.dice.pick(&[0, 1, 17, 127, 128, 129, 300, 2_000])
     }

@@ -1,6 +1,6 @@
-//! Random modules, as text: everything with its own price, in every position that control can or cannot reach.
+//! Random modules in text format, with every operator that has its own price, in reachable and unreachable positions.
 //!
-//! The same seed gives the same module. None is guaranteed to end by itself: the budget ends it.
+//! A seed determines its module. A module need not terminate: the budget ends it.
 
 mod control;
 mod exceptions;
@@ -12,14 +12,15 @@ use std::fmt::Write as _;
 
 use glovebox_tests::model::Dice;
 
-/// A value type. No SIMD, and of references only caught exceptions, because the interpreters use no others.
+/// A value type. SIMD is left out, and so are references other than caught exceptions, because the interpreters use
+/// none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ty {
     I32,
     I64,
     F32,
     F64,
-    /// An exception: only where one was caught, or none.
+    /// An exception reference: a caught exception or null.
     Exn,
 }
 
@@ -48,7 +49,8 @@ pub(crate) enum Lengths {
     Hidden,
 }
 
-/// The functions of every module: parameters and results. All are in the table, the first is exported as `run`.
+/// The signatures of the functions in every module: parameters and results. All functions are in the table, and the
+/// first is exported as `run`.
 const FUNCTIONS: [(&[Ty], &[Ty]); 7] = [
     (&[I32, I64], &[I32, I64]),
     (&[I32], &[I32]),
@@ -59,16 +61,16 @@ const FUNCTIONS: [(&[Ty], &[Ty]); 7] = [
     (&[F64], &[F64]),
 ];
 
-/// The tags of every module, named `$e0` and so on: what an exception carries.
+/// The values that the tags of every module carry. The tags are named `$e0` and so on.
 const TAGS: [&[Ty]; 3] = [&[I32], &[], &[I64, F64]];
 
-/// A table with gaps: a call to one traps.
+/// The table has gaps: a call to a gap traps.
 const TABLE_LEN: usize = FUNCTIONS.len() + 2;
 
 /// Locals of each type in addition to the parameters, named `$i320` and so on.
 const LOCALS: usize = 3;
 
-/// The text of a module.
+/// Generates the text of a module.
 pub(crate) fn module(seed: u64, lengths: Lengths) -> String {
     let mut generator = Generator {
         dice: Dice::new(seed),
@@ -134,9 +136,9 @@ fn list(word: &str, types: &[Ty]) -> String {
 struct Generator {
     dice: Dice,
     text: String,
-    /// The values that branches to each enclosing label carry, outermost first: the function's own.
+    /// The values that branches to each enclosing label carry, outermost first, starting with the function's own.
     labels: Vec<Vec<Ty>>,
-    /// How many more operators may nest.
+    /// The number of operators that may still nest.
     size: usize,
     params: &'static [Ty],
     results: &'static [Ty],
@@ -159,7 +161,7 @@ impl Generator {
         self.text.push('\n');
     }
 
-    /// Whether a nested construct may be generated.
+    /// Returns `true` if a nested construct may be generated.
     fn room(&mut self) -> bool {
         self.size = self.size.saturating_sub(1);
         self.size > 0

@@ -1,4 +1,4 @@
-//! Statements: what leaves the operand stack unchanged.
+//! Statements: operators that leave the operand stack unchanged.
 
 use super::{F64, Generator, I32, I64, TYPES};
 
@@ -9,7 +9,7 @@ impl Generator {
         }
     }
 
-    /// Leaves the operand stack unchanged.
+    /// Generates a statement.
     pub(super) fn statement(&mut self) {
         if !self.room() {
             return;
@@ -71,7 +71,7 @@ impl Generator {
                 }
             }
             15 => {
-                // A branch with all values of its label, and what it leaves when not taken.
+                // Branches with all values of a label, and drops the values that stay when the branch is not taken.
                 let label = self.dice.below(self.labels.len());
                 let carried = self.labels[self.labels.len() - 1 - label].clone();
                 self.values(&carried);
@@ -103,7 +103,7 @@ impl Generator {
         }
     }
 
-    /// A few iterations with an end, like most loops of a real program.
+    /// Generates a loop with a few iterations, like most loops of a real program.
     fn counted_loop(&mut self) {
         let turns = self.dice.pick(&[1, 2, 5, 40]);
         self.put(&format!("i32.const {turns}\n    local.set $i320"));

@@ -9,7 +9,7 @@ impl Generator {
         }
     }
 
-    /// Pushes a value.
+    /// Generates operators that push a value.
     pub(super) fn value(&mut self, ty: Ty) {
         if ty == Exn {
             return self.put("ref.null exn");
@@ -79,7 +79,7 @@ impl Generator {
                     self.leaf(ty);
                 }
             }
-            // Leaving here gives a value of any type; the code after it is dead.
+            // An exit stands in for a value of any type, because the code after it is dead.
             15 => {
                 self.exit();
                 if self.dice.below(2) == 0 {
@@ -150,7 +150,7 @@ impl Generator {
             (I32 | I64, 2) => {
                 let operator = self.dice.pick(&["clz", "popcnt", "eqz"]);
                 match operator {
-                    // Its result is an `i32`.
+                    // The operator's result is an `i32`.
                     "eqz" => {
                         self.value(ty);
                         self.put(&format!("{name}.eqz"));

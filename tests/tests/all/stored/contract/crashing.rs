@@ -1,4 +1,4 @@
-//! The process dies while it writes.
+//! The process dies during a write.
 
 use std::{
     io::BufRead as _,
@@ -17,13 +17,13 @@ const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_STORE_LOOP";
 
 const SESSIONS: [&str; 3] = ["a", "b", "c"];
 
-/// A state that shows if any part of it is another one's.
+/// A state with a pattern that reveals parts of another state.
 fn state(generation: u64) -> Vec<u8> {
     let length = usize::try_from(generation * 7_919 % 200_000).unwrap();
     generation.to_le_bytes().into_iter().cycle().take(8 + length).collect()
 }
 
-/// Not a test of its own: what the child process runs, until it is killed.
+/// Not a test of its own: the loop that the child process runs until it is killed.
 #[test]
 fn store_loop_for_the_kill_test() {
     let Ok(address) = std::env::var(CHILD_VARIABLE) else {
@@ -50,7 +50,7 @@ fn a_process_killed_at_any_moment_loses_nothing_that_was_stored(place: &dyn Plac
     kill_repeatedly(place, Duration::from_secs(4), 30_000);
 }
 
-/// On a disk most of the time is waiting for it; in memory it is writing.
+/// On a disk, most of the time is spent waiting; in memory, it is spent writing.
 #[test]
 fn nor_does_one_that_writes_to_memory() {
     if let Some(place) = Directory::inside(Path::new("/dev/shm")) {
@@ -58,7 +58,7 @@ fn nor_does_one_that_writes_to_memory() {
     }
 }
 
-/// Kills the child within so many microseconds of its first write, again and again: for so long, and some times on a slow machine.
+/// Kills the child repeatedly, within `within_us` microseconds of its first write, for `time` and at least a few times.
 fn kill_repeatedly(place: &dyn Place, time: Duration, within_us: u64) {
     let Some(address) = place.address() else { return };
     let seed = std::process::id();
@@ -74,7 +74,7 @@ fn kill_repeatedly(place: &dyn Place, time: Duration, within_us: u64) {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // Read beside it, or the pipe would fill up and stop the child.
+        // Read on another thread: a full pipe would stop the child.
         let output = std::io::BufReader::new(child.stdout.take().unwrap());
         let (send, receive) = std::sync::mpsc::channel();
         let reader = std::thread::spawn(move || {
@@ -102,7 +102,7 @@ fn kill_repeatedly(place: &dyn Place, time: Duration, within_us: u64) {
     println!("seed {seed}: {kills} kills, {stored:?}");
 }
 
-/// Every session is whole, and the one that was stored last, or the one that was about to be.
+/// Checks that every session is complete, and is either the last acknowledged write or the write in progress.
 fn check(store: &dyn SessionStore, noted: &mut [u64], context: &str) {
     for (index, name) in SESSIONS.iter().enumerate() {
         assert!(noted[index] == 0 || get(store, name).is_some(), "{context}: {name} is lost");
@@ -116,7 +116,7 @@ fn check(store: &dyn SessionStore, noted: &mut [u64], context: &str) {
         let next = noted[index] + SESSIONS.len() as u64;
         let is_one_of = generation == noted[index] || generation == next || noted[index] == 0;
         assert!(is_one_of, "{context}: stored {}, found {generation}", noted[index]);
-        // Written, though it could not say so any more.
+        // The write succeeded, but the child died before it could report it.
         noted[index] = generation;
     }
 }

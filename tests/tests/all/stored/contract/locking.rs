@@ -1,4 +1,4 @@
-//! One holder at a time, and what becomes of one that has lost its lock.
+//! A lock has one holder at a time; a holder that has lost its lock is fenced.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -18,7 +18,7 @@ fn one_holder_at_a_time(place: &dyn Place) {
     assert!(block_on(one.try_lock(&id("a"))).unwrap().is_none());
     assert!(block_on(other.try_lock(&id("a"))).unwrap().is_none());
     let beside = block_on(other.try_lock(&id("b"))).unwrap().unwrap();
-    // Opening the store again takes no lock from anybody.
+    // Opening the store again takes no lock from its holder.
     assert!(block_on(place.open().try_lock(&id("a"))).unwrap().is_none());
     drop(taken);
     let again = lock(&*other, "a");
@@ -84,11 +84,11 @@ fn whoever_lost_the_lock_is_fenced_by_what_was_written_since(place: &dyn Place) 
     put(&*other, &held, &first, b"second").unwrap();
     assert!(is_fenced(put(&*one, &lost, &first, b"late"), "a"));
     assert!(is_fenced(block_on(one.remove(&lost, &first)), "a"));
-    // It goes without taking the lock of the one that has it now.
+    // Dropping a lost lock does not release the lock of its new holder.
     drop(lost);
     assert!(block_on(one.try_lock(&id("a"))).unwrap().is_none());
     assert_eq!(get(&*one, "a").unwrap().state, b"second");
-    // Removed is another state than written, too.
+    // A removal fences as well as a write.
     assert!(block_on(other.remove(&held, &Expected::Any)).unwrap());
     drop(held);
     let late = lock(&*one, "a");
@@ -104,7 +104,7 @@ fn of_two_that_believe_to_hold_it_one_writes(place: &dyn Place) {
         let expected = Expected::Version(put(&*one, &lost, &Expected::Absent, b"first").unwrap());
         place.lose_lock(&id(&name));
         let held = lock(&*other, &name);
-        // In turns: which of the two comes first.
+        // Alternates the order of the two writes.
         let late = || put(&*one, &lost, &expected, b"late");
         let new = || put(&*other, &held, &expected, b"new");
         let (late, new) = if round % 2 == 0 {

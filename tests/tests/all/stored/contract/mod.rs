@@ -1,4 +1,4 @@
-//! What every store must do, whatever it keeps sessions in.
+//! The contract of every store, independent of its storage.
 
 mod crashing;
 mod locking;
@@ -35,7 +35,7 @@ fn record(name: &str, updated_ms: i64, bytes: usize) -> SessionRecord {
     serde_json::from_value(record).unwrap()
 }
 
-/// The session's lock, once whoever was killed with it has lost it.
+/// Takes the session's lock, after waiting for a killed holder's lease to end.
 fn lock(store: &dyn SessionStore, name: &str) -> SessionLock {
     let begun = std::time::Instant::now();
     loop {
@@ -56,7 +56,7 @@ fn put(
     block_on(store.put(lock, expected, &record(lock.id().as_str(), 5_000, state.len()), state))
 }
 
-/// Writes a session over whatever there is.
+/// Writes a session, over an existing one if necessary.
 fn store_session(store: &dyn SessionStore, name: &str, updated_ms: i64, state: &[u8]) -> StoredVersion {
     let lock = lock(store, name);
     block_on(store.put(&lock, &Expected::Any, &record(name, updated_ms, state.len()), state)).unwrap()
@@ -123,7 +123,7 @@ fn what_is_expected_decides(place: &dyn Place) {
     let lock = lock(&*store, "a");
     let remove = |expected: &Expected| block_on(store.remove(&lock, expected));
     let nothing = |expected: &Expected| {
-        // Nothing is there, and so nothing is removed.
+        // The session does not exist, so nothing is removed.
         assert!(!remove(expected).unwrap(), "{expected:?}");
         assert_eq!(get(&*store, "a"), None, "{expected:?}");
     };
@@ -198,7 +198,7 @@ fn the_lock_says_what_may_be_written(place: &dyn Place) {
     assert_eq!(lock.id(), &id("a"));
     let error = block_on(store.put(&lock, &Expected::Any, &record("b", 1, 1), b"x")).unwrap_err();
     assert!(matches!(error, StoreError::NotLocked { .. }), "{error}");
-    // A record of another length than the state has.
+    // A record whose length differs from that of the state.
     for bytes in [0, 2] {
         block_on(store.put(&lock, &Expected::Any, &record("a", 1, bytes), b"x")).unwrap_err();
     }

@@ -38,7 +38,7 @@ fn ids(page: &StoredPage) -> Vec<String> {
 fn pages_are_as_long_as_asked_for_and_in_order(place: &dyn Place) {
     let store = place.open();
     assert_eq!(page(&*store, 1, None), StoredPage::default(), "an empty store");
-    // Bytes decide: `-`, `.`, digits, capitals, `_`, letters.
+    // Names are ordered by bytes: `-`, `.`, digits, capitals, `_`, letters.
     let names = ["-", "1", "10", "2", "A", "_", "a", "a-", "a.b", "aa", "b"];
     for name in names.iter().rev() {
         store_session(&*store, name, 5_000, b"x");
@@ -84,7 +84,8 @@ fn what_stays_is_seen_once_while_others_come_and_go(place: &dyn Place) {
         let page = page(&*store, 3, after.as_deref());
         seen.extend(ids(&page));
         round += 1;
-        // Before what was seen, after it, and the one that the next page is asked for after.
+        // Adds sessions before and after the current position, and removes some, including the one that the next page
+        // starts after.
         store_session(&*other, &format!("new-{round}"), 5_000, b"x");
         store_session(&*other, &format!("zzz-{round}"), 5_000, b"x");
         for gone in listed(&*other).iter().filter(|entry| entry.id.as_str().ends_with("-goes")).take(2) {
@@ -92,7 +93,7 @@ fn what_stays_is_seen_once_while_others_come_and_go(place: &dyn Place) {
         }
         assert!(round < 60, "it does not end");
         match page.next {
-            // It would go on for as long as others add after it.
+            // The listing would not end while sessions are added after its position.
             Some(next) if next.as_str() < "zzz" => after = Some(next.to_string()),
             _ => break,
         }
