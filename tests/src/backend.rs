@@ -1,4 +1,4 @@
-//! Backends that run cases.
+//! The backends that run cases.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use serde::Deserialize;
 
 use crate::Case;
 
-/// How an execution was carried out, as far as cases check it.
+/// The metadata of an execution that cases check.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct MetadataSeen {
     /// `python` or `javascript`.
     pub runtime: String,
-    /// Whether a prepared image ran.
+    /// True if a prepared image ran.
     pub prepared: bool,
     /// All bytes written to standard output, retained or not.
     pub stdout_total_bytes: u64,
@@ -19,18 +19,18 @@ pub struct MetadataSeen {
     pub stderr_total_bytes: u64,
 }
 
-/// An execution's result, with the names of `glovebox run --json`, so that a backend that only produces JSON needs no
+/// The result of an execution, under the keys of `glovebox run --json`, so that a backend that produces JSON needs no
 /// conversion.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Observed {
-    /// Whether the script succeeded.
+    /// True if the script succeeded.
     pub success: bool,
-    /// The outcome: an object whose `kind` says which.
+    /// The outcome: an object with the key `kind`.
     pub outcome: serde_json::Map<String, serde_json::Value>,
-    /// The process exit code for it.
+    /// The process exit code for the outcome.
     pub exit_code: i32,
-    /// The exception that asked it to stop.
+    /// The exception of an interrupted script.
     pub interrupted: Option<serde_json::Value>,
     /// The value of the script's last expression, in a session.
     pub value: Option<serde_json::Value>,
@@ -38,19 +38,19 @@ pub struct Observed {
     pub stdout: String,
     /// Standard error, as retained.
     pub stderr: String,
-    /// Whether standard output was cut.
+    /// True if standard output was truncated.
     pub stdout_truncated: bool,
-    /// Whether standard output was truncated.
+    /// True if standard error was truncated.
     pub stderr_truncated: bool,
-    /// What it showed.
+    /// The displays, in order.
     pub displays: Vec<serde_json::Value>,
-    /// How much of that was dropped.
+    /// Number of dropped displays.
     pub displays_dropped: u64,
     /// Fuel used.
     pub fuel_consumed: u64,
-    /// The most memory in use.
+    /// Peak memory, in bytes.
     pub memory_used_bytes: u64,
-    /// Wall-clock time.
+    /// Wall-clock time, in milliseconds.
     pub duration_ms: f64,
     /// Files created.
     pub files_created: Vec<String>,
@@ -58,58 +58,58 @@ pub struct Observed {
     pub files_modified: Vec<String>,
     /// Files deleted.
     pub files_deleted: Vec<String>,
-    /// The tools it called.
+    /// The tool calls.
     pub tool_calls: Vec<serde_json::Value>,
     /// The host directory behind `/app`.
     pub workspace_path: Option<String>,
-    /// The session.
+    /// The session's id.
     pub session_id: Option<String>,
-    /// What a session did after it was unwound.
+    /// The checkpoint that the session was rolled back to after an unwinding.
     pub rolled_back_to: Option<serde_json::Value>,
-    /// What it did with its fuel, and advice about a failure.
+    /// The fuel use, and advice about a failure.
     pub guidance: serde_json::Value,
-    /// How it was carried out.
+    /// The runtime that carried out the execution.
     pub metadata: MetadataSeen,
 }
 
-/// One diagnostic of a validation.
+/// A diagnostic of a validation.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiagnosticSeen {
-    /// Its line, counted from 1.
+    /// The line, counted from 1.
     pub line: u32,
-    /// Its column, counted from 1.
+    /// The column, counted from 1.
     pub column: u32,
-    /// Its message.
+    /// The parser's message.
     pub message: String,
 }
 
 /// The result of one step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepResult {
-    /// It ran.
+    /// The step executed a script.
     Executed {
-        /// What it did.
+        /// The result of the execution.
         observed: Box<Observed>,
         /// The files that the step's expectations name, after the execution.
         files: BTreeMap<String, Vec<u8>>,
     },
-    /// It was validated.
+    /// The step validated a script.
     Validated(Vec<DiagnosticSeen>),
-    /// A variable was read: `{"repr": …, "json": …}`, or `None` if it does not exist.
+    /// The step read a variable: `{"repr": …, "json": …}`, or `None` if it does not exist.
     Variable(Option<serde_json::Value>),
-    /// Files were listed: their paths.
+    /// The step listed files: their paths.
     Listed(Vec<String>),
-    /// It was done, with no result but the files that its expectations name.
+    /// The step has no result except the files that its expectations name.
     Done {
-        /// By path.
+        /// The contents of the files by path.
         files: BTreeMap<String, Vec<u8>>,
     },
-    /// The sandbox refused it, with this message.
+    /// The sandbox refused the step, with this message.
     Refused(String),
 }
 
-/// A backend: the Rust engine, the same through a component, and providers in other hosts.
+/// A backend: the Rust engine, the engine through a component, or a provider in another host.
 pub trait Backend: Send + Sync {
     /// Runs all steps of a case and returns a result for each.
     fn run(&self, case: &Case) -> Vec<StepResult>;

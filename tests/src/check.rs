@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{DiagnosticMatch, DiagnosticSeen, Expect, Observed, StepResult, TextMatch};
 
-/// Every difference between `result` and `expect`, one readable paragraph each; empty if there is none.
+/// Describes every difference between `result` and `expect` in a readable paragraph; empty if the result is as expected.
 #[must_use]
 pub fn check(expect: &Expect, result: &StepResult, language: Language) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -51,7 +51,7 @@ fn value(wrong: &mut Vec<String>, expect: &Expect, seen: Option<&Value>) {
     }
 }
 
-/// The checks for sessions and tools.
+/// Checks the displays.
 fn displays(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
     let (mut types, mut texts) = (Vec::new(), String::new());
     for display in &seen.displays {
@@ -147,7 +147,7 @@ fn ran(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed, language: Lang
 
     retained(wrong, expect, seen);
 
-    // Checks that apply to every execution, whatever the case is about.
+    // These checks apply to every execution, independent of the case.
     same(wrong, "metadata.runtime", Some(language.name()), seen.metadata.runtime.as_str());
     let success = kind == "completed" || (kind == "exited" && number(seen, "code") == 0);
     same(wrong, "success", Some(success), seen.success);
@@ -253,7 +253,7 @@ fn field<'a>(seen: &'a Observed, key: &str) -> &'a str {
     seen.outcome.get(key).and_then(Value::as_str).unwrap_or("")
 }
 
-/// A number of the outcome; an absent one equals nothing expected.
+/// Returns a number of the outcome, or a number that no case expects if it is absent.
 fn number(seen: &Observed, key: &str) -> i64 {
     seen.outcome.get(key).and_then(Value::as_i64).unwrap_or(i64::MIN)
 }

@@ -1,12 +1,12 @@
-//! The reproducible part of a result under a fixed clock and seeded entropy, in any host and in any way of running a
+//! The reproducible part of a result under a fixed clock and seeded entropy, in any host and for any way of running a
 //! case.
 
 use serde_json::Value;
 
 use crate::{Case, StepResult};
 
-/// Whether a result, and the later results of the same case, depend on timing, whatever clock the script sees: it was
-/// asked to stop because its time was nearly over, or several tool calls ran at once.
+/// Returns `true` if a result, and the later results of its case, depend on real time in spite of a fixed clock: the
+/// script was interrupted shortly before its timeout, or several tool calls ran at once.
 #[must_use]
 pub fn depends_on_time(case: &Case, result: &StepResult) -> bool {
     let StepResult::Executed { observed, .. } = result else { return false };
@@ -18,16 +18,16 @@ pub fn depends_on_time(case: &Case, result: &StepResult) -> bool {
     at_once || observed.duration_ms >= limits.timeout_ms.saturating_sub(limits.timeout_reserve_ms) as f64
 }
 
-/// The reproducible part of a result under a fixed clock and seeded entropy.
+/// Returns the reproducible part of a result under a fixed clock and seeded entropy.
 #[must_use]
 pub fn comparable(result: &StepResult, by_time: bool) -> StepResult {
     match result.clone() {
         StepResult::Executed { mut observed, files } => {
             observed.duration_ms = 0.0;
-            // The host chooses the sessions' ids.
+            // The host chooses session ids.
             observed.session_id = None;
             if !observed.tool_calls.is_empty() {
-                // What the host holds for a call counts while the call runs.
+                // The host's memory for a call counts while the call runs.
                 observed.memory_used_bytes = 0;
             }
             if by_time {
@@ -44,7 +44,7 @@ pub fn comparable(result: &StepResult, by_time: bool) -> StepResult {
             }
             StepResult::Executed { observed, files }
         }
-        // The engine's and the contract's messages for the same refusal differ.
+        // The engine and the contract have different messages for the same refusal.
         StepResult::Refused(_) => StepResult::Refused(String::new()),
         other => other,
     }

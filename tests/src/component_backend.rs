@@ -1,4 +1,4 @@
-//! The sandbox as components see it, as a backend: the program `cases` in an application's sandbox.
+//! A backend that uses the sandbox as components do: the program `cases` in the host of applications.
 
 use std::{env, fs, path::PathBuf, sync::OnceLock};
 
@@ -22,24 +22,24 @@ pub struct ComponentBackend {
 }
 
 impl ComponentBackend {
-    /// The backend on a runtime of the manifest. With `stepped` every execution is stepped through, otherwise only
-    /// those that need it.
+    /// Creates the backend for a runtime of the manifest. With `stepped`, every execution is stepped through, otherwise
+    /// only those that need it.
     ///
     /// # Errors
-    /// The command that builds the program.
+    /// The command that builds the missing program.
     pub fn of_runtime(name: &str, stepped: bool) -> Result<Self, String> {
         file()?;
         Ok(Self { runtime: name.to_owned(), stepped })
     }
 }
 
-/// The component that runs cases: the program `cases`, or the one that the variable `CASES_PROGRAM` names, which is
-/// that program composed with a provider.
+/// Returns the path of the component that runs cases: the program `cases`, or the composition with a provider that
+/// `CASES_PROGRAM` names.
 fn file() -> Result<PathBuf, String> {
     env::var_os("CASES_PROGRAM").map_or_else(|| program_path("cases"), |file| Ok(file.into()))
 }
 
-/// The program, compiled once.
+/// Returns the program, compiled once.
 fn program() -> &'static Application {
     static PROGRAM: OnceLock<Application> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -49,7 +49,7 @@ fn program() -> &'static Application {
     })
 }
 
-/// Grants everything that any case asks for.
+/// Builds a host that grants everything a case requests.
 fn host(case: &Case) -> SandboxHost {
     SandboxHost::builder(engine()).policy(case.policy.clone()).build().expect("a case's policy can be granted")
 }

@@ -18,14 +18,14 @@ use crate::{
     programs::whole_matrix,
 };
 
-/// The cache of prepared runtimes: `GLOVEBOX_CACHE_DIR`, or the engine's default.
+/// Returns the cache of prepared runtimes: `GLOVEBOX_CACHE_DIR`, or the engine's default.
 #[must_use]
 pub fn shared_cache_dir() -> Option<PathBuf> {
     env::var_os("GLOVEBOX_CACHE_DIR").map(PathBuf::from)
 }
 
-/// How the tests' engines are set up: Python is the one that providers have too, with which their results are compared, unless a test names
-/// another.
+/// Configures the tests' engines. Unless a test names another, Python is the version in providers, because results are
+/// compared with those of providers.
 #[must_use]
 pub fn engine_config() -> EngineConfig {
     let mut config = EngineConfig::default();
@@ -34,16 +34,16 @@ pub fn engine_config() -> EngineConfig {
     config
 }
 
-/// The Python that provider components have.
+/// The Python version of provider components.
 pub const PORTABLE_PYTHON: &str = "python-3.12";
 
-/// The one engine of this test program.
+/// Returns the only engine of this test program.
 pub fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| Engine::new(engine_config()).expect("the engine starts"))
 }
 
-/// The same without packages: providers are woven from its images.
+/// Returns an engine without packages, because providers are woven from its images.
 pub fn bare_engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
@@ -53,7 +53,7 @@ pub fn bare_engine() -> &'static Engine {
     })
 }
 
-/// A separate engine without a pool, over the same cache or another one.
+/// Creates a separate engine without a pool, over the shared cache or another one.
 #[must_use]
 pub fn lone_engine(cache_dir: Option<PathBuf>) -> Engine {
     let mut config = engine_config();
@@ -67,28 +67,29 @@ pub fn lone_engine(cache_dir: Option<PathBuf>) -> Engine {
 pub struct EngineBackend {
     runtime: Option<String>,
     is_bare: bool,
-    /// Loading a runtime maps its code, so sandboxes without files of their own are shared.
+    /// Sandboxes without files of their own are shared, because loading a runtime maps its code.
     sandboxes: Mutex<BTreeMap<(Language, String), Sandbox>>,
 }
 
 /// Runtimes larger than this take minutes to fetch and compile the first time.
 const LARGE_BYTES: u64 = 64 << 20;
 
-/// The runtimes that every push tests, and where all is tested, or they are prepared, the large ones too.
+/// Returns the runtimes to test: the small ones on every push, the large ones in the full matrix or if they are
+/// prepared.
 #[must_use]
 pub fn tested_runtimes() -> Vec<RuntimeInfo> {
     let runtimes = engine().runtimes().expect("the manifest is read").into_iter();
     runtimes.filter(|runtime| !is_large(runtime) || runtime.prepared || whole_matrix()).collect()
 }
 
-/// Whether it takes minutes to fetch and compile a runtime.
+/// Returns `true` if fetching and compiling a runtime takes minutes.
 #[must_use]
 pub fn is_large(runtime: &RuntimeInfo) -> bool {
     runtime.size_bytes > LARGE_BYTES
 }
 
 impl EngineBackend {
-    /// Uses another runtime of the manifest than the language's default.
+    /// Uses a runtime of the manifest other than the language's default.
     #[must_use]
     pub fn of_runtime(name: &str) -> Self {
         Self { runtime: Some(name.to_owned()), ..Self::default() }
@@ -107,7 +108,7 @@ impl EngineBackend {
     pub fn compare_recycled(&self, case: &Case) -> Result<(), String> {
         match self.sandbox(case) {
             Ok(sandbox) => sandbox.compare_recycled().map(drop),
-            // The case is about that failure.
+            // The case expects this failure.
             Err(_) => Ok(()),
         }
     }
@@ -129,7 +130,7 @@ impl EngineBackend {
         Ok(sandbox)
     }
 
-    /// Runs each step in a fresh interpreter with the files of the previous one.
+    /// Runs each step in a fresh interpreter with the files of the previous step.
     fn carried(&self, case: &Case) -> Vec<StepResult> {
         let (mut case, steps) = (case.clone(), case.steps.clone());
         let one = |step: &Step| {
@@ -152,7 +153,7 @@ impl EngineBackend {
     }
 }
 
-/// All files of a workspace, without empty directories.
+/// Returns all files of a workspace, without empty directories.
 fn all_of(files: &Files) -> BTreeMap<String, Vec<u8>> {
     let listed = files.list("**").expect("a workspace can be listed");
     let bytes = |entry: FileEntry| Some((entry.path.clone(), files.read(&entry.path).ok()?));

@@ -6,7 +6,7 @@ use glovebox::{CheckpointId, Execution, HibernateOptions, IfExists, ResumeOption
 
 use crate::{Action, Case, Step, StepResult, engine_steps};
 
-/// The sessions of one case, by the names in its steps.
+/// The sessions of one case by the names in its steps.
 pub(crate) struct EngineSessions {
     sandbox: Sandbox,
     sessions: BTreeMap<String, Session>,

@@ -1,4 +1,4 @@
-//! A step as the engine is asked for it, and what it did.
+//! Converts a step to a request of the engine, and an execution to a result.
 
 use glovebox::{Execution, JsonText, Request, SourceKind};
 

@@ -12,45 +12,45 @@ use tracing::{
     span,
 };
 
-/// One event: its fields as text.
+/// An event, with its fields as text.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The module it came from.
+    /// The module of the event.
     pub target: String,
-    /// `ERROR`, `WARN`, `INFO`, …
+    /// The level: `ERROR`, `WARN`, `INFO`, …
     pub level: String,
-    /// The fields, the message among them as `message`.
+    /// The fields. The message is the field `message`.
     pub fields: BTreeMap<String, String>,
 }
 
 impl Event {
-    /// A field's text, empty if it is absent.
+    /// Returns a field's text, or an empty text if it is absent.
     #[must_use]
     pub fn get(&self, field: &str) -> &str {
         self.fields.get(field).map_or("", String::as_str)
     }
 }
 
-/// The events captured so far, shared with the [`Recorder`] that captures them.
+/// The captured events, shared with the [`Recorder`] that captures them.
 #[derive(Clone, Debug, Default)]
 pub struct Captured(Arc<Mutex<Vec<Event>>>);
 
 impl Captured {
-    /// Takes everything since the last call.
+    /// Takes all events since the last call.
     #[must_use]
     pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.0.lock().expect("no panic holds it"))
     }
 }
 
-/// A subscriber that keeps every event.
+/// A subscriber that records every event.
 #[derive(Debug, Default)]
 pub struct Recorder {
     captured: Captured,
 }
 
 impl Recorder {
-    /// Makes it the subscriber of the whole process, because the engine may report from its own threads.
+    /// Installs a recorder as the subscriber of the whole process, because the engine may report from its own threads.
     #[must_use]
     pub fn install() -> Captured {
         let recorder = Self::default();

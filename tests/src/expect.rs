@@ -9,7 +9,8 @@ use serde::{
 
 /// A condition on a text.
 ///
-/// In a case it is a string, which the text must equal, or a table of the conditions below, which must all hold.
+/// In a case, a condition is a string, which the text must equal, or a table of the conditions below, which must all
+/// hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextMatch {
     /// The whole text.
@@ -20,11 +21,11 @@ pub struct TextMatch {
     pub in_order: Vec<String>,
     /// Parts that do not occur.
     pub excludes: Vec<String>,
-    /// Its prefix.
+    /// The prefix of the text.
     pub starts_with: Option<String>,
-    /// Its suffix.
+    /// The suffix of the text.
     pub ends_with: Option<String>,
-    /// How many lines it has.
+    /// The number of lines.
     pub lines: Option<usize>,
     /// The minimum size in bytes.
     pub bytes_least: Option<u64>,
@@ -32,9 +33,9 @@ pub struct TextMatch {
     pub bytes_most: Option<u64>,
     /// For an output stream: all bytes written, retained or not.
     pub total_bytes: Option<u64>,
-    /// For an output stream: whether bytes were dropped. By default not.
+    /// For an output stream: true if bytes were dropped. Default: false.
     pub truncated: bool,
-    /// Accepts anything: only the conditions beside this are checked.
+    /// Accepts any text: only the other conditions are checked.
     pub any: bool,
 }
 
@@ -79,13 +80,13 @@ impl OneOrMany {
 }
 
 impl TextMatch {
-    /// The text must be exactly this.
+    /// Requires exactly this text.
     #[must_use]
     pub fn exactly(text: &str) -> Self {
         Self { equals: Some(text.to_owned()), ..Self::default() }
     }
 
-    /// Accepts anything.
+    /// Accepts any text.
     #[must_use]
     pub fn anything() -> Self {
         Self { any: true, ..Self::default() }
@@ -137,15 +138,15 @@ impl<'de> Deserialize<'de> for TextMatch {
     }
 }
 
-/// One diagnostic of a validation.
+/// The expected diagnostic of a validation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiagnosticMatch {
-    /// Its line, counted from 1.
+    /// The line, counted from 1.
     pub line: u32,
-    /// Its column, counted from 1; not checked if absent.
+    /// The column, counted from 1; not checked if absent.
     pub column: Option<u32>,
-    /// Its message.
+    /// The parser's message.
     #[serde(default)]
     pub message: Option<TextMatch>,
 }
@@ -154,20 +155,20 @@ pub struct DiagnosticMatch {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expect {
-    /// The outcome's kind: `completed`, `exited`, `raised`, `exhausted`, `cancelled`, `trapped`.
+    /// The kind of outcome: `completed`, `exited`, `raised`, `exhausted`, `cancelled`, `trapped`.
     pub outcome: Option<String>,
     /// The sandbox's refusal, instead of an outcome.
     pub error: Option<TextMatch>,
     /// The diagnostics of a validation, instead of an outcome; an empty list for valid source.
     pub diagnostics: Option<Vec<DiagnosticMatch>>,
-    /// `exited`: the code.
+    /// `exited`: the exit code.
     pub code: Option<i64>,
     /// `raised`: the exception's class.
     #[serde(rename = "type")]
     pub type_name: Option<TextMatch>,
-    /// `raised`: its message.
+    /// `raised`: the exception's message.
     pub message: Option<TextMatch>,
-    /// `raised`: its traceback.
+    /// `raised`: the traceback.
     pub traceback: Option<TextMatch>,
     /// `raised`: the script's line.
     pub line: Option<i64>,
@@ -183,33 +184,34 @@ pub struct Expect {
     pub stdout: Option<TextMatch>,
     /// Standard error; empty by default for an execution that succeeded, otherwise not checked by default.
     pub stderr: Option<TextMatch>,
-    /// The media types of each display, sorted, with `result: ` before them for the value of the last expression; none by default.
+    /// The media types of each display, sorted, with `result: ` before them for the value of the last expression; none
+    /// by default.
     pub displays: Vec<String>,
     /// The displays' texts, one after the other.
     pub display_texts: Option<TextMatch>,
-    /// How many displays were dropped.
+    /// The number of dropped displays.
     pub displays_dropped: u64,
-    /// The value of the last expression, or of a variable, as the language shows it.
+    /// The value of the last expression, or of a variable, as the language prints it.
     pub value: Option<TextMatch>,
-    /// The same as JSON text: equal as values, whatever the spelling.
+    /// The value as JSON text. Compared as values, so spelling does not matter.
     pub value_json: Option<String>,
-    /// Whether there is such a value. Not checked by default.
+    /// True if there is a value. Not checked by default.
     pub has_value: Option<bool>,
-    /// Whether the value is JSON.
+    /// True if JSON can represent the value.
     pub is_json: Option<bool>,
-    /// The class of the exception that ended a script that was asked to stop; empty for none. Not checked by default.
+    /// The class of the exception that ended an interrupted script; empty for none. Not checked by default.
     pub interrupted: Option<TextMatch>,
     /// The traceback of that exception.
     pub interrupted_traceback: Option<TextMatch>,
-    /// Whether the session was rolled back to its last checkpoint; not by default.
+    /// True if the session was rolled back to its last checkpoint. Default: false.
     pub rolled_back: bool,
-    /// What advice is about, in order. Not checked by default.
+    /// The subjects of the advice, in order. Not checked by default.
     pub advice: Option<Vec<String>>,
-    /// The corrected line that the first advice has; empty for none.
+    /// The corrected line of the first advice; empty for none.
     pub correction: Option<String>,
-    /// How close the execution came to its fuel limit.
+    /// The fuel use relative to the limit.
     pub fuel_status: Option<String>,
-    /// The tools that were called, in order; none by default.
+    /// The names of the called tools, in order; none by default.
     pub tool_calls: Vec<String>,
     /// The result of each call: `returned`, `Unfinished` or the name of the error. Not checked by default.
     pub tool_outcomes: Vec<String>,

@@ -1,4 +1,4 @@
-//! Figures that a file in the repository holds.
+//! Expected figures in files of the repository.
 
 use std::{
     collections::BTreeMap,
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Figures by name, read from `goldens/<file>` and written when `BLESS=1` is set.
+/// Figures by name, read from `goldens/<file>`, and written if `BLESS=1` is set.
 #[derive(Debug)]
 pub struct Goldens {
     path: PathBuf,
@@ -15,7 +15,7 @@ pub struct Goldens {
 }
 
 impl Goldens {
-    /// Opens a file of goldens; a missing file is empty.
+    /// Opens a file of figures; a missing file counts as empty.
     #[must_use]
     pub fn open(file: &str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens").join(file);
@@ -26,7 +26,7 @@ impl Goldens {
         Self { path, held, seen: BTreeMap::new() }
     }
 
-    /// Whether this run writes the file instead of checking it.
+    /// Returns `true` if this run writes the files instead of checking them.
     #[must_use]
     pub fn blessing() -> bool {
         env::var_os("BLESS").is_some_and(|value| value == "1")
@@ -39,7 +39,7 @@ impl Goldens {
 
     /// Compares all recorded figures with the file, or writes them. `tolerance` is a fraction of the stored figure.
     ///
-    /// Returns one line for each that differs, is missing or is no longer measured.
+    /// Returns a line for each figure that differs, is missing or is no longer measured.
     pub fn finish(self, heading: &str, tolerance: f64) -> Vec<String> {
         if Self::blessing() {
             let body = toml::to_string(&self.seen).expect("figures are TOML");
@@ -66,10 +66,10 @@ impl Goldens {
     }
 }
 
-/// Compares a file that is generated with what it should be, or writes it.
+/// Compares a generated file with its expected content, or writes it.
 ///
 /// # Panics
-/// When it differs.
+/// If the file differs.
 pub fn hold_file(file: &str, made: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     if Goldens::blessing() {

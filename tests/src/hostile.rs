@@ -26,22 +26,22 @@ struct RowFile {
     stdout: String,
 }
 
-/// A script, and its exact outcome.
+/// A script with its exact outcome.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// `peers/repeat` and so on, after the file.
+    /// The name, with the file as prefix: `peers/repeat`.
     pub name: String,
-    /// Its language.
+    /// The script's language.
     pub language: Language,
-    /// The script.
+    /// The source text.
     pub source: String,
     /// The outcome, in the form of [`short`](crate::short).
     pub outcome: String,
-    /// What standard output contains.
+    /// A part of standard output.
     pub stdout: String,
 }
 
-/// All of them.
+/// Reads all rows.
 #[must_use]
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
@@ -63,7 +63,7 @@ pub fn rows() -> Vec<Row> {
     rows
 }
 
-/// A script that prints the exception of `call`, and then shows that it still runs.
+/// Returns a script that prints the exception of `call`, and then shows that it still runs.
 fn caught(language: Language, setup: &str, call: &str) -> String {
     match language {
         Language::Python => format!(
@@ -78,13 +78,13 @@ fn caught(language: Language, setup: &str, call: &str) -> String {
 }
 
 impl Row {
-    /// Whether it never ends by itself, so that only the time limit stops it.
+    /// Returns `true` if only the time limit stops the script.
     #[must_use]
     pub fn is_endless(&self) -> bool {
         self.outcome == "exhausted time"
     }
 
-    /// A script that shows that the interpreter is still usable: it prints `usable`.
+    /// Returns a script that prints `usable` if the interpreter is still usable.
     #[must_use]
     pub fn usable(&self) -> &'static str {
         match self.language {

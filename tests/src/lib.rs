@@ -3,16 +3,16 @@
 //! * [`load_cases`] reads `cases/*.md`; a [`Backend`] runs a [`Case`]; [`check`] compares the results with the
 //!   expectations. A new backend implements [`Backend`] and adds no cases.
 //! * [`EngineBackend`] is the Rust engine, with one [`engine`] for the whole test program.
-//! * [`ComponentBackend`] is the same engine as components see it, through `glovebox:sandbox`.
-//! * [`everywhere`] is other hosts, in which the same cases run with the portable provider.
+//! * [`ComponentBackend`] is the same engine through `glovebox:sandbox`, as components use it.
+//! * [`everywhere`] runs the same cases with the portable provider in other hosts.
 //! * [`hostile`] reads the hostile scripts.
-//! * [`process`] measures memory and starts the test program again as a child.
-//! * [`fuzz`] holds the fuzz targets' bodies, which both `cargo fuzz` and the smoke run call.
-//! * [`mod@reference`] generates the contract's page in `docs/`, [`python_types`] its types in `bindings/python`.
+//! * [`process`] measures memory, and runs the test program again as a child.
+//! * [`fuzz`] contains the bodies of the fuzz targets, for both `cargo fuzz` and the smoke run.
+//! * [`mod@reference`] generates the contract's page in `docs/`, and [`python_types`] its types in `bindings/python`.
 //! * [`program_trial`] is a test of a component that `programs/build` made.
 //! * [`model`] predicts the content of a session after random scripts.
 //!
-//! It protects nothing: it is a test program's library, and a panic in it is a failed test.
+//! The crate has no security role: it is a library of test programs, and a panic in it is a failed test.
 
 #![allow(
     clippy::expect_used,

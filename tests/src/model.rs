@@ -1,14 +1,14 @@
-//! A model of a session's content, and scripts with a known effect on it: for `tests/session_model.rs`.
+//! A model of a session's content, and scripts with a known effect on it, for `tests/session_model.rs`.
 
 use std::collections::BTreeMap;
 
 use glovebox::Language;
 
-/// A xorshift generator: the same everywhere for the same seed.
+/// A xorshift generator, which gives the same numbers everywhere for the same seed.
 pub struct Dice(u64);
 
 impl Dice {
-    /// `seed` determines all numbers.
+    /// Creates a generator; `seed` determines all numbers.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         // Adjacent seeds must not give similar numbers.
@@ -19,7 +19,7 @@ impl Dice {
         dice
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn roll(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -27,12 +27,12 @@ impl Dice {
         self.0
     }
 
-    /// A number from 0 to `most` - 1.
+    /// Returns a number from 0 to `most` - 1.
     pub fn below(&mut self, most: usize) -> usize {
         usize::try_from(self.roll() >> 16).unwrap() % most
     }
 
-    /// One of these.
+    /// Picks an element.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
@@ -41,19 +41,19 @@ impl Dice {
 /// The expected content of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
-    /// Those of [`NAMES`] that are set.
+    /// The variables of [`NAMES`] that are set.
     pub variables: BTreeMap<&'static str, i64>,
-    /// A list that grows.
+    /// The items of a growing list.
     pub items: Vec<i64>,
-    /// The generator's position.
+    /// The number of values that the generator has yielded.
     pub drawn: i64,
-    /// The closure's count.
+    /// The count in the closure.
     pub counted: i64,
-    /// Those of [`FILES`] that exist, with their text.
+    /// The files of [`FILES`] that exist, with their text.
     pub files: BTreeMap<String, String>,
-    /// Whether the log that is open still has its name.
+    /// True while the open log still has its name.
     pub log_linked: bool,
-    /// Its content.
+    /// The text of the log.
     pub log: String,
 }
 
@@ -79,12 +79,12 @@ pub enum Deed {
     Remove(&'static str),
     /// Appends to the open log.
     Log(String),
-    /// Allocates and drops a megabyte: its pages must not stay behind.
+    /// Allocates and drops a megabyte. Its pages must not stay allocated.
     Churn,
 }
 
 impl Deed {
-    /// An action that is possible in this state.
+    /// Chooses an action that is possible in this state.
     pub fn roll(dice: &mut Dice, state: &State) -> Self {
         let number = i64::try_from(dice.below(1_000_000)).unwrap();
         match dice.below(9) {
@@ -102,7 +102,7 @@ impl Deed {
         }
     }
 
-    /// The line of a script that does it.
+    /// Returns the line of a script that performs the action.
     #[must_use]
     pub fn source(&self, language: Language) -> String {
         let python = language == Language::Python;
@@ -123,7 +123,7 @@ impl Deed {
         }
     }
 
-    /// Its effect on the model.
+    /// Applies the effect to the model.
     pub fn apply(&self, state: &mut State) {
         match self {
             Self::Set(name, value) => drop(state.variables.insert(name, *value)),
@@ -138,23 +138,23 @@ impl Deed {
     }
 }
 
-/// How a script ends.
+/// The ending of a script.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
-    /// At its last line.
+    /// The script runs to its last line.
     Well,
-    /// With an exception.
+    /// The script raises an exception.
     Raises,
-    /// In a loop that ends at the first exception.
+    /// The script loops until the first exception.
     Loops,
-    /// In a loop that catches every catchable exception.
+    /// The script loops, and catches every catchable exception.
     LoopsOn,
-    /// By exiting: with a code, or with a value that is not an error.
+    /// The script exits, with a code or with a value that is not an error.
     Exits,
 }
 
 impl End {
-    /// The last lines of a script with this end.
+    /// Returns the last lines of a script with this ending.
     #[must_use]
     pub fn source(self, language: Language) -> &'static str {
         match (self, language) {
@@ -172,7 +172,7 @@ impl End {
     }
 }
 
-/// The first script of a session.
+/// Returns the first script of a session.
 #[must_use]
 pub fn setup(language: Language) -> &'static str {
     match language {

@@ -1,4 +1,4 @@
-//! Memory of this process, and the test program run again as a child.
+//! Measures the memory of this process, and runs the test program again as a child.
 
 use std::{
     env, fs,
@@ -13,19 +13,19 @@ fn status_kib(key: &str) -> u64 {
     line.split_whitespace().nth(1).and_then(|figure| figure.parse().ok()).expect("a figure in KiB")
 }
 
-/// Resident memory now, in bytes.
+/// Returns the current resident memory, in bytes.
 #[must_use]
 pub fn resident_bytes() -> u64 {
     status_kib("VmRSS:") * 1024
 }
 
-/// The most resident memory so far, in bytes.
+/// Returns the peak resident memory, in bytes.
 #[must_use]
 pub fn peak_resident_bytes() -> u64 {
     status_kib("VmHWM:") * 1024
 }
 
-/// Memory of this process that is neither shared nor backed by a file, in bytes.
+/// Returns the memory of this process that is neither shared nor backed by a file, in bytes.
 #[must_use]
 pub fn anonymous_bytes() -> u64 {
     status_kib("RssAnon:") * 1024
@@ -33,13 +33,13 @@ pub fn anonymous_bytes() -> u64 {
 
 const CHILD: &str = "GLOVEBOX_TEST_CHILD";
 
-/// The task that a parent gave this process, if it is a child.
+/// Returns the task from the parent, if this process is a child.
 #[must_use]
 pub fn child_task() -> Option<String> {
     env::var(CHILD).ok()
 }
 
-/// This program again, as a child with a task, for test programs with their own `main`.
+/// Returns a command that runs this program again, as a child with a task. For test programs with their own `main`.
 #[must_use]
 pub fn child_command(task: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program has a path"));
@@ -47,14 +47,14 @@ pub fn child_command(task: &str) -> Command {
     command
 }
 
-/// With these the GNU allocator gives freed memory back. Otherwise each thread's share of it may hold tens of MiB that nobody uses, more or less
-/// by chance, and a test of what is held would be one of the allocator.
+/// Settings with which the GNU allocator returns freed memory. Otherwise each thread's arena may hold tens of MiB of
+/// unused memory at random, and a memory test would measure the allocator.
 const MEASURABLE: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "131072")];
 
-/// Runs one `#[test]` of this program in a separate process, so that its memory is separate and an abort is observed
-/// instead of suffered. The test gets `task` from [`child_task`].
+/// Runs a `#[test]` of this program in a separate process, with separate memory. The parent observes an abort and
+/// survives it. The test gets `task` from [`child_task`].
 ///
-/// Panics if it takes longer than `limit`.
+/// Panics if the child takes longer than `limit`.
 pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
     let mut child = Command::new(env::current_exe().expect("this program has a path"))
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -65,7 +65,7 @@ pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
         .spawn()
         .expect("a child starts");
     let until = Instant::now() + limit;
-    // The child's output is small, so its pipes never fill while nobody reads them.
+    // The child's output is small, so the unread pipes never fill.
     while child.try_wait().expect("a child can be waited for").is_none() {
         if Instant::now() > until {
             child.kill().expect("a child can be killed");
@@ -77,8 +77,8 @@ pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
     child.wait_with_output().expect("its output can be read")
 }
 
-/// Runs one `#[test]` of this program, by its full name, in a separate process. There this returns true and the test
-/// goes on; in the parent the test has then passed, and its output is printed.
+/// Runs a `#[test]` of this program, by its full name, in a separate process. In the child, the function returns `true`
+/// and the test continues. In the parent, the test has then passed, and its output is printed.
 ///
 /// Panics if the child fails or takes longer than `limit`.
 #[must_use]
@@ -89,7 +89,7 @@ pub fn in_child(test: &str, limit: Duration) -> bool {
     let output = run_child(test, "go", limit);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    // A test program does not fail for a name that no test has.
+    // A test program does not fail if no test has the name.
     assert!(said.contains("test result: ok. 1 passed;"), "there is no test `{test}`:\n{said}");
     println!("{said}");
     false

@@ -1,4 +1,5 @@
-//! The components that `guest-shims/component/build` and `tests/programs/build` make, built when a test program first wants them.
+//! The components that `guest-shims/component/build` and `tests/programs/build` make, built on first use by a test
+//! program.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +12,7 @@ use std::{
 
 use libtest_mimic::{Failed, Trial};
 
-/// The tested providers, and the programs of every push.
+/// The tested providers, and the programs for every push.
 const PROVIDERS: &str = "guest-shims/component/build";
 const PROGRAMS: &str = "tests/programs/build";
 const AT_EVERY_PUSH: [&str; 12] = [
@@ -28,22 +29,21 @@ const AT_EVERY_PUSH: [&str; 12] = [
     "everywhere",
     "everywhere-abuse",
 ];
-/// Those whose tools take minutes.
+/// Programs whose tools take minutes to install.
 const IN_THE_WHOLE_MATRIX: [&str; 5] =
     ["agent-javascript", "agent-python", "everywhere-figures", "everywhere-python-3.15", "runner-component"];
-/// The provider that takes minutes.
+/// The provider that takes minutes to build.
 const LARGE_PROVIDER: &str = "glovebox-python-3.15";
 
-/// Whether to test the whole matrix, `GLOVEBOX_TESTS=full`, as `.ci/full` does. Otherwise what every push tests.
+/// Returns `true` if the full matrix is to be tested, `GLOVEBOX_TESTS=full`, as in `.ci/full`.
 #[must_use]
 pub fn whole_matrix() -> bool {
     env::var_os("GLOVEBOX_TESTS").is_some_and(|set| set == "full")
 }
 
-/// Builds the components that are tested, as far as this machine has the tools, and reports missing tools on standard
-/// error.
+/// Builds the components under test, as far as this machine has the tools, and reports missing tools on standard error.
 ///
-/// Unchanged components take a few seconds. Builds of several processes wait for each other.
+/// With unchanged components this takes a few seconds. Concurrent builds wait for each other.
 pub fn build_components() {
     let lock = File::create(target().join(".components")).expect("a file in `target` can be made");
     lock.lock().expect("it can be locked");
@@ -65,11 +65,11 @@ pub fn build_components() {
     }
 }
 
-/// Runs one of the two scripts; returns what it reports as missing, each with the command that installs it.
+/// Runs one of the two scripts, and returns its reports of missing parts, each with the command that installs the part.
 fn built(script: &str, names: &[&str]) -> BTreeSet<String> {
     let mut command = Command::new(root().join(script));
-    // What Cargo says of this package would be news to the build scripts of dependencies, which would be compiled again, and once more
-    // by the next Cargo outside.
+    // Removes Cargo's variables for this package. Otherwise the build scripts of dependencies would be compiled again,
+    // and once more by the next Cargo outside.
     for (name, _) in env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"CARGO_PKG_") || name.as_encoded_bytes().starts_with(b"CARGO_MANIFEST_")
         {
@@ -85,14 +85,14 @@ fn built(script: &str, names: &[&str]) -> BTreeSet<String> {
     let is_missing = |line: &&str| line.contains(MISSING);
     let missing =
         said.lines().filter(is_missing).filter_map(|line| Some(line.split_once(": ")?.1.to_owned())).collect();
-    // Complaints of a compiler or an installer are shown unchanged.
+    // Messages of a compiler or an installer are shown unchanged.
     if !output.status.success() {
         said.lines().filter(|line| !is_missing(line)).for_each(|line| eprintln!("{line}"));
     }
     missing
 }
 
-/// How both scripts say it: `missing` in `tests/programs/build-functions`.
+/// The format of the reports in both scripts: `missing` in `tests/programs/build-functions`.
 const MISSING: &str = " is missing; install it with: ";
 
 fn root() -> PathBuf {
@@ -103,26 +103,26 @@ fn target() -> PathBuf {
     root().join("target")
 }
 
-/// Where a program is, once it is built.
+/// Returns the path of a built program.
 ///
 /// # Errors
-/// The line that builds it.
+/// The command that builds the program.
 pub fn program_path(name: &str) -> Result<PathBuf, String> {
     there(format!("programs/{name}.wasm"), "not built", &format!("{PROGRAMS} {name}"))
 }
 
-/// Where a provider is, once it is built.
+/// Returns the path of a built provider.
 ///
 /// # Errors
-/// The line that builds it.
+/// The command that builds the provider.
 pub fn provider_path(name: &str) -> Result<PathBuf, String> {
     there(format!("providers/{name}.wasm"), "not built", &format!("{PROVIDERS} {name}"))
 }
 
-/// Where the command-line tool of Wasmtime is, once it is there.
+/// Returns the path of the command-line tool of Wasmtime.
 ///
 /// # Errors
-/// The line that installs it.
+/// The command that installs the tool.
 pub fn wasmtime_path() -> Result<PathBuf, String> {
     there("tools/wasmtime/wasmtime_cli/wasmtime".into(), "not installed", &format!("{PROGRAMS} wasmtime"))
 }
@@ -132,8 +132,8 @@ fn there(path: String, lacks: &str, line: &str) -> Result<PathBuf, String> {
     if path.is_file() { Ok(path) } else { Err(format!("{lacks}: {line}")) }
 }
 
-/// A trial that needs a program. Where that could not be built it is shown as ignored, with the line that builds it; in CI, which has
-/// all tools, it fails.
+/// Creates a trial that needs a program. If the program could not be built, the trial is ignored, with the command that
+/// builds the program. In CI, which has all tools, the trial fails.
 pub fn program_trial(
     name: impl Into<String>,
     program: &str,
@@ -142,7 +142,7 @@ pub fn program_trial(
     trial_with(name, program_path(program), move |path| runner(&fs::read(path)?))
 }
 
-/// The same for a trial that needs something else that `programs/build` makes.
+/// Like [`program_trial`], for a trial that needs another product of `programs/build`.
 pub fn trial_with<T: Send + 'static>(
     name: impl Into<String>,
     needed: Result<T, String>,
@@ -154,7 +154,7 @@ pub fn trial_with<T: Send + 'static>(
     }
 }
 
-/// The one trial that stands for all that cannot run because something could not be built.
+/// Creates a trial that stands for all trials that cannot run because of a missing part.
 pub fn missing_trial(name: impl Into<String>, line: String) -> Trial {
     let failed = line.clone();
     Trial::test(name, move || Err(failed.into())).with_kind(line).with_ignored_flag(env::var_os("CI").is_none())

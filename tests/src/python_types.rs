@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Union
 "#;
 
-/// The module, made of the package in a directory.
+/// Returns the Python module for the package in a directory.
 #[must_use]
 pub fn module(directory: &Path) -> String {
     let mut resolve = Resolve::default();
@@ -54,7 +54,7 @@ impl Module<'_> {
     fn docs(&mut self, indent: usize, docs: &Docs) {
         let text = docs.contents.as_deref().unwrap_or("").trim();
         assert!(!text.contains("\"\"\"") && !text.is_empty(), "documentation that fits a string: {text}");
-        // A backslash must stay one in Python.
+        // A raw string, because a backslash must stay a backslash in Python.
         let raw = if text.contains('\\') { "r" } else { "" };
         let mut lines = text.lines();
         let first = lines.next().unwrap_or("");
@@ -104,7 +104,7 @@ impl Module<'_> {
                 let names: Vec<&str> = flags.flags.iter().map(|flag| flag.name.as_str()).collect();
                 self.alias(&class, &format!("frozenset[{}]", literal(&names)), &definition.docs);
             }
-            // Resources are classes written by hand, and used types are defined where they come from.
+            // Resources are handwritten classes, and used types are defined in their own interface.
             TypeDefKind::Resource | TypeDefKind::Type(_) => {}
             other => panic!("`{name}` is of a kind that no type of the contract was: {}", other.as_str()),
         }
@@ -159,7 +159,7 @@ impl Module<'_> {
     }
 }
 
-/// `sandbox-error` as `SandboxError`.
+/// Converts a name to a class name: `sandbox-error` becomes `SandboxError`.
 fn class_of(name: &str) -> String {
     let words = name.split('-').map(|word| {
         let (first, rest) = word.split_at(1);

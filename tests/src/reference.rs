@@ -7,7 +7,7 @@ use wit_parser::{
     WorldItem, WorldKey,
 };
 
-/// The page, made of the package in a directory.
+/// Returns the page for the package in a directory.
 #[must_use]
 pub fn page(directory: &Path) -> String {
     let mut resolve = Resolve::default();
@@ -18,14 +18,14 @@ pub fn page(directory: &Path) -> String {
     page.text
 }
 
-/// The anchor of a heading, as GitHub generates it.
+/// Returns the anchor of a heading, as GitHub generates it.
 #[must_use]
 pub fn anchor(heading: &str) -> String {
     let lower = heading.to_lowercase().replace(' ', "-");
     lower.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
 
-/// The anchors of everything that documentation may refer to.
+/// Collects the anchors of everything that documentation may refer to.
 fn links(resolve: &Resolve, package: PackageId) -> BTreeMap<String, String> {
     let mut links = BTreeMap::new();
     for id in resolve.packages[package].interfaces.values() {
@@ -48,12 +48,12 @@ fn links(resolve: &Resolve, package: PackageId) -> BTreeMap<String, String> {
     links
 }
 
-/// Whether an interface only uses the type, and another one defines it.
+/// Returns `true` if an interface only uses the type, and another interface defines it.
 fn is_used(definition: &TypeDef) -> bool {
     matches!(definition.kind, TypeDefKind::Type(_))
 }
 
-/// A function's title on the page: `execute`, `session.execute`.
+/// Returns a function's title on the page: `execute`, `session.execute`.
 fn title(function: &Function) -> String {
     match function.name.rsplit_once(']') {
         Some((_, resource)) if matches!(function.kind, FunctionKind::Constructor(_)) => {
@@ -92,7 +92,7 @@ fn parts(definition: &TypeDef) -> Vec<Part<'_>> {
 struct Page<'a> {
     resolve: &'a Resolve,
     links: BTreeMap<String, String>,
-    /// The resource being described: its methods are named without it.
+    /// The current resource. Its methods are named without it.
     resource: Option<&'a str>,
     text: String,
 }
@@ -139,7 +139,7 @@ impl<'a> Page<'a> {
         self.text.push('\n');
     }
 
-    /// The functions and types of an interface, as links.
+    /// Writes the functions and types of an interface, as links.
     fn contents(&mut self, name: &str, interface: &Interface) {
         let functions = interface.functions.values().filter(|function| !is_of_resource(function)).map(title);
         let types = interface.types.iter().filter(|(_, id)| !is_used(&self.resolve.types[**id]));
@@ -259,7 +259,7 @@ fn link(name: &str, anchor: Option<&String>) -> String {
     anchor.map_or_else(|| format!("`{name}`"), |anchor| format!("[`{name}`](#{anchor})"))
 }
 
-/// An interface's name; for WASI that of its package, which is enough.
+/// Returns an interface's name; for WASI, the name of its package suffices.
 fn short(name: &str) -> String {
     match name.strip_prefix("wasi:").and_then(|rest| Some((rest.split_once('/')?.0, rest.split_once('@')?.1))) {
         Some((package, version)) => format!("wasi:{package}@{version}"),
@@ -272,10 +272,10 @@ fn is_of_resource(function: &Function) -> bool {
 }
 
 impl Page<'_> {
-    /// Documentation unchanged, with links.
+    /// Writes documentation unchanged, with links.
     fn docs(&mut self, docs: &Docs) {
         let text = docs.contents.as_deref().unwrap_or_default().trim();
-        // Only after this are names those of errors, and not common words.
+        // Names are those of errors only after `Errors:`. Before it, they may be common words.
         let text = match text.split_once("Errors:") {
             Some((before, errors)) => format!("{}Errors:{}", self.linked(before), self.linked_errors(errors)),
             None => self.linked(text),
@@ -283,7 +283,7 @@ impl Page<'_> {
         self.paragraph(text);
     }
 
-    /// Documentation on one line of a table.
+    /// Formats documentation on one line of a table.
     fn cell(&self, docs: &Docs) -> String {
         let text = docs.contents.as_deref().unwrap_or_default();
         self.linked(&text.split_whitespace().collect::<Vec<_>>().join(" ")).replace('|', "\\|")
@@ -294,7 +294,7 @@ impl Page<'_> {
         quoted_by(text, |name| self.linked_name(name))
     }
 
-    /// Like [`linked`](Self::linked), where cases of `sandbox-error` are named without it.
+    /// Like [`linked`](Self::linked), but also links unqualified cases of `sandbox-error`.
     fn linked_errors(&self, text: &str) -> String {
         quoted_by(text, |name| match self.links.get(&format!("sandbox-error.{name}")) {
             Some(anchor) => link(name, Some(anchor)),
@@ -302,13 +302,13 @@ impl Page<'_> {
         })
     }
 
-    /// A name in documentation: a method of the current resource takes precedence.
+    /// Resolves a name in documentation. A method of the current resource takes precedence.
     fn linked_name(&self, name: &str) -> String {
         let method = self.resource.and_then(|resource| self.links.get(&format!("{resource}.{name}")));
         link(name, method.or_else(|| self.links.get(name)))
     }
 
-    /// A type in WIT notation, with links.
+    /// Formats a type in WIT notation, with links.
     fn kind(&self, kind: &Type) -> String {
         match kind {
             Type::Id(id) => self.id(*id),

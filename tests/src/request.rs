@@ -2,14 +2,14 @@
 
 use serde::Deserialize;
 
-/// The requested operation.
+/// The operation of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// Run the script.
+    /// Runs the script.
     #[default]
     Execute,
-    /// Only parse it.
+    /// Only parses the script.
     Validate,
 }
 

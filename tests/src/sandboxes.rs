@@ -1,15 +1,15 @@
-//! Sandboxes on the test program's one engine.
+//! Sandboxes on the test program's only engine.
 
 use glovebox::{Clock, Engine, Entropy, Language, Outcome, Policy, Resource, Sandbox, TrapKind};
 
 use crate::{PORTABLE_PYTHON, engine};
 
-/// A sandbox with the default policy, changed by `edit`.
+/// Creates a sandbox with the default policy, changed by `edit`.
 pub fn sandbox(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     sandbox_on(engine(), language, edit)
 }
 
-/// The same on a separate engine.
+/// Like [`sandbox`], on a separate engine.
 pub fn sandbox_on(engine: &Engine, language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     let mut policy = Policy::default();
     edit(&mut policy);
@@ -22,12 +22,12 @@ pub fn fixed(policy: &mut Policy) {
     policy.entropy = Entropy::Seeded(7);
 }
 
-/// What `limits.memory_bytes` does not count of a language's linear memory: the image, which counts as 2 MiB.
+/// Returns the part of a language's image that `limits.memory_bytes` does not count: all but 2 MiB.
 pub fn spare_bytes(language: Language) -> u64 {
     engine().prepare(portable_runtime(language)).expect("the image can be prepared").memory_bytes - (2 << 20)
 }
 
-/// The runtime of a language that provider components have.
+/// Returns the runtime of a language in provider components.
 #[must_use]
 pub fn portable_runtime(language: Language) -> &'static str {
     match language {
@@ -36,8 +36,8 @@ pub fn portable_runtime(language: Language) -> &'static str {
     }
 }
 
-/// An outcome in a word or two, precise enough to expect: `completed`, `exited 3`, `raised ValueError`, `exhausted
-/// fuel`, `cancelled`, `trapped stack-overflow`.
+/// Describes an outcome in a word or two, precise enough for a test: `completed`, `exited 3`, `raised ValueError`,
+/// `exhausted fuel`, `cancelled`, `trapped stack-overflow`.
 #[must_use]
 pub fn short(outcome: &Outcome) -> String {
     match outcome {

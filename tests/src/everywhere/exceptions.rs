@@ -1,5 +1,5 @@
-//! The cases in which the portable provider differs from the engine, each with its reason. A trial fails if this table
-//! is incomplete or has an entry too many.
+//! The cases in which the portable provider differs from the engine, each with its reason. A trial fails if an entry of
+//! this table is missing or superfluous.
 
 use glovebox::Language;
 
@@ -9,9 +9,9 @@ use crate::Case;
 /// The kind of difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Differs {
-    /// Its outcome differs from the expected one.
+    /// The outcome differs from the expected outcome.
     Outcome,
-    /// Its outcome is as expected, but under a fixed clock and seeded entropy something differs from the engine's
+    /// The outcome is as expected, but under a fixed clock and seeded entropy a detail differs from the engine's
     /// result: a figure, or a text that the case does not check.
     Figures,
 }
@@ -19,9 +19,9 @@ pub enum Differs {
 /// Cases that differ for the same reason.
 #[derive(Debug)]
 pub struct Exception {
-    /// Their names, with the language before it if only one is meant: `python/NAME`.
+    /// The names of the cases, with a prefix for one language only: `python/NAME`.
     pub cases: &'static [&'static str],
-    /// The hosts.
+    /// The hosts with the difference.
     pub hosts: &'static [Host],
     /// The kind of difference.
     pub differs: Differs,
@@ -29,7 +29,7 @@ pub struct Exception {
     pub reason: &'static str,
 }
 
-/// What comes to the budget of native stack before the interpreter's own limit.
+/// Recursion that reaches the budget of native stack before the interpreter's own limit.
 const STACK_EXCEPTION: Exception = Exception {
     cases: &[
         "deep-source",
@@ -119,14 +119,15 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
 ];
 
-/// The expected difference of a case in a host, if there is one.
+/// Returns the expected difference of a case in a host, if there is one.
 #[must_use]
 pub fn expected(host: Host, case: &Case) -> Option<&'static Exception> {
     EXCEPTIONS.iter().find(|exception| exception.hosts.contains(&host) && exception.names(case.language, &case.name))
 }
 
-/// The exceptions of Python 3.15 alone. The cases that differ for the first reason are others: its interpreter is optimised, so that a
-/// level of recursion in C takes little of the stack that it counts itself, and it lets more levels in than the budget has.
+/// The exceptions of Python 3.15 alone. Other cases than in Python 3.12 differ for the first reason. The interpreter is
+/// optimised: a level of recursion in C takes little of the stack that the interpreter counts, so it allows more levels
+/// than the budget has room for.
 const LARGE_EXCEPTIONS: &[Exception] = &[
     Exception {
         cases: &[
@@ -157,7 +158,7 @@ const LARGE_EXCEPTIONS: &[Exception] = &[
     },
 ];
 
-/// The exception of a case with Python 3.15, if it has one.
+/// Returns the exception of a case with Python 3.15, if there is one.
 #[must_use]
 pub fn expected_of_large(host: Host, case: &Case) -> Option<&'static Exception> {
     let mut own = LARGE_EXCEPTIONS.iter();
@@ -165,14 +166,14 @@ pub fn expected_of_large(host: Host, case: &Case) -> Option<&'static Exception> 
         .or_else(|| expected(host, case).filter(|exception| exception.reason != STACK_EXCEPTION.reason))
 }
 
-/// Hostile scripts with another outcome, each at the limits of `tests/tests/cases/everywhere_hostile.rs`.
+/// Hostile scripts with a different outcome, at the limits of `tests/tests/cases/everywhere_hostile.rs`.
 #[derive(Debug)]
 pub struct HostileException {
-    /// Their names.
+    /// The names of the rows.
     pub rows: &'static [&'static str],
-    /// The hosts.
+    /// The hosts with this outcome.
     pub hosts: &'static [Host],
-    /// Their outcome there, or [`INSTANCE_ENDS`].
+    /// The outcome in these hosts, or [`INSTANCE_ENDS`].
     pub outcome: &'static str,
     /// The reason, for the page.
     pub reason: &'static str,
@@ -181,7 +182,7 @@ pub struct HostileException {
 /// A trap that cannot be caught: the host reports it, and the caller must create a new instance.
 pub const INSTANCE_ENDS: &str = "the instance ends";
 
-/// All of them, in the order of the page.
+/// All hostile exceptions, in the order of the page.
 pub const HOSTILE_EXCEPTIONS: &[HostileException] = &[HostileException {
     rows: &[
         "deep-javascript/array_to_string",
@@ -265,14 +266,14 @@ pub const HOSTILE_EXCEPTIONS: &[HostileException] = &[HostileException {
              script cannot catch the error. The instance answers the next call.",
 }];
 
-/// The outcome of a hostile script in a host, if it differs from its row.
+/// Returns the outcome of a hostile script in a host, if it differs from its row.
 #[must_use]
 pub fn expected_of_hostile(host: Host, row: &str) -> Option<&'static HostileException> {
     HOSTILE_EXCEPTIONS.iter().find(|exception| exception.hosts.contains(&host) && exception.rows.contains(&row))
 }
 
 impl Exception {
-    /// Whether it applies to this case.
+    /// Returns `true` if the exception applies to this case.
     #[must_use]
     pub fn names(&self, language: Language, case: &str) -> bool {
         let named = |name: &&str| match name.split_once('/') {

@@ -1,4 +1,4 @@
-//! The hosts.
+//! The hosts of components.
 
 use std::{
     fs,
@@ -24,15 +24,15 @@ pub enum Host {
     Node,
     /// Python, through Wasmtime's package for it.
     WasmtimePy,
-    /// The application runner of this project.
+    /// The project's own runner of applications.
     Own,
 }
 
 impl Host {
-    /// All of them.
+    /// All hosts.
     pub const ALL: [Self; 4] = [Self::Wasmtime, Self::Node, Self::WasmtimePy, Self::Own];
 
-    /// Its name in trials.
+    /// Returns the name in trials.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Host {
         }
     }
 
-    /// Its name on pages.
+    /// Returns the name on pages.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -54,15 +54,16 @@ impl Host {
         }
     }
 
-    /// Checks that everything for running a command in it exists.
+    /// Checks that everything for running a command in this host exists.
     ///
     /// # Errors
-    /// The command that builds what is missing.
+    /// The command that builds the missing part.
     pub fn ready(self, program: &str) -> Result<(), String> {
         self.command(program).map(drop)
     }
 
-    /// The command-line tool of Wasmtime, calling an export of a component: `--invoke CALL`, in the language WAVE.
+    /// Returns a command that calls an export of a component with the command-line tool of Wasmtime: `--invoke CALL`,
+    /// in the language WAVE.
     ///
     /// # Errors
     /// The command that installs it.
@@ -70,7 +71,7 @@ impl Host {
         Self::invoke_with(component, call, &[])
     }
 
-    /// The same with options of `wasmtime run`.
+    /// Like [`invoke`](Self::invoke), with options of `wasmtime run`.
     ///
     /// # Errors
     /// The command that installs it.
@@ -80,7 +81,7 @@ impl Host {
         Ok(command)
     }
 
-    /// Node.js, in the directory with the test programs for it.
+    /// Returns a Node.js command, in the directory with the test programs for Node.js.
     ///
     /// # Errors
     /// The command that installs it.
@@ -90,11 +91,11 @@ impl Host {
         Ok(command)
     }
 
-    /// A process that runs a program of `programs/build`, a command, with this process's standard streams. Compiled
-    /// code is cached.
+    /// Returns a command that runs a program of `programs/build` with this process's standard streams. Compiled code is
+    /// cached.
     ///
     /// # Errors
-    /// The command that builds what is missing.
+    /// The command that builds the missing part.
     pub fn command(self, program: &str) -> Result<Command, String> {
         let component = program_path(program)?;
         let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("hosts");
@@ -122,22 +123,22 @@ impl Host {
     }
 }
 
-/// The command-line tool of Wasmtime, without a component yet.
+/// Returns the command-line tool of Wasmtime, without a component.
 fn wasmtime() -> Result<Command, String> {
     let mut command = Command::new(wasmtime_path()?);
     let cache = format!("cache-config={}", cache_config().display());
-    // Makes the trap the first line of its message, instead of forty lines of its own stack.
+    // Makes the trap the first line of the message, instead of forty lines of Wasmtime's own stack.
     command.env("RUST_BACKTRACE", "0").args(["run", "-C", "cache=y", "-C", &cache]);
     Ok(command)
 }
 
-/// An absolute path: a process may have another working directory.
+/// Returns an absolute path, because a process may have another working directory.
 fn target() -> PathBuf {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
     fs::canonicalize(&target).unwrap_or(target)
 }
 
-/// A tool that `programs/build` installs.
+/// Returns the path of a tool that `programs/build` installs.
 fn tool(name: &str, path: &str) -> Result<PathBuf, String> {
     let path = target().join("tools").join(path);
     if path.exists() { Ok(path) } else { Err(format!("not installed: tests/programs/build {name}")) }
@@ -147,28 +148,29 @@ fn built(path: PathBuf, program: &str) -> Result<PathBuf, String> {
     if path.exists() { Ok(path) } else { Err(format!("not built: tests/programs/build {program}")) }
 }
 
-/// Wasmtime's cache of compiled code, for both of its packages: compiling the provider takes half a minute.
+/// Returns the configuration of Wasmtime's code cache, for the tool and the Python package: compiling the provider
+/// takes half a minute.
 fn cache_config() -> PathBuf {
     let cache = target().join("everywhere-cache");
     fs::create_dir_all(&cache).expect("a directory in `target` can be made");
     let config = cache.join("config.toml");
     let text = format!("[cache]\ndirectory = {:?}\n", cache.join("compiled"));
-    // Several test programs may get here at once: every reader finds a complete file.
+    // Writes a new file and renames it, so that concurrent test programs always read a complete file.
     let beside = cache.join(format!("config.{}", std::process::id()));
     fs::write(&beside, text).and_then(|()| fs::rename(&beside, &config)).expect("a file in `target` can be written");
     config
 }
 
 /// Runs a program of `programs/build` in this project's own host, with this process's standard streams. A process of
-/// [`Host::Own`] does this when its `main` gets `run PROGRAM` as its task.
+/// [`Host::Own`] calls this function when its `main` gets the task `run PROGRAM`.
 ///
 /// # Errors
-/// Why it failed.
+/// The reason for the failure.
 pub fn run_here(program: &str) -> Result<(), String> {
     let bytes = program_path(program).and_then(|path| fs::read(path).map_err(|error| error.to_string()))?;
     let applications = Applications::new(engine()).map_err(|error| error.to_string())?;
     let application = applications.load_bytes(program, &bytes).map_err(|error| error.to_string())?;
-    // It imports no sandbox, so this one is not used.
+    // The program imports no sandbox, so this one stays unused.
     let host = SandboxHost::builder(engine()).build().map_err(|error| error.to_string())?;
     let mut config = AppConfig::default();
     config.limits.fuel = u64::MAX;

@@ -1,4 +1,4 @@
-//! A host's process, which is asked for a case's results.
+//! A process of a host, which runs cases and returns their results.
 
 use std::{
     num::NonZero,
@@ -16,19 +16,20 @@ use crate::{
     case_line::{LineOptions, case_line, results},
 };
 
-/// The timeout of a host for a case: many times what the slowest takes on a busy machine. The first answer comes after
-/// compiling.
+/// Timeout of a host for a case: many times the duration of the slowest case on a busy machine. The first answer
+/// includes compilation.
 const ANSWER: Duration = Duration::from_secs(300);
 
-/// A host with as many pairs of processes as trials run at once, shared by all trials: one process for cases without
-/// tools, and one for a case with tools, because an instance asks its host for tools only once.
+/// A host with one pair of processes per concurrent trial, shared by all trials. A pair has one process for cases
+/// without tools, and one for a case with tools, because an instance requests the tools from its host only once.
 #[derive(Clone, Debug)]
 pub struct Hosted(Arc<Pool>);
 
 #[derive(Debug)]
 struct Pool {
     workers: Vec<Mutex<Workers>>,
-    /// Whether one of them has answered: it has then compiled, for half a minute, and cached the result for the others.
+    /// Set when a process has answered. It has then compiled the program, for half a minute, and cached the code for
+    /// the others.
     is_warm: AtomicBool,
 }
 
@@ -36,30 +37,30 @@ struct Pool {
 struct Workers {
     without_tools: Worker,
     with_tools: Worker,
-    /// The name of the case whose tools the instance in `with_tools` knows.
+    /// The name of the case whose tools the instance in `with_tools` has loaded.
     tools_of: Option<String>,
 }
 
 impl Hosted {
-    /// Each host, or the command that builds what it lacks.
+    /// Returns each host, or the command that builds its missing part.
     #[must_use]
     pub fn all(program: &str) -> Vec<(Host, Result<Self, String>)> {
         Host::ALL.into_iter().map(|host| (host, Self::of(host, program))).collect()
     }
 
-    /// A host.
+    /// Creates a host.
     ///
     /// # Errors
-    /// The command that builds what it lacks.
+    /// The command that builds the missing part.
     pub fn of(host: Host, program: &str) -> Result<Self, String> {
         let most = thread::available_parallelism().map_or(1, NonZero::get);
         Self::pool(most, host, program)
     }
 
-    /// A host with one pair of processes, so that its only user knows which process it is.
+    /// Creates a host with one pair of processes, so that its only user knows the process.
     ///
     /// # Errors
-    /// The command that builds what it lacks.
+    /// The command that builds the missing part.
     pub fn alone(host: Host, program: &str) -> Result<Self, String> {
         Self::pool(1, host, program)
     }
@@ -69,7 +70,7 @@ impl Hosted {
         Ok(Self(Arc::new(Pool { workers, is_warm: AtomicBool::new(false) })))
     }
 
-    /// An unused pair, or the first that becomes free.
+    /// Takes an unused pair, or waits for one.
     fn workers(&self) -> MutexGuard<'_, Workers> {
         let Pool { workers, is_warm } = &*self.0;
         let first = || workers[0].lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,14 +85,14 @@ impl Hosted {
         free.unwrap_or_else(first)
     }
 
-    /// The process for cases without tools, once it has run one.
+    /// Returns the process for cases without tools, once it has run a case.
     #[must_use]
     pub fn process(&self) -> Option<u32> {
         self.workers().without_tools.process()
     }
 
-    /// Runs cases with nothing in between: the result of each, and whether the instance that ran the first also ran the
-    /// last. Cases with tools must have the same name.
+    /// Runs cases without others in between. Returns the result of each case, and `true` if one instance ran all of
+    /// them. Cases with tools must have the same name.
     pub fn run(&self, runtime: &str, cases: &[&Case]) -> (Vec<Result<Vec<StepResult>, String>>, bool) {
         let mut workers = self.workers();
         let worker = workers.of(cases);
@@ -117,7 +118,7 @@ impl Workers {
         Ok(Self { without_tools, with_tools, tools_of: None })
     }
 
-    /// The process for these cases: one whose instance knows their tools, or a new one.
+    /// Returns the process for these cases: one whose instance has loaded their tools, or a new one.
     fn of(&mut self, cases: &[&Case]) -> &mut Worker {
         let Some(case) = cases.iter().find(|case| !case.tools.is_empty()) else { return &mut self.without_tools };
         let name = format!("{}/{}", case.language.name(), case.name);

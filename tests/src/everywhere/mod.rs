@@ -1,11 +1,13 @@
-//! The portable provider in other hosts: the program `everywhere`, which is the case runner, the provider and the tools of cases composed.
+//! The portable provider in other hosts. The program||, which is the case runner, the provider and the tools of cases
+//! composed.| composes the case runner, the provider and the tools of cases. `everywhere`, which is the case runner,
+//! the provider and the tools of cases composed.
 //!
 //! * [`Host`] is a host, and starts its process.
-//! * [`Hosted`] is such a process, in which one instance runs case after case, and [`Worker`] any process that answers
-//!   lines with lines.
-//! * [`exceptions`] are the cases with another result there, each with its reason.
-//! * [`keeps_secrets`] searches the memory of a guest for what the previous one held, from outside the host's process.
-//! * [`page`] is the page that shows which case passes where.
+//! * [`Hosted`] is a process of a host, in which one instance runs case after case. [`Worker`] is any process that
+//!   answers lines with lines.
+//! * [`exceptions`] lists the cases with a different result in these hosts, each with its reason.
+//! * [`keeps_secrets`] searches the memory of a guest for data of the previous guest, from outside the host's process.
+//! * [`page`] generates the page of cases and hosts.
 
 pub mod exceptions;
 

@@ -1,4 +1,4 @@
-//! Another process's memory, searched for what a script made in it.
+//! Searches the memory of another process for data that a script created in it.
 
 use std::{
     fs::{self, File},
@@ -6,8 +6,8 @@ use std::{
     os::unix::fs::FileExt as _,
 };
 
-/// A range of a process's memory that it can read and write: a linear memory is one, up to its real end, whatever size
-/// a guest sees.
+/// A readable and writable range of a process's memory. A linear memory is such a range, up to its real end, whatever
+/// size the guest sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
     start: u64,
@@ -15,7 +15,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// Its length.
+    /// The length in bytes.
     #[must_use]
     pub(super) fn bytes(self) -> u64 {
         self.end - self.start
@@ -28,7 +28,7 @@ const ENTRY_BYTES: usize = 8;
 /// An entry's highest bits: the page is present or swapped out.
 const IS_THERE: u8 = 0b1100_0000;
 
-/// The ranges that contain a word. Untouched pages are skipped: hosts reserve much more than they use.
+/// Returns the ranges that contain a word. Untouched pages are skipped: hosts reserve much more than they use.
 ///
 /// # Errors
 /// The process's memory cannot be read.
@@ -40,14 +40,14 @@ pub(super) fn searched(process: u32, word: &str) -> io::Result<Vec<Stretch>> {
     Ok(maps.lines().filter_map(stretch).filter(holds).collect())
 }
 
-/// The touched pages of a range, as runs.
+/// Returns the touched pages of a range, as runs.
 fn touched(pages: &File, stretch: Stretch) -> io::Result<Vec<Stretch>> {
     let count = usize::try_from(stretch.bytes() / PAGE_BYTES).map_err(io::Error::other)?;
     let mut entries = vec![0; count * ENTRY_BYTES];
     pages.read_exact_at(&mut entries, stretch.start / PAGE_BYTES * ENTRY_BYTES as u64)?;
     let mut runs: Vec<Stretch> = Vec::new();
     for (number, entry) in (0..).zip(entries.chunks_exact(ENTRY_BYTES)) {
-        // Little-endian: the last byte has the highest bits.
+        // Entries are little-endian: the last byte has the highest bits.
         if entry.last().is_none_or(|highest| highest & IS_THERE == 0) {
             continue;
         }
@@ -60,7 +60,7 @@ fn touched(pages: &File, stretch: Stretch) -> io::Result<Vec<Stretch>> {
     Ok(runs)
 }
 
-/// A line of `maps`: `start-end rw-p …`.
+/// Parses a line of `maps`: `start-end rw-p …`.
 fn stretch(line: &str) -> Option<Stretch> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
@@ -68,7 +68,7 @@ fn stretch(line: &str) -> Option<Stretch> {
     rest.starts_with("rw").then_some(Stretch { start: number(start)?, end: number(end)? })
 }
 
-/// Whether one of the runs holds a word.
+/// Returns `true` if one of the runs contains a word.
 fn holds(memory: &File, runs: &[Stretch], word: &[u8]) -> bool {
     runs.iter().any(|run| {
         let mut bytes = vec![0; usize::try_from(run.bytes()).unwrap_or(0)];
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_word_is_found_where_it_is_and_nowhere_else() {
-        // Reversed here, so that it is in no file of this program.
+        // Reversed at run time, so that the word is in no file of this program.
         let word: String = "drow-terces-a".chars().rev().collect();
         let mut held = vec![0_u8; 3 << 20];
         let at = (1 << 20) + 3;

@@ -1,4 +1,4 @@
-//! Searches the memory of a guest for what the previous one held.
+//! Searches the memory of a guest for data of the previous guest.
 
 use std::{
     collections::hash_map::RandomState,
@@ -13,11 +13,11 @@ use super::{
 };
 use crate::{Action, Case, Request, StepResult, portable_runtime};
 
-/// Plants a secret in a large guest and searches for it wherever the next, small guest has its memory, up to that
-/// memory's real end: after an execution, after a session, and while the session that has it is evicted.
+/// Plants a secret in a large guest, and searches for it in the memory of the next, small guest, up to that memory's
+/// real end. Does so after an execution, after a session, and while the session with the secret is evicted.
 ///
-/// Nothing else can have a secret or a mark in memory: scripts get them reversed, and reverse them again. So the range
-/// with the small guest's mark is its own.
+/// Only guests can have a secret or a mark in memory: scripts receive both words reversed, and reverse them again. So
+/// the range with the small guest's mark is its own.
 ///
 /// # Errors
 /// The secret is found, or is not found where it must be.
@@ -65,7 +65,7 @@ impl Word {
     }
 }
 
-/// A script that holds mebibytes of a word.
+/// Returns a script that fills `mebibytes` of memory with a word.
 fn held(language: Language, word: &Word, mebibytes: usize) -> String {
     let (backwards, times) = (&word.backwards, (mebibytes << 20) / (word.word.len() * 64));
     match language {

@@ -11,19 +11,19 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-/// How much of a process's last output is shown when it fails.
+/// Size of the part of a failed process's last output that is shown, in bytes.
 const SHOWN_BYTES: usize = 2_000;
 
 /// The answer to a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A line.
+    /// The line that the process answered.
     Line(String),
-    /// The process ended, or did not answer in time; with its last output. The next line goes to a new process.
+    /// The process ended, or did not answer in time. Contains its last output. The next line goes to a new process.
     Broke(String),
 }
 
-/// Runs a command that answers each line of its standard input with a line of its standard output, and restarts it
+/// Runs a command that answers each line of its standard input with a line of its standard output. Restarts the command
 /// after it has ended.
 #[derive(Debug)]
 pub struct Worker {
@@ -41,25 +41,25 @@ struct Running {
 }
 
 impl Worker {
-    /// A worker that starts its process on the first line.
+    /// Creates a worker that starts its process on the first line.
     #[must_use]
     pub fn new(command: Command) -> Self {
         Self { command, running: None, started: 0 }
     }
 
-    /// The number of processes so far: a change means that what an earlier one held is gone.
+    /// Returns the number of processes so far: after a change, the state of earlier processes is gone.
     #[must_use]
     pub fn started(&self) -> u32 {
         self.started
     }
 
-    /// The process that answered last.
+    /// Returns the process that answered last.
     #[must_use]
     pub fn process(&self) -> Option<u32> {
         self.running.as_ref().map(|running| running.child.id())
     }
 
-    /// Ends its process: the next line goes to a new one.
+    /// Ends the process. The next line goes to a new one.
     pub fn end(&mut self) {
         if let Some(running) = self.running.take() {
             drop(running.stdin);
@@ -69,13 +69,13 @@ impl Worker {
         }
     }
 
-    /// Sends it a line and waits for the answer, at most this long.
+    /// Sends a line and waits for the answer, at most `limit`.
     pub fn ask(&mut self, line: &str, limit: Duration) -> Answer {
         let mut running = match self.running.take() {
             Some(running) => running,
             None => self.start(),
         };
-        // If it has ended, there is no answer either.
+        // An error means that the process has ended. The answer is missing then, too.
         let _ = writeln!(running.stdin, "{line}").and_then(|()| running.stdin.flush());
         match running.lines.recv_timeout(limit) {
             Ok(answer) => {
@@ -115,7 +115,7 @@ impl Worker {
 impl Running {
     /// Ends the process if needed, and returns its exit status and last output.
     fn end(mut self) -> String {
-        // It has closed its output and should end soon, but the wait is bounded.
+        // The process has closed its output and should end soon, but the wait is bounded.
         for _ in 0..100 {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
                 break;

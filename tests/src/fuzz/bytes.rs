@@ -1,6 +1,6 @@
 //! Reads structured values out of a fuzzer's bytes.
 
-/// The rest of the input. Past its end everything is zero.
+/// The remaining input. Reads past its end return zeros.
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -18,7 +18,7 @@ impl<'a> Bytes<'a> {
         usize::from(self.byte()) % most
     }
 
-    /// A run of bytes, prefixed by its length.
+    /// Reads a run of bytes, prefixed by its length.
     pub(super) fn run(&mut self, most: usize) -> &'a [u8] {
         let wanted = usize::from(self.byte()).min(most);
         let (run, rest) = self.0.split_at(wanted.min(self.0.len()));
@@ -26,7 +26,8 @@ impl<'a> Bytes<'a> {
         run
     }
 
-    /// Up to eight bytes as a number, biased towards interesting ones: small ones, those around `edge`, all ones.
+    /// Reads up to eight bytes as a number, biased towards interesting ones: small numbers, numbers near `edge`, all
+    /// ones.
     pub(super) fn number(&mut self, edge: u64) -> u64 {
         let near = u64::from(self.byte());
         match near >> 5 {

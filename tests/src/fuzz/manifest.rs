@@ -1,9 +1,9 @@
-//! Parsing manifests and policies: text written by people, who make mistakes.
+//! Parses manifests and policies, which people write and get wrong.
 
 use glovebox::Policy;
 use glovebox_runtimes::{Language, Manifest};
 
-/// Whatever the text, parsing returns a value that keeps its promises or a meaningful error.
+/// Parses an arbitrary text: the result must be a valid value or a meaningful error.
 pub fn manifest(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match Manifest::parse(&text) {

@@ -1,7 +1,7 @@
-//! The fuzz targets' bodies, each a function of bytes.
+//! The bodies of the fuzz targets, each a function of bytes.
 //!
-//! `cargo fuzz` calls them from `tests/fuzz/fuzz_targets/`, the smoke run in CI from `tests/fuzz_smoke.rs`, with inputs
-//! made from a printed seed.
+//! `cargo fuzz` calls them from `tests/fuzz/fuzz_targets/`. The smoke run in CI calls them from `tests/fuzz_smoke.rs`,
+//! with inputs made from a printed seed.
 
 mod bytes;
 mod hibernated;
@@ -20,12 +20,12 @@ pub use saved_state::saved_state;
 pub use snapshot::snapshot;
 pub use wasi_args::wasi_args;
 
-/// A target: its name, its body, and inputs worth starting from.
+/// A target: its name, its body, and its seed inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name, as `cargo fuzz run` knows it.
+    /// The name for `cargo fuzz run`.
     pub name: &'static str,
-    /// The body; a panic in it is a finding.
+    /// The body. A panic in it is a finding.
     pub body: fn(&[u8]),
     /// Valid inputs, for mutation.
     pub seeds: fn() -> Vec<Vec<u8>>,

@@ -1,17 +1,17 @@
-//! Numbers from a seed, so that a printed seed repeats a run.
+//! Pseudo-random numbers from a seed, so that a printed seed repeats a run.
 
-/// SplitMix64: small, and good enough to make inputs with.
+/// SplitMix64: small, and good enough for inputs.
 #[derive(Clone, Debug)]
 pub struct Numbers(u64);
 
 impl Numbers {
-    /// The numbers of this seed.
+    /// Creates the generator of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -20,18 +20,18 @@ impl Numbers {
         z ^ (z >> 31)
     }
 
-    /// A number below `most`, which is at least 1.
+    /// Returns a number below `most`, which is at least 1.
     pub fn below(&mut self, most: usize) -> usize {
         usize::try_from(self.number() % most as u64).expect("it is below a usize")
     }
 
-    /// Random bytes, at most `most`.
+    /// Returns at most `most` random bytes.
     pub fn bytes(&mut self, most: usize) -> Vec<u8> {
         let len = self.below(most + 1);
         (0..len).map(|_| self.number().to_le_bytes()[0]).collect()
     }
 
-    /// A changed copy: bytes overwritten, flipped, inserted, removed, or a part doubled.
+    /// Returns a changed copy: bytes overwritten, flipped, inserted or removed, or a part doubled.
     #[must_use]
     pub fn mutate(&mut self, input: &[u8]) -> Vec<u8> {
         let mut out = input.to_vec();

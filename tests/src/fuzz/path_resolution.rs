@@ -1,4 +1,4 @@
-//! Paths: whatever a guest passes, it stays beneath its directory.
+//! Path resolution: a guest stays beneath its directory, for every path.
 
 use glovebox_vfs::{Access, Follow, InodeId, OpenOptions, RootId, Vfs, VfsLimits};
 
@@ -35,7 +35,7 @@ pub fn path_resolution(data: &[u8]) {
         "the other root is untouched"
     );
     assert_eq!(vfs.read_file(other, "/secret", 100).expect("it is still there"), b"secret");
-    // The report can be produced whatever names the guest created.
+    // The report must work for all names that the guest created.
     let changes = vfs.changes(app);
     for path in changes.created.iter().chain(&changes.modified).chain(&changes.deleted) {
         assert!(
@@ -86,7 +86,7 @@ fn step(vfs: &mut Vfs, bytes: &mut Bytes<'_>, at: InodeId, root: InodeId, app: R
     }
 }
 
-/// A path of arbitrary bytes, or one composed of meaningful parts.
+/// Reads a path of arbitrary bytes, or one composed of meaningful parts.
 fn path(bytes: &mut Bytes<'_>) -> Vec<u8> {
     const PARTS: [&[u8]; 14] =
         [b"a", b"b", b"c", b"d", b"..", b".", b"", b"/", b"secret", b"\xFF", b"\0", b"e\xCC\x81", b"../..", b"...."];
@@ -99,7 +99,7 @@ fn path(bytes: &mut Bytes<'_>) -> Vec<u8> {
 }
 
 pub(super) fn seeds() -> Vec<Vec<u8>> {
-    // Create `../..`, climb through it, and list the result.
+    // Creates `../..`, climbs through it, and lists the result.
     vec![
         vec![0, 6, 1, 1, 12, 1, 1, 0, 0, 2, 1, 2, 0, 8],
         (0..=255).collect(),

@@ -1,4 +1,4 @@
-//! Restoring a guest's WASI state and files from arbitrary bytes.
+//! Restores a guest's WASI state and files from arbitrary bytes.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,8 +12,8 @@ use glovebox_wasi::{Entropy, Mount, RestoreError, Wasi, WasiConfig, WasiLimits};
 const QUOTA_BYTES: u64 = 1 << 20;
 const MEMORY_BYTES: u64 = 4 << 20;
 
-/// Whatever the bytes, there is an error and the state is unchanged, or a state within the limits that can be saved,
-/// restored again, committed and listed.
+/// Restores arbitrary bytes. The result must be an error that leaves the state unchanged, or a state within the limits.
+/// The restored state can be saved, restored again, committed and listed.
 pub fn saved_state(data: &[u8]) {
     let mut wasi = fresh();
     let before = wasi.save();
@@ -43,7 +43,7 @@ pub fn saved_state(data: &[u8]) {
         }
         let mut left = vec![String::new()];
         while let Some(dir) = left.pop() {
-            // What the bytes claim about a source need not exist.
+            // The source need not have the entries that the bytes claim.
             for entry in wasi.vfs_mut().list(mount.root, &dir).unwrap_or_default() {
                 let path = format!("{dir}/{}", entry.name);
                 match entry.kind {
@@ -59,7 +59,7 @@ pub fn saved_state(data: &[u8]) {
     assert_eq!(wasi.open_files(), 0, "what the guest had open was given up");
 }
 
-/// A state as an embedder creates it before it restores.
+/// Creates a state as an embedder does before it restores one.
 fn fresh() -> Wasi {
     let mut vfs = Vfs::new(VfsLimits { bytes: QUOTA_BYTES, inodes: 100, ..VfsLimits::default() });
     let app = vfs.add_root(Access::ReadWrite);
@@ -72,7 +72,7 @@ fn fresh() -> Wasi {
     Wasi::new(config).expect("the configuration is sound")
 }
 
-/// A source in which each directory contains a directory `d` and a file `f`, without end.
+/// A source of unlimited depth: each directory contains a directory `d` and a file `f`.
 struct ToySource;
 
 fn stat(kind: FileKind) -> SourceStat {
@@ -124,7 +124,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     all
 }
 
-/// Few bytes that claim a huge number of mounts. Only those that the message shows exist: reading on reaches the end.
+/// Few bytes that claim a huge number of mounts. Only the mounts in the message exist, so reading on reaches the end.
 fn endless_mounts() -> Vec<u8> {
     let mut to = Encoder::new();
     to.byte(1);
@@ -139,10 +139,10 @@ fn endless_mounts() -> Vec<u8> {
     saved
 }
 
-/// Few bytes that claim a huge number of created names. There is one more than the quota allows: reading on reaches the
+/// Few bytes that claim a huge number of created names. The names exceed the quota by one, so reading on reaches the
 /// end.
 fn endless_journal() -> Vec<u8> {
-    /// Each name is charged 256 bytes and its length.
+    /// Each name is charged 256 bytes plus its length.
     const MOST: u64 = QUOTA_BYTES / 260;
     let journal = |count: u64| {
         let wasi = fresh();

@@ -1,4 +1,4 @@
-//! Rewriting modules and reading what is stored beside a prepared image.
+//! Rewrites modules, and parses the data beside a prepared image.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use glovebox_runtimes::{
 
 use super::bytes::Bytes;
 
-/// Whatever the bytes, rewriting returns an error or bytes that are not much longer.
+/// Rewrites arbitrary bytes: the result must be an error, or bytes that are not much longer.
 pub fn snapshot(data: &[u8]) {
     if let Ok(record) = serde_json::from_slice::<ImageRecord>(data) {
         let text = serde_json::to_string(&record).expect("a record is JSON");
@@ -29,7 +29,7 @@ pub fn snapshot(data: &[u8]) {
     };
     let memory = vec![tail.byte(); usize::from(tail.byte()) << 12];
     let globals = [(u32::from(tail.byte()), GlobalValue::I32(7))];
-    // A module that is invalid elsewhere may get through; then it does not compile. But its size stays bounded.
+    // A module with an error elsewhere may pass, and then does not compile. But its size must be bounded.
     let check = |rewritten: &[u8]| {
         assert!(rewritten.len() <= data.len() + memory.len() + (64 << 10), "{} bytes", rewritten.len())
     };

@@ -9,7 +9,7 @@ const MEMORY_BYTES: usize = 1 << 16;
 const QUOTA_BYTES: u64 = 1 << 20;
 const FUEL: u64 = 50_000_000;
 
-/// Makes a sequence of calls. None may panic, use more fuel than there is, or make the host hold more than the limits
+/// Makes a sequence of calls. No call may panic, use more fuel than remains, or make the host hold more than the limits
 /// allow.
 pub fn wasi_args(data: &[u8]) {
     let mut bytes = Bytes(data);
@@ -34,7 +34,7 @@ pub fn wasi_args(data: &[u8]) {
     wasi.set_linear_memory_bytes(MEMORY_BYTES as u64);
     wasi.begin_execution();
 
-    // Memory that contains paths and vectors somewhere: the input itself, repeated.
+    // Memory that contains paths and vectors somewhere: the repeated input.
     let memory =
         if data.is_empty() { vec![0; MEMORY_BYTES] } else { data.iter().copied().cycle().take(MEMORY_BYTES).collect() };
     let mut host = ToyHost { memory, fuel: FUEL };
@@ -53,7 +53,7 @@ pub fn wasi_args(data: &[u8]) {
     let _ = (wasi.take_output(), wasi.take_events());
 }
 
-/// Well-formed vectors and paths at low addresses, so that small numbers are meaningful arguments.
+/// Writes well-formed vectors and paths at low addresses, so that small numbers are meaningful arguments.
 fn lay_out(memory: &mut [u8]) {
     for (index, (at, len)) in [(64_u32, 4_u32), (80, 2), (65_530, 10), (u32::MAX, 1)].into_iter().enumerate() {
         memory[index * 8..index * 8 + 4].copy_from_slice(&at.to_le_bytes());
@@ -161,7 +161,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
         |name: &str| u8::try_from(NAMES.iter().position(|each| *each == name).expect("a function")).expect("below 46");
     // Small arguments represent themselves, see `Bytes::number`; 0x40 takes the next byte.
     vec![
-        // Open `a/b` for reading and writing with every right, then read, write, seek, list.
+        // Opens `a/b` for reading and writing with every right, then reads, writes, seeks and lists.
         vec![
             index("path_open"),
             3,

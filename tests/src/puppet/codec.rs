@@ -1,8 +1,8 @@
-//! Values as a component has them in its memory, by the canonical ABI, from and to JSON.
+//! Converts values between JSON and their representation in a component's memory, by the canonical ABI.
 //!
-//! Records are objects, whose options may be left out. A variant's or enum's case is its name, or an object of one key with its
-//! payload; results have `ok` and `err`. Lists of bytes are text. `{"raw": [pointer, length]}` stands for any string or
-//! list: these numbers and nothing behind them.
+//! Records are objects, whose optional fields may be omitted. The case of a variant or enum is its name, or an object
+//! with one key and the payload; results have `ok` and `err`. Lists of bytes are text. `{"raw": [pointer, length]}`
+//! stands for any string or list, with exactly these numbers and no data.
 
 use serde_json::{Map, Value, json};
 use wit_parser::{Handle, Int, Resolve, SizeAlign, Type, TypeDefKind};
@@ -13,20 +13,20 @@ pub(super) struct Codec {
     pub(super) sizes: SizeAlign,
 }
 
-/// Bytes that are to be at an address.
+/// Bytes for an address in the component's memory.
 pub(super) struct Arena {
     pub(super) base: u32,
     pub(super) bytes: Vec<u8>,
 }
 
-/// A type as its cases and their payloads, where it has some.
+/// The cases of a type with their payloads.
 struct Cases<'a> {
     tag: Int,
     cases: Vec<(&'a str, Option<&'a Type>)>,
 }
 
 impl Arena {
-    /// Room for this many bytes.
+    /// Reserves `len` bytes.
     pub(super) fn room(&mut self, len: usize) -> u32 {
         self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
         let at = self.base + u32::try_from(self.bytes.len()).unwrap();
@@ -103,7 +103,7 @@ impl Codec {
         at + u32::try_from(offset.size_wasm32()).unwrap()
     }
 
-    /// The parts of a record or tuple, with their names and offsets.
+    /// Returns the parts of a record or tuple, with their names and offsets.
     fn fields<'a>(&self, kind: &'a TypeDefKind) -> Option<Vec<(String, u32, &'a Type)>> {
         let named: Vec<(String, &Type)> = match kind {
             TypeDefKind::Record(record) => record.fields.iter().map(|field| (field.name.clone(), &field.ty)).collect(),
@@ -119,7 +119,7 @@ impl Codec {
         u32::try_from(self.sizes.size(ty).size_wasm32()).unwrap()
     }
 
-    /// Writes a value to where its room is.
+    /// Writes a value to its reserved address.
     pub(super) fn store(&self, arena: &mut Arena, at: u32, ty: &Type, value: &Value) {
         let Some(kind) = self.kind(ty) else {
             return match self.plain(ty) {
@@ -185,7 +185,7 @@ impl Codec {
         }
     }
 
-    /// The flat values of what is stored there.
+    /// Flattens the stored value.
     pub(super) fn flatten(&self, arena: &Arena, at: u32, ty: &Type, flat: &mut Vec<u64>) {
         let Some(kind) = self.kind(ty) else {
             return match self.plain(ty) {
@@ -213,7 +213,7 @@ impl Codec {
         }
     }
 
-    /// How many flat values a type takes.
+    /// Returns the number of flat values of a type.
     fn width(&self, ty: &Type) -> usize {
         let mut room = [wit_parser::abi::WasmType::I32; 1_000];
         let mut flat = wit_parser::abi::FlatTypes::new(&mut room);
@@ -221,7 +221,7 @@ impl Codec {
         flat.to_vec().len()
     }
 
-    /// Reads a value back; `read` gives the bytes of the component's memory.
+    /// Loads a value; `read` returns bytes of the component's memory.
     pub(super) fn load(&self, read: &mut dyn FnMut(u32, u32) -> Vec<u8>, at: u32, ty: &Type) -> Value {
         let mut number = |at, len| {
             let mut number = [0; 8];

@@ -1,8 +1,7 @@
-//! A component that does what a test tells it to: it calls any function of `glovebox:sandbox` with any bits as
-//! arguments.
+//! A component under the control of a test: it calls any function of `glovebox:sandbox` with any bits as arguments.
 //!
-//! Tests use JSON ([`Puppet::call`]) to describe what a component in its own language could not express: forged
-//! handles, lists without memory behind them, memory returned out of bounds.
+//! Tests describe calls in JSON ([`Puppet::call`]) that a component in a normal language cannot make: forged handles,
+//! lists without memory, memory returned out of bounds.
 
 mod codec;
 mod module;
@@ -24,30 +23,30 @@ use module::{ARGUMENTS, Import, Model, RESULT};
 /// Enough fuel for every call except an endless one.
 const FUEL: u64 = 1_000_000_000;
 
-/// How the puppet allocates memory for the host.
+/// The puppet's way to allocate memory for the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misbehaviour {
-    /// Correctly.
+    /// Allocates correctly.
     None = 0,
-    /// It traps.
+    /// Traps.
     Trap = 1,
-    /// At an odd address.
+    /// Returns an odd address.
     Misaligned = 2,
-    /// Past the end of its memory.
+    /// Returns an address past the end of its memory.
     OutOfBounds = 3,
-    /// It calls the sandbox first.
+    /// Calls the sandbox first.
     CallInRealloc = 4,
-    /// It never returns.
+    /// Never returns.
     Endless = 5,
-    /// Over the result's own memory.
+    /// Returns memory that overlaps the result itself.
     Overlapping = 6,
-    /// It calls the sandbox in the post-return function of its own result.
+    /// Calls the sandbox in the post-return function of its own result.
     CallInPostReturn = 7,
 }
 
 /// An instance of the puppet in its own store.
 pub struct Puppet {
-    /// Its store, with the sandbox.
+    /// The store with the sandbox.
     pub store: Store<SandboxCtx>,
     instance: Instance,
     how: Misbehaviour,
@@ -72,14 +71,14 @@ fn loaded() -> &'static Loaded {
     })
 }
 
-/// The puppet for another engine: a component that imports every function.
+/// Builds the puppet for another engine: a component that imports every function.
 #[must_use]
 pub fn component_of_all(engine: &Engine) -> Component {
     Component::new(engine, &loaded().model.component).unwrap()
 }
 
 impl Puppet {
-    /// A puppet with its own sandbox.
+    /// Creates a puppet with its own sandbox.
     #[must_use]
     pub fn new(host: &SandboxHost) -> Self {
         let instance = &loaded().instance;
@@ -90,7 +89,7 @@ impl Puppet {
         Self { store, instance, how: Misbehaviour::None }
     }
 
-    /// Another instance in the same store, with the same sandbox, replacing this one.
+    /// Replaces this instance by another in the same store, with the same sandbox.
     #[must_use]
     pub fn beside(self) -> Self {
         let Self { mut store, .. } = self;
@@ -106,14 +105,14 @@ impl Puppet {
         Ok(results.pop())
     }
 
-    /// Writes into its memory.
+    /// Writes into the puppet's memory.
     pub fn write(&mut self, at: u32, bytes: &[u8]) {
         let write = self.instance.get_typed_func::<(u32, &[u8]), ()>(&mut self.store, "write").expect("it can");
         self.store.set_fuel(FUEL).expect("fuel is counted");
         write.call(&mut self.store, (at, bytes)).expect("the puppet has this memory");
     }
 
-    /// Reads its memory.
+    /// Reads the puppet's memory.
     #[must_use]
     pub fn read(&mut self, at: u32, len: u32) -> Vec<u8> {
         let read = self.instance.get_typed_func::<(u32, u32), (Vec<u8>,)>(&mut self.store, "read").expect("it can");
@@ -122,12 +121,12 @@ impl Puppet {
         bytes
     }
 
-    /// Sets how it allocates memory for the host from now on, in calls of the sandbox.
+    /// Sets the way of allocating memory for the host from now on, in calls of the sandbox.
     pub fn misbehave(&mut self, how: Misbehaviour) {
         self.how = how;
     }
 
-    /// Like [`enter`](Self::enter), with the misbehaviour.
+    /// Like [`enter`](Self::enter), with the configured misbehaviour.
     fn enter_misbehaving(&mut self, function: &str, arguments: &[Val]) -> wasmtime::Result<Option<Val>> {
         if self.how == Misbehaviour::None {
             return self.enter(function, arguments);
@@ -138,10 +137,10 @@ impl Puppet {
         Ok(result)
     }
 
-    /// Calls one of its own functions that returns an empty string, including the post-return function.
+    /// Calls a function of the puppet that returns an empty string, including its post-return function.
     ///
     /// # Errors
-    /// The trap.
+    /// The trap of the call.
     pub fn talk(&mut self) -> wasmtime::Result<()> {
         self.enter_misbehaving("talk", &[]).map(drop)
     }
@@ -152,7 +151,7 @@ impl Puppet {
     /// nothing behind it.
     ///
     /// # Errors
-    /// The trap that the component got.
+    /// The trap of the call.
     pub fn call(&mut self, function: &str, arguments: &Value) -> wasmtime::Result<Value> {
         let Loaded { model, .. } = loaded();
         let import = model.imports.get(function).unwrap_or_else(|| panic!("there is no function `{function}`"));
@@ -175,10 +174,10 @@ impl Puppet {
         Ok(model.codec.load(&mut read, RESULT, ty))
     }
 
-    /// Calls a function with these flat values, whatever they mean; the address of its result is added.
+    /// Calls a function with these flat values, even if they are invalid. The address of the result is added.
     ///
     /// # Errors
-    /// The trap that the component got.
+    /// The trap of the call.
     pub fn call_flat(&mut self, function: &str, flat: &[u64]) -> wasmtime::Result<()> {
         let import =
             loaded().model.imports.get(function).unwrap_or_else(|| panic!("there is no function `{function}`"));
@@ -187,7 +186,7 @@ impl Puppet {
         self.enter_misbehaving(&import.caller, &values).map(drop)
     }
 
-    /// Writes arguments into its memory, and returns the arguments of the core function.
+    /// Writes arguments into the puppet's memory, and returns the arguments of the core function.
     fn lower(&mut self, import: &Import, arguments: &Value) -> Vec<Val> {
         let Loaded { model, .. } = loaded();
         let codec = &model.codec;

@@ -1,4 +1,4 @@
-//! The puppet's component: a core module that forwards whatever it is told to, and its world.
+//! The puppet's component: a core module that forwards arbitrary calls, and its world.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
@@ -11,31 +11,31 @@ use wit_parser::{
 
 use super::codec::Codec;
 
-/// Where results are put.
+/// The address of results.
 pub(super) const RESULT: u32 = 64;
-/// Where arguments are put.
+/// The address of arguments.
 pub(super) const ARGUMENTS: u32 = 4_096;
-/// The address from which the puppet allocates memory for the host. The memory before it is for arguments.
+/// The address from which the puppet allocates memory for the host. Lower addresses are for arguments.
 const HEAP: u32 = 16 << 20;
-/// The size of its memory: 3 GiB, which are only zeros until they are written, in pages of 64 KiB.
+/// The size of the puppet's memory in pages of 64 KiB: 3 GiB, which are zero until written.
 const PAGES: u32 = 3 << 14;
-/// Past the end of its memory.
+/// The first address past the end of the puppet's memory.
 pub const END: u32 = PAGES << 16;
 
 /// A function that the puppet imports.
 pub(super) struct Import {
-    /// The puppet's function that calls it.
+    /// The puppet's function that calls the import.
     pub(super) caller: String,
     pub(super) parameters: Vec<Type>,
     pub(super) result: Option<Type>,
-    /// The parameters of its core function; the last may be the address of the result.
+    /// The parameters of the core function. The last may be the address of the result.
     pub(super) flat: Vec<WasmType>,
     pub(super) is_indirect: bool,
     pub(super) has_result_pointer: bool,
     pub(super) flat_result: Option<WasmType>,
 }
 
-/// A puppet, not yet compiled.
+/// A puppet that is not compiled yet.
 pub(super) struct Model {
     pub(super) codec: Codec,
     pub(super) imports: BTreeMap<String, Import>,
@@ -43,7 +43,7 @@ pub(super) struct Model {
 }
 
 impl Import {
-    /// Flat values as its caller takes them.
+    /// Converts flat values to the parameters of the caller.
     pub(super) fn values(&self, flat: Vec<u64>) -> Vec<Val> {
         assert_eq!(self.flat.len(), flat.len(), "as many values as the function takes");
         let values = self.flat.iter().zip(flat).map(|(ty, value)| match wasm(*ty) {
@@ -87,7 +87,7 @@ fn encode(resolve: &mut Resolve, world: &str, core: &str) -> Vec<u8> {
     ComponentEncoder::default().module(&core).unwrap().validate(true).encode().unwrap()
 }
 
-/// The name by which tests call a function: `execute`, `session.open`, `blob.new`, `tools.call`.
+/// Returns the name of a function in tests: `execute`, `session.open`, `blob.new`, `tools.call`.
 fn short(interface: &str, function: &Function) -> String {
     let name = function.name.as_str();
     match &function.kind {
@@ -99,7 +99,7 @@ fn short(interface: &str, function: &Function) -> String {
 }
 
 impl Model {
-    /// A puppet with the whole of `glovebox:sandbox`.
+    /// Creates a puppet with the whole of `glovebox:sandbox`.
     pub(super) fn new() -> Self {
         let mut resolve = package();
         let (mut imports, mut wat, mut callers, mut world) =
@@ -152,7 +152,7 @@ impl Model {
     }
 }
 
-/// Adds an import and the function that calls it.
+/// Adds an import, and the function that calls it.
 fn add(
     import: &Import,
     interface: &str,
@@ -176,7 +176,7 @@ fn add(
     writeln!(world, "export call{number}: func({}){gives};", named.join(", ")).unwrap();
 }
 
-/// The module. `cabi_realloc` follows `misbehave`: see [`Misbehaviour`](super::Misbehaviour).
+/// Returns the text of the module. `cabi_realloc` follows `misbehave`: see [`Misbehaviour`](super::Misbehaviour).
 fn module(imports: &str, callers: &str) -> String {
     // The first imported function is `info`, with a pointer for its result.
     format!(
