@@ -1,5 +1,5 @@
 'use strict';
-// CSV as RFC 4180 has it: `parse(text, options)` and `stringify(rows, options)`.
+// CSV by RFC 4180: `parse(text, options)` and `stringify(rows, options)`.
 
 // Options: `header` (true: objects by the first row's names; false: arrays), `delimiter` (','), `trim` (false).
 function parse(text, options = {}) {
@@ -41,7 +41,7 @@ function parse(text, options = {}) {
     }
     if (text[at] === '\r') at++;
     if (text[at] === '\n') at++;
-    // An empty line is no row, a quoted nothing is.
+    // An empty line is not a row, but a quoted empty field is.
     if (row.length > 1 || row[0] !== '' || isQuoted) rows.push(row);
     row = [];
     isQuoted = false;
@@ -51,15 +51,15 @@ function parse(text, options = {}) {
   return records.map((record) => {
     const made = {};
     names.forEach((name, i) => {
-      // A column may have any name, `__proto__` too.
+      // A column may have any name, even `__proto__`.
       Object.defineProperty(made, name, { value: record[i] ?? '', writable: true, enumerable: true, configurable: true });
     });
     return made;
   });
 }
 
-// Options: `header` (true), `columns` (the names, in order), `delimiter` (','), `newline` ('\n'). `null` and `undefined` become
-// nothing, everything else its text: zero and false too. Objects become JSON.
+// Options: `header` (true), `columns` (the names, in order), `delimiter` (','), `newline` ('\n'). `null` and
+// `undefined` become empty fields, objects become JSON, and other values, including zero and false, become text.
 function stringify(rows, options = {}) {
   const { header = true, delimiter = ',', newline = '\n' } = options;
   if (!Array.isArray(rows)) throw new TypeError('stringify: the rows must be an array');

@@ -1,7 +1,7 @@
 'use strict';
-// Values by path, schemas, copies: `get`, `set`, `validate`, `clone`, `merge`.
+// Functions for JSON values: `get`, `set`, `validate`, `clone`, `merge`.
 
-// What would reach the prototypes of all objects.
+// Keys that would reach the prototypes of all objects.
 const FORBIDDEN = new Set(['__proto__', 'prototype', 'constructor']);
 
 const parts = (path) => {
@@ -11,7 +11,7 @@ const parts = (path) => {
   return keys;
 };
 
-// `get({ a: [{ b: 1 }] }, 'a[0].b')` is 1; what is not there is `missing`.
+// `get({ a: [{ b: 1 }] }, 'a[0].b')` is 1. Returns `missing` if nothing is at the path.
 function get(object, path, missing) {
   let at = object;
   for (const key of parts(path)) {
@@ -21,7 +21,7 @@ function get(object, path, missing) {
   return at === undefined ? missing : at;
 }
 
-// Sets a value in place, making objects and arrays on the way, and returns the object.
+// Sets a value in place, creates missing objects and arrays on the way, and returns the object.
 function set(object, path, value) {
   const keys = parts(path);
   if (keys.length === 0) throw new TypeError('the path is empty');
@@ -78,12 +78,12 @@ function validate(value, schema) {
   return { valid: errors.length === 0, errors };
 }
 
-// A deep copy: dates, maps, sets and cycles too.
+// Returns a deep copy, including dates, maps, sets and cycles.
 const clone = (value) => structuredClone(value);
 
 const isPlain = (value) => value !== null && typeof value === 'object' && [Object.prototype, null].includes(Object.getPrototypeOf(value));
 
-// A new object with the properties of all; objects in it are merged in turn, later ones win.
+// Returns a new object with the properties of all objects. Nested objects are merged too; later objects win.
 function merge(...objects) {
   const made = {};
   for (const object of objects) {

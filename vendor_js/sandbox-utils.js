@@ -1,11 +1,11 @@
 'use strict';
-// What a shell and a list library would give: files found and searched, lists grouped and sorted.
+// Functions of a shell and a list library: finding and searching files, grouping and sorting lists.
 
 const fs = require('fs');
 const path = require('path');
 const csv = requireVendor('csv-simple');
 
-// Every file below a directory, in order; `pattern` is a name with `*` and `?`, or a regular expression.
+// Returns every file below a directory, in order; `pattern` is a name with `*` and `?`, or a regular expression.
 function find(directory = '.', pattern = '*') {
   const isWanted = pattern instanceof RegExp ? (name) => pattern.test(name) : (name) => path.matchesGlob(name, pattern);
   return walk(directory).filter((file) => isWanted(path.basename(file)));
@@ -18,7 +18,7 @@ function walk(directory = '.') {
   });
 }
 
-// A directory as an indented list.
+// Returns a directory tree as an indented list.
 function tree(directory = '.', indent = '') {
   return fs.readdirSync(directory, { withFileTypes: true })
     .map((entry) => `${indent}${entry.name}${entry.isDirectory() ? `/\n${tree(path.join(directory, entry.name), `${indent}  `)}` : '\n'}`)
@@ -27,13 +27,13 @@ function tree(directory = '.', indent = '') {
 
 const lines = (file) => readLines(file);
 
-// The lines that match: `{ file, line, text }`.
+// Returns the matching lines: `{ file, line, text }`.
 function grep(pattern, files) {
   const wanted = pattern instanceof RegExp ? new RegExp(pattern.source, pattern.flags.replace(/[gy]/g, '')) : { test: (text) => text.includes(pattern) };
   return [].concat(files).flatMap((file) => lines(file).flatMap((text, i) => (wanted.test(text) ? [{ file, line: i + 1, text }] : [])));
 }
 
-// Replaces in a file, in place; returns how often.
+// Replaces matches in a file, in place; returns their number.
 function sed(file, pattern, replacement) {
   const text = readText(file);
   const isPattern = pattern instanceof RegExp;
@@ -43,7 +43,7 @@ function sed(file, pattern, replacement) {
     return typeof replacement === 'function' ? replacement(found, ...rest) : `${replacement}`;
   };
   let made = isPattern ? text.replace(pattern, counted) : text.replaceAll(String(pattern), counted);
-  // `$1` and its like stand for groups where there are any.
+  // `$1` and similar references stand for groups, if the pattern has groups.
   if (isPattern && typeof replacement !== 'function') made = text.replace(pattern, `${replacement}`);
   if (count > 0) writeText(file, made);
   return count;
@@ -66,7 +66,7 @@ function groupBy(items, key) {
   }
   return groups;
 }
-// Keeps the order of what is equal; what is missing comes last.
+// The sort is stable, and missing values come last.
 function sortBy(items, key, isDescending = false) {
   const value = by(key);
   const order = (a, b) => (a === b ? 0 : a === undefined || a === null ? 1 : b === undefined || b === null ? -1 : (a < b) === isDescending ? 1 : -1);

@@ -1,11 +1,11 @@
 'use strict';
-// Text in other forms. A character is what a reader sees as one code point, not half of it.
+// Text functions. A character is a code point, never half of one.
 
-// What Unicode does not take apart into a letter and its accent.
+// Letters that Unicode does not decompose into a base letter and an accent.
 const LETTERS = { ß: 'ss', æ: 'ae', Æ: 'AE', œ: 'oe', Œ: 'OE', ø: 'o', Ø: 'O', đ: 'd', Đ: 'D', ł: 'l', Ł: 'L', þ: 'th', Þ: 'TH', ð: 'd', Ð: 'D', ı: 'i' };
 const plain = (text) => String(text).normalize('NFKD').replace(/\p{M}+/gu, '').replace(/[ßæÆœŒøØđĐłŁþÞðÐı]/g, (c) => LETTERS[c]);
 
-// The words of a text in any case: 'fooBar baz_qux' has four, 'HTTPServer' two.
+// Splits a text into words, in any case style: 'fooBar baz_qux' has four, 'HTTPServer' two.
 const words = (text) =>
   String(text).replace(/(\p{Ll}|\p{N})(\p{Lu})/gu, '$1 $2').replace(/(\p{Lu})(\p{Lu}\p{Ll})/gu, '$1 $2').match(/[\p{L}\p{N}\p{M}]+(?:['’][\p{L}\p{M}]+)*/gu) ?? [];
 
@@ -14,10 +14,11 @@ const capitalize = (text) => {
   return first.toUpperCase() + rest.join('');
 };
 
-// For URLs and file names: small letters, digits and hyphens. Accents go, their letters stay; other alphabets stay as they are.
+// For URLs and file names: lower-case letters, digits and hyphens. Accents are removed from their letters; other
+// alphabets stay unchanged.
 const slugify = (text, separator = '-') => (plain(text).toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).join(separator);
 
-// At most `length` characters, the ending among them.
+// Shortens a text to at most `length` characters, including the ending.
 const truncate = (text, length = 80, ending = '…') => {
   const all = [...String(text)];
   if (all.length <= length) return String(text);
@@ -28,7 +29,7 @@ const camelCase = (text) => words(text).map((word, i) => (i === 0 ? word.toLower
 const snakeCase = (text) => words(text).map((word) => word.toLowerCase()).join('_');
 const kebabCase = (text) => words(text).map((word) => word.toLowerCase()).join('-');
 
-// Fills up to `length` characters: 'left' (in front), 'right' (behind) or 'both'.
+// Pads a text to `length` characters: 'left' (in front), 'right' (behind) or 'both'.
 const pad = (text, length, fill = ' ', side = 'right') => {
   const missing = Math.max(length - [...String(text)].length, 0);
   const made = (count) => [...fill.repeat(Math.ceil(count / Math.max([...fill].length, 1)))].slice(0, count).join('');
@@ -36,14 +37,14 @@ const pad = (text, length, fill = ' ', side = 'right') => {
   return made(before) + text + made(missing - before);
 };
 
-// White space at the ends goes, elsewhere it becomes one blank.
+// Trims white space at the ends, and replaces other white space by single blanks.
 const clean = (text) => String(text).trim().replace(/\s+/g, ' ');
 
-// How often a part occurs, without overlaps.
+// Counts the occurrences of a part, without overlaps.
 const count = (text, part) => (part === '' ? 0 : String(text).split(part).length - 1);
 const reverse = (text) => [...String(text)].reverse().join('');
 
-// Whether the letters and digits read the same from both ends.
+// Returns true if the letters and digits read the same in both directions.
 const isPalindrome = (text) => {
   const letters = (plain(text).toLowerCase().match(/[\p{L}\p{N}]/gu) ?? []).join('');
   return letters !== '' && letters === reverse(letters);

@@ -15,7 +15,7 @@ from .places import SUMS
 def tar_gz(path: Path, directory: str, files: Mapping[str, Path | bytes], epoch: int, programs: frozenset[str] = frozenset()) -> Path:
     """Writes a `.tar.gz` in which all files stand under one directory: sorted, of owner 0, of one time. `programs` may be executed."""
     with path.open("wb") as file, gzip.GzipFile("", "wb", compresslevel=9, fileobj=file, mtime=epoch) as packed:
-        # GNU's format: PAX headers would hold whatever times the library thinks of.
+        # GNU's format, because the library chooses the time stamps in PAX headers.
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
             for name in sorted(files):
                 contents = files[name]

@@ -74,7 +74,7 @@ def make_wheel(release: Release) -> list[Path]:
 
     for old in release.out.glob("glovebox_sandbox-*-abi3-*.whl"):
         old.unlink()
-    # Without the engine it runs provider components, where there is no wheel for the platform.
+    # The pure wheel has no engine: it runs provider components on platforms without a wheel of their own.
     pure = Path(run([sys.executable, script, release.out], settings).strip())
     return [wheel(release.out, "--tag", platform_tag(wheel(release.work))), pure]
 
@@ -110,7 +110,7 @@ def make_command(release: Release) -> list[Path]:
     program = release.work / "glovebox"
     shutil.copy(release.built / "glovebox", program)
     if release.is_dev:
-        # Cargo has done it in a release.
+        # Cargo has already stripped a release.
         run(["strip", program])
     machine = release.triple.partition("-")[0]
     needed = glibc(program)

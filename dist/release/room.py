@@ -100,10 +100,10 @@ def make_room(base: Path) -> Room:
     room = Room(base)
     room.bin.mkdir()
     room.work.mkdir()
-    # Of a virtual environment, the interpreter that it is of.
+    # In a virtual environment, uses the interpreter that the environment is based on.
     programs = {"python3": getattr(sys, "_base_executable", sys.executable)}
     programs |= {name: path for name in PROGRAMS if (path := shutil.which(name))}
-    # A copy, since the checkout cannot be seen.
+    # Copied, because the checkout is not visible.
     node = shutil.copy(NODE / "node", base / "node") if (NODE / "node").is_file() else shutil.which("node")
     if node and (npm := shutil.which("npm")):
         programs |= {"node": str(node), "npm": npm}

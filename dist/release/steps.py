@@ -228,7 +228,7 @@ def npm(check: Check) -> str:
     (project / "package.json").write_text('{"private": true, "type": "module"}\n')
     room = check.room
     room.run("npm", "install", "--offline", "--no-audit", "--no-fund", "--silent", "--omit=optional", *tarballs, cwd=project)
-    # Without the native module the component would run the quick start.
+    # Without the native module, the quick start would run on the component.
     platforms = [each for each in tarballs if "-linux-" in each.name]
     if not platforms or len(list(project.glob("node_modules/**/*.node"))) != len(platforms):
         raise Failed("no native module for Linux was installed")

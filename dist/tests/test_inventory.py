@@ -49,7 +49,7 @@ class Crates(unittest.TestCase):
         licence = "Apache-2.0 WITH LLVM-exception"
         whole, forgot = part("whole", licence), part("forgot", licence, ())
         self.assertEqual(inventory.with_standard_texts([forgot, whole])[0].texts, ("text",))
-        # The text of MIT has the name of whoever wrote the crate.
+        # The text of the MIT licence contains the name of the crate's author.
         with self.assertRaisesRegex(ReleaseError, "licence's text of `alone` is missing: put it in dist/licences/alone.txt"):
             inventory.with_standard_texts([part("other"), part("alone", texts=())])
 
@@ -57,7 +57,7 @@ class Crates(unittest.TestCase):
         forgot = part("napi-sys", texts=(), homepage="https://github.com/napi-rs/napi-rs.git")
         (found,) = inventory.with_standard_texts([forgot])
         self.assertIn("Permission is hereby granted", found.texts[0])
-        # Of all that is shipped something stands there, or comes along.
+        # The notices contain or reference a licence for every shipped part.
         for each in inventory.crates(["x86_64-unknown-linux-gnu", "wasm32-unknown-unknown"]):
             self.assertTrue(each.texts or each.is_ours or not each.is_inside, each.name)
 

@@ -10,7 +10,8 @@ from proof.process import Process
 
 DOCUMENTED = Path("docs/fleet/haproxy.cfg")
 NODES = 9080
-# Read before the other, whose frontends take the loggers that are known by then. It says who served what: the takeover is read from there.
+# Precedes the rest of the configuration, because frontends use only loggers that are already defined. The log shows the
+# serving node of each request, and so the time of a takeover.
 LOGGING = "global\n  log stdout format raw local0 info\n"
 SERVED = re.compile(r" nodes/(?P<host>[\w-]+) .*\"POST \S*/invoke/(?P<service>[^/]+)/")
 

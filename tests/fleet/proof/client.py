@@ -11,12 +11,12 @@ import aiohttp
 from proof import contract
 from proof.history import Operation
 
-# An attempt without an answer is given up, and made again elsewhere: the engine goes on with what runs.
+# Timeout of an attempt. The client then tries again elsewhere, while the engine continues the running execution.
 ATTEMPT_S = 8.0
-# A client that does not ask again.
+# Timeout of a client that does not retry.
 IMPATIENT_S = 1.0
 PAUSE_S = 0.2
-# Until all faults are over, and something more.
+# Longer than all faults together.
 PATIENCE_S = 180.0
 
 
@@ -78,7 +78,7 @@ class Client:
                 ingress + contract.path(operation),
                 data=contract.body(operation, self._callback),
                 headers=self.headers(operation),
-                # What takes no input refuses a type of it.
+                # Requests without a body must not have a content type.
                 skip_auto_headers=["content-type"],
                 timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=1.0),
             ) as answer:

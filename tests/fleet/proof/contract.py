@@ -10,7 +10,8 @@ EXECUTE = """\
 n = globals().get('n', 0) + 1
 print(n)
 """
-# The tool: its effect is recorded with the operation it is of. Where the tool server cannot be reached, the script is told and goes on.
+# Calls the tool, which records its effect with the operation. If the tool server is unreachable, the script gets an
+# error and continues.
 RECORD = """\
 n = globals().get('n', 0) + 1
 try:
@@ -36,7 +37,7 @@ def body(operation: Operation, callback: str) -> bytes | None:
             tool = {"name": "record", "description": "Records the count.", "schema": SCHEMA, "callback": callback}
             return json.dumps({"source": RECORD.format(operation=operation.id), "open": {}, "tools": [tool]}).encode()
         case "undo" | "close":
-            # In whatever generation it is.
+            # Any generation is accepted.
             return b"null"
         case "info":
             return None

@@ -44,7 +44,7 @@ def changed(record: Record, number: int, *, session: str = "s", **fields: object
     return replace(record, sessions=record.sessions | {session: operations})
 
 
-# Each doctors the example; the check of that name must notice it.
+# Each function doctors the example; the check of that name must notice it.
 DOCTORED: dict[str, tuple[str, Callable[[Record], Record]]] = {
     "an operation without an answer": (
         "every operation is answered in the end",

@@ -12,7 +12,7 @@ INGRESS = 8080
 ADMIN = 9070
 FABRIC = 5122
 
-# Short keep-alives: a peer that no longer answers is noticed in 4 s, not in 60.
+# Short keep-alives detect a dead peer in 4 s instead of 60.
 CONFIG = """\
 cluster-name = "proof"
 node-name = "{name}"
@@ -22,7 +22,8 @@ default-num-partitions = 8
 default-replication = 2
 disable-telemetry = true
 rocksdb-total-memory-size = "512 MiB"
-# Of 100 ms each, without word of a server, until the others do without it. The default, 10, is too few where all share two processors.
+# Number of gossip intervals of 100 ms without news from a server until the others exclude it. The default, 10, is too
+# small for processes that share two processors.
 gossip-failure-threshold = 20
 
 [metadata-client]

@@ -20,7 +20,7 @@ class Injected:
     victim: str
     begun: float
     healed: float | None = None
-    # What it met: packets dropped, connections reset, and the like; none of those that cannot miss.
+    # Number of hits, such as dropped packets or reset connections; `None` for faults that always hit.
     met: int | None = None
 
 
@@ -28,7 +28,7 @@ class Injected:
 class Fault:
     kind: str
     hold_s: tuple[float, float]
-    # Injects it; what it returns heals it, and tells what it met.
+    # Injects the fault. The returned function heals it, and returns the number of hits.
     inject: Callable[[Fleet, Host], Callable[[], int | None]]
 
 
@@ -75,7 +75,7 @@ NODES = [
     Fault("freeze a node", (3, 8), freeze),
     Fault("stop a node", (1, 4), stop),
     Fault("cut a node off from all", (3, 8), cut_from(Fleet.others)),
-    # It runs on and writes what nobody asked it for any more.
+    # The node continues to run, and writes results that are no longer wanted.
     Fault("cut a node off from the balancer", (3, 8), cut_from(lambda fleet, _: [fleet.balancer.host])),
     Fault("cut a node off from the store", (2, 5), cut_from(lambda fleet, _: [fleet.objects])),
     Fault("cut a node off from the tools", (2, 5), cut_from(lambda fleet, _: [fleet.tools_host])),
@@ -120,7 +120,7 @@ class Injector:
         fleet = self.fleet
         await asyncio.gather(
             self._track(NODES, fleet.nodes, 2, end),
-            # A second server is not taken before the first is back: two of three are what the cluster needs.
+            # Waits until the previous server is back, because the cluster needs two of three.
             self._track(SERVERS, fleet.servers, 5, end),
             self._track(STORE, [fleet.objects], 4, end),
             self._track(BALANCER, [fleet.balancer.host], 40, end),
@@ -129,7 +129,7 @@ class Injector:
     async def _track(self, faults: list[Fault], victims: list[Host], rest_s: float, end: float) -> None:
         is_first = True
         while is_first or time.monotonic() < end:
-            # Each in turn, in an order that is drawn anew for each round.
+            # Injects each fault once per round, in a random order.
             for fault in self.random.sample(faults, len(faults)):
                 await asyncio.sleep(self.random.uniform(rest_s / 2, rest_s))
                 if not is_first and time.monotonic() > end:

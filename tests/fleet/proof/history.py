@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-# `execute` counts one up and prints the count; `record` does so too, and has the tool server record it; `info` reads the count; `undo` sets the
-# session back by one execution, once; `close` ends it, and the next execution opens it again.
+# `execute` increments the count and prints it. `record` does the same, and records the count at the tool server. `info`
+# reads the count. `undo` undoes one execution, once in succession. `close` ends the session, and the next execution
+# opens it again.
 Kind = Literal["execute", "record", "info", "undo", "close"]
 EXECUTIONS: tuple[Kind, ...] = ("execute", "record")
-# `unknown`: the client gave up, so it may have been carried out, then or later, or not at all.
+# `unknown`: the client gave up, so the operation may have taken effect then, later, or never.
 Outcome = Literal["ok", "failed", "unknown"]
 
 
@@ -26,11 +27,12 @@ class Operation:
     begun: float
     ended: float | None = None
     outcome: Outcome = "unknown"
-    # The count that was answered, and for `close`, whether there was a session; none where nothing was answered, or it was refused.
+    # The answered count; for `close`, 1 if there was a session. `None` without an answer, or if the operation was
+    # refused.
     count: int | None = None
-    # Whether there was nothing to undo.
+    # True if there was nothing to undo.
     refused: bool = False
-    # Whether the script was answered by the tool server.
+    # True if the tool server answered the script.
     recorded: bool = False
     attempts: int = 0
     errors: list[str] = field(default_factory=list)

@@ -10,9 +10,9 @@ from proof.fleet import Fleet
 from proof.history import Kind, Operation, service
 
 SESSION = "late-000"
-# How long the store takes for an answer, so that the node is in the middle of removing blobs when it is lost.
+# Delay of the store's answers, so that the node is lost while it removes blobs.
 SLOW_S = 1.0
-# How long it then has to do what it is late with.
+# Time that the late node gets to continue its work.
 LATE_S = 4.0
 
 
@@ -31,7 +31,7 @@ async def close_comes_late(client: Client, fleet: Fleet) -> list[str]:
     fleet.throttle.slow(SLOW_S)
     closing = asyncio.create_task(ask("close"))
     await asyncio.sleep(SLOW_S / 2)
-    # It never learns that nobody waits for it any more.
+    # The node never learns that its client is gone.
     victim.cut([fleet.balancer.host])
     fleet.process(victim).freeze()
     met = fleet.throttle.pass_all()
@@ -39,7 +39,7 @@ async def close_comes_late(client: Client, fleet: Fleet) -> list[str]:
     fleet.process(victim).thaw()
     await asyncio.sleep(LATE_S)
     victim.heal()
-    # Nothing of the session is in memory: it is what the store has of it.
+    # No node has the session in memory, so the answer comes from the store.
     for host in fleet.nodes:
         fleet.process(host).kill()
         fleet.process(host).start()

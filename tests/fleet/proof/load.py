@@ -10,9 +10,9 @@ from proof.client import Client
 from proof.history import History, Kind, Operation
 
 COUNTERS: dict[Kind, int] = {"execute": 50, "record": 30, "info": 20}
-# One session of four is set back and closed as well.
+# The mix for every fourth session, which is also undone and closed.
 REOPENED: dict[Kind, int] = {"execute": 40, "record": 20, "info": 20, "undo": 12, "close": 8}
-# Of a hundred operations that count: those whose client does not ask again, and those that are sent twice at once.
+# Per hundred operations: those whose client does not retry, and those that are sent twice at once.
 IMPATIENT = 4
 DOUBLED = 5
 

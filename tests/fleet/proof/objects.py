@@ -8,7 +8,7 @@ from proof.network import Host
 from proof.process import Process
 
 PORT = 8333
-# SeaweedFS without identities takes any key.
+# SeaweedFS without identities accepts any key.
 KEY = "proof"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from proof.network import Host
 
-# Priority of what comes first, from -20 to 19.
+# Niceness of the most important processes, from -20 to 19.
 NICE = -10
 
 
@@ -28,7 +28,7 @@ class Process:
 
     def start(self) -> None:
         self._is_stopping = False
-        # `ip netns exec` becomes the program, so that its process is ours.
+        # `ip netns exec` replaces itself by the program, so this is the program's process.
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(
                 [*self.host.enter(), *self._command],

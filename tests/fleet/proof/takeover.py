@@ -8,7 +8,7 @@ from statistics import quantiles
 from proof.faults import Injected
 from proof.history import Operation, service
 
-# Calls that begin so soon after the fault count as met by it.
+# Calls that begin within this time after a fault count as hit by it.
 MET_S = 3.0
 
 

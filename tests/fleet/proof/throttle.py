@@ -53,7 +53,7 @@ class Throttle:
         try:
             await asyncio.gather(self._copy(reader, to_writer, delayed=False), self._copy(to_reader, writer, delayed=True))
         except (OSError, asyncio.CancelledError):
-            # The other end is gone, or the loop has ended.
+            # The peer has disconnected, or the loop has ended.
             pass
         finally:
             self._open.difference_update(both)

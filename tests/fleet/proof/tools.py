@@ -26,9 +26,9 @@ class Tools:
         self._random = random.Random(seed)
         self.effects: list[Effect] = []
         self._by_key: dict[str, Effect] = {}
-        # Calls that came again, by key: the node was lost between effect and journal.
+        # Repeated calls by key: the node was lost between effect and journal.
         self.repeated: Counter[str] = Counter()
-        # What no tool server should be sent.
+        # Requests that no tool server should receive.
         self.refused: list[str] = []
 
     async def listen(self, address: str) -> None:
@@ -58,6 +58,6 @@ class Tools:
             self._log.write(json.dumps(asdict(effect)) + "\n")
             self._log.flush()
             os.fsync(self._log.fileno())
-        # Some calls take long, so that there is always an execution in the middle of one.
+        # Some calls are slow, so that there is always an execution in the middle of a call.
         await asyncio.sleep(self._random.choice((0.0, 0.0, 0.05, 0.4)))
         return web.json_response({"recorded": arguments["count"]})

@@ -11,7 +11,7 @@ import time
 from serve import Peer, serve
 
 MODE = sys.argv[1]
-# By what a script begins or ends with.
+# Answers by the beginning or end of the script.
 ANSWERS = {"print(1)": "1", "print(fib(24))": "46368", "print(loop(1000000))": "499999500000", "print(words(30000))": "11889 k999=464970"}
 
 

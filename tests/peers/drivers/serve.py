@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# A turn ends with its budget, or after so many calls.
+# Maximum number of calls in a turn, in addition to its time budget.
 MAX_CALLS = 200
-# The first call of a turn pays for the processor's caches, which others have used since. Where that can be seen, it is not counted.
+# The first call of a turn warms up the processor's caches, which other contestants have used since. It is not counted
+# if the caches make a visible difference.
 WARM_UP_BELOW_MS = 10.0
 
 
@@ -94,7 +95,7 @@ def answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
             return ""
 
         result = turn(lambda: timed(save), budget_ms)
-        # What was saved last is what has to be right.
+        # The check uses the last saved session.
         peer.close(session)
         restored = peer.restore(states[0])
         result["answers"] = [peer.run(restored, code).strip()]
@@ -117,7 +118,7 @@ def answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
 
 def serve(peer: Peer) -> None:
     """Answers requests until standard input ends."""
-    # What a contestant prints to standard output must not get between the answers.
+    # Output of a contestant must not mix with the answers.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:

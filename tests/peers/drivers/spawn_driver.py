@@ -9,7 +9,7 @@ from typing import Any
 
 from serve import Peer, serve, turn
 
-# The script times itself: starting the process is the measure `fresh`.
+# The script times itself, because starting the process is measured as `fresh`.
 PROLOGUES = {
     "python": "import sys, time\n_begun = time.perf_counter()\n",
     "javascript": "const $begun = performance.now();\n",

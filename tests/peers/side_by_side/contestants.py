@@ -180,7 +180,7 @@ def environment_variables(contestant: Contestant, places: Places, *, own_cache: 
         "DSPY_CACHEDIR": str(home / "dspy"),
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "PYTHONNOUSERSITE": "1",
-        # pip has compiled what it installed.
+        # pip has already compiled the installed packages.
         "PYTHONDONTWRITEBYTECODE": "1",
         "NO_COLOR": "1",
     }
@@ -197,6 +197,6 @@ def require(contestant: Contestant, environment: Environment, places: Places, *,
     if not named:
         raise Unavailable(f"not prepared in {cache}, and that takes minutes: name it with --only, and it will be")
     say(f"preparing {contestant.runtime}, which takes minutes")
-    # By pip, as the user has set it up.
+    # Keeps the user's own configuration of pip.
     own = {name: env[name] for name in ("GLOVEBOX_CACHE_DIR", "XDG_DATA_HOME")}
     run([str(environment.bin / "glovebox"), "runtimes", "prepare", str(contestant.runtime)], env=os.environ | own)

@@ -16,7 +16,7 @@ from typing import Any
 
 from .measures import Language, Measure
 
-# A driver ends what it has started when its input ends.
+# A driver ends its child processes when its input ends.
 CLOSING_SECONDS = 10
 
 
@@ -35,7 +35,7 @@ class Driver:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=env, cwd=cwd, start_new_session=True
             )
-        # A pipe cannot be read with a time-out, a queue can.
+        # A queue supports a timeout for reads, unlike a pipe.
         self.lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -87,7 +87,7 @@ class Driver:
     def kill(self) -> None:
         """Ends the process and those that it started."""
         if self.process.returncode is None:
-            # macOS refuses where all of the group have ended.
+            # macOS refuses the signal if all processes of the group have ended.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()

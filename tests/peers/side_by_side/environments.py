@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PINS = Path(__file__).resolve().parent.parent / "pins.toml"
-# The oldest Python that the pinned IPython runs on.
+# The oldest Python that the pinned IPython supports.
 OLDEST = (3, 11)
 INSTALL_SECONDS = 900
 
@@ -120,7 +120,7 @@ def run(command: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] 
 
 def pip(places: Places, directory: Path, *arguments: str) -> None:
     command = [places.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
-    # The environment has no pip of its own, which would count as a part of what is installed.
+    # The environment has no pip of its own, which would count as part of the installation.
     environment = os.environ | {"PIP_PYTHON": str(directory)}
     run([*command, *arguments], env=environment)
 

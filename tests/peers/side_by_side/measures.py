@@ -77,7 +77,7 @@ print(words(30000))""",
 };
 console.log(words(30000));""",
 )
-# What a session holds when it is saved, and what one that was resumed is asked.
+# The contents of a session to save, and the check after it is resumed.
 HOLDS = Script(
     "x = 41\nnames = ['name ' + str(i) for i in range(1000)]",
     "var x = 41;\nvar names = Array.from({ length: 1000 }, (_, i) => 'name ' + String(i));",

@@ -12,7 +12,7 @@ from typing import Any
 from .measures import Measure
 from .rounds import Cell, Entry
 
-# Two tables: one would be wider than a page.
+# Two tables, because one would be wider than a page.
 SESSION = ("fresh", "live", "hibernate", "resume", "process")
 TITLES = {"python": "Python", "javascript": "JavaScript"}
 ONCE = "first call"
@@ -67,7 +67,7 @@ def disk_text(entry: Entry) -> str:
     megabytes = f"{entry.installed_bytes / 1e6:.0f}"
     if entry.contestant.environment is None:
         return "0"
-    # A cache of a few kilobytes is none.
+    # A cache of a few kilobytes counts as none.
     return megabytes if (entry.cache_bytes or 0) < 1e6 else f"{megabytes} + {(entry.cache_bytes or 0) / 1e6:.0f}"
 
 

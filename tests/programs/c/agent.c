@@ -1,16 +1,18 @@
-// A small agent: it lets a model's scripts run in the sandbox, and shows all that can become of one.
+// A small agent: runs a model's scripts in the sandbox, and shows every possible outcome.
 //
-// It is an ordinary WASI program, made a component with the bindings in client.h: those of the world `client` of `wit/`, where the
-// contract's interfaces are called `sandbox` and `types`.
+// The program is an ordinary WASI program. The bindings in client.h, for the world `client` of `wit/`, make it a
+// component; they call the contract's interfaces `sandbox` and `types`.
 //
-// What the bindings make of the contract:
-// * a function that can fail gives `true` and fills its last argument but one, or gives `false` and fills the last, the error;
-// * an option is `{.is_some, .val}`; a case of a variant is `{.tag, .val}`, with the tags as constants; a string is bytes and their
-//   number, and no NUL ends it;
-// * what is passed stays the caller's. What is given back is the caller's as well: `…_free` frees what it points to;
-// * a resource is a handle, owned until `…_drop_own`; its functions take a borrowed one, made with `sandbox_borrow_…`.
+// The bindings represent the contract as follows:
+// * a function that can fail returns `true` and fills its last argument but one, or returns `false` and fills the last,
+//   the error;
+// * an option is `{.is_some, .val}`; a case of a variant is `{.tag, .val}`, with constants for the tags; a string is a
+//   pointer and a length, without a terminating NUL;
+// * arguments stay owned by the caller. Results are owned by the caller as well: `…_free` frees the memory behind them;
+// * a resource is a handle, owned until `…_drop_own`; its functions take a borrowed handle, made with
+//   `sandbox_borrow_…`.
 //
-// Nothing is dropped or freed by itself, but for all that is left when the program ends.
+// Nothing is dropped or freed automatically before the program ends.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +22,8 @@
 static sandbox_runtime_t python = {.tag = TYPES_RUNTIME_PYTHON};
 static sandbox_runtime_t javascript = {.tag = TYPES_RUNTIME_JAVASCRIPT};
 
-// What is not given has its default, which in C is all zeros. It can ask for less than the host grants, and for no more.
+// Fields that are not set have their defaults, which in C are zeros. A policy can request less than the host grants,
+// never more.
 static sandbox_policy_t no_policy;
 static sandbox_session_options_t no_options;
 
@@ -28,14 +31,15 @@ static sandbox_request_t request(const char *source) {
   return (sandbox_request_t){.source = string(source)};
 }
 
-// Prints an error that nothing was done about, and ends the program; whoever passes this goes on.
+// Prints an error and ends the program; returns on success.
 static void check(bool ok, sandbox_sandbox_error_t *error) {
   if (ok) return;
   show_error(error);
   exit(EXIT_FAILURE);
 }
 
-// Calls what must be refused, and prints why: an error is the host's or the caller's, never the script's.
+// Makes a call that must be refused, and prints the reason. An error is a fault of the host or the caller, never of the
+// script.
 static void refused(bool ok, sandbox_sandbox_error_t *error) {
   if (ok) {
     fputs("this must be refused\n", stderr);
@@ -45,7 +49,7 @@ static void refused(bool ok, sandbox_sandbox_error_t *error) {
   sandbox_sandbox_error_free(error);
 }
 
-// Executes a source in a session and prints what became of it; says whether it completed.
+// Executes a source in a session, prints the result, and returns whether the script completed.
 static bool execute_in(sandbox_borrow_session_t session, const char *source, const char *label) {
   sandbox_request_t script = request(source);
   sandbox_execution_t execution;
@@ -64,7 +68,7 @@ static void show_file_of(sandbox_own_files_t files, const char *path) {
   sandbox_files_drop_own(files);
 }
 
-// What a model might answer to "add up the prices": each answer is tried, and what is wrong with it goes back to the model.
+// Possible answers of a model to "add up the prices". Each answer is tried, and its problem goes back to the model.
 static const char *const answers[] = {
     "total = sum(item['price'] for item in context",
     "total = sum(item.price for item in context)",
@@ -74,14 +78,14 @@ static const char *const answers[] = {
     "total",
 };
 
-// The loop of an agent: look at the script, run it, and go on until one does what it should.
+// The loop of an agent: validates and runs each script until one succeeds.
 static void work(sandbox_borrow_session_t session) {
   sandbox_sandbox_error_t error;
   for (size_t turn = 0; turn < sizeof answers / sizeof *answers; turn++) {
     char label[32];
     snprintf(label, sizeof label, "turn %zu", turn + 1);
 
-    // The language's own parser, which runs nothing.
+    // Uses the language's own parser, which runs nothing.
     sandbox_request_t script = request(answers[turn]);
     sandbox_list_diagnostic_t diagnostics;
     check(sandbox_validate(&python, &script, &no_policy, &diagnostics, &error), &error);
@@ -96,7 +100,7 @@ static void work(sandbox_borrow_session_t session) {
   show_file_of(files, "total.txt");
 }
 
-// The session's variable `total`, a number.
+// Returns the session's variable `total`, a number.
 static long total(sandbox_borrow_session_t session) {
   client_string_t name = string("total");
   sandbox_option_guest_value_t value;
@@ -108,7 +112,7 @@ static long total(sandbox_borrow_session_t session) {
   return strtol(digits, NULL, 10);
 }
 
-// A session keeps variables and files, and its states can be forked, undone, and saved as bytes.
+// Keeps variables and files in a session, and forks, undoes and saves its state.
 static void keep(sandbox_borrow_session_t session) {
   sandbox_sandbox_error_t error;
 
@@ -141,7 +145,7 @@ static void outcome_of(sandbox_runtime_t *runtime, sandbox_request_t script, san
   sandbox_execution_free(&execution);
 }
 
-// Every way in which a script can end, each in an interpreter of its own.
+// Shows every way in which a script can end, each in an interpreter of its own.
 static void outcomes(void) {
   outcome_of(&javascript, request("console.log('hello from javascript')"), no_policy);
   outcome_of(&python, request("raise SystemExit(3)"), no_policy);
@@ -155,11 +159,11 @@ static void outcomes(void) {
   sleep.deadline_ms = (client_option_u64_t){true, 100};
   outcome_of(&python, sleep, no_policy);
 
-  // The hash of nested tuples goes deeper than the interpreter's native stack.
+  // Hashing nested tuples exceeds the interpreter's native stack.
   outcome_of(&python, request("t = ()\nfor _ in range(100000): t = (t,)\nhash(t)"), no_policy);
 }
 
-// A script that calls a tool of this program's own.
+// A script that calls a tool of this program.
 static const char notes[] =
     "kept = [tools.remember(fact=fact) for fact in ('tea costs 3', 'milk costs 2')]\n"
     "try:\n"
@@ -168,7 +172,7 @@ static const char notes[] =
     "    print('refused:', error)\n"
     "open('notes.txt', 'w').write(str(kept))\n";
 
-// The tool: keeps at most two facts, and says how many it has. `json` is where the answer's text lives.
+// The tool: keeps at most two facts, and returns their number. `json` holds the text of the answer.
 static sandbox_tool_answer_t remember(const sandbox_tool_request_t *call, char json[static 32]) {
   static int kept = 0;
   show_tool_request(call);
@@ -184,7 +188,7 @@ static sandbox_tool_answer_t remember(const sandbox_tool_request_t *call, char j
   return answer;
 }
 
-// Answers every call of a step and goes on: gives the next step.
+// Answers every call of a step, and returns the next step.
 static sandbox_step_t answer_calls(sandbox_borrow_started_t started, const sandbox_list_tool_request_t *calls) {
   sandbox_list_tool_answer_t answers = {calloc(calls->len, sizeof *answers.ptr), calls->len};
   char(*texts)[32] = calloc(calls->len, sizeof *texts);
@@ -199,7 +203,7 @@ static sandbox_step_t answer_calls(sandbox_borrow_started_t started, const sandb
   return next;
 }
 
-// Goes on with a script until it has ended, and answers its tools.
+// Continues a script until it has ended, and answers its tool calls.
 static sandbox_execution_t finish(sandbox_borrow_started_t started) {
   sandbox_list_tool_request_t none = {NULL, 0};
   sandbox_step_t step = {.tag = SANDBOX_STEP_RUNNING};
@@ -211,7 +215,7 @@ static sandbox_execution_t finish(sandbox_borrow_started_t started) {
   return step.val.done;
 }
 
-// A script that this program answers: it runs until it needs a tool, waits, and goes on with the answer.
+// Runs a script that this program answers: it runs until it needs a tool, waits, and continues with the answer.
 static void steps(void) {
   sandbox_tool_t tool = {
       .name = string("remember"),
@@ -234,7 +238,7 @@ static void steps(void) {
   sandbox_started_drop_own(started);
 }
 
-// What is refused before anything is executed. Where there is an error there is no result to free.
+// Calls that are refused before anything is executed. After an error there is no result to free.
 static void errors(void) {
   sandbox_execution_t execution;
   sandbox_sandbox_error_t error;
@@ -273,7 +277,7 @@ static void session_errors(sandbox_borrow_session_t session) {
   refused(sandbox_method_files_stat(sandbox_borrow_files(files), &path, &entry, &error), &error);
   sandbox_files_drop_own(files);
 
-  // One execution at a time: until the one that was started has ended, the session has time for nothing else.
+  // A session runs one execution at a time: until the started execution has ended, the session refuses other calls.
   sandbox_request_t sleep = request("import time\ntime.sleep(60)");
   sandbox_own_started_t started;
   check(sandbox_method_session_start(session, &sleep, &started, &error), &error);
@@ -291,7 +295,7 @@ static void session_errors(sandbox_borrow_session_t session) {
   refused(sandbox_method_session_execute(session, &other, &execution, &error), &error);
 }
 
-// An ordinary `main`: what it gives is what the host exits with.
+// An ordinary `main`: the host exits with its result.
 int main(void) {
   show_runtimes();
   sandbox_session_options_t prices = {.context = {true, string("[{\"price\": 5}, {\"price\": 7}]")}};

@@ -1,13 +1,13 @@
-// Prints what the sandbox gives, and makes strings for it.
+// Prints results of the sandbox, and makes strings for it.
 #pragma once
 
 #include "client.h"
 
-// A string as the bindings have it, of a C string, which it points into: `client_string_dup` would copy.
+// Makes a string of the bindings that points into a C string; `client_string_dup` would copy it.
 client_string_t string(const char *text);
 client_list_u8_t bytes(const char *text);
 
-// A C string of one of the bindings', cut to the size of `to`.
+// Copies a string of the bindings into a C string, cut to the size of `to`.
 void copy_text(char *to, size_t size, client_string_t text);
 
 void show_runtimes(void);
@@ -16,5 +16,5 @@ void show_execution(const char *label, const sandbox_execution_t *execution);
 void show_tool_request(const sandbox_tool_request_t *call);
 void show_error(const sandbox_sandbox_error_t *error);
 
-// Prints a file, or says why it cannot be read.
+// Prints a file, or the reason why it cannot be read.
 bool show_file(sandbox_borrow_files_t files, const char *path, sandbox_sandbox_error_t *error);

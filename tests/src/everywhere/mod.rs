@@ -1,6 +1,5 @@
-//! The portable provider in other hosts. The program||, which is the case runner, the provider and the tools of cases
-//! composed.| composes the case runner, the provider and the tools of cases. `everywhere`, which is the case runner,
-//! the provider and the tools of cases composed.
+//! The portable provider in other hosts. The program `everywhere` composes the case runner, the provider and the tools
+//! of cases.
 //!
 //! * [`Host`] is a host, and starts its process.
 //! * [`Hosted`] is a process of a host, in which one instance runs case after case. [`Worker`] is any process that

@@ -142,8 +142,8 @@ fn the_first_call_costs_what_the_second_costs() {
     for (language, source) in scripts {
         let session = sandbox(language, fixed).session().unwrap();
         let costs: Vec<u64> = (0..3).map(|_| session.execute(source).unwrap().fuel_consumed).collect();
-        // A few hundred units are a hash table that grows once.||; why is not known.|, for an unknown reason. An error
-        // of JavaScript varies by 3.5 %; why is not known.
+        // A few hundred units are a hash table that grows once. An error of JavaScript varies by 3.5 %, for an unknown
+        // reason.
         assert!(costs[0].abs_diff(costs[1]) <= (costs[1] / 20).max(2_000), "{language} {source:?}: {costs:?}");
     }
 }

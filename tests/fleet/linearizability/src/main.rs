@@ -1,7 +1,7 @@
 //! Reads histories of sessions as JSON, `{SESSION: [{"begun": S, "ended": S | null, "kind": KIND, "count": N | null}]}`, and writes the sessions
 //! whose history is not linearizable, `{"sessions": N, "operations": N, "refuted": [SESSION]}`.
 //!
-//! An operation that nothing is known of has no end: it may have taken effect at any time after its begin, or never.
+//! An operation with an unknown outcome has no end: it may have taken effect at any time after its begin, or never.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,30 +14,30 @@ use todc_utils::specifications::Specification;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
-    /// Opens the session where there is none, counts one up and answers the count.
+    /// Opens the session if there is none, increments the count and returns it.
     Execute,
-    /// As `Execute`, with a call of a tool.
+    /// As `Execute`, with a tool call.
     Record,
-    /// Answers the count: 0 where there is no session.
+    /// Returns the count, or 0 if there is no session.
     Info,
-    /// Sets the session back to before its last execution and answers the count then, or refuses.
+    /// Undoes the last execution and returns the count, or refuses.
     Undo,
-    /// Ends the session and answers whether there was one, as 1 or 0.
+    /// Ends the session and returns 1 if there was one, otherwise 0.
     Close,
 }
 
-/// What a client asked for, and was answered.
+/// An operation of a client, with its answer.
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct Operation {
     begun: f64,
-    /// None: nothing was answered.
+    /// `None` if no answer came.
     ended: Option<f64>,
     kind: Kind,
-    /// None where `ended` is something: it was refused.
+    /// `None` with an `ended` value means that the operation was refused.
     count: Option<u64>,
 }
 
-/// The model: a counter that can be set back once in succession.
+/// The model: a counter that can be undone once in succession.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Session {
     is_open: bool,
@@ -71,13 +71,13 @@ impl Specification for Session {
     }
 }
 
-/// Whether there is an order of the operations that real time allows and that answers as they were answered.
+/// Returns `true` if some order of the operations is consistent with real time and with all answers.
 fn is_linearizable(operations: &[Operation]) -> bool {
     if operations.is_empty() {
         return true;
     }
-    // What happened at the same moment counts as concurrent: calls come first. Of an operation without an end, the response comes after all
-    // others, where no answer depends on it: that is as good as never.
+    // Simultaneous events count as concurrent: calls come first. The response of an operation without an end comes
+    // after all others, when no answer depends on it. This is equivalent to an operation that never happened.
     let mut events = Vec::new();
     for (process, operation) in operations.iter().enumerate() {
         events.push((operation.begun, false, process, Action::Call(*operation)));

@@ -1,5 +1,6 @@
-//! `compose OUT APPLICATION COMPONENT…`: one component in which each one's imports are the exports of those named after it, as far as
-//! they have them; each is there once, whoever imports it. What nobody has is imported, and what the application exports is exported.
+//! `compose OUT APPLICATION COMPONENT…`: makes one component in which the imports of each component are connected to
+//! the exports of those after it. Each component is instantiated once, for all its importers. Unconnected imports
+//! become imports of the result, and the application's exports become its exports.
 
 use std::{env, error::Error, fs, path::Path};
 
@@ -13,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut graph = CompositionGraph::new();
     let mut instances: Vec<(PackageId, NodeId)> = Vec::new();
-    // From the last to the application: what one imports is there before it.
+    // Goes from the last component to the application, so that imports exist before their importers.
     for (number, file) in components.iter().enumerate().rev() {
         let package = Package::from_file(&format!("component{number}"), None, file, graph.types_mut())?;
         let package = graph.register_package(package)?;
@@ -26,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let export = graph.alias_instance_export(application, &name)?;
         graph.export(export, &name)?;
     }
-    // Written beside and renamed: a build that was broken off leaves no half component.
+    // Writes a new file and renames it, so that an interrupted build leaves no partial component.
     let out = Path::new(out);
     let beside = out.with_extension("part");
     fs::write(&beside, graph.encode(EncodeOptions::default())?)?;
@@ -38,7 +39,8 @@ fn usage() -> Box<dyn Error> {
     "usage: compose OUT APPLICATION COMPONENT…".into()
 }
 
-/// Gives an instance what it imports and one of the others exports: of several the one that is named first.
+/// Connects an instance's imports to exports of the others. If several export an interface, the first on the command
+/// line is used.
 fn connect(
     graph: &mut CompositionGraph,
     package: PackageId,

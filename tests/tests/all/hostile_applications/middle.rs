@@ -8,9 +8,9 @@ use glovebox_tests::{lone_engine, process::in_child, puppet::component};
 
 use super::{LONG, assert_others_work};
 
-/// `f(how)` opens two sessions and starts `for(;;){}` twice, once in a session. It traps if one of these is refused,
-/// and then acts by `how`:||4 waits for the started one|4 waits for the started execution 0 traps, 1 runs for ever, 2
-/// allocates memory, 3 executes an endless script, 4 waits for the started one, 5 returns.
+/// `f(how)` opens two sessions and starts `for(;;){}` twice, once in a session. It traps if one of these calls is
+/// refused, and otherwise acts by `how`: 0 traps, 1 runs for ever, 2 allocates memory, 3 executes an endless script, 4
+/// waits for the started script, 5 returns.
 const APP: &str = r#"(module
     (import "glovebox:sandbox/sandbox@0.2.0" "[static]session.open" (func $open (param i32 i32)))
     (import "glovebox:sandbox/sandbox@0.2.0" "start" (func $start (param i32 i32)))

@@ -1,5 +1,5 @@
-//! What a hostile caller can do to a provider, and hostile tools: a line per attempt with what came of it, all in one instance, which
-//! must answer as before at the end of each.
+//! The attacks of a hostile caller and of hostile tools on a provider. Prints a line per attempt with its result. All
+//! attempts run in one instance, which must answer correctly after each of them.
 
 mod tools;
 
@@ -9,7 +9,7 @@ use glovebox_guest::{
     Blob, Clock, Entropy, IfExists, Limits, Outcome, OutputStream, Policy, Request, Sandbox, Session, SessionOptions,
 };
 
-/// An attempt: its name, and what it makes of the sandbox.
+/// An attempt: its name, and its calls of the sandbox.
 type Attempt = (&'static str, fn() -> Result<String, Box<dyn Error>>);
 
 const ATTEMPTS: &[Attempt] = &[
@@ -32,7 +32,7 @@ const ATTEMPTS: &[Attempt] = &[
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The provider asks for them once.
+    // The provider requests the tools once.
     tools::set();
     for (name, attempt) in ATTEMPTS {
         let came = attempt().unwrap_or_else(|error| format!("ERROR {error}"));
@@ -53,7 +53,7 @@ fn sandbox(limits: Limits) -> Sandbox {
     Sandbox::javascript().policy(policy)
 }
 
-/// The first words of an error, which name it.
+/// Returns the first words of an error, which name it.
 fn kind<T>(result: Result<T, glovebox_guest::Error>) -> String {
     match result {
         Ok(_) => "ok".to_owned(),
@@ -64,7 +64,7 @@ fn kind<T>(result: Result<T, glovebox_guest::Error>) -> String {
     }
 }
 
-/// What came of all, each once, in order.
+/// Joins the distinct results, in order.
 fn kinds(all: impl IntoIterator<Item = String>) -> String {
     let mut seen: Vec<String> = Vec::new();
     for each in all {
@@ -75,7 +75,7 @@ fn kinds(all: impl IntoIterator<Item = String>) -> String {
     seen.join(" ")
 }
 
-/// As many as there can be.
+/// Creates objects until creation fails, at most `most`.
 fn fill<T>(most: usize, make: impl Fn(usize) -> Result<T, glovebox_guest::Error>) -> (Vec<T>, String) {
     let mut made = Vec::new();
     for number in 0..most {
@@ -128,7 +128,8 @@ fn checkpoints_without_end() -> Result<String, Box<dyn Error>> {
     Ok(format!("retained few: {}, {}", retained < 100, kind(session.undo_to(u64::MAX))))
 }
 
-/// Each byte of its beginning and some of all others changed, cut short at many places, and bytes that never were one.
+/// Resumes forged states: each byte at the beginning and some of the others changed, states cut short at many places,
+/// and arbitrary bytes.
 fn forged_states() -> Result<String, Box<dyn Error>> {
     let sandbox = sandbox(Limits::default());
     let session = sandbox.session()?;
@@ -150,7 +151,7 @@ fn forged_states() -> Result<String, Box<dyn Error>> {
     Ok(format!("forged {forged}, others {others}, itself {}", resume(&bytes)))
 }
 
-/// What a script makes of a tool's reply.
+/// Returns the script's view of a tool's reply.
 fn reply(tool: &str) -> Result<String, Box<dyn Error>> {
     let source = format!(
         "try {{ const r = await tools.{tool}({{}}); console.log(typeof r, String(r).length) }} catch (e) {{ console.log(e.name) }}"
@@ -273,7 +274,7 @@ fn odd_policies() -> Result<String, Box<dyn Error>> {
         Limits { fuel: Some(0), ..Limits::default() },
         Limits { tool_calls_at_once: Some(u32::MAX), tool_bytes: Some(most), ..Limits::default() },
     ];
-    // One that wants all that there is: it is bounded by what the limits say, or refused.
+    // A tool that requests as much as possible: the limits bound the request, or refuse it.
     let source = "let all = []; try { for (let i = 0; i < 9; i++) all.push(new ArrayBuffer(1 << 20)) } catch {}";
     Ok(all.map(|limits| kind(sandbox(limits).execute(source))).join(" "))
 }
@@ -292,7 +293,7 @@ fn large_sources() -> Result<String, Box<dyn Error>> {
     Ok(format!("{large} {stdin} {}", kinds(nested)))
 }
 
-/// What was begun and is never continued, or dropped in its middle.
+/// Starts executions that are never continued, or dropped halfway.
 fn left_in_the_middle() -> Result<String, Box<dyn Error>> {
     let sandbox = sandbox(Limits { session_count: Some(3), ..Limits::default() });
     let session: Session = sandbox.session()?;

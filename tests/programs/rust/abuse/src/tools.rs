@@ -22,7 +22,7 @@ fn tool(name: &str, reply: String) -> CaseTool {
     CaseTool { name, description, schema: None, reply: Some(reply), error: None, delay_ms: 0 }
 }
 
-/// Tells `case-tools` of them.
+/// Sets the tools in `case-tools`.
 pub fn set() {
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
     table::set(&[

@@ -1,6 +1,6 @@
-//! A small agent: it lets a model's scripts run in the sandbox, and shows all that can become of one.
+//! A small agent: runs a model's scripts in the sandbox, and shows every possible outcome.
 //!
-//! It is an ordinary program. What makes it a component that imports `glovebox:sandbox` is that it calls `glovebox_guest`.
+//! It is an ordinary program. Its calls of `glovebox_guest` make it a component that imports `glovebox:sandbox`.
 
 use std::{io::Read as _, time::Duration};
 
@@ -9,7 +9,7 @@ use glovebox_guest::{
     ToolAnswer, ToolRequest, info,
 };
 
-/// What the program itself may fail with, beside `Error`: reading in pieces is `std::io`.
+/// The program's own errors are not only `Error`: reading in pieces uses `std::io`.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Result<()> {
@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     errors(&session)
 }
 
-/// What became of a script. None of these is an error: the sandbox did what it was asked to.
+/// Describes the result of a script. No outcome is an error: the sandbox did its work.
 fn described(execution: &Execution) -> String {
     let mut text = match &execution.outcome {
         Outcome::Completed => "completed".into(),
@@ -48,7 +48,7 @@ fn described(execution: &Execution) -> String {
     text
 }
 
-/// Prints a file, which is read in pieces: it may be larger than one call gives.
+/// Prints a file in pieces, because it may be larger than one call returns.
 fn show_file(files: &Files, path: &str) -> Result<()> {
     let mut contents = String::new();
     let size = files.open(path)?.read_to_string(&mut contents)?;
@@ -56,7 +56,7 @@ fn show_file(files: &Files, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a model might answer to "add up the prices": each answer is tried, and what is wrong with it goes back to the model.
+/// Possible answers of a model to "add up the prices". Each answer is tried, and its problem goes back to the model.
 const ANSWERS: [&str; 3] = [
     "total = sum(item['price'] for item in context",
     "total = sum(item.price for item in context)",
@@ -67,10 +67,10 @@ with open('total.txt', 'w') as file:
 total",
 ];
 
-/// The loop of an agent: look at the script, run it, and go on until one does what it should.
+/// The loop of an agent: validates and runs each script until one succeeds.
 fn work(session: &Session) -> Result<()> {
     for (turn, answer) in (1..).zip(ANSWERS) {
-        // The language's own parser, which runs nothing.
+        // Uses the language's own parser, which runs nothing.
         if let Some(first) = Sandbox::python().validate(answer)?.first() {
             let (line, column, message) = (first.line, first.column, &first.message);
             println!("turn {turn}: not well-formed, line {line}, column {column}: {message}");
@@ -89,12 +89,12 @@ fn total(session: &Session) -> Result<String> {
     Ok(session.get_variable("total")?.and_then(|value| value.json).ok_or("there is no total")?)
 }
 
-/// A session keeps variables and files, and its states can be forked, undone, and saved as bytes.
+/// Keeps variables and files in a session, and forks, undoes and saves its state.
 fn keep(session: &Session) -> Result<()> {
     let copy = session.fork()?;
     copy.execute("total += 100")?;
     println!("fork: {} in the copy, {} in the original", total(&copy)?, total(session)?);
-    // The sandbox frees what is dropped: the number of sessions is limited.
+    // Dropping frees the session: the number of sessions is limited.
     drop(copy);
 
     session.execute("total = 0")?;
@@ -108,12 +108,13 @@ fn keep(session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// The default policy but for these limits. It can ask for less than the host grants, and for no more.
+/// Creates a sandbox with the default policy and these limits. A policy can request less than the host grants, never
+/// more.
 fn limited(limits: Limits) -> Sandbox {
     Sandbox::python().policy(Policy::default().limits(limits))
 }
 
-/// Every way in which a script can end, each in an interpreter of its own.
+/// Shows every way in which a script can end, each in an interpreter of its own.
 fn outcomes() -> Result<()> {
     let endings = [
         (Sandbox::javascript(), Request::new("console.log('hello from javascript')")),
@@ -122,7 +123,7 @@ fn outcomes() -> Result<()> {
         (limited(Limits::default().fuel(50_000_000)), Request::new("while True: pass")),
         // Cancelled after a tenth of a second.
         (Sandbox::python(), Request::new("import time\ntime.sleep(60)").deadline(Duration::from_millis(100))),
-        // The hash of nested tuples goes deeper than the interpreter's native stack.
+        // Hashing nested tuples exceeds the interpreter's native stack.
         (Sandbox::python(), Request::new("t = ()\nfor _ in range(100000): t = (t,)\nhash(t)")),
     ];
     for (sandbox, request) in endings {
@@ -131,7 +132,7 @@ fn outcomes() -> Result<()> {
     Ok(())
 }
 
-/// A script that calls a tool of this program's own.
+/// A script that calls a tool of this program.
 const NOTES: &str = "\
 held = [tools.remember(fact=fact) for fact in ('tea costs 3', 'milk costs 2')]
 try:
@@ -141,9 +142,9 @@ except tools.ToolError as error:
 open('notes.txt', 'w').write(str(held))
 ";
 
-/// A script that this program answers: it runs until it needs a tool, waits, and goes on with the answer.
+/// Runs a script that this program answers: it runs until it needs a tool, waits, and continues with the answer.
 ///
-/// `started.finish_with(…)` is the whole loop, for a program that has nothing else to do meanwhile.
+/// `started.finish_with(…)` is the whole loop, for a program that is otherwise idle.
 fn step() -> Result<()> {
     let tool = Tool::new("remember", "Keeps a fact, and says how many there are.")
         .schema(r#"{"type": "object", "properties": {"fact": {"type": "string"}}, "required": ["fact"]}"#);
@@ -169,7 +170,7 @@ fn remember(notebook: &mut Vec<String>, call: &ToolRequest) -> ToolAnswer {
     call.returns(notebook.len().to_string())
 }
 
-/// Prints why a call was refused: an error is the host's or the caller's, never the script's.
+/// Prints the reason for a refused call. An error is a fault of the host or the caller, never of the script.
 fn refused<T>(result: std::result::Result<T, Error>) -> Result<()> {
     let Err(error) = result else { return Err("this must be refused".into()) };
     let detail = match &error {
@@ -177,7 +178,7 @@ fn refused<T>(result: std::result::Result<T, Error>) -> Result<()> {
             format!(", {bytes} bytes of at most {limit}")
         }
         Error::File(failure) => format!(", {}", failure.kind),
-        // The others have a text, which `Display` shows.
+        // The other cases have a text, which `Display` shows.
         _ => String::new(),
     };
     println!("error: {}{detail}", error.name());
@@ -194,7 +195,7 @@ fn errors(session: &Session) -> Result<()> {
     refused(session.undo_to(1_000_000))?;
     refused(session.files()?.stat("missing.txt"))?;
 
-    // One execution at a time: until the one that was started has ended, the session has time for nothing else.
+    // A session runs one execution at a time: until the started execution has ended, the session refuses other calls.
     let started = session.start("import time\ntime.sleep(60)")?;
     refused(session.execute(""))?;
     started.cancel();

@@ -1,4 +1,4 @@
-//! An application of the smallest kind: it has one export of its own, and asks the sandbox for what it gives.
+//! A minimal application: it has one export, and computes its result in the sandbox.
 
 use glovebox_guest::{Outcome, Sandbox};
 

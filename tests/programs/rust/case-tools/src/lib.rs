@@ -1,5 +1,5 @@
-//! The tools of conformance cases, for providers that import theirs: the case runner says through `table` what they are, and scripts call
-//! them through `tools`.
+//! The tools of conformance cases, for providers that import tools. The case runner sets the tools through `table`, and
+//! scripts call them through `tools`.
 
 use std::cell::RefCell;
 

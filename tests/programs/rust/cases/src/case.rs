@@ -1,4 +1,4 @@
-//! A case as it stands on a line of standard input.
+//! A case in the format of a line of standard input.
 
 use std::collections::BTreeMap;
 
@@ -7,52 +7,52 @@ use serde::Deserialize;
 
 use crate::{hex::Hex, policy::CasePolicy};
 
-/// One case on one runtime.
+/// A case on a runtime.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// The runtime's name.
+    /// The name of the runtime.
     pub runtime: String,
-    /// What it may do.
+    /// The policy of the executions.
     pub policy: CasePolicy,
-    /// Whether its steps run one after the other in one session.
+    /// True if the steps run in order in one session.
     pub in_session: bool,
-    /// Whether a step in an interpreter of its own starts with the files that the step before it left.
+    /// True if a step with an interpreter of its own starts with the files that the previous step left.
     pub carry: bool,
-    /// The files that the first step starts with, if they do not persist; without `carry`, all steps.
+    /// The initial files of the first step; without `carry`, of all steps.
     pub files: BTreeMap<String, Hex>,
-    /// Whether executions are stepped through, also those that could be one call.
+    /// True if all executions are stepped through, even if one call would do.
     pub stepped: bool,
-    /// JSON text of what its first session finds in `context`.
+    /// JSON text of the variable `context` in the first session.
     pub context: Option<String>,
-    /// The tools that its scripts may call, which this program answers.
+    /// The tools of the scripts, which this program answers.
     pub tools: BTreeMap<String, CaseTool>,
-    /// What is done, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// A tool that does one of a few simple things.
+/// A tool that performs one of a few simple actions.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaseTool {
     pub description: String,
-    /// JSON text of its schema.
+    /// JSON text of the arguments' schema.
     pub schema: Option<String>,
-    /// Answers this JSON text; its arguments where there is none.
+    /// The JSON text to answer; without it, the tool answers its arguments.
     pub reply: Option<String>,
-    /// Fails with this message.
+    /// The message to fail with.
     pub error: Option<String>,
-    /// Waits before it answers.
+    /// Milliseconds to wait before the answer.
     pub delay_ms: u64,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// What the case calls the session that it is about.
+    /// The name of the step's session within the case.
     pub session: String,
     pub action: Action,
-    /// The files whose contents the result has, where they are there.
+    /// The files whose contents are part of the result, if they exist.
     pub look: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ pub struct Script {
     pub name: Option<String>,
     pub kind: Option<Kind>,
     pub stdin: Option<String>,
-    /// JSON text.
+    /// JSON text of the variable `context`.
     pub context: Option<String>,
 }
 

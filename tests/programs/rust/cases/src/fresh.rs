@@ -1,4 +1,4 @@
-//! Steps that have an interpreter of their own.
+//! Steps that run in interpreters of their own.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     tools::{ANSWERED_HERE, finish, tools},
 };
 
-/// The files that the next step starts with.
+/// The initial files of the next step.
 pub type Carried = BTreeMap<String, Hex>;
 
 pub fn step(sandbox: &Sandbox, case: &Case, step: &Step, files: &mut Carried) -> StepResult {
@@ -26,7 +26,7 @@ pub fn step(sandbox: &Sandbox, case: &Case, step: &Step, files: &mut Carried) ->
 fn run(sandbox: &Sandbox, case: &Case, step: &Step, script: &Script, files: &mut Carried) -> Result<StepResult, Error> {
     let add = |request: Request, (path, Hex(bytes)): (&String, &Hex)| request.file(path, bytes.clone());
     let request = files.iter().fold(script.request(), add);
-    // One call is enough where nobody wants the files, and there is no tool to answer.
+    // A single call suffices if no files are needed and there is no tool to answer.
     if !must_be_stepped(case) && !case.carry && step.look.is_empty() {
         return Ok(StepResult::ran(&sandbox.execute(request)?, BTreeMap::new()));
     }
@@ -39,7 +39,7 @@ fn run(sandbox: &Sandbox, case: &Case, step: &Step, script: &Script, files: &mut
     Ok(StepResult::ran(&execution, look(&left, &step.look)))
 }
 
-/// Whether executions of the case are stepped through: where it says so, and where this program has tools to answer.
+/// Returns `true` if the case requests stepping, or if this program has tools to answer.
 pub fn must_be_stepped(case: &Case) -> bool {
     case.stepped || (ANSWERED_HERE && !case.tools.is_empty())
 }

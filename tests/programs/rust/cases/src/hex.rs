@@ -1,8 +1,8 @@
-//! Bytes in JSON: as hexadecimal digits.
+//! Bytes in JSON, as hexadecimal digits.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// Bytes, which JSON does not have.
+/// Bytes, for which JSON has no type.
 #[derive(Clone)]
 pub struct Hex(pub Vec<u8>);
 

@@ -1,9 +1,9 @@
-//! Runs conformance cases through `glovebox:sandbox`, in whatever host this component runs: a case per line of standard input as
-//! JSON ([`case`]), a line of standard output with the results of its steps ([`observed`]). It needs nothing else of a
-//! system.
+//! Runs conformance cases through `glovebox:sandbox`, in any host of components. Each line of standard input is a case
+//! as JSON ([`case`]). Each line of standard output has the results of its steps ([`observed`]). The program needs
+//! nothing else of a system.
 //!
-//! It answers the tools of a case itself. With the feature `provider-tools` they are the provider's own: it has them of the component
-//! `case-tools`, with which both are composed.
+//! The program answers the tools of a case itself. With the feature `provider-tools`, the tools belong to the provider:
+//! it imports them from the component `case-tools`, with which both are composed.
 
 mod case;
 mod fresh;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A result for each step.
+/// Runs all steps and returns their results.
 fn results(case: &Case) -> Vec<StepResult> {
     tools::begin(case);
     let sandbox = Sandbox::named(&case.runtime).policy(case.policy.to_policy());

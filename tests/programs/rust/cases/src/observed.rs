@@ -1,4 +1,4 @@
-//! Results as they stand on a line of standard output: an execution under the names that `glovebox run --json` uses.
+//! Results in the format of a line of standard output: an execution has the keys of `glovebox run --json`.
 
 use std::collections::BTreeMap;
 
@@ -38,18 +38,19 @@ impl StepResult {
     }
 }
 
-/// Those of the files that are there.
+/// Reads the named files that exist.
 pub fn look(files: &Files, names: &[String]) -> BTreeMap<String, Hex> {
     names.iter().filter_map(|name| Some((name.clone(), Hex(files.read(name).ok()?)))).collect()
 }
 
-/// All files. Empty directories are left out, and of a link its target is taken.
+/// Reads all files. Empty directories are left out, and a link is replaced by its target.
 pub fn all_of(files: &Files) -> Result<BTreeMap<String, Hex>, Error> {
     let bytes = |entry: FileEntry| Some((entry.path.clone(), Hex(files.read(&entry.path).ok()?)));
     Ok(files.list("**")?.into_iter().filter_map(bytes).collect())
 }
 
-/// A refusal that is the case's to expect; anything else would be told as one and fail there. Cases name limits as policy files do.
+/// Returns a refusal, which the case may expect; other errors are reported in the same way, and fail in the case.
+/// Limits are named as in policy files.
 pub fn refused(error: &Error) -> StepResult {
     StepResult::Refused(match error {
         Error::SourceTooLarge { bytes, limit } => format!("{bytes} bytes; `limits.source_bytes` is {limit}"),
@@ -151,7 +152,7 @@ fn outcome(outcome: &Outcome) -> Value {
     }
 }
 
-/// The process exit code that stands for an outcome.
+/// Returns the process exit code for an outcome.
 fn exit_code(outcome: &Outcome) -> i32 {
     match outcome {
         Outcome::Completed => 0,
@@ -168,7 +169,7 @@ fn raised(raised: &Raised) -> Value {
     json!({"type": raised.type_name, "message": raised.message, "traceback": raised.traceback, "line": raised.line})
 }
 
-/// `json` is left out where there is none: null is a value.
+/// Omits `json` if there is no JSON text: null is a value.
 fn guest_value(value: &GuestValue) -> Value {
     let mut told = json!({"repr": value.repr});
     if let Some(json) = value.json.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()) {
@@ -194,7 +195,7 @@ fn tool_call(call: &ToolRecord) -> Value {
     })
 }
 
-/// What scripts call the exception.
+/// Returns the name of the exception in scripts.
 fn error_name(kind: ToolError) -> &'static str {
     match kind {
         ToolError::Failed => "ToolError",

@@ -1,5 +1,5 @@
-//! A case's policy, under the names that policy files have. Everything is spelled out: a default of the host's is not one of the case's.
-//! But for clock and entropy, which are the provider's default where the case is for any.
+//! A case's policy, with the keys of policy files. Every field is explicit, because the host's defaults differ from
+//! those of cases. Only clock and entropy may have the provider's default, in cases for any provider.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ enum CaseOnUnwind {
     End,
 }
 
-/// The limits, by the names that they have everywhere.
+/// The limits by their names.
 macro_rules! limits {
     ($($name:ident: $type:ty),* $(,)?) => {
         #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! Tells the component `case-tools`, whose tools the provider imports, what those of a case answer.
+//! Sets the tools of a case in the component `case-tools`, from which the provider imports its tools.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +22,10 @@ mod bindings {
     });
 }
 
-/// Whether this program answers the tools, and so has to step through executions that may call them.
+/// True if this program answers the tools, and so must step through executions that may call them.
 pub const ANSWERED_HERE: bool = false;
 
-/// Makes the provider's tools those of the case.
+/// Replaces the provider's tools by those of the case.
 pub fn begin(case: &Case) {
     let told = |(name, tool): (&String, &CaseTool)| table::CaseTool {
         name: name.clone(),
@@ -38,12 +38,12 @@ pub fn begin(case: &Case) {
     table::set(&case.tools.iter().map(told).collect::<Vec<_>>());
 }
 
-/// The tools that the sandbox is told of: none, since it has them.
+/// Returns the caller's tools: none, because the provider has them.
 pub fn tools(_: &Case) -> Vec<Tool> {
     Vec::new()
 }
 
-/// Steps through an execution to its end.
+/// Steps through an execution until it has ended.
 pub fn finish(started: &Started, _: &BTreeMap<String, CaseTool>) -> Result<Execution, Error> {
     loop {
         if let Step::Done(execution) = started.step(&[])? {

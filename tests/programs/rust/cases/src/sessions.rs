@@ -12,7 +12,7 @@ use crate::{
     tools::{finish, tools},
 };
 
-/// The sessions of one case, by the names that its steps call them by.
+/// The sessions of a case by their names in its steps.
 pub struct Sessions<'a> {
     sandbox: &'a Sandbox,
     case: &'a Case,
@@ -22,7 +22,7 @@ pub struct Sessions<'a> {
 }
 
 impl<'a> Sessions<'a> {
-    /// Opens the first session, which the first step is about.
+    /// Opens the first session, which the first step uses.
     pub fn open(sandbox: &'a Sandbox, case: &'a Case) -> Result<Self, glovebox_guest::Error> {
         let mut options = options(case);
         options.context.clone_from(&case.context);
@@ -103,7 +103,7 @@ fn options(case: &Case) -> SessionOptions {
     tools(case).into_iter().fold(SessionOptions::default(), SessionOptions::tool)
 }
 
-/// None where the session has ended: then nobody can look.
+/// Reads the named files; empty if the session has ended.
 fn files(session: &Session, names: &[String]) -> BTreeMap<String, Hex> {
     match session.files() {
         Ok(files) if !names.is_empty() => look(&files, names),

@@ -10,13 +10,13 @@ use glovebox_guest::{Error, Execution, Started, Step, Tool, ToolAnswer, ToolRequ
 
 use crate::case::{Case, CaseTool};
 
-/// Whether this program answers the tools, and so has to step through executions that may call them.
+/// True if this program answers the tools, and so must step through executions that may call them.
 pub const ANSWERED_HERE: bool = true;
 
-/// Nothing to do: what the sandbox is told with each execution is all.
+/// Does nothing: each execution receives its tools.
 pub fn begin(_: &Case) {}
 
-/// The tools as the sandbox is told of them.
+/// Returns the caller's tools.
 pub fn tools(case: &Case) -> Vec<Tool> {
     let tool = |(name, tool): (&String, &CaseTool)| {
         let mut told = Tool::new(name, &tool.description);
@@ -26,11 +26,11 @@ pub fn tools(case: &Case) -> Vec<Tool> {
     case.tools.iter().map(tool).collect()
 }
 
-/// How long is waited at most before it is looked again: for calls of a script that does not wait for them, and for those that it
-/// makes while an earlier one has no answer yet.
+/// Maximum wait between two polls: for calls of a script that does not wait for them, and for calls that a script makes
+/// while an earlier call has no answer yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Steps through an execution to its end. Each call is answered when its tool's delay is over.
+/// Steps through an execution until it has ended. Answers each call when its tool's delay is over.
 pub fn finish(started: &Started, tools: &BTreeMap<String, CaseTool>) -> Result<Execution, Error> {
     let mut called: BTreeMap<u64, Instant> = BTreeMap::new();
     let mut answers = Vec::new();
@@ -48,7 +48,7 @@ pub fn finish(started: &Started, tools: &BTreeMap<String, CaseTool>) -> Result<E
     }
 }
 
-/// The answers that are due; where there are none yet it waits a little.
+/// Returns the answers that are due, or waits a little if there are none yet.
 fn due(calls: &[ToolRequest], called: &BTreeMap<u64, Instant>, tools: &BTreeMap<String, CaseTool>) -> Vec<ToolAnswer> {
     let left = |call: &ToolRequest| {
         let delay = Duration::from_millis(tools.get(&call.name).map_or(0, |tool| tool.delay_ms));

@@ -1,5 +1,5 @@
-//! Measures what calls of `glovebox:sandbox` take, from the calling component's side, and prints it as JSON: the times of all calls of
-//! a row in microseconds, at the median and at the 90th of a hundred.
+//! Measures the duration of calls of `glovebox:sandbox` from the calling component's side, and prints the median and
+//! the 90th percentile of each row as JSON, in microseconds.
 
 use std::{
     error::Error,
@@ -9,9 +9,9 @@ use std::{
 use glovebox_guest::{Checkpoints, Clock, Entropy, Language, Limits, Policy, Runtime, Sandbox, Session, SessionPolicy};
 use serde_json::{Map, Value, json};
 
-/// Calls before those that count: hosts compile what is called often.
+/// Number of calls before the measurement: hosts compile frequently called code.
 const WARM_UP: usize = 30;
-/// How long a row may take before it is cut short, and how many calls it has at most.
+/// Time limit of a row, and its maximum number of calls.
 const ROW: Duration = Duration::from_secs(10);
 const CALLS: usize = 200;
 const MIB: [u64; 2] = [1, 64];
@@ -60,7 +60,7 @@ fn measure(language: Language, rows: &mut Map<String, Value>) -> Result<(), Box<
     Ok(())
 }
 
-/// What all rows run under, but for checkpoints, which are a cost of their own.
+/// The policy of all rows, except for checkpoints, which have a cost of their own.
 fn policy(checkpoints: Checkpoints) -> Policy {
     let limits = Limits { memory_bytes: Some(512 << 20), ..Limits::default() };
     let session = SessionPolicy { checkpoints: Some(checkpoints), ..SessionPolicy::default() };
@@ -73,7 +73,7 @@ fn policy(checkpoints: Checkpoints) -> Policy {
     }
 }
 
-/// A session that holds so much memory of its own, none of it zero.
+/// Opens a session that holds `mib` mebibytes of private memory, all of it non-zero.
 fn holding(sandbox: &Sandbox, language: Language, mib: u64) -> Result<Session, Box<dyn Error>> {
     let session = sandbox.session()?;
     let source = match language {

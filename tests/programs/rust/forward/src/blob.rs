@@ -5,10 +5,10 @@ use crate::bindings::{
     glovebox::sandbox::{sandbox as inner, types::SandboxError},
 };
 
-/// A blob of the inner provider's: the bytes are there and nowhere else.
+/// A blob of the inner provider, which alone holds the bytes.
 pub struct Forwarded(pub inner::Blob);
 
-/// The client's handle of it.
+/// Returns the client's handle of the blob.
 pub fn given(blob: inner::Blob) -> Blob {
     Blob::new(Forwarded(blob))
 }

@@ -8,10 +8,10 @@ use crate::bindings::{
     },
 };
 
-/// Files of the inner provider's.
+/// Files of the inner provider.
 pub struct Forwarded(inner::Files);
 
-/// The client's handle of them.
+/// Returns the client's handle of the files.
 pub fn given(files: inner::Files) -> Files {
     Files::new(Forwarded(files))
 }

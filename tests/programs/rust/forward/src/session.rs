@@ -15,10 +15,10 @@ use crate::{
     blob, files, held, started,
 };
 
-/// A session of the inner provider's, opened under the rule. What it does afterwards needs no rule.
+/// A session of the inner provider, opened under the rule. Its later calls need no rule.
 pub struct Forwarded(inner::Session);
 
-/// The client's handle of it.
+/// Returns the client's handle of the session.
 fn given(session: inner::Session) -> Session {
     Session::new(Forwarded(session))
 }

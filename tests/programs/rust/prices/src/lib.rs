@@ -1,4 +1,4 @@
-//! A component that is nothing but tools: composed with a provider that imports them, it answers scripts.
+//! A component that consists of tools: composed with a provider that imports tools, it answers scripts.
 
 use bindings::{
     exports::glovebox::sandbox::tools::{Guest, Tool},
@@ -37,7 +37,7 @@ impl Guest for Prices {
     }
 
     fn call(_name: String, arguments: String) -> Result<String, CallFailure> {
-        // The provider has held them to the schema.
+        // The provider has validated the arguments against the schema.
         let arguments: Value = serde_json::from_str(&arguments).unwrap_or_default();
         match arguments["item"].as_str() {
             Some("tea") => Ok("320".into()),
