@@ -5,12 +5,12 @@ const box = await createSandbox({ language: 'javascript', backend: 'component', 
 const run = await box.execute('console.log([1, 2, 3].map((x) => x * x).join())');
 console.log(run.outcome.kind, run.stdout.trim(), run.fuelConsumed > 0);
 
-// It runs in a worker: an endless script holds up nobody, and ends when its time is over, or before.
+// The component runs in a worker: an endless script does not block the page, and ends at its timeout at the latest.
 const endless = box.execute('for (;;);');
 setTimeout(() => box.cancel(), 100);
 console.log((await endless).outcome.kind);
 
-// An interpreter that persists.
+// A session keeps its interpreter between scripts.
 const session = await box.session();
 await session.execute('var total = 40');
 console.log((await session.execute('total + 2')).value);

@@ -1,7 +1,7 @@
-// Scripts run by a daemon, if there is one.
+// Runs scripts in a daemon, if one is available.
 import { createSandbox } from 'glovebox-sandbox';
 
-// The daemon, if one answers; else this process.
+// Uses the daemon if one answers, otherwise this process.
 await using box = await createSandbox({
   language: 'javascript',
   backend: 'auto',

@@ -69,7 +69,7 @@ assert.deepEqual((await resumed.execute("words[0], open('notes.txt').read()")).v
 const anywhere = await createSandbox({
   backend: 'component',
   language: 'javascript',
-  // Tried in their order. What is loaded is held to the hashes of this package's build, or to those of `integrity`.
+  // Several URLs are tried in order. Files must match the hashes of this package's build, or those of `integrity`.
   // indexURL: ['https://cdn.example/glovebox-javascript/', 'https://example.org/glovebox-javascript/'],
   terminateAfterMs: 500,
 });

@@ -10,11 +10,11 @@ box = Sandbox(
 run = box.execute("print(sum(range(10)))")
 print(run.outcome, run.stdout.strip(), run.fuel_consumed > 0)
 
-# Whatever a script does is an outcome, and the sandbox goes on.
+# An endless script ends at its limit, and the sandbox stays usable.
 endless = box.execute("while True: pass")
 print(endless.outcome.kind, endless.outcome.resource)
 
-# An interpreter that persists.
+# A session keeps its interpreter between scripts.
 with box.session() as session:
     session.execute("total = 40")
     print(session.execute("total + 2").value)

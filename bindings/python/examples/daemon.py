@@ -1,4 +1,4 @@
-"""Scripts run by a daemon, if there is one."""
+"""Runs scripts in a daemon, if one is available."""
 
 from glovebox_sandbox import Sandbox
 
@@ -8,7 +8,7 @@ def llm_query(prompt: str) -> str:
     return prompt.upper()
 
 
-# The daemon, if one answers; else this process.
+# Uses the daemon if one answers, otherwise this process.
 with Sandbox("python", backend="auto", tools=[llm_query]) as box, box.session(context=["one", "two"]) as session:
     run = session.execute("answers = [llm_query(part) for part in context]\nprint(answers)")
     print(run.stdout.strip(), session.variables["answers"][1])

@@ -1,25 +1,26 @@
-// A small agent: it lets a model's scripts run in the sandbox, and shows all that can become of one.
+// A small agent: runs a model's scripts in the sandbox, and shows every possible outcome.
 //
-// It is a component, made by componentize-js for the world `command` of `wit/`: the imports below are the contract's interfaces.
+// The program is a component, made by componentize-js for the world `command` of `wit/`. The imports below are the
+// contract's interfaces.
 //
-// What the bindings make of the contract:
-// * a record is an object with names in camelCase, where what has a default may be left out; a list of bytes is a Uint8Array;
-// * a case of a variant is `{ tag: 'exited', val: 3 }`, an enum's is a string, and a 64-bit number is a BigInt;
+// The bindings represent the contract as follows:
+// * a record is an object with camelCase names, whose optional fields may be left out; a list of bytes is a Uint8Array;
+// * a case of a variant is `{ tag: 'exited', val: 3 }`, a case of an enum is a string, and a 64-bit number is a BigInt;
 // * a function that can fail throws, with the case of `sandbox-error` as the error's `payload`;
-// * a resource is an object of a class. `using` drops it at the end of the block; without that, only the garbage collector does, late or
-//   never.
+// * a resource is an object of a class. `using` drops it at the end of the block; otherwise only the garbage collector
+//   does, late or never.
 
 import { Blob, Session, execute, info, start, validate } from 'glovebox:sandbox/sandbox@0.2.0';
 
 const python = { tag: 'python' };
 const javascript = { tag: 'javascript' };
 
-/** The default policy but for these limits. It can ask for less than the host grants, and for no more. */
+/** Returns the default policy with these limits. A policy can request less than the host grants, never more. */
 const policy = (limits) => ({ limits });
 
 const text = (bytes) => new TextDecoder().decode(bytes);
 
-/** What became of a script. None of these is an error: the sandbox did what it was asked to. */
+/** Describes the result of a script. No outcome is an error: the sandbox did its work. */
 function described({ outcome, value, stdout }) {
   const words = {
     completed: () => 'completed',
@@ -35,7 +36,7 @@ function described({ outcome, value, stdout }) {
   return described;
 }
 
-/** Prints a file, which is read piece by piece: it may be larger than one call gives. */
+/** Prints a file in pieces, because it may be larger than one call returns. */
 function showFile(files, path) {
   const pieces = [];
   let size = 0;
@@ -48,7 +49,7 @@ function showFile(files, path) {
   console.log(`file: ${path} (${size} bytes): ${pieces.join('')}`);
 }
 
-// What a model might answer to "add up the prices": each answer is tried, and what is wrong with it goes back to the model.
+// Possible answers of a model to "add up the prices". Each answer is tried, and its problem goes back to the model.
 const answers = [
   "total = sum(item['price'] for item in context",
   'total = sum(item.price for item in context)',
@@ -59,10 +60,10 @@ with open('total.txt', 'w') as file:
 total`,
 ];
 
-/** The loop of an agent: look at the script, run it, and go on until one does what it should. */
+/** The loop of an agent: validates and runs each script until one succeeds. */
 function work(session) {
   for (const [turn, source] of answers.entries()) {
-    // The language's own parser, which runs nothing.
+    // Uses the language's own parser, which runs nothing.
     const [first] = validate(python, { source }, {});
     if (first) {
       const { line, column, message } = first;
@@ -79,7 +80,7 @@ function work(session) {
 
 const total = (session) => session.getVariable('total').json;
 
-/** A session keeps variables and files, and its states can be forked, undone, and saved as bytes. */
+/** Keeps variables and files in a session, and forks, undoes and saves its state. */
 function keep(session) {
   using copy = session.fork();
   copy.execute({ source: 'total += 100' });
@@ -95,7 +96,7 @@ function keep(session) {
   console.log(`resume: ${total(resumed)}`);
 }
 
-/** Every way in which a script can end, each in an interpreter of its own. */
+/** Shows every way in which a script can end, each in an interpreter of its own. */
 function outcomes() {
   const endings = [
     [javascript, { source: "console.log('hello from javascript')" }, {}],
@@ -104,7 +105,7 @@ function outcomes() {
     [python, { source: 'while True: pass' }, policy({ fuel: 50_000_000n })],
     // Cancelled after a tenth of a second.
     [python, { source: 'import time\ntime.sleep(60)', deadlineMs: 100n }, {}],
-    // The hash of nested tuples goes deeper than the interpreter's native stack.
+    // Hashing nested tuples exceeds the interpreter's native stack.
     [python, { source: 't = ()\nfor _ in range(100000): t = (t,)\nhash(t)' }, {}],
   ];
   for (const [runtime, request, limits] of endings) {
@@ -112,7 +113,7 @@ function outcomes() {
   }
 }
 
-// A tool of this program's own, and a script that calls it.
+// A tool of this program, and a script that calls it.
 const remember = {
   name: 'remember',
   description: 'Keeps a fact, and says how many there are.',
@@ -127,7 +128,7 @@ except tools.ToolError as error:
 open('notes.txt', 'w').write(str(kept))
 `;
 
-/** A script that this program answers: it runs until it needs a tool, waits, and goes on with the answer. */
+/** Runs a script that this program answers: it runs until it needs a tool, waits, and continues with the answer. */
 function step() {
   const notebook = [];
   const answer = ({ id, name, arguments: given }) => {
@@ -149,13 +150,16 @@ function step() {
   showFile(files, 'notes.txt');
 }
 
-/** Calls what must be refused, and prints why: an error is the host's or the caller's, never the script's. */
+/**
+ * Makes a call that must be refused, and prints the reason. An error is a fault of the host or the caller, never of the
+ * script.
+ */
 function refused(call) {
   let error;
   try {
     call();
   } catch (thrown) {
-    // Whatever is no error of the sandbox's is one of this program's.
+    // An error without a payload is this program's own.
     if (thrown.payload === undefined) throw thrown;
     error = thrown.payload;
   }
@@ -165,7 +169,7 @@ function refused(call) {
     'stdin-too-large': ({ bytes, limit }) => `, ${bytes} bytes of at most ${limit}`,
     file: ({ kind }) => `, ${kind}`,
   };
-  // The others have a text: `error.val`.
+  // The other cases have a text: `error.val`.
   const detail = details[error.tag] ?? (() => '');
   console.log(`error: ${error.tag}${detail(error.val)}`);
 }
@@ -183,7 +187,7 @@ function errors(session) {
   using files = session.files();
   refused(() => files.stat('missing.txt'));
 
-  // One execution at a time: until the one that was started has ended, the session has time for nothing else.
+  // A session runs one execution at a time: until the started execution has ended, the session refuses other calls.
   using started = session.start({ source: 'import time\ntime.sleep(60)' });
   refused(() => session.execute({ source: '' }));
   started.cancel();
@@ -197,7 +201,7 @@ function errors(session) {
   refused(() => session.execute({ source: '' }));
 }
 
-// What `wasi:cli/run` calls. To throw is to fail, without a word: the host then exits with 1.
+// Called as `wasi:cli/run`. A thrown error makes the host exit with 1, without a message.
 export const run = {
   run() {
     try {

@@ -75,7 +75,7 @@ def show_file(files, path):
     print(f"file: {path} ({len(contents)} bytes): {contents.decode()}")
 
 
-# What a model might answer to "add up the prices": each answer is tried, and what is wrong with it goes back to the model.
+# Possible answers of a model to "add up the prices". Each answer is tried, and its problem goes back to the model.
 ANSWERS = [
     "total = sum(item['price'] for item in context",
     "total = sum(item.price for item in context)",
@@ -88,9 +88,9 @@ total""",
 
 
 def work(session):
-    """The loop of an agent: look at the script, run it, and go on until one does what it should."""
+    """The loop of an agent: validates and runs each script until one succeeds."""
     for turn, answer in enumerate(ANSWERS, start=1):
-        # The language's own parser, which runs nothing.
+        # Uses the language's own parser, which runs nothing.
         diagnostics = sandbox.validate(PYTHON, request(answer), policy())
         if diagnostics:
             first = diagnostics[0]
@@ -135,14 +135,14 @@ def outcomes():
         (PYTHON, request("while True: pass"), policy(fuel=50_000_000)),
         # Cancelled after a tenth of a second.
         (PYTHON, request("import time\ntime.sleep(60)", deadline_ms=100), policy()),
-        # The hash of nested tuples goes deeper than the interpreter's native stack.
+        # Hashing nested tuples exceeds the interpreter's native stack.
         (PYTHON, request("t = ()\nfor _ in range(100000): t = (t,)\nhash(t)"), policy()),
     ]
     for runtime, script, limits in endings:
         print(f"outcome: {described(sandbox.execute(runtime, script, limits))}")
 
 
-# A tool of this program's own, and a script that calls it.
+# A tool of this program, and a script that calls it.
 REMEMBER = types.Tool(
     name="remember",
     description="Keeps a fact, and says how many there are.",
@@ -213,7 +213,7 @@ def errors(session):
     with session.files() as files:
         refused(files.stat, "missing.txt")
 
-    # One execution at a time: until the one that was started has ended, the session has time for nothing else.
+    # A session runs one execution at a time: until the started execution has ended, the session refuses other calls.
     with session.start(request("import time\ntime.sleep(60)")) as started:
         refused(session.execute, request(""))
         started.cancel()
@@ -243,6 +243,6 @@ class Run(exports.Run):
         try:
             main()
         except Err as error:
-            # The sandbox's, which would be taken for this function's own.
+            # An uncaught error of the sandbox would be taken for an error of this function.
             print(error.value, file=sys.stderr)
             raise Err(None) from None

@@ -1,5 +1,5 @@
-//! A provider that stands between a client and another provider. It gives what that one gives, under a rule of its own: no
-//! execution takes longer than a minute.
+//! A provider between a client and another provider. It forwards all calls under a rule of its own: no execution takes
+//! longer than a minute.
 
 mod blob;
 mod files;
@@ -32,7 +32,7 @@ mod bindings {
     use super::Forward;
 }
 
-/// The rule: how long an execution may take at most.
+/// The rule: the maximum timeout of an execution, in milliseconds.
 const TIMEOUT_MS: u64 = 60_000;
 
 struct Forward;
@@ -67,8 +67,8 @@ impl Guest for Forward {
     }
 }
 
-/// The policy under the rule: what is not given has the default of this provider, and what is over the rule is refused as the
-/// contract has it, never lowered in silence.
+/// Returns the policy under the rule. Omitted limits have the default of this provider. A limit over the rule is
+/// refused, as the contract requires, and never silently lowered.
 fn held(mut policy: Policy) -> Result<Policy, SandboxError> {
     let limits = match &mut policy.limits {
         Some(limits) => limits,
@@ -86,7 +86,7 @@ fn held(mut policy: Policy) -> Result<Policy, SandboxError> {
     }
 }
 
-/// Limits that say nothing: all are the inner provider's.
+/// Returns limits without values: the inner provider's defaults apply.
 fn no_limits() -> Limits {
     Limits {
         fuel: None,

@@ -10,17 +10,17 @@ use crate::{
     files,
 };
 
-/// A started execution of the inner provider's. Dropping it drops that one, which cancels it.
+/// A started execution of the inner provider. Dropping it drops the inner execution, which cancels it.
 pub struct Forwarded(inner::Started);
 
-/// The client's handle of it.
+/// Returns the client's handle of the execution.
 pub fn given(started: inner::Started) -> Started {
     Started::new(Forwarded(started))
 }
 
 impl GuestStarted for Forwarded {
     fn continue_(&self, answers: Vec<ToolAnswer>, wait_ms: Option<u64>) -> Result<Step, SandboxError> {
-        // What the interface `sandbox` defines is another type where it is exported than where it is imported.
+        // The types of the interface `sandbox` differ between its export and its import.
         let answers: Vec<_> =
             answers.into_iter().map(|ToolAnswer { id, answer }| inner::ToolAnswer { id, answer }).collect();
         Ok(match self.0.continue_(&answers, wait_ms)? {

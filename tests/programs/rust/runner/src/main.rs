@@ -1,4 +1,4 @@
-//! Runs the Python script on its standard input, and says what it did.
+//! Runs the Python script on its standard input, and prints the result.
 
 use std::{error::Error, io, process::ExitCode};
 
@@ -11,7 +11,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let limits = Limits::default().fuel(1_000_000_000).memory_bytes(64 << 20);
     let sandbox = Sandbox::python().policy(Policy::default().limits(limits));
 
-    // What the language's own parser says; nothing is executed.
+    // Messages of the language's own parser; nothing is executed.
     let diagnostics = sandbox.validate(script.as_str())?;
     for diagnostic in &diagnostics {
         eprintln!("{}:{}: {}", diagnostic.line, diagnostic.column, diagnostic.message);
@@ -20,7 +20,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         return Ok(ExitCode::FAILURE);
     }
 
-    // `sandbox.execute(script)` would do, if nobody wanted the files.
+    // `sandbox.execute(script)` suffices for a caller that does not need the files.
     let started = sandbox.start(script, &[])?;
     let execution = started.finish()?;
     print!("{}", execution.stdout.text());
@@ -29,7 +29,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         eprintln!("it wrote {path}, {} bytes", files.stat(path)?.size_bytes);
     }
 
-    // A script that fails is no error of ours: `?` never sees it.
+    // A script that fails is not an error for `?`.
     match &execution.outcome {
         Outcome::Completed | Outcome::Exited(0) => return Ok(ExitCode::SUCCESS),
         Outcome::Raised(raised) => eprint!("{}", raised.traceback),
