@@ -1,6 +1,6 @@
-"""Makes a wheel without maturin, which would select Cargo's features anew and build Wasmtime again: of a native module that is built
-already; or of none, for any platform. The same files make the same bytes: entries are sorted and have the time of SOURCE_DATE_EPOCH, in
-seconds since 1970, or of 1980, the first that zip files know.
+"""Makes a wheel of a native module that is built already, or without a module for any platform. Maturin is not used, because it
+selects Cargo's features anew and so builds Wasmtime again. The wheel is reproducible: entries are sorted, and have the time of
+SOURCE_DATE_EPOCH, in seconds since 1970, or of 1980, the earliest time in zip files.
 
 Prints the wheel's path.
 """
@@ -26,7 +26,7 @@ BUNDLE = "glovebox_sandbox/interpreters.zip"
 
 
 def metadata(project: str, readme: str, licences: list[str]) -> tuple[str, str, str]:
-    """Name and version, the file METADATA and the file entry_points.txt."""
+    """Returns name and version, the file METADATA and the file entry_points.txt."""
 
     def key(name: str) -> str:
         found = re.search(rf'^{name} = "(.*)"$', project, re.MULTILINE)
@@ -57,7 +57,7 @@ def metadata(project: str, readme: str, licences: list[str]) -> tuple[str, str, 
 
 
 def platform() -> str:
-    """The tag of this platform, of which nothing is known but its processor and system."""
+    """Returns the tag of this platform, which contains only its processor and system."""
     tag = subprocess.check_output(
         [sys.executable, "-c", "import sysconfig; print(sysconfig.get_platform())"], text=True
     ).strip()
@@ -65,14 +65,14 @@ def platform() -> str:
 
 
 def date() -> tuple[int, int, int, int, int, int]:
-    """The time of every entry."""
+    """Returns the time of every entry."""
     since = int(os.environ.get("SOURCE_DATE_EPOCH") or 0)
     year, month, day, hour, minute, second = time.gmtime(since)[:6]
     return (year, month, day, hour, minute, second) if year >= 1980 else (1980, 1, 1, 0, 0, 0)
 
 
 def stripped(module: Path) -> bytes:
-    """The module without its symbols, which are a quarter of it."""
+    """Returns the module without its symbols, which are a quarter of it."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "module"
         subprocess.run(["strip", "-o", path, module], check=True)
@@ -80,7 +80,7 @@ def stripped(module: Path) -> bytes:
 
 
 def entries(module: bytes | None, bundle: Path) -> list[tuple[str, bytes]]:
-    """What the wheel installs, by name."""
+    """Returns the files in the wheel by name."""
     found = []
     for file in SOURCE.rglob("*"):
         name = file.relative_to(SOURCE).as_posix()

@@ -1,7 +1,7 @@
-"""What Python's part of an execution costs: `Sandbox.execute` against the engine's `execute` in a loop in Rust, in the same process and in
-turns, so that whatever else the machine does falls upon both.
+"""The overhead of the Python part of an execution: `Sandbox.execute` against the engine's `execute` in a loop in Rust. Both run
+alternately in the same process, so that other load on the machine affects both.
 
-usage: overhead.py [--most-us N]      prints JSON, in microseconds; fails where the difference is more than N
+usage: overhead.py [--most-us N]      prints JSON, in microseconds; fails if the difference exceeds N
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCRIPTS = {"python": "print(1)", "javascript": "console.log(1)"}
 
 
 def timed(call: Callable[[], object]) -> list[int]:
-    """How many nanoseconds each call took."""
+    """Returns the duration of each call, in nanoseconds."""
     times = []
     for _ in range(EACH):
         begun = time.perf_counter_ns()

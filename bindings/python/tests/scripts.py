@@ -83,7 +83,7 @@ COMMAND = Path(os.environ.get("GLOVEBOX_COMMAND", Path(__file__).parents[3] / "t
 
 
 class Daemon:
-    """A daemon of its own, whose socket the package looks for from now on."""
+    """A daemon of its own, for whose socket the package looks from now on."""
 
     shared: Daemon | None = None
 
@@ -109,7 +109,7 @@ class Daemon:
 
 
 def use_daemon() -> None:
-    """Has tests use the one daemon that there is for all of them, where the command has been built."""
+    """Makes tests use one shared daemon, if the command has been built."""
     if not COMMAND.exists() and not os.environ.get("CI"):
         raise unittest.SkipTest(f"there is no `{COMMAND}`; build it with: cargo build")
     if Daemon.shared is None:
@@ -119,7 +119,7 @@ def use_daemon() -> None:
 
 
 class Where:
-    """A backend and a language."""
+    """A backend with a language."""
 
     backend: Literal["native", "component", "daemon"] = "native"
     language = "python"
@@ -128,7 +128,7 @@ class Where:
         return SCRIPTS[self.language][name]
 
     def options(self, **options: Any) -> dict[str, Any]:
-        """For a sandbox here."""
+        """Returns the options for a sandbox of this backend and language."""
         if self.backend == "component":
             options["provider"] = PROVIDERS / f"glovebox-{self.language}.wasm"
         if self.backend == "daemon":

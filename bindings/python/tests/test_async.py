@@ -1,4 +1,4 @@
-"""The asynchronous face of both backends."""
+"""The asynchronous API of both backends."""
 
 from __future__ import annotations
 

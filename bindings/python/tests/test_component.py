@@ -1,4 +1,5 @@
-"""The contract as it is, `glovebox_sandbox.component`, with the providers in `target/providers` or where `GLOVEBOX_PROVIDERS` says."""
+"""The contract's API, `glovebox_sandbox.component`, with the providers in `target/providers` or `GLOVEBOX_PROVIDERS`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The daemon and how it is chosen; and an ordinary Python, which is never chosen."""
+"""The daemon and its selection, and an ordinary Python, which is never selected automatically."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scripts import Daemon, use_daemon
 
 
 def nowhere(test: unittest.TestCase) -> Path:
-    """Has tests find no daemon."""
+    """Makes tests find no daemon."""
     directory = tempfile.TemporaryDirectory()
     test.addCleanup(directory.cleanup)
     path = Path(directory.name, "d.sock")

@@ -1,4 +1,4 @@
-"""What concerns the engine in this process: threads, signals, forks, first starts, the command."""
+"""Tests of the engine in this process: threads, signals, forks, first starts, the command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from glovebox_sandbox._native import Engine
 
 
 def program(text: str, **environment: str) -> subprocess.Popen[str]:
-    """Another process."""
+    """Runs a program in another process."""
     return subprocess.Popen(
         [sys.executable, "-c", text],
         stdout=subprocess.PIPE,

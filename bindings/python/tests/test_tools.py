@@ -1,4 +1,4 @@
-"""What a function's hints say as a schema."""
+"""Schemas from a function's type hints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs untrusted Python and JavaScript in WebAssembly, in well under a millisecond, with limits that hold.
+"""Runs untrusted Python and JavaScript in WebAssembly, in well under a millisecond, with enforced limits.
 
 >>> from glovebox_sandbox import Sandbox
 >>> with Sandbox("python") as box:
@@ -6,7 +6,7 @@
 >>> run.ok, run.stdout
 (True, '42\\n')
 
-Most of it at once:
+Most features in one example:
 
 >>> from glovebox_sandbox import Limits
 >>> def search(query: str) -> list[str]:

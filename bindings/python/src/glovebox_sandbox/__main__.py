@@ -10,7 +10,7 @@ from . import _native_backend
 
 
 def main() -> int:
-    """Does what the command line says. The interpreters are taken from the package."""
+    """Runs the command line, with the interpreters from the package."""
     if not _native_backend.is_here():
         print("glovebox: this package has no native module for this platform, and the command needs it", file=sys.stderr)
         return 125

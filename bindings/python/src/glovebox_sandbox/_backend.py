@@ -1,4 +1,4 @@
-"""What a backend is: what `Sandbox` and `Session` are made of. Values cross as text, bytes and JSON."""
+"""The interface of backends, on which `Sandbox` and `Session` are built. Values cross it as text, bytes and JSON."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from .tools import Tool
 from .types import FileKind, Limits
 
 Commit = Literal["always", "on-success", "never"]
-"""When what a script wrote to a host directory reaches it."""
+"""Selects the executions whose changes to host directories are written back."""
 
 Entry: TypeAlias = "tuple[str, FileKind, int, int]"
-"""A file's path, kind, size in bytes, and time in nanoseconds."""
+"""A file's path, kind, size in bytes, and modification time in nanoseconds since 1970."""
 
 Input: TypeAlias = (
     "tuple[str, str | None, str | None, bytes | None, str | None, int | None, Callable[[bool, bytes], None] | None, Any]"
 )
-"""Source, name, kind of source, standard input, context as JSON text, milliseconds until it is cancelled, listener for output (whether it is
-standard error, and what was written), token."""
+"""Source, name, kind of source, standard input, context as JSON text, milliseconds until the execution is cancelled,
+output listener (called with `True` for standard error, and the data), token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A directory of the host that scripts see."""
+    """A host directory that scripts can see."""
 
     host: str | os.PathLike[str]
-    """The directory."""
+    """The path of the directory."""
     read_only: bool = False
-    """Whether scripts may only read it."""
+    """Makes the directory read-only for scripts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Everything that a sandbox's scripts may do, checked for types."""
+    """The permissions of a sandbox's scripts, type-checked."""
 
     limits: Limits
     workspace: str | None
@@ -56,7 +56,7 @@ class Policy:
 
 
 class Executed(Protocol):
-    """What an execution did."""
+    """The result of an execution."""
 
     @property
     def ok(self) -> bool: ...
@@ -75,14 +75,14 @@ class Executed(Protocol):
     @property
     def displays(self) -> list[tuple[bool, list[tuple[str, bytes]]]]: ...
     def json(self) -> str:
-        """All of it as `glovebox run --json` prints it, with no displays: those may be large."""
+        """The whole result in the format of `glovebox run --json`, without displays, which may be large."""
 
     def list_files(self, pattern: str) -> list[Entry]: ...
     def read_file(self, path: str) -> bytes: ...
 
 
 class BackendSession(Protocol):
-    """An interpreter that persists."""
+    """An interpreter that persists between executions."""
 
     @property
     def id(self) -> str: ...
@@ -105,7 +105,7 @@ class BackendSession(Protocol):
 
 
 class Backend(Protocol):
-    """A sandbox."""
+    """A sandbox of a backend."""
 
     @property
     def language(self) -> str: ...

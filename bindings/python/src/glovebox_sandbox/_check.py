@@ -1,4 +1,5 @@
-"""Arguments of the wrong type are a `TypeError` that names them; numbers out of range, and text that has no UTF-8, a `ValueError`."""
+"""Argument checks. A wrong type is a `TypeError` that names the argument. A number out of range, or text that UTF-8
+cannot encode, is a `ValueError`."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ T = TypeVar("T")
 
 
 def wrong(name: str, wanted: str, value: object) -> TypeError:
-    """What to raise."""
+    """Returns the error for an argument of the wrong type."""
     return TypeError(f"{name} must be {wanted}, not {type(value).__name__}")
 
 
 def of(name: str, kind: type[T], value: object) -> T:
-    """A value of a type; `True` and `False` are no numbers, and text has no lone surrogates."""
+    """Checks the type of a value. `True` and `False` are not numbers, and text must not contain lone surrogates."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise wrong(name, kind.__name__, value)
     text: object = value
@@ -26,7 +27,7 @@ def of(name: str, kind: type[T], value: object) -> T:
 
 
 def encoded(name: str, text: str) -> bytes:
-    """Text as UTF-8."""
+    """Encodes text as UTF-8."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -34,7 +35,7 @@ def encoded(name: str, text: str) -> bytes:
 
 
 def whole(name: str, value: object, most: int = 2**64 - 1) -> int:
-    """A whole number that is not negative."""
+    """Checks for a non-negative integer."""
     number = of(name, int, value)
     if not 0 <= number <= most:
         raise ValueError(f"{name} must be a number from 0 to {most}, not {number}")
@@ -42,12 +43,12 @@ def whole(name: str, value: object, most: int = 2**64 - 1) -> int:
 
 
 def optional(name: str, kind: type[T], value: object) -> T | None:
-    """The same, or `None`."""
+    """Like `of`, but also accepts `None`."""
     return None if value is None else of(name, kind, value)
 
 
 def contents(name: str, value: object) -> bytes:
-    """Bytes, or text that becomes UTF-8."""
+    """Accepts bytes, or text to encode as UTF-8."""
     if isinstance(value, str):
         return encoded(name, value)
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -56,7 +57,7 @@ def contents(name: str, value: object) -> bytes:
 
 
 def path(name: str, value: object) -> str:
-    """A path of the host."""
+    """Accepts a path of the host."""
     if not isinstance(value, (str, os.PathLike)):
         raise wrong(name, "str or os.PathLike", value)
     plain: object = os.fspath(value)
@@ -64,7 +65,7 @@ def path(name: str, value: object) -> str:
 
 
 def mapping(name: str, value: object, each: Callable[[str, Any], T]) -> dict[str, T]:
-    """A mapping from text."""
+    """Checks a mapping from text."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -73,21 +74,21 @@ def mapping(name: str, value: object, each: Callable[[str, Any], T]) -> dict[str
 
 
 def sequence(name: str, value: object, each: Callable[[str, Any], T]) -> list[T]:
-    """A sequence, but no text: that would be one of characters."""
+    """Checks for a sequence. Text is refused, because it would be a sequence of characters."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise wrong(name, "a sequence", value)
     return [each(f"{name}[{index}]", one) for index, one in enumerate(value)]
 
 
 def callback(name: str, value: object) -> Callable[..., Any] | None:
-    """Something to call, or `None`."""
+    """Checks for a callable, or `None`."""
     if value is not None and not callable(value):
         raise wrong(name, "callable", value)
     return value
 
 
 def as_json(name: str, value: object) -> str:
-    """A value as JSON text. Keys that are numbers become text, as `json` has it."""
+    """Serializes a value as JSON text. Numeric keys become text, as in `json`."""
     try:
         text = json.dumps(value, allow_nan=False)
         if "\\ud" in text:

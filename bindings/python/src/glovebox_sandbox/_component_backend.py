@@ -16,14 +16,14 @@ from ._backend import Backend, BackendSession, Entry, Input, Policy
 from .errors import FilesError, GloveboxError, PolicyError, SessionError, UnavailableError, UnsupportedError
 
 PROVIDERS = Path(__file__).with_name("providers")
-"""The providers that the package brings along, where it has no native module."""
+"""The providers in the package, if it has no native module."""
 
 _SESSION = frozenset({"session-ended", "session-busy", "no-checkpoint", "variable", "too-many-sessions", "not-resumable"})
 _UNAVAILABLE = frozenset({"unavailable", "quota-exceeded"})
 
 
 def open_backend(name: str, policy: Policy, wait: tools.Await, provider: str | None) -> Backend:
-    """Makes a sandbox of a provider: compiles it the first time."""
+    """Makes a sandbox of a provider. Compiles the provider the first time."""
     _refuse(policy)
     try:
         from . import component
@@ -42,7 +42,7 @@ def open_backend(name: str, policy: Policy, wait: tools.Await, provider: str | N
 
 
 def _refuse(policy: Policy) -> None:
-    """What only the engine has."""
+    """Refuses the options that only the engine supports."""
     asked = {
         "workspace": policy.workspace is not None,
         "mounts": bool(policy.mounts),
@@ -77,14 +77,14 @@ def _Answers(policy: Policy, wait: tools.Await) -> Any:
 
 
 class _Never:
-    """Of a call that nobody can give up."""
+    """The token of a call that cannot be cancelled."""
 
     is_cancelled = False
 
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """A provider's errors as this package's."""
+    """Converts a provider's errors to this package's errors."""
     import wasmtime
 
     from .component import InstanceLostError, RefusedError
@@ -114,7 +114,7 @@ def _entries(listed: list[types.FileEntry]) -> list[Entry]:
 
 
 def _tell(input: Input, execution: types.Execution) -> None:
-    """Nothing comes of a component before it has ended."""
+    """Passes the output to the listener at the end: a component delivers no output before that."""
     listener = input[6]
     if listener is not None:
         for is_stderr, output in ((False, execution.stdout), (True, execution.stderr)):
@@ -302,7 +302,7 @@ def _request(input: Input, files: list[types.InputFile] | None, with_context: bo
 
 
 class _Executed:
-    """An execution in the engine's form."""
+    """An execution in the engine's format."""
 
     def __init__(
         self,
@@ -393,7 +393,7 @@ class _Executed:
 
 
 def _text(output: types.Output) -> str:
-    """As text; where it was cut, without half a character at its end."""
+    """Decodes output as text. Drops an incomplete character at the end of truncated output."""
     if output.total_bytes > output.retained_bytes:
         try:
             return output.bytes.decode()

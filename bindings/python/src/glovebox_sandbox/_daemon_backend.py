@@ -1,4 +1,5 @@
-"""The daemon as a backend: `glovebox daemon`, at a socket of this user's. What an ordinary subprocess without a sandbox is asked is the same."""
+"""The daemon as a backend: `glovebox daemon`, at a socket of the current user. An ordinary subprocess without a sandbox
+speaks the same protocol."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from .displays import is_text
 from .errors import FilesError, GloveboxError, PolicyError, SessionError, UnavailableError, UnsupportedError
 
 CONNECT_S = 0.5
-"""How long a daemon may take to answer before it counts as none."""
+"""Timeout for a daemon's answer. A slower daemon counts as absent."""
 
 _CLASSES: dict[str, type[GloveboxError]] = {
     "not-initialized": SessionError,
@@ -41,13 +42,13 @@ _CANCELLED = -32800
 
 
 def place() -> Path:
-    """Where a daemon is looked for."""
+    """Returns the path of the daemon's socket."""
     given = os.environ.get("GLOVEBOX_DAEMON_SOCKET")
     return Path(given) if given else Path(os.path.expanduser("~")) / ".rlm" / "daemon.sock"
 
 
 def connect(answer: Any) -> Connection:
-    """Connects to the daemon of this user, if there is one that answers."""
+    """Connects to the daemon of the current user. Fails if no daemon answers."""
     path = place()
     if not hasattr(socket, "AF_UNIX"):
         raise UnsupportedError("daemon: Python has no sockets with paths here; leave backend out")
@@ -95,7 +96,7 @@ def connect(answer: Any) -> Connection:
 
 
 def refuse(policy: Policy) -> None:
-    """What only the engine in this process has."""
+    """Refuses the options that only the engine in this process supports."""
     asked = {
         "workspace": policy.workspace is not None,
         "mounts": bool(policy.mounts),
@@ -111,13 +112,13 @@ def refuse(policy: Policy) -> None:
 
 
 def open_backend(name: str, policy: Policy, wait: tools.Await) -> Remote:
-    """A sandbox at the daemon."""
+    """Opens a sandbox at the daemon."""
     refuse(policy)
     return Remote(connect(answering(policy, wait)), name, policy)
 
 
 def answering(policy: Policy, wait: tools.Await) -> Any:
-    """Answers what scripts ask."""
+    """Returns the handler of requests that scripts make."""
 
     def answer(method: str, params: dict[str, Any], token: Token) -> tuple[bool, str]:
         called = params.get("name") if method == "tool" else None
@@ -131,7 +132,7 @@ def answering(policy: Policy, wait: tools.Await) -> Any:
 
 @contextmanager
 def _errors(of_files: bool = False) -> Iterator[None]:
-    """A daemon's errors as this package's."""
+    """Converts a daemon's errors to this package's errors."""
     try:
         yield
     except RpcError as error:
@@ -210,7 +211,7 @@ def _input(input: Input) -> dict[str, Any]:
 
 
 def execute(connection: Connection, session: str, input: Input, more: dict[str, Any]) -> dict[str, Any]:
-    """Has a script executed. One that is cancelled before it begins is an execution too."""
+    """Executes a script. A cancellation before the start yields an execution too."""
     listener, token = input[6], input[7]
     params = {"session": session, **_input(input), **more, "stream": listener is not None}
 
@@ -229,7 +230,7 @@ def execute(connection: Connection, session: str, input: Input, more: dict[str, 
 
 
 def not_begun() -> dict[str, Any]:
-    """What an execution is that was cancelled before it began."""
+    """Returns the record of an execution that was cancelled before it began."""
     lists = ("files_created", "files_modified", "files_deleted", "tool_calls", "displays")
     numbers = ("fuel_consumed", "memory_used_bytes", "duration_ms", "displays_dropped")
     fuel = {"used": 0, "limit": 0, "utilization_percent": 0, "status": "efficient", "suggested_limit": None}

@@ -1,4 +1,5 @@
-"""Completion and inspection of a session's names. What that runs, it runs in a fork: getters and `__dir__` change nothing."""
+"""Completion and inspection of a session's names. The scripts run in a fork, so getters and `__dir__` change nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 from .sandbox import Sandbox, Session
 
 TIMEOUT_MS = 1000
-"""How long such a script may take."""
+"""Timeout of these scripts."""
 
 _MAX_MATCHES = 1000
 
@@ -64,7 +65,8 @@ _WORD = {"python": r"\w", "javascript": r"[\w$]"}
 
 
 def complete(session: Session, language: str, code: str, cursor: int) -> tuple[list[str], int]:
-    """What the name before the cursor can go on as, and where that name begins. Names and attributes only."""
+    """Returns the completions of the name before the cursor, and the position where the name begins. Completes names
+    and attributes only."""
     word = _WORD[language]
     before = code[:cursor]
     # Splits the last part off a dotted name. Nothing is called or indexed.
@@ -83,7 +85,8 @@ def complete(session: Session, language: str, code: str, cursor: int) -> tuple[l
 
 
 def inspect(session: Session, language: str, code: str, cursor: int) -> str | None:
-    """Signature, value and docstring of the Python name at the cursor; nothing of JavaScript, which has no docstrings."""
+    """Returns the signature, value and docstring of the Python name at the cursor. Returns nothing for JavaScript,
+    which has no docstrings."""
     if language != "python":
         return None
     before = re.search(r"(?:(?!\d)\w+\.)*(?:(?!\d)\w+)?\Z", code[:cursor])
@@ -110,7 +113,8 @@ _PYTHON_BLOCK = re.compile(r"expected an indented block|expected 'except' or 'fi
 
 
 def is_complete(box: Sandbox, language: str, code: str) -> dict[str, Any]:
-    """Jupyter's answer to whether a source can be run, drawn from what the language's parser says of it. Nothing is executed."""
+    """Returns Jupyter's verdict on whether a source is complete, from the messages of the language's own parser.
+    Executes nothing."""
     diagnostics = box.validate(code)
     lines = code.splitlines()
     last = lines[-1] if lines else ""

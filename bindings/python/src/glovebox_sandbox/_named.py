@@ -1,4 +1,4 @@
-"""The sessions of a notebook, by name, and the magics that are about them."""
+"""The named sessions of a notebook, and the magics for them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from .errors import GloveboxError
 from .sandbox import Sandbox, Session
 
 FIRST = "main"
-"""The session that a notebook begins with."""
+"""The name of a notebook's first session."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _SUFFIX = ".glovebox"
 
 
 class MagicError(GloveboxError):
-    """A magic does not exist, or its arguments are wrong. The message has the usage."""
+    """A magic does not exist, or its arguments are wrong. The message contains the usage."""
 
 
 def split(code: str) -> tuple[list[str], str]:
-    """The magics at the head of a cell, and its code, in which they are empty lines."""
+    """Splits a cell into the magics at its head and its code, in which the magics become empty lines."""
     lines = code.splitlines(keepends=True)
     magics: list[str] = []
     for index, line in enumerate(lines):
@@ -36,10 +36,10 @@ def split(code: str) -> tuple[list[str], str]:
 
 
 class NamedSessions:
-    """Sessions of one sandbox, one of which is current."""
+    """The sessions of one sandbox, one of which is current."""
 
     def __init__(self, box: Sandbox, saves: Path | None) -> None:
-        """`saves` is the directory for saved sessions; without one nothing can be saved or loaded."""
+        """`saves` is the directory for saved sessions. Without it, sessions cannot be saved or loaded."""
         self.box = box
         self._saves = saves
         self._sessions: dict[str, Session] = {}
@@ -47,7 +47,7 @@ class NamedSessions:
 
     @property
     def current(self) -> Session:
-        """The session that cells run in: a new one in place of one that has ended."""
+        """The session in which cells run. A new session replaces one that has ended."""
         session = self._sessions.get(self._current)
         if session is None or session.ended is not None:
             session = self._sessions[self._current] = self.box.session()
@@ -55,18 +55,18 @@ class NamedSessions:
 
     @property
     def ended(self) -> str | None:
-        """Why the current session has ended, if it has."""
+        """The reason for the end of the current session, if it has ended."""
         session = self._sessions.get(self._current)
         return None if session is None else session.ended
 
     def close(self) -> None:
-        """Ends all of them."""
+        """Ends all sessions."""
         for session in self._sessions.values():
             session.close()
         self._sessions.clear()
 
     def magic(self, line: str) -> str:
-        """Does what a magic says, and returns what is to be said of it."""
+        """Runs a magic, and returns its output."""
         name, *arguments = line[1:].split() or [""]
         known = {usage.split()[0][1:]: (usage, do) for usage, (do, _) in self._magics().items()}
         if name not in known:
@@ -77,7 +77,7 @@ class NamedSessions:
         return do(*arguments)
 
     def usage(self) -> str:
-        """The magics and what they do."""
+        """The magics and their descriptions."""
         return "\n".join(f"  {usage:<14} {does}" for usage, (_, does) in self._magics().items())
 
     def _magics(self) -> dict[str, tuple[Callable[..., str], str]]:

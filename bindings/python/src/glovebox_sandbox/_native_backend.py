@@ -1,4 +1,5 @@
-"""The engine as a backend: the native module has the backend's shape, so that only a policy is to be turned into JSON."""
+"""The engine as a backend. The native module has the interface of a backend, so only the policy is converted to JSON.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +20,23 @@ except ImportError:
     _native = None  # type: ignore[assignment]
 
 BUNDLE = Path(__file__).with_name("interpreters.zip")
-"""The interpreters that the package brings along."""
+"""The interpreters in the package."""
 
 _engines: dict[tuple[int, bool], Any] = {}
 
 
 def is_here() -> bool:
-    """Whether this package has a native module for this platform."""
+    """Tests whether this package has a native module for this platform."""
     return _native is not None
 
 
 def bundle() -> str | None:
-    """Where the interpreters are taken from before a network is asked."""
+    """Returns the archive of interpreters that is used before the network."""
     return os.environ.get("GLOVEBOX_BUNDLE") or (str(BUNDLE) if BUNDLE.is_file() else None)
 
 
 def images() -> Path | None:
-    """Where the images are that `glovebox image build` has made, if there are any."""
+    """Returns the directory of images that `glovebox image build` has made, if it exists."""
     state = os.environ.get("XDG_STATE_HOME") or ""
     base = Path(state) if os.path.isabs(state) else Path(os.path.expanduser("~/.local/state"))
     path = base / "glovebox" / "images"
@@ -51,7 +52,7 @@ def _engine(packages: bool) -> Any:
 
 
 def open_backend(name: str, policy: Policy, wait: tools.Await, progress: Callable[[str], None] | None) -> Backend:
-    """Makes a sandbox: fetches nothing that the package has, and prepares the interpreter the first time."""
+    """Makes a sandbox. Fetches nothing that the package contains, and prepares the interpreter the first time."""
     answered: list[Any] = [
         (tool.name, tool.description, json.dumps(tool.schema), functools.partial(tools.answer, tool, wait))
         for tool in policy.tools
@@ -64,12 +65,12 @@ def open_backend(name: str, policy: Policy, wait: tools.Await, progress: Callabl
 
 
 def token() -> Any:
-    """A token that cancels an execution."""
+    """Makes a token that cancels an execution."""
     return _native.CancelToken()
 
 
 def policy_record(policy: Policy) -> dict[str, Any]:
-    """As the engine's policy files have it."""
+    """Converts a policy to the format of the engine's policy files."""
     limits = {key: value for key, value in dataclasses.asdict(policy.limits).items() if value is not None}
     session: dict[str, Any] = {}
     if policy.checkpoints is not None:

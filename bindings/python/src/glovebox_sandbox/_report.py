@@ -1,4 +1,4 @@
-"""What is said to people of an execution that did not complete."""
+"""Explanations for people of executions that did not complete."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from .run import Outcome, Run
 
 
 def traceback_of(run: Run) -> str:
-    """The traceback of what ended the script, if that was an exception: the script's own, or the one by which it was asked to stop."""
+    """Returns the traceback of the exception that ended the script: its own, or the one that interrupted it."""
     raised = run.outcome if run.outcome.kind == "raised" else run.interrupted
     return "" if raised is None else (raised.traceback or str(raised)).rstrip("\n")
 
 
 def explain(run: Run) -> str:
-    """How the script ended, what that did to the session, and what can be done. Empty if it completed and nothing is to be said."""
+    """Explains the outcome of the script, its effect on the session, and remedies. Empty if the script completed
+    without advice."""
     outcome = run.outcome
     parts = []
     if outcome.kind != "completed":
@@ -35,7 +36,7 @@ def _advice(run: Run) -> list[str]:
 
 
 def error_name(outcome: Outcome) -> str:
-    """The name of an outcome where a notebook wants an exception's class."""
+    """Returns the name of an outcome, for notebooks that expect the name of an exception class."""
     match outcome.kind:
         case "raised":
             return outcome.type or "Thrown"
@@ -47,7 +48,7 @@ def error_name(outcome: Outcome) -> str:
 
 
 def error_value(outcome: Outcome) -> str:
-    """The message that belongs to `error_name`."""
+    """Returns the message for `error_name`."""
     if outcome.kind == "raised":
         return outcome.message or ""
     return "the script was cancelled" if outcome.kind == "cancelled" else str(outcome)

@@ -1,4 +1,5 @@
-"""JSON-RPC 2.0 with a peer that asks as well: one message a line, over a socket or a process's standard streams."""
+"""A JSON-RPC 2.0 connection with requests in both directions: one message per line, over a socket or a process's
+standard streams."""
 
 from __future__ import annotations
 
@@ -15,28 +16,28 @@ from typing import Any, BinaryIO
 from .errors import UnavailableError
 
 Answer = Callable[[str, dict[str, Any], "Token"], "tuple[bool, str]"]
-"""Answers a request of the peer's, by its method and parameters: JSON text, or why there is none."""
+"""Answers a request of the peer, from its method and parameters: JSON text, or a failure."""
 
 OnOutput = Callable[[str, str], None]
-"""Told what a script writes: the stream's name, and text."""
+"""Called with the output of a script: the name of the stream, and text."""
 
 _LOOK_S = 0.05
-"""How often a wait looks whether it was cancelled."""
+"""Polling interval for the cancellation of a wait."""
 
 
 class Token:
-    """Says whether somebody still waits."""
+    """Tells whether the answer is still needed."""
 
     def __init__(self) -> None:
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """Nobody does any longer."""
+        """Marks the answer as no longer needed."""
         self.is_cancelled = True
 
 
 class RpcError(Exception):
-    """The peer refused."""
+    """The peer refused the request."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(str(error.get("message")))
@@ -46,7 +47,7 @@ class RpcError(Exception):
 
 
 class _Link:
-    """What the thread that reads has. It does not keep the connection."""
+    """The state of the reading thread. It holds no reference to the connection."""
 
     def __init__(self, reader: BinaryIO, writer: BinaryIO, answer: Answer) -> None:
         self.reader = reader
@@ -69,7 +70,7 @@ class _Link:
             self.end()
 
     def end(self) -> None:
-        """The peer is gone: nobody is answered any more."""
+        """Handles the loss of the peer: no request is answered from now on."""
         with self.lock:
             self.is_over = True
             waiting = list(self.waiting.values())
@@ -122,15 +123,15 @@ class _Link:
 
 
 class Connection:
-    """A peer that is connected until nobody has this any longer."""
+    """A connection to a peer, until the last reference to it is dropped."""
 
     def __init__(self, reader: BinaryIO, writer: BinaryIO, answer: Answer, close: Callable[[], object]) -> None:
-        """`close` has a read that is under way end."""
+        """`close` must make a pending read return."""
         self._link = _Link(reader, writer, answer)
         self._process = os.getpid()
         self._ids = itertools.count(1)
         self.close = weakref.finalize(self, close)
-        """Ends it."""
+        """Closes the connection."""
         threading.Thread(target=self._link.read, name="glovebox-rpc", daemon=True).start()
 
     def call(
@@ -142,7 +143,8 @@ class Connection:
         on_output: OnOutput | None = None,
         timeout_s: float | None = None,
     ) -> Any:
-        """Asks the peer, and waits for its answer. Where the token is cancelled, or the listener raises, the request is."""
+        """Sends a request to the peer, and waits for the answer. Cancels the request if the token is cancelled, or if
+        the listener raises."""
         if self._process != os.getpid():
             raise UnavailableError("this process was forked after it had connected; make another sandbox in it")
         link, id = self._link, next(self._ids)

@@ -1,4 +1,4 @@
-"""An ordinary Python as a backend, without a sandbox: scripts have every right of whoever starts it."""
+"""An ordinary Python as a backend, without a sandbox: scripts have all rights of the current user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._rpc import Connection
 from .errors import UnavailableError, UnsupportedError
 
 REPL = Path(__file__).with_name("_unsafe_repl.py")
-"""What runs in the other process."""
+"""The program that runs in the other process."""
 
 WHY = (
     'backend="native" with unsafe_native=True runs scripts in an ordinary Python: they can read and write your files, use the network and '
@@ -29,7 +29,7 @@ _VERSION_S = 10
 
 
 def python() -> str:
-    """A Python that is recent enough."""
+    """Finds a Python that is recent enough."""
     for path in (sys.executable, "python3", "python"):
         if path and (version := _version(path)) is not None and version >= _OLDEST:
             return path
@@ -38,7 +38,7 @@ def python() -> str:
 
 @functools.cache
 def _version(path: str) -> tuple[int, int] | None:
-    """What `python --version` says."""
+    """Returns the output of `python --version`."""
     try:
         said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -48,7 +48,7 @@ def _version(path: str) -> tuple[int, int] | None:
 
 
 def open_backend(name: str, policy: Policy, wait: tools.Await) -> _daemon_backend.Remote:
-    """A process of its own, in a directory of its own, which is all that keeps it apart."""
+    """Starts a Python process in a directory of its own. Nothing else isolates it."""
     _daemon_backend.refuse(policy)
     if name != "python":
         raise UnsupportedError(f"unsafe_native: an ordinary Python runs Python, and not `{name}`")

@@ -1,6 +1,7 @@
-"""Runs scripts in an ordinary Python, with all the rights of whoever starts it: NOT a sandbox.
+"""Runs scripts in an ordinary Python, with all rights of the current user: NOT a sandbox.
 
-It speaks what `glovebox daemon --stdio` speaks, as far as a Python without a sandbox can. Python 3.8 or later, and nothing else.
+Speaks the protocol of `glovebox daemon --stdio`, as far as a Python without a sandbox can. Needs only Python 3.8 or
+later.
 """
 
 import ast
@@ -53,7 +54,7 @@ def ask(method, params):
 
 
 def read():
-    """Takes messages beside what the main thread does."""
+    """Receives messages while the main thread runs scripts."""
     for line in IN:
         message = json.loads(line)
         method, id = message.get("method"), message.get("id")
@@ -81,7 +82,7 @@ def interrupt(why):
 
 
 class Stream(io.TextIOBase):
-    """What a script writes, told as it comes if that is asked for."""
+    """The output of a script, streamed on request."""
 
     def __init__(self, name, request, is_told):
         self.name, self.request, self.is_told, self.pieces = name, request, is_told, []
@@ -167,7 +168,7 @@ def bytes_of(given):
 
 
 def run(code, name, scope):
-    """Runs a script; returns the value of a trailing expression."""
+    """Runs a script, and returns the value of a trailing expression."""
     tree = compile(code, name, "exec", ast.PyCF_ONLY_AST)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, name, "exec"), scope)

@@ -21,19 +21,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MOST_THREADS = 64
-"""How many executions of one sandbox run at once; further ones wait. Of a component it is one."""
+"""Maximum number of executions of one sandbox at once; further executions wait. For a component, the maximum is one."""
 
 
 class _Threads:
-    """The threads that a sandbox's guests run on."""
+    """The threads that run a sandbox's guests."""
 
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="glovebox")
         self.token: Callable[[], Any] = lambda: _native_backend.token() if _native_backend.is_here() else None
-        """Makes what cancels an execution."""
+        """Makes the token that cancels an execution."""
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls a function on one of them."""
+        """Calls a function on one of the threads."""
         return await asyncio.shield(self._submit(functools.partial(call, *args, **kwargs)))
 
     def _submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
@@ -43,7 +43,8 @@ class _Threads:
         return asyncio.get_running_loop().run_in_executor(self._executor, functools.partial(context.run, call))
 
     async def run_cancellable(self, call: Callable[[Any], T]) -> T:
-        """The same with a token: when the task is cancelled so is the execution, and it is over before this raises."""
+        """Like `run`, with a token. A cancelled task cancels its execution, and raises after the execution has ended.
+        """
         token = self.token()
         future = self._submit(functools.partial(call, token))
         try:
@@ -55,7 +56,7 @@ class _Threads:
             raise
 
     def limit(self) -> None:
-        """One thread for all: a component's instance is for one at a time."""
+        """Reduces the threads to one, because a component's instance serves one caller at a time."""
         if self._executor is not None:
             self._executor.shutdown(wait=False)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="glovebox")
@@ -67,7 +68,7 @@ class _Threads:
 
 
 class _Opening(Sandbox):
-    """A sandbox that is not opened where it is described, but on a thread, and whose tools run on the caller's loop."""
+    """A sandbox that is opened on a thread, after its options were checked. Its tools run on the caller's loop."""
 
     def _open(
         self,
@@ -82,12 +83,12 @@ class _Opening(Sandbox):
         self._opened = None
 
     def open(self, wait: Await) -> None:
-        """Opens it."""
+        """Opens the sandbox."""
         super()._open(*self._described, wait)
 
 
 class AsyncSandbox:
-    """As `Sandbox`, for asynchronous code. A task that is cancelled cancels its execution.
+    """Like `Sandbox`, for asynchronous code. A cancelled task cancels its execution.
 
     >>> import asyncio
     >>> async def main():
@@ -96,12 +97,13 @@ class AsyncSandbox:
     >>> asyncio.run(main())
     '42\\n'
 
-    Guests run on threads, up to 64 at once; tools that are `async` functions run on the loop. The interpreter is prepared when the sandbox
-    is entered, or first used. With a component a cancelled execution goes on until it ends, and the next one waits for it.
+    Guests run on threads, up to 64 at once; `async` tools run on the loop. The interpreter is prepared when the sandbox is
+    entered, or first used. With a component, a cancelled execution continues until it ends, and the next execution waits
+    for it.
     """
 
     def __init__(self, language: str = "python", **options: Any) -> None:
-        """The options are those of `Sandbox`."""
+        """Accepts the options of `Sandbox`."""
         self._sandbox = _Opening(language, **options)
         self._threads = _Threads()
         self._lock = asyncio.Lock()
@@ -145,7 +147,7 @@ class AsyncSandbox:
         on_stdout: Callable[[str], object] | None = None,
         on_stderr: Callable[[str], object] | None = None,
     ) -> Run:
-        """As `Sandbox.execute`. The callbacks are called on the execution's thread."""
+        """Like `Sandbox.execute`. The callbacks are called on the execution's thread."""
         backend: Backend = (await self._ready())._backend
         given = (source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr)
         return Run(await self._threads.run_cancellable(lambda token: backend.execute(_input(*given, token))))
@@ -153,19 +155,19 @@ class AsyncSandbox:
     async def validate(
         self, source: str, *, name: str | None = None, kind: SourceKind | None = None
     ) -> list[Diagnostic]:
-        """As `Sandbox.validate`."""
+        """Like `Sandbox.validate`."""
         return await self._threads.run((await self._ready()).validate, source, name=name, kind=kind)
 
     def session(self, *, context: Any = None, id: str | None = None) -> AsyncSession:
-        """As `Sandbox.session`: opened when it is entered, or first used."""
+        """Like `Sandbox.session`. The session opens when it is entered, or first used."""
         return AsyncSession(self, lambda box: box.session(context=context, id=id))
 
     def resume(self, state: bytes, *, id: str | None = None) -> AsyncSession:
-        """As `Sandbox.resume`: opened when it is entered, or first used."""
+        """Like `Sandbox.resume`. The session opens when it is entered, or first used."""
         return AsyncSession(self, lambda box: box.resume(state, id=id))
 
     async def close(self) -> None:
-        """Gives back what it holds."""
+        """Releases the sandbox's resources."""
         self._sandbox.close()
         self._threads.close()
 
@@ -180,10 +182,10 @@ class AsyncSandbox:
 
 
 class AsyncSession:
-    """As `Session`, for asynchronous code."""
+    """Like `Session`, for asynchronous code."""
 
     def __init__(self, sandbox: AsyncSandbox, make: Callable[[Sandbox], Session]) -> None:
-        """Use `AsyncSandbox.session`."""
+        """Use `AsyncSandbox.session` to open a session."""
         self._sandbox = sandbox
         self._make = make
         self._lock = asyncio.Lock()
@@ -200,13 +202,13 @@ class AsyncSession:
 
     @property
     def id(self) -> str:
-        """Its id, once it is open."""
+        """The session's id, once it is open."""
         if self._session is None:
             raise RuntimeError("the session has not been entered yet")
         return self._session.id
 
     async def info(self) -> SessionInfo:
-        """What it is and holds."""
+        """Describes the session."""
         return await self._ask(lambda session: session.info)
 
     async def execute(
@@ -221,61 +223,61 @@ class AsyncSession:
         on_stdout: Callable[[str], object] | None = None,
         on_stderr: Callable[[str], object] | None = None,
     ) -> Run:
-        """As `Session.execute`. The callbacks are called on the execution's thread."""
+        """Like `Session.execute`. The callbacks are called on the execution's thread."""
         session = (await self._ready())._session
         given = (source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr)
         run = self._sandbox._threads.run_cancellable(lambda token: session.execute(_input(*given, token)))
         return Run(await run)
 
     async def get_variable(self, name: str, default: Any = None) -> Any:
-        """A global variable, or a default where there is none."""
+        """Returns a global variable, or `default` if there is no such variable."""
         return await self._ask(lambda session: session.variables.get(name, default))
 
     async def set_variable(self, name: str, value: Any) -> None:
-        """Sets a global variable to a value that JSON has."""
+        """Sets a global variable to a value that JSON can represent."""
         await self._ask(lambda session: session.variables.__setitem__(name, value))
 
     async def list_files(self, pattern: str = "**") -> list[FileEntry]:
-        """As `SessionFiles.list`."""
+        """Like `SessionFiles.list`."""
         return await self._ask(lambda session: session.files.list(pattern))
 
     async def read_file(self, path: str) -> bytes:
-        """As `SessionFiles.read`."""
+        """Like `SessionFiles.read`."""
         return await self._ask(lambda session: session.files.read(path))
 
     async def write_file(self, path: str, contents: str | bytes) -> None:
-        """As `SessionFiles.write`."""
+        """Like `SessionFiles.write`."""
         await self._ask(lambda session: session.files.write(path, contents))
 
     async def delete_file(self, path: str, *, recursive: bool = False) -> None:
-        """As `SessionFiles.delete`."""
+        """Like `SessionFiles.delete`."""
         await self._ask(lambda session: session.files.delete(path, recursive=recursive))
 
     async def fork(self, *, context: Any = None, id: str | None = None) -> AsyncSession:
-        """As `Session.fork`."""
+        """Like `Session.fork`."""
         fork = await self._ask(lambda session: session.fork(context=context, id=id))
         made = AsyncSession(self._sandbox, lambda _: fork)
         made._session = fork
         return made
 
     async def checkpoint(self) -> int:
-        """As `Session.checkpoint`."""
+        """Like `Session.checkpoint`."""
         return await self._ask(lambda session: session.checkpoint())
 
     async def checkpoints(self) -> list[CheckpointInfo]:
-        """As `Session.checkpoints`."""
+        """Like `Session.checkpoints`."""
         return await self._ask(lambda session: session.checkpoints())
 
     async def undo(self, checkpoint: int | None = None) -> int:
-        """As `Session.undo`."""
+        """Like `Session.undo`."""
         return await self._ask(lambda session: session.undo(checkpoint))
 
     async def hibernate(self) -> bytes:
-        """As `Session.hibernate`."""
+        """Like `Session.hibernate`."""
         return await self._ask(lambda session: session.hibernate())
 
     async def close(self) -> None:
-        """As `Session.close`."""
+        """Like `Session.close`."""
         if self._session is not None:
             await self._ask(lambda session: session.close())
 

@@ -1,4 +1,4 @@
-"""What a script shows beside what it prints."""
+"""The displays of scripts, in addition to their printed output."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _TEXTS = ("application/json", "application/javascript", "application/xml")
 
 
 def is_text(media_type: str) -> bool:
-    """Whether data of a media type is text."""
+    """Tests whether data of a media type is text."""
     return media_type.startswith("text/") or media_type.endswith(("+json", "+xml")) or media_type in _TEXTS
 
 
 class Display(Mapping[str, "str | bytes"]):
-    """One thing that a script has shown, in one or several forms by media type, of which a reader takes the one it can show best.
+    """An object that a script displayed, in one or several forms by media type. A reader takes the form that it can render best.
 
-    All of it is the script's and may be anything: an HTML page with scripts in it, or no picture at all under `image/png`. Show it as you
-    would what a stranger has sent.
+    The content is untrusted: an HTML page may contain scripts, and `image/png` may not be a picture. Render it like data from
+    a stranger.
 
     >>> shown = Display([("text/plain", b"1"), ("image/png", b"...")])
     >>> shown.text, shown.png, shown.html, list(shown)
@@ -28,7 +28,7 @@ class Display(Mapping[str, "str | bytes"]):
     def __init__(self, forms: Sequence[tuple[str, bytes]], is_result: bool = False) -> None:
         self._forms = {name: data.decode("utf-8", "replace") if is_text(name) else data for name, data in forms}
         self.is_result = is_result
-        """Whether it is the value of the script's last expression, and not of a call of `display`."""
+        """True for the value of the script's last expression, false for a call of `display`."""
 
     def __getitem__(self, media_type: str) -> str | bytes:
         return self._forms[media_type]
@@ -52,44 +52,44 @@ class Display(Mapping[str, "str | bytes"]):
 
     @property
     def text(self) -> str | None:
-        """Its `text/plain`."""
+        """The `text/plain` form."""
         return self._text("text/plain")
 
     @property
     def html(self) -> str | None:
-        """Its `text/html`."""
+        """The `text/html` form."""
         return self._text("text/html")
 
     @property
     def markdown(self) -> str | None:
-        """Its `text/markdown`."""
+        """The `text/markdown` form."""
         return self._text("text/markdown")
 
     @property
     def svg(self) -> str | None:
-        """Its `image/svg+xml`."""
+        """The `image/svg+xml` form."""
         return self._text("image/svg+xml")
 
     @property
     def png(self) -> bytes | None:
-        """Its `image/png`."""
+        """The `image/png` form."""
         return self._bytes("image/png")
 
     @property
     def jpeg(self) -> bytes | None:
-        """Its `image/jpeg`."""
+        """The `image/jpeg` form."""
         return self._bytes("image/jpeg")
 
     @property
     def json(self) -> str | None:
-        """Its `application/json`, as text."""
+        """The `application/json` form, as text."""
         return self._text("application/json")
 
     def bundle(self) -> dict[str, str]:
-        """As notebooks store it: bytes as base64."""
+        """Returns the forms as notebooks store them, with bytes as base64."""
         encoded = ((name, data if isinstance(data, str) else base64.b64encode(data).decode()) for name, data in self.items())
         return dict(encoded)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """Shows it in the notebook that has it."""
+        """Renders the display in a notebook."""
         return self.bundle()

@@ -1,4 +1,5 @@
-"""What this package raises. What a script does wrong is no error but an outcome; `Run.raise_for_outcome` makes an error of it."""
+"""The errors of the package. A script's failure is an outcome, not an error; `Run.raise_for_outcome` turns it into an
+error."""
 
 from __future__ import annotations
 
@@ -9,44 +10,46 @@ if TYPE_CHECKING:
 
 
 class GloveboxError(Exception):
-    """Any error of this package."""
+    """The base of all errors of this package."""
 
 
 class PolicyError(GloveboxError, ValueError):
-    """What was asked for cannot be: a limit, a mount, a tool, a runtime's name, a source over its limit. Nothing was executed."""
+    """The request is invalid: a limit, a mount, a tool, a runtime's name, or a source over its limit. Nothing was
+    executed."""
 
 
 class UnavailableError(GloveboxError):
-    """The sandbox or an instance of it is not to be had on this machine now. The message says what to do."""
+    """The sandbox, or an instance of it, is currently unavailable on this machine. The message suggests a remedy."""
 
 
 class UnsupportedError(GloveboxError):
-    """The backend cannot do this. The message says which can, or what to do instead."""
+    """The backend does not support this. The message names a backend that does, or an alternative."""
 
 
 class SessionError(GloveboxError):
-    """A session has ended, is busy, has no such checkpoint or variable, or cannot be resumed. Nothing was changed."""
+    """A session has ended, is busy or cannot be resumed, or a checkpoint or variable does not exist. Nothing was
+    changed."""
 
 
 class FilesError(GloveboxError, OSError):
-    """An operation on a workspace's files was refused. The workspace is as it was."""
+    """An operation on a workspace's files was refused. The workspace is unchanged."""
 
 
 class CommitError(GloveboxError):
-    """A script ran, but its files could not be brought to the host's directory; nothing there has changed."""
+    """A script ran, but its files could not be committed to the host directory. The host directory is unchanged."""
 
     def __init__(self, message: str, execution: Any) -> None:
         from .run import Run
 
         super().__init__(message)
         self.run: Run = Run(execution)
-        """What the script did all the same."""
+        """The run whose files were not committed."""
 
 
 class ScriptError(GloveboxError):
-    """A script did not succeed: raised by `Run.raise_for_outcome` and by nothing else."""
+    """A script did not succeed. Only `Run.raise_for_outcome` raises this error."""
 
     def __init__(self, run: Run) -> None:
         super().__init__(str(run.outcome))
         self.run = run
-        """What it did."""
+        """The failed run."""

@@ -1,7 +1,7 @@
 """A Jupyter kernel whose cells run in a sandbox.
 
-`python -m glovebox_sandbox.kernel install` makes it known to Jupyter. Each notebook has an interpreter of its own, in its kernel's
-process; nothing that a cell does reaches that process or the machine.
+`python -m glovebox_sandbox.kernel install` registers it with Jupyter. Each notebook has an interpreter of its own, in
+its kernel's process. Cells can reach neither that process nor the machine.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ LANGUAGES: dict[str, dict[str, Any]] = {
         "codemirror_mode": "javascript",
     },
 }
-"""What Jupyter is told of each language."""
+"""The kernel information for each language."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a kernel is installed with."""
+    """The settings that a kernel is installed with."""
 
     language: str = "python"
     runtime: str | None = None
@@ -69,7 +69,7 @@ class Settings:
     saves: Path | None = None
 
     def sandbox(self, progress: Callable[[str], None]) -> Sandbox:
-        """The sandbox of such a kernel."""
+        """Makes the sandbox of a kernel with these settings."""
         # Uses the ratio of fuel to time of the engine's defaults, so that time ends a cell before fuel does.
         fuel = None if self.timeout_ms is None else 40_000_000 * max(self.timeout_ms, 10_000)
         limits = Limits(timeout_ms=self.timeout_ms, fuel=fuel, memory_bytes=self.memory_bytes)
@@ -78,7 +78,7 @@ class Settings:
 
 @dataclass
 class _Reply:
-    """What a cell comes to."""
+    """The result of a cell."""
 
     run: Run | None = None
     value: str | None = None
@@ -87,9 +87,9 @@ class _Reply:
 
 
 class _Output:
-    """Sends what a cell writes, a few times a second, from the thread of the kernel's loop.
+    """Sends a cell's output, a few times a second, from the thread of the kernel's loop.
 
-    What comes last on standard error is held back a little longer: of a script that raises it is the traceback, which has a message of
+    The end of standard error is delayed a little longer: after an exception it is the traceback, which has a message of
     its own.
     """
 
@@ -104,7 +104,7 @@ class _Output:
         self._is_scheduled = False
 
     def write(self, name: str, text: str) -> None:
-        """Takes text for a stream, on any thread."""
+        """Accepts text for a stream, on any thread."""
         with self._lock:
             self._pending.append((name, text, time.monotonic()))
             if self._is_scheduled:
@@ -113,7 +113,8 @@ class _Output:
         self._loop.call_soon_threadsafe(self._loop.call_later, self.INTERVAL, self._tick)
 
     def end(self, run: Run | None) -> None:
-        """Sends the rest, on the loop's thread: without the traceback, where the rest ends with it, and the limit's name after it."""
+        """Sends the remaining output, on the loop's thread. Leaves out a traceback at its end, and the limit's name
+        after the traceback."""
         with self._lock:
             pending, self._pending = self._pending, []
         at = len(pending)
@@ -153,7 +154,7 @@ class _Output:
 
 
 class GloveboxKernel(Kernel):
-    """The kernel. Sessions live on one thread of their own, so that interrupts and streams are attended to while a cell runs."""
+    """The kernel. Sessions live on a separate thread, so that interrupts and streams are handled while a cell runs."""
 
     implementation = "glovebox"
     implementation_version = __version__
@@ -169,7 +170,7 @@ class GloveboxKernel(Kernel):
 
     @property
     def language_info(self) -> dict[str, Any]:
-        """The language, with the interpreter's version once that is known."""
+        """The language, with the interpreter's version once it is known."""
         opening = self._opening
         is_open = opening is not None and opening.done() and opening.exception() is None
         version = opening.result().box.version if is_open and opening is not None else None
@@ -177,17 +178,18 @@ class GloveboxKernel(Kernel):
 
     @property
     def banner(self) -> str:
-        """What a console says first."""
+        """The greeting of a console."""
         return f"{self.settings.runtime or self.settings.language} in a sandbox (glovebox {__version__})"
 
     @property
     def kernel_info(self) -> dict[str, Any]:
-        """As the base class has it, without a debugger and subshells, which a sandbox has not."""
+        """The kernel information of the base class, without the debugger and subshells, which a sandbox does not
+        support."""
         info: dict[str, Any] = super().kernel_info
         return {**info, "supported_features": []}
 
     def start(self) -> None:
-        """Begins to serve, and to prepare the interpreter."""
+        """Starts to serve requests, and to prepare the interpreter."""
         super().start()
         # On platforms where an interrupt is a signal.
         signal.signal(signal.SIGINT, lambda *_: self._cancel())
@@ -197,16 +199,16 @@ class GloveboxKernel(Kernel):
         """Leaves the handler of `start` in place."""
 
     def post_handler_hook(self) -> None:
-        """The same."""
+        """Leaves the handler of `start` in place."""
 
     async def kernel_info_request(self, stream: Any, ident: Any, parent: Any) -> None:
-        """Waits a little for the interpreter, whose version is in the answer. The first start of all takes longer."""
+        """Waits briefly for the interpreter, whose version is in the answer. The very first start takes longer."""
         if self._opening is not None:
             await asyncio.wait([asyncio.wrap_future(self._opening)], timeout=2)
         await super().kernel_info_request(stream, ident, parent)
 
     async def interrupt_request(self, stream: Any, ident: Any, parent: Any) -> None:
-        """Cancels the cell that is running."""
+        """Cancels the running cell."""
         self._cancel()
         self.session.send(stream, "interrupt_reply", {"status": "ok"}, parent, ident=ident)
 
@@ -270,7 +272,7 @@ class GloveboxKernel(Kernel):
         }
 
     async def do_complete(self, code: str, cursor_pos: int) -> dict[str, Any]:
-        """Names and attributes that the session has."""
+        """Completes names and attributes of the session."""
         nothing: tuple[list[str], int] = ([], cursor_pos)
         matches, start = await self._ask(
             lambda sessions: _introspection.complete(sessions.current, self.settings.language, code, cursor_pos),
@@ -281,7 +283,7 @@ class GloveboxKernel(Kernel):
     async def do_inspect(
         self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """Signature, value and docstring of a Python name."""
+        """Returns the signature, value and docstring of a Python name."""
         text = await self._ask(
             lambda sessions: _introspection.inspect(sessions.current, self.settings.language, code, cursor_pos), None
         )
@@ -289,14 +291,14 @@ class GloveboxKernel(Kernel):
         return {"status": "ok", "found": text is not None, "data": data, "metadata": {}}
 
     async def do_is_complete(self, code: str) -> dict[str, Any]:
-        """What the language's own parser says."""
+        """Returns the verdict of the language's own parser."""
         return await self._ask(
             lambda sessions: _introspection.is_complete(sessions.box, self.settings.language, split(code)[1]),
             {"status": "unknown"},
         )
 
     async def do_shutdown(self, restart: bool) -> dict[str, Any]:
-        """Cancels what is running and ends the sessions. A restart is a new process, with a new session."""
+        """Cancels the running cell and ends the sessions. A restart is a new process with a new session."""
         self._cancel()
 
         def close() -> None:
@@ -319,7 +321,7 @@ class GloveboxKernel(Kernel):
             token.cancel()
 
     async def _ask(self, ask: Callable[[NamedSessions], T], otherwise: T) -> T:
-        """Asks on the sessions' thread. What fails there has no answer."""
+        """Runs a function on the sessions' thread. A failure yields no answer."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._worker, lambda: ask(self._named()))
         except GloveboxError as error:
@@ -330,7 +332,7 @@ class GloveboxKernel(Kernel):
         return NamedSessions(self.settings.sandbox(self._progress), self.settings.saves)
 
     def _named(self) -> NamedSessions:
-        """The sessions, on their thread: where they could not be had before, they are tried for again."""
+        """Returns the sessions, on their thread. Retries to open the sandbox after an earlier failure."""
         opening = self._opening
         if opening is None or opening.exception() is not None:
             opening = Future()
@@ -382,7 +384,7 @@ def _execute(session: Session, code: str, name: str, output: _Output, token: Any
 
 
 def _lines(run: Run) -> list[str]:
-    """What an error message has as its traceback."""
+    """Returns the lines of the traceback in an error message."""
     said = explain(run)
     if run.outcome.kind == "raised":
         # The last line of the traceback repeats the message.
@@ -391,7 +393,7 @@ def _lines(run: Run) -> list[str]:
 
 
 def _expression(session: Session, language: str, expression: str) -> dict[str, Any]:
-    """The value of an expression of the frontend's: in a fork, so that it changes nothing."""
+    """Evaluates an expression of the frontend, in a fork, so that it changes nothing."""
     run = session.fork().execute(expression, name="<expression>", timeout_ms=_introspection.TIMEOUT_MS)
     if run.ok:
         nothing = "None" if language == "python" else "undefined"
@@ -421,7 +423,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def install(options: argparse.Namespace) -> str:
-    """Writes the kernelspec, and returns its directory. The sandbox is opened once: what is wrong with it is said here."""
+    """Writes the kernelspec, and returns its directory. Opens the sandbox once, to report invalid settings now."""
     from jupyter_client.kernelspec import KernelSpecManager
 
     settings = _settings(options)
@@ -466,7 +468,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Installs the kernel, or is it."""
+    """Installs the kernel, or runs it."""
     options = _parser().parse_args(arguments)
     if options.command == "install":
         try:

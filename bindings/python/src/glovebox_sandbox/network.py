@@ -1,4 +1,4 @@
-"""What scripts may reach of the network."""
+"""The network permissions of scripts."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from . import _check
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A secret of the host's, for which scripts have a placeholder."""
+    """A secret of the host. Scripts see only a placeholder."""
 
     env: str
-    """The environment variable of this process that has it, read when the sandbox is made."""
+    """The environment variable of this process with the secret, read when the sandbox is made."""
     host: str
-    """The one host that it is sent to, in the headers of requests."""
+    """The only host that receives the secret, in the headers of requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What scripts may reach of the network, and how much of it. What is left out has the engine's default.
+    """The network permissions and limits of scripts. An omitted field has the engine's default.
 
     >>> network = Network(allow=["https://api.example.com/v1/*"], secrets={"API_KEY": Secret("REAL_KEY", "api.example.com")})
     """
 
     allow: Sequence[str]
-    """Where requests may go: `SCHEME://HOST[:PORT][/PATH]`."""
+    """The allowed targets of requests: `SCHEME://HOST[:PORT][/PATH]`."""
     allow_private: Sequence[str] = ()
-    """Ranges of addresses that are not public and may be reached all the same."""
+    """Non-public address ranges that requests may reach."""
     secrets: Mapping[str, Secret] = field(default_factory=dict)
-    """Secrets, by the environment variables in which scripts find their placeholders."""
+    """Secrets by the environment variables in which scripts find their placeholders."""
     methods: Sequence[str] | None = None
-    """The methods of requests."""
+    """The allowed methods."""
     request_count: int | None = None
-    """Requests of one execution."""
+    """Maximum number of requests in one execution."""
     request_bytes: int | None = None
-    """Bytes of a request's body."""
+    """Maximum size of a request body, in bytes."""
     response_bytes: int | None = None
-    """Bytes of a response's body."""
+    """Maximum size of a response body, in bytes."""
     timeout_ms: int | None = None
-    """Milliseconds that a request may take."""
+    """Timeout of a request, in milliseconds."""
     redirects: int | None = None
-    """Redirects that the host follows for one request."""
+    """Maximum number of redirects that the host follows for one request."""
 
 
 def record(network: Any) -> dict[str, Any] | None:
-    """As the engine's policy files have it, checked for types."""
+    """Converts the permissions to the format of the engine's policy files, and checks their types."""
     if network is None:
         return None
     given = _check.of("network", Network, network)

@@ -1,6 +1,6 @@
-"""The cell magic `%%glovebox`, for notebooks whose own kernel is IPython.
+"""The cell magic `%%glovebox`, for notebooks with an IPython kernel.
 
-`%load_ext glovebox_sandbox.notebook` brings it. The cell runs in a sandbox; the notebook's own variables are not in there.
+`%load_ext glovebox_sandbox.notebook` loads it. The cell runs in a sandbox without the notebook's own variables.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .sandbox import Sandbox, Session
 from .types import Limits
 
 DEFAULT_TIMEOUT_MS = 10_000
-"""After how many milliseconds a cell is cancelled."""
+"""Milliseconds after which a cell is cancelled."""
 
 MAX_TIMEOUT_MS = 3_600_000
-"""The longest time that a cell can ask for."""
+"""The longest timeout that a cell can request."""
 
 # Time ends a cell, not fuel: the fuel limit has the engine's default ratio of fuel to time at the maximum timeout.
 _LIMITS = Limits(timeout_ms=MAX_TIMEOUT_MS, fuel=40_000_000 * MAX_TIMEOUT_MS)
@@ -78,7 +78,7 @@ class CellMagic:
         self._sessions: dict[tuple[str, str], Session] = {}
 
     def run(self, line: str, cell: str) -> None:
-        """Runs a cell: prints what it writes, shows its value, and says how it ended unless it completed."""
+        """Runs a cell: prints its output, shows its value, and explains its outcome unless it completed."""
         options = self._options(line)
         if options.fresh:
             with self._box(options.language).session() as session:
@@ -98,7 +98,7 @@ class CellMagic:
             print(explanation, file=sys.stderr)
 
     def help(self) -> str:
-        """What the magic takes, as text."""
+        """The options of the magic, as text."""
         return self._parser.format_help()
 
     def close(self) -> None:

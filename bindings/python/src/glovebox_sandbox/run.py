@@ -1,4 +1,4 @@
-"""What one execution did."""
+"""The result of one execution."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A value of a script that JSON has no form for."""
+    """A value of a script that JSON cannot represent."""
 
     repr: str
-    """As the interpreter shows it."""
+    """The value as the interpreter prints it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a script ended."""
+    """The ending of a script."""
 
     kind: Literal["completed", "exited", "raised", "exhausted", "cancelled", "trapped"]
-    """Which it is. The fields below are `None` unless they belong to it."""
+    """The kind of ending. The other fields are `None` unless they belong to it."""
     code: int | None = None
-    """`exited`: with this code."""
+    """`exited`: the exit code."""
     type: str | None = None
-    """`raised`: the exception's class; empty where the value thrown is no object."""
+    """`raised`: the exception's class; empty if the thrown value is not an object."""
     message: str | None = None
-    """`raised`: its message."""
+    """`raised`: the exception's message."""
     traceback: str | None = None
-    """`raised`: as the interpreter prints it."""
+    """`raised`: the traceback as the interpreter prints it."""
     line: int | None = None
-    """`raised`: the script's line, counted from 1, where that is known."""
+    """`raised`: the script's line, counted from 1, if known."""
     resource: Literal["fuel", "time", "memory"] | None = None
-    """`exhausted`: what ran out."""
+    """`exhausted`: the exhausted resource."""
     limit: int | None = None
     """`exhausted`: the limit, in the resource's unit."""
     used: int | None = None
-    """`exhausted`: what was used or asked for."""
+    """`exhausted`: the amount that was used or requested, in the same unit."""
     trap: TrapKind | None = None
-    """`trapped`: how the interpreter broke."""
+    """`trapped`: the cause of the trap."""
 
     @property
     def exit_code(self) -> int:
-        """As a shell has it."""
+        """The exit code by the conventions of a shell."""
         if self.kind == "exhausted":
             return 124 if self.resource == "time" else 137
         return self.code or {"completed": 0, "exited": 0, "raised": 1, "cancelled": 130, "trapped": 134}[self.kind]
@@ -72,25 +72,25 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call of a tool."""
+    """A call of a tool."""
 
     name: str
     """The name that the script called."""
     arguments: Any = None
-    """The arguments; `None` over `Limits.tool_record_bytes`."""
+    """The arguments; `None` if they exceed `Limits.tool_record_bytes`."""
     result: Any = None
-    """What it returned; `None` over `Limits.tool_record_bytes`."""
+    """The result; `None` if it exceeds `Limits.tool_record_bytes`."""
     error: str | None = None
-    """Why it returned nothing: the error's type, and what the script was told."""
+    """The reason for a failed call: the type of the error and its message in the script."""
     started_ms: float = 0.0
-    """When the script called, counted from the start of the execution."""
+    """The time of the call, in milliseconds from the start of the execution."""
     duration_ms: float = 0.0
-    """How long it took, its wait for a turn included."""
+    """The duration in milliseconds, including the wait in the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One message of the language's own parser."""
+    """A message of the language's own parser."""
 
     line: int
     """The line, counted from 1."""
@@ -101,7 +101,7 @@ class Diagnostic:
 
 
 class RunFiles(Mapping[str, bytes]):
-    """The workspace's files as an execution left them: a mapping of paths to contents, read when asked for."""
+    """The workspace's files as an execution left them: a mapping of paths to contents, read on demand."""
 
     __slots__ = ("_executed",)
 
@@ -122,7 +122,7 @@ class RunFiles(Mapping[str, bytes]):
         return sum(1 for _ in self)
 
     def list(self, pattern: str = "**") -> list[FileEntry]:
-        """What matches a pattern (`*.csv`, `src/**/*.py`): files, directories and links."""
+        """Lists the files, directories and links that match a pattern (`*.csv`, `src/**/*.py`)."""
         return entries(self._executed.list_files(_check.of("pattern", str, pattern)))
 
     def __repr__(self) -> str:
@@ -130,12 +130,12 @@ class RunFiles(Mapping[str, bytes]):
 
 
 def entries(listed: list[tuple[str, FileKind, int, int]]) -> list[FileEntry]:
-    """Entries as users see them."""
+    """Converts entries for users."""
     return [FileEntry(path=path, kind=kind, size_bytes=size, modified_ns=at) for path, kind, size, at in listed]
 
 
 def value_of(value: tuple[str, str | None] | None) -> Any:
-    """A value of a script in Python."""
+    """Converts a value of a script to Python."""
     if value is None:
         return None
     text, form = value
@@ -143,61 +143,64 @@ def value_of(value: tuple[str, str | None] | None) -> Any:
 
 
 class Run:
-    """What one execution did, wrote, used and changed."""
+    """The outcome, output, resource use and changes of one execution."""
 
     def __init__(self, executed: Executed) -> None:
-        """Made by `Sandbox.execute` and `Session.execute`."""
+        """`Sandbox.execute` and `Session.execute` make instances."""
         self._executed = executed
 
     @property
     def ok(self) -> bool:
-        """Whether the script ran to its end, or exited with 0."""
+        """True if the script ran to its end, or exited with code 0."""
         return self._executed.ok
 
     @property
     def stdout(self) -> str:
-        """What it wrote to standard output, as text."""
+        """Standard output as text."""
         return self._executed.stdout
 
     @property
     def stderr(self) -> str:
-        """What it wrote to standard error, as text. Where a limit ended it, the last line names that."""
+        """Standard error as text. If a limit ended the script, the last line names the limit."""
         return self._executed.stderr
 
     @property
     def stdout_bytes(self) -> bytes:
-        """What it wrote to standard output."""
+        """Standard output as bytes."""
         return self._executed.stdout_bytes
 
     @property
     def stderr_bytes(self) -> bytes:
-        """What it wrote to standard error."""
+        """Standard error as bytes."""
         return self._executed.stderr_bytes
 
     @property
     def fuel_consumed(self) -> int:
-        """Fuel used: about one unit for each instruction. Where the time limit or a cancellation ended it, a lower bound."""
+        """Fuel used: about one unit per instruction. A lower bound if a time limit or a cancellation ended the script.
+        """
         return self._executed.fuel_consumed
 
     @cached_property
     def value(self) -> Any:
-        """In a session, the value of the script's last expression: an `Opaque` where JSON has no form for it. `None` where there is none."""
+        """In a session, the value of the script's last expression: an `Opaque` if JSON cannot represent it, `None` if
+        there is no value."""
         return value_of(self._executed.value)
 
     @property
     def value_repr(self) -> str | None:
-        """The same as the interpreter shows it."""
+        """The value as the interpreter prints it."""
         value = self._executed.value
         return value and value[0]
 
     @cached_property
     def displays(self) -> list[Display]:
-        """What it showed, in order: pictures, tables, and in a session the value of its last expression where that has more than a text."""
+        """The script's displays, in order: pictures, tables, and in a session the value of its last expression if that
+        has a form other than text."""
         return [Display(forms, is_result) for is_result, forms in self._executed.displays]
 
     @property
     def displays_dropped(self) -> int:
-        """How many displays `Limits.display_bytes` or their number dropped."""
+        """The number of displays that were dropped because of `Limits.display_bytes` or their maximum number."""
         return int(self._record["displays_dropped"])
 
     @property
@@ -212,65 +215,65 @@ class Run:
 
     @cached_property
     def outcome(self) -> Outcome:
-        """How it ended."""
+        """The ending of the script."""
         return Outcome(**self._record["outcome"])
 
     @property
     def interrupted(self) -> Outcome | None:
-        """The exception by which the script ended when it was asked to stop, shortly before it would have been unwound."""
+        """The exception by which the script ended after its interruption, shortly before it would have been unwound."""
         raised = self._record["interrupted"]
         return raised and Outcome(kind="raised", **raised)
 
     @property
     def files_created(self) -> list[str]:
-        """Files that were not there before, sorted."""
+        """Created files, sorted."""
         return list(self._record["files_created"])
 
     @property
     def files_modified(self) -> list[str]:
-        """Files that were written to, sorted."""
+        """Modified files, sorted."""
         return list(self._record["files_modified"])
 
     @property
     def files_deleted(self) -> list[str]:
-        """Files that are gone, sorted."""
+        """Deleted files, sorted."""
         return list(self._record["files_deleted"])
 
     @property
     def stdout_truncated(self) -> bool:
-        """Whether it wrote more than `Limits.stdout_bytes`."""
+        """True if the script wrote more than `Limits.stdout_bytes`."""
         return bool(self._record["stdout_truncated"])
 
     @property
     def stderr_truncated(self) -> bool:
-        """Whether it wrote more than `Limits.stderr_bytes`."""
+        """True if the script wrote more than `Limits.stderr_bytes`."""
         return bool(self._record["stderr_truncated"])
 
     @property
     def memory_used_bytes(self) -> int:
-        """The most memory in use."""
+        """Peak memory use, in bytes."""
         return int(self._record["memory_used_bytes"])
 
     @property
     def duration_ms(self) -> float:
-        """Wall-clock time of the script."""
+        """Wall-clock time of the script, in milliseconds."""
         return float(self._record["duration_ms"])
 
     @property
     def session_id(self) -> str | None:
-        """The session, where there is one."""
+        """The session's id, if the execution was in a session."""
         id: str | None = self._record["session_id"]
         return id
 
     @property
     def rolled_back_to(self) -> Rollback | None:
-        """The state that the session was rolled back to, where the script had to be unwound."""
+        """The state that the session was rolled back to, if the script was unwound."""
         rollback = self._record["rolled_back_to"]
         return rollback and Rollback(**rollback)
 
     @cached_property
     def tool_calls(self) -> list[ToolCall]:
-        """The calls of tools, in order."""
+        """The tool calls, in order."""
         calls = []
         for call in self._record["tool_calls"]:
             error = call["error"] and ": ".join(filter(None, (call["error"]["type"], call["error"]["message"])))
@@ -279,7 +282,7 @@ class Run:
 
     @cached_property
     def guidance(self) -> Guidance:
-        """What it did with its fuel, and what can be done about a failure: for people, and for models that write scripts."""
+        """The fuel use and advice on a failure, for people and for models that write scripts."""
         guidance = self._record["guidance"]
         advice = [
             Advice(**{**each, "correction": each["correction"] and Correction(**each["correction"])})
@@ -288,7 +291,7 @@ class Run:
         return Guidance(fuel=FuelAnalysis(**guidance["fuel"]), advice=advice)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it but the files' contents, as JSON has it: what `glovebox run --json` prints."""
+        """Returns all of the run except the files' contents, in the format of `glovebox run --json`."""
         displays = [{"is_result": shown.is_result, "data": shown.bundle()} for shown in self.displays]
         # Each caller gets its own copy. The JSON already has a place for `displays`.
         return {**json.loads(self._executed.json()), "displays": displays}

@@ -23,13 +23,13 @@ from .types import CheckpointInfo, FileEntry, Limits, SessionInfo, SourceKind
 T = TypeVar("T")
 
 Kind = Literal["native", "component", "daemon", "unsafe-native"]
-"""What a backend is."""
+"""The kinds of backends."""
 
 _BACKENDS = (None, "auto", "wasm", "native", "component", "daemon")
 
 
 def choose(backend: str | None, unsafe_native: bool) -> str:
-    """Which backend is meant. Only its name and the flag together mean one without a sandbox."""
+    """Returns the requested backend. Only the name and the flag together select the backend without a sandbox."""
     if backend not in _BACKENDS:
         raise TypeError(f"backend must be one of {', '.join(map(repr, _BACKENDS[1:]))}, not {backend!r}")
     if not unsafe_native:
@@ -47,13 +47,13 @@ def _say(text: str) -> None:
 
 
 class Sandbox:
-    """A language and what its scripts may do. Every `execute` is a new interpreter with new files.
+    """A language with the permissions of its scripts. Every `execute` starts a new interpreter with new files.
 
     >>> with Sandbox("python") as box:
     ...     box.execute("print(6 * 7)").stdout
     '42\\n'
 
-    Any number of threads may execute at once, if the backend is native.
+    With the native backend, any number of threads may execute at once.
     """
 
     def __init__(
@@ -81,31 +81,37 @@ class Sandbox:
         provider: str | os.PathLike[str] | None = None,
         progress: Callable[[str], None] | None = _say,
     ) -> None:
-        """Prepares the interpreter where that has not been done before: seconds the first time, milliseconds afterwards.
+        """Prepares the interpreter if it is not prepared yet, which takes seconds the first time and milliseconds
+        afterwards.
 
-        `language` is `python`, `javascript`, or a runtime's name, such as `python-3.15`, or that of an image of your own (`glovebox image`).
+        `language` is `python`, `javascript`, or the name of a runtime, such as `python-3.15` or a custom image
+        (`glovebox image`).
 
-        `backend`: `native` is the engine in this process; `component` runs a provider component with `wasmtime`, on any platform that has
-        that; `wasm` is the first of them that is here, and the default. `daemon` has `glovebox daemon` run the scripts, and `auto` takes
-        one that answers and can do what is asked, else `wasm`. `provider` is the component's file.
+        `backend` is `native`, the engine in this process, or `component`, which runs a provider component on every
+        platform that `wasmtime` supports. The default, `wasm`, is the first of these that is available. `daemon` runs
+        the scripts in `glovebox daemon`. `auto` uses a daemon if one answers and supports the options, otherwise
+        `wasm`. `provider` is the component's file.
 
-        `unsafe_native=True` with `backend="native"` runs scripts in an ordinary Python in another process, WITHOUT a sandbox: they can
-        read and write your files, use the network and start programs. Nothing chooses it by itself.
+        `unsafe_native=True` with `backend="native"` runs scripts in an ordinary Python in another process, WITHOUT a
+        sandbox: they can read and write your files, use the network and start programs. It is never chosen
+        automatically.
 
-        `workspace` is the directory of the host behind `/app`; without one the workspace is in memory and begins with `files`. `commit`
-        says when what a script wrote reaches the host: `always`, `on-success` or `never`. `mounts` are further directories, by their paths
-        in the sandbox.
+        `workspace` is the host directory behind `/app`. Without it, the workspace is in memory and starts with `files`.
+        `commit` selects the executions whose changes are written back to the host: `always`, `on-success` or `never`.
+        `mounts` are further host directories by their paths in the sandbox.
 
-        `tools` are functions that scripts may call. `env` and `args` are what scripts find in their environment and after their name.
-        `seed` makes random numbers the same every time, and `clock_ns` has the clock stand still at this time since 1970.
+        `tools` are functions that scripts can call. `env` and `args` are the scripts' environment variables and
+        arguments. `seed` makes random numbers the same every time. `clock_ns` stops the clock at this time, in
+        nanoseconds since 1970.
 
-        `checkpoints` says when sessions save their state by themselves, and `on_unwind` what becomes of one whose script had to be stopped
-        by force. `auto_persist_globals` keeps what JSON has a form for of one execution's variables for the next. `metering="none"`
-        counts no fuel: scripts are faster, and time alone ends one that does not end. `packages=False` runs Python without the bundled packages.
+        `checkpoints` is the schedule of automatic checkpoints in sessions. `on_unwind` is the fate of a session whose
+        script was stopped by force. `auto_persist_globals` carries the variables that JSON can represent from one
+        execution to the next. `metering="none"` counts no fuel: scripts run faster, and only the timeout stops an
+        endless script. `packages=False` runs Python without the bundled packages.
 
-        `network` says what scripts may reach with `fetch`, `urllib.request` and `requests`; without it they reach nothing.
+        `network` grants network access to `fetch`, `urllib.request` and `requests`; by default there is none.
 
-        `progress` is told what takes long; by default it is printed to standard error.
+        `progress` is called with a description of each slow step; by default the steps are printed to standard error.
         """
         name = _check.of("language", str, language)
         policy = _policy(
@@ -167,7 +173,7 @@ class Sandbox:
             opened = _component_backend.open_backend(name, policy, wait, provider)
         self._opened: Backend | None = opened
         self.backend: Kind = kind
-        """Which backend it is."""
+        """The backend of the sandbox."""
 
     @property
     def _backend(self) -> Backend:
@@ -182,7 +188,7 @@ class Sandbox:
 
     @property
     def runtime_name(self) -> str:
-        """The interpreter's name."""
+        """The name of the runtime."""
         return self._backend.runtime_name
 
     @property
@@ -202,35 +208,38 @@ class Sandbox:
         on_stdout: Callable[[str], object] | None = None,
         on_stderr: Callable[[str], object] | None = None,
     ) -> Run:
-        """Runs a script in a new interpreter, and drops it.
+        """Runs a script in a new interpreter, and drops the interpreter.
 
-        A script that raises or reaches a limit is a run too. `name` is what tracebacks show; a name that ends in `.ts` says that the script
-        is TypeScript. `context` is a value that JSON has: the script finds it in the variable of that name. After `timeout_ms` the
-        execution is cancelled. `on_stdout` and `on_stderr` get what the script writes as it writes it, from this thread; with a component,
-        when it has ended. What they raise cancels the execution and is raised.
+        A script that raises or reaches a limit is a run too. `name` is the file name in tracebacks; a name that ends in
+        `.ts` marks the script as TypeScript. `context` is a value that JSON can represent, for the script's global
+        variable of that name. The execution is cancelled after `timeout_ms`. `on_stdout` and `on_stderr` are called
+        with the script's output as it is written, from this thread; with a component, after the script has ended. An
+        exception from them cancels the execution and is raised.
         """
         return Run(
             self._backend.execute(_input(source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr, None))
         )
 
     def validate(self, source: str, *, name: str | None = None, kind: SourceKind | None = None) -> list[Diagnostic]:
-        """What the language's own parser says of a source: nothing where it is well-formed. Nothing of it is executed."""
+        """Parses a source with the language's own parser and returns its messages: an empty list if the source is
+        well-formed. Executes nothing."""
         input = _input(source, name, kind, None, None, None, None, None, None)
         return [Diagnostic(*each) for each in self._backend.validate(input)]
 
     def session(self, *, context: Any = None, id: str | None = None) -> Session:
-        """Opens a session: an interpreter that persists. Its scripts find `context` in a variable of that name."""
+        """Opens a session: an interpreter that persists between executions. `context` becomes the global variable of
+        that name."""
         return Session(self._backend.session(_check.optional("id", str, id), _json("context", context)))
 
     def resume(self, state: bytes, *, id: str | None = None) -> Session:
-        """Makes a session of the bytes that `Session.hibernate` gave, here or elsewhere.
+        """Restores a session from the bytes that `Session.hibernate` returned, here or elsewhere.
 
-        To resume bytes that somebody else wrote is to run their code, within this sandbox's limits.
+        Resuming bytes from another author runs their code, within this sandbox's limits.
         """
         return Session(self._backend.resume(_check.of("state", bytes, state), _check.optional("id", str, id)))
 
     def close(self) -> None:
-        """Gives back what it holds. Its sessions go on."""
+        """Releases the sandbox's resources. Its sessions continue."""
         self._opened = None
 
     def __enter__(self) -> Sandbox:
@@ -246,35 +255,35 @@ class Sandbox:
 
 
 class Session:
-    """An interpreter that persists between executions: variables, functions, imports and files live on."""
+    """An interpreter that persists between executions: variables, functions, imports and files stay."""
 
     def __init__(self, session: BackendSession) -> None:
-        """Use `Sandbox.session`."""
+        """Use `Sandbox.session` to open a session."""
         self._session = session
 
     @property
     def id(self) -> str:
-        """Its id, which is no secret."""
+        """The session's id, which is not a secret."""
         return self._session.id
 
     @property
     def ended(self) -> str | None:
-        """Why it has ended, if it has."""
+        """The reason for the end of the session, if it has ended."""
         return self._session.ended
 
     @property
     def info(self) -> SessionInfo:
-        """What it is and holds."""
+        """Describes the session."""
         return SessionInfo(**json.loads(self._session.info()))
 
     @property
     def variables(self) -> Variables:
-        """Its global variables."""
+        """The session's global variables."""
         return Variables(self._session)
 
     @property
     def files(self) -> SessionFiles:
-        """The files of its workspace, `/app`."""
+        """The files of the session's workspace, `/app`."""
         return SessionFiles(self._session)
 
     def execute(
@@ -289,36 +298,38 @@ class Session:
         on_stdout: Callable[[str], object] | None = None,
         on_stderr: Callable[[str], object] | None = None,
     ) -> Run:
-        """Runs a script in the session's interpreter, as `Sandbox.execute` does in a new one. `Run.value` is that of its last expression."""
+        """Runs a script in the session's interpreter. `Run.value` is the value of its last expression."""
         return Run(
             self._session.execute(_input(source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr, None))
         )
 
     def fork(self, *, context: Any = None, id: str | None = None) -> Session:
-        """A second session of this one: neither sees what the other does from then on."""
+        """Creates a second session with the same state. Later changes in one are invisible to the other."""
         return Session(self._session.fork(_check.optional("id", str, id), _json("context", context)))
 
     def checkpoint(self) -> int:
-        """Saves the state, to come back to it with `undo`, and returns its number."""
+        """Takes a checkpoint of the state for `undo`, and returns its id."""
         return self._session.checkpoint()
 
     def checkpoints(self) -> list[CheckpointInfo]:
-        """The states that it can be set back to, oldest first."""
+        """The checkpoints of the session, oldest first."""
         return [CheckpointInfo(**each) for each in json.loads(self._session.checkpoints())]
 
     def undo(self, checkpoint: int | None = None) -> int:
-        """Undoes what was last done, an execution or the writing of a file or variable, or restores a checkpoint. Returns its number.
+        """Undoes the last change, an execution or the writing of a file or variable, or restores a checkpoint. Returns
+        the id of the restored checkpoint.
 
-        What was written to the host stays there.
+        Files that were written to the host stay.
         """
         return self._session.undo(None if checkpoint is None else _check.whole("checkpoint", checkpoint))
 
     def hibernate(self) -> bytes:
-        """The session as bytes, for `Sandbox.resume` in any process on any machine that has the same interpreter. It lives on."""
+        """Returns the session as bytes, for `Sandbox.resume` in any process on any machine that has the same
+        interpreter. The session continues."""
         return self._session.hibernate()
 
     def close(self) -> None:
-        """Runs the interpreter's exit handlers and ends the session. Closing again does nothing."""
+        """Runs the interpreter's exit handlers and ends the session. Closing it again has no effect."""
         self._session.close()
 
     def __enter__(self) -> Session:
@@ -343,21 +354,21 @@ class Variables:
         self._session = session
 
     def __getitem__(self, name: str) -> Any:
-        """A variable's value: an `Opaque` where JSON has no form for it."""
+        """Returns a variable's value: an `Opaque` if JSON cannot represent it."""
         value = self._session.get_variable(_check.of("name", str, name))
         if value is None:
             raise KeyError(name)
         return value_of(value)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The same, or a default where there is no such variable."""
+        """Returns a variable's value, or `default` if there is no such variable."""
         try:
             return self[name]
         except KeyError:
             return default
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Sets a variable to a value that JSON has."""
+        """Sets a variable to a value that JSON can represent."""
         self._session.set_variable(_check.of("name", str, name), _check.as_json("value", value))
 
     def __contains__(self, name: object) -> bool:
@@ -374,19 +385,19 @@ class SessionFiles:
         self._session = session
 
     def list(self, pattern: str = "**") -> list[FileEntry]:
-        """What matches a pattern (`*.csv`, `src/**/*.py`): files, directories and links."""
+        """Lists the files, directories and links that match a pattern (`*.csv`, `src/**/*.py`)."""
         return entries(self._session.list_files(_check.of("pattern", str, pattern)))
 
     def read(self, path: str) -> bytes:
-        """A file's contents."""
+        """Returns a file's contents."""
         return self._session.read_file(_check.of("path", str, path))
 
     def write(self, path: str, contents: str | bytes) -> None:
-        """Writes a file in place of one that is there, and makes the directories above it."""
+        """Writes or replaces a file, and creates the directories above it."""
         self._session.write_file(_check.of("path", str, path), _check.contents("contents", contents))
 
     def delete(self, path: str, *, recursive: bool = False) -> None:
-        """Removes a file, a link or a directory, with all that is below it if `recursive`."""
+        """Deletes a file, a link or a directory; with `recursive`, also everything below a directory."""
         self._session.delete_file(_check.of("path", str, path), _check.of("recursive", bool, recursive))
 
 
@@ -405,7 +416,7 @@ def _input(
     on_stderr: Callable[[str], object] | None,
     token: Any,
 ) -> Input:
-    """Checks what an execution is given. What is usual comes first: this is on the way of every execution."""
+    """Checks the input of an execution. Common cases come first, because every execution passes through here."""
     if type(source) is not str or not source.isascii():
         source = _check.of("source", str, source)
     if name is not None:
@@ -432,7 +443,7 @@ def _input(
 def _listener(
     on_stdout: Callable[[str], object] | None, on_stderr: Callable[[str], object] | None
 ) -> Callable[[bool, bytes], None]:
-    """Decodes each stream for itself: a character may come in two pieces."""
+    """Decodes each stream separately, because a character may be split between two chunks."""
     decoder = codecs.getincrementaldecoder("utf-8")
     streams = {False: (on_stdout, decoder("replace")), True: (on_stderr, decoder("replace"))}
 
@@ -445,14 +456,14 @@ def _listener(
 
 
 _NARROW = {"open_files", "tool_calls_at_once", "session_count"}
-"""Limits that are numbers of 32 bits."""
+"""The limits that are 32-bit numbers."""
 
 _MAX_NARROW = 2**32 - 1
-"""The most of such a number."""
+"""The largest unsigned 32-bit number."""
 
 
 def _policy(**given: Any) -> Policy:
-    """Checks what a sandbox is given."""
+    """Checks the options of a sandbox."""
     limits = given["limits"]
     limits = Limits() if limits is None else _check.of("limits", Limits, limits)
     for field in dataclasses.fields(limits):

@@ -1,4 +1,4 @@
-"""Functions that scripts may call."""
+"""Functions that scripts can call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLAIN: dict[object, dict[str, Any]] = {
 
 
 class Token(Protocol):
-    """Says whether anybody waits for a call any longer."""
+    """Tells whether the answer to a call is still needed."""
 
     @property
     def is_cancelled(self) -> bool: ...
@@ -46,10 +46,10 @@ class Tool:
     >>> tool.name, tool.description, tool.schema["required"]
     ('add', 'Adds two numbers.', ['a'])
 
-    The name is the function's, the description its docstring, and the schema of its arguments is made of its type hints. Arguments are held
-    to the schema before the function is called. What it returns is a value that JSON has; what it raises is a `ToolError` in the script. An
-    `async` function is awaited: on the loop of the `AsyncSandbox`, otherwise on one of its own. Tools run on threads of their own, several
-    at once.
+    The tool has the name of the function, its docstring as description, and a schema made from its type hints. Arguments are
+    validated against the schema before the call. The function must return a value that JSON can represent; an exception
+    becomes a `ToolError` in the script. An `async` function is awaited on the loop of the `AsyncSandbox`, otherwise on a loop
+    of its own. Tools run on threads of their own, several at once.
     """
 
     __slots__ = ("description", "function", "name", "schema")
@@ -62,7 +62,7 @@ class Tool:
         description: str | None = None,
         schema: Mapping[str, Any] | None = None,
     ) -> None:
-        """`schema` is a JSON Schema of an object, whose properties are the named arguments."""
+        """`schema` is a JSON Schema of an object whose properties are the named arguments."""
         if not callable(function):
             raise _check.wrong("function", "callable", function)
         self.function = function
@@ -83,7 +83,7 @@ class Tool:
 
 
 def tool_of(name: str, tool: object) -> Tool:
-    """A tool, or what can be one."""
+    """Makes a tool of a function, or returns a tool unchanged."""
     if isinstance(tool, Tool):
         return tool
     if not callable(tool):
@@ -92,7 +92,7 @@ def tool_of(name: str, tool: object) -> Tool:
 
 
 def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """A JSON Schema of a function's arguments."""
+    """Makes a JSON Schema of a function's arguments."""
     named = getattr(function, "__name__", type(function).__name__)
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -117,7 +117,7 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def form(name: str, hint: Any) -> dict[str, Any]:
-    """A type hint as JSON Schema."""
+    """Converts a type hint to JSON Schema."""
     try:
         plain = _PLAIN.get(hint)
     except TypeError:
@@ -153,11 +153,11 @@ def _is_json(value: Any) -> bool:
 
 
 Await = Callable[[Coroutine[Any, Any, Any], Token], Any]
-"""Awaits for a thread that is none of a loop's."""
+"""Awaits for a thread without an event loop."""
 
 
 def await_here(coroutine: Coroutine[Any, Any, Any], token: Token) -> Any:
-    """Awaits on a loop of its own, until nobody waits for the result any longer."""
+    """Awaits on a loop of its own, until the result is no longer needed."""
 
     async def watched() -> Any:
         task = asyncio.ensure_future(coroutine)
@@ -171,7 +171,7 @@ def await_here(coroutine: Coroutine[Any, Any, Any], token: Token) -> Any:
 
 
 async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Awaits it. What would end the loop, which is the caller's, is an error of the tool."""
+    """Awaits the tool. Converts exceptions that would end the caller's loop to errors of the tool."""
     try:
         return await coroutine
     except SystemExit as error:
@@ -179,7 +179,7 @@ async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def answer(tool: Tool, wait: Await, arguments: str, token: Token) -> tuple[bool, str]:
-    """Answers a call: the result as JSON text, or why there is none."""
+    """Answers a call: the result as JSON text, or the text of a failure."""
     try:
         result = tool.function(**json.loads(arguments))
         if inspect.iscoroutine(result):

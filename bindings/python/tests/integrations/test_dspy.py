@@ -1,4 +1,4 @@
-"""The interpreter by dspy's protocol, and in dspy's real modules, whose model is a script."""
+"""The interpreter by dspy's protocol, and in dspy's real modules with a scripted model."""
 
 from __future__ import annotations
 

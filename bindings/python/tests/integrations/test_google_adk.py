@@ -1,4 +1,4 @@
-"""The executor in a real `LlmAgent`, whose model is a script."""
+"""The executor in a real `LlmAgent` with a scripted model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMITS = Limits(fuel=2_000_000_000)
 
 
 class ScriptedLlm(BaseLlm):  # type: ignore[misc]
-    """Says one thing after the other."""
+    """Returns one scripted answer after another."""
 
     says: list[str]
 
@@ -33,7 +33,7 @@ class ScriptedLlm(BaseLlm):  # type: ignore[misc]
 
 class Agents(unittest.IsolatedAsyncioTestCase):
     async def results(self, executor: GloveboxCodeExecutor, *codes: str) -> tuple[list[tuple[str, str]], InMemoryRunner, str]:
-        """Of each script whether it succeeded, and what the model was told."""
+        """Returns for each script `True` if it succeeded, and the message for the model."""
         says = [*(f"```python\n{code}\n```" for code in codes), "done"]
         agent = LlmAgent(name="coder", model=ScriptedLlm(model="scripted", says=says), code_executor=executor)
         runner = InMemoryRunner(agent=agent, app_name="test")

@@ -1,4 +1,4 @@
-"""The tool in a real agent of LangChain, whose model is a script."""
+"""The tool in a real agent of LangChain with a scripted model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMITS = Limits(fuel=2_000_000_000)
 
 
 class ScriptedModel(FakeMessagesListChatModel):  # type: ignore[misc]
-    """Says one thing after the other."""
+    """Returns one scripted answer after another."""
 
     def bind_tools(self, tools: Any, **options: Any) -> Any:
         return self

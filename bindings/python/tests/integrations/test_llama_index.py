@@ -1,4 +1,4 @@
-"""The function in a real `CodeActAgent`, whose model is a script."""
+"""The function in a real `CodeActAgent` with a scripted model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMITS = Limits(fuel=2_000_000_000)
 
 
 class ScriptedLLM(MockLLM):  # type: ignore[misc]
-    """Says one thing after the other, and remembers what it was told."""
+    """Returns one scripted answer after another, and records its input."""
 
     says: list[str] = []
     told: list[str] = []

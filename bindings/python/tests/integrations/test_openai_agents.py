@@ -1,4 +1,4 @@
-"""The tool in a real agent of the OpenAI Agents SDK, whose model is a script."""
+"""The tool in a real agent of the OpenAI Agents SDK with a scripted model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMITS = Limits(fuel=2_000_000_000)
 
 
 class ScriptedModel(Model):  # type: ignore[misc]
-    """Runs one script after the other, and remembers what it was told."""
+    """Runs one script after another, and records its input."""
 
     def __init__(self, *codes: str) -> None:
         self.codes = list(codes)

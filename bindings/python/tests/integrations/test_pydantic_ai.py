@@ -1,4 +1,4 @@
-"""The tool in a real agent of Pydantic AI, whose model is a function."""
+"""The tool in a real agent of Pydantic AI with a function as the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMITS = Limits(fuel=2_000_000_000)
 
 class Agents(unittest.TestCase):
     def ask(self, *codes: str, **options: Any) -> tuple[list[Any], Any]:
-        """The parts that the model was told, one for each script, and what it knows of the tool."""
+        """Returns the model's input, one part for each script, and the tool's description."""
         left = list(codes)
         told: list[Any] = []
         known: list[Any] = []

@@ -1,4 +1,4 @@
-"""The executor in a real `CodeAgent`, whose model is a script."""
+"""The executor in a real `CodeAgent` with a scripted model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMITS = Limits(fuel=2_000_000_000)
 
 
 class ScriptedModel(Model):  # type: ignore[misc]
-    """Says one thing after the other, and remembers what it was told."""
+    """Returns one scripted answer after another, and records its input."""
 
     def __init__(self, *codes: str) -> None:
         super().__init__(model_id="scripted")

@@ -1,4 +1,4 @@
-"""The kernel as Jupyter's own client and notebook runner use it. `bindings/python/notebooks` runs these tests."""
+"""The kernel with Jupyter's own client and notebook runner. `bindings/python/notebooks` runs these tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 TIMEOUT = 60
-"""The time that any one answer may take on a slow machine."""
+"""Timeout of each answer. Generous for slow machines."""
 
 _directory: tempfile.TemporaryDirectory[str]
 _before: str | None
@@ -54,7 +54,7 @@ def tearDownModule() -> None:
 
 
 class Ran:
-    """What a cell came to, as a frontend sees it."""
+    """The result of a cell as a frontend sees it."""
 
     def __init__(self) -> None:
         self.stdout = ""
@@ -85,7 +85,7 @@ class KernelCase(unittest.TestCase):
         self.client.wait_for_ready(timeout=TIMEOUT)
 
     def collect(self, id: str) -> Ran:
-        """All that comes for a request, until the kernel is idle again."""
+        """Collects all messages for a request, until the kernel is idle again."""
         ran = Ran()
         while True:
             message = self.client.get_iopub_msg(timeout=TIMEOUT)
@@ -117,11 +117,11 @@ class KernelCase(unittest.TestCase):
         return ran.text
 
     def ask(self, id: str) -> dict[str, Any]:
-        """The reply to a request that is none of a cell."""
+        """Returns the reply to a request that is not a cell."""
         return self.collect(id).reply
 
     def wait_for_output(self, id: str, text: str) -> None:
-        """Waits until a cell has written something."""
+        """Waits until a cell has written output."""
         written = ""
         while text not in written:
             message = self.client.get_iopub_msg(timeout=TIMEOUT)
@@ -308,7 +308,7 @@ class Limited(KernelCase):
 
 
 class Typing(KernelCase):
-    """What is asked while somebody types."""
+    """Requests that a frontend makes while a user types."""
 
     def is_complete(self, code: str) -> tuple[str, str | None]:
         reply = self.ask(self.client.is_complete(code))

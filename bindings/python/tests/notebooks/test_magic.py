@@ -39,7 +39,7 @@ class Magic(unittest.TestCase):
         self.addCleanup(self.shell.run_cell, "%unload_ext glovebox_sandbox.notebook")
 
     def cell(self, line: str, code: str) -> tuple[str, str]:
-        """What a cell with the magic writes."""
+        """Returns the output of a cell with the magic."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             self.shell.run_cell(f"%%glovebox {line}\n{code}")

@@ -1,7 +1,7 @@
-"""The contract `glovebox:sandbox` as it is, over a provider component that `wasmtime` runs.
+"""The complete contract `glovebox:sandbox`, over a provider component that `wasmtime` runs.
 
-`glovebox_sandbox.Sandbox(backend="component")` is made of it. Use this module where you need all that the contract has: a policy for each
-execution, what providers say of themselves, errors as the contract names them.
+`glovebox_sandbox.Sandbox(backend="component")` uses this module. Use it directly for features that only the contract has: a
+policy for each execution, descriptions of providers, and the contract's names of errors.
 
     >>> sandbox = Sandbox("glovebox-python-closed.wasm")
     >>> sandbox.execute("print(6 * 7)").stdout.bytes

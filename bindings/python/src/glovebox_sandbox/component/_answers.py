@@ -1,4 +1,4 @@
-"""Functions that scripts may call by name."""
+"""Functions that scripts can call by name."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from ._values import lower
 
 @dataclass(frozen=True)
 class Tool:
-    """A function that scripts may call by name, with JSON both ways."""
+    """A function that scripts can call by name, with JSON arguments and a JSON result."""
 
     name: str
-    """What scripts call it by: ASCII letters, digits and underscores, beginning with a letter."""
+    """The name in scripts: ASCII letters, digits and underscores, starting with a letter."""
     description: str
-    """What `help(tools.name)` shows."""
+    """The text that `help(tools.name)` shows."""
     call: Callable[[dict[str, Any]], Any]
-    """Answers a call: the script waits for it. What it raises is an exception in the script."""
+    """Answers a call: the script waits for the result. An exception in the function becomes an exception in the script.
+    """
     arguments_schema: Mapping[str, Any] | None = None
-    """A JSON Schema of its arguments, an object. They are held to it before the tool is called. Default: any object."""
+    """A JSON Schema of the arguments object. Arguments are validated against it before the call. Default: any object.
+    """
 
     def described(self) -> types.Tool:
-        """What the contract tells of it."""
+        """The description in the contract's types."""
         schema = None if self.arguments_schema is None else json.dumps(self.arguments_schema)
         return types.Tool(name=self.name, description=self.description, arguments_schema=schema)
 
 
 class Answers:
-    """`glovebox:sandbox/tools`, answered by these tools."""
+    """Implements `glovebox:sandbox/tools` with these tools."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self.tools = {tool.name: tool for tool in tools}

@@ -1,8 +1,8 @@
-"""Between the contract's types, as `types` has them, and values as `wasmtime` takes and gives them.
+"""Converts between the contract's types in `types` and the values of `wasmtime`.
 
-`wasmtime` has no types for a component's values: records have the contract's names as attributes, enums are strings, and a case of a
-variant is the bare value where its class alone tells which case it is, and a `Variant` otherwise. The annotations in `types` say all
-that is needed to tell them apart.
+`wasmtime` has no types for a component's values. Records have the contract's names as attributes, and enums are
+strings. A case of a variant is the bare value if its class identifies the case, and a `Variant` otherwise. The
+annotations in `types` contain everything that is needed to tell these forms apart.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from .. import types
 
 
 def lower(hint: Any, value: Any) -> Any:
-    """A value as `wasmtime` takes it."""
+    """Converts a value for `wasmtime`."""
     shape = _shape(hint)
     return shape.lower(value)
 
 
 def lift(hint: Any, value: Any) -> Any:
-    """A value that `wasmtime` gave."""
+    """Converts a value from `wasmtime`."""
     shape = _shape(hint)
     return shape.lift(value)
 
 
 def lift_result(ok: Any, value: Any) -> tuple[bool, Any]:
-    """Whether a function of the contract gave its result, and that or the error."""
+    """Returns whether a function of the contract succeeded, with its result or its error."""
     ok_shape, error = _shape(ok), _shape(types.SandboxError)
     if ok_shape.classes() & error.classes():
         return (value.tag == "ok", (ok_shape if value.tag == "ok" else error).lift(value.payload))
@@ -41,13 +41,13 @@ def lift_result(ok: Any, value: Any) -> tuple[bool, Any]:
 
 
 class _Shape:
-    """What values of a type are."""
+    """The representation of a type's values."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
 
     def classes(self) -> frozenset[type]:
-        """The classes by which `wasmtime` tells its cases from those of others."""
+        """The classes by which `wasmtime` distinguishes the type's cases from those of other types."""
         return frozenset({self.kind})
 
     def lower(self, value: Any) -> Any:
@@ -60,7 +60,7 @@ class _Shape:
 
 
 class _Resource(_Shape):
-    """A handle: it goes as it comes."""
+    """A handle, which is passed unchanged."""
 
     def __init__(self) -> None:
         super().__init__(object)
@@ -131,7 +131,7 @@ class _Record(_Shape):
 
 
 class _Cases(_Shape):
-    """A variant, an option or a result: in this order the cases are told apart."""
+    """A variant, an option or a result. Cases are tried in this order."""
 
     def __init__(self, cases: list[tuple[str, _Shape | None]]) -> None:
         super().__init__(Variant)
@@ -194,7 +194,7 @@ class _Variant(_Cases):
 
 
 class _Result(_Cases):
-    """Of two types that are not each other's."""
+    """A result whose two types are distinct."""
 
     def __init__(self, ok: Any, error: Any) -> None:
         self.error = error

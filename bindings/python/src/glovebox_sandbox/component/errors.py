@@ -1,4 +1,4 @@
-"""What calls of a provider raise."""
+"""The errors of calls to a provider."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from ..types import FileFailure, SandboxError, TooLarge
 
 
 class RefusedError(GloveboxError):
-    """The provider refused what was asked: nothing was executed."""
+    """The provider refused the request: nothing was executed."""
 
     def __init__(self, failure: SandboxError) -> None:
         super().__init__(f"{failure.tag}: {_described(failure.value)}")
         self.tag = failure.tag
-        """Which of the contract's errors it is: `invalid-policy`, `source-too-large`, …"""
+        """The case of the contract's `sandbox-error`: `invalid-policy`, `source-too-large`, …"""
         self.failure = failure
-        """The error as the contract has it."""
+        """The error in the contract's form."""
 
 
 class InstanceLostError(GloveboxError):
-    """The instance that a call was made in has trapped, and is gone with all that it held: its sessions have ended.
+    """The instance that executed a call has trapped, and its sessions have ended.
 
-    The sandbox goes on in a new instance, which the next call makes. Scripts that are over a limit do not cause this.
+    The sandbox continues in a new instance, which the next call creates. Scripts that exceed a limit do not cause this
+    error.
     """
 
     def __init__(self, sessions: Sequence[str]) -> None:
@@ -30,7 +31,7 @@ class InstanceLostError(GloveboxError):
         lost = lost if sessions else "no session was"
         super().__init__(f"the sandbox's instance has trapped, and {lost} lost with it")
         self.sessions = tuple(sessions)
-        """The ids of the sessions that were lost."""
+        """The ids of the lost sessions."""
 
 
 def _described(value: str | TooLarge | FileFailure) -> str:

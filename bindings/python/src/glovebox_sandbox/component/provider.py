@@ -1,4 +1,4 @@
-"""A sandbox, and the sessions in it."""
+"""Sandboxes and sessions of a provider component."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SANDBOX = "glovebox:sandbox/sandbox@0.2.0"
 _TOOLS = "glovebox:sandbox/tools@0.2.0"
 
 _PIECE_BYTES = 16 << 20
-"""The most that one call gives."""
+"""Maximum size of the result of one read call, in bytes."""
 
 _STACK_BYTES = 512 << 10
-"""Wasmtime's default, written down: the depth to which scripts may call functions goes by it."""
+"""Wasmtime's default, made explicit: it determines the maximum call depth of scripts."""
 
 
 @functools.cache
@@ -38,10 +38,10 @@ def _engine(stack_bytes: int) -> wasmtime.Engine:
 
 
 class Provider:
-    """A compiled provider, of which instances are made."""
+    """A compiled provider, from which instances are made."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Compiles a component, or finds it in Wasmtime's cache."""
+        """Compiles a component, or loads it from Wasmtime's cache."""
         self._engine = _engine(_STACK_BYTES)
         self._component = component.Component.from_file(self._engine, os.fspath(path))
 
@@ -72,7 +72,7 @@ class _Instance:
         return self.function(name)(self.store, *arguments)
 
     def answers(self) -> bool:
-        """Whether it can be entered: one that has trapped cannot."""
+        """Tests whether the instance can be entered: an instance that has trapped cannot."""
         try:
             self.call("info")
         except wasmtime.WasmtimeError:
@@ -91,37 +91,37 @@ class _Instance:
 
 
 class Sandbox:
-    """An instance of a provider, and a new one whenever that has trapped.
+    """An instance of a provider. After a trap, a new instance replaces the old one.
 
-    It is for one thread at a time.
+    Only one thread may use the sandbox at a time.
     """
 
     def __init__(
         self, provider: Provider | str | os.PathLike[str], tools: Sequence[Tool] | Answers = ()
     ) -> None:
-        """The closed providers have no tools."""
+        """The closed providers support no tools."""
         self._provider = provider if isinstance(provider, Provider) else Provider(provider)
         self._answers = tools if isinstance(tools, Answers) else Answers(tools)
         self._instance: _Instance | None = None
         self._current()
 
     def info(self) -> types.ProviderInfo:
-        """What the provider is and has."""
+        """Describes the provider."""
         info: types.ProviderInfo = lift(types.ProviderInfo, self._enter("info"))
         return info
 
     def default_policy(self) -> types.Policy:
-        """The policy of an execution that asks for none."""
+        """Returns the policy of an execution whose policy is empty."""
         policy: types.Policy = lift(types.Policy, self._enter("default-policy"))
         return policy
 
     def execute(
         self, script: str | types.Request, *, runtime: str | None = None, policy: types.Policy | None = None
     ) -> types.Execution:
-        """Runs a script in a new interpreter, and drops it.
+        """Runs a script in a new interpreter, and drops the interpreter.
 
-        A script that raises or reaches a limit is an execution too. `runtime` is `python`, `javascript`, or the name of one that
-        `info` lists; by default it is the provider's first.
+        A script that raises or reaches a limit is an execution too. `runtime` is `python`, `javascript`, or the name of
+        a runtime that `info` lists. Default: the provider's first runtime.
         """
         execution: types.Execution = self._ask(types.Execution, "execute", *self._script(script, runtime, policy))
         return execution
@@ -129,7 +129,7 @@ class Sandbox:
     def execute_with_files(
         self, script: str | types.Request, *, runtime: str | None = None, policy: types.Policy | None = None
     ) -> tuple[types.Execution, dict[str, bytes], list[types.FileEntry]]:
-        """As `execute`, with the files that the script leaves: their contents, and all that there is."""
+        """Like `execute`, and also returns the files that the script left: their contents and their entries."""
         no_tools, no_answers = lower(list[types.Tool], []), lower(list[types.ToolAnswer], [])
         started = self._ask(object, "start", *self._script(script, runtime, policy), no_tools)
         try:
@@ -149,7 +149,8 @@ class Sandbox:
     def validate(
         self, script: str | types.Request, *, runtime: str | None = None, policy: types.Policy | None = None
     ) -> list[types.Diagnostic]:
-        """What the language's own parser says about a source: nothing, if it is well-formed. Executes nothing of it."""
+        """Parses a source with the language's own parser and returns its messages: an empty list if the source is
+        well-formed. Executes nothing."""
         arguments = self._script(script, runtime, policy)
         diagnostics: list[types.Diagnostic] = self._ask(list[types.Diagnostic], "validate", *arguments)
         return diagnostics
@@ -157,14 +158,15 @@ class Sandbox:
     def open(
         self, *, runtime: str | None = None, policy: types.Policy | None = None, context: object = None
     ) -> Session:
-        """Opens a session: an interpreter that persists. Its scripts find `context`, if there is one, in a variable of that name."""
+        """Opens a session: an interpreter that persists between executions. `context` becomes the global variable of
+        that name."""
         handle = self._ask(object, "[static]session.open", *self._terms(runtime, policy), self._options(context))
         return self._keep(handle)
 
     def resume(
         self, state: bytes, *, runtime: str | None = None, policy: types.Policy | None = None, context: object = None
     ) -> Session:
-        """Makes a session of the bytes that `hibernate` gave, here or elsewhere. They give no right."""
+        """Restores a session from the bytes that `hibernate` returned, here or elsewhere. The bytes grant no rights."""
         terms, options = self._terms(runtime, policy), self._options(context)
         blob = self._enter("[constructor]blob")
         try:
@@ -205,7 +207,7 @@ class Sandbox:
         return _pieces(lambda at: self._ask(bytes, "[method]files.read", files, path, at, _PIECE_BYTES))
 
     def _enter(self, name: str, *arguments: Any) -> Any:
-        """Calls into the instance: all calls go through here, so that none enters one that has trapped."""
+        """Calls into the instance. All calls use this method, so that none enters an instance that has trapped."""
         instance = self._current()
         try:
             return instance.call(name, *arguments)
@@ -231,7 +233,7 @@ class Sandbox:
         return InstanceLostError(lost)
 
     def _drop(self, handle: Any) -> None:
-        """Gives a handle back. What was lost with its instance is gone already."""
+        """Drops a handle, unless it was lost with its instance."""
         if self._instance is not None:
             try:
                 handle.drop(self._instance.store)
@@ -240,18 +242,18 @@ class Sandbox:
 
 
 class Session:
-    """An interpreter that persists between executions: variables, functions, imports and files live on."""
+    """An interpreter that persists between executions: variables, functions, imports and files stay."""
 
     def __init__(self, sandbox: Sandbox, instance: _Instance, handle: Any, name: str) -> None:
-        """Use `Sandbox.open`."""
+        """Use `Sandbox.open` to open a session."""
         self._sandbox = sandbox
         self._instance = instance
         self._handle = handle
         self.id = name
-        """Its id: chosen by the provider, and no secret."""
+        """The session's id. The provider chooses it, and it is not a secret."""
 
     def info(self) -> types.SessionInfo:
-        """What it is and holds."""
+        """Describes the session."""
         info: types.SessionInfo = lift(types.SessionInfo, self._enter("info"))
         return info
 
@@ -261,16 +263,16 @@ class Session:
         return execution
 
     def get_variable(self, name: str) -> types.GuestValue | None:
-        """A global variable; `None` where there is none of this name."""
+        """Returns a global variable, or `None` if there is no such variable."""
         value: types.GuestValue | None = self._ask(types.GuestValue | None, "get-variable", name)
         return value
 
     def set_variable(self, name: str, value: object) -> None:
-        """Sets a global variable to a value that JSON has."""
+        """Sets a global variable to a value that JSON can represent."""
         self._ask(object, "set-variable", name, json.dumps(value))
 
     def list_files(self, pattern: str = "**") -> list[types.FileEntry]:
-        """What lies in the workspace: by default everything."""
+        """Lists the entries of the workspace that match a pattern. Default: everything."""
         files = self._ask(object, "files")
         try:
             entries: list[types.FileEntry] = self._sandbox._ask(list[types.FileEntry], "[method]files.list", files, pattern)
@@ -279,7 +281,7 @@ class Session:
             self._sandbox._drop(files)
 
     def read_file(self, path: str) -> bytes:
-        """All of a file."""
+        """Reads a whole file."""
         files = self._ask(object, "files")
         try:
             return self._sandbox._read(files, path)
@@ -287,38 +289,38 @@ class Session:
             self._sandbox._drop(files)
 
     def write_file(self, path: str, contents: bytes) -> None:
-        """Writes a file in place of one that is there, and makes the directories above it."""
+        """Writes or replaces a file, and creates the directories above it."""
         self._ask(object, "write-file", path, contents, "replace")
 
     def delete_file(self, path: str, *, recursive: bool = False) -> None:
-        """Removes a file, a link or a directory, with all that is below it if `recursive`."""
+        """Deletes a file, a link or a directory; with `recursive`, also everything below a directory."""
         self._ask(object, "delete-file", path, recursive)
 
     def fork(self) -> Session:
-        """A second session of this one: neither sees what the other does from then on."""
+        """Creates a second session with the same state. Later changes in one are invisible to the other."""
         return self._sandbox._keep(self._ask(object, "fork"))
 
     def checkpoint(self) -> int:
-        """Saves the state, to come back to with `undo_to`."""
+        """Takes a checkpoint of the state for `undo_to`."""
         checkpoint: int = self._ask(int, "checkpoint")
         return checkpoint
 
     def checkpoints(self) -> list[types.CheckpointInfo]:
-        """The states that it can be set back to, oldest first."""
+        """The checkpoints of the session, oldest first."""
         checkpoints: list[types.CheckpointInfo] = self._ask(list[types.CheckpointInfo], "checkpoints")
         return checkpoints
 
     def undo(self) -> int:
-        """Restores the last checkpoint that differs from what the session is now, and says which it was."""
+        """Restores the last checkpoint that differs from the current state, and returns its id."""
         checkpoint: int = self._ask(int, "undo")
         return checkpoint
 
     def undo_to(self, checkpoint: int) -> None:
-        """Restores a checkpoint."""
+        """Restores a checkpoint and discards later ones."""
         self._ask(object, "undo-to", checkpoint)
 
     def hibernate(self) -> bytes:
-        """The session as bytes, for `Sandbox.resume` with any provider that has the same runtime."""
+        """Returns the session as bytes, for `Sandbox.resume` with any provider that has the same runtime."""
         blob = self._ask(object, "hibernate")
         try:
             return _pieces(lambda at: self._sandbox._enter("[method]blob.read", blob, at, _PIECE_BYTES))
@@ -326,7 +328,8 @@ class Session:
             self._sandbox._drop(blob)
 
     def close(self) -> None:
-        """Runs the interpreter's exit handlers, ends the session and gives back what it holds. Closing again does nothing."""
+        """Runs the interpreter's exit handlers, ends the session and releases its resources. Closing it again has no
+        effect."""
         if self._is_there():
             try:
                 self._ask(object, "close")

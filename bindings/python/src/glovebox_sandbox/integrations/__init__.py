@@ -1,4 +1,6 @@
-"""Adapters for agent frameworks, a module each: `from glovebox_sandbox.integrations.smolagents import GloveboxExecutor`.
+"""Adapters for agent frameworks, one module each: `from glovebox_sandbox.integrations.smolagents import
+GloveboxExecutor`.
 
-A module imports its framework when it is itself imported, and this package imports none of them. `docs/frameworks.md` shows how each is used.
+A module imports its framework when the module is imported; this package imports no framework. `docs/frameworks.md`
+shows the use of each adapter.
 """

@@ -1,4 +1,5 @@
-"""What the adapters share: an interpreter whose scripts call the host's functions by their bare names, and reports for models."""
+"""The shared parts of the adapters: an interpreter whose scripts call the host's functions by their bare names, and
+reports for models."""
 
 from __future__ import annotations
 
@@ -25,10 +26,11 @@ T = TypeVar("T")
 Made = TypeVar("Made")
 
 DEFAULT_LIMITS = Limits(timeout_ms=60_000, tool_timeout_ms=60_000, tool_calls=1_000)
-"""The limits where none are given. A script's tools may ask models, which takes longer than the ten seconds of a sandbox's own default."""
+"""The default limits of adapters. A script's tools may call models, which takes longer than the ten seconds of a
+sandbox's own default."""
 
 MAX_CHARACTERS = 20_000
-"""How long a report for a model is at most, unless the adapter is told otherwise."""
+"""Default maximum length of a report for a model, in characters."""
 
 _DISPATCHER = "host_function"
 _SCHEMA = {
@@ -99,15 +101,16 @@ del _prepare
 
 
 def not_installed(framework: str, error: ImportError) -> ImportError:
-    """What to raise where a framework cannot be imported, or is too old."""
+    """Returns the error for a framework that cannot be imported or is too old."""
     return ImportError(f"{__package__}: {error}; install it with: pip install --upgrade {framework}", name=error.name)
 
 
 class Interpreter:
     """A sandbox with one session, in which scripts find the host's `functions` as globals.
 
-    `functions` may change at any time: a function that was removed is refused at once, and one that was added is there for the next script.
-    Calling one of `ends` ends the script after the host has been called. A session that ended is replaced by a new one if `replace`.
+    `functions` may change at any time: a removed function is refused at once, and an added function is available to the
+    next script. A call of one of `ends` ends the script after the host has been called. If `replace` is true, a new
+    session replaces one that has ended.
     """
 
     def __init__(
@@ -122,8 +125,8 @@ class Interpreter:
         language: str = "python",
         **options: Any,
     ) -> None:
-        """`keep=False` runs every script in a new session. `plain` makes JSON of what a function returns. The other options are those of
-        `Sandbox`.
+        """`keep=False` runs every script in a new session. `plain` converts a function's result to JSON. The other
+        options are those of `Sandbox`.
         """
         self._functions = functions
         self._ends = {} if ends is None else ends
@@ -141,7 +144,7 @@ class Interpreter:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
         self.variables: dict[str, Any] = {}
-        """The variables that every new session begins with."""
+        """The initial variables of every new session."""
         tools = _check.sequence("tools", options.pop("tools", ()), lambda _, tool: tool)
         if functions is not None or ends is not None:
             self._functions = {} if functions is None else functions
@@ -162,7 +165,7 @@ class Interpreter:
         return self._awaited(result, self._loop) if inspect.isawaitable(result) else self._plain(result)
 
     async def _awaited(self, result: Awaitable[Any], loop: asyncio.AbstractEventLoop | None) -> Any:
-        """Awaits on the loop of whoever runs the script, where there is one."""
+        """Awaits on the loop of the script's caller, if there is one."""
 
         async def whole() -> Any:
             return await result
@@ -185,7 +188,7 @@ class Interpreter:
         return session
 
     def _bind(self, session: Session, bound: frozenset[str]) -> frozenset[str]:
-        """Makes the functions the session's globals, where they are not."""
+        """Makes the functions globals of the session, unless they already are."""
         wanted = frozenset(self._functions or ()) | frozenset(self._ends)
         if wanted == bound:
             return bound
@@ -197,7 +200,7 @@ class Interpreter:
         return wanted
 
     def open(self) -> Session:
-        """The session, ready for a script: a new one unless there is one already."""
+        """Returns the session, ready for a script. Opens a new session if there is none."""
         with self._lock:
             if not self._keep:
                 session = self._new()
@@ -214,7 +217,8 @@ class Interpreter:
             return self._session
 
     def set_variables(self, variables: Mapping[str, Any]) -> None:
-        """Sets global variables of this session, and of one that replaces it. A value that JSON has no form for is a `TypeError`."""
+        """Sets global variables of this session, and of a session that replaces it. Raises `TypeError` for a value that
+        JSON cannot represent."""
         for name, value in variables.items():
             _check.as_json(f"variables[{name!r}]", value)
         if not variables:
@@ -233,7 +237,7 @@ class Interpreter:
         loop: asyncio.AbstractEventLoop | None = None,
         token: Any = None,
     ) -> Run:
-        """Runs a script, which finds these variables and files."""
+        """Runs a script with these variables and files."""
         code = _check.of("code", str, code)
         for name, value in (variables or {}).items():
             _check.as_json(f"variables[{name!r}]", value)
@@ -251,7 +255,8 @@ class Interpreter:
                     session.close()
 
     async def run_async(self, code: str, variables: Mapping[str, Any] | None = None) -> Run:
-        """The same for asynchronous code: functions that are `async` run on this loop, and a task that is cancelled ends its script."""
+        """Like `run`, for asynchronous code: `async` functions run on this loop, and a cancelled task ends its script.
+        """
         if self._threads is None:
             self._threads = _Threads()
             if not is_here() or self._sandbox._described[1] == "component":
@@ -261,11 +266,11 @@ class Interpreter:
 
     @property
     def ended(self) -> str | None:
-        """Why the session has ended, if it has."""
+        """The reason for the end of the session, if it has ended."""
         return None if self._session is None else self._session.ended
 
     def close(self) -> None:
-        """Ends the session and gives back what the sandbox holds. Closing again does nothing."""
+        """Ends the session and releases the sandbox. Closing it again has no effect."""
         self._is_closed = True
         with self._lock:
             session, self._session = self._session, None
@@ -277,7 +282,7 @@ class Interpreter:
 
 
 def _plain(value: Any) -> Any:
-    """A result as JSON has it, where frameworks have models of their own."""
+    """Converts a result to JSON, including the models of frameworks."""
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -287,7 +292,7 @@ def _plain(value: Any) -> Any:
 
 
 def shorten(text: str, max_characters: int = MAX_CHARACTERS) -> str:
-    """A text with its middle left out where it is too long for a model."""
+    """Cuts out the middle of a text that is too long for a model."""
     if len(text) <= max_characters:
         return text
     half = max_characters // 2
@@ -295,7 +300,8 @@ def shorten(text: str, max_characters: int = MAX_CHARACTERS) -> str:
 
 
 def failure(run: Run) -> str:
-    """Why a script failed, for a model that is to write a better one: traceback, advice, and what became of the session."""
+    """Explains a script's failure to a model that is to write a better script: traceback, advice, and the fate of the
+    session."""
     outcome = run.outcome
     lines = [(outcome.traceback or "").strip() or str(outcome)]
     lines += [advice.summary for advice in run.guidance.advice]
@@ -305,7 +311,7 @@ def failure(run: Run) -> str:
 
 
 def report(run: Run, max_characters: int = MAX_CHARACTERS) -> str:
-    """What a script printed and the value of its last expression, and, where it failed, why: for a model."""
+    """Returns a script's output and the value of its last expression, and the cause of a failure, for a model."""
     parts = [run.stdout.rstrip("\n")]
     if run.ok:
         parts += [run.stderr.rstrip("\n"), run.value_repr or ""]
@@ -315,11 +321,12 @@ def report(run: Run, max_characters: int = MAX_CHARACTERS) -> str:
 
 
 class CodeTool:
-    """A model's code runs in a sandbox of the tool's own, and the model is given a report.
+    """Runs a model's code in a sandbox of the tool's own, and returns a report for the model.
 
-    Variables, functions and files live on from one call to the next unless `keep=False`. All conversations that use this tool share its
-    session: make a tool for each one. `name` and `description` are what the model is told. A result has at most `max_characters`. `limits`
-    and the other options are those of `Sandbox`, `language="javascript"` and `tools=[…]` among them; by default a call has 60 seconds.
+    Variables, functions and files stay between calls unless `keep=False`. All conversations that use this tool share
+    its session: make a tool for each conversation. `name` and `description` describe the tool to the model. A result
+    has at most `max_characters`. `limits` and the other options, including `language="javascript"` and `tools=[…]`, are
+    those of `Sandbox`. By default a call has 60 seconds.
     """
 
     def __init__(
@@ -337,20 +344,20 @@ class CodeTool:
         shown = {"python": "Python", "javascript": "JavaScript"}.get(language, language)
         kept = "Variables, functions and files stay between calls." if keep else "Every call begins anew."
         self.name = _check.optional("name", str, name) or f"run_{language if language.isidentifier() else 'code'}"
-        """What models call it."""
+        """The tool's name for models."""
         self.description = _check.optional("description", str, description) or (
             f"Runs {shown} code in a sandbox without network. The result is what the code prints and the value of its last expression. {kept}"
         )
-        """What models are told of it."""
+        """The tool's description for models."""
         self._max_characters = _check.of("max_characters", int, max_characters)
         self._interpreter = Interpreter(keep=keep, language=language, limits=limits, **options)
 
     def run_sync(self, code: str) -> tuple[str, bool]:
-        """Runs code: a report, and whether it succeeded."""
+        """Runs code, and returns a report and `True` if the code succeeded."""
         return self._report(self._interpreter.run(code))
 
     async def run(self, code: str) -> tuple[str, bool]:
-        """The same for asynchronous code."""
+        """Like `run_sync`, for asynchronous code."""
         return self._report(await self._interpreter.run_async(code))
 
     def _report(self, run: Run) -> tuple[str, bool]:
@@ -358,7 +365,7 @@ class CodeTool:
 
 
 def _taking(make: Callable[P, Made]) -> Callable[[Callable[[Made], T]], Callable[P, T]]:
-    """Makes a decorator: the function takes what `make` takes, and is given what that makes."""
+    """Makes a decorator: the function gets the parameters of `make`, and receives its result."""
 
     def decorate(function: Callable[[Made], T]) -> Callable[P, T]:
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -375,4 +382,5 @@ def _taking(make: Callable[P, Made]) -> Callable[[Callable[[Made], T]], Callable
 
 
 adapter = _taking(CodeTool)
-"""Makes `run_code_tool` of a function that makes a framework's tool of a `CodeTool`: all adapters take the same."""
+"""Makes `run_code_tool` of a function that converts a `CodeTool` to a framework's tool, so that all adapters take the
+same options."""

@@ -25,8 +25,9 @@ _SUBMIT = "SUBMIT"
 class GloveboxInterpreter:
     """dspy's `CodeInterpreter` in a Glovebox session: `dspy.configure(interpreter_factory=GloveboxInterpreter)`.
 
-    Host tools and `SUBMIT` are global functions of the scripts. What crosses is JSON. A script that reaches a limit is a `CodeExecutionError`,
-    and the session lives on; a script that ends its interpreter is a `CodeInterpreterError`, and so is every later call.
+    Host tools and `SUBMIT` are global functions of the scripts. Arguments and results cross as JSON. A script that
+    reaches a limit raises a `CodeExecutionError`, and the session continues. A script that ends its interpreter raises
+    a `CodeInterpreterError`, as does every later call.
     """
 
     execution_instructions = (
@@ -34,7 +35,7 @@ class GloveboxInterpreter:
         "The standard library is there; subprocesses, threads, the network and the host's files and environment are not. "
         "Host tools and SUBMIT are global functions, and their arguments and results are JSON-compatible values."
     )
-    """What dspy tells the model of this interpreter."""
+    """dspy's description of this interpreter for the model."""
 
     def __init__(
         self,
@@ -44,12 +45,13 @@ class GloveboxInterpreter:
         limits: Limits | None = None,
         **options: Any,
     ) -> None:
-        """`output_fields` are the names that `SUBMIT` takes; without them it takes one value. `limits` and the other options are those of
-        `Sandbox`, whose own `tools` scripts do not find here. By default an execution has 60 seconds, and so has each call of a tool.
+        """`output_fields` are the parameters of `SUBMIT`; without them `SUBMIT` takes one value. `limits` and the other
+        options are those of `Sandbox`, except that its own `tools` are unavailable to scripts. By default an execution
+        and each tool call have 60 seconds.
         """
         self._tools: dict[str, Callable[..., Any]] = dict(tools or {})
         self.output_fields = None if output_fields is None else [dict(field) for field in output_fields]
-        """The fields that `SUBMIT` takes. dspy sets them to those of a module's signature."""
+        """The parameters of `SUBMIT`. dspy sets them to the output fields of a module's signature."""
         self._submitted: list[dict[str, Any]] = []
         self._running = threading.Lock()
         self._is_shut_down = False
@@ -59,11 +61,12 @@ class GloveboxInterpreter:
 
     @property
     def tools(self) -> dict[str, Callable[..., Any]]:
-        """The functions that scripts may call. One that is removed can no longer be called, not even by a script that is running."""
+        """The functions that scripts can call. A removed function can no longer be called, not even by a running
+        script."""
         return self._tools
 
     def start(self) -> None:
-        """Makes the session, if it has not been made."""
+        """Opens the session, if it is not open yet."""
         self._check_alive()
         try:
             self._interpreter.open()
@@ -71,7 +74,8 @@ class GloveboxInterpreter:
             raise CodeInterpreterError(str(error)) from error
 
     def execute(self, code: str, variables: Mapping[str, Any] | None = None) -> Any:
-        """Runs a script. The result is what it submitted, else the value of its last expression, else what it printed, else `None`."""
+        """Runs a script. Returns the submitted value, otherwise the value of the last expression, otherwise the printed
+        output, otherwise `None`."""
         self._check_alive()
         if not isinstance(code, str):
             raise CodeInterpreterError(f"code must be str, not {type(code).__name__}")
@@ -87,7 +91,7 @@ class GloveboxInterpreter:
             self._running.release()
 
     def shutdown(self) -> None:
-        """Ends the session for good. Shutting down again does nothing."""
+        """Ends the session permanently. Shutting down again has no effect."""
         self._is_shut_down = True
         self._interpreter.close()
 
@@ -141,7 +145,7 @@ class GloveboxInterpreter:
         return value if value is not None else run.stdout or None
 
     def __call__(self, code: str, variables: Mapping[str, Any] | None = None) -> Any:
-        """The same as `execute`."""
+        """Same as `execute`."""
         return self.execute(code, variables)
 
     def __enter__(self) -> GloveboxInterpreter:
@@ -155,5 +159,5 @@ class GloveboxInterpreter:
 
 
 def _jsonable(value: Any) -> Any:
-    """What a tool returned, as dspy's own interpreters pass it on."""
+    """Converts a tool's result as dspy's own interpreters do."""
     return to_jsonable_python(value, fallback=str)

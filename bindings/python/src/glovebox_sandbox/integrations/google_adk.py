@@ -25,14 +25,15 @@ except ImportError as error:
     raise not_installed("google-adk", error) from error
 
 _MAX_SESSIONS = 100
-"""How many conversations' sessions are held at once. The one used longest ago makes room."""
+"""Maximum number of sessions at once. A new conversation evicts the least recently used session."""
 
 
 class GloveboxCodeExecutor(BaseCodeExecutor):
     """Runs the code of an `LlmAgent`: `LlmAgent(…, code_executor=GloveboxCodeExecutor(stateful=True))`.
 
-    With `stateful=True` each conversation has a session of its own, whose variables and files live on; by default every script begins anew.
-    Input files are in the working directory, and files that a script wrote are its output files.
+    With `stateful=True` each conversation has a session of its own, whose variables and files stay. By default every
+    script starts in a new interpreter. Input files are in the working directory, and files that a script wrote are its
+    output files.
     """
 
     _sandbox_options: dict[str, Any] = PrivateAttr(default_factory=dict)
@@ -50,8 +51,8 @@ class GloveboxCodeExecutor(BaseCodeExecutor):
         limits: Limits | None = None,
         **options: Any,
     ) -> None:
-        """`limits` and the options that the base class does not have are those of `Sandbox`. `timeout_seconds` goes before `limits.timeout_ms`.
-        By default a script has 60 seconds.
+        """`limits` and the options that the base class does not have are those of `Sandbox`. `timeout_seconds`
+        overrides `limits.timeout_ms`. By default a script has 60 seconds.
         """
         own = {key: options.pop(key) for key in ("code_block_delimiters", "execution_result_delimiters") if key in options}
         super().__init__(
@@ -72,7 +73,8 @@ class GloveboxCodeExecutor(BaseCodeExecutor):
     def execute_code(
         self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult:
-        """Runs code. Whatever it does is a result: a script that failed has an exit code other than 0 and says why in `stderr`."""
+        """Runs code. Always returns a result: a failed script has a non-zero exit code and an explanation in `stderr`.
+        """
         interpreter = self._interpreter(invocation_context, code_execution_input.execution_id)
         try:
             files = {file.name: _contents(file) for file in code_execution_input.input_files}
@@ -102,7 +104,7 @@ class GloveboxCodeExecutor(BaseCodeExecutor):
 
 
 def _contents(file: File) -> bytes:
-    """Files of the kit are bytes, or text in base64."""
+    """Converts the kit's files: bytes, or text in base64."""
     content: str | bytes = file.content
     if isinstance(content, bytes):
         return content

@@ -12,9 +12,9 @@ except ImportError as error:
 
 @adapter
 def run_code_tool(code_tool: CodeTool) -> StructuredTool:
-    """Makes a tool for `create_agent(tools=[…])` and for anything else that takes a `BaseTool`.
+    """Makes a tool for `create_agent(tools=[…])` and everything else that accepts a `BaseTool`.
 
-    A script that fails is a `ToolException`, which the tool makes a `ToolMessage` of status `error`.
+    A script that fails raises a `ToolException`, which the tool converts to a `ToolMessage` of status `error`.
     """
 
     def run_code(code: str) -> str:

@@ -25,10 +25,11 @@ def code_execute_fn(
 ) -> Callable[[str], Any]:
     """Makes the `code_execute_fn` of a `CodeActAgent`: an `async` function from code to a dict.
 
-    `functions` are those that the agent is given as its `tools`: scripts call them by their names, and they run on the host, on the agent's
-    loop if they are `async`. Variables live on from one call to the next unless `keep=False`. The dict has `stdout`, `stderr`, the `value` of
-    the last expression as the interpreter shows it, and `error`, the traceback and advice if the script failed, else `None`. Each text has at
-    most `max_characters`. `limits` and the other options are those of `Sandbox`.
+    `functions` are the agent's `tools`: scripts call them by name, and they run on the host, on the agent's loop if
+    they are `async`. Variables stay between calls unless `keep=False`. The dict has `stdout`, `stderr`, the `value` of
+    the last expression as the interpreter prints it, and `error`. `error` is the traceback and advice for a failed
+    script, otherwise `None`. Each text has at most `max_characters`. `limits` and the other options are those of
+    `Sandbox`.
     """
     named: dict[str, Callable[..., Any]] = {}
     for function in functions:

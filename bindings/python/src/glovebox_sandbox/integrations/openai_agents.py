@@ -14,8 +14,8 @@ except ImportError as error:
 def run_code_tool(code_tool: CodeTool) -> FunctionTool:
     """Makes a tool for `Agent(tools=[…])`.
 
-    A script that fails is an ordinary result that says why. What the sandbox itself refuses, such as a script that is too long, is an error,
-    of which the model is told that.
+    A script that fails yields an ordinary result with the cause. A request that the sandbox itself refuses, such as an
+    oversized script, is an error, and the model gets its message.
     """
 
     async def run_code(code: str) -> str:

@@ -17,7 +17,7 @@ except ImportError as error:
 def run_code_tool(code_tool: CodeTool) -> Tool[Any]:
     """Makes a tool for `Agent(tools=[…])`.
 
-    A script that fails is a `ToolFailed`: the model sees why, and the agent goes on.
+    A script that fails yields a `ToolFailed`: the model sees the cause, and the agent continues.
     """
 
     async def run_code(code: str) -> str:

@@ -21,21 +21,22 @@ _FINAL = "final_answer"
 class GloveboxExecutor(PythonExecutor):
     """Runs an agent's code in a Glovebox session: `CodeAgent(tools=[…], model=…, executor=GloveboxExecutor())`.
 
-    The agent's tools run on the host, and scripts call them by their names; arguments and results cross as JSON. Variables, imports and files
-    live on from one step to the next. `final_answer(…)` ends the script.
+    The agent's tools run on the host, and scripts call them by name; arguments and results cross as JSON. Variables,
+    imports and files stay between steps. `final_answer(…)` ends the script.
     """
 
     def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
-        """`limits` and the other options are those of `Sandbox`. By default a step has 60 seconds, and so has each call of a tool."""
+        """`limits` and the other options are those of `Sandbox`. By default a step and each tool call have 60 seconds.
+        """
         self._functions: dict[str, Callable[..., Any]] = {}
         self._ends: dict[str, Callable[..., Any]] = {}
         self._answers: list[Any] = []
         self._interpreter = Interpreter(self._functions, ends=self._ends, limits=limits, **options)
         self.state: dict[str, Any] = {"_print_outputs": ""}
-        """What the agent shows of a step that failed."""
+        """The output that the agent shows for a failed step."""
 
     def send_tools(self, tools: Mapping[str, Callable[..., Any]]) -> None:
-        """Replaces the tools that scripts may call."""
+        """Replaces the tools that scripts can call."""
         functions: dict[str, Callable[..., Any]] = {}
         for name, tool in tools.items():
             if not callable(tool):
@@ -48,11 +49,12 @@ class GloveboxExecutor(PythonExecutor):
         self._functions.update(functions)
 
     def send_variables(self, variables: Mapping[str, Any]) -> None:
-        """Sets global variables. A value that JSON has no form for is a `TypeError`."""
+        """Sets global variables. Raises `TypeError` for a value that JSON cannot represent."""
         self._interpreter.set_variables(variables)
 
     def __call__(self, code_action: str) -> CodeOutput:
-        """Runs the code of one step. A script that fails is an `InterpreterError`, which the agent shows to its model."""
+        """Runs the code of one step. A script that fails raises an `InterpreterError`, which the agent shows to its
+        model."""
         self._answers.clear()
         self.state["_print_outputs"] = ""
         run = self._interpreter.run(code_action)
@@ -65,5 +67,5 @@ class GloveboxExecutor(PythonExecutor):
         return CodeOutput(output=value.repr if isinstance(value, Opaque) else value, logs=logs, is_final_answer=False)
 
     def cleanup(self) -> None:
-        """Ends the session. `CodeAgent.cleanup` calls it."""
+        """Ends the session. `CodeAgent.cleanup` calls this method."""
         self._interpreter.close()
