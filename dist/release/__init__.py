@@ -1,1 +1,1 @@
-"""How a release is made and checked: `dist/build` and `dist/check` are its commands."""
+"""Makes and checks releases. `dist/build` and `dist/check` are its commands."""

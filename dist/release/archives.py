@@ -1,4 +1,4 @@
-"""Archives whose bytes depend on nothing but what is in them."""
+"""Reproducible archives, whose bytes depend only on their contents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .places import SUMS
 
 
 def tar_gz(path: Path, directory: str, files: Mapping[str, Path | bytes], epoch: int, programs: frozenset[str] = frozenset()) -> Path:
-    """Writes a `.tar.gz` in which all files stand under one directory: sorted, of owner 0, of one time. `programs` may be executed."""
+    """Writes a `.tar.gz` with all files under one directory: sorted, owned by user 0, with one time stamp. `programs`
+    are executable."""
     with path.open("wb") as file, gzip.GzipFile("", "wb", compresslevel=9, fileobj=file, mtime=epoch) as packed:
         # GNU's format, because the library chooses the time stamps in PAX headers.
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
@@ -27,13 +28,13 @@ def tar_gz(path: Path, directory: str, files: Mapping[str, Path | bytes], epoch:
 
 
 def sha256(path: Path) -> str:
-    """The checksum of a file, in hexadecimal."""
+    """Returns the checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_sums(directory: Path) -> Path:
-    """Writes the checksums of all files of a directory as `sha256sum --check` reads them."""
+    """Writes the checksums of all files in a directory, in the format of `sha256sum --check`."""
     lines = [f"{sha256(each)}  {each.name}\n" for each in sorted(directory.iterdir()) if each.is_file() and each.name != SUMS]
     path = directory / SUMS
     path.write_text("".join(lines))
@@ -41,7 +42,7 @@ def write_sums(directory: Path) -> Path:
 
 
 def remove_listed(directory: Path) -> None:
-    """Removes the files that an earlier release has left: those that its checksums name, and no others."""
+    """Removes the files of an earlier release: those that its checksums name, and no others."""
     sums = directory / SUMS
     if sums.is_file():
         for line in sums.read_text().splitlines():
@@ -49,7 +50,7 @@ def remove_listed(directory: Path) -> None:
 
 
 def wrong_sums(directory: Path) -> list[str]:
-    """What is not as the checksums say: a line for each file that differs, is missing, or is not listed."""
+    """Returns a line for each file that differs from the checksums, is missing, or is not listed."""
     listed = {name: digest for digest, _, name in (line.partition("  ") for line in (directory / SUMS).read_text().splitlines())}
     found = {each.name for each in directory.iterdir() if each.is_file()} - {SUMS}
     wrong = [f"{name}: is listed and missing" for name in sorted(listed.keys() - found)]

@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
 
 
 def chosen(names: str | None) -> list[str]:
-    """The products of that name."""
+    """Returns the products with these names."""
     wanted = list(products.PRODUCTS) if names is None else [each.strip() for each in names.split(",")]
     for name in wanted:
         if name not in products.PRODUCTS:
@@ -58,7 +58,7 @@ def chosen(names: str | None) -> list[str]:
 
 
 def make(made: Release, names: list[str]) -> list[Path]:
-    """Makes products, with a line for each that says how long it took."""
+    """Makes products, and prints a line with the duration for each."""
     files = []
     for what, step in [("interpreters, notices, bill of materials", None), *((name, products.PRODUCTS[name][1]) for name in names)]:
         print(f"== {what}", flush=True)
@@ -72,7 +72,7 @@ def make(made: Release, names: list[str]) -> list[Path]:
 
 
 def different(made: Release, files: list[Path], names: list[str]) -> list[str]:
-    """The files that have other bytes when they are packed once more."""
+    """Packs the files again, and returns those with different bytes."""
     with tempfile.TemporaryDirectory() as scratch:
         again = dataclasses.replace(made, out=Path(scratch) / "out", work=Path(scratch) / "work")
         again.out.mkdir()

@@ -1,4 +1,4 @@
-"""Compiling the command and the native modules: once for all of them."""
+"""Compiles the command and the native modules together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from .places import ROOT, Release, ReleaseError
 
 
 def command(release: Release) -> list[str | Path]:
-    """What compiles the whole workspace. With the features of one crate alone Wasmtime would be built once more."""
+    """Returns the command that compiles the whole workspace. With the features of one crate alone, Wasmtime would be
+    built once more."""
     if release.is_dev:
         return ["cargo", "build", "--workspace", "--locked", "--quiet"]
     target = f"{release.triple}.{tools.pins()['linux']['glibc']}"
@@ -19,7 +20,7 @@ def command(release: Release) -> list[str | Path]:
 
 
 def environment(release: Release) -> dict[str, str]:
-    """Its environment: of a release no path of this machine stays in the code."""
+    """Returns the environment of the compilation. In a release, no path of this machine stays in the code."""
     settings = dict(os.environ)
     if release.is_dev:
         return settings
@@ -39,7 +40,7 @@ def environment(release: Release) -> dict[str, str]:
 
 
 def compile_all(release: Release) -> None:
-    """Compiles what is not yet compiled. Takes half an hour the first time: Wasmtime is large."""
+    """Compiles everything that is not compiled yet. Takes half an hour the first time, because Wasmtime is large."""
     run(command(release), environment(release))
     for name in ("glovebox", "libglovebox_python.so"):
         if not (release.built / name).is_file():
@@ -47,7 +48,7 @@ def compile_all(release: Release) -> None:
 
 
 def run(arguments: list[str | Path], settings: dict[str, str] | None = None, cwd: Path = ROOT) -> str:
-    """Runs a program, with what it says on standard error shown, and returns what it prints."""
+    """Runs a program, shows its standard error, and returns its standard output."""
     done = subprocess.run(arguments, env=settings, cwd=cwd, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise ReleaseError(f"`{' '.join(map(str, arguments))}` failed with exit code {done.returncode}")

@@ -1,4 +1,4 @@
-"""What is inside of a release: crates, interpreters, packages."""
+"""The contents of a release: crates, interpreters, packages."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .places import ROOT, ReleaseError
 
 LICENCES = ROOT / "dist" / "licences"
 SHIPPED = ("glovebox-cli", "glovebox-python", "glovebox-node", "glovebox-component")
-"""The crates that programs and libraries of a release are made of."""
+"""The crates of the programs and libraries in a release."""
 STANDARD = "Apache-2.0"
-"""Texts of this family have no copyright line: one crate's stands for another's that forgot its own."""
+"""Licence texts of this family have no copyright line, so one crate's text can replace a missing text of another."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Something of ours or of others that is inside, or that made what is inside."""
+    """A part of a release, or of its build: our own or third-party."""
 
     kind: str
     """`crate`, `interpreter`, `tool`, `python` or `npm`."""
@@ -38,21 +38,22 @@ class Part:
     origin: str | None = None
     is_ours: bool = False
     is_inside: bool = True
-    """Not: build scripts and what only they need."""
+    """False for build scripts and their dependencies."""
     texts: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    """The purls of those that it needs itself."""
+    """The purls of the direct dependencies."""
 
 
 def licence_texts(names: Iterable[str]) -> list[str]:
-    """Which of these paths are licences, by the names that people give them."""
+    """Returns the paths that are licences, by their usual names."""
     prefixes = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE", "COPYRIGHT")
     code = (".rs", ".py", ".pyc")
     return sorted(each for each in names if each.rpartition("/")[2].upper().startswith(prefixes) and not each.endswith(code))
 
 
 def reachable(metadata: dict[str, Any]) -> dict[str, bool]:
-    """The packages that the shipped crates need, by their identifiers, and whether they are linked or expanded in them."""
+    """Returns the identifiers of the packages that the shipped crates need, and whether they are linked or expanded in
+    them."""
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
     names = {each["id"]: each["name"] for each in metadata["packages"]}
     inside: dict[str, bool] = {}
@@ -70,7 +71,7 @@ def reachable(metadata: dict[str, Any]) -> dict[str, bool]:
 
 
 def crates(targets: Iterable[str]) -> list[Part]:
-    """The crates of all shipped ones for these platforms, with the features that the workspace is built with."""
+    """Returns all shipped crates for these platforms, with the features of the workspace's build."""
     lock = tomllib.loads((ROOT / "Cargo.lock").read_text())
     checksums = {(each["name"], each["version"]): each.get("checksum") for each in lock["package"]}
     packages: dict[str, dict[str, Any]] = {}
@@ -108,7 +109,8 @@ def crates(targets: Iterable[str]) -> list[Part]:
 
 
 def with_standard_texts(found: list[Part]) -> list[Part]:
-    """Gives crates without a licence file the text that others of the same licence have, or that of their repository in dist/licences."""
+    """Gives each crate without a licence file the text of another crate with the same licence, or the text of its
+    repository in dist/licences."""
     standard = {each.licence: each.texts for each in found if each.texts and each.licence.startswith(STANDARD)}
     done = []
     for part in found:
@@ -120,7 +122,7 @@ def with_standard_texts(found: list[Part]) -> list[Part]:
 
 
 def text_of(name: str) -> str:
-    """The text of a licence that stands in dist/licences, since what is released comes without it."""
+    """Returns a licence text from dist/licences, for releases that come without a text."""
     path = LICENCES / f"{name}.txt"
     if not path.is_file():
         raise ReleaseError(f"the licence's text of `{name}` is missing: put it in {path.relative_to(ROOT)}")
@@ -128,7 +130,8 @@ def text_of(name: str) -> str:
 
 
 def bundled(bundle: Path) -> list[Part]:
-    """The interpreters, tools and Python packages of a bundle, as the manifests have them. What the manifests do not know is an error."""
+    """Returns the interpreters, tools and Python packages of a bundle, as listed in the manifests. An unlisted part is
+    an error."""
     manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
     listed = tomllib.loads((ROOT / "runtimes" / "packages.toml").read_text())
     wheels = {each["file"]: each for each in listed["package"]}
@@ -158,7 +161,7 @@ def bundled(bundle: Path) -> list[Part]:
 
 
 def binary(kind: str, entry: dict[str, Any]) -> Part:
-    """An interpreter or a tool of the manifest."""
+    """Returns an interpreter or a tool of the manifest."""
     source = entry["sources"][0]
     origin = f"{entry.get('origin', entry['name'])}; `{source['file']}` of {source['package']} {source['version']} ({source['kind']})"
     parts = [each.strip("() ") for each in entry["licence"].split(" AND ")]
@@ -171,7 +174,8 @@ def binary(kind: str, entry: dict[str, Any]) -> Part:
 
 
 def npm(lock: Path, licences: Path | None = None) -> list[Part]:
-    """The packages of npm's lock. Those are inside that `licences` names, which what was bundled came with; others only make it."""
+    """Returns the packages of npm's lock file. The packages in `licences`, a file of the bundle, are inside; the others
+    only build it."""
     if not lock.is_file():
         return []
     text = licences.read_text() if licences else ""
@@ -190,7 +194,7 @@ def npm(lock: Path, licences: Path | None = None) -> list[Part]:
 
 
 def everything(triple: str, bundle: Path) -> list[Part]:
-    """All parts of a release, sorted."""
+    """Returns all parts of a release, sorted."""
     targets = (triple, "wasm32-unknown-unknown")
     page = npm(ROOT / "bindings" / "web" / "package-lock.json", ROOT / "host" / "server" / "assets" / "page" / "licences.txt")
     package = npm(ROOT / "bindings" / "js" / "package-lock.json")

@@ -1,4 +1,4 @@
-"""The licences of others that are inside, as one text."""
+"""The licences of third-party parts, as one text."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ WHAT = {"crate": "crate", "interpreter": "interpreter", "tool": "tool", "python"
 
 
 def normal(text: str) -> str:
-    """A text as it is compared with others: how lines end and how far they stand in makes no difference."""
+    """Normalizes a text for comparison: line endings and indentation make no difference."""
     return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").strip("\n").split("\n"))
 
 
 def notices(parts: Iterable[Part], version: str) -> str:
-    """A list of all parts, and every text once, with those that it is of."""
+    """Returns a list of all parts, followed by every distinct text with its parts."""
     inside = [part for part in parts if part.is_inside and not part.is_ours]
     lines = [HEAD.format(version=version)]
     for part in inside:

@@ -1,4 +1,4 @@
-"""Where things are, and what a release is called."""
+"""The locations of files, and the name of a release."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SUMS = "SHA256SUMS"
 
 
 class ReleaseError(Exception):
-    """What is missing or wrong, and the way out."""
+    """Something is missing or wrong. The message suggests a remedy."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """What is being made, and where."""
+    """The release that is being made, and its locations."""
 
     version: str
     out: Path
@@ -50,12 +50,12 @@ class Release:
 
     @property
     def built(self) -> Path:
-        """Where Cargo leaves the command and the modules."""
+        """The directory of the compiled command and modules."""
         return TARGET / "debug" if self.is_dev else TARGET / self.triple / "release"
 
 
 def release(out: Path | None, is_dev: bool) -> Release:
-    """The release of the commit that is checked out."""
+    """Returns the release of the current commit."""
     if sys.platform != "linux":
         raise ReleaseError("releases are made on Linux; elsewhere `bindings/python/build --dev` makes a wheel for this machine")
     manifest = tomllib.loads((ROOT / "Cargo.toml").read_text())
@@ -65,7 +65,7 @@ def release(out: Path | None, is_dev: bool) -> Release:
 
 
 def epoch() -> int:
-    """SOURCE_DATE_EPOCH, or the commit's time."""
+    """Returns SOURCE_DATE_EPOCH, or the commit's time."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if given is None:
         given = subprocess.check_output(["git", "log", "-1", "--format=%ct"], cwd=ROOT, text=True).strip()

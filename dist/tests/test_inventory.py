@@ -1,4 +1,5 @@
-"""What is listed as being inside: crates by their edges, interpreters and packages by the bundle, licences by their texts."""
+"""The listed contents: crates by their dependency edges, interpreters and packages by the bundle, licences by their
+texts."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ EPOCH = 1_700_000_000
 
 
 def graph(edges: dict[str, list[tuple[str, str | None]]]) -> dict[str, Any]:
-    """What `cargo metadata` says of crates that need others: by which kind of edge."""
+    """Returns the `cargo metadata` of crates with these dependencies, by kind of edge."""
     nodes = [
         {"id": name, "deps": [{"pkg": other, "dep_kinds": [{"kind": kind}]} for other, kind in needed]} for name, needed in edges.items()
     ]

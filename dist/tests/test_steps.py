@@ -1,4 +1,4 @@
-"""What is read out of the pages, and how outputs are compared."""
+"""The extraction of examples from pages, and the comparison of outputs."""
 
 from __future__ import annotations
 

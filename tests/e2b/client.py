@@ -1,4 +1,4 @@
-"""The client of E2B's code interpreter, as it is on PyPI, against `glovebox serve --e2b`."""
+"""Tests `glovebox serve --e2b` with the client of E2B's code interpreter, unchanged from PyPI."""
 
 import base64
 import contextlib
@@ -16,7 +16,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY4
 
 @contextlib.contextmanager
 def serving():
-    """A server on a free port, and the client pointed at it."""
+    """Runs a server on a free port, and points the client at it."""
     command = [GLOVEBOX, "serve", "--e2b", "--listen", "127.0.0.1:0"]
     environment = {**os.environ, "GLOVEBOX_TOKEN": TOKEN}
     server = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
@@ -207,7 +207,7 @@ def tokens(Sandbox, errors):
 
 
 def page(_):
-    """What the page shows."""
+    """Runs the example of the page."""
     with open(os.path.join(os.path.dirname(__file__), "example.py")) as example:
         exec(compile(example.read(), "example.py", "exec"), {})
 

@@ -1,4 +1,4 @@
-"""haproxy before nodes and servers, by the configuration that the documentation gives to operators."""
+"""haproxy in front of nodes and servers, with the documented configuration for operators."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Balancer(Process):
         super().__init__("haproxy", host, ["haproxy", "-db", "-f", str(logging), "-f", str(file)], self._served)
 
     def places(self) -> dict[str, str]:
-        """The node that each service was served by last."""
+        """Returns the node that served each service last."""
         with self._served.open(errors="replace") as log:
             log.seek(self._read_to)
             for line in log:

@@ -1,4 +1,4 @@
-"""The proof of the proof, on the fleet itself: callers and a store that are broken, which the checks must notice."""
+"""The test of the proof itself, on the real fleet: broken clients and a broken store, which the checks must notice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE_S = 8.0
 
 
 class WithoutKeys(Client):
-    """As if a proxy between caller and engine dropped the key and repeated each tenth request."""
+    """Acts as a proxy between client and engine that drops the key, and repeats every tenth request."""
 
     def headers(self, operation: Operation) -> dict[str, str]:
         return {name: value for name, value in super().headers(operation).items() if name != "idempotency-key"}
@@ -36,7 +36,7 @@ class WithoutKeys(Client):
 
 
 async def live(http: aiohttp.ClientSession, fleet: Fleet, checker: Path, seed: int) -> dict[str, dict[str, list[str]]]:
-    """What is noticed of each broken variant. No fault is injected meanwhile."""
+    """Returns the violations in each broken variant. No fault is injected meanwhile."""
     return {
         "requests repeated without their key": check(await without_keys(http, fleet, seed), checker),
         "a store that has lost the states": check(await without_states(http, fleet, seed), checker),
@@ -52,7 +52,7 @@ async def without_keys(http: aiohttp.ClientSession, fleet: Fleet, seed: int) -> 
 
 
 async def without_states(http: aiohttp.ClientSession, fleet: Fleet, seed: int) -> Record:
-    """The store loses all it has while no node has a session in memory."""
+    """Makes the store lose all sessions while no node has a session in memory."""
     load = Load(Client(http, fleet.ingresses, fleet.callback, seed, PATIENCE_S), "lost", SESSIONS, PAUSE_S, seed)
     load.start()
     await asyncio.sleep(SECONDS)
@@ -81,6 +81,6 @@ async def empty(http: aiohttp.ClientSession, bucket: str) -> None:
 
 
 def record_of(load: Load, tools: Tools) -> Record:
-    """What is checked of a load: the effects are those of its own sessions."""
+    """Returns the record of a load, with the effects of its own sessions."""
     own = set(load.sessions)
     return Record(load.history.by_session(), load.finals(), [each for each in tools.effects if each.session in own], list(tools.refused))

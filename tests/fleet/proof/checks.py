@@ -1,4 +1,4 @@
-"""What must hold of the history and of the effects, whatever was injected."""
+"""The properties of the history and of the effects that must hold under all faults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ CHECKER_S = 600
 
 @dataclass(frozen=True)
 class Record:
-    """What is checked: the history by session, the count of each session at the end, and the effects in the order of their log."""
+    """The checked data: the history by session, the final count of each session, and the effects in the order of their
+    log."""
 
     sessions: dict[str, list[Operation]]
     finals: dict[str, int]
@@ -24,12 +25,12 @@ class Record:
     refused: list[str]
 
     def counters(self) -> dict[str, list[Operation]]:
-        """The sessions that only ever count up: each count is one execution's."""
+        """The sessions whose count only increases: each count belongs to one execution."""
         return {session: operations for session, operations in self.sessions.items() if not any(each.kind in ("undo", "close") for each in operations)}
 
 
 def check(record: Record, checker: Path) -> dict[str, list[str]]:
-    """What is violated, by the name of the check; each has a list, which is empty where it holds."""
+    """Returns the violations by check; the list of a check that holds is empty."""
     return {
         "every operation is answered in the end": unanswered(record),
         "no acknowledged execution is lost": lost(record),
@@ -42,7 +43,7 @@ def check(record: Record, checker: Path) -> dict[str, list[str]]:
 
 
 def unanswered(record: Record) -> list[str]:
-    """Operations that failed, and those without an answer whose client asked again and again."""
+    """Operations that failed, and those without an answer although their client retried."""
     found = []
     for operation in all_of(record):
         if operation.outcome == "failed" or (operation.outcome == "unknown" and operation.attempts > 1):
@@ -51,7 +52,7 @@ def unanswered(record: Record) -> list[str]:
 
 
 def lost(record: Record) -> list[str]:
-    """Acknowledged counts that the session does not have at the end, or that were given to two executions."""
+    """Acknowledged counts that the session does not have at the end, or that two executions returned."""
     found = []
     for session, operations in record.counters().items():
         counts = Counter(operation.count for operation in executions(operations) if operation.count is not None)
@@ -61,7 +62,7 @@ def lost(record: Record) -> list[str]:
 
 
 def applied_twice(record: Record) -> list[str]:
-    """Sessions that count more than what was asked of them: counts that nobody was answered, beyond the executions whose end is unknown."""
+    """Sessions whose count exceeds the requests: more unreported counts than executions with an unknown outcome."""
     found = []
     for session, operations in record.counters().items():
         asked = executions(operations)
@@ -74,7 +75,7 @@ def applied_twice(record: Record) -> list[str]:
 
 
 def recorded_twice(record: Record) -> list[str]:
-    """Operations with more than one effect: an execution that was run again as another one."""
+    """Operations with more than one effect: an execution that ran again as a different one."""
     keys: dict[str, list[str]] = {}
     for effect in record.effects:
         keys.setdefault(effect.operation, []).append(effect.key)

@@ -1,4 +1,4 @@
-"""One operation of a client: attempts with one key, at one ingress after the other, until there is an answer."""
+"""An operation of a client: attempts with one key, at one ingress after another, until an answer comes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_S = 180.0
 
 
 class Again(Exception):
-    """No answer: whether it was carried out is not known."""
+    """No answer came, so the outcome is unknown."""
 
 
 class Client:
@@ -33,7 +33,8 @@ class Client:
         self._patience_s = patience_s
 
     async def carry_out(self, operation: Operation, *, patient: bool = True, doubled: bool = False) -> None:
-        """Fills in how it ended. `doubled`: it is sent twice at once, with the same key, and both must be answered alike."""
+        """Carries out an operation and records its outcome. With `doubled`, sends it twice at once with the same key;
+        both must get the same answer."""
         try:
             if doubled:
                 answers = await asyncio.gather(self._insist(operation), self._insist(operation))
@@ -71,7 +72,7 @@ class Client:
         return {} if operation.kind == "info" else {"content-type": "application/json", "idempotency-key": operation.id}
 
     async def _attempt(self, operation: Operation, ingress: str, timeout_s: float) -> tuple[int, bytes]:
-        """Status and body of an answer that is the service's."""
+        """Returns the status and body of an answer from the service."""
         operation.attempts += 1
         try:
             async with self._http.post(

@@ -132,7 +132,7 @@ async def measured(injector: Injector, load: Load, rounds: int, begun: float) ->
 
 
 def missed(injector: Injector) -> list[str]:
-    """Kinds of faults that were not injected, or that no packet, connection or answer met, so that they were none."""
+    """Returns the kinds of faults that were not injected, or that hit no packet, connection or answer."""
     found = []
     for kind in (fault.kind for fault in faults.ALL):
         injected = [each for each in injector.log if each.kind == kind]

@@ -1,4 +1,4 @@
-"""What a session's service is asked and answers, through the engine's ingress."""
+"""The requests and answers of a session's service, through the engine's ingress."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def body(operation: Operation, callback: str) -> bytes | None:
 
 
 def is_engine_error(status: int, answer: bytes) -> bool:
-    """Whether an answer is the engine's own, or of what is before it, so that nothing is known of the operation. A request that it cannot read is not."""
+    """Returns `True` for an error of the engine itself or of a proxy in front of it: the outcome of the operation is
+    then unknown. A malformed request is not such an error."""
     if status < 400 or status == 400:
         return False
     try:
@@ -54,7 +55,7 @@ def is_engine_error(status: int, answer: bytes) -> bool:
 
 
 def read(operation: Operation, status: int, answer: bytes) -> None:
-    """Takes the answer over; raises `ValueError` for one that is none."""
+    """Records an answer in the operation. Raises `ValueError` for an invalid answer."""
     match operation.kind, status:
         case "info", 404:
             operation.count = 0

@@ -1,4 +1,5 @@
-"""The proof of the proof: doctored histories, each of which a check must notice. A check that none of them fails proves nothing."""
+"""The test of the proof itself: doctored histories, each of which a check must notice. A check that never fails proves
+nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from proof.history import Effect, Operation
 
 
 def example() -> Record:
-    """A history in which everything holds: a session with two clients, one of which gives up once, and one that is set back and closed."""
+    """Returns a history without violations. One session has two clients, one of which gives up once; another session is
+    undone and closed."""
     counter = [
         Operation("s.0", "s", "execute", 0.0, 1.0, "ok", 1),
         Operation("s.1", "s", "record", 0.5, 1.6, "ok", 2, recorded=True),
@@ -37,7 +39,7 @@ def example() -> Record:
 
 
 def changed(record: Record, number: int, *, session: str = "s", **fields: object) -> Record:
-    """The record with one operation doctored."""
+    """Returns the record with one doctored operation."""
     operations = copy.deepcopy(record.sessions[session])
     for name, value in fields.items():
         setattr(operations[number], name, value)
@@ -85,7 +87,8 @@ DOCTORED: dict[str, tuple[str, Callable[[Record], Record]]] = {
 
 
 def doctored(checker: Path) -> dict[str, dict[str, list[str]]]:
-    """What is noticed of each doctored history; raises where the check that is meant to does not notice it, or where one fails that holds."""
+    """Returns the violations in each doctored history. Raises if the intended check does not notice, or if another
+    check fails."""
     held = {name: found for name, found in check(example(), checker).items() if found}
     if held:
         raise RuntimeError(f"self-test: the history in which everything holds is refused: {held}")

@@ -1,4 +1,4 @@
-"""Three Restate servers, one cluster: log, metadata and partitions are on two of them at least."""
+"""Three Restate servers in one cluster: log, metadata and partitions are on at least two of them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ bind-address = "0.0.0.0:{ingress}"
 
 
 def servers(program: Path, hosts: list[Host], objects: str, directory: Path, data: Path) -> list[Process]:
-    """One on each host, with snapshots in the bucket `snapshots` of the store at the URL `objects`. The first makes the cluster."""
+    """Creates a server on each host, with snapshots in the bucket `snapshots` of the store at the URL `objects`. The
+    first server creates the cluster."""
     peers = ", ".join(f'"http://{host.address}:{FABRIC}/"' for host in hosts)
     processes = []
     for number, host in enumerate(hosts):

@@ -1,4 +1,4 @@
-"""What is done to the fleet. Each fault says on whom it is, is injected, holds for a while, and is healed."""
+"""The faults of the fleet. Each fault has victims, is injected, lasts for a while, and is healed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proof.network import Host
 
 @dataclass
 class Injected:
-    """One fault that was injected. Times are seconds of the monotonic clock."""
+    """An injected fault. Times are seconds of the monotonic clock."""
 
     kind: str
     victim: str
@@ -39,7 +39,7 @@ def kill(fleet: Fleet, victim: Host) -> Callable[[], int | None]:
 
 
 def stop(fleet: Fleet, victim: Host) -> Callable[[], int | None]:
-    """In an orderly way. The fleet's supervisor starts it again once it has ended."""
+    """Stops a process in an orderly way. The fleet's supervisor starts it again after its end."""
     fleet.process(victim).stop()
     return lambda: None
 
@@ -51,7 +51,7 @@ def freeze(fleet: Fleet, victim: Host) -> Callable[[], int | None]:
 
 
 def cut_from(choose: Callable[[Fleet, Host], list[Host]], *, outgoing: bool = True) -> Callable[[Fleet, Host], Callable[[], int | None]]:
-    """Cuts the victim off from these hosts; without `outgoing` it goes on to be heard by them."""
+    """Cuts the victim off from these hosts. Without `outgoing`, its own packets still arrive."""
 
     def inject(fleet: Fleet, victim: Host) -> Callable[[], int | None]:
         victim.cut(choose(fleet, victim), outgoing=outgoing)
@@ -98,7 +98,7 @@ ALL = [*NODES, *SERVERS, *STORE, *BALANCER]
 
 @dataclass
 class Injector:
-    """Injects faults and keeps the record of them."""
+    """Injects faults and records them."""
 
     fleet: Fleet
     random: random.Random
@@ -114,8 +114,8 @@ class Injector:
         return injected
 
     async def storm(self, seconds: float) -> None:
-        """Faults of nodes, servers, store and balancer at the same time, each of them one after the other, with some seconds between: for so long, and
-        until there was one of each kind."""
+        """Injects faults of nodes, servers, store and balancer concurrently for `seconds`, and until each kind occurred
+        at least once. Faults of the same kind of victim follow one another after a pause of some seconds."""
         end = time.monotonic() + seconds
         fleet = self.fleet
         await asyncio.gather(

@@ -1,4 +1,4 @@
-"""The fleet: three servers, three nodes, what is before and behind them, on hosts of their own."""
+"""The fleet: three servers, three nodes, and the processes in front of and behind them, on hosts of their own."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Fleet:
         return Process(host.name, host, command, directory / f"{host.name}.log", environment, comes_first=False)
 
     async def start(self) -> None:
-        """Starts everything, in the order in which one needs the other, and returns when all nodes are registered."""
+        """Starts everything in dependency order, and returns when all nodes are registered."""
         await self.tools.listen(self.tools_host.address)
         await self.throttle.listen(self.objects.address, objects.PORT)
         self.store.start()
@@ -110,12 +110,12 @@ class Fleet:
                 await asyncio.sleep(0.2)
 
     def must_run(self) -> None:
-        """Raises where a program has ended that was not killed."""
+        """Raises if a program has ended without being killed."""
         for process in self._processes():
             process.must_run()
 
     async def supervise(self) -> None:
-        """Starts again what has ended, as a service manager does, and counts what has by itself."""
+        """Restarts ended programs, as a service manager does, and counts those that ended by themselves."""
         while True:
             await asyncio.sleep(0.5)
             for process in self._processes():
@@ -128,7 +128,7 @@ class Fleet:
         return next(each for each in self._processes() if each.host is host)
 
     def others(self, victim: Host) -> list[Host]:
-        """All hosts but this one."""
+        """All hosts except this one."""
         here = [self.clients, self.tools_host, self.objects]
         return here + [each.host for each in self._processes() if each.host is not victim]
 

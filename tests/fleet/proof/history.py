@@ -1,4 +1,4 @@
-"""What the clients did and were answered, and what tools recorded: the history that is checked."""
+"""The checked history: the operations and answers of clients, and the effects that tools recorded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Outcome = Literal["ok", "failed", "unknown"]
 
 @dataclass
 class Operation:
-    """One operation of one client, its attempts included. Times are seconds of the monotonic clock."""
+    """An operation of a client, including its attempts. Times are seconds of the monotonic clock."""
 
     id: str
     session: str
@@ -39,14 +39,14 @@ class Operation:
 
     @property
     def seconds(self) -> float:
-        """How long it took; only of what has ended."""
+        """The duration of an operation that has ended."""
         assert self.ended is not None
         return self.ended - self.begun
 
 
 @dataclass
 class Effect:
-    """A call that was recorded. Its key is `<session>/<execution>/<call>`."""
+    """A recorded tool call. Its key is `<session>/<execution>/<call>`."""
 
     key: str
     session: str
@@ -58,7 +58,7 @@ class Effect:
 
 
 def service(session: str) -> str:
-    """The service that has a session, by its id."""
+    """Returns the service of a session, by its id."""
     return f"glovebox-sessions-{hashlib.sha256(session.encode()).hexdigest()[:2]}"
 
 

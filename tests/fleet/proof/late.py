@@ -1,4 +1,5 @@
-"""A node that comes late: it closes a session, is lost in the middle, and goes on when the session has been closed by another node and opened again."""
+"""A node that continues late: it is lost while it closes a session, and continues after another node has closed the
+session and opened it again."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ LATE_S = 4.0
 
 
 async def close_comes_late(client: Client, fleet: Fleet) -> list[str]:
-    """What is wrong with the new session afterwards."""
+    """Returns the problems of the new session afterwards."""
     numbers = iter(range(1 << 62))
 
     async def ask(kind: Kind) -> Operation:

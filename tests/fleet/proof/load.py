@@ -1,4 +1,4 @@
-"""The load: two clients for each session, each with one operation after the other."""
+"""The load: two clients for each session, each with one operation at a time."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Load:
             self._tasks += [asyncio.create_task(self._work(session, kinds)) for _ in range(2)]
 
     async def stop(self) -> None:
-        """Begins nothing new, and waits for what is under way; then reads each session's count a last time."""
+        """Begins no new operations, waits for the current ones, and then reads each session's count."""
         self._stopped.set()
         await asyncio.gather(*self._tasks)
         await asyncio.gather(*(self._client.carry_out(self._begin(session, "info")) for session in self.sessions))
 
     def finals(self) -> dict[str, int]:
-        """The count of each session after everything."""
+        """Returns the final count of each session."""
         return {session: operations[-1].count or 0 for session, operations in self.history.by_session().items()}
 
     def under_way(self) -> int:
@@ -58,7 +58,7 @@ class Load:
             await self._client.carry_out(self._begin(session, kind), patient=draw >= IMPATIENT, doubled=IMPATIENT <= draw < IMPATIENT + DOUBLED)
 
     async def _pause(self) -> bool:
-        """Whether it is over."""
+        """Returns `True` when the load is over."""
         try:
             async with asyncio.timeout(self._random.expovariate(1 / self._pause_s)):
                 await self._stopped.wait()

@@ -1,6 +1,6 @@
-"""The machines of the fleet: a network namespace each, on one bridge, so that a partition is one.
+"""The machines of the fleet: one network namespace each, on one bridge, so that a partition is real.
 
-Everything lives in the namespace that `tests/fleet/run` itself runs in, which knows no other network: its own address is that of the
+All namespaces are within the namespace of `tests/fleet/run`, which has no other network. Its own address is that of the
 clients, the tool server and the object store.
 """
 
@@ -17,7 +17,7 @@ DROPPED = re.compile(r"counter packets (\d+)")
 
 
 def sh(*command: str, text: str | None = None) -> str:
-    """Runs a command of the system and returns its output; its error output is the message where it fails."""
+    """Runs a system command and returns its output. After a failure, the message is its error output."""
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"`{' '.join(command)}`: {done.stderr.strip() or done.stdout.strip()}")
@@ -26,18 +26,18 @@ def sh(*command: str, text: str | None = None) -> str:
 
 @dataclass
 class Host:
-    """A machine: what runs there is started by `enter`."""
+    """A machine. `enter` starts programs on it."""
 
     name: str
     address: str
     own_namespace: bool = True
 
     def enter(self) -> list[str]:
-        """What goes before a command that is to run there."""
+        """Returns the command prefix for a program that is to run on this machine."""
         return ["ip", "netns", "exec", self.name] if self.own_namespace else []
 
     def cut(self, peers: list[Host], *, incoming: bool = True, outgoing: bool = True) -> None:
-        """Drops what comes from and goes to these hosts, without a word to either side, until `heal`."""
+        """Silently drops all packets from and to these hosts, until `heal`."""
         addresses = ", ".join(peer.address for peer in peers)
         rules = ["table inet proof {}", "delete table inet proof", "table inet proof {"]
         if incoming:
@@ -47,14 +47,14 @@ class Host:
         sh(*self.enter(), "nft", "-f", "-", text="\n".join([*rules, "}"]))
 
     def heal(self) -> int:
-        """How many packets were dropped since `cut`."""
+        """Returns the number of packets dropped since `cut`."""
         rules = sh(*self.enter(), "nft", "list", "table", "inet", "proof")
         sh(*self.enter(), "nft", "delete", "table", "inet", "proof")
         return sum(int(packets) for packets in DROPPED.findall(rules))
 
 
 class Network:
-    """A bridge and the hosts on it."""
+    """A bridge with its hosts."""
 
     def __init__(self) -> None:
         sh("mkdir", "-p", "/run/netns")
@@ -65,7 +65,7 @@ class Network:
         sh("ip", "link", "set", BRIDGE, "up")
 
     def here(self, name: str, number: int) -> Host:
-        """An address of this process's own."""
+        """Adds an address of this process itself."""
         host = Host(name, f"{NETWORK}{number}", own_namespace=False)
         sh("ip", "address", "add", f"{host.address}/24", "dev", BRIDGE)
         return host

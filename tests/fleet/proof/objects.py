@@ -1,4 +1,5 @@
-"""The object store: SeaweedFS on a host of its own. Nodes reach it through a throttle; the servers put their snapshots there directly."""
+"""The object store: SeaweedFS on a host of its own. Nodes reach it through a throttle; the servers store their
+snapshots there directly."""
 
 from __future__ import annotations
 

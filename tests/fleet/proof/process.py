@@ -1,4 +1,4 @@
-"""A program of the fleet, on its host: started, killed, frozen, resumed."""
+"""A program of the fleet on its host: start, kill, freeze, resume."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ NICE = -10
 
 
 class Process:
-    """`comes_first`: it gets the processor before what does not. In truth it has a machine of its own, and nothing of the fleet takes that away."""
+    """A program. `comes_first` gives it a higher priority: in production it has a machine of its own, where the rest of
+    the fleet takes no processor time from it."""
 
     def __init__(self, name: str, host: Host, command: list[str], log: Path, environment: dict[str, str] | None = None, *, comes_first: bool = True) -> None:
         self.name = name
@@ -42,14 +43,14 @@ class Process:
             put_first(self._child.pid)
 
     def kill(self) -> None:
-        """SIGKILL, and waits until it is gone."""
+        """Sends SIGKILL, and waits for the end."""
         if self._child is not None:
             self._child.kill()
             self._child.wait()
             self._child = None
 
     def stop(self) -> None:
-        """SIGTERM. It ends what it does; whoever supervises it starts it again then."""
+        """Sends SIGTERM. The program finishes its work; its supervisor then restarts it."""
         self._is_stopping = True
         self._signal(signal.SIGTERM)
 
@@ -57,18 +58,18 @@ class Process:
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Lets it go on where it was frozen."""
+        """Resumes a frozen program."""
         self._signal(signal.SIGCONT)
 
     def has_ended(self) -> bool:
-        """Whether it has ended and was not killed."""
+        """Returns `True` if the program has ended without being killed."""
         return self._child is not None and self._child.poll() is not None
 
     def was_stopped(self) -> bool:
         return self._is_stopping
 
     def must_run(self) -> None:
-        """Raises where it has ended by itself."""
+        """Raises if the program has ended by itself."""
         if self._child is not None and self.has_ended() and not self._is_stopping:
             raise RuntimeError(f"{self.name} has ended with {self._child.returncode}: see {self._log}\n{self.last_lines()}")
 
@@ -82,7 +83,7 @@ class Process:
 
 
 def put_first(pid: int) -> None:
-    """Before other processes, and as a group of its own before other groups, where the kernel has those."""
+    """Raises the priority of a process and, if the kernel supports it, of its group."""
     os.setpriority(os.PRIO_PROCESS, pid, NICE)
     group = Path(f"/proc/{pid}/autogroup")
     if group.exists():

@@ -1,4 +1,4 @@
-"""The report: what was injected, what was answered, how fast, and what is violated."""
+"""The report: faults, answers, latencies, and violations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Report:
 
 
 def figures(operations: list[Operation]) -> dict[str, dict[str, float | int | None]]:
-    """p50 and p99 of the operations that were answered, by kind."""
+    """Returns p50 and p99 of the answered operations, by kind."""
     kinds: dict[str, list[float]] = {}
     for operation in operations:
         if operation.outcome == "ok":
@@ -83,7 +83,7 @@ def rounded(seconds: float | None) -> float | None:
 
 
 def text(report: dict[str, Any]) -> str:
-    """The report for a person."""
+    """Returns the report as text."""
     lines = [f"{report['sessions']} sessions, {report['seconds']} s, seed {report['seed']}", "", "injected:"]
     for kind, of in report["injected"].items():
         met = f" ({of['met']} packets, connections or answers met)" if "met" in of else ""

@@ -1,4 +1,4 @@
-"""How long the sessions of a node wait when it is lost, from the history and from what the balancer logged."""
+"""The waiting time of a lost node's sessions, from the history and the balancer's log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ MET_S = 3.0
 
 @dataclass(frozen=True)
 class Takeover:
-    """Seconds after the fault at which the sessions of the victim were answered: calls that were under way, and the first of the new ones."""
+    """Seconds from the fault to the answers of the victim's sessions: of calls in progress, and of the first new calls.
+    """
 
     kind: str
     under_way: list[float]
@@ -23,7 +24,8 @@ class Takeover:
 
 
 def takeover(fault: Injected, places: dict[str, str] | None, operations: list[Operation]) -> Takeover:
-    """`places` says which service was on which host when the fault came; without it, all operations count."""
+    """Measures takeovers. `places` maps services to their hosts at the time of the fault; without it, all operations
+    count."""
     met = [
         operation
         for operation in operations
@@ -40,7 +42,7 @@ def takeover(fault: Injected, places: dict[str, str] | None, operations: list[Op
 
 
 def percentile(values: list[float], percent: int) -> float | None:
-    """Of at least one value; of fewer than two, the value itself."""
+    """Returns a percentile of at least one value. The percentile of a single value is the value itself."""
     if len(values) < 2:
         return values[0] if values else None
     return quantiles(values, n=100, method="inclusive")[percent - 1]

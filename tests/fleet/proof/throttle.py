@@ -1,4 +1,4 @@
-"""A TCP proxy before the object store, which can be told to slow it down and to refuse it."""
+"""A TCP proxy in front of the object store, which can delay or refuse traffic."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class Throttle:
         await asyncio.start_server(self._serve, address, port)
 
     def slow(self, delay_s: float) -> None:
-        """Every piece of an answer waits so long."""
+        """Delays every piece of an answer."""
         self._delay_s = delay_s
 
     def refuse(self) -> None:
-        """Resets the connections that are open, and each new one."""
+        """Resets the open connections and every new one."""
         self._refuses = True
         for writer in list(self._open):
             self._met += 1
             reset(writer)
 
     def pass_all(self) -> int:
-        """How many connections were reset and pieces delayed since it last passed all."""
+        """Ends the fault, and returns the number of reset connections and delayed pieces since the last call."""
         self._delay_s = 0.0
         self._refuses = False
         met, self._met = self._met, 0
@@ -72,7 +72,7 @@ class Throttle:
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Ends a connection with RST, as a host does on which nothing listens."""
+    """Ends a connection with RST, like a host without a listener."""
     end: socket.socket | None = writer.get_extra_info("socket")
     if end is not None:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

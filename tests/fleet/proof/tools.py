@@ -1,4 +1,5 @@
-"""The tool server: it records each effect, by the key of the call, in a log that is on the disk before the answer is out."""
+"""The tool server: records each effect by the key of the call, in a log that is on the disk before the answer is sent.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ PORT = 8000
 
 
 class Tools:
-    """The same key once more has no effect; it is answered as before."""
+    """A repeated key has no effect, and gets the same answer."""
 
     def __init__(self, log: Path, seed: int) -> None:
         self._log = log.open("a")

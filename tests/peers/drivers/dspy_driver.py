@@ -1,7 +1,9 @@
-"""dspy's `PythonInterpreter`: Pyodide in Deno, a process for each interpreter. It runs in the directory whose node_modules has Pyodide.
+"""dspy's `PythonInterpreter`: Pyodide in Deno, one process per interpreter. Runs in the directory whose node_modules
+has Pyodide.
 
-Left alone, Deno would download Pyodide and a module of Deno's standard library when dspy's runner.js first runs. npm has installed the
-first; of the second the runner uses one function, which deno/readlines.ts has. The runner itself is as dspy ships it.
+By default, Deno downloads Pyodide and a module of Deno's standard library when dspy's runner.js first runs. Here npm
+has installed Pyodide, and deno/readlines.ts provides the only function of the module that the runner uses. The runner
+itself is unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ READLINES = Path(__file__).resolve().parent / "deno" / "readlines.ts"
 
 
 def import_map() -> Path:
-    """Has Deno take `READLINES` in place of what the runner would download."""
+    """Makes Deno use `READLINES` instead of the module that the runner would download."""
     elsewhere = re.findall(r'from "(https://[^"]*)"', RUNNER.read_text())
     if len(elsewhere) != 1 or not elsewhere[0].endswith("/io/mod.ts"):
         raise SystemExit(f"{RUNNER} imports something else than before: {elsewhere}")

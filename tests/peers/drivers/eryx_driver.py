@@ -1,5 +1,5 @@
-"""eryx: CPython 3.14 as a WebAssembly component. Its sandbox runs every script in an interpreter of its own; what it saves of a session
-are the variables that can be pickled."""
+"""eryx: CPython 3.14 as a WebAssembly component. Its sandbox runs every script in an interpreter of its own. It saves
+only the picklable variables of a session."""
 
 from __future__ import annotations
 

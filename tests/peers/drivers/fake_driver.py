@@ -1,5 +1,5 @@
-"""A contestant that is made up, for `tests/peers/run --check`: fake_driver.py right|wrong|hangs|ends|raises|forgets
-It knows the scripts by their text alone. `wrong` and the others do so in `words`, `forgets` what it has saved."""
+"""A fake contestant for `tests/peers/run --check`: fake_driver.py right|wrong|hangs|ends|raises|forgets
+It recognizes scripts by their text. `wrong` and most others misbehave in `words`, `forgets` after saving."""
 
 from __future__ import annotations
 

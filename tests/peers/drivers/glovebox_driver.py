@@ -1,4 +1,4 @@
-"""Glovebox by its Python package, under the default limits, fuel counted: glovebox_driver.py RUNTIME"""
+"""Glovebox through its Python package, under the default limits, with fuel counted: glovebox_driver.py RUNTIME"""
 
 from __future__ import annotations
 

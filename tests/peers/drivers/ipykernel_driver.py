@@ -1,4 +1,4 @@
-"""IPython's kernel, started and asked by jupyter_client: a process that has all the rights of its user."""
+"""IPython's kernel, controlled through jupyter_client: a process with all rights of its user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Monty: its own interpreter of a subset of Python, in worker processes that a pool keeps."""
+"""Monty: an interpreter for a subset of Python, in a pool of worker processes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What every driver in Python has: it reads requests from standard input, one JSON object a line, times what they ask for, and answers
-with times and with what the scripts printed. Whether that is right is for the other side to say.
+"""The shared part of all drivers in Python: reads requests from standard input, one JSON object per line, measures the requested
+calls, and answers with their durations and the scripts' output. The other side checks the output.
 
     {"do": "fresh", "code": "print(1)", "budget_ms": 400}    ->  {"ms": [0.1, 0.1], "answers": ["1", "1"]}
                                                                  {"error": "…"}
@@ -22,32 +22,32 @@ WARM_UP_BELOW_MS = 10.0
 
 
 class Peer:
-    """A contestant. Those without sessions override `work`; those that cannot save leave `save` and `restore`."""
+    """A contestant. Contestants without sessions override `work`; those that cannot save leave `save` and `restore`."""
 
     def fresh(self, code: str) -> str:
-        """Runs a script in a new interpreter, and says what it printed."""
+        """Runs a script in a new interpreter, and returns its output."""
         raise NotImplementedError
 
     def open(self) -> Any:
-        """A session."""
+        """Opens a session."""
         raise NotImplementedError
 
     def run(self, session: Any, code: str) -> str:
-        """Runs a script in a session, and says what it printed."""
+        """Runs a script in a session, and returns its output."""
         raise NotImplementedError
 
     def save(self, session: Any) -> bytes:
         raise NotImplementedError
 
     def restore(self, state: bytes) -> Any:
-        """A new session with the state of a saved one."""
+        """Opens a session with the state of a saved session."""
         raise NotImplementedError
 
     def close(self, session: Any) -> None:
         """Ends a session."""
 
     def work(self, code: str, budget_ms: float) -> dict[str, Any]:
-        """Runs a script in a session, again and again."""
+        """Runs a script in a session repeatedly."""
         session = self.open()
         result = turn(lambda: timed(lambda: self.run(session, code)), budget_ms)
         self.close(session)
@@ -61,7 +61,7 @@ def timed(call: Callable[[], str]) -> tuple[float, str]:
 
 
 def turn(call: Callable[[], tuple[float, str]], budget_ms: float) -> dict[str, Any]:
-    """Calls again and again until the budget is used up, at least once."""
+    """Calls repeatedly until the budget is used up, at least once."""
     ms: list[float] = []
     answers: list[str] = []
     begun = time.perf_counter()

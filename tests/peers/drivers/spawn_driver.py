@@ -1,4 +1,4 @@
-"""The zero line: the interpreter that is installed, a process for each script, with all the rights of its user.
+"""The baseline: the installed interpreter, with a process for each script and all rights of its user.
 usage: spawn_driver.py python|javascript PROGRAM"""
 
 from __future__ import annotations

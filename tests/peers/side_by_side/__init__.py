@@ -1,1 +1,1 @@
-"""What `tests/peers/run` is made of."""
+"""The implementation of `tests/peers/run`."""

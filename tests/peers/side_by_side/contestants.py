@@ -1,4 +1,4 @@
-"""Who is measured."""
+"""The contestants."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class Contestant:
     language: str
     about: str
     environment: str | None
-    """Its section of pins.toml, `glovebox`, or none for what is installed."""
+    """The section of pins.toml, `glovebox`, or `None` for an installed program."""
     command: Callable[[Environment, Places], Sequence[str]]
-    """The driver."""
+    """The command of the driver."""
     lacks: frozenset[str] = frozenset()
-    """Measures of what it cannot do, which its documentation knows nothing of."""
+    """Measures that the contestant does not support according to its documentation."""
     runtime: str | None = None
-    """Glovebox's interpreter."""
+    """The runtime of Glovebox."""
     optional: bool = False
-    """Measured only where it is prepared already, or named."""
+    """True for a contestant that is measured only if it is prepared already, or named."""
     process: Callable[[Places], Sequence[str]] | None = None
-    """What `process` starts, where that is not the driver."""
+    """The program that the measure `process` starts, if it is not the driver."""
     versions: Sequence[str] = field(default=())
-    """Packages whose versions the table names."""
+    """Packages whose versions are shown in the table."""
 
     def prepared(self, environment: Environment, env: Mapping[str, str]) -> bool:
-        """Whether Glovebox has the interpreter in its cache."""
+        """Tests whether Glovebox has the interpreter in its cache."""
         command = [str(environment.bin / "glovebox"), "runtimes", "list", "--json"]
         listed = subprocess.run(command, capture_output=True, text=True, check=True, env=env, timeout=60).stdout
         named = (each for each in json.loads(listed) if self.runtime in (each["name"], *each.get("aliases", ())))
@@ -146,7 +146,7 @@ CONTESTANTS = (
 
 
 def chosen(names: str | None) -> list[Contestant]:
-    """Those that `--only` names, or all."""
+    """Returns the contestants that `--only` names, or all."""
     if names is None:
         return list(CONTESTANTS)
     by_name = {each.name: each for each in CONTESTANTS}
@@ -158,7 +158,8 @@ def chosen(names: str | None) -> list[Contestant]:
 
 
 def home_of(contestant: Contestant, places: Places) -> Path:
-    """Where it keeps what it makes when it runs: nothing else of the user's is read or written."""
+    """Returns the directory for files that a contestant makes at run time. The user's own files are neither read nor
+    written."""
     return places.root / "home" / contestant.name
 
 
@@ -187,7 +188,7 @@ def environment_variables(contestant: Contestant, places: Places, *, own_cache: 
 
 
 def require(contestant: Contestant, environment: Environment, places: Places, *, named: bool) -> None:
-    """Prepares an optional contestant that is named, and says why one that is not named is left out."""
+    """Prepares an optional contestant that is named. Raises the reason if it is not named."""
     if not contestant.optional:
         return
     env = environment_variables(contestant, places)

@@ -1,4 +1,4 @@
-"""A contestant's process, from this side."""
+"""The process of a contestant, seen from the test."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ CLOSING_SECONDS = 10
 
 
 class Failed(Exception):
-    """A measure has no figure: the driver ended, or took too long, or said what went wrong."""
+    """A measure failed: the driver ended, took too long, or reported an error."""
 
 
 class Driver:
-    """A process that answers requests as drivers/serve.py says. Its standard error goes to a file."""
+    """A process that answers requests in the format of drivers/serve.py. Its standard error goes to a file."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path) -> None:
         self.log = log
@@ -46,7 +46,7 @@ class Driver:
         self.lines.put(None)
 
     def ask(self, measure: Measure, language: Language, budget_ms: float, timeout_s: float) -> dict[str, Any]:
-        """What `turn` in drivers/serve.py makes: `ms` and `answers`."""
+        """Sends a request, and returns the result of `turn` in drivers/serve.py: `ms` and `answers`."""
         request = {
             "do": "fresh" if measure.do == "process" else measure.do,
             "code": measure.code.in_language(language),
@@ -73,19 +73,20 @@ class Driver:
         return result
 
     def alive(self) -> bool:
-        """Whether it runs. It is not reaped here: until then its number, which is its group's, belongs to no other process."""
+        """Tests whether the process runs. The process is not reaped here, so that its number, which is its group's, is
+        not reused."""
         if self.process.returncode is not None:
             return False
         return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
 
     def wait(self) -> None:
-        """Gives it a moment to end by itself."""
+        """Gives the process a moment to end by itself."""
         until = time.monotonic() + CLOSING_SECONDS
         while self.alive() and time.monotonic() < until:
             time.sleep(0.005)
 
     def kill(self) -> None:
-        """Ends the process and those that it started."""
+        """Kills the process and its children."""
         if self.process.returncode is None:
             # macOS refuses the signal if all processes of the group have ended.
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -93,7 +94,7 @@ class Driver:
             self.process.wait()
 
     def close(self) -> None:
-        """Lets the process end by itself, so that it ends what it has started."""
+        """Lets the process end by itself, so that it ends its children."""
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
             self.process.stdin.close()

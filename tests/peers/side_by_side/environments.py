@@ -1,4 +1,4 @@
-"""Where contestants are installed: a directory under target/peers/env for each section of pins.toml."""
+"""The environments of contestants: a directory under target/peers/env for each section of pins.toml."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ INSTALL_SECONDS = 900
 
 
 class UsageError(Exception):
-    """What the command line asks for cannot be; the message says why."""
+    """The command line requests something impossible. The message is the reason."""
 
 
 class Unavailable(Exception):
-    """A contestant is not to be had here; the message says why."""
+    """A contestant is unavailable. The message is the reason."""
 
 
 def say(line: str) -> None:
@@ -38,9 +38,9 @@ class Places:
     root: Path
     """target/peers"""
     python: str
-    """The interpreter for the environments, which is the zero line too."""
+    """The interpreter for the environments, which is also the baseline."""
     wheel: Path | None
-    """Glovebox's."""
+    """The wheel of Glovebox."""
 
     @functools.cache
     def node(self) -> str:
@@ -60,12 +60,12 @@ class Environment:
 
     @property
     def node(self) -> Path:
-        """What has `node_modules`."""
+        """The directory with `node_modules`."""
         return self.directory / "node"
 
 
 def resolved(program: str) -> tuple[str, tuple[int, int]] | None:
-    """The interpreter itself, where a program is one that starts it, and its version."""
+    """Returns the actual interpreter behind a launcher, and its version."""
     code = "import sys; print(sys.executable); print(*sys.version_info[:2])"
     try:
         said = subprocess.run([program, "-I", "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
@@ -77,7 +77,8 @@ def resolved(program: str) -> tuple[str, tuple[int, int]] | None:
 
 
 def find_python(named: str | None) -> str:
-    """The interpreter that was named, or the first that fits: CPython 3.12, which Glovebox has, then later ones, then `python3`."""
+    """Finds the named interpreter, or the first that fits: CPython 3.12, as in Glovebox, then later versions, then
+    `python3`."""
     if named is not None:
         found = resolved(named)
         if found is None or found[1] < OLDEST:
@@ -94,7 +95,7 @@ def find_python(named: str | None) -> str:
 
 
 def find_wheel(named: str | None, target: Path) -> Path | None:
-    """Glovebox's wheel: the one that was named, or the newest that was built here."""
+    """Finds Glovebox's wheel: the named file, or the newest local build."""
     if named is not None:
         path = Path(named).resolve()
         if not path.is_file():
@@ -105,7 +106,7 @@ def find_wheel(named: str | None, target: Path) -> Path | None:
 
 
 def run(command: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
-    """Runs what installs or prepares something, and says what it said of an error where it fails."""
+    """Runs an installation or preparation. After a failure, the message is its error output."""
     try:
         ended = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=INSTALL_SECONDS)
     except OSError as error:
@@ -126,7 +127,7 @@ def pip(places: Places, directory: Path, *arguments: str) -> None:
 
 
 def prepare(name: str | None, places: Places) -> Environment:
-    """Installs what is not installed yet. The zero line needs nothing."""
+    """Installs everything that is not installed yet. The baseline needs nothing."""
     if name is None:
         return Environment(places.root)
     directory = places.root / "env" / name
@@ -167,7 +168,7 @@ def prepare(name: str | None, places: Places) -> Environment:
 
 
 def size_bytes(directory: Path) -> int:
-    """What the files under a directory take, each counted once."""
+    """Returns the size of the files under a directory, each counted once."""
     seen: dict[tuple[int, int], int] = {}
     for parent, _, names in os.walk(directory):
         for name in names:
@@ -177,7 +178,7 @@ def size_bytes(directory: Path) -> int:
 
 
 def version(environment: Environment, package: str) -> str | None:
-    """The version of a package that is installed, from pip or from npm."""
+    """Returns the version of an installed package, from pip or from npm."""
     for found in environment.directory.glob(f"lib/python*/site-packages/{package.replace('-', '_')}-*.dist-info"):
         return found.name.removesuffix(".dist-info").rsplit("-", 1)[1]
     manifest = environment.node / "node_modules" / package / "package.json"

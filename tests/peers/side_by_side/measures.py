@@ -1,4 +1,4 @@
-"""What is measured, by which scripts, and which answers are right."""
+"""The measures, their scripts, and the expected answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Script:
 
 
 def each_is(expected: str) -> Callable[[Sequence[str]], str | None]:
-    """Holds all answers to one text."""
+    """Requires one text for all answers."""
 
     def check(answers: Sequence[str]) -> str | None:
         return next((f"`{answer}` for `{expected}`" for answer in answers if answer != expected), None)
@@ -29,7 +29,7 @@ def each_is(expected: str) -> Callable[[Sequence[str]], str | None]:
 
 
 def counts(answers: Sequence[str]) -> str | None:
-    """Holds the answers to 1, 2, 3 and so on: what one script leaves, the next must find."""
+    """Requires the answers 1, 2, 3 and so on: each script must find the state of the previous one."""
     expected = [str(number) for number in range(1, len(answers) + 1)]
     return next((f"`{found}` for `{right}`" for found, right in zip(answers, expected, strict=True) if found != right), None)
 
@@ -37,10 +37,10 @@ def counts(answers: Sequence[str]) -> str | None:
 @dataclass(frozen=True)
 class Measure:
     name: str
-    """As `glovebox-bench` calls it, where that has it."""
+    """The name, as in `glovebox-bench` if it has this measure."""
     what: str
     do: str
-    """What a driver is asked to do; `process` is done by the driver's start."""
+    """The request for the driver; the start of the driver performs `process`."""
     code: Script
     check: Callable[[Sequence[str]], str | None]
     setup: Script = Script("", "")

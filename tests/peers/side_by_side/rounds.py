@@ -1,4 +1,4 @@
-"""The run: all contestants in turns, measure by measure, round by round."""
+"""A run: all contestants in turn, measure by measure, round by round."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FIRST_SECONDS = 900.0
 
 @dataclass
 class Cell:
-    """A contestant's figures of one measure."""
+    """The figures of a contestant for one measure."""
 
     rounds_ms: list[float] = field(default_factory=list)
-    """The median of each round."""
+    """The median of each round, in milliseconds."""
     failed: str | None = None
-    """Why there is none, or what was wrong: the first time, which ends the measure."""
+    """The reason why there is no figure, or the first wrong answer, which ends the measure."""
     lacks: bool = False
 
     def median_ms(self) -> float:
@@ -37,17 +37,17 @@ class Cell:
 
 @dataclass
 class Entry:
-    """A contestant that is here, and its figures."""
+    """An available contestant with its figures."""
 
     contestant: Contestant
     environment: Environment
     cells: dict[str, Cell]
     versions: dict[str, str] = field(default_factory=dict)
     first_ms: float | None = None
-    """From starting its process, with nothing in any cache of its own, to the first answer."""
+    """Time from the start of its process, with empty caches of its own, to the first answer, in milliseconds."""
     installed_bytes: int = 0
     cache_bytes: int | None = None
-    """What the first call has written."""
+    """Size of the caches that the first call has written, in bytes."""
     failed: str | None = None
     driver: Driver | None = None
 
@@ -62,7 +62,7 @@ class Plan:
     budget_ms: float
     timeout_s: float
     first: bool
-    """Whether the first call of all is measured, which empties the contestants' caches."""
+    """True if the very first call is measured, which empties the contestants' caches."""
     measures: Sequence[Measure] = MEASURES
 
 
@@ -89,7 +89,7 @@ class Run:
         )
 
     def until_answered(self, entry: Entry, driver: Driver, timeout_s: float) -> float:
-        """How long it took from the start of a driver to its first answer."""
+        """Returns the time from the start of a driver to its first answer."""
         result = driver.ask(self.process, entry.contestant.language, 0, timeout_s)
         took_ms = (time.perf_counter() - driver.begun) * 1e3
         wrong = self.process.check(result["answers"])
@@ -98,7 +98,7 @@ class Run:
         return took_ms
 
     def prepare(self, entry: Entry) -> None:
-        """The first call of all where that is measured, and one that fills the caches used later."""
+        """Makes the very first call, if it is measured, and a call that fills the caches for later."""
         home = home_of(entry.contestant, self.places)
         empties = self.plan.first and not entry.contestant.optional and entry.contestant.environment is not None
         # Progress messages of a contestant go to its log.
@@ -133,7 +133,7 @@ class Run:
         return took_ms
 
     def measure(self, entry: Entry, measure: Measure) -> float:
-        """The median of one turn."""
+        """Returns the median of one turn."""
         contestant = entry.contestant
         if measure.do == "process" and contestant.process is not None:
             return self.spawned_ms(contestant.process(self.places))

@@ -1,4 +1,4 @@
-"""`tests/peers/run --check`: contestants that are made up, one of which is right. Needs no network and installs nothing."""
+"""`tests/peers/run --check`: fake contestants, one of which is right. Needs no network and installs nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fake(mode: str, lacks: frozenset[str] = frozenset()) -> Contestant:
 
 
 def measured(contestant: Contestant, *, timeout_s: float = 30, rounds: int = 2) -> Entry:
-    """What a run makes of a contestant."""
+    """Runs a contestant and returns its figures."""
     with tempfile.TemporaryDirectory() as root, contextlib.redirect_stderr(io.StringIO()):
         places = Places(Path(root), sys.executable, None)
         entry = Entry(contestant, Environment(Path(root) / "env"), empty_cells(contestant, MEASURES), {"fake": "1.0"})
@@ -56,7 +56,7 @@ class Runs(unittest.TestCase):
         self.assertEqual(table.cell_text(entry.cells["resume"]), "no")
 
     def check_words(self, mode: str, expected: str, **options: Any) -> Entry:
-        """That `words` fails as it has to, and nothing else does."""
+        """Checks that `words` fails as expected, and nothing else does."""
         entry = measured(fake(mode), **options)
         self.assertEqual(len(entry.problems()), 1, entry.problems())
         self.assertRegex(entry.problems()[0], rf"^words: {expected}")
@@ -93,7 +93,7 @@ class Runs(unittest.TestCase):
 
 class Tables(unittest.TestCase):
     def entry(self) -> Entry:
-        """One with figures that are known."""
+        """Returns an entry with known figures."""
         contestant = fake("right", frozenset({"resume"}))
         cells = empty_cells(contestant, MEASURES)
         for number, cell in enumerate(cells.values()):

@@ -1,4 +1,4 @@
-"""What a run prints: for people, for the page on performance, and for programs."""
+"""The output of a run: for people, for the page on performance, and for programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIGURES = "Milliseconds, the median / the least of the rounds; `no`: it has no s
 class Report:
     entries: Sequence[Entry]
     missing: Mapping[str, str]
-    """Contestants that are not here, and why."""
+    """Missing contestants, with the reasons."""
     measures: Sequence[Measure]
     machine: Mapping[str, Any]
     rounds: int
@@ -34,7 +34,7 @@ class Report:
 
 
 def figure(ms: float) -> str:
-    """Two significant digits below ten, three up to a thousand."""
+    """Formats a number with two significant digits below ten, and three up to a thousand."""
     if ms < 0.1:
         return f"{ms:.3f}"
     if ms < 10:
@@ -72,7 +72,7 @@ def disk_text(entry: Entry) -> str:
 
 
 def tables(report: Report, language: str) -> list[tuple[list[str], list[list[str]]]]:
-    """The heads and rows of the two tables of a language."""
+    """Returns the heads and rows of the two tables of a language."""
     entries = [entry for entry in report.entries if entry.contestant.language == language]
     if not entries:
         return []

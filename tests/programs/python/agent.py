@@ -1,9 +1,9 @@
-"""A small agent: it lets a model's scripts run in the sandbox, and shows all that can become of one.
+"""A small agent: runs a model's scripts in the sandbox, and shows every possible outcome.
 
-It is a component, made by componentize-py for the world `command` of `wit/`. `wit_world` are the bindings, made by the
-same tool; `componentize-py … bindings DIR` writes them out, with the contract's documentation, for an editor to read.
+The program is a component, made by componentize-py for the world `command` of `wit/`. The same tool makes the bindings,
+`wit_world`. `componentize-py … bindings DIR` writes them to files for editors, with the contract's documentation.
 
-What the bindings make of the contract:
+The bindings represent the contract as follows:
 * a record is a dataclass whose fields must all be given (`record` below leaves out those that have a default);
 * a case of a variant is a class: `Outcome_Exited(3)`; match on it. An enum is an `Enum`, `none` is `None`;
 * a function that can fail raises `Err`, with the case of `sandbox-error` as its `value`;
@@ -24,7 +24,7 @@ JAVASCRIPT = types.Runtime_Javascript()
 
 
 def record(kind, **given):
-    """A record of these fields, and `None`, which is the default, for all others."""
+    """Makes a record with these fields. All others are `None`, the default."""
     return kind(**{field.name: None for field in fields(kind)} | given)
 
 
@@ -33,7 +33,7 @@ def request(source, **given):
 
 
 def policy(**limits):
-    """The default policy but for these limits. It can ask for less than the host grants, and for no more."""
+    """Returns the default policy with these limits. A policy can request less than the host grants, never more."""
     return record(types.Policy, limits=record(types.Limits, **limits))
 
 
@@ -41,12 +41,12 @@ NO_OPTIONS = record(sandbox.SessionOptions)
 
 
 def words(name):
-    """A case's name as the contract has it: `UnknownRuntime` and `STACK_OVERFLOW` are how Python writes them."""
+    """Returns a case's name in the contract: Python spells it `UnknownRuntime` or `STACK_OVERFLOW`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|_", "-", name).lower()
 
 
 def described(execution):
-    """What became of a script. None of these is an error: the sandbox did what it was asked to."""
+    """Describes the result of a script. No outcome is an error: the sandbox did its work."""
     match execution.outcome:
         case types.Outcome_Completed():
             text = "completed"
@@ -68,7 +68,7 @@ def described(execution):
 
 
 def show_file(files, path):
-    """Prints a file, which is read piece by piece: it may be larger than one call gives."""
+    """Prints a file in pieces, because it may be larger than one call returns."""
     contents = b""
     while piece := files.read(path, len(contents), 65_536):
         contents += piece
@@ -109,7 +109,7 @@ def total(session):
 
 
 def keep(session):
-    """A session keeps variables and files, and its states can be forked, undone, and saved as bytes."""
+    """Keeps variables and files in a session, and forks, undoes and saves its state."""
     with session.fork() as copy:
         copy.execute(request("total += 100"))
         print(f"fork: {total(copy)} in the copy, {total(session)} in the original")
@@ -127,7 +127,7 @@ def keep(session):
 
 
 def outcomes():
-    """Every way in which a script can end, each in an interpreter of its own."""
+    """Shows every way in which a script can end, each in an interpreter of its own."""
     endings = [
         (JAVASCRIPT, request("console.log('hello from javascript')"), policy()),
         (PYTHON, request("raise SystemExit(3)"), policy()),
@@ -159,7 +159,7 @@ open('notes.txt', 'w').write(str(kept))
 
 
 def step():
-    """A script that this program answers: it runs until it needs a tool, waits, and goes on with the answer."""
+    """Runs a script that this program answers: it runs until it needs a tool, waits, and continues with the answer."""
     notebook, answers = [], []
     with sandbox.start(PYTHON, request(NOTES), policy(), [REMEMBER]) as started:
         while True:
@@ -184,7 +184,8 @@ def remember(notebook, call):
 
 
 def refused(function, *arguments):
-    """Calls what must be refused, and prints why: an error is the host's or the caller's, never the script's."""
+    """Makes a call that must be refused, and prints the reason. An error is a fault of the host or the caller, never of
+    the script."""
     try:
         function(*arguments)
     except Err as error:
@@ -239,7 +240,7 @@ def main():
 
 class Run(exports.Run):
     def run(self):
-        """What `wasi:cli/run` calls. To raise `Err` is to fail, without a word: the host then exits with 1."""
+        """Called as `wasi:cli/run`. Raising `Err` makes the host exit with 1, without a message."""
         try:
             main()
         except Err as error:
