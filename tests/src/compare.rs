@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::{Case, StepResult};
 
-/// Returns `true` if a result, and the later results of its case, depend on real time in spite of a fixed clock: the
-/// script was interrupted shortly before its timeout, or several tool calls ran at once.
+/// Returns `true` if a result, and the later results of its case, depend on real time in spite of a fixed clock. This
+/// is so if the script was interrupted shortly before its timeout, or if several tool calls ran at once.
 #[must_use]
 pub fn depends_on_time(case: &Case, result: &StepResult) -> bool {
     let StepResult::Executed { observed, .. } = result else { return false };

@@ -59,6 +59,6 @@ class Tools:
             self._log.write(json.dumps(asdict(effect)) + "\n")
             self._log.flush()
             os.fsync(self._log.fileno())
-        # Some calls are slow, so that there is always an execution in the middle of a call.
+        # Makes some calls slow, so that there is always an execution in the middle of a call.
         await asyncio.sleep(self._random.choice((0.0, 0.0, 0.05, 0.4)))
         return web.json_response({"recorded": arguments["count"]})

@@ -104,7 +104,7 @@ impl NativeExecution {
         self.execution.value.as_ref().map(|value| (value.repr.clone(), value.json.clone()))
     }
 
-    /// The displays.
+    /// The displays of the script, in order.
     #[napi(getter)]
     pub fn displays(&self) -> Vec<NativeShown> {
         self.displays.iter().map(NativeShown::from).collect()

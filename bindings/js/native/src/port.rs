@@ -1,5 +1,5 @@
 //! Executions, which are many and short. One callback per JavaScript thread, made once, receives the events of all of
-//! them: making a callback for each execution would cost as much as a short script.
+//! them. A callback for each execution would cost as much as a short script.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,9 +1,9 @@
 //! The threads that guests run on.
 //!
-//! Node.js's own pool has four threads, which serve the files and name lookups of the whole process: a guest that waits
-//! for a tool must not occupy one. This pool has as many threads as there is work, up to a limit. A guest that waits
-//! for JavaScript's answer does not count. So the answer itself, such as a script in another sandbox, always finds a
-//! thread.
+//! Node.js's own pool has four threads, which serve the files and name lookups of the whole process. A guest that waits
+//! for a tool must not occupy one of them. This pool has as many threads as there is work, up to a limit. A guest that
+//! waits for JavaScript's answer does not count. So the answer itself, such as a script in another sandbox, always
+//! finds a thread.
 //!
 //! Waking a thread takes as long as a short script. So a thread that has finished its work polls for more work for a
 //! moment before it sleeps.

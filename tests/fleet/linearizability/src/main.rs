@@ -14,7 +14,7 @@ use todc_utils::specifications::Specification;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
-    /// Opens the session if there is none, increments the count and returns it.
+    /// Opens the session if it does not exist, increments the count and returns it.
     Execute,
     /// As `Execute`, with a tool call.
     Record,

@@ -1,6 +1,6 @@
 //! A small agent: runs a model's scripts in the sandbox, and shows every possible outcome.
 //!
-//! It is an ordinary program. Its calls of `glovebox_guest` make it a component that imports `glovebox:sandbox`.
+//! The program is an ordinary one. Its calls of `glovebox_guest` make it a component that imports `glovebox:sandbox`.
 
 use std::{io::Read as _, time::Duration};
 
