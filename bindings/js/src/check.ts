@@ -22,7 +22,7 @@ export function wrong(name: string, wanted: string, value: unknown): TypeError {
 /** Checks the type of a value. Text must not contain lone surrogates. */
 export function of<Type extends keyof Types>(name: string, type: Type, value: unknown): Types[Type] {
   if (typeof value !== type) throw wrong(name, `a ${type}`, value);
-  if (typeof value === 'string' && !value.isWellFormed()) throw new RangeError(`${name} has a lone surrogate, which UTF-8 has no form for`);
+  if (typeof value === 'string' && !value.isWellFormed()) throw new RangeError(`${name} contains a lone surrogate, which UTF-8 cannot encode`);
   return value as Types[Type];
 }
 
@@ -98,10 +98,10 @@ export function json(name: string, value: unknown): string {
   try {
     text = JSON.stringify(value);
   } catch (error) {
-    throw new TypeError(`${name} must be a value that JSON has: ${error instanceof Error ? error.message : error}`);
+    throw new TypeError(`${name} must be a JSON value: ${error instanceof Error ? error.message : error}`);
   }
-  if (text === undefined) throw wrong(name, 'a value that JSON has', value);
-  if (LONE_SURROGATE.test(text)) throw new TypeError(`${name} must be a value that JSON has: a lone surrogate has no form in UTF-8`);
+  if (text === undefined) throw wrong(name, 'a JSON value', value);
+  if (LONE_SURROGATE.test(text)) throw new TypeError(`${name} must be a JSON value: UTF-8 cannot encode a lone surrogate`);
   return text;
 }
 

@@ -49,7 +49,7 @@ export async function createWith(platform: Platform, options: SandboxOptions): P
   };
   if (backend === 'unsafe-native' || backend === 'daemon') {
     const open = backend === 'daemon' ? platform.openDaemon : platform.openUnsafe;
-    if (!open) throw errorOf('UnsupportedError', `backend: there are no other processes here; use backend: "wasm"`);
+    if (!open) throw errorOf('UnsupportedError', `backend: this platform has no other processes; use backend: "wasm"`);
     return new Sandbox(backend, await open(language, policy, host));
   }
   if (backend === 'auto' && !component.provider) {
@@ -58,10 +58,10 @@ export async function createWith(platform: Platform, options: SandboxOptions): P
     if (daemon) return new Sandbox('daemon', daemon);
   }
   if (backend !== 'component' && !component.provider) {
-    const native = platform.openNative?.(language, policy, host) ?? new Error('there is none for this platform');
+    const native = platform.openNative?.(language, policy, host) ?? new Error('this platform is not supported');
     if (!(native instanceof Error)) return new Sandbox('native', await native);
     if (backend === 'native') {
-      throw errorOf('UnavailableError', `there is no native engine here: ${native.message}; use backend: "component"`, native);
+      throw errorOf('UnavailableError', `the native engine is unavailable: ${native.message}; use backend: "component"`, native);
     }
   }
   refuse(policy);
@@ -81,7 +81,7 @@ async function openPlatform(platform: Platform, language: string, policy: Policy
   const files = FILES[name];
   if (isOwn && !files) {
     const names = Object.keys(FILES).join(', ');
-    throw errorOf('PolicyError', `language: the package has no component \`${name}\`; it has ${names}; another is named by its indexURL`);
+    throw errorOf('PolicyError', `language: the package has no component \`${name}\`; it has ${names}. Set indexURL for another component`);
   }
   const places: Place[] = isOwn
     ? [{ name: 'the package', url: (file) => fileUrl(files ?? {}, file) }]
@@ -93,8 +93,8 @@ async function openPlatform(platform: Platform, language: string, policy: Policy
   const canWait = policy.tools.length === 0 || typeof SharedArrayBuffer !== 'undefined';
   if (options.worker && !(start && canWait)) {
     const headers = 'the headers Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy';
-    const why = start ? `no shared memory, by which tools answer a worker: a page needs ${headers}` : 'no workers';
-    throw errorOf('UnsupportedError', `worker: there is ${why} here; leave it out`);
+    const why = start ? `no shared memory, which tools in a worker need. A page needs ${headers}` : 'no workers';
+    throw errorOf('UnsupportedError', `worker: there is ${why}; remove it`);
   }
   if (start && canWait && options.worker !== false) {
     return openInWorker({ parts, language, policy, host, start, terminateAfterMs: options.terminateAfterMs });

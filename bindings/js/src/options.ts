@@ -187,7 +187,7 @@ void _all;
 export function checked(options: SandboxOptions): Checked {
   check.known('options', options, OPTIONS);
   const given = options;
-  if (given.indexURL !== undefined && given.componentUrls !== undefined) throw new TypeError('indexURL and componentUrls are the same: give one');
+  if (given.indexURL !== undefined && given.componentUrls !== undefined) throw new TypeError('indexURL and componentUrls are aliases; set only one of them');
   const tools = toolsOf('tools', given.tools);
   const text = (name: string, value: unknown): string => check.of(name, 'string', value);
   const checkpoints = given.checkpoints;
@@ -246,9 +246,9 @@ function modulesOf({ provider, backend, worker, indexURL, componentUrls }: Sandb
   check.known('provider', provider, ['component', 'compiled']);
   check.of('provider.component.instantiate', 'function', provider.component?.instantiate);
   check.entries('provider.compiled', provider.compiled, (name, value) => check.object(name, 'a WebAssembly.Module', value));
-  if (backend === 'native' || backend === 'daemon') throw new TypeError(`provider is of a component; leave out backend: "${backend}"`);
-  if (worker) throw new TypeError("provider runs on the caller's own thread; leave out worker: true");
-  if (indexURL !== undefined || componentUrls !== undefined) throw new TypeError('provider and indexURL both name a component: give one');
+  if (backend === 'native' || backend === 'daemon') throw new TypeError(`provider requires the component backend; remove backend: "${backend}"`);
+  if (worker) throw new TypeError("provider runs on the caller's own thread; remove worker: true");
+  if (indexURL !== undefined || componentUrls !== undefined) throw new TypeError('provider and indexURL both name a component; set only one of them');
   return provider;
 }
 
@@ -278,7 +278,7 @@ function limitsOf(limits: Limits = {}, timeout: number | undefined): Record<stri
   const named = Object.entries(limits).filter(([, value]) => value !== undefined);
   const of = Object.fromEntries(named.map(([name, value]) => [name, check.whole(`limits.${name}`, value, NARROW.has(name) ? check.MAX_NARROW : undefined)]));
   if (timeout === undefined) return of;
-  if (of['timeoutMs'] !== undefined) throw new TypeError('timeout and limits.timeoutMs are the same: give one');
+  if (of['timeoutMs'] !== undefined) throw new TypeError('timeout and limits.timeoutMs are aliases; set only one of them');
   return { ...of, timeoutMs: check.whole('timeout', timeout) };
 }
 

@@ -52,7 +52,7 @@ export function toolsOf(name: string, tools: unknown): NamedTool[] {
 function toolOf(at: string, tool: unknown, key?: string): NamedTool {
   if (typeof tool === 'function') {
     const name = key ?? tool.name;
-    if (name === '') throw new TypeError(`${at} is a function without a name; give { name, execute }`);
+    if (name === '') throw new TypeError(`${at} is a function without a name; pass { name, execute }`);
     return { name, description: '', schema: { type: 'object' }, call: tool as ToolFunction };
   }
   if (typeof tool !== 'object' || tool === null) throw check.wrong(at, 'a function or an object', tool);
@@ -98,7 +98,7 @@ function result(tool: NamedTool, value: unknown): Answer {
   try {
     return [true, check.json('', value ?? null)];
   } catch (error) {
-    return [false, `${tool.name} returned what JSON has no form for: ${(error as Error).message}`];
+    return [false, `${tool.name} returned a value that JSON cannot represent: ${(error as Error).message}`];
   }
 }
 

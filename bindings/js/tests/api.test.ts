@@ -215,7 +215,7 @@ for (const way of ways) {
     ] as [string, () => Promise<unknown>][]) {
       await assert.rejects(ask(), (error) => error instanceof RangeError && new RegExp(name).test(error.message), name);
     }
-    await assert.rejects(box.execute('1', { context: { '\ud800': 1 } }), /^TypeError: context must be a value that JSON has: a lone surrogate/);
+    await assert.rejects(box.execute('1', { context: { '\ud800': 1 } }), /^TypeError: context must be a JSON value: UTF-8 cannot encode a lone surrogate/);
     await session.variables.set('pair', ['😀', '\\ud800', '\\\\ud800']);
     assert.deepEqual(await session.variables.get('pair'), ['😀', '\\ud800', '\\\\ud800']);
   });
@@ -236,7 +236,7 @@ for (const way of ways) {
     for (const name of Object.keys(tools)) answers.push(await said(name));
     const [number, hostile, message, surrogate, circular, big, nothing] = answers;
     assert.deepEqual([number, hostile, message, nothing], ['5\n', 'the tool threw what has no text\n', '7\n', 'null\n']);
-    for (const each of [surrogate, circular, big]) assert.match(each ?? '', / returned what JSON has no form for: /);
+    for (const each of [surrogate, circular, big]) assert.match(each ?? '', / returned a value that JSON cannot represent: /);
   });
 
   of('what cannot be is refused when the sandbox is made', async () => {

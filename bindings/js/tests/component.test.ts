@@ -51,7 +51,7 @@ test('URLs are tried in their order, and what has been changed is not run', { sk
   assert.deepEqual([...new Set(asked.map((path) => path.split('/')[0]))], ['absent', 'spoilt', 'glovebox-javascript']);
   await assert.rejects(createSandbox({ ...options, indexURL: indexURL.slice(0, 2) }), (error) => {
     assert.ok(error instanceof UnavailableError);
-    assert.match(error.message, /absent\/: HTTP status 404; nor from .*spoilt\/: `component.js` is sha256-.*, and must be sha256-/);
+    assert.match(error.message, /absent\/: HTTP status 404; nor from .*spoilt\/: `component.js` has the hash sha256-.*; expected sha256-/);
     return true;
   });
 });
@@ -59,8 +59,8 @@ test('URLs are tried in their order, and what has been changed is not run', { sk
 test('hashes of the caller hold, of any kind, or none do', { skip }, async () => {
   const componentUrls = new URL(`${base}/glovebox-javascript`);
   const own = INTEGRITY['glovebox-javascript'] ?? {};
-  await assert.rejects(createSandbox({ ...options, componentUrls, integrity: { ...own, 'component.core.wasm': `sha512-${'a'.repeat(86)}==` } }), /must be sha512-/);
-  await assert.rejects(createSandbox({ ...options, componentUrls, integrity: { 'component.js': own['component.js'] ?? '' } }), /integrity has nothing for `component.core/);
+  await assert.rejects(createSandbox({ ...options, componentUrls, integrity: { ...own, 'component.core.wasm': `sha512-${'a'.repeat(86)}==` } }), /expected sha512-/);
+  await assert.rejects(createSandbox({ ...options, componentUrls, integrity: { 'component.js': own['component.js'] ?? '' } }), /integrity has no hash for `component.core/);
   await assert.rejects(createSandbox({ ...options, componentUrls, integrity: { ...own, 'component.js': 'md5-x' } }), /must begin with sha256-/);
   await using({ indexURL: `${base}/spoilt`, integrity: false }, async (box) => assert.equal((await box.execute('1')).ok, true));
   await assert.rejects(createSandbox({ ...options, indexURL: 'nowhere' }), /indexURL must be a whole URL/);
@@ -90,7 +90,7 @@ test('a script that heeds no interruption is ended with its worker, and the sand
     await other.execute('var n = 1');
     setTimeout(() => box.cancel(), 100);
     await assert.rejects(session.execute('for (;;);'), SessionLostError);
-    assert.match(session.ended ?? '', /lost with its worker: the script did not heed its interruption for 200 ms/);
+    assert.match(session.ended ?? '', /lost with its worker: the script ignored its interruption for 200 ms/);
     await assert.rejects(other.variables.get('n'), SessionLostError);
     await other.close();
     assert.equal((await box.execute('console.log(2)')).stdout, '2\n');
@@ -128,7 +128,7 @@ test('the entry for browsers runs in direct mode where there is no worker', { sk
   // Node.js has no global `Worker`, and its `fetch` reads no files.
   const { createSandbox: create } = await import('../src/index.ts');
   await assert.rejects(create({ ...options, worker: true, indexURL: `${base}/glovebox-javascript` }), UnsupportedError);
-  await assert.rejects(create({ ...options, backend: 'native' }), /there is no native engine here: there is none for this platform/);
+  await assert.rejects(create({ ...options, backend: 'native' }), /the native engine is unavailable: this platform is not supported/);
   const box = await create({ ...options, indexURL: `${base}/glovebox-javascript` });
   assert.deepEqual([box.backend, (await box.execute('console.log(1)')).stdout], ['component', '1\n']);
 });
@@ -147,7 +147,7 @@ test('a component that is compiled already is taken as it is, and held to its fo
     [{ provider: 1 }, /^provider must be an object, not number/],
     [{ provider: { component: {}, compiled } }, /^provider\.component\.instantiate must be a function, not undefined/],
     [{ provider: { component, compiled: { 'a.wasm': 1 } } }, /^provider\.compiled\["a\.wasm"\] must be a WebAssembly\.Module, not number/],
-    [{ provider, backend: 'native' }, /^provider is of a component/],
+    [{ provider, backend: 'native' }, /^provider requires the component backend/],
     [{ provider, worker: true }, /^provider runs on the caller's own thread/],
     [{ provider, indexURL: base }, /^provider and indexURL/],
   ] as const) {

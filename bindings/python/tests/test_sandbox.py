@@ -290,14 +290,14 @@ class Suite(Where, Case):
             ("stdin must be str or bytes", lambda: box.execute("1", stdin=1)),  # type: ignore[arg-type]
             ("timeout_ms must be int, not float", lambda: box.execute("1", timeout_ms=1.5)),  # type: ignore[arg-type]
             ("on_stdout must be callable", lambda: box.execute("1", on_stdout=1)),  # type: ignore[arg-type]
-            ("context must be a value that JSON has", lambda: box.execute("1", context={1, 2})),
-            ("context must be a value that JSON has", lambda: box.session(context=float("nan"))),
+            ("context must be a JSON value", lambda: box.execute("1", context={1, 2})),
+            ("context must be a JSON value", lambda: box.session(context=float("nan"))),
             ('kind must be "detect"', lambda: box.execute("1", kind="x")),  # type: ignore[arg-type]
             ("source must be str", lambda: box.validate(None)),  # type: ignore[arg-type]
             ("state must be bytes", lambda: box.resume("x")),  # type: ignore[arg-type]
             ("path must be str", lambda: session.files.read(1)),  # type: ignore[arg-type]
             ("contents must be str or bytes", lambda: session.files.write("a", 1)),  # type: ignore[arg-type]
-            ("value must be a value that JSON has", lambda: session.variables.__setitem__("a", {1})),
+            ("value must be a JSON value", lambda: session.variables.__setitem__("a", {1})),
             ("name must be str", lambda: session.variables[1]),  # type: ignore[index]
             ("checkpoint must be int", lambda: session.undo("1")),  # type: ignore[arg-type]
             ("limits.fuel must be int, not str", lambda: self.sandbox(limits=Limits(fuel="1"))),  # type: ignore[arg-type]
@@ -319,12 +319,12 @@ class Suite(Where, Case):
         nested.append(nested)
         surrogate = "a\ud800"
         wrong = [
-            ("context must be a value that JSON has", lambda: box.execute("1", context=surrogate)),
-            ("context must be a value that JSON has", lambda: box.execute("1", context={surrogate: 1})),
-            ("context must be a value that JSON has", lambda: box.execute("1", context=float("nan"))),
-            ("context must be a value that JSON has", lambda: box.execute("1", context=nested)),
-            ("value must be a value that JSON has", lambda: session.variables.__setitem__("a", [surrogate])),
-            ("schema must be a value that JSON has", lambda: Tool(add, schema={"a": add})),
+            ("context must be a JSON value", lambda: box.execute("1", context=surrogate)),
+            ("context must be a JSON value", lambda: box.execute("1", context={surrogate: 1})),
+            ("context must be a JSON value", lambda: box.execute("1", context=float("nan"))),
+            ("context must be a JSON value", lambda: box.execute("1", context=nested)),
+            ("value must be a JSON value", lambda: session.variables.__setitem__("a", [surrogate])),
+            ("schema must be a JSON value", lambda: Tool(add, schema={"a": add})),
             ("pattern must be str, not int", lambda: box.execute("1").files.list(1)),  # type: ignore[arg-type]
         ]
         for said, call in wrong:

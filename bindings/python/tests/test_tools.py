@@ -105,10 +105,10 @@ class Schemas(unittest.TestCase):
         def unknown(value: NoSuchType) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
         refused: list[tuple[Any, str]] = [
-            (custom, r"custom\(value\) is a Custom, which JSON has no form for; .* Tool\(…, schema=…\)"),
+            (custom, r"custom\(value\) is a Custom, which JSON cannot represent; .* Tool\(…, schema=…\)"),
             (colour, r"colour\(value\) is a Colour"),
             (nameless, r"nameless takes `\*values: .*` without a name"),
-            (unknown, r"the arguments of unknown cannot be told: .*NoSuchType"),
+            (unknown, r"cannot derive a schema for the arguments of unknown: .*NoSuchType"),
         ]
         for function, said in refused:
             with self.subTest(said), self.assertRaisesRegex(TypeError, said):

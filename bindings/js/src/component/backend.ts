@@ -40,13 +40,13 @@ export function refuse(policy: Policy): void {
   const asked = { workspace: policy.workspace !== undefined, mounts: policy.mounts.length > 0, commit: policy.commit !== 'always' };
   for (const [name, isAsked] of Object.entries(asked)) {
     if (isAsked) {
-      const instead = 'leave it out and give files, and read Run.files, or use backend: "native"';
-      throw errorOf('UnsupportedError', `${name}: a component has no directories of the host; ${instead}`);
+      const instead = 'pass files and read Run.files instead, or use backend: "native"';
+      throw errorOf('UnsupportedError', `${name}: a component has no access to host directories; ${instead}`);
     }
   }
-  if (policy.metering !== 'fuel') throw errorOf('UnsupportedError', 'metering: a component always counts fuel; leave it out, or use backend: "native"');
-  if (policy.network) throw errorOf('UnsupportedError', 'network: a component has no network; leave it out, or use backend: "native"');
-  if (policy.packages) throw errorOf('UnsupportedError', 'packages: a component has no Python packages; leave it out, or use backend: "native"');
+  if (policy.metering !== 'fuel') throw errorOf('UnsupportedError', 'metering: a component always counts fuel; remove it, or use backend: "native"');
+  if (policy.network) throw errorOf('UnsupportedError', 'network: a component has no network; remove it, or use backend: "native"');
+  if (policy.packages) throw errorOf('UnsupportedError', 'packages: a component has no Python packages; remove it, or use backend: "native"');
 }
 
 /** Converts a provider's errors to this package's errors. */
@@ -81,7 +81,7 @@ function entriesOf(entries: FileEntry[]): Entry[] {
 }
 
 function noId(id: string | undefined): void {
-  if (id !== undefined) throw errorOf('UnsupportedError', 'id: a component chooses its sessions\' ids; leave it out, or use backend: "native"');
+  if (id !== undefined) throw errorOf('UnsupportedError', 'id: a component chooses its sessions\' ids; remove it, or use backend: "native"');
 }
 
 /** Passes the output to the listener at the end: a component delivers no output before that. */
@@ -137,8 +137,8 @@ export function executedOf(facts: Facts, session?: Pick<BackendSession, 'listFil
     async listFiles(pattern) {
       if (session) return session.listFiles(pattern);
       if (pattern !== '**') {
-        const why = 'the files of an execution outside a session are listed all at once here';
-        throw errorOf('UnsupportedError', `pattern: ${why}; leave it out, or use backend: "native"`);
+        const why = 'outside a session this backend only lists all files';
+        throw errorOf('UnsupportedError', `pattern: ${why}; remove it, or use backend: "native"`);
       }
       return files?.entries ?? [];
     },
@@ -183,7 +183,7 @@ export async function openComponent({ provider, language, policy, answer, cancel
     throw errorOf('PolicyError', `the component has no runtime \`${language}\`; it has ${names}`);
   }
   if (tools.length > 0 && !info.features.tools) {
-    throw errorOf('UnsupportedError', 'tools: this component imports none; load one that does, such as `glovebox-python`');
+    throw errorOf('UnsupportedError', 'tools: this component does not import tools; load one that does, such as `glovebox-python`');
   }
   const backend = new ComponentBackend(sandbox, runtime, policy);
   // Detects an invalid policy now, as the engine does, and not at the first execution.

@@ -49,8 +49,8 @@ export function loadParts(source: Source): Promise<Parts> {
 
 async function load(source: Source): Promise<Parts> {
   if (!WebAssembly.validate(EXCEPTIONS)) {
-    const who = 'Node.js 24, Chrome 137, Firefox 131 and Safari 18.4 have them';
-    throw errorOf('UnavailableError', `components need WebAssembly's exceptions with references, which this engine lacks; ${who}`);
+    const who = 'Node.js 24, Chrome 137, Firefox 131 and Safari 18.4 support them';
+    throw errorOf('UnavailableError', `this JavaScript engine does not support WebAssembly exceptions with references; ${who}`);
   }
   const failures: string[] = [];
   for (const place of source.places) {
@@ -87,12 +87,12 @@ async function loadFrom(place: Place, source: Source): Promise<Parts> {
 async function verify(name: string, bytes: Uint8Array<ArrayBuffer>, integrity: Source['integrity']): Promise<void> {
   if (!integrity) return;
   const expected = integrity[name];
-  if (expected === undefined) throw new Error(`integrity has nothing for \`${name}\``);
+  if (expected === undefined) throw new Error(`integrity has no hash for \`${name}\``);
   const [algorithm = ''] = expected.split('-', 1);
   const bits = /^sha(256|384|512)$/.exec(algorithm)?.[1];
   if (bits === undefined) throw new Error(`integrity["${name}"] must begin with sha256-, sha384- or sha512-, not ${JSON.stringify(expected)}`);
   const actual = `${algorithm}-${base64(new Uint8Array(await crypto.subtle.digest(`SHA-${bits}`, bytes)))}`;
-  if (actual !== expected) throw new Error(`\`${name}\` is ${actual}, and must be ${expected}`);
+  if (actual !== expected) throw new Error(`\`${name}\` has the hash ${actual}; expected ${expected}`);
 }
 
 function base64(bytes: Uint8Array): string {

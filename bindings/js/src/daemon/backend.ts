@@ -34,8 +34,8 @@ export function refuseRemote(policy: Policy): void {
   };
   for (const [name, isAsked] of Object.entries(asked)) {
     if (!isAsked) continue;
-    const why = 'a daemon\'s sandboxes have no directories of yours, and its own packages and network';
-    throw errorOf('UnsupportedError', `${name}: ${why}; leave it out, or use backend: "native"`);
+    const why = 'a daemon\'s sandboxes have no access to your directories, and use the daemon\'s own packages and network';
+    throw errorOf('UnsupportedError', `${name}: ${why}; remove it, or use backend: "native"`);
   }
 }
 
@@ -105,7 +105,7 @@ async function told<Result>(asked: Promise<Result>, ofFiles = false): Promise<Re
 }
 
 function noId(id: string | undefined): void {
-  if (id !== undefined) throw errorOf('UnsupportedError', 'id: a daemon chooses its sessions\' ids; leave it out, or use backend: "native"');
+  if (id !== undefined) throw errorOf('UnsupportedError', 'id: a daemon chooses its sessions\' ids; remove it, or use backend: "native"');
 }
 
 function decoded(text: string): Uint8Array {
@@ -368,8 +368,8 @@ class RemoteExecuted implements Executed {
   async listFiles(pattern: string): Promise<Entry[]> {
     if (this.#session) return this.#session.listFiles(pattern);
     if (pattern !== '**') {
-      const instead = 'leave it out, or use backend: "native"';
-      throw errorOf('UnsupportedError', `pattern: the files of an execution outside a session are listed all at once here; ${instead}`);
+      const instead = 'remove it, or use backend: "native"';
+      throw errorOf('UnsupportedError', `pattern: outside a session this backend only lists all files; ${instead}`);
     }
     return entriesOf(this.#record.files?.entries ?? []);
   }
@@ -378,7 +378,7 @@ class RemoteExecuted implements Executed {
     if (this.#session) return this.#session.readFile(path);
     const contents = this.#record.files?.contents?.[posix.normalize(path)];
     if (contents === undefined) {
-      const more = this.#record.files?.left_out ? ', or it is one of those that were too large to come along' : '';
+      const more = this.#record.files?.left_out ? ', or it was too large to be returned' : '';
       throw errorOf('FilesError', `there is no file \`${path}\`${more}`);
     }
     return decoded(contents);

@@ -63,7 +63,7 @@ export class Connection {
     this.#streams = streams;
     this.#answers = answers;
     const { input, output } = streams;
-    const over = (): void => this.#end(errorOf('UnavailableError', 'the process that runs the scripts is gone; make another sandbox'));
+    const over = (): void => this.#end(errorOf('UnavailableError', 'the process that runs the scripts has ended; make another sandbox'));
     input.on('data', (bytes: Buffer) => this.#heard(this.#decoder.write(bytes)));
     input.on('close', over).on('end', over).on('error', over);
     output.on('error', over);
@@ -123,7 +123,7 @@ export class Connection {
       try {
         this.#take(JSON.parse(whole));
       } catch {
-        this.close(errorOf('UnavailableError', 'the process that runs the scripts said what is no message'));
+        this.close(errorOf('UnavailableError', 'the process that runs the scripts sent an invalid message'));
       }
     }
     if (rest) this.#pieces.push(rest);

@@ -18,15 +18,15 @@ async function python(): Promise<string> {
     const [, major, minor] = /^Python (\d+)\.(\d+)/.exec(said?.stdout || said?.stderr || '') ?? [];
     if (Number(major) > 3 || (Number(major) === 3 && Number(minor) >= 8)) return path;
   }
-  throw errorOf('UnavailableError', 'unsafeNative: there is no Python 3.8 or later; install one, or leave unsafeNative out');
+  throw errorOf('UnavailableError', 'unsafeNative: Python 3.8 or later was not found; install it, or remove unsafeNative');
 }
 
 /** Starts a Python process in a directory of its own. Nothing else isolates it. */
 export async function openUnsafe(language: string, policy: Policy, host: Host): Promise<Backend> {
   refuseRemote(policy);
-  if (language !== 'python') throw errorOf('UnsupportedError', `unsafeNative: an ordinary Python runs Python, and not \`${language}\``);
+  if (language !== 'python') throw errorOf('UnsupportedError', `unsafeNative: \`${language}\` is not supported; only Python runs without a sandbox`);
   if (policy.files.length > 0) {
-    throw errorOf('UnsupportedError', 'files: an ordinary Python has the directory that it is started in; leave it out');
+    throw errorOf('UnsupportedError', 'files: not supported without a sandbox; scripts run in a directory of the host. Remove it');
   }
   const path = await python();
   const { REPL } = await import('./repl.ts');

@@ -31,7 +31,7 @@ def encoded(name: str, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{name} has a lone surrogate, at {error.start}, which UTF-8 has no form for") from None
+        raise ValueError(f"{name} contains a lone surrogate at {error.start}, which UTF-8 cannot encode") from None
 
 
 def whole(name: str, value: object, most: int = 2**64 - 1) -> int:
@@ -95,5 +95,5 @@ def as_json(name: str, value: object) -> str:
             # Encoding fails on a lone surrogate, which JSON text cannot represent; a surrogate pair is one character.
             json.dumps(value, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(f"{name} must be a value that JSON has: {error}") from None
+        raise TypeError(f"{name} must be a JSON value: {error}") from None
     return text

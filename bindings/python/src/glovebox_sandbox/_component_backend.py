@@ -33,8 +33,8 @@ def open_backend(name: str, policy: Policy, wait: tools.Await, provider: str | N
     path = Path(provider) if provider else PROVIDERS / f"glovebox-{name}.wasm"
     if not path.is_file():
         raise UnavailableError(
-            f"there is no provider `{path}`; name one with provider=…: `guest-shims/component/build` makes them, and docs/embed-anywhere.md "
-            "says which there are"
+            f"there is no provider `{path}`; pass provider=…. `guest-shims/component/build` makes providers, and docs/embed-anywhere.md "
+            "lists them"
         )
     answers = _Answers(policy, wait)
     with _errors():
@@ -51,15 +51,15 @@ def _refuse(policy: Policy) -> None:
     for name, is_asked in asked.items():
         if is_asked:
             raise UnsupportedError(
-                f"{name}: a component has no directories of the host; leave it out and give files={{…}} and read Run.files, or use "
+                f"{name}: a component has no access to host directories; pass files={{…}} and read Run.files instead, or use "
                 'backend="native"'
             )
     if policy.metering != "fuel":
-        raise UnsupportedError('metering: a component always counts fuel; leave it out, or use backend="native"')
+        raise UnsupportedError('metering: a component always counts fuel; remove it, or use backend="native"')
     if policy.network is not None:
-        raise UnsupportedError('network: a component has no network; leave it out, or use backend="native"')
+        raise UnsupportedError('network: a component has no network; remove it, or use backend="native"')
     if policy.packages:
-        raise UnsupportedError('packages: a component has no Python packages; leave it out, or use backend="native"')
+        raise UnsupportedError('packages: a component has no Python packages; remove it, or use backend="native"')
 
 
 def _Answers(policy: Policy, wait: tools.Await) -> Any:
@@ -284,7 +284,7 @@ class _Session:
 
 def _no_id(id: str | None) -> None:
     if id is not None:
-        raise UnsupportedError('id: a component chooses its sessions\' ids; leave it out, or use backend="native"')
+        raise UnsupportedError('id: a component chooses its sessions\' ids; remove it, or use backend="native"')
 
 
 def _request(input: Input, files: list[types.InputFile] | None, with_context: bool = True) -> types.Request:
@@ -347,7 +347,7 @@ class _Executed:
                 return _entries(self._session.list_files(pattern))
         if pattern != "**":
             raise UnsupportedError(
-                'pattern: the files of an execution outside a session are listed all at once here; leave it out, or use backend="native"'
+                'pattern: outside a session this backend only lists all files; remove it, or use backend="native"'
             )
         return self._entries
 

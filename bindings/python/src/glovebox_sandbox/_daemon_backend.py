@@ -56,7 +56,7 @@ def connect(answer: Any) -> Connection:
     try:
         # A socket that another user created is not trusted.
         if path.stat().st_uid != os.geteuid():
-            raise UnavailableError(f"the socket `{path}` is another user's; {hint}")
+            raise UnavailableError(f"the socket `{path}` belongs to another user; {hint}")
         link = socket.socket(socket.AF_UNIX)
         try:
             link.settimeout(CONNECT_S)
@@ -91,7 +91,7 @@ def connect(answer: Any) -> Connection:
         raise UnavailableError(f"the daemon at `{path}` does not answer: {error}") from error
     if not isinstance(pong, dict) or pong.get("protocol") != 1:
         connection.close()
-        raise UnavailableError(f"what listens at `{path}` is no daemon of this version; stop it and start another")
+        raise UnavailableError(f"the server at `{path}` is not a daemon of this version; stop it and start another")
     return connection
 
 
@@ -107,7 +107,7 @@ def refuse(policy: Policy) -> None:
     for name, is_asked in asked.items():
         if is_asked:
             raise UnsupportedError(
-                f'{name}: a daemon\'s sandboxes have no directories of yours, and its own packages and network; leave it out, or use backend="native"'
+                f'{name}: a daemon\'s sandboxes have no access to your directories, and use the daemon\'s own packages and network; remove it, or use backend="native"'
             )
 
 
@@ -191,7 +191,7 @@ _OURS = ("commit", "mounts", "workspace")
 
 def _no_id(id: str | None) -> None:
     if id is not None:
-        raise UnsupportedError('id: a daemon chooses its sessions\' ids; leave it out, or use backend="native"')
+        raise UnsupportedError('id: a daemon chooses its sessions\' ids; remove it, or use backend="native"')
 
 
 def _bytes(contents: bytes) -> dict[str, str]:
@@ -385,7 +385,7 @@ class Executed:
             return self._session.list_files(pattern)
         if pattern != "**":
             raise UnsupportedError(
-                'pattern: the files of an execution outside a session are listed all at once here; leave it out, or use backend="native"'
+                'pattern: outside a session this backend only lists all files; remove it, or use backend="native"'
             )
         return _entries(self._record.get("files", {}).get("entries", []))
 
@@ -395,7 +395,7 @@ class Executed:
         files = self._record.get("files", {})
         contents = files.get("contents", {}).get(os.path.normpath(path))
         if contents is None:
-            more = ", or it is one of those that were too large to come along" if files.get("left_out") else ""
+            more = ", or it was too large to be returned" if files.get("left_out") else ""
             raise FilesError(f"there is no file `{path}`{more}")
         return base64.b64decode(contents)
 

@@ -149,7 +149,7 @@ class NamedSessions:
 
     def _file(self, file: str) -> Path:
         if self._saves is None:
-            raise MagicError("this kernel saves nothing: install it with --saves DIR, the directory for saved sessions")
+            raise MagicError("saving is disabled; install the kernel with --saves DIR, the directory for saved sessions")
         name = file.removesuffix(_SUFFIX)
         _check_name(name)
         return self._saves / f"{name}{_SUFFIX}"

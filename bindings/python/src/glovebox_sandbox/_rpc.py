@@ -204,4 +204,4 @@ class Connection:
 
 
 def _gone() -> UnavailableError:
-    return UnavailableError("the process that runs the scripts is gone; make another sandbox")
+    return UnavailableError("the process that runs the scripts has ended; make another sandbox")

@@ -33,7 +33,7 @@ def python() -> str:
     for path in (sys.executable, "python3", "python"):
         if path and (version := _version(path)) is not None and version >= _OLDEST:
             return path
-    raise UnavailableError("unsafe_native: there is no Python 3.8 or later; install one, or leave unsafe_native out")
+    raise UnavailableError("unsafe_native: Python 3.8 or later was not found; install it, or remove unsafe_native")
 
 
 @functools.cache
@@ -51,9 +51,9 @@ def open_backend(name: str, policy: Policy, wait: tools.Await) -> _daemon_backen
     """Starts a Python process in a directory of its own. Nothing else isolates it."""
     _daemon_backend.refuse(policy)
     if name != "python":
-        raise UnsupportedError(f"unsafe_native: an ordinary Python runs Python, and not `{name}`")
+        raise UnsupportedError(f"unsafe_native: `{name}` is not supported; only Python runs without a sandbox")
     if policy.files:
-        raise UnsupportedError("files: an ordinary Python has the directory that it is started in; leave it out")
+        raise UnsupportedError("files: not supported without a sandbox; scripts run in a directory of the host. Remove it")
     directory = tempfile.TemporaryDirectory(prefix="glovebox-native-")
     process = subprocess.Popen(
         # Passed as text: for a file, Python would import from its directory first, and this directory has its own

@@ -116,9 +116,9 @@ class Tools:
 def initialize(params):
     id = f"native-{len(sessions) + 1}"
     if params.get("language", "python") != "python" or params.get("runtime"):
-        raise Refused(-32602, "an ordinary Python runs Python and nothing else", "unsupported")
+        raise Refused(-32602, "only Python is supported without a sandbox", "unsupported")
     if params.get("files") or params.get("state"):
-        raise Refused(-32602, "an ordinary Python has the directory that it was started in, and no files of its own", "unsupported")
+        raise Refused(-32602, "`files` are not supported without a sandbox; scripts run in a directory of the host", "unsupported")
     names = [tool["name"] for tool in params.get("tools") or []]
     queries = params.get("queries", ["llm_query", "rlm_query"])
     limits = (params.get("policy") or {}).get("limits") or {}
@@ -305,7 +305,7 @@ def answer(message):
             send({"id": id, "result": {}})
             os._exit(0)
         if method != "execute" and method not in METHODS:
-            raise Refused(-32601, f"an ordinary Python has no `{method}`", "unsupported")
+            raise Refused(-32601, f"`{method}` is not supported without a sandbox", "unsupported")
         if id is not None and id in cancelled:
             raise Refused(-32800, "it was cancelled before it began", "cancelled")
         result = execute(id, params) if method == "execute" else METHODS[method](params)

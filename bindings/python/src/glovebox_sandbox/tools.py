@@ -99,7 +99,7 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
         target = function if inspect.isroutine(function) else type(function).__call__
         hints = typing.get_type_hints(target, include_extras=True)
     except (NameError, TypeError, ValueError) as error:
-        raise TypeError(f"the arguments of {named} cannot be told: {error}; give Tool(…, schema=…)") from None
+        raise TypeError(f"cannot derive a schema for the arguments of {named}: {error}; pass Tool(…, schema=…)") from None
     schema: dict[str, Any] = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
     for parameter in parameters:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -145,7 +145,7 @@ def form(name: str, hint: Any) -> dict[str, Any]:
     if isinstance(hint, type) and issubclass(hint, enum.Enum) and issubclass(hint, (str, int)):
         return {"enum": [each.value for each in hint]}
     shown = getattr(hint, "__name__", hint)
-    raise TypeError(f"{name} is a {shown}, which JSON has no form for; annotate it otherwise or give Tool(…, schema=…)")
+    raise TypeError(f"{name} is a {shown}, which JSON cannot represent; change the annotation, or pass Tool(…, schema=…)")
 
 
 def _is_json(value: Any) -> bool:
@@ -192,4 +192,4 @@ def answer(tool: Tool, wait: Await, arguments: str, token: Token) -> tuple[bool,
     try:
         return True, json.dumps(result, allow_nan=False)
     except (TypeError, ValueError) as error:
-        return False, f"{tool.name} returned what JSON has no form for: {error}"
+        return False, f"{tool.name} returned a value that JSON cannot represent: {error}"

@@ -84,7 +84,7 @@ class _Enum(_Shape):
 
     def lower(self, value: Any) -> Any:
         if value not in self.names:
-            raise ValueError(f"{value!r} is none of {', '.join(self.names)}")
+            raise ValueError(f"{value!r} is not one of {', '.join(self.names)}")
         return value
 
 
@@ -162,7 +162,7 @@ class _Cases(_Shape):
                     return tag, None
             elif value is not None and any(isinstance(value, each) for each in shape.classes()):
                 return tag, shape.lift(value)
-        raise TypeError(f"{type(value).__name__} is no case of {', '.join(tag for tag, _ in self.cases)}")
+        raise TypeError(f"{type(value).__name__} is not a case of {', '.join(tag for tag, _ in self.cases)}")
 
 
 class _Option(_Cases):

@@ -85,7 +85,7 @@ class _Instance:
             index = sandbox and self.exports.get_export_index(self.store, name, sandbox)
             function = index and self.exports.get_func(self.store, index)
             if not function:
-                raise ValueError(f"the component is no provider: it does not export `{name}` of `{_SANDBOX}`")
+                raise ValueError(f"the component is not a provider: it does not export `{name}` of `{_SANDBOX}`")
             self.functions[name] = function
         return self.functions[name]
 

@@ -69,7 +69,7 @@ def _prepare(dispatch):
             return plain(value.tolist(), lenient)
         if lenient:
             return repr(value)
-        raise TypeError(f"a value of type {{type(value).__name__}} cannot be given to a function of the host: JSON has no form for it")
+        raise TypeError(f"a value of type {{type(value).__name__}} cannot be passed to a function of the host: JSON cannot represent it")
 
     def function(name, ends):
         def call(*args, **kwargs):
@@ -159,7 +159,7 @@ class Interpreter:
     def _dispatch(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         function = self._ends.get(name) or (self._functions or {}).get(name)
         if function is None:
-            raise NameError(f"there is no function {name} any more")
+            raise NameError(f"the function {name} was removed")
         # This is a separate thread, and frameworks keep settings in context variables.
         result = self._context.copy().run(function, *args, **kwargs)
         return self._awaited(result, self._loop) if inspect.isawaitable(result) else self._plain(result)
