@@ -1,4 +1,4 @@
-//! The WebAssembly tools for `tests/programs/build`, so that none of them must be installed: the same libraries, at the
+//! The WebAssembly tools for `tests/programs/build`, so that they need not be installed: the same libraries, at the
 //! versions in `Cargo.lock`.
 //!
 //! * `componentize CORE OUT none|command|reactor`: makes a component of a core module that was compiled with bindings; the

@@ -1,5 +1,5 @@
-// The official clients in TypeScript against `glovebox mcp`: version 2 of the SDK, and version 1, which most clients were made with. They
-// check every structured answer against the tool's output schema by themselves.
+// Tests `glovebox mcp` with the official clients in TypeScript: version 2 of the SDK, and version 1, which most clients
+// use. Both validate every structured answer against the tool's output schema.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -18,7 +18,7 @@ const tools = [
   'run_code', 'session_open', 'session_list', 'session_fork', 'session_undo', 'session_close', 'files_list', 'files_read', 'files_write',
 ];
 
-/** Everything that a model would do. */
+/** Makes the calls of a typical model. */
 async function use(client, call) {
   assert.deepEqual((await client.listTools()).tools.map((tool) => tool.name), tools);
   const told = [];
@@ -41,7 +41,7 @@ async function use(client, call) {
   const read = await call('files_read', { session, path: 'a.txt' });
   assert.equal(read.structuredContent.text, 'é');
 
-  // A call that is given up does not hold up the session for as long as it would have taken.
+  // An abandoned call does not block the session for its full duration.
   const begun = performance.now();
   const given = new AbortController();
   const never = call('run_code', { language: 'javascript', session, code: 'for (;;) {}' }, { signal: given.signal });

@@ -1,4 +1,5 @@
-"""The official client in Python against `glovebox mcp`. It checks every structured answer against the tool's output schema by itself."""
+"""Tests `glovebox mcp` with the official client in Python, which validates every structured answer against the tool's
+output schema."""
 
 import asyncio
 import os
@@ -23,7 +24,7 @@ def text(result):
 
 
 async def use(client):
-    """Everything that a model would do."""
+    """Makes the calls of a typical model."""
     assert [tool.name for tool in (await client.list_tools()).tools] == TOOLS
     told = []
 
@@ -60,7 +61,7 @@ async def use(client):
     sessions = (await client.call_tool("session_list", {})).structured_content["sessions"]
     assert {each["session"] for each in sessions} == {session, fork}, sessions
 
-    # A call that is given up does not hold up the session for as long as it would have taken.
+    # An abandoned call does not block the session for its full duration.
     begun = time.monotonic()
     arguments = {"language": "python", "code": "import time; time.sleep(9)", "session": fork}
     call = asyncio.create_task(client.call_tool("run_code", arguments))

@@ -1,4 +1,4 @@
-"""Makes a bucket on the server of AWS_ENDPOINT_URL, once that answers."""
+"""Makes a bucket on the server at AWS_ENDPOINT_URL, once the server answers."""
 
 import sys
 import time

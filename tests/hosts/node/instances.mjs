@@ -1,5 +1,5 @@
-// How long an instance takes: `node instances.mjs DIRECTORY`, of a closed provider, prints JSON. With the first call of each, which
-// the component begins by reading what was woven into it.
+// Measures the creation of an instance: `node instances.mjs DIRECTORY`, for a closed provider, prints JSON. The
+// duration includes the first call, in which the component parses its woven data.
 import { load } from './load.mjs';
 
 const instantiate = await load(process.argv[2]);

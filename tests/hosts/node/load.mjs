@@ -1,10 +1,10 @@
-// An instance of a component that `transpile.mjs` made JavaScript modules of.
+// Instantiates a component that `transpile.mjs` converted to JavaScript modules.
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { WASIShim } from '@bytecodealliance/preview2-shim/instantiation';
 
-// Gives a function that makes instances, each with nothing of the others; what is compiled is compiled once.
+// Returns a function that makes independent instances. Modules are compiled once.
 export async function load(directory) {
   const { instantiate } = await import(pathToFileURL(resolve(directory, 'component.js')));
   const compiled = new Map();

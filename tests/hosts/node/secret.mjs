@@ -1,6 +1,7 @@
-// Looks for one guest's secret in the memory of the next: `node secret.mjs DIRECTORY`. No host sees the memories of a provider's guests,
-// so they are made exports here before the module is compiled; all of a memory is searched, also what is above the guest's own end.
-// It prints a line per look: whether the secret is there, and how many bytes were searched.
+// Searches the memory of a guest for a secret of the previous guest: `node secret.mjs DIRECTORY`. Hosts cannot see the
+// memories of a provider's guests, so this program exports them before it compiles the module. The search covers all of
+// a memory, including the part above the guest's own end. Prints a line per search: whether the secret was found, and
+// how many bytes were searched.
 import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -68,7 +69,7 @@ for (const [language, { plant, small }] of Object.entries(languages).filter(([na
   look('after it is closed');
 }
 
-// The module with all its memories as exports but the one that is already, the shim's, which has sessions that are put away.
+// Exports all memories of the module except the shim's, which is exported already and contains evicted sessions.
 function withMemoriesExported(bytes) {
   const parts = [bytes.subarray(0, 8)];
   let memoryCount = 0;
@@ -95,7 +96,7 @@ function withMemoriesExported(bytes) {
   return Buffer.concat(parts);
 }
 
-// The memory that an export section exports.
+// Returns the memory that an export section exports.
 function exportedMemory(bytes, count) {
   let at = count.next;
   for (let left = count.value; left > 0; left--) {
@@ -108,7 +109,7 @@ function exportedMemory(bytes, count) {
   throw new Error('no memory is exported');
 }
 
-// Unsigned numbers as WebAssembly writes them, seven bits a byte.
+// Reads an unsigned number in WebAssembly's encoding, seven bits per byte.
 function read(bytes, at) {
   let value = 0;
   for (let shift = 0; ; shift += 7) {

@@ -1,11 +1,11 @@
-// Standard input and output as streams of WASI, read and written where they are called. The ones that come with jco's library have a
-// thread of their own, which hands what is large to this thread's event loop: that one stands still while a component runs, so that an
-// answer of more than a pipe holds would never arrive, and waiting for a line would keep a processor busy.
+// Standard input and output as WASI streams with synchronous reads and writes. The streams of jco's library use a
+// thread of their own, which passes large data to this thread's event loop. The loop stops while a component runs. So
+// an answer larger than a pipe would never arrive, and waiting for a line would keep a processor busy.
 import { readSync, writeSync } from 'node:fs';
 import { _setStderr, _setStdin, _setStdout } from '@bytecodealliance/preview2-shim/cli';
 import { streams } from '@bytecodealliance/preview2-shim/io';
 
-// The library has made the pipes such that nothing waits for them.
+// The library has made the pipes non-blocking, so this module polls.
 const pause = new Int32Array(new SharedArrayBuffer(4));
 function waiting(call) {
   for (;;) {
@@ -39,7 +39,7 @@ function input(fd) {
   return Object.assign(new streams.InputStream(), { read, blockingRead: read }, dispose);
 }
 
-// Gives commands this process's streams.
+// Connects commands to this process's streams.
 export function useStdio() {
   _setStdin(input(0));
   _setStdout(output(1));

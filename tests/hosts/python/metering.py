@@ -1,10 +1,10 @@
-"""What the counting of fuel costs: the CPU time of scripts in a provider, against the same provider woven without it. And how long an
-instance of it takes, with its first call, which it begins by reading what was woven into it.
+"""Measures the cost of counting fuel: the CPU time of scripts in a provider, against the same provider woven without metering. Also
+measures the creation of an instance with its first call, in which the component parses its woven data.
 
 usage: metering.py LANGUAGE METERED.wasm UNMETERED.wasm      prints JSON
 
-The two take turns, so that whatever else the machine does falls upon both. `ratio` is that of the shortest times, which what else runs
-disturbs least; `median` that of the turns' ratios.
+The two providers take turns, so that other load on the machine affects both. `ratio` is the ratio of the shortest times, which are
+least affected; `median` is the median of the turns' ratios.
 """
 
 import json

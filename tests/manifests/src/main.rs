@@ -1,4 +1,4 @@
-//! `manifests WADM…`: refuses an application for wadm that wadm would refuse, or warn of.
+//! `manifests WADM…`: checks manifests for wadm, and fails if wadm would refuse one or warn about it.
 
 use std::{env, fs};
 
