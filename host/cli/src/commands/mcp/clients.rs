@@ -1,4 +1,4 @@
-//! Clients of the protocol, and where each has its servers.
+//! MCP clients and their configuration files.
 
 use std::{
     env, fmt,
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::terminal::Hinted;
 
-/// A client whose configuration can be written.
+/// A client that can be configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Client {
     /// Claude Code: .mcp.json in this directory, for this project
@@ -31,16 +31,16 @@ pub(super) enum Client {
     Zed,
 }
 
-/// How a client's file is written.
+/// Format of a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// JSON, with the servers under this name.
+    /// JSON, with the servers in the object `container`.
     Json { container: &'static str },
-    /// TOML, with a table `mcp_servers.NAME` for each.
+    /// TOML, with a table `mcp_servers.NAME` per server.
     Toml,
 }
 
-/// What a client starts.
+/// The command that a client starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Start {
     pub(super) command: String,
@@ -63,7 +63,7 @@ impl fmt::Display for Client {
 }
 
 impl Client {
-    /// The file with its servers.
+    /// Returns the path of the configuration file.
     pub(super) fn file(self) -> Result<PathBuf, Hinted> {
         Ok(match self {
             Self::ClaudeCode => ".mcp.json".into(),
@@ -76,7 +76,7 @@ impl Client {
             Self::GeminiCli => home()?.join(".gemini/settings.json"),
             Self::Vscode => ".vscode/mcp.json".into(),
             Self::Windsurf => home()?.join(".codeium/windsurf/mcp_config.json"),
-            // It has its settings there on macOS as well.
+            // The same directory on macOS.
             Self::Zed => match directory("XDG_CONFIG_HOME").filter(|_| !cfg!(target_os = "macos")) {
                 Some(config) => config.join("zed/settings.json"),
                 None => home()?.join(".config/zed/settings.json"),
@@ -94,7 +94,7 @@ impl Client {
         Format::Json { container }
     }
 
-    /// Its entry for a server, as JSON.
+    /// Returns the entry for a server, as JSON.
     pub(super) fn entry(self, Start { command, args }: &Start) -> Value {
         match self {
             Self::ClaudeCode | Self::Vscode => json!({ "type": "stdio", "command": command, "args": args }),
@@ -102,13 +102,13 @@ impl Client {
         }
     }
 
-    /// What to do after it was written.
+    /// Returns the next step for the user.
     pub(super) fn next(self) -> &'static str {
         match self {
-            Self::ClaudeCode => "start `claude` in this directory; it asks once whether to use it",
-            Self::Codex | Self::GeminiCli => "start it anew",
-            Self::Vscode => "open this directory and start the server where .vscode/mcp.json shows it",
-            _ => "restart it",
+            Self::ClaudeCode => "start `claude` in this directory and approve the server",
+            Self::Codex | Self::GeminiCli => "restart the client",
+            Self::Vscode => "open this directory and start the server from .vscode/mcp.json",
+            _ => "restart the client",
         }
     }
 }
@@ -119,11 +119,11 @@ fn directory(variable: &str) -> Option<PathBuf> {
 
 fn home() -> Result<PathBuf, Hinted> {
     directory("HOME").ok_or_else(|| {
-        Hinted::new("HOME does not name a directory", "set it, or name the client's file with --file FILE")
+        Hinted::new("HOME does not name a directory", "set it, or name the file with --file FILE")
     })
 }
 
-/// Where programs with windows have their settings.
+/// Returns the directory for settings of graphical programs.
 fn support() -> Result<PathBuf, Hinted> {
     if cfg!(target_os = "macos") {
         return Ok(home()?.join("Library/Application Support"));

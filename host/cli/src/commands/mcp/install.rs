@@ -1,4 +1,4 @@
-//! `glovebox mcp install`: has a client start the server.
+//! `glovebox mcp install`: configures a client so that it starts the server.
 
 use std::{
     fs, io,
@@ -27,43 +27,43 @@ Examples:
   glovebox mcp install cursor --name python -- --runtime python --timeout-ms 60000
   glovebox mcp install codex -- --tools-from ~/tools.json
 
-What else the file has stays as it is, with its comments. The file is written as a whole or not at all. One that cannot be
-read is left alone, and what to add to it is shown. The interpreters are prepared as well, since clients wait only for some
-seconds until a server answers.";
+All other entries of the file stay, with comments and layout. The file is replaced atomically. If it cannot be edited, it stays
+as it is and the entry to add is shown. The interpreters are prepared too, because clients wait only a few seconds for a server
+to answer.";
 
-/// The most bytes of a client's file that are read.
+/// Maximum size of a client's file, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Write a client's configuration, so that it starts the server
+/// Configure a client so that it starts the server
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct InstallArgs {
-    /// The client
+    /// Client to configure
     #[arg(value_name = "CLIENT", value_enum)]
     client: Client,
 
-    /// Show what would be written, and change nothing
+    /// Print the entry and change nothing
     #[arg(long)]
     print: bool,
 
-    /// Another file of this client
+    /// Configuration file [default: the client's own]
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// What the client calls the server
+    /// Name of the server in the client
     #[arg(long, value_name = "NAME", default_value = "glovebox", value_parser = name)]
     name: String,
 
-    /// Do not prepare the interpreters now
+    /// Do not prepare the interpreters
     #[arg(long)]
     no_prepare: bool,
 
-    /// Flags for the server: those of `glovebox mcp`
+    /// Flags for `glovebox mcp`
     #[arg(value_name = "FLAGS", last = true)]
     flags: Vec<String>,
 }
 
-/// A name that needs no quotation in any client's file.
+/// Parses a name that needs no quotation in any client's file.
 fn name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     if (1..=64).contains(&text.len()) && text.chars().all(is_plain) {
@@ -80,20 +80,20 @@ pub(super) fn run(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<i32
     let start = start(global, args)?;
     let fresh = edited(args, "", &start).unwrap_or_default();
     if args.print {
-        note(&format!("{} has this in `{}`:", args.client, escaped(&path)));
+        note(&format!("{} reads this from `{}`:", args.client, escaped(&path)));
         out(&fresh)?;
         return Ok(0);
     }
-    // A link stays one: what it leads to is written.
+    // Writes the target of a link, so that the link stays.
     let path = fs::canonicalize(&path).unwrap_or(path);
     let before = read(&path)?;
     let after = edited(args, &before, &start).map_err(|error| {
         let (EditError::Syntax(why) | EditError::Form(why)) = error;
-        let hint = format!("it is left as it is; add this yourself:\n{fresh}");
+        let hint = format!("the file was not changed; add this yourself:\n{fresh}");
         Hinted::new(format!("cannot change `{}`", escaped(&path)), hint).because(why)
     })?;
     if after == before {
-        note(&format!("{} has it already, in `{}`", args.client, escaped(&path)));
+        note(&format!("{} is already configured in `{}`", args.client, escaped(&path)));
     } else {
         write(&path, after.as_bytes())?;
         note(&format!("wrote `{}`; {}", escaped(&path), args.client.next()));
@@ -104,16 +104,17 @@ pub(super) fn run(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<i32
     Ok(0)
 }
 
-/// What the client starts: this file, by its whole path, since programs with windows have another PATH.
+/// Returns the command that the client starts: this program by its absolute path, because graphical programs have another
+/// `PATH`.
 fn start(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<Start> {
     let program = own_program::path();
     let program = fs::canonicalize(&program).unwrap_or(program);
     let text = |path: &Path| {
         let text = path.to_str().map(str::to_owned);
-        text.with_context(|| format!("`{}` is not UTF-8, which a client's file needs", escaped(path)))
+        text.with_context(|| format!("`{}` is not UTF-8; move it to a path that is", escaped(path)))
     };
     let mut words = vec!["mcp".to_owned()];
-    // The client has none of the variables of this shell.
+    // The client does not inherit the variables of this shell.
     for (flag, path) in [("--cache-dir", &global.cache_dir), ("--bundle", &global.bundle)] {
         if let Some(path) = path {
             let path = std::path::absolute(path).with_context(|| format!("cannot use `{}`", escaped(path)))?;
@@ -131,12 +132,12 @@ fn edited(args: &InstallArgs, before: &str, start: &Start) -> Result<String, Edi
     }
 }
 
-/// What the file has; nothing where there is none.
+/// Reads the file. A missing file is empty.
 fn read(path: &Path) -> anyhow::Result<String> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
         Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
-            anyhow::bail!("`{}` is longer than {MAX_FILE_BYTES} bytes", escaped(path));
+            anyhow::bail!("`{}` has more than {MAX_FILE_BYTES} bytes; add the entry yourself (--print shows it)", escaped(path));
         }
         _ => {}
     }
@@ -145,7 +146,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
 
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        fs::create_dir_all(directory).with_context(|| format!("cannot make the directory `{}`", escaped(directory)))?;
+        fs::create_dir_all(directory).with_context(|| format!("cannot create the directory `{}`", escaped(directory)))?;
     }
     file::replace_alike(path, bytes)
 }
