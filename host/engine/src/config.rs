@@ -5,7 +5,10 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 use glovebox_runtimes::Progress;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
-use crate::{EngineError, Limits, Metering, stack, state::MAX_TABLE_ELEMENTS};
+use crate::{
+    EngineError, Limits, Metering,
+    guest::{stack, state::MAX_TABLE_ELEMENTS},
+};
 
 /// Configuration of an [`Engine`](crate::Engine). Start from `default()` and change individual fields.
 #[derive(Clone)]

@@ -16,14 +16,15 @@ use glovebox_runtimes::{
 use wasmtime::Linker;
 
 use crate::{
-    CacheLimits, EngineConfig, EngineError, ExecuteError, Metering, PoolConfig, config, imports,
-    packages::{self, SharedPackages},
-    runtime::Runtime,
-    stack::Stacks,
-    state::State,
-    ticker::Ticker,
+    CacheLimits, EngineConfig, EngineError, ExecuteError, Metering, PoolConfig, config,
+    exec::ticker::Ticker,
+    guest::{imports, stack::Stacks, state::State},
+    load::{
+        packages::{self, SharedPackages},
+        runtime::Runtime,
+        typescript::Stripper,
+    },
     tools::ToolThreads,
-    typescript::Stripper,
 };
 
 /// Compiled runtimes, the pool of instances, the ticker and the cache directory. Create one per program and share it.

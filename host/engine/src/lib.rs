@@ -57,73 +57,30 @@ mod pages {
     mod tools {}
 }
 
-mod aot;
-mod budget;
-mod cache;
-mod cancel;
-mod catalog;
-mod compile;
 pub mod component;
 mod config;
-mod displays;
 mod engine;
-mod entropy;
 mod error;
-mod escaped_json;
-mod events;
-mod execution;
+mod exec;
 mod files;
-mod function;
 mod guest;
-mod hibernate;
-mod images;
-mod imports;
-mod json_text;
-mod library;
+mod json;
 mod load;
-mod machine;
 pub mod mount;
 mod network;
-mod own_commits;
-mod packages;
-mod pagemap;
-mod platform;
 mod policy;
-mod prepare;
-mod prepared_module;
-mod private_pages;
-mod recycled;
-mod request;
-mod reuse;
-mod run;
-mod runtime;
 mod sandbox;
 mod session;
-mod session_scope;
-mod stack;
-mod state;
-mod stepping;
-mod stopwatch;
-mod template;
-mod ticker;
-mod timestamp;
-#[cfg(feature = "network")]
-mod tls;
 mod tools;
-mod translate;
-mod trap;
-mod typescript;
-mod workspace;
 
-pub use cache::{CachePrune, CachePruneReport, CachePruned, CacheUsage};
-pub use cancel::{CancelToken, OnCancel};
-pub use catalog::{PreparedInfo, RuntimeInfo, ToolInfo};
-pub use compile::{CompileError, ComponentCache, compile, compile_with};
 pub use config::{CacheLimits, EngineConfig, Packages, PoolConfig};
 pub use engine::Engine;
 pub use error::{BuildError, EngineError, ExecuteError, RuntimeError, with_causes};
-pub use escaped_json::EscapedJson;
-pub use execution::Execution;
+pub use exec::cancel::{CancelToken, OnCancel};
+pub use exec::execution::Execution;
+pub use exec::request::{IfBusy, Request, SANDBOX_NAME};
+pub use exec::stepping::{AdvanceError, Started, Step, ToolAnswer, ToolRequest};
+pub use exec::timestamp::{Timestamp, TimestampError};
 pub use files::{
     CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, ListLimits, SessionFiles, check_pattern,
 };
@@ -143,24 +100,25 @@ pub use glovebox_vfs::{
     Escaped, FileKind, SourceError, Untrusted, VfsError, escaped, escaped_text, is_control, is_hidden,
 };
 pub use glovebox_wasi::Stream;
-pub use hibernate::{
-    HibernateError, HibernateOptions, HibernatedInfo, HibernatedSession, KeyError, ResumeError, ResumeOptions,
-    SessionKey,
-};
-pub use images::{BuiltImage, ImageBuilder, ImageFile, ImageInfo, ListedImage, SetupInfo};
-pub use json_text::{JsonText, NotJson};
+pub use json::escaped_json::EscapedJson;
+pub use json::json_text::{JsonText, NotJson};
+pub use load::cache::{CachePrune, CachePruneReport, CachePruned, CacheUsage};
+pub use load::catalog::{PreparedInfo, RuntimeInfo, ToolInfo};
+pub use load::compile::{CompileError, ComponentCache, compile, compile_with};
+pub use load::images::{BuiltImage, ImageBuilder, ImageFile, ImageInfo, ListedImage, SetupInfo};
+pub use load::prepared_module::{PreparedLibrary, PreparedModule};
+#[cfg(feature = "network")]
+pub use network::tls::tls_config;
 #[cfg(feature = "network")]
 pub use network::{BeyondNetwork, UrlPatternError, UrlPatterns, is_public_address};
 pub use network::{NetworkPolicy, SecretPolicy};
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
-pub use prepared_module::{PreparedLibrary, PreparedModule};
-pub use request::{IfBusy, Request, SANDBOX_NAME};
 pub use sandbox::{Sandbox, SandboxBuilder};
+pub use session::hibernate::{
+    HibernateError, HibernateOptions, HibernatedInfo, HibernatedSession, KeyError, ResumeError, ResumeOptions,
+    SessionKey,
+};
 pub use session::{Session, SessionOptions, SharedWorkspace};
-pub use stepping::{AdvanceError, Started, Step, ToolAnswer, ToolRequest};
-pub use timestamp::{Timestamp, TimestampError};
-#[cfg(feature = "network")]
-pub use tls::tls_config;
 pub use tools::{
     Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, check_tools,
     weight as json_weight,

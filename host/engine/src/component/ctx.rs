@@ -12,7 +12,7 @@ use super::{
     quotas::{Meter, Of, Share, Usage},
     wit::types,
 };
-use crate::{CancelToken, Language, Sandbox, SandboxBuilder, entropy};
+use crate::{CancelToken, Language, Sandbox, SandboxBuilder, exec::entropy};
 
 /// Number of sandboxes to cache for a component that uses different policies.
 const SANDBOXES_CACHED: usize = 8;

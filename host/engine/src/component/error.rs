@@ -19,7 +19,9 @@ use super::{
     session_resource::NotIdle,
     wit::types::{self, SandboxError, TooLarge},
 };
-use crate::{AdvanceError, BuildError, ExecuteError, FilesError, HibernateError, ResumeError, RuntimeError, events};
+use crate::{
+    AdvanceError, BuildError, ExecuteError, FilesError, HibernateError, ResumeError, RuntimeError, exec::events,
+};
 
 impl Failure {
     /// Converts to a trap, for functions that cannot return an error.

@@ -3,7 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use super::{grant::Grant, quotas::Quotas, wit::types};
-use crate::{Engine, Metering, Policy, PolicyError, Tool, ToolDefinitionError, load::language, tools::Toolbox};
+use crate::{
+    Engine, Metering, Policy, PolicyError, Tool, ToolDefinitionError, load::resolve::language, tools::Toolbox,
+};
 
 /// The configuration of sandboxes for components: an engine, the granted policy, quotas, and tools for scripts. Cheap
 /// to clone; one host serves any number of stores.

@@ -13,7 +13,7 @@ use super::{
         types::{Diagnostic, Execution, Policy, ProviderInfo, Request, Runtime, Tool},
     },
 };
-use crate::{Sandbox, budget::Budget};
+use crate::{Sandbox, exec::budget::Budget};
 
 /// Returns the maximum fuel of an execution outside a session. Setting the variable `context` may use as much as the
 /// script.

@@ -19,8 +19,8 @@ use super::{
     },
 };
 use crate::{
-    CheckpointId, HibernateOptions, ResumeOptions, Sandbox, Session, SessionFiles, budget::Budget,
-    session_scope::SessionScope,
+    CheckpointId, HibernateOptions, ResumeOptions, Sandbox, Session, SessionFiles,
+    exec::{budget::Budget, session_scope::SessionScope},
 };
 
 /// Factor for the fuel of a call into a session: once for the execution, and once if the session has to be rolled back

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{Session, session_scope::SessionScope};
+use crate::{Session, exec::session_scope::SessionScope};
 
 use super::quotas::Share;
 

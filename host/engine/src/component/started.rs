@@ -20,7 +20,10 @@ use super::{
         types::{Request, SandboxError, Tool},
     },
 };
-use crate::{AdvanceError, Execution, Sandbox, ToolError, budget::Budget, stepping};
+use crate::{
+    AdvanceError, Execution, Sandbox, ToolError,
+    exec::{budget::Budget, stepping},
+};
 
 impl SandboxCtx {
     /// Adds the component's tools to a sandbox. Count the call first: compiling their schemas takes time.

@@ -19,6 +19,7 @@ mod place;
 mod reading;
 mod session;
 mod snapshot;
+pub(crate) mod workspace;
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use glovebox_core::files::change;
 use glovebox_vfs::{InodeId, RootId, Vfs};
 
 use super::{CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, ListLimits, archive, carry};
-use crate::{Session, SharedWorkspace, events};
+use crate::{Session, SharedWorkspace, exec::events};
 
 /// The files of a session, or of a workspace that several sessions share, between executions. Returned by
 /// [`Session::files`] and [`SharedWorkspace::files`].

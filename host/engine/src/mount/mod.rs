@@ -45,6 +45,7 @@ mod error;
 mod folder;
 mod journal;
 mod lock;
+pub(crate) mod own_commits;
 mod recover;
 mod site;
 mod stage;

@@ -24,7 +24,7 @@ use super::{
     secrets::{Reflections, Secrets},
 };
 use crate::{
-    tls,
+    network::tls,
     tools::{Account, Held},
 };
 use glovebox_core::PolicyError;

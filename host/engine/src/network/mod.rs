@@ -43,6 +43,8 @@ mod replay;
 mod resolver;
 #[cfg(feature = "network")]
 mod secrets;
+#[cfg(feature = "network")]
+pub(crate) mod tls;
 
 #[cfg(test)]
 #[cfg(feature = "network")]

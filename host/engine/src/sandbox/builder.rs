@@ -9,12 +9,12 @@ use super::{Held, Inner, Sandbox};
 use crate::ToolRecord;
 use crate::{
     BuildError, Engine, Language, Limits, Policy, PolicyError, RuntimeError, Tool,
+    exec::run::SCRIPT_MOUNT,
+    files::workspace::Workspace,
+    load::runtime::{Drive, Runtime},
     mount::{self, MountError},
     network,
-    run::SCRIPT_MOUNT,
-    runtime::{Drive, Runtime},
     tools::Toolbox,
-    workspace::Workspace,
 };
 
 /// Configures the runtime and the policy of a [`Sandbox`].

@@ -10,12 +10,16 @@ use super::{Inner, Sandbox};
 use crate::{
     ExecuteError, Execution, Limits, Request, Started,
     engine::Inner as EngineInner,
+    exec::{
+        platform::{EnginePlatform, ExecutionCtx},
+        run::{PreparedRequest, SCRIPT_MOUNT},
+    },
+    files::workspace::{GuestFiles, Roots},
     guest::{self, Guest},
-    platform::{EnginePlatform, ExecutionCtx},
-    run::{PreparedRequest, SCRIPT_MOUNT},
-    runtime::{Drive, Runtime},
-    translate::translate,
-    workspace::{GuestFiles, Roots},
+    load::{
+        runtime::{Drive, Runtime},
+        translate::translate,
+    },
 };
 
 impl Sandbox {

@@ -9,7 +9,8 @@ mod execute;
 use std::{fmt, sync::Arc};
 
 use crate::{
-    Engine, Language, Policy, Tool, ToolDefinitionError, runtime::Runtime, tools::Toolbox, workspace::Workspace,
+    Engine, Language, Policy, Tool, ToolDefinitionError, files::workspace::Workspace, load::runtime::Runtime,
+    tools::Toolbox,
 };
 
 pub use builder::SandboxBuilder;

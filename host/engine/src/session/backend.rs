@@ -9,20 +9,17 @@ use glovebox_vfs::Vfs;
 use glovebox_wasi::Wasi;
 
 use crate::{
-    ExecuteError, Request, Sandbox, events,
-    guest::{self, Guest},
-    machine::GuestMachine,
-    own_commits::OwnCommits,
-    platform::ExecutionCtx,
-    run::PreparedRequest,
-    runtime::Image,
+    ExecuteError, Request, Sandbox,
+    exec::{events, platform::ExecutionCtx, run::PreparedRequest, session_scope::SessionScope},
+    files::workspace::Roots,
+    guest::{self, Guest, machine::GuestMachine},
+    load::runtime::Image,
+    mount::own_commits::OwnCommits,
     session::{
         SharedWorkspace,
         pages::{OwnBytes, own_pages},
         pristine,
     },
-    session_scope::SessionScope,
-    workspace::Roots,
 };
 
 /// The engine's part of a session.

@@ -11,8 +11,15 @@ use glovebox_vfs::{RootId, Vfs};
 
 use crate::{
     CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, JsonText, Outcome, Request, Sandbox, SessionInfo,
-    Started, entropy, guest,
-    run::{CONTEXT, Executed, PreparedRequest},
+    Started,
+    exec::{
+        entropy,
+        run::{CONTEXT, Executed, PreparedRequest},
+        session_scope::SessionScope,
+    },
+    files::workspace::Roots,
+    guest,
+    load::translate::translate,
     session::{
         SessionOptions, SharedWorkspace,
         backend::EngineBackend,
@@ -21,9 +28,6 @@ use crate::{
         line::{Left, Line, Turn},
         shared,
     },
-    session_scope::SessionScope,
-    translate::translate,
-    workspace::Roots,
 };
 
 /// An interpreter that persists between executions, with its variables, functions, classes, imports and files. An idle

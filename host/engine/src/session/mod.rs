@@ -10,6 +10,7 @@
 
 mod backend;
 mod handle;
+pub(crate) mod hibernate;
 mod info;
 mod line;
 mod options;

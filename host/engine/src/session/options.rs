@@ -2,7 +2,7 @@
 
 use glovebox_core::session::{MAX_SESSION_ID_BYTES, is_session_id};
 
-use crate::{CancelToken, ExecuteError, JsonText, SharedWorkspace, session_scope::SessionScope};
+use crate::{CancelToken, ExecuteError, JsonText, SharedWorkspace, exec::session_scope::SessionScope};
 
 /// Options for opening a session. Start from `default()` and change individual fields.
 #[derive(Clone, Debug, Default)]

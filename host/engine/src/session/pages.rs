@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use glovebox_core::session::{GuestPages, PAGE_BYTES, Page, PageChange, Pages};
 
-use crate::{machine::GuestMachine, session::pristine::Pristine};
+use crate::{guest::machine::GuestMachine, session::pristine::Pristine};
 
 /// A memory and its image, for comparison.
 struct Compared<'a> {
@@ -86,7 +86,7 @@ mod tests {
     use wasmtime::{Instance, Memory, Module, Store};
 
     use super::*;
-    use crate::{PoolConfig, config::wasmtime_engine, pagemap::private_pages};
+    use crate::{PoolConfig, config::wasmtime_engine, guest::pagemap::private_pages};
 
     /// Returns a module with only a memory of four to 64 Wasm pages, half of it initialized.
     fn module_bytes() -> Vec<u8> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use glovebox_core::session::{PAGE_BYTES, Page};
 use wasmtime::{Memory, Module, Store, Val};
 
-use crate::{ExecuteError, template::instantiate_memory};
+use crate::{ExecuteError, guest::template::instantiate_memory};
 
 /// The memory of a runtime's image, in which no code ever runs. Sessions are compared with it when they are saved.
 ///

@@ -11,10 +11,10 @@ use glovebox_wasi::Wasi;
 
 use crate::{
     CancelToken, Clock, ExecuteError, Sandbox,
-    own_commits::OwnCommits,
+    exec::timestamp,
+    files::workspace::{GuestFiles, Roots},
+    mount::own_commits::OwnCommits,
     session::line::{Left, Line, Turn},
-    timestamp,
-    workspace::{GuestFiles, Roots},
 };
 
 /// Files that several sessions read and write, whatever their language: each sees the changes of the others in its next

@@ -8,7 +8,7 @@ use std::{
 use glovebox_core::{Watch as _, tools::Done};
 
 use super::Account;
-use crate::{CancelToken, stopwatch::Stopwatch};
+use crate::{CancelToken, exec::stopwatch::Stopwatch};
 
 /// State that the threads of one execution share.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use glovebox_core::{check_json, tools::Received};
 use serde_json::json;
 
 use super::{ThreadRunner, ToolErrorKind, ToolOutcome, ToolThreads, Toolbox};
-use crate::{CancelToken, Limits, stopwatch::Stopwatch};
+use crate::{CancelToken, Limits, exec::stopwatch::Stopwatch};
 
 /// A tool call that no script makes.
 pub(crate) struct DirectCall<'a> {

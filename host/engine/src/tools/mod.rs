@@ -33,7 +33,9 @@ mod worker;
 mod tests;
 
 pub(crate) use direct::DirectCall;
-pub(crate) use glovebox_core::tools::{Account, Held, MAX_FOREIGN_PATTERN_BYTES};
+#[cfg(feature = "network")]
+pub(crate) use glovebox_core::tools::Held;
+pub(crate) use glovebox_core::tools::{Account, MAX_FOREIGN_PATTERN_BYTES};
 pub use glovebox_core::tools::{ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, weight};
 pub(crate) use pending::{CallerAnswer, OpenCall, PendingCalls, Progress};
 pub(crate) use runner::ThreadRunner;

@@ -17,7 +17,10 @@ use super::{
     wait_tracker::WaitTracker,
     worker::{self, Job},
 };
-use crate::{CancelToken, Limits, events, stopwatch::Stopwatch};
+use crate::{
+    CancelToken, Limits,
+    exec::{events, stopwatch::Stopwatch},
+};
 
 /// The calls of one execution.
 pub(crate) type Calls = ToolCalls<ThreadRunner>;

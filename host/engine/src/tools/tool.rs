@@ -206,5 +206,6 @@ pub struct ToolCall {
     /// Time at which the call times out.
     pub deadline: Instant,
     /// Account for the memory of the execution's calls, for internal handlers that use much memory.
+    #[cfg_attr(not(feature = "network"), expect(dead_code, reason = "requests to the network are charged to it"))]
     pub(crate) account: Arc<Account>,
 }

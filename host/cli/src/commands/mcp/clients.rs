@@ -118,9 +118,8 @@ fn directory(variable: &str) -> Option<PathBuf> {
 }
 
 fn home() -> Result<PathBuf, Hinted> {
-    directory("HOME").ok_or_else(|| {
-        Hinted::new("HOME does not name a directory", "set it, or name the file with --file FILE")
-    })
+    directory("HOME")
+        .ok_or_else(|| Hinted::new("HOME does not name a directory", "set it, or name the file with --file FILE"))
 }
 
 /// Returns the directory for settings of graphical programs.

@@ -137,7 +137,10 @@ fn read(path: &Path) -> anyhow::Result<String> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
         Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
-            anyhow::bail!("`{}` has more than {MAX_FILE_BYTES} bytes; add the entry yourself (--print shows it)", escaped(path));
+            anyhow::bail!(
+                "`{}` has more than {MAX_FILE_BYTES} bytes; add the entry yourself (--print shows it)",
+                escaped(path)
+            );
         }
         _ => {}
     }
@@ -146,7 +149,8 @@ fn read(path: &Path) -> anyhow::Result<String> {
 
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        fs::create_dir_all(directory).with_context(|| format!("cannot create the directory `{}`", escaped(directory)))?;
+        fs::create_dir_all(directory)
+            .with_context(|| format!("cannot create the directory `{}`", escaped(directory)))?;
     }
     file::replace_alike(path, bytes)
 }

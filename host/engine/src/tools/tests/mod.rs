@@ -15,7 +15,7 @@ use glovebox_core::tools::Received;
 use serde_json::{Value, json};
 
 use super::{ThreadRunner, Tool, ToolRecord, ToolThreads, Toolbox, runner::Calls};
-use crate::{CancelToken, Limits, stopwatch::Stopwatch};
+use crate::{CancelToken, Limits, exec::stopwatch::Stopwatch};
 
 /// Longer than any step of these tests, but short enough to detect a hang.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,191 @@
+//! The result of one execution.
+
+use std::{path::PathBuf, time::Duration};
+
+use glovebox_core::{from_milliseconds, milliseconds};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeStruct};
+
+use crate::{
+    Display, Files, GuestValue, Guidance, Metadata, Outcome, Output, RaisedOutcome, Rollback, ToolRecord,
+    exec::displays::{AsJson, FromJson},
+};
+
+/// Result and resource usage of one execution.
+///
+/// As JSON it has exactly the names `success outcome exit_code interrupted value stdout stderr stdout_truncated
+/// stderr_truncated displays displays_dropped fuel_consumed memory_used_bytes duration_ms files_created files_modified
+/// files_deleted tool_calls workspace_path session_id rolled_back_to guidance metadata`.
+///
+/// An execution can be deserialized from this JSON, for example on another machine. The deserialized value gives the
+/// same JSON again, but has no [`files`](Self::files).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Execution {
+    /// How the script ended.
+    pub outcome: Outcome,
+    /// The exception that ended the script at a soft limit, shortly before it would have been unwound. `outcome` then
+    /// gives the cause: `Exhausted` or `Cancelled`.
+    pub interrupted: Option<RaisedOutcome>,
+    /// The value of the script's last expression, in a session or if [`Request::value`](crate::Request::value) asks for
+    /// it. `None` if the script ends with another statement, or if the value is Python's `None` or `undefined`.
+    pub value: Option<GuestValue>,
+    /// The script's standard output, up to `limits.stdout_bytes`.
+    pub stdout: Output,
+    /// The script's standard error, up to `limits.stderr_bytes`. If a limit ended the script, the last line names it:
+    /// `OutOfFuel`, `TimedOut` or `OutOfMemory`. The line counts as the script's output. If `limits.stderr_bytes` is
+    /// used up, it replaces the end of the script's output.
+    pub stderr: Output,
+    /// Displays of this execution, in order: pictures, tables, and in a session the value of the last expression if it
+    /// has more than a text form.
+    pub displays: Vec<Display>,
+    /// Number of displays that were dropped, by `limits.display_bytes` or the limit on their number.
+    pub displays_dropped: u64,
+    /// Fuel used. Equal for equal input under a fixed clock and seeded entropy. If the guest was stopped from outside,
+    /// by the time limit or a cancellation, this is a lower bound: Wasmtime keeps the count in a register and saves it
+    /// at calls.
+    pub fuel_consumed: u64,
+    /// Peak memory use in bytes: linear memory plus the host's buffers for it.
+    pub memory_used_bytes: u64,
+    /// Wall-clock time from the start of the guest to its end. Excludes compilation and preparation.
+    pub duration: Duration,
+    /// Files that were created in the workspace, relative to `/app`, sorted.
+    pub files_created: Vec<String>,
+    /// Existing files in the workspace that were written to, relative to `/app`, sorted.
+    pub files_modified: Vec<String>,
+    /// Files that were deleted from the workspace, relative to `/app`, sorted.
+    pub files_deleted: Vec<String>,
+    /// Tool calls, in the order of the calls. Excludes calls beyond `limits.tool_calls`.
+    pub tool_calls: Vec<ToolRecord>,
+    /// The host directory that is mounted as the workspace, if any.
+    pub workspace_path: Option<PathBuf>,
+    /// Id of the session, if the script ran in one or the caller named one.
+    pub session_id: Option<String>,
+    /// The checkpoint that the session was rolled back to, because the guest was unwound. The script's changes to
+    /// variables and files are undone.
+    pub rolled_back_to: Option<Rollback>,
+    /// Analysis of the fuel used, and advice on a failure.
+    pub guidance: Guidance,
+    /// Runtime, image and metering of the execution.
+    pub metadata: Metadata,
+    /// The files as the execution left them.
+    pub(crate) files: Files,
+}
+
+impl Execution {
+    /// Returns [`Outcome::is_success`].
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.outcome.is_success()
+    }
+}
+
+impl Execution {
+    /// Returns the duration in milliseconds, to the microsecond: an execution in a live JavaScript session takes only a
+    /// few microseconds.
+    pub(crate) fn duration_ms(&self) -> f64 {
+        milliseconds(self.duration)
+    }
+
+    /// Returns the workspace as the execution left it. Empty if the execution was deserialized.
+    #[must_use]
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Takes the files out, and leaves an empty workspace behind.
+    pub(crate) fn take_files(&mut self) -> Files {
+        std::mem::replace(&mut self.files, Files::none())
+    }
+}
+
+impl Serialize for Execution {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Execution", 23)?;
+        out.serialize_field("success", &self.is_success())?;
+        out.serialize_field("outcome", &self.outcome)?;
+        out.serialize_field("exit_code", &self.outcome.exit_code())?;
+        out.serialize_field("interrupted", &self.interrupted)?;
+        out.serialize_field("value", &self.value)?;
+        out.serialize_field("stdout", &self.stdout.text())?;
+        out.serialize_field("stderr", &self.stderr.text())?;
+        out.serialize_field("stdout_truncated", &self.stdout.is_truncated())?;
+        out.serialize_field("stderr_truncated", &self.stderr.is_truncated())?;
+        out.serialize_field("displays", &AsJson(&self.displays))?;
+        out.serialize_field("displays_dropped", &self.displays_dropped)?;
+        out.serialize_field("fuel_consumed", &self.fuel_consumed)?;
+        out.serialize_field("memory_used_bytes", &self.memory_used_bytes)?;
+        out.serialize_field("duration_ms", &self.duration_ms())?;
+        out.serialize_field("files_created", &self.files_created)?;
+        out.serialize_field("files_modified", &self.files_modified)?;
+        out.serialize_field("files_deleted", &self.files_deleted)?;
+        out.serialize_field("tool_calls", &self.tool_calls)?;
+        out.serialize_field("workspace_path", &self.workspace_path)?;
+        out.serialize_field("session_id", &self.session_id)?;
+        out.serialize_field("rolled_back_to", &self.rolled_back_to)?;
+        out.serialize_field("guidance", &self.guidance)?;
+        out.serialize_field("metadata", &self.metadata)?;
+        out.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Execution {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// The fields that cannot be derived from other fields.
+        #[derive(Deserialize)]
+        struct Fields {
+            outcome: Outcome,
+            interrupted: Option<RaisedOutcome>,
+            value: Option<GuestValue>,
+            stdout: String,
+            stderr: String,
+            stdout_truncated: bool,
+            stderr_truncated: bool,
+            displays: Vec<FromJson>,
+            displays_dropped: u64,
+            fuel_consumed: u64,
+            memory_used_bytes: u64,
+            duration_ms: f64,
+            files_created: Vec<String>,
+            files_modified: Vec<String>,
+            files_deleted: Vec<String>,
+            tool_calls: Vec<ToolRecord>,
+            workspace_path: Option<PathBuf>,
+            session_id: Option<String>,
+            rolled_back_to: Option<Rollback>,
+            guidance: Guidance,
+            metadata: Metadata,
+        }
+        let fields = Fields::deserialize(deserializer)?;
+        let metadata = fields.metadata;
+        Ok(Self {
+            outcome: fields.outcome,
+            interrupted: fields.interrupted,
+            value: fields.value,
+            stdout: output(fields.stdout, fields.stdout_truncated, metadata.stdout_total_bytes),
+            stderr: output(fields.stderr, fields.stderr_truncated, metadata.stderr_total_bytes),
+            displays: fields.displays.into_iter().map(Display::from).collect(),
+            displays_dropped: fields.displays_dropped,
+            fuel_consumed: fields.fuel_consumed,
+            memory_used_bytes: fields.memory_used_bytes,
+            duration: from_milliseconds(fields.duration_ms),
+            files_created: fields.files_created,
+            files_modified: fields.files_modified,
+            files_deleted: fields.files_deleted,
+            tool_calls: fields.tool_calls,
+            workspace_path: fields.workspace_path,
+            session_id: fields.session_id,
+            rolled_back_to: fields.rolled_back_to,
+            guidance: fields.guidance,
+            metadata,
+            files: Files::none(),
+        })
+    }
+}
+
+/// Restores an output stream from its text. If the original bytes were not UTF-8, their number differs from the text's,
+/// so `total_bytes` is used only for truncated output.
+fn output(text: String, is_truncated: bool, total_bytes: u64) -> Output {
+    let bytes = text.into_bytes();
+    let held = bytes.len() as u64;
+    Output { total_bytes: if is_truncated { total_bytes.max(held + 1) } else { held }, bytes }
+}

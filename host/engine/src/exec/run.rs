@@ -1,0 +1,400 @@
+//! Runs one execution, in a fresh guest or in a session's.
+
+use std::{
+    borrow::Cow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    CancelToken, Diagnostic, ExecuteError, Execution, Files, Language, Metadata, Metering, Outcome, Output, Request,
+    SourceKind,
+    exec::{
+        budget::Budget,
+        events,
+        platform::{EnginePlatform, ExecutionCtx},
+        request::{OnOutput, StdinSource},
+        stopwatch::Stopwatch,
+    },
+    files::workspace::{Committed, Roots},
+    guest::Guest,
+    mount::own_commits::OwnCommits,
+    sandbox::Sandbox,
+    tools::{PendingCalls, ThreadRunner, Toolbox},
+};
+use glovebox_core::{
+    CallResult, Displays, GuestMachine as _, GuestState, Refusal, SoftStop, Written, changes, check_request,
+    guidance::{Facts, Guidance, guidance},
+};
+use glovebox_interpreters::Script;
+use glovebox_wasi::Captured;
+
+/// Name of the global variable for a request's context.
+pub(crate) const CONTEXT: &str = "context";
+
+/// Guest directory of a plain command's script.
+pub(crate) const SCRIPT_MOUNT: &str = "/script";
+
+/// A request that was checked against its limits, with the settings of the policy.
+pub(crate) struct PreparedRequest<'a> {
+    /// The source as the caller wrote it, which guidance quotes.
+    pub(crate) source: Cow<'a, str>,
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) kind: SourceKind,
+    pub(crate) stdin: Cow<'a, [u8]>,
+    stdin_source: Option<StdinSource>,
+    has_stdin: bool,
+    /// JSON text.
+    pub(crate) context: Option<String>,
+    session_id: Option<Cow<'a, str>>,
+    pub(crate) cancel: CancelToken,
+    pub(crate) budget: Budget,
+    /// Time of the automatic cancellation.
+    pub(crate) cancel_at: Option<Instant>,
+    on_output: Option<OnOutput>,
+    pending: Option<Arc<PendingCalls>>,
+    wants_value: bool,
+    pub(crate) sandbox: &'a Sandbox,
+    pub(crate) toolbox: Arc<Toolbox>,
+    /// Set if the interpreter gets a translation instead of the source.
+    translation: Option<Translation>,
+}
+
+/// A translation of the source, and the execution's fuel and time that it took.
+pub(crate) struct Translation {
+    /// The translation, in which every line and column stays in place.
+    pub(crate) source: Result<String, Rejection>,
+    pub(crate) kind: SourceKind,
+    pub(crate) fuel: u64,
+    /// Start of the execution's time.
+    pub(crate) begun: Stopwatch,
+}
+
+/// Result of a script that cannot be translated, and so never reaches the interpreter.
+pub(crate) struct Rejection {
+    pub(crate) outcome: Outcome,
+    /// Diagnostic for validation.
+    pub(crate) diagnostic: Diagnostic,
+    /// State of the guest that did not run the script.
+    pub(crate) after: GuestState,
+    /// Fuel to subtract from the budget.
+    pub(crate) charge: u64,
+}
+
+impl<'a> PreparedRequest<'a> {
+    /// Checks a request against the limits. An error means that nothing has run yet.
+    pub(crate) fn new(sandbox: &'a Sandbox, request: Request<'a>) -> Result<Self, ExecuteError> {
+        Self::check(sandbox, &request)?;
+        let toolbox = match request.tools.as_slice() {
+            [] => Arc::clone(&sandbox.0.toolbox),
+            tools => Arc::new(sandbox.0.toolbox.with(tools)?),
+        };
+        Ok(Self {
+            source: request.source,
+            name: request.name,
+            kind: request.kind,
+            has_stdin: !request.stdin.is_empty() || request.stdin_source.is_some(),
+            stdin: request.stdin,
+            stdin_source: request.stdin_source,
+            context: request.context.map(Cow::into_owned),
+            session_id: request.session_id,
+            cancel: request.cancel.unwrap_or_default(),
+            budget: request.budget,
+            // A time that cannot be represented is practically never.
+            cancel_at: request.cancel_after.and_then(|after| Instant::now().checked_add(after)),
+            on_output: request.on_output,
+            pending: request.pending,
+            wants_value: request.wants_value,
+            sandbox,
+            toolbox,
+            translation: None,
+        })
+    }
+
+    /// Fails if the request exceeds the limits.
+    pub(crate) fn check(sandbox: &Sandbox, request: &Request<'_>) -> Result<(), ExecuteError> {
+        let Request { source, name, stdin, context, .. } = request;
+        let most = sandbox.0.policy.limits.stdin_bytes;
+        match context.as_ref().map(|json| json.len() as u64) {
+            Some(bytes) if bytes > most => {
+                return Err(ExecuteError::ValueTooLarge { name: CONTEXT.into(), bytes, most });
+            }
+            Some(_) if sandbox.0.runtime.image().is_none() => {
+                return Err(ExecuteError::NotPrepared { name: sandbox.0.runtime.name.clone() });
+            }
+            _ => {}
+        }
+        Ok(check_request(&sandbox.0.policy.limits, source, name, stdin)?)
+    }
+
+    /// Replaces the source for the interpreter.
+    pub(crate) fn translated(self, translation: Translation) -> Self {
+        Self { kind: translation.kind, translation: Some(translation), ..self }
+    }
+
+    /// Returns a context for work before the execution, with the request's clock and cancellation.
+    pub(crate) fn ctx(&self) -> ExecutionCtx {
+        self.cancelled(EnginePlatform::new(self.cancel.clone()).begin(self.sandbox.0.policy.limits.timeout()))
+    }
+
+    /// Applies the request's `cancel_after`.
+    fn cancelled(&self, ctx: ExecutionCtx) -> ExecutionCtx {
+        let after = self.cancel_at.map(|at| ctx.watch().at(at));
+        ctx.cancelled_after(after)
+    }
+
+    /// Starts the clock of the execution. If the script was translated, the clock has run since then.
+    pub(crate) fn start(&mut self) -> ExecutionCtx {
+        let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
+        let most = usize::try_from(limits.stdin_bytes).unwrap_or(usize::MAX);
+        let stdin = self.stdin_source.take().map(|source| -> StdinSource {
+            Box::new(move || {
+                let mut bytes = source();
+                bytes.truncate(most);
+                bytes
+            })
+        });
+        let platform = EnginePlatform {
+            cancel: self.cancel.clone(),
+            budget: self.budget.clone(),
+            used_fuel: self.translation.as_ref().map_or(0, |translation| translation.fuel),
+            on_output: self.on_output.take(),
+            stdin,
+            progress: None,
+        };
+        let ctx = platform.begin(limits.timeout());
+        let ctx = match &self.translation {
+            Some(translation) => ctx.begun_at(translation.begun),
+            None => ctx,
+        };
+        // Reserves no fuel if none is metered.
+        let keeps_none = inner.policy.is_repeatable() || inner.policy.metering == Metering::None;
+        let soft = SoftStop::within(limits, self.budget.within(limits.fuel), keeps_none);
+        let tools = ThreadRunner::calls(
+            Arc::clone(&self.toolbox),
+            Arc::clone(&inner.engine.0.tool_threads),
+            limits,
+            self.session_id.as_deref().map(str::to_owned),
+            *ctx.watch(),
+            self.cancel.clone(),
+            self.pending.clone(),
+        );
+        self.cancelled(ctx).with_soft_stop(soft).with_tools(tools)
+    }
+
+    /// Returns the driver's input. `last` means that the guest is dropped afterwards. In a session globals persist
+    /// anyway, and the value of the last expression is always returned.
+    pub(crate) fn script(&self, last: bool) -> Script<'_> {
+        let inner = &self.sandbox.0;
+        let policy = &inner.policy;
+        Script {
+            source: self.translated_source(),
+            name: &self.name,
+            kind: self.kind,
+            args: &policy.args,
+            env: &policy.env,
+            has_stdin: self.has_stdin,
+            last,
+            wants_value: self.wants_value || !last,
+            inject_setup: inner.policy.inject_setup,
+            persisted_bytes: (policy.auto_persist_globals && last).then_some(policy.limits.persisted_bytes),
+        }
+    }
+
+    /// Sets the request's context in a new guest.
+    pub(crate) fn set_context(&self, guest: &mut Guest) -> Result<(), ExecuteError> {
+        let inner = &self.sandbox.0;
+        match (&self.context, inner.runtime.image()) {
+            (Some(json), Some(image)) => {
+                let (set, _) = guest.set_variable(image.driver(), &inner.policy.limits, CONTEXT, json);
+                set.map_err(|refusal| match refusal {
+                    Refusal::Guest(reason) => ExecuteError::Variable { name: CONTEXT.into(), reason },
+                    Refusal::Driver(error) => error.into(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the file name of a plain command's script: the last component of the script's name, unless that is no
+    /// file name.
+    pub(crate) fn file_name(&self) -> &str {
+        let plain = |name: &&str| !name.is_empty() && !matches!(*name, "." | "..") && !name.starts_with('<');
+        self.name.rsplit('/').next().filter(plain).unwrap_or(match self.sandbox.language() {
+            Language::Python => "script.py",
+            Language::JavaScript => "script.js",
+        })
+    }
+
+    /// Returns a plain command's arguments: the program, its flags, the script's path, the policy's arguments.
+    pub(crate) fn command_args(&self, flags: &[&str]) -> Vec<String> {
+        let mut args = vec![self.sandbox.language().name().to_owned()];
+        args.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        args.push(format!("{SCRIPT_MOUNT}/{}", self.file_name()));
+        args.extend(self.sandbox.0.policy.args.iter().cloned());
+        args
+    }
+
+    /// Returns the source for the interpreter.
+    pub(crate) fn translated_source(&self) -> &str {
+        match &self.translation {
+            Some(Translation { source: Ok(source), .. }) => source,
+            _ => &self.source,
+        }
+    }
+
+    fn rejection(&self) -> Option<(&Rejection, u64)> {
+        let Translation { source, fuel, .. } = self.translation.as_ref()?;
+        Some((source.as_ref().err()?, *fuel))
+    }
+
+    /// Returns the diagnostic of a script that never reaches the interpreter, and charges its fuel.
+    pub(crate) fn rejected_diagnostic(&self) -> Option<Diagnostic> {
+        let (Rejection { diagnostic, charge, .. }, _) = self.rejection()?;
+        self.budget.spend(*charge);
+        Some(diagnostic.clone())
+    }
+
+    /// Returns the result of a script that never reaches the interpreter, and charges its fuel.
+    fn rejected(&self, guest: &Guest) -> Option<CallResult> {
+        let (Rejection { outcome, after, charge, .. }, fuel) = self.rejection()?;
+        self.budget.spend(*charge);
+        Some(CallResult {
+            outcome: outcome.clone(),
+            interrupted: None,
+            value: None,
+            fuel_consumed: fuel,
+            memory_used_bytes: guest.machine.host().limiter.used_bytes(),
+            memory_refused_bytes: None,
+            after: *after,
+        })
+    }
+
+    /// Runs the script in `guest` and collects the result. `last` means that the guest is dropped afterwards. `own`
+    /// records the commits of its session.
+    pub(crate) fn execute(
+        &self,
+        guest: &mut Guest,
+        roots: &Roots,
+        last: bool,
+        own: Option<&mut OwnCommits>,
+    ) -> Result<Executed, ExecuteError> {
+        let inner = &self.sandbox.0;
+        let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);
+        events::start(runtime.language, self.session_id.as_deref(), limits);
+        let script = self.script(last);
+        let rejected = self.rejected(guest);
+        // Printed as the interpreter prints a syntax error.
+        let printed = rejected.as_ref().and_then(|ran| ran.outcome.raised()).map(|raised| {
+            let text = format!("{}\n", raised.traceback);
+            let (most, total_bytes) = (usize::try_from(limits.stderr_bytes).unwrap_or(usize::MAX), text.len() as u64);
+            let mut bytes = text.into_bytes();
+            bytes.truncate(most);
+            Captured { truncated: total_bytes > bytes.len() as u64, bytes, total_bytes }
+        });
+        let ran = match rejected {
+            Some(ran) => ran,
+            None => guest.run(runtime.image().map(|image| image.driver()), limits, &script)?,
+        };
+        let Written { output, tool_calls, duration } = guest.written(&ran.outcome, limits, printed);
+        let wasi = guest.wasi_mut();
+        events::security(self.session_id.as_deref(), &ran, &wasi.take_events());
+        let persists = script.persisted_bytes.is_some();
+        let changes = changes(wasi.vfs(), roots.workspace(), runtime.language, persists);
+        let committed = inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own);
+        let files = Files::of(wasi.vfs().clone(), roots.workspace());
+        let mut execution = self.not_begun(ran.outcome);
+        execution.interrupted = ran.interrupted;
+        execution.value = ran.value;
+        execution.tool_calls = tool_calls;
+        execution.metadata.stdout_total_bytes = output.stdout.total_bytes;
+        execution.metadata.stderr_total_bytes = output.stderr.total_bytes;
+        let displays = Displays::from(output.displays);
+        (execution.displays, execution.displays_dropped) = (displays.retained, displays.dropped);
+        execution.stdout = output.stdout.into();
+        execution.stderr = output.stderr.into();
+        execution.fuel_consumed = ran.fuel_consumed;
+        execution.memory_used_bytes = ran.memory_used_bytes;
+        execution.duration = duration;
+        execution.files_created = changes.created;
+        execution.files_modified = changes.modified;
+        execution.files_deleted = changes.deleted;
+        execution.files = files;
+        execution.guidance = self.guidance(
+            &execution.outcome,
+            execution.fuel_consumed,
+            [execution.stdout.total_bytes, execution.stderr.total_bytes],
+        );
+        events::complete(&execution);
+        Ok(Executed { execution, after: ran.after, committed })
+    }
+
+    /// Returns the result of an execution that ended with `outcome` before it started.
+    pub(crate) fn not_begun(&self, outcome: Outcome) -> Execution {
+        let inner = &self.sandbox.0;
+        let runtime = &*inner.runtime;
+        let guidance = self.guidance(&outcome, 0, [0; 2]);
+        Execution {
+            outcome,
+            interrupted: None,
+            value: None,
+            displays: Vec::new(),
+            displays_dropped: 0,
+            tool_calls: Vec::new(),
+            stdout: Output::default(),
+            stderr: Output::default(),
+            fuel_consumed: 0,
+            memory_used_bytes: 0,
+            duration: Duration::ZERO,
+            files_created: Vec::new(),
+            files_modified: Vec::new(),
+            files_deleted: Vec::new(),
+            workspace_path: inner.workspace.path.clone(),
+            session_id: self.session_id.as_deref().map(str::to_owned),
+            rolled_back_to: None,
+            guidance,
+            metadata: Metadata {
+                runtime: runtime.language,
+                runtime_name: runtime.name.clone(),
+                version: runtime.version.clone(),
+                prepared: runtime.image().is_some(),
+                image_sha256: runtime.image().map(|image| image.identity.clone()),
+                metering: inner.policy.metering,
+                stdout_total_bytes: 0,
+                stderr_total_bytes: 0,
+            },
+            files: Files::none(),
+        }
+    }
+
+    fn guidance(&self, outcome: &Outcome, fuel_consumed: u64, [stdout_bytes, stderr_bytes]: [u64; 2]) -> Guidance {
+        let inner = &self.sandbox.0;
+        guidance(&Facts {
+            language: inner.runtime.language,
+            source: &self.source,
+            outcome,
+            limits: &inner.policy.limits,
+            has_data_packages: inner.runtime.library.is_some(),
+            fuel_consumed,
+            stdout_bytes,
+            stderr_bytes,
+        })
+    }
+}
+
+/// An execution, and the state that it left.
+pub(crate) struct Executed {
+    pub(crate) execution: Execution,
+    pub(crate) after: GuestState,
+    pub(crate) committed: Committed,
+}
+
+impl Executed {
+    /// Returns the caller's result: an error if files could not be committed to the host.
+    pub(crate) fn into_result(self) -> Result<Execution, ExecuteError> {
+        match self.committed.failed {
+            None => Ok(self.execution),
+            Some((host, source)) => Err(ExecuteError::Commit { host, execution: Box::new(self.execution), source }),
+        }
+    }
+}

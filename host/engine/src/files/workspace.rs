@@ -1,0 +1,265 @@
+//! The guest's files: the workspace at `/app`, the mounts beside it, and commits of changes to the host.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, LazyLock},
+};
+
+use glovebox_core::{LIBRARY_PATH, Library, LibraryMount, PACKAGES_PATH, SCRATCH, WORKSPACE};
+use glovebox_interpreters::library;
+use glovebox_vfs::{Access, CommitStep, MountSource, RootId, Vfs, VfsLimits, escaped};
+use glovebox_wasi::Wasi;
+
+use crate::{
+    BuildError, Commit, ExecuteError, Policy,
+    mount::{DEFAULT_LOCK_WAIT, HostDirectory, MountError, own_commits::OwnCommits},
+};
+
+/// A host directory at a guest path.
+#[derive(Clone)]
+struct Mounted {
+    guest: String,
+    host: PathBuf,
+    directory: Arc<HostDirectory>,
+    read_only: bool,
+}
+
+/// The JavaScript library, shared by all guests of the process.
+static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::new(Library(library())));
+
+/// The initial files of a policy's executions.
+#[derive(Clone)]
+pub(crate) struct Workspace {
+    /// Excludes the mounts. They are added to each execution's clone, so that each execution sees the current state of
+    /// the host.
+    vfs: Vfs,
+    /// Root of the in-memory workspace. `None` if a host directory is the workspace.
+    root: Option<RootId>,
+    /// Root of the library. `None` if the policy has a mount at its path.
+    library: Option<RootId>,
+    /// Root of the packages.
+    packages: Option<RootId>,
+    /// Directory and root of an interpreter's standard library that is a separate file.
+    standard_library: Option<(String, RootId)>,
+    /// Root of the scratch directory. `None` if the policy has a mount at its path.
+    scratch: Option<RootId>,
+    mounted: Vec<Mounted>,
+    pub(crate) path: Option<PathBuf>,
+    commit: Commit,
+}
+
+/// The guest paths of the roots of a guest's file system, the workspace first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Roots(pub(crate) Vec<(String, RootId)>);
+
+impl Roots {
+    /// Returns the current roots of a guest.
+    pub(crate) fn of(wasi: &Wasi) -> Self {
+        Self(wasi.mounts().iter().map(|mount| (mount.path.clone(), mount.root)).collect())
+    }
+
+    /// Returns the root of `/app`.
+    pub(crate) fn workspace(&self) -> Option<RootId> {
+        self.0.iter().find(|(guest, _)| guest == WORKSPACE).map(|(_, root)| *root)
+    }
+}
+
+/// The initial files of an execution or a session.
+#[derive(Clone)]
+pub(crate) struct GuestFiles {
+    pub(crate) vfs: Vfs,
+    pub(crate) roots: Roots,
+}
+
+impl GuestFiles {
+    /// Adds a read-only directory with a plain command's script in it.
+    pub(crate) fn add_script(&mut self, guest: &str, name: &str, source: &[u8]) -> Result<(), ExecuteError> {
+        let root = self.vfs.add_root(Access::ReadWrite);
+        self.vfs.write_file(root, name, source).map_err(|error| ExecuteError::Instantiate {
+            reason: format!("the script does not fit the workspace: {error}"),
+        })?;
+        self.vfs.set_access(root, Access::ReadOnly);
+        self.roots.0.push((guest.to_owned(), root));
+        Ok(())
+    }
+}
+
+/// Returns `true` if the guest paths are equal, or one is an ancestor of the other.
+fn clashes(one: &str, other: &str) -> bool {
+    let (one, other) = (format!("{one}/"), format!("{other}/"));
+    one.starts_with(&other) || other.starts_with(&one)
+}
+
+impl Workspace {
+    /// Opens the policy's host directories and adds `files` to the workspace.
+    pub(crate) fn open(
+        policy: &Policy,
+        files: &[(String, Vec<u8>)],
+        packages: Option<Arc<dyn MountSource>>,
+        standard_library: Option<&LibraryMount>,
+    ) -> Result<Self, BuildError> {
+        let mut vfs = Vfs::new(policy.limits.vfs());
+        let mut mounted = Vec::new();
+        let mut root = None;
+        match &policy.workspace {
+            Some(host) => {
+                // Changes that are dropped need no write permission.
+                let read = policy.commit == Commit::Never;
+                let directory = open_directory(host, read)?;
+                mounted.push(Mounted { guest: WORKSPACE.into(), host: host.clone(), directory, read_only: false });
+            }
+            None => root = Some(vfs.add_root(Access::ReadWrite)),
+        }
+        let is_taken = |guest: &str| policy.mounts.iter().any(|mount| clashes(&mount.guest, guest));
+        let library = match is_taken(LIBRARY_PATH) {
+            true => None,
+            false => vfs.add_mount(Arc::clone(&SHARED_LIBRARY), Access::ReadOnly).ok(),
+        };
+        let packages = packages.and_then(|packages| vfs.add_mount(packages, Access::ReadOnly).ok());
+        let standard_library = standard_library.and_then(|library| {
+            let root = vfs.add_mount(Arc::clone(&library.source), Access::ReadOnly).ok()?;
+            Some((library.directory.clone(), root))
+        });
+        let scratch = (!is_taken(SCRATCH)).then(|| vfs.add_root(Access::ReadWrite));
+        for mount in &policy.mounts {
+            mounted.push(Mounted {
+                guest: mount.guest.clone(),
+                host: mount.host.clone(),
+                directory: open_directory(&mount.host, mount.read_only || policy.commit == Commit::Never)?,
+                read_only: mount.read_only,
+            });
+        }
+        for (path, bytes) in files {
+            let wrong = |reason: String| BuildError::File { path: path.clone(), reason };
+            let root = root.ok_or_else(|| wrong("the workspace is a host directory; put the file there".into()))?;
+            vfs.write_file(root, path, bytes).map_err(|error| wrong(error.reason.to_string()))?;
+        }
+        Ok(Self {
+            vfs,
+            root,
+            library,
+            packages,
+            standard_library,
+            scratch,
+            mounted,
+            path: policy.workspace.clone(),
+            commit: policy.commit,
+        })
+    }
+
+    /// Returns the files for a new execution or session.
+    pub(crate) fn files(&self) -> Result<GuestFiles, ExecuteError> {
+        let mut vfs = self.vfs.clone();
+        let mut roots = Vec::new();
+        if let Some(root) = self.root {
+            roots.push((WORKSPACE.to_owned(), root));
+        }
+        for mounted in &self.mounted {
+            mounted.directory.check_guarded()?;
+            let access = if mounted.read_only { Access::ReadOnly } else { Access::ReadWrite };
+            let source = Arc::clone(&mounted.directory) as Arc<dyn MountSource>;
+            let root = vfs.add_mount(source, access).map_err(|error| ExecuteError::Instantiate {
+                reason: format!("mount `{}` at `{}`: {error}", escaped(&mounted.host), mounted.guest),
+            })?;
+            roots.push((mounted.guest.clone(), root));
+        }
+        if let Some(library) = self.library {
+            roots.push((LIBRARY_PATH.to_owned(), library));
+        }
+        if let Some(packages) = self.packages {
+            roots.push((PACKAGES_PATH.to_owned(), packages));
+        }
+        roots.extend(self.standard_library.clone());
+        roots.extend(self.scratch.map(|root| (SCRATCH.to_owned(), root)));
+        vfs.mark();
+        Ok(GuestFiles { vfs, roots: Roots(roots) })
+    }
+
+    /// Commits an execution's changes to the host directories, according to the policy. Stops at the first failure.
+    /// `own` records the session's earlier commits, which cause no conflicts.
+    pub(crate) fn commit(
+        &self,
+        vfs: &mut Vfs,
+        roots: &Roots,
+        succeeded: bool,
+        mut own: Option<&mut OwnCommits>,
+    ) -> Committed {
+        let mut committed = Committed::default();
+        match self.commit {
+            Commit::Always => {}
+            Commit::OnSuccess if succeeded => {}
+            Commit::OnSuccess | Commit::Never => return committed,
+        }
+        for mounted in self.mounted.iter().filter(|mounted| !mounted.read_only) {
+            let Some((_, root)) = roots.0.iter().find(|(guest, _)| *guest == mounted.guest) else { continue };
+            match commit_within_limits(&mounted.directory, vfs, *root, own.as_deref_mut()) {
+                Ok(any) => committed.any |= any,
+                Err(error) => {
+                    committed.failed = Some((mounted.host.clone(), error));
+                    break;
+                }
+            }
+        }
+        committed
+    }
+}
+
+/// Result of committing.
+#[derive(Debug, Default)]
+pub(crate) struct Committed {
+    /// `true` if there were changes for a host directory, and they were committed.
+    pub(crate) any: bool,
+    /// The first host directory that failed, and the error.
+    pub(crate) failed: Option<(PathBuf, MountError)>,
+}
+
+impl Committed {
+    /// Returns `true` if all changes were committed, `false` if only some were, and `None` if none were.
+    pub(crate) fn whole(&self) -> Option<bool> {
+        self.any.then_some(self.failed.is_none())
+    }
+}
+
+/// Commits a root, unless this would write more to the host than the workspace's quotas allow. Returns `true` if there
+/// were changes.
+///
+/// The quotas apply to the guest's own writes. A commit, however, writes a file once for each of its hard links, and
+/// writes a renamed host file again. A thousand links to one file, or a renamed directory, could write a thousand times
+/// the quota.
+fn commit_within_limits(
+    directory: &HostDirectory,
+    vfs: &mut Vfs,
+    root: RootId,
+    own: Option<&mut OwnCommits>,
+) -> Result<bool, MountError> {
+    let plan = vfs.commit_plan(root);
+    let plan = match &own {
+        Some(own) => own.rebased(root, directory, plan),
+        None => plan,
+    };
+    let (mut files, mut bytes) = (0_u64, 0_u64);
+    for step in &plan {
+        if let CommitStep::WriteFile { size_bytes, .. } = step {
+            files = files.saturating_add(1);
+            bytes = bytes.saturating_add(*size_bytes);
+        }
+    }
+    let VfsLimits { bytes: max_bytes, inodes: max_files, .. } = *vfs.limits();
+    if files > max_files || bytes > max_bytes {
+        return Err(MountError::TooLarge { files, max_files, bytes, max_bytes });
+    }
+    let report = directory.commit(&plan, vfs)?;
+    if let Some(own) = own {
+        own.note(root, &plan, &report.written);
+    }
+    vfs.mark_committed(root, report.written).map_err(|source| MountError::NotNoted { source })?;
+    Ok(!plan.is_empty())
+}
+
+fn open_directory(host: &std::path::Path, read_only: bool) -> Result<Arc<HostDirectory>, MountError> {
+    Ok(Arc::new(if read_only {
+        HostDirectory::open(host)?
+    } else {
+        HostDirectory::open_for_writing(host, DEFAULT_LOCK_WAIT)?
+    }))
+}

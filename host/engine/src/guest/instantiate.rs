@@ -1,0 +1,137 @@
+//! Creates guests, which are instances of a runtime with their state, for `glovebox-core`.
+
+use glovebox_core::{GuestHost, GuestMachine as _, MemoryLimit};
+use glovebox_wasi::Wasi;
+use wasmtime::{Instance, PoolConcurrencyLimitError, Store, UpdateDeadline};
+
+use crate::{
+    ExecuteError, Limits, Metering, TrapKind,
+    engine::Inner,
+    exec::platform::ExecutionCtx,
+    guest::{
+        machine::GuestMachine,
+        state::{State, fuel_left},
+        template::Template,
+        trap::{Ended, Unwound, classify},
+    },
+    load::runtime::Runtime,
+};
+
+/// Fuel for work that is not charged to the script: instantiating and reseeding.
+const UNBILLED_FUEL: u64 = u64::MAX;
+
+/// Creates a guest's instance. This is the only place that creates a store for guests.
+pub(crate) fn instantiate(
+    inner: &Inner,
+    template: &Template,
+    wasi: Box<Wasi>,
+    memory: MemoryLimit,
+    ctx: ExecutionCtx,
+) -> Result<GuestMachine, ExecuteError> {
+    let (store, instance) = match instantiate_once(inner, template, State::new(wasi, memory, ctx))? {
+        // The pool is full: drop idle instances to make room.
+        (store, Err(error)) if error.is::<PoolConcurrencyLimitError>() && inner.drop_recycled() => {
+            let GuestHost { wasi, ctx, .. } = store.into_data().host;
+            instantiate_once(inner, template, State::new(wasi, memory, ctx))?
+        }
+        made => made,
+    };
+    let instance = instance.map_err(|error| {
+        // A binary of the caller's own may have a start function, which runs here. Other errors come from the pool or
+        // the system.
+        let reason = format!("{error:#}");
+        match classify(error) {
+            Ended::Stopped(stop) => failed_start(format!("was stopped: {stop:?}")),
+            Ended::Trapped(TrapKind::Other) => ExecuteError::Instantiate { reason },
+            Ended::Trapped(kind) => failed_start(format!("trapped: {kind:?}")),
+        }
+    })?;
+    GuestMachine::new(store, instance).ok_or_else(|| ExecuteError::Instantiate {
+        reason: "not a WASI program: the binary does not export `memory`".into(),
+    })
+}
+
+/// A store and the result of instantiating in it.
+type Made = (Store<State>, wasmtime::Result<Instance>);
+
+fn instantiate_once(inner: &Inner, template: &Template, mut state: State) -> Result<Made, ExecuteError> {
+    let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
+    let is_metered = inner.metering == Metering::Fuel;
+    state.uncounted = (!is_metered).then_some(UNBILLED_FUEL);
+    let mut store = Store::new(&inner.wasmtime, state);
+    store.limiter(|state| state);
+    if is_metered {
+        store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
+    }
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|mut context| {
+        let fuel = fuel_left(&context)?;
+        let (memory, state) = match context.data().memory {
+            Some(memory) => memory.data_and_store_mut(&mut context),
+            None => (&mut [][..], context.data_mut()),
+        };
+        match state.host.ctx.tick(fuel, memory) {
+            Ok(()) => Ok(UpdateDeadline::Continue(1)),
+            Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
+        }
+    });
+    let instance = template.instantiate(&inner.linker, &mut store);
+    Ok((store, instance))
+}
+
+fn failed_start(how: String) -> ExecuteError {
+    ExecuteError::Instantiate { reason: format!("the binary could not be started: it {how}") }
+}
+
+pub(crate) type Guest = glovebox_core::Guest<GuestMachine>;
+
+/// Creates a guest from a new instance, with new random numbers.
+pub(crate) fn fresh(
+    inner: &Inner,
+    runtime: &Runtime,
+    wasi: Box<Wasi>,
+    limits: &Limits,
+    ctx: ExecutionCtx,
+) -> Result<Guest, ExecuteError> {
+    reseeded(runtime, instantiate_idle(inner, runtime, wasi, limits, ctx)?)
+}
+
+/// Creates a guest for one script, from a recycled instance if there is one.
+pub(crate) fn one_shot(
+    inner: &Inner,
+    runtime: &Runtime,
+    wasi: Box<Wasi>,
+    limits: &Limits,
+    ctx: ExecutionCtx,
+) -> Result<Guest, ExecuteError> {
+    let Some((recycled, mut machine)) = runtime.recycled.as_ref().and_then(|all| Some((all, all.take()?))) else {
+        return fresh(inner, runtime, wasi, limits, ctx);
+    };
+    let failed = |error| ExecuteError::Instantiate { reason: format!("{error}") };
+    machine.set_fuel(UNBILLED_FUEL).map_err(failed)?;
+    if let Err(refused) = machine.renew(State::new(wasi, runtime.memory_limit(limits), ctx)) {
+        // A new instance is refused as well, with a better error.
+        let GuestHost { wasi, ctx, .. } = refused.host;
+        recycled.put_back(machine);
+        return fresh(inner, runtime, wasi, limits, ctx);
+    }
+    reseeded(runtime, Guest::new(machine, limits))
+}
+
+/// Creates a guest in the state of its image, not yet reseeded.
+pub(crate) fn instantiate_idle(
+    inner: &Inner,
+    runtime: &Runtime,
+    wasi: Box<Wasi>,
+    limits: &Limits,
+    ctx: ExecutionCtx,
+) -> Result<Guest, ExecuteError> {
+    Ok(Guest::new(instantiate(inner, &runtime.template, wasi, runtime.memory_limit(limits), ctx)?, limits))
+}
+
+fn reseeded(runtime: &Runtime, mut guest: Guest) -> Result<Guest, ExecuteError> {
+    if let Some(image) = runtime.image().map(|image| image.driver()) {
+        guest.reseed(image)?;
+    }
+    Ok(guest)
+}

@@ -1,0 +1,116 @@
+//! Data of a guest's store.
+
+use glovebox_core::{GuestHost, MemoryLimit, MemoryLimiter};
+use glovebox_wasi::Wasi;
+use wasmtime::{Memory, ResourceLimiter, StoreContextMut};
+
+use crate::exec::platform::{EnginePlatform, ExecutionCtx};
+
+/// Maximum number of elements in all tables of a guest. CPython's has 5,903 and does not grow.
+pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
+
+/// State of a guest outside its WebAssembly instance.
+pub(crate) struct State {
+    pub(crate) host: GuestHost<EnginePlatform>,
+    pub(crate) memory: Option<Memory>,
+    /// Fuel of a guest whose code does not meter it: all of it always remains. `None` if Wasmtime meters.
+    pub(crate) uncounted: Option<u64>,
+    tables: TableLimiter,
+}
+
+impl State {
+    pub(crate) fn new(wasi: Box<Wasi>, memory: MemoryLimit, ctx: ExecutionCtx) -> Self {
+        Self { host: GuestHost::new(wasi, memory, ctx), memory: None, uncounted: None, tables: TableLimiter::default() }
+    }
+
+    /// Takes over an instance with its tables and `memory_bytes` of memory from another state. Returns `false` if this
+    /// state's limit does not allow the memory.
+    pub(crate) fn adopt(&mut self, other: &Self, memory_bytes: u64) -> bool {
+        self.tables = other.tables;
+        self.uncounted = other.uncounted;
+        self.host.limiter.grow(0, memory_bytes, None)
+    }
+}
+
+/// Returns the guest's remaining fuel, or `u64::MAX` if its code does not meter fuel.
+pub(crate) fn fuel_left(context: &StoreContextMut<'_, State>) -> wasmtime::Result<u64> {
+    match context.data().uncounted {
+        Some(_) => Ok(u64::MAX),
+        None => context.get_fuel(),
+    }
+}
+
+/// Enforces one limit on all tables of an instance.
+#[derive(Clone, Copy, Default)]
+struct TableLimiter {
+    /// Elements of all tables.
+    elements: usize,
+}
+
+impl TableLimiter {
+    fn grow(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> bool {
+        let all = self.elements.saturating_add(desired.saturating_sub(current));
+        if all > MAX_TABLE_ELEMENTS || maximum.is_some_and(|max| desired > max) {
+            return false;
+        }
+        self.elements = all;
+        true
+    }
+}
+
+/// Enforces the limits on memories and tables in stores without a guest's `State`.
+pub(crate) struct GuestLimiter {
+    pub(crate) memory: MemoryLimiter,
+    tables: TableLimiter,
+}
+
+impl GuestLimiter {
+    pub(crate) fn new(memory: MemoryLimiter) -> Self {
+        Self { memory, tables: TableLimiter::default() }
+    }
+}
+
+impl ResourceLimiter for GuestLimiter {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(grow_memory(&mut self.memory, current, desired, maximum))
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(self.tables.grow(current, desired, maximum))
+    }
+}
+
+impl ResourceLimiter for State {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(grow_memory(&mut self.host.limiter, current, desired, maximum))
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(self.tables.grow(current, desired, maximum))
+    }
+}
+
+fn grow_memory(limiter: &mut MemoryLimiter, current: usize, desired: usize, maximum: Option<usize>) -> bool {
+    limiter.grow(current as u64, desired as u64, maximum.map(|max| max as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_held_to_the_limit() {
+        let mut limiter = GuestLimiter::new(MemoryLimiter::new(100, 30));
+        assert!(limiter.memory_growing(0, 70, None).unwrap(), "at");
+        assert!(!limiter.memory_growing(70, 71, None).unwrap(), "over");
+        assert_eq!(limiter.memory.refused_bytes(), Some(101));
+    }
+
+    #[test]
+    fn a_table_cannot_grow_without_bound() {
+        let mut limiter = GuestLimiter::new(MemoryLimiter::default());
+        assert!(!limiter.table_growing(0, MAX_TABLE_ELEMENTS + 1, None).unwrap(), "over");
+        assert!(limiter.table_growing(0, MAX_TABLE_ELEMENTS, None).unwrap(), "at");
+        assert!(!limiter.table_growing(0, 1, None).unwrap(), "a second table shares the bound");
+    }
+}

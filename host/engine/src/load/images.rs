@@ -1,0 +1,372 @@
+//! Images of the user's own: building, listing, removing, exporting and importing.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use glovebox_runtimes::{
+    ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_MEMORY_BYTES, OwnImage, OwnImageError, OwnImages, PackageList,
+    SetupStep,
+};
+use serde::Serialize;
+
+use crate::{
+    Engine, Language, Limits, PreparedInfo, RuntimeError,
+    engine::Inner,
+    load::{
+        prepare::SETUP_OUTPUT,
+        resolve::{Found, language},
+    },
+};
+
+const _: () = assert!(MAX_IMAGE_MEMORY_BYTES == Limits::MAX_MEMORY_BYTES, "an image may use all that a guest can have");
+
+/// Builds an image: an interpreter in which a setup script has run. Every execution in it starts with the setup's heap
+/// (imported modules, loaded tables, fitted models), at no extra cost.
+///
+/// The setup runs once, in the sandbox, under the limits given here, with a fixed clock and fixed random numbers. The
+/// same inputs give the same image, byte for byte. `random`, `Math.random` and `numpy.random` still differ from
+/// execution to execution. A generator that the setup creates for itself continues from the same state in each
+/// execution. Open files and exit handlers are not part of an image.
+///
+/// An image is code that its builder chose: users who run scripts in it must trust it as they trust the cache.
+///
+/// ```no_run
+/// use glovebox::{Engine, EngineConfig, ImageBuilder, Sandbox};
+///
+/// let mut config = EngineConfig::default();
+/// config.own_images = Some("images".into());
+/// let engine = Engine::new(config)?;
+/// ImageBuilder::new("sales", "python-3.15-data")
+///     .file("sales.csv", std::fs::read("sales.csv")?)
+///     .setup("import pandas as pd\nsales = pd.read_csv('sales.csv')")
+///     .build(&engine)?;
+/// let sandbox = Sandbox::builder(&engine).runtime("sales").build()?;
+/// println!("{}", sandbox.execute("print(sales.describe())")?.stdout.text());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ImageBuilder {
+    name: String,
+    from: String,
+    step: SetupStep,
+    inputs: ImageInputs,
+    memory_bytes: u64,
+    timeout: Duration,
+    replace: bool,
+}
+
+impl ImageBuilder {
+    /// Starts an image called `name`. `from` names a runtime, one of its images, or one of the user's own images. The
+    /// new setup runs after the setups of `from`, whose contents stay.
+    pub fn new(name: impl Into<String>, from: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            from: from.into(),
+            step: SetupStep::default(),
+            inputs: ImageInputs::default(),
+            memory_bytes: 1 << 30,
+            timeout: Duration::from_secs(120),
+            replace: false,
+        }
+    }
+
+    /// Sets the setup: a script in the runtime's language. Its global variables exist in every execution. JavaScript
+    /// with `import` or `export` is an ES module, whose variables are local: assign them to `globalThis` to share them
+    /// with scripts. Default: none.
+    #[must_use]
+    pub fn setup(mut self, code: impl Into<String>) -> Self {
+        self.step.code = code.into();
+        self
+    }
+
+    /// Adds a module that is imported before the setup runs, so that importing it again costs scripts almost nothing.
+    /// No name is bound to it.
+    #[must_use]
+    pub fn preload(mut self, module: impl Into<String>) -> Self {
+        self.step.preload.push(module.into());
+        self
+    }
+
+    /// Adds a wheel of pure Python, by its file name, for the setup and scripts to import. At most
+    /// [`MAX_OWN_PACKAGES`](glovebox_runtimes::MAX_OWN_PACKAGES), with the limits of the user's own packages.
+    #[must_use]
+    pub fn wheel(mut self, file: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        self.inputs.wheels.push((file.into(), bytes.into()));
+        self
+    }
+
+    /// Adds a file for the setup, below its working directory `/app`. Executions can use objects that the setup loaded
+    /// from it, but do not see the file. At most 1,024 files and 256 MiB.
+    #[must_use]
+    pub fn file(mut self, path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        self.inputs.files.push((path.into(), bytes.into()));
+        self
+    }
+
+    /// Sets the memory limit for the interpreter and the setup together, in bytes. Default 1 GiB; from 128 MiB to 4
+    /// GiB.
+    #[must_use]
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+
+    /// Sets the time limit for the setup. Default 120 seconds; at most an hour.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Replaces an existing image of this name. Sessions in the old image can then not be resumed. Default: `false`,
+    /// and an existing image is an error.
+    #[must_use]
+    pub fn replace(mut self, replace: bool) -> Self {
+        self.replace = replace;
+        self
+    }
+
+    /// Builds and stores the image. If this fails, an existing image of this name stays.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Setup`] if the setup raises, exits or exceeds a limit; [`RuntimeError::Image`] if the image is
+    /// not valid.
+    pub fn build(self, engine: &Engine) -> Result<BuiltImage, RuntimeError> {
+        let inner = &*engine.0;
+        let invalid = |problem: String| OwnImageError::Invalid { name: self.name.clone(), problem };
+        let Found { entry: base, own } = inner.find(&self.from)?;
+        let mut steps = base.image.as_ref().map(|image| image.steps.clone()).unwrap_or_default();
+        let mut inputs = own.map(|own| own.inputs()).transpose()?.unwrap_or_default();
+        if !self.inputs.wheels.is_empty() && language(base.language) != Language::Python {
+            return Err(invalid(format!("wheels are for Python, but `{}` runs {}", self.from, base.language)).into());
+        }
+        steps.push(self.step);
+        inputs.wheels.extend(self.inputs.wheels);
+        for (path, bytes) in self.inputs.files {
+            match inputs.files.iter().find(|(other, _)| *other == path) {
+                Some((_, same)) if *same == bytes => {}
+                Some(_) => return Err(invalid(format!("`{}` has another file `{path}`; rename it", self.from)).into()),
+                None => inputs.files.push((path, bytes)),
+            }
+        }
+        let runtime = base.image.as_ref().map_or(base.name.as_str(), |image| &image.runtime);
+        let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
+        let limits = (self.memory_bytes, if self.timeout.is_zero() { 0 } else { timeout_ms.max(1) });
+        let definition = ImageDefinition::new(&self.name, (runtime, base.sha256), steps, &inputs, limits);
+        inner.store_image(OwnImage::new(definition, inputs, &taken()?)?, self.replace)
+    }
+}
+
+/// Returns the bundled packages' modules, whose names wheels must not use.
+fn taken() -> Result<Vec<(String, String)>, RuntimeError> {
+    Ok(PackageList::builtin()?.modules())
+}
+
+/// Result of building an image.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct BuiltImage {
+    /// Description of the image.
+    pub image: ImageInfo,
+    /// Its state in the cache.
+    #[serde(flatten)]
+    pub prepared: PreparedInfo,
+}
+
+/// Description of an image of the user's own.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ImageInfo {
+    /// Name of the image, which can be used as the name of a runtime.
+    pub name: String,
+    /// Name of the runtime that its interpreter belongs to.
+    pub runtime: String,
+    /// Language of its scripts.
+    pub language: Language,
+    /// Version of the interpreter.
+    pub version: String,
+    /// Digest of the image's inputs. Images with the same digest are equal, whatever their names.
+    pub digest: String,
+    /// Setups that ran in the image, in order: first those of the images that it builds on, then its own.
+    pub setups: Vec<SetupInfo>,
+    /// Wheels of the image.
+    pub wheels: Vec<ImageFile>,
+    /// Files in `/app` during its setups.
+    pub files: Vec<ImageFile>,
+    /// Memory limit of its setups, in bytes.
+    pub memory_limit_bytes: u64,
+    /// Time limit of each setup, in milliseconds.
+    pub timeout_ms: u64,
+    /// Path of the file that describes it.
+    pub path: PathBuf,
+    /// Size of that file in bytes.
+    pub size_bytes: u64,
+    /// `true` if it is in the cache, for this version of Glovebox and this CPU. Otherwise it is built at its next use.
+    pub prepared: bool,
+    /// Identity of the image in the cache: the SHA-256 of the module.
+    pub image_sha256: Option<String>,
+    /// Size of an instance's linear memory, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// The end of the output of its setups.
+    pub setup_output: Option<String>,
+}
+
+/// A setup that ran in an image.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct SetupInfo {
+    /// Modules that were imported before the script ran.
+    pub preload: Vec<String>,
+    /// Source of the setup script.
+    pub code: String,
+}
+
+/// An input file of an image.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ImageFile {
+    /// File name of a wheel, or a path below `/app`.
+    pub path: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// SHA-256 of the file, in hexadecimal.
+    pub sha256: String,
+}
+
+/// A listed image: its name, and its description or the problem with its file.
+pub type ListedImage = (String, Result<ImageInfo, RuntimeError>);
+
+impl From<&InputFile> for ImageFile {
+    fn from(file: &InputFile) -> Self {
+        Self { path: file.path.clone(), size_bytes: file.size_bytes, sha256: file.sha256.to_string() }
+    }
+}
+
+impl Engine {
+    /// Returns the user's own images, by name. An image with a damaged file is listed as an error.
+    ///
+    /// # Errors
+    /// Fails if the directory of images cannot be read.
+    pub fn images(&self) -> Result<Vec<ListedImage>, RuntimeError> {
+        let Some(own) = &self.0.own_images else { return Ok(Vec::new()) };
+        let names = own.names().map_err(OwnImageError::from)?;
+        Ok(names.into_iter().map(|name| (name.clone(), self.image(&name))).collect())
+    }
+
+    /// Returns the description of an image of the user's own.
+    ///
+    /// # Errors
+    /// Fails if there is no image of this name, its file is damaged, or its interpreter does not belong to this version
+    /// of Glovebox.
+    pub fn image(&self, name: &str) -> Result<ImageInfo, RuntimeError> {
+        self.0.image_info(&self.0.found(Arc::new(self.0.own_image(name)?))?)
+    }
+
+    /// Removes an image of the user's own, also from the cache. Returns the number of bytes freed. Sessions in the
+    /// image cannot be resumed until it is built again.
+    ///
+    /// # Errors
+    /// Fails if there is no image of this name.
+    pub fn remove_image(&self, name: &str) -> Result<u64, RuntimeError> {
+        let own = self.0.own_images()?;
+        // The file of a damaged image does not name a version, so its prepared images are unknown.
+        let image = own.find(name).ok().flatten();
+        let entry = image.and_then(|image| image.entry(self.0.runtimes.manifest()).ok());
+        let freed = own.remove(name)?.ok_or_else(|| OwnImageError::Missing(name.to_owned()))?;
+        let prepared = match entry {
+            Some(entry) => self.0.runtimes.prepared().remove_labelled(&entry.label())?,
+            None => 0,
+        };
+        Ok(freed.saturating_add(prepared))
+    }
+
+    /// Writes the inputs of an image to a file, from which [`import_image`](Self::import_image) builds the same image,
+    /// on any machine. The file contains no compiled code.
+    ///
+    /// # Errors
+    /// Fails if there is no such image, if the file exists, or if it cannot be written.
+    pub fn export_image(&self, name: &str, path: &Path) -> Result<(), RuntimeError> {
+        let image = self.0.own_image(name)?;
+        let wrong = |source| OwnImageError::File { action: "write", path: path.to_owned(), source };
+        let mut file = File::create_new(path).map_err(wrong)?;
+        let written = image.export(path, &mut file);
+        if written.is_err() {
+            // Half a file is useless.
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(written?)
+    }
+
+    /// Builds and stores an image from an exported file, under its own name or another. Its setup runs as in
+    /// [`ImageBuilder::build`], in the sandbox and under the limits in the file.
+    ///
+    /// # Errors
+    /// Fails like [`ImageBuilder::build`], and if the file is not an image.
+    pub fn import_image(&self, path: &Path, name: Option<&str>, replace: bool) -> Result<BuiltImage, RuntimeError> {
+        let image = OwnImage::import(path, &taken()?)?;
+        let image = match name {
+            Some(name) => image.named(name)?,
+            None => image,
+        };
+        self.0.store_image(image, replace)
+    }
+}
+
+impl Inner {
+    fn own_images(&self) -> Result<&OwnImages, RuntimeError> {
+        let none = || RuntimeError::NoImages;
+        self.own_images.as_deref().ok_or_else(none)
+    }
+
+    fn own_image(&self, name: &str) -> Result<OwnImage, RuntimeError> {
+        Ok(self.own_images()?.find(name)?.ok_or_else(|| OwnImageError::Missing(name.to_owned()))?)
+    }
+
+    /// Builds an image, then stores its inputs.
+    fn store_image(&self, image: OwnImage, replace: bool) -> Result<BuiltImage, RuntimeError> {
+        let (own, name) = (self.own_images()?, image.definition().name.clone());
+        let manifest = self.runtimes.manifest();
+        if manifest.find(&name).is_ok() || manifest.tool(&name).is_some() {
+            return Err(OwnImageError::Runtime(name).into());
+        }
+        // A damaged image counts as taken too.
+        if !replace && own.find(&name).map_or(true, |found| found.is_some()) {
+            return Err(OwnImageError::Taken(name).into());
+        }
+        let image = Arc::new(image);
+        let found = self.found(Arc::clone(&image))?;
+        let prepared = self.prepare(&found)?;
+        own.store(&image)?;
+        Ok(BuiltImage { image: self.image_info(&found)?, prepared })
+    }
+
+    fn image_info(&self, found: &Found<'_>) -> Result<ImageInfo, RuntimeError> {
+        let (own, entry) = (self.own_images()?, &found.entry);
+        let definition = found.own.as_ref().map(|own| own.definition());
+        let definition = definition.ok_or_else(|| OwnImageError::Missing(entry.name.clone()))?;
+        let record = self.runtimes.prepared().open(&self.image_key(found)).ok().flatten().map(|found| found.record);
+        let setups = definition.steps.iter();
+        Ok(ImageInfo {
+            name: entry.name.clone(),
+            runtime: definition.runtime.clone(),
+            language: language(entry.language),
+            version: entry.version.clone(),
+            digest: definition.digest().to_string(),
+            setups: setups.map(|step| SetupInfo { preload: step.preload.clone(), code: step.code.clone() }).collect(),
+            wheels: definition.wheels.iter().map(Into::into).collect(),
+            files: definition.files.iter().map(Into::into).collect(),
+            memory_limit_bytes: definition.memory_bytes,
+            timeout_ms: definition.timeout_ms,
+            path: own.path_of(&entry.name),
+            size_bytes: own.size_bytes(&entry.name),
+            prepared: record.is_some(),
+            image_sha256: record.as_ref().map(|record| record.sha256.to_string()),
+            memory_bytes: record.as_ref().map(|record| record.memory_bytes),
+            setup_output: record.and_then(|mut record| record.notes.remove(SETUP_OUTPUT)),
+        })
+    }
+}

@@ -1,0 +1,306 @@
+//! Prepares a runtime: boots it once, parks it, and saves its memory as the module's initial data.
+//!
+//! Preparation is deterministic: it boots with a fixed clock, seeded entropy, the same environment and an empty file
+//! system. The same binary and the same boot code therefore give the same image, byte for byte. Equal fuel, resuming on
+//! another machine, and replay depend on this.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use glovebox_core::{Library, LibraryMount, PACKAGES_PATH, WORKSPACE, boot_wasi};
+use glovebox_interpreters::{Anchors, Boot, COMPILED_FILE, DriverError, Machine, MachineError};
+use glovebox_runtimes::{
+    Binary, Digest, ImageDefinition, ImageInputs, ImageOf, ImageRecord, OwnImage, Recipe,
+    rewrite::{self, Apart, Bootable, GlobalKind, GlobalValue, Image, MutableGlobal},
+};
+use glovebox_vfs::MountSource;
+use glovebox_wasi::Stop;
+use wasmtime::{Module, Val};
+
+use crate::{
+    Limits, RuntimeError,
+    engine::Inner,
+    exec::platform::EnginePlatform,
+    guest::{self, machine::GuestMachine, template::Template},
+    load::{packages::SharedPackages, runtime::driver},
+};
+
+/// Long enough for any boot on any machine, but finite.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Number of trailing characters of an interpreter's output that are quoted if it does not boot.
+const EXPLAINED_CHARS: usize = 2000;
+
+/// Key of the note in an image's record that holds the end of its setup's output, at most `NOTED_CHARS` characters.
+pub(crate) const SETUP_OUTPUT: &str = "setup_output";
+const NOTED_CHARS: usize = 16_000;
+
+/// A binary with the exports that its driver needs, split into code and memory.
+pub(crate) struct Parts {
+    bootable: Bootable,
+    pub(crate) apart: Apart,
+}
+
+impl Parts {
+    /// Splits a binary according to its recipe.
+    pub(crate) fn of(name: &str, binary: &Binary, recipe: &Recipe) -> Result<Self, RuntimeError> {
+        let rewriting = |source| RuntimeError::Rewrite { name: name.to_owned(), source };
+        let bootable = rewrite::with_exports(&binary.bytes, &recipe.exports).map_err(rewriting)?;
+        let apart = rewrite::apart(&bootable.bytes).map_err(rewriting)?;
+        Ok(Self { bootable, apart })
+    }
+}
+
+/// A setup to run in a booted interpreter before the snapshot is taken.
+pub(crate) struct Setup<'a> {
+    image: &'a ImageOf,
+    own: Option<&'a ImageDefinition>,
+    inputs: ImageInputs,
+    packages: Vec<(String, Vec<u8>)>,
+}
+
+impl<'a> Setup<'a> {
+    pub(crate) fn of(image: &'a ImageOf, own: Option<&'a OwnImage>) -> Result<Self, RuntimeError> {
+        let (inputs, packages) = match own {
+            Some(own) => (own.inputs()?, own.packages()?),
+            None => Default::default(),
+        };
+        Ok(Self { image, own: own.map(OwnImage::definition), inputs, packages })
+    }
+
+    /// Takes the input files, as a source for the workspace.
+    fn workspace(&mut self) -> Option<Arc<dyn MountSource>> {
+        let mut files = std::mem::take(&mut self.inputs.files);
+        files.sort();
+        (!files.is_empty()).then(|| Arc::new(Library(files)) as _)
+    }
+
+    /// Returns the memory limit of the interpreter in bytes, and the time limit of each step.
+    fn limits(&self) -> (u64, Duration) {
+        match self.own {
+            Some(definition) => (definition.memory_bytes, Duration::from_millis(definition.timeout_ms)),
+            None => (Limits::MAX_MEMORY_BYTES, BOOT_TIMEOUT),
+        }
+    }
+
+    /// Runs all steps, and returns their output.
+    fn run(
+        &self,
+        driver: &dyn Boot,
+        machine: &mut GuestMachine,
+        anchors: &Anchors,
+        inner: &Inner,
+    ) -> Result<String, String> {
+        let (memory_bytes, timeout) = self.limits();
+        let mut wrote = String::new();
+        for step in &self.image.steps {
+            for code in [driver.preload_code(&step.preload), step.code.clone()] {
+                if code.trim().is_empty() {
+                    continue;
+                }
+                let progress = Some(Arc::clone(&inner.progress) as _);
+                let platform = EnginePlatform { progress, ..EnginePlatform::default() };
+                machine.store.data_mut().host.ctx = platform.begin(timeout);
+                driver.set_up(machine, anchors, &code).map_err(|error| match error {
+                    DriverError::Setup(raised) => with_memory(raised, machine, memory_bytes),
+                    DriverError::Machine(MachineError::Stopped(Stop::Deadline)) => {
+                        format!(
+                            "it did not end within {} ms; raise the limit (`--timeout-ms`) or reduce the setup",
+                            timeout.as_millis()
+                        )
+                    }
+                    DriverError::Machine(MachineError::Stopped(Stop::Cancelled)) => "it was cancelled".to_owned(),
+                    error => with_memory(explain(&error, machine), machine, memory_bytes),
+                })?;
+                let output = machine.wasi().take_output();
+                for captured in [output.stdout, output.stderr] {
+                    wrote.push_str(&captured.text());
+                }
+            }
+        }
+        Ok(wrote)
+    }
+}
+
+/// Adds the memory limit to an error, if memory was refused.
+fn with_memory(mut reason: String, machine: &GuestMachine, memory_bytes: u64) -> String {
+    if machine.store.data().host.limiter.refused_bytes().is_some() {
+        reason.truncate(reason.trim_end().len());
+        reason.push_str(&format!("\nit may use {memory_bytes} bytes of memory; raise the limit (`--memory-bytes`)"));
+    }
+    reason
+}
+
+/// An interpreter that was booted and parked.
+pub(crate) struct Booted {
+    /// The module with the image as its initial state. It is the input for weaving providers, and its digest is the
+    /// image's identity.
+    pub(crate) module: Vec<u8>,
+    /// A module with only the image's memory, which the interpreter's code imports.
+    pub(crate) memory: Vec<u8>,
+    pub(crate) record: ImageRecord,
+}
+
+/// Boots an interpreter, runs its setup, and takes the snapshot.
+pub(crate) fn boot(
+    inner: &Inner,
+    name: &str,
+    parts: Parts,
+    code: Module,
+    recipe: &Recipe,
+    (library, mut setup): (Option<&LibraryMount>, Option<Setup<'_>>),
+) -> Result<Booted, RuntimeError> {
+    let rewriting = |source| RuntimeError::Rewrite { name: name.to_owned(), source };
+    let loading = |error: wasmtime::Error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error:#}") };
+    let booting = |reason: String| RuntimeError::Boot { name: name.to_owned(), reason };
+
+    let Parts { bootable, apart } = parts;
+    let memory = Module::new(&inner.wasmtime, &apart.memory).map_err(loading)?;
+    let template = Template::Apart { code, memory, globals: Vec::new() };
+
+    inner.progress.message(&format!("booting `{name}`"));
+    let driver = driver(recipe, inner.is_lean());
+    let _running = inner.ticker.running(&inner.wasmtime).map_err(|error| booting(error.to_string()))?;
+    let packages = match (&inner.packages, driver.compiler_args()) {
+        (Some(packages), Some(args)) => {
+            inner.runtimes.fetch_packages(&*inner.progress)?;
+            inner.progress.message("compiling the Python packages");
+            let compiled = compile_packages(inner, &template, &*driver, args, (packages, library)).map_err(booting)?;
+            inner.progress.message(&format!("booting `{name}`"));
+            let own = setup.as_ref().map(|setup| setup.packages.clone()).unwrap_or_default();
+            Some(packages.source_with(compiled.into_iter().chain(own).collect())?)
+        }
+        _ => None,
+    };
+    let mounts = mounts(library, packages);
+    let workspace = setup.as_mut().and_then(Setup::workspace);
+    let wasi = boot_wasi(driver.boot_args(), driver.boot_env(), workspace, mounts);
+    let wasi = wasi.map_err(|error| booting(error.to_string()))?;
+    let run = EnginePlatform::default().begin(BOOT_TIMEOUT);
+    let memory_bytes = setup.as_ref().map_or(Limits::MAX_MEMORY_BYTES, |setup| setup.limits().0);
+    let mut machine = guest::instantiate(inner, &template, Box::new(wasi), memory_bytes.into(), run)
+        .map_err(|error| booting(error.to_string()))?;
+    let anchors = driver.boot(&mut machine).map_err(|error| booting(explain(&error, &mut machine)))?;
+    let mut notes = BTreeMap::new();
+    let failed = |reason| RuntimeError::Setup { name: name.to_owned(), reason };
+    let has_setup = setup.is_some();
+    if let Some(setup) = setup {
+        inner.progress.message(&format!("running the setup of `{name}`"));
+        let ran = setup.run(&*driver, &mut machine, &anchors, inner);
+        let wrote = ran.map_err(failed)?;
+        notes.insert(SETUP_OUTPUT.to_owned(), end_of(&wrote, NOTED_CHARS).to_owned());
+    }
+    machine.store.data_mut().host.ctx = EnginePlatform::default().begin(BOOT_TIMEOUT);
+    let anchors = driver.settle(&mut machine, anchors).map_err(|error| booting(explain(&error, &mut machine)))?;
+
+    let open = machine.wasi().open_files();
+    if open > 0 {
+        let reason = format!("it left {open} files open; close them in the setup");
+        return Err(if has_setup { failed(reason) } else { booting(reason) });
+    }
+
+    let globals = read_globals(&mut machine, &bootable.globals).map_err(booting)?;
+    let values =
+        bootable.globals.iter().zip(&globals).map(|(global, (_, value))| (global.export.clone(), value.bits()));
+    let image = Image { memory: machine.memory(), globals: &globals };
+    let module = rewrite::with_image(&bootable.bytes, &image).map_err(rewriting)?;
+    let record = ImageRecord {
+        sha256: Digest::of(&module),
+        prepared: true,
+        memory_bytes: machine.memory().len() as u64,
+        anchors: anchors.0,
+        values: values.collect(),
+        globals: bootable.globals,
+        restorable: rewrite::changes_only_memory_and_globals(&module).map_err(rewriting)?,
+        notes,
+    };
+    let memory = rewrite::memory_of(&bootable.bytes, machine.memory()).map_err(rewriting)?;
+    Ok(Booted { module, memory, record })
+}
+
+/// Returns the values of an image's globals, by export name.
+pub(crate) fn values(record: &ImageRecord) -> Vec<(String, Val)> {
+    let value = |global: &MutableGlobal| {
+        let bits = *record.values.get(&global.export)?;
+        Some((global.export.clone(), of_bits(global.kind, bits)?))
+    };
+    record.globals.iter().filter_map(value).collect()
+}
+
+/// Decodes a global's value. Returns `None` if the bits are not valid for its type.
+fn of_bits(kind: GlobalKind, bits: u64) -> Option<Val> {
+    Some(match kind {
+        GlobalKind::I32 => Val::I32(u32::try_from(bits).ok()?.cast_signed()),
+        GlobalKind::I64 => Val::I64(bits.cast_signed()),
+        GlobalKind::F32 => Val::F32(u32::try_from(bits).ok()?),
+        GlobalKind::F64 => Val::F64(bits),
+    })
+}
+
+/// Returns the mounts of a booting interpreter.
+fn mounts(
+    library: Option<&LibraryMount>,
+    packages: Option<Arc<dyn MountSource>>,
+) -> Vec<(String, Arc<dyn MountSource>)> {
+    let library = library.map(|library| (library.directory.clone(), Arc::clone(&library.source)));
+    let packages = packages.map(|packages| (PACKAGES_PATH.to_owned(), packages));
+    library.into_iter().chain(packages).collect()
+}
+
+/// Compiles the packages with the interpreter itself, in an instance that is dropped, so that the memory used for it
+/// does not become part of the image.
+fn compile_packages(
+    inner: &Inner,
+    template: &Template,
+    driver: &dyn Boot,
+    args: Vec<String>,
+    (packages, library): (&SharedPackages, Option<&LibraryMount>),
+) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let packages = packages.source_with(Vec::new()).map_err(|error| error.to_string())?;
+    let mounts = mounts(library, Some(packages));
+    let mut wasi = boot_wasi(args, driver.boot_env(), None, mounts).map_err(|error| error.to_string())?;
+    wasi.allow_parking(false);
+    let run = EnginePlatform::default().begin(BOOT_TIMEOUT);
+    let mut machine = guest::instantiate(inner, template, Box::new(wasi), Limits::MAX_MEMORY_BYTES.into(), run)
+        .map_err(|error| error.to_string())?;
+    driver.compile_packages(&mut machine).map_err(|error| explain(&error, &mut machine))?;
+    let wasi = machine.wasi();
+    let root = wasi.mount_root(WORKSPACE).ok_or("the compiler's workspace is gone")?;
+    let written = wasi.vfs_mut().read_file(root, COMPILED_FILE, Limits::MAX_MEMORY_BYTES);
+    let written = written.map_err(|error| format!("the packages were not compiled: {error}"))?;
+    driver.compiled_packages(&written).map_err(|error| error.to_string())
+}
+
+fn read_globals(machine: &mut GuestMachine, globals: &[MutableGlobal]) -> Result<Vec<(u32, GlobalValue)>, String> {
+    let read = |global: &MutableGlobal| {
+        let value = match machine.global_value(&global.export) {
+            Some(Val::I32(value)) => GlobalValue::I32(value.cast_unsigned()),
+            Some(Val::I64(value)) => GlobalValue::I64(value.cast_unsigned()),
+            Some(Val::F32(bits)) => GlobalValue::F32(bits),
+            Some(Val::F64(bits)) => GlobalValue::F64(bits),
+            _ => return Err(format!("global {} cannot be saved", global.index)),
+        };
+        Ok((global.index, value))
+    };
+    globals.iter().map(read).collect()
+}
+
+/// Describes a failed boot, with the end of the interpreter's output.
+fn explain(error: &DriverError, machine: &mut GuestMachine) -> String {
+    let mut text = format!("{error}");
+    if let DriverError::Machine(MachineError::Stopped(stop)) = error {
+        text.push_str(&format!(" ({stop:?})"));
+    }
+    let output = machine.wasi().take_output();
+    for captured in [output.stdout, output.stderr] {
+        if !captured.bytes.is_empty() {
+            text.push_str(&format!("; it wrote: {}", end_of(&captured.text(), EXPLAINED_CHARS).trim_end()));
+        }
+    }
+    text
+}
+
+/// Returns the last `chars` characters of a text.
+fn end_of(text: &str, chars: usize) -> &str {
+    let start = text.char_indices().rev().nth(chars).map_or(0, |(at, _)| at);
+    text.get(start..).unwrap_or_default()
+}

@@ -1,0 +1,455 @@
+//! Loads a runtime by name or path: fetches, prepares, compiles and caches it, and returns a [`Runtime`] that is ready
+//! to run.
+
+use std::{borrow::Cow, path::Path, sync::Arc};
+
+use glovebox_core::LibraryMount;
+use glovebox_runtimes::{
+    Artefact, ArtefactKey, Binary, BuildError, CacheKind, Digest, DriverKind, ImageOf, ImageRecord, KeyParts,
+    ManifestError, NewArtefact, OwnImage, OwnImageError, Recipe, RuntimeEntry, rewrite,
+};
+use glovebox_vfs::MountSource;
+use wasmtime::Module;
+
+use crate::{
+    Language, RuntimeError,
+    engine::{Inner, compile_digest},
+    guest::{recycled::RecycledInstances, template::Template},
+    load::{
+        aot,
+        library::library_mount,
+        packages::SharedPackages,
+        prepare::{self, Booted, Setup},
+        runtime::{Drive, Image, Runtime, display_name, driver},
+    },
+};
+
+/// Version of Wasmtime that compiled code belongs to. Wasmtime's own check when loading is authoritative. In the key it
+/// separates images of several versions.
+pub(crate) const WASMTIME: &str = "48";
+
+/// Inputs for building and driving a runtime.
+struct Plan<'a> {
+    name: String,
+    language: Language,
+    version: Option<String>,
+    sha256: Digest,
+    recipe: Option<&'a Recipe>,
+    /// Name of the recipe, which labels the cached code.
+    recipe_name: String,
+    /// The manifest's entry, if its standard library is a separate file.
+    library: Option<RuntimeEntry>,
+    /// The setup that runs in the booted interpreter before the snapshot is taken.
+    image: Option<ImageOf>,
+    /// Definition and inputs of an image of the user's own.
+    own: Option<Arc<OwnImage>>,
+    /// For a plain command: arguments before the script's path.
+    flags: &'static [&'static str],
+}
+
+/// A runtime that was found by name, in the manifest or among the user's own images.
+pub(crate) struct Found<'a> {
+    pub(crate) entry: Cow<'a, RuntimeEntry>,
+    /// Definition and inputs of an image of the user's own.
+    pub(crate) own: Option<Arc<OwnImage>>,
+}
+
+impl<'a> From<&'a RuntimeEntry> for Found<'a> {
+    fn from(entry: &'a RuntimeEntry) -> Self {
+        Self { entry: Cow::Borrowed(entry), own: None }
+    }
+}
+
+impl Plan<'_> {
+    /// Converts an error of Wasmtime.
+    fn wrong(&self, error: &wasmtime::Error) -> RuntimeError {
+        RuntimeError::Load { name: self.name.clone(), reason: format!("{error:#}") }
+    }
+
+    fn key(&self, inner: &Inner) -> ArtefactKey {
+        let label = match &self.version {
+            Some(version) => format!("{}-{version}", self.name),
+            None => "custom".to_owned(),
+        };
+        let recipe = match self.recipe {
+            Some(recipe) => {
+                let driver = driver(recipe, inner.is_lean());
+                let arguments = format!("{:?}{:?}", driver.boot_args(), driver.boot_env());
+                // The boot code does not cover the driver's own half of the boot, such as the layout of the stack. Nor
+                // does it cover the behaviour of our WASI that the interpreter sees while it boots. Both change only
+                // with the version.
+                let version = concat!(
+                    env!("CARGO_PKG_VERSION"),
+                    " with its memory apart, settled at last, with 512 KiB of its stack"
+                )
+                .as_bytes();
+                let compiler = driver.compiler_args();
+                let packages = inner.packages.as_ref().filter(|_| compiler.is_some()).map(SharedPackages::digest);
+                let packages = packages.as_ref().map_or(&[][..], |digest| digest.as_bytes());
+                let arguments = format!("{arguments}{compiler:?}");
+                let recipe = recipe.digest();
+                let common = [recipe.as_bytes(), driver.boot_code(), arguments.as_bytes(), packages, version];
+                let made_of = self.image.as_ref().map(|image| self.made_of(image));
+                let made_of = made_of.as_ref().map(|digest| digest.as_bytes().as_slice());
+                Digest::of_fields(&common.into_iter().chain(made_of).collect::<Vec<_>>())
+            }
+            None => Digest::of(b"a plain command"),
+        };
+        self.keyed(inner, label, recipe)
+    }
+
+    /// Returns the digest of an image's inputs, without its interpreter.
+    fn made_of(&self, image: &ImageOf) -> Digest {
+        match &self.own {
+            Some(own) => own.definition().digest(),
+            None => Digest::of_fields(&image.steps.iter().map(|step| step.code.as_bytes()).collect::<Vec<_>>()),
+        }
+    }
+
+    /// Returns the key of the compiled code, which all images of a binary and recipe share.
+    fn code_key(&self, inner: &Inner, recipe: &Recipe) -> ArtefactKey {
+        let version =
+            concat!(env!("CARGO_PKG_VERSION"), " with an imported memory, the last buffer in it, and loops of scipy")
+                .as_bytes();
+        let recipe = Digest::of_fields(&[recipe.digest().as_bytes(), version]);
+        self.keyed(inner, self.recipe_name.clone(), recipe)
+    }
+
+    fn keyed(&self, inner: &Inner, label: String, recipe: Digest) -> ArtefactKey {
+        ArtefactKey::new(KeyParts {
+            label,
+            runtime: self.sha256,
+            recipe,
+            wasmtime: WASMTIME.into(),
+            settings: compile_digest(&inner.wasmtime).to_string(),
+            target: std::env::consts::ARCH.into(),
+        })
+    }
+}
+
+impl Inner {
+    /// Loads a runtime of the manifest, or an image of the user's own.
+    pub(crate) fn load_named(&self, name: &str, prepared: bool) -> Result<Arc<Runtime>, RuntimeError> {
+        let found = self.find(name)?;
+        let plan = self.plan(&found, prepared);
+        self.load(&plan, || Ok(self.runtimes.load_or_fetch(&found.entry, &*self.progress)?))
+    }
+
+    /// Finds a runtime by name, in the manifest or among the user's own images.
+    pub(crate) fn find(&self, name: &str) -> Result<Found<'_>, RuntimeError> {
+        let unknown = match self.runtimes.manifest().find(name) {
+            Ok(entry) => return Ok(entry.into()),
+            Err(unknown) => unknown,
+        };
+        let Some(own) = &self.own_images else { return Err(unknown.into()) };
+        match own.find(name)? {
+            Some(image) => self.found(Arc::new(image)),
+            None => Err(with_own(unknown, own.names().unwrap_or_default()).into()),
+        }
+    }
+
+    /// Returns an image of the user's own as a runtime.
+    pub(crate) fn found(&self, image: Arc<OwnImage>) -> Result<Found<'_>, RuntimeError> {
+        Ok(Found { entry: Cow::Owned(image.entry(self.runtimes.manifest())?), own: Some(image) })
+    }
+
+    /// Returns the name of the default runtime for a language. Runtimes that are added later apply only to new engines.
+    pub(crate) fn preferred(&self, wanted: Language) -> Result<&str, RuntimeError> {
+        let (of_manifest, preferred) = match wanted {
+            Language::Python => (glovebox_runtimes::Language::Python, &self.preferred.0),
+            Language::JavaScript => (glovebox_runtimes::Language::JavaScript, &self.preferred.1),
+        };
+        if let Some(name) = preferred.get() {
+            return Ok(name);
+        }
+        for name in &self.default_runtimes {
+            let entry = self.find(name)?.entry;
+            if language(entry.language) == wanted {
+                return Ok(preferred.get_or_init(|| entry.name.clone()));
+            }
+        }
+        let found = self.runtimes.preferred(of_manifest)?;
+        Ok(preferred.get_or_init(|| found.map_or_else(|| wanted.name().to_owned(), |entry| entry.name.clone())))
+    }
+
+    /// Returns `true` if scripts of its language run on it when the caller names no runtime.
+    pub(crate) fn is_preferred(&self, entry: &RuntimeEntry) -> bool {
+        self.preferred(language(entry.language)).is_ok_and(|name| name == entry.name)
+    }
+
+    /// Returns `true` if components may name the runtime.
+    pub(crate) fn is_offered(&self, entry: &RuntimeEntry) -> bool {
+        entry.library.is_none() || self.is_preferred(entry) || self.runtimes.is_added(entry).unwrap_or(false)
+    }
+
+    /// Loads a binary by path. A binary whose digest is in the manifest gets the recipe of that entry.
+    pub(crate) fn load_path(
+        &self,
+        path: &Path,
+        language: Option<Language>,
+        prepared: bool,
+    ) -> Result<Arc<Runtime>, RuntimeError> {
+        let binary = self.runtimes.load_custom(path)?;
+        if let Some(entry) = &binary.entry {
+            let plan = self.plan(&entry.into(), prepared);
+            return self.load(&plan, || Ok(binary.clone()));
+        }
+        let plan = Plan {
+            name: display_name(&binary),
+            language: language.unwrap_or(Language::Python),
+            version: None,
+            sha256: binary.sha256,
+            recipe: None,
+            recipe_name: String::new(),
+            library: None,
+            image: None,
+            own: None,
+            flags: &[],
+        };
+        self.load(&plan, || Ok(binary.clone()))
+    }
+
+    fn plan(&self, Found { entry, own }: &Found<'_>, prepared: bool) -> Plan<'_> {
+        let recipe = self.runtimes.manifest().recipe(&entry.recipe);
+        // Scripts expect the modules `std` and `os`, which exist in the prepared image too.
+        let is_qjs = recipe.is_some_and(|recipe| recipe.driver == DriverKind::QuickjsCommand);
+        Plan {
+            name: entry.name.clone(),
+            language: language(entry.language),
+            version: Some(entry.version.clone()),
+            sha256: entry.sha256,
+            recipe: recipe.filter(|_| prepared),
+            recipe_name: entry.recipe.clone(),
+            library: entry.library.is_some().then(|| entry.clone().into_owned()),
+            image: entry.image.clone(),
+            own: own.clone(),
+            flags: if is_qjs { &["--std"] } else { &[] },
+        }
+    }
+
+    /// Returns the cache key of a runtime's prepared image.
+    pub(crate) fn image_key(&self, found: &Found<'_>) -> ArtefactKey {
+        self.plan(found, true).key(self)
+    }
+
+    /// Returns `true` if a runtime's code and prepared image are in the cache.
+    pub(crate) fn is_prepared(&self, found: &Found<'_>) -> Result<bool, RuntimeError> {
+        let plan = self.plan(found, true);
+        let has_code = match plan.recipe {
+            Some(recipe) => self.runtimes.code().open(&plan.code_key(self, recipe))?.is_some(),
+            None => true,
+        };
+        Ok(has_code && self.runtimes.prepared().open(&plan.key(self))?.is_some())
+    }
+
+    /// Returns the prepared image of a runtime, and builds the image and its code if they are missing.
+    pub(crate) fn artefact(&self, found: &Found<'_>) -> Result<Artefact, RuntimeError> {
+        let plan = self.plan(found, true);
+        let binary = || Ok(self.runtimes.load_or_fetch(&found.entry, &*self.progress)?);
+        // Held for the same reason as in `load`.
+        let _code = plan.recipe.map(|recipe| self.code(&plan, recipe, &binary)).transpose()?;
+        self.image_of(&plan, &plan.key(self), &binary)
+    }
+
+    /// Compares the full digests of a runtime's code and image with the expected ones.
+    pub(crate) fn verify_prepared(&self, found: &Found<'_>) -> Result<(), RuntimeError> {
+        let plan = self.plan(found, true);
+        let code = plan.recipe.map(|recipe| plan.code_key(self, recipe));
+        let code = code.map(|key| self.runtimes.code().open(&key)).transpose()?.flatten();
+        if let Some(code) = code {
+            self.runtimes.code().verify(&code)?;
+        }
+        if let Some(image) = self.runtimes.prepared().open(&plan.key(self))? {
+            self.runtimes.prepared().verify(&image)?;
+        }
+        Ok(())
+    }
+
+    fn load(
+        &self,
+        plan: &Plan<'_>,
+        binary: impl Fn() -> Result<Binary, RuntimeError>,
+    ) -> Result<Arc<Runtime>, RuntimeError> {
+        let key = plan.key(self);
+        let id = key.to_string();
+        if let Some(runtime) = self.loaded(&id) {
+            return Ok(runtime);
+        }
+        // Opens the code first and holds it: if the cache has no room for both, building the image would evict the
+        // code.
+        let code = plan.recipe.map(|recipe| self.code(plan, recipe, &binary)).transpose()?;
+        let artefact = self.image_of(plan, &key, &binary)?;
+        let wrong = |error: wasmtime::Error| plan.wrong(&error);
+        let module = aot::load(&self.wasmtime, artefact.aot).map_err(wrong)?;
+        let record = artefact.record;
+        let is_restorable = record.prepared && record.restorable;
+        let recycled = self.pool.as_ref().filter(|_| is_restorable).map(RecycledInstances::new);
+        let (template, drive) = match plan.recipe.zip(code) {
+            Some((recipe, code)) => {
+                let template = Template::Apart { code, memory: module.clone(), globals: prepare::values(&record) };
+                (template, Drive::Image(Arc::new(Image::new(driver(recipe, self.is_lean()), record, module))))
+            }
+            None if module.get_export("_start").is_some() => {
+                let pre = self.linker.instantiate_pre(&module).map_err(wrong)?;
+                (Template::Whole(pre), Drive::Command { flags: plan.flags })
+            }
+            None => {
+                let reason =
+                    "it exports no `_start`, so it cannot run as a plain command (`javascript-0.11` can); binaries in \
+                              the manifest run prepared"
+                        .to_owned();
+                return Err(RuntimeError::Load { name: plan.name.clone(), reason });
+            }
+        };
+        let runtime = Runtime {
+            name: plan.name.clone(),
+            language: plan.language,
+            version: plan.version.clone(),
+            template,
+            drive,
+            recycled,
+            library: self.library(plan)?,
+            packages: self.packages_of(plan)?,
+        };
+        Ok(self.keep(id, runtime))
+    }
+
+    /// Returns a runtime's library, fetched if it is missing.
+    fn library(&self, plan: &Plan<'_>) -> Result<Option<LibraryMount>, RuntimeError> {
+        let Some(entry) = &plan.library else { return Ok(None) };
+        let file = self.runtimes.library(entry, &*self.progress)?;
+        Ok(entry.library.as_ref().zip(file).map(|(library, file)| library_mount(library, file)))
+    }
+
+    /// Returns the packages for scripts in an image with wheels.
+    fn packages_of(&self, plan: &Plan<'_>) -> Result<Option<Arc<dyn MountSource>>, RuntimeError> {
+        let Some(own) = plan.own.as_ref().filter(|own| !own.definition().wheels.is_empty()) else { return Ok(None) };
+        let without = || OwnImageError::Invalid {
+            name: plan.name.clone(),
+            problem: "it has packages, but this engine has none (`--no-packages`)".to_owned(),
+        };
+        Ok(Some(self.packages.as_ref().ok_or_else(without)?.source_of(own)))
+    }
+
+    /// Returns an interpreter's code, and compiles it if it is not in the cache.
+    fn code(
+        &self,
+        plan: &Plan<'_>,
+        recipe: &Recipe,
+        binary: &dyn Fn() -> Result<Binary, RuntimeError>,
+    ) -> Result<Module, RuntimeError> {
+        let key = plan.code_key(self, recipe);
+        let built = self.open_or_build(CacheKind::Code, &key, || {
+            let parts = prepare::Parts::of(&plan.name, &binary()?, recipe)?;
+            self.progress.message(&compiling(&plan.name, parts.apart.code.len()));
+            // Compiling recurses deeply, and the caller may be a thread with a small stack.
+            let compiled = self.stacks.run(|| aot::compile(&self.wasmtime, &parts.apart.code));
+            let aot = compiled.map_err(RuntimeError::Stack)?.map_err(|error| plan.wrong(&error))?;
+            Ok(NewArtefact { aot, record: ImageRecord::of_code(Digest::of(&parts.apart.code)) })
+        });
+        let artefact = self.built(plan, built)?;
+        aot::load(&self.wasmtime, artefact.aot).map_err(|error| plan.wrong(&error))
+    }
+
+    fn image_of(
+        &self,
+        plan: &Plan<'_>,
+        key: &ArtefactKey,
+        binary: &dyn Fn() -> Result<Binary, RuntimeError>,
+    ) -> Result<Artefact, RuntimeError> {
+        let built = self.open_or_build(CacheKind::Images, key, || self.build(plan, binary));
+        self.built(plan, built)
+    }
+
+    fn built(
+        &self,
+        plan: &Plan<'_>,
+        built: Result<Artefact, BuildError<RuntimeError>>,
+    ) -> Result<Artefact, RuntimeError> {
+        built.map_err(|error| match error {
+            BuildError::Build(error) => error,
+            BuildError::Store(error) => error.into(),
+            other => RuntimeError::Load { name: plan.name.clone(), reason: other.to_string() },
+        })
+    }
+
+    fn build(
+        &self,
+        plan: &Plan<'_>,
+        binary: &dyn Fn() -> Result<Binary, RuntimeError>,
+    ) -> Result<NewArtefact, RuntimeError> {
+        let Some(recipe) = plan.recipe else {
+            let binary = binary()?;
+            // Compiling recurses deeply, and the caller may be a thread with a small stack.
+            return self.stacks.run(|| self.build_command(plan, &binary)).map_err(RuntimeError::Stack)?;
+        };
+        let booted = self.boot(plan, recipe, binary)?;
+        // The memory module contains no code: compiling it only converts it to the format that can be mapped.
+        let aot = aot::compile(&self.wasmtime, &booted.memory).map_err(|error| plan.wrong(&error))?;
+        Ok(NewArtefact { aot, record: booted.record })
+    }
+
+    /// Boots a runtime of the manifest.
+    pub(crate) fn boot_named(&self, entry: &RuntimeEntry) -> Result<Booted, RuntimeError> {
+        let plan = self.plan(&entry.into(), true);
+        let recipe = self.runtimes.recipe_of(entry)?;
+        self.boot(&plan, &recipe, &|| Ok(self.runtimes.load_or_fetch(entry, &*self.progress)?))
+    }
+
+    fn boot(
+        &self,
+        plan: &Plan<'_>,
+        recipe: &Recipe,
+        binary: &dyn Fn() -> Result<Binary, RuntimeError>,
+    ) -> Result<Booted, RuntimeError> {
+        let code = self.code(plan, recipe, binary)?;
+        let parts = prepare::Parts::of(&plan.name, &binary()?, recipe)?;
+        self.packages_of(plan)?;
+        let setup = plan.image.as_ref().map(|image| Setup::of(image, plan.own.as_deref())).transpose()?;
+        let library = self.library(plan)?;
+        // Booting needs a deep stack, and the caller may be a thread with a small one.
+        self.stacks
+            .run(|| prepare::boot(self, &plan.name, parts, code, recipe, (library.as_ref(), setup)))
+            .map_err(RuntimeError::Stack)?
+    }
+
+    fn build_command(&self, plan: &Plan<'_>, binary: &Binary) -> Result<NewArtefact, RuntimeError> {
+        self.progress.message(&format!("compiling `{}`", plan.name));
+        let stripped = rewrite::strip(&binary.bytes)
+            .map_err(|source| RuntimeError::Rewrite { name: plan.name.clone(), source })?;
+        Module::validate(&self.wasmtime, &stripped).map_err(|error| plan.wrong(&error))?;
+        let aot = aot::compile(&self.wasmtime, &stripped).map_err(|error| plan.wrong(&error))?;
+        Ok(NewArtefact { aot, record: ImageRecord::of_code(Digest::of(&stripped)) })
+    }
+}
+
+/// Adds the user's own images to the known names of an error.
+fn with_own(unknown: ManifestError, own: Vec<String>) -> ManifestError {
+    match unknown {
+        ManifestError::UnknownRuntime { name, mut known } => {
+            known.extend(own.iter().map(|name| format!(", `{name}`")));
+            ManifestError::UnknownRuntime { name, known }
+        }
+        other => other,
+    }
+}
+
+/// Returns the progress message for compiling code, with an estimate of the time if it is long.
+fn compiling(name: &str, code_bytes: usize) -> String {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    match code_bytes / BYTES_COMPILED_A_SECOND / threads {
+        0..SECONDS_WORTH_SAYING => format!("compiling `{name}`"),
+        seconds => format!("compiling `{name}`, once: about {seconds} s on {threads} threads"),
+    }
+}
+
+/// Throughput of one compiler thread on an ordinary machine, in bytes per second.
+const BYTES_COMPILED_A_SECOND: usize = 600_000;
+const SECONDS_WORTH_SAYING: usize = 10;
+
+pub(crate) fn language(language: glovebox_runtimes::Language) -> Language {
+    match language {
+        glovebox_runtimes::Language::Python => Language::Python,
+        glovebox_runtimes::Language::JavaScript => Language::JavaScript,
+    }
+}

@@ -1,0 +1,211 @@
+//! Converts sessions to bytes and back.
+
+use std::io::Write;
+
+use glovebox_core::{
+    hibernate::{Caps, ImageView, Saved, decode, encode},
+    session::{Checkpoint, RandomNumbers},
+};
+
+use super::{HibernateError, ResumeError, SessionKey, zstandard::Zstandard};
+use crate::{
+    CancelToken, ExecuteError, Request, Sandbox, Session,
+    exec::{run::PreparedRequest, session_scope::SessionScope},
+};
+
+/// Options for [`Session::hibernate`]. Start from `default()` and change individual fields.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct HibernateOptions {
+    /// Authenticates the bytes: only holders of the key can create bytes that [`Sandbox::resume`] accepts with it.
+    /// Default: a checksum, which detects damage but not forgery.
+    pub key: Option<SessionKey>,
+    /// With a key: binds the bytes to a name, such as the session's id in a store, so that the bytes of one name are
+    /// not accepted for another. Default: none.
+    pub bound_to: Option<String>,
+}
+
+impl HibernateOptions {
+    /// Sets [`key`](Self::key).
+    #[must_use]
+    pub fn key(mut self, key: SessionKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// Sets [`bound_to`](Self::bound_to).
+    #[must_use]
+    pub fn bound_to(mut self, name: impl Into<String>) -> Self {
+        self.bound_to = Some(name.into());
+        self
+    }
+}
+
+/// Options for [`Sandbox::resume`]. Start from `default()` and change individual fields.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ResumeOptions {
+    /// Id of the session, as in [`SessionOptions`](crate::SessionOptions). It is never taken from the bytes. Default: a
+    /// new one.
+    pub id: Option<String>,
+    /// The key that the bytes must be sealed with. Default: none, and sealed bytes are refused.
+    pub key: Option<SessionKey>,
+    /// The name that the bytes must be bound to. Default: none.
+    pub bound_to: Option<String>,
+    pub(crate) scope: SessionScope,
+}
+
+impl ResumeOptions {
+    /// Sets the token that cancels what runs in the session outside any request, as
+    /// [`SessionOptions::cancel`](crate::SessionOptions::cancel).
+    #[must_use]
+    pub fn cancel(mut self, token: &CancelToken) -> Self {
+        self.scope.cancel = token.clone();
+        self
+    }
+
+    /// Sets the cancellation token and fuel budget of the session.
+    pub(crate) fn scope(mut self, scope: &SessionScope) -> Self {
+        self.scope = scope.clone();
+        self
+    }
+
+    /// Sets [`id`](Self::id).
+    #[must_use]
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Sets [`key`](Self::key).
+    #[must_use]
+    pub fn key(mut self, key: SessionKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// Sets [`bound_to`](Self::bound_to).
+    #[must_use]
+    pub fn bound_to(mut self, name: impl Into<String>) -> Self {
+        self.bound_to = Some(name.into());
+        self
+    }
+}
+
+/// A hibernated session, with what a store records about it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HibernatedSession {
+    /// The session, for [`Sandbox::resume`].
+    pub bytes: Vec<u8>,
+    /// Number of executions so far.
+    pub executions: u64,
+    /// Number of files, directories and links in the workspace.
+    pub files: u64,
+}
+
+impl Session {
+    /// Returns the session as bytes, for [`Sandbox::resume`] in any process and on any machine with the same image.
+    /// Waits for its turn like an execution. The session continues, and its later changes are not in the bytes. Equal
+    /// sessions give equal bytes.
+    ///
+    /// The bytes contain the session's memory, files, open descriptors and generators. A shared workspace is included
+    /// as a copy. For host directories, only uncommitted changes are included. Checkpoints are not included.
+    ///
+    /// A session with few variables takes about 100 KiB.
+    ///
+    /// ```no_run
+    /// # use glovebox::{Engine, EngineConfig, HibernateOptions, ResumeOptions, Sandbox};
+    /// # let sandbox = Sandbox::builder(&Engine::new(EngineConfig::default())?).build()?;
+    /// let session = sandbox.session()?;
+    /// session.execute("x = 6")?;
+    /// let bytes = session.hibernate(&HibernateOptions::default())?;
+    /// drop(session);
+    /// let session = sandbox.resume(&bytes, ResumeOptions::default())?;
+    /// assert_eq!(session.execute("x * 7")?.value.unwrap().repr, "42");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if the session has ended or does not answer.
+    pub fn hibernate(&self, options: &HibernateOptions) -> Result<Vec<u8>, HibernateError> {
+        let mut bytes = Vec::new();
+        self.hibernate_to(options, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Like [`hibernate`](Self::hibernate), but writes to `into`.
+    ///
+    /// # Errors
+    /// Fails if the session has ended or does not answer, or if writing fails.
+    pub fn hibernate_to(&self, options: &HibernateOptions, into: &mut dyn Write) -> Result<(), HibernateError> {
+        self.write_state(self.save()?, options, into)
+    }
+
+    /// Like [`hibernate`](Self::hibernate), with what a store records about the session.
+    ///
+    /// # Errors
+    /// As [`hibernate`](Self::hibernate).
+    pub fn hibernate_for_store(&self, options: &HibernateOptions) -> Result<HibernatedSession, HibernateError> {
+        let state = self.save()?;
+        let (executions, files) = (state.executions, state.wasi.vfs().inodes_used());
+        let mut bytes = Vec::new();
+        self.write_state(state, options, &mut bytes)?;
+        Ok(HibernatedSession { bytes, executions, files })
+    }
+
+    fn write_state(
+        &self,
+        state: Checkpoint,
+        options: &HibernateOptions,
+        into: &mut dyn Write,
+    ) -> Result<(), HibernateError> {
+        let saved = Saved::of(state);
+        with_image(self.sandbox(), |image| {
+            encode(&saved, image, &Zstandard, options.key.as_ref(), options.bound_to.as_deref().unwrap_or(""), into)
+        })?
+        .map_err(HibernateError::Write)
+    }
+}
+
+impl Sandbox {
+    /// Restores a session from the bytes of [`Session::hibernate`]. The bytes may be untrusted: limits, quotas, mounts
+    /// and rights are those of this sandbox. Bytes that exceed them, or belong to another image, are refused.
+    ///
+    /// Random numbers are drawn anew, unless the policy seeds them: then they continue as if the session had never been
+    /// hibernated. The monotonic clock continues from its saved time.
+    ///
+    /// # Errors
+    /// Fails if the bytes are damaged, forged or incompatible with this sandbox, or if the session cannot be created.
+    pub fn resume(&self, bytes: &[u8], options: ResumeOptions) -> Result<Session, ResumeError> {
+        let inner = &self.0;
+        let limits = &inner.policy.limits;
+        let saved = with_image(self, |image| {
+            let bound_to = options.bound_to.as_deref().unwrap_or("");
+            decode(bytes, image, &Zstandard, &Caps::of(limits), options.key.as_ref(), bound_to)
+        })?
+        .map_err(glovebox_core::hibernate::ResumeError::widened)?;
+        let request = PreparedRequest::new(self, Request::new(""))?;
+        let files = inner.workspace.files()?;
+        let wasi = self.wasi(&request, &files)?;
+        let state = saved.state(wasi, inner.runtime.memory_limit(limits), inner.policy.entropy);
+        let state = state.map_err(glovebox_core::hibernate::ResumeError::widened)?;
+        Ok(Session::from_checkpoint(self, options.id, state, RandomNumbers::Same, options.scope)?)
+    }
+}
+
+/// Calls `work` with a view of a sandbox's image.
+fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> Result<R, ExecuteError> {
+    let runtime = &*sandbox.0.runtime;
+    let image = runtime.prepared()?;
+    let pristine = image.pristine()?;
+    Ok(work(&ImageView {
+        identity: &image.identity,
+        runtime: &runtime.name,
+        version: runtime.version.as_deref(),
+        language: runtime.language,
+        memory_bytes: pristine.memory_bytes(),
+        page: &|number| pristine.page(number).copied(),
+        globals: pristine.globals(),
+    }))
+}
