@@ -11,11 +11,11 @@ use crate::{
     boot_time::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS},
 };
 
-/// A file system, and the WASI state over it in which an image boots and resumes. The workspace is empty, or has the files that are
-/// given, which the guest may change; the other sources are mounted at their paths, read-only.
+/// Returns the WASI state in which an image boots and resumes, over a new file system. `/app` is the workspace: empty,
+/// or filled with the given files, which the guest may change. The other sources are mounted read-only at their paths.
 ///
 /// A booted libc remembers its preopened directories: `/app` as descriptor 3 and, for every possible mount, the virtual
-/// directory `/` as descriptor 4. Instances of the image must have the same ones.
+/// directory `/` as descriptor 4. Instances of the image must have the same preopens.
 pub fn boot_wasi(
     args: Vec<String>,
     env: Vec<(String, String)>,
@@ -43,36 +43,37 @@ pub fn boot_wasi(
     config.entropy = WasiEntropy::seeded(0);
     let mut wasi = Wasi::new(config)?;
     for mount in mounts {
-        // Not preopens, because instances must have the same preopens.
+        // Mounts are not preopens, because every instance must have the same preopens.
         wasi.add_mount(mount)?;
     }
     wasi.allow_parking(true);
     Ok(wasi)
 }
 
-/// The environment of an instance, outside its memory.
+/// The parts of an instance's environment that are outside its memory.
 #[derive(Debug)]
 pub struct GuestWorld<'a> {
-    /// Arguments: none for an image, whose libc holds those of its boot; the driver passes scripts theirs.
+    /// Arguments of a plain command. Empty for an image: its libc holds those of its boot, and the driver passes a
+    /// script's arguments to the interpreter.
     pub args: Vec<String>,
-    /// Environment variables: as for `args`.
+    /// Environment variables of a plain command. Empty for an image, like `args`.
     pub env: Vec<(String, String)>,
-    /// The files.
+    /// The file system.
     pub vfs: Vfs,
-    /// Where they are mounted, `/app` first.
+    /// The mounts into `vfs`, `/app` first.
     pub mounts: Vec<Mount>,
     /// The limits on descriptors and streams.
     pub limits: &'a Limits,
     /// Standard input.
     pub stdin: Vec<u8>,
-    /// The clock.
+    /// The clock that the guest reads.
     pub clock: Clock,
     /// The source of random numbers.
     pub entropy: Entropy,
 }
 
 impl GuestWorld<'_> {
-    /// The WASI state of a new instance.
+    /// Returns the WASI state of a new instance.
     pub fn wasi(self) -> Result<Wasi, WasiError> {
         let mut wasi = boot_wasi(self.args, self.env, None, Vec::new())?;
         wasi.allow_parking(false);

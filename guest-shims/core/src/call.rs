@@ -1,4 +1,4 @@
-//! What became of a call into a guest: the one place where that is decided, for every backend.
+//! The result of a call into a guest, decided in one place for every backend.
 
 use std::time::Duration;
 
@@ -7,92 +7,92 @@ use glovebox_wasi::Stop;
 
 use crate::{GuestValue, Limits, Outcome, RaisedOutcome, Resource, TrapKind};
 
-/// What a guest is good for after an execution.
+/// The state of a guest after an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestState {
-    /// It can be entered again.
+    /// The guest can be entered again.
     Alive,
-    /// As before: it was not entered.
+    /// The guest was not entered and is unchanged.
     Untouched,
-    /// It left for good: `os._exit`.
+    /// The guest ended itself with `os._exit`.
     Left,
-    /// It was unwound or damaged itself, and must never be entered again.
+    /// The guest was unwound or damaged itself. It must never be entered again.
     Unwound,
 }
 
 impl GuestState {
-    /// After a call that was ended.
+    /// Returns the state after a call that ended with `stop`.
     #[must_use]
     pub fn of(stop: &Stop) -> Self {
         if matches!(stop, Stop::Exit(_)) { Self::Left } else { Self::Unwound }
     }
 }
 
-/// What a guest did and what it cost.
+/// The result of a call and its cost.
 #[derive(Debug)]
 pub struct CallResult {
-    /// What it did.
+    /// The outcome of the script.
     pub outcome: Outcome,
-    /// The exception by which the script ended when it was asked to stop.
+    /// The exception that ended the script after a soft stop.
     pub interrupted: Option<RaisedOutcome>,
-    /// The value of the script's last expression, where it has one and was asked for it.
+    /// The value of the script's last expression, if it has one and the request asked for it.
     pub value: Option<GuestValue>,
-    /// Fuel.
+    /// The fuel that the call used.
     pub fuel_consumed: u64,
-    /// The most memory that was in use.
+    /// Peak memory usage, in bytes.
     pub memory_used_bytes: u64,
-    /// What a refused growth would have taken, if one was refused.
+    /// The memory that a refused growth would have required, in bytes, if a growth was refused.
     pub memory_refused_bytes: Option<u64>,
-    /// What the guest is good for.
+    /// The state of the guest after the call.
     pub after: GuestState,
 }
 
-/// What is known of a call into a guest when it is over, beside what its driver says.
+/// The host's measurements of a finished call, apart from the driver's report.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage<'a> {
-    /// What it was held to.
+    /// The limits of the execution.
     pub limits: &'a Limits,
-    /// The fuel it was given, at most `limits.fuel`.
+    /// Fuel at the start of the call, at most `limits.fuel`.
     pub fuel_limit: u64,
-    /// What is left of it.
+    /// Fuel at the end of the call.
     pub fuel_left: u64,
-    /// How long it took; zero where there is no clock.
+    /// Duration of the call; zero without a clock.
     pub elapsed: Duration,
-    /// The most memory that was in use.
+    /// Peak memory usage, in bytes.
     pub memory_used_bytes: u64,
-    /// What a refused growth would have taken, if one was refused.
+    /// The memory that a refused growth would have required, in bytes, if a growth was refused.
     pub memory_refused_bytes: Option<u64>,
-    /// The trap that ended it, if one did.
+    /// The trap that ended the call, if any.
     pub trapped: Option<TrapKind>,
 }
 
-/// What a driver said at the end of an execution, and what the guest had been asked for.
+/// The end of an execution: the driver's report and the soft stop that preceded it.
 pub struct CallEnd<'a> {
-    /// The guest's driver; none for a plain command.
+    /// The guest's driver; `None` for a plain command.
     pub driver: Option<&'a dyn Driver>,
-    /// What it said.
+    /// The driver's report.
     pub result: Result<Report, DriverError>,
-    /// What the script was asked to stop for, if it was.
+    /// The soft stop that the script received, if any.
     pub asked: Option<Interrupt>,
 }
 
-/// Why there is no answer about a variable.
+/// Reason for a failed access to a variable.
 #[derive(Debug)]
 pub enum Refusal {
-    /// What the guest said, or what stopped it, in words.
+    /// The guest refused or was stopped; a description for people.
     Guest(String),
-    /// The image and its driver do not fit: an error.
+    /// The image and its driver do not match.
     Driver(DriverError),
 }
 
-/// The same for any call.
+/// Like [`Refusal`], for any call.
 enum Stopped {
     Guest(Outcome, GuestState),
     Driver(DriverError),
 }
 
 impl Usage<'_> {
-    /// Turns a driver's answer into an outcome.
+    /// Converts a driver's report into a result.
     pub fn conclude(&self, ending: CallEnd<'_>) -> Result<CallResult, DriverError> {
         let CallEnd { driver, result, asked } = ending;
         let (limits, refused) = (self.limits, self.memory_refused_bytes);
@@ -106,12 +106,12 @@ impl Usage<'_> {
             Ok(Report::Interrupted(raised)) if let Some(interrupt) = asked => {
                 interrupted = Some(raised.into());
                 if interrupt == Interrupt::Fuel {
-                    // How far it came is the host's scheduling; what it was allowed is used.
+                    // The remaining fuel depends on the host's scheduling, so the whole allowance counts as used.
                     fuel_left = 0;
                 }
                 (self.interrupted(interrupt), GuestState::Alive)
             }
-            // Without having been asked, a guest that says so made it up.
+            // A guest that reports an interrupt without a soft stop made it up.
             Ok(Report::Raised(raised) | Report::Interrupted(raised)) => {
                 let ran_out = driver.is_some_and(|driver| driver.is_out_of_memory(&raised));
                 match refused {
@@ -142,7 +142,7 @@ impl Usage<'_> {
         })
     }
 
-    /// Reads what an image's driver said about a variable.
+    /// Converts a driver's reply about a variable.
     pub fn answer<T>(&self, answer: Result<Result<T, Raised>, DriverError>) -> (Result<T, Refusal>, GuestState) {
         match answer {
             Ok(Ok(value)) => (Ok(value), GuestState::Alive),
@@ -154,10 +154,10 @@ impl Usage<'_> {
         }
     }
 
-    /// Reads what an image's parser said.
+    /// Converts the diagnostics of an image's parser.
     pub fn diagnose(&self, said: Result<Vec<Diagnostic>, DriverError>) -> Result<Vec<Diagnostic>, DriverError> {
         match said {
-            // The parser itself met a limit: that is what is wrong with the source.
+            // The parser itself reached a limit, so the limit is the diagnostic.
             Err(DriverError::Machine(MachineError::Stopped(stop))) => Ok(vec![Diagnostic {
                 line: 1,
                 column: 1,
@@ -167,13 +167,13 @@ impl Usage<'_> {
         }
     }
 
-    /// What the error of an image's driver says of the guest.
+    /// Decides whether an error of an image's driver is the guest's doing.
     fn stopped_by(&self, error: DriverError) -> Stopped {
         match error {
             DriverError::Machine(MachineError::Stopped(stop)) => {
                 Stopped::Guest(self.stopped(&stop), GuestState::of(&stop))
             }
-            // The guest gave its driver addresses or reports that its driver never gives.
+            // The guest returned addresses or reports that its driver never produces.
             DriverError::Report(_) | DriverError::Machine(_) => {
                 Stopped::Guest(Outcome::Trapped { trap: TrapKind::BadReport }, GuestState::Unwound)
             }
@@ -181,7 +181,7 @@ impl Usage<'_> {
         }
     }
 
-    /// What a script that ended when it was asked to has as its outcome: what it would have been unwound for.
+    /// Returns the outcome of a script that ended at a soft stop: the same as if it had been unwound for that reason.
     fn interrupted(&self, interrupt: Interrupt) -> Outcome {
         match interrupt {
             Interrupt::Fuel => exhausted(Resource::Fuel, self.fuel_limit, self.fuel_limit),
@@ -199,7 +199,7 @@ impl Usage<'_> {
                 exhausted(Resource::Time, self.limits.timeout_ms, whole_ms(over))
             }
             Stop::Cancelled => Outcome::Cancelled,
-            // An interpreter that gets no memory where it cannot go on without aborts.
+            // An interpreter aborts if it gets no memory at a point where it cannot continue without it.
             _ => match (self.memory_refused_bytes, self.trapped) {
                 (Some(used), Some(TrapKind::Unreachable)) => {
                     exhausted(Resource::Memory, self.limits.memory_bytes, used)

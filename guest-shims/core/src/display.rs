@@ -1,45 +1,46 @@
-//! What a script shows beside what it prints: pictures, tables, documents.
+//! Pictures, tables and documents that a script displays in addition to its output.
 
 use std::fmt;
 
 use glovebox_wasi::Shown;
 
-/// The most forms that one display has; what a guest gives beyond them is left out.
+/// Maximum number of forms of one display. Further forms are dropped.
 const MAX_FORMS: usize = 32;
 
-/// The longest media type, in bytes (RFC 6838 allows 127 on each side of the slash; the registered ones are far shorter).
+/// Maximum length of a media type, in bytes. RFC 6838 allows 127 on each side of the slash; the registered types are
+/// far shorter.
 const MAX_MEDIA_TYPE_BYTES: usize = 127;
 
-/// One thing that a script has shown, in one or several forms of which a reader takes the one it can show best. It is what Jupyter calls
-/// a MIME bundle.
+/// One displayed object, in one or more forms. A reader shows the form that it supports best. Jupyter calls this a MIME
+/// bundle.
 ///
-/// All of it is the guest's and may be anything: an HTML page with scripts in it, or no picture at all under `image/png`. Show it as you
-/// would what a stranger has sent.
+/// Its content is untrusted. An HTML form may contain scripts, and data labelled `image/png` may be of another format.
+/// Show it with the same care as any content from a stranger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Display {
-    /// Its forms, in the order that the guest gave, each media type once.
+    /// The forms in the guest's order, each media type once.
     pub forms: Vec<Form>,
-    /// Whether it is the value of the script's last expression, and not of a call of `display`.
+    /// `true` for the value of the script's last expression, `false` for a call of `display`.
     pub is_result: bool,
 }
 
-/// One form of a [`Display`].
+/// A form of a [`Display`].
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Form {
-    /// Its media type in lower case, without parameters, such as `image/png`.
+    /// The media type in lower case, without parameters, such as `image/png`.
     pub media_type: String,
-    /// Its bytes; of a text in UTF-8.
+    /// The data; text is in UTF-8.
     pub data: Vec<u8>,
 }
 
 /// The displays of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Displays {
-    /// Those that were retained, in order.
+    /// The retained displays, in order.
     pub retained: Vec<Display>,
-    /// How many were not.
+    /// The number of dropped displays.
     pub dropped: u64,
 }
 
@@ -50,13 +51,13 @@ impl fmt::Debug for Form {
 }
 
 impl Form {
-    /// These bytes as this media type.
+    /// Creates a form of `data` with this media type.
     #[must_use]
     pub fn new(media_type: impl Into<String>, data: Vec<u8>) -> Self {
         Self { media_type: media_type.into(), data }
     }
 
-    /// The bytes as text where the media type is one of texts, and they are UTF-8.
+    /// Returns the data as text if the media type is textual and the data is valid UTF-8.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         is_text(&self.media_type).then(|| std::str::from_utf8(&self.data).ok()).flatten()
@@ -64,19 +65,20 @@ impl Form {
 }
 
 impl Display {
-    /// What is shown in these forms, and whether it is the value of the script's last expression.
+    /// Creates a display from its forms.
     #[must_use]
     pub fn new(forms: Vec<Form>, is_result: bool) -> Self {
         Self { forms, is_result }
     }
 
-    /// The bytes of the form of a media type.
+    /// Returns the data of the form with this media type.
     #[must_use]
     pub fn data(&self, media_type: &str) -> Option<&[u8]> {
         self.forms.iter().find(|form| form.media_type == media_type).map(|form| &*form.data)
     }
 
-    /// What the drivers write: `D` or `R` for a result, then type and data of each form, each behind its length.
+    /// Decodes a driver's message: `D` or `R` (for a result), then the type and the data of each form, each after its
+    /// length.
     fn decode(message: &[u8]) -> Option<Self> {
         let (kind, mut rest) = message.split_first()?;
         let is_result = match kind {
@@ -97,7 +99,7 @@ impl Display {
 }
 
 impl From<Shown> for Displays {
-    /// What is not as the drivers write it counts as dropped: a guest made it up.
+    /// Messages that no driver writes count as dropped: the guest made them up.
     fn from(Shown { messages, mut dropped }: Shown) -> Self {
         let mut retained = Vec::new();
         for message in messages {
@@ -110,7 +112,8 @@ impl From<Shown> for Displays {
     }
 }
 
-/// Whether data of a media type is text. All of them have UTF-8 as their encoding or their default (RFC 6838, 4.2.1; RFC 6839 for suffixes).
+/// Returns whether data of a media type is text. All such types use UTF-8, explicitly or by default (RFC 6838, 4.2.1;
+/// RFC 6839 for suffixes).
 #[must_use]
 pub fn is_text(media_type: &str) -> bool {
     media_type.starts_with("text/")
@@ -119,7 +122,7 @@ pub fn is_text(media_type: &str) -> bool {
         || ["application/json", "application/javascript", "application/xml"].contains(&media_type)
 }
 
-/// A media type as RFC 6838 restricts its names, in lower case.
+/// Parses a media type by the naming rules of RFC 6838, in lower case.
 fn media_type(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_MEDIA_TYPE_BYTES)?.to_ascii_lowercase();
     let is_name = |name: &str| {

@@ -1,8 +1,8 @@
-//! Durations for output.
+//! Conversions between durations and milliseconds.
 
 use std::time::Duration;
 
-/// A duration in milliseconds, to the microsecond.
+/// Returns a duration in milliseconds, rounded down to the microsecond.
 #[must_use]
 pub fn milliseconds(duration: Duration) -> f64 {
     let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
@@ -11,11 +11,12 @@ pub fn milliseconds(duration: Duration) -> f64 {
     duration_us / 1000.0
 }
 
-/// A duration of so many milliseconds, to the microsecond; of what cannot be one, none at all.
+/// Returns the duration of `ms` milliseconds, to the microsecond. Returns zero if `ms` is negative, not finite or too
+/// large.
 #[must_use]
 pub fn from_milliseconds(ms: f64) -> Duration {
     let duration = Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default();
-    // What was rounded down is the microsecond before.
+    // Adds half a microsecond before truncating, because the float may be slightly below the intended microsecond.
     let us = u64::try_from(duration.saturating_add(Duration::from_nanos(500)).as_micros()).unwrap_or(u64::MAX);
     Duration::from_micros(us)
 }

@@ -1,4 +1,4 @@
-//! What holds for the current execution only.
+//! The state of the current execution.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -10,35 +10,36 @@ use crate::{
     tools::{Account, Received, ToolCalls, ToolRecord, ToolRunner},
 };
 
-/// What a platform gives an execution of time and of the outside.
+/// Time and outside world of an execution, as the platform provides them.
 pub trait Platform: Sized {
-    /// What counts time.
+    /// Measures time.
     type Watch: Watch;
-    /// What runs the tools that scripts call.
+    /// Runs the tools that scripts call.
     type Tools: ToolRunner<Watch = Self::Watch>;
 
-    /// Waits until a time that is counted on `watch`, until `is_ready` says so, or until somebody cancels the execution, where that
-    /// matters. It may return early.
+    /// Waits until `until` on `watch`, or until `is_ready` returns `true`. With `heeds_cancellation`, a cancellation
+    /// also ends the wait. May return early.
     fn wait(&self, watch: &Self::Watch, until: Duration, heeds_cancellation: bool, is_ready: impl Fn() -> bool);
 
     /// Nanoseconds since 1970.
     fn realtime_ns(&self) -> u64;
 
-    /// What a look from outside tells of an execution that `watch` counts the time of. One question, since it is asked every half a
-    /// millisecond, and a host may answer both with one reading of its clock.
+    /// Returns the elapsed time on `watch` and whether the execution is cancelled. One method for both, because it is
+    /// called every half millisecond and a host can answer both with a single clock reading.
     fn moment(&self, watch: &Self::Watch) -> Moment {
         Moment { elapsed: watch.elapsed(), is_cancelled: false }
     }
 
-    /// Fills with the host's random numbers. Only asked where the policy has them.
+    /// Fills the buffer with random bytes from the host. Called only if the policy uses the host's entropy.
     fn fill_random(&mut self, into: &mut [u8]) {
         into.fill(0);
     }
 
-    /// Told of output as it is accepted.
+    /// Receives output as it is accepted.
     fn output(&mut self, _stream: Stream, _bytes: &[u8]) {}
 
-    /// Waits for standard input that was not given beforehand; none where there is none, or the guest is asked to stop.
+    /// Waits for standard input that was not provided in advance. Returns `None` if there is no input or a soft stop
+    /// ends the wait.
     fn stdin<M: LinearMemory + ?Sized>(
         _ctx: &mut ExecutionCtx<Self>,
         _fuel_left: u64,
@@ -47,50 +48,51 @@ pub trait Platform: Sized {
         Ok(None)
     }
 
-    /// What the execution may use of the fuel that the policy allows.
+    /// Returns how much of the fuel allowed by the policy the execution may use.
     fn fuel_limit(&self, allowed: u64) -> u64 {
         allowed
     }
 
-    /// What was used of the fuel before the guest is entered.
+    /// Returns the fuel that was used before the guest is entered.
     fn used_fuel(&self) -> u64 {
         0
     }
 
-    /// Takes note of the fuel that was used.
+    /// Records used fuel.
     fn spend(&self, _fuel: u64) {}
 }
 
-/// What a look from outside tells of an execution.
+/// A snapshot of an execution as seen from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// How long it has lasted; zero where there is no clock.
+    /// Elapsed time; zero without a clock.
     pub elapsed: Duration,
-    /// Whether somebody has cancelled it.
+    /// `true` once the execution has been cancelled.
     pub is_cancelled: bool,
 }
 
-/// Why a wait is over.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// Its time is over, or what it waited for is there.
+    /// The wait reached its deadline, or its condition holds.
     Due,
-    /// The guest was asked to stop, and is to look.
+    /// The guest received a soft stop and must see it.
     Asked,
 }
 
-/// The current execution of a guest: its clock, what may stop it, its calls of tools. Times are counted from its beginning.
+/// The current execution of a guest: its clock, its stop conditions and its tool calls. Times are relative to its
+/// start.
 pub struct ExecutionCtx<P: Platform> {
-    /// Since the guest's instance was made: its monotonic clock.
+    /// Counts from the creation of the guest's instance; the basis of its monotonic clock.
     made: P::Watch,
     begun: P::Watch,
     timeout: Duration,
-    /// When it is cancelled without anybody's doing.
+    /// Automatic cancellation, relative to the start.
     cancel_after: Option<Duration>,
     is_cancelled: bool,
     soft: SoftStop,
     tools: Option<ToolCalls<P::Tools>>,
-    /// What the platform has for it.
+    /// The platform's state for this execution.
     pub platform: P,
 }
 
@@ -107,32 +109,32 @@ impl<P: Platform<Watch: Default> + Default> Default for ExecutionCtx<P> {
 }
 
 impl<P: Platform> ExecutionCtx<P> {
-    /// An execution that begins as `begun` does, in an instance that is made for it.
+    /// Creates an execution that starts at `begun`, in an instance created for it.
     pub fn new(platform: P, begun: P::Watch, timeout: Duration) -> Self {
         let made = begun.clone();
         let (cancel_after, soft, tools) = (None, SoftStop::default(), None);
         Self { made, begun, timeout, cancel_after, is_cancelled: false, soft, tools, platform }
     }
 
-    /// Has its time run since then.
+    /// Sets the start of the execution.
     #[must_use]
     pub fn begun_at(self, begun: P::Watch) -> Self {
         Self { begun, ..self }
     }
 
-    /// Is cancelled after this time, unless its own is over by then.
+    /// Cancels the execution after this time, if that is before its timeout.
     #[must_use]
     pub fn cancelled_after(self, after: Option<Duration>) -> Self {
         Self { cancel_after: after.filter(|after| *after < self.timeout), ..self }
     }
 
-    /// Is cancelled before it has begun.
+    /// Cancels the execution before it starts.
     #[must_use]
     pub fn cancelled(self) -> Self {
         Self { is_cancelled: true, ..self }
     }
 
-    /// Asks the script to stop before it is unwound.
+    /// Sets the soft stop.
     #[must_use]
     pub fn with_soft_stop(self, soft: SoftStop) -> Self {
         Self { soft, ..self }
@@ -144,60 +146,60 @@ impl<P: Platform> ExecutionCtx<P> {
         Self { tools: Some(tools), ..self }
     }
 
-    /// Goes on with the next execution: the guest's monotonic clock continues.
+    /// Starts the next execution in the same instance. The guest's monotonic clock continues.
     pub fn renew(&mut self, next: Self) {
         *self = Self { made: self.made.clone(), ..next };
     }
 
-    /// From now on the script can be asked to stop.
+    /// Enables the soft stop.
     pub(crate) fn arm(&mut self, pokes: InterruptWords) {
         self.soft.arm(pokes);
     }
 
-    /// The script is over; says what it was asked for, if it was.
+    /// Disables the soft stop at the end of the script. Returns the interrupt that the script received, if any.
     pub(crate) fn disarm(&mut self) -> Option<Interrupt> {
         self.soft.disarm();
         self.soft.asked()
     }
 
-    /// What became of the guest's calls of tools; those that still run are given up.
+    /// Ends the tool calls and returns their records. Calls that still run are abandoned.
     pub fn end_tools(&mut self) -> Vec<ToolRecord> {
         self.tools.take().map(ToolCalls::end).unwrap_or_default()
     }
 
-    /// What is held for the guest's calls of tools.
+    /// Returns the memory account of the tool calls.
     pub(crate) fn tool_account(&self) -> Option<&Arc<Account>> {
         self.tools.as_ref().map(ToolCalls::account)
     }
 
-    /// A host call is over, and what it holds for the guest has been counted.
+    /// Settles the memory accounts at the end of a host call.
     pub(crate) fn settle(&mut self) {
         if let Some(tools) = &mut self.tools {
             tools.settle();
         }
     }
 
-    /// What counts its time.
+    /// Returns the watch that started with the execution.
     pub fn watch(&self) -> &P::Watch {
         &self.begun
     }
 
-    /// How long it has lasted; zero where there is no clock.
+    /// Returns the elapsed time; zero without a clock.
     pub fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// How long the guest's instance has been there; zero where there is no clock.
+    /// Returns the age of the guest's instance; zero without a clock.
     pub(crate) fn age(&self) -> Duration {
         self.made.elapsed()
     }
 
-    /// How much of its fuel is reserved for a soft stop.
+    /// Returns the fuel reserved for a soft stop.
     pub fn fuel_reserve(&self) -> u64 {
         self.soft.fuel_reserve()
     }
 
-    /// Whether the guest must stop before it has begun.
+    /// Checks whether the guest must stop before it has started.
     pub fn check(&self) -> Result<(), Stop> {
         let now = self.moment();
         if now.is_cancelled {
@@ -206,14 +208,14 @@ impl<P: Platform> ExecutionCtx<P> {
         self.left(now.elapsed).map(drop)
     }
 
-    /// Now, with all that cancels it.
+    /// Like [`Platform::moment`], with every reason for cancellation.
     fn moment(&self) -> Moment {
         let Moment { elapsed, is_cancelled } = self.platform.moment(&self.begun);
         let is_over = |after| self.begun.has_clock() && elapsed >= after;
         Moment { elapsed, is_cancelled: is_cancelled || self.is_cancelled || self.cancel_after.is_some_and(is_over) }
     }
 
-    /// What is left of its time.
+    /// Returns the time left until the timeout.
     fn left(&self, elapsed: Duration) -> Result<Duration, Stop> {
         if !self.begun.has_clock() {
             return Ok(Duration::MAX);
@@ -221,7 +223,7 @@ impl<P: Platform> ExecutionCtx<P> {
         self.timeout.checked_sub(elapsed).filter(|left| !left.is_zero()).ok_or(Stop::Deadline)
     }
 
-    /// Looks whether the guest must stop now, and asks it to where it is to stop soon.
+    /// Stops the guest if it must stop now, and delivers a soft stop if it is due.
     pub fn look<M: LinearMemory + ?Sized>(&mut self, fuel_left: u64, memory: &mut M) -> Result<(), Stop> {
         if let Some(tools) = &mut self.tools {
             tools.collect();
@@ -241,14 +243,14 @@ impl<P: Platform> ExecutionCtx<P> {
         Ok(())
     }
 
-    /// Looks at a guest at work, at every tick.
+    /// Checks a running guest; called at every tick.
     pub fn tick<M: LinearMemory + ?Sized>(&mut self, fuel_left: u64, memory: &mut M) -> Result<(), Stop> {
         self.look(fuel_left, memory)?;
         self.soft.tick(fuel_left, memory);
         Ok(())
     }
 
-    /// Waits for a guest that sleeps: until the time is over, the guest is asked to stop, or it must.
+    /// Waits on behalf of a sleeping guest: until the time is over, a soft stop arrives, or the guest must stop.
     pub fn sleep<M: LinearMemory + ?Sized>(
         &mut self,
         duration: Duration,
@@ -259,13 +261,13 @@ impl<P: Platform> ExecutionCtx<P> {
         self.wait(end, false, fuel_left, memory)
     }
 
-    /// Takes a message of the guest's to the tools, and says whether it was a call.
+    /// Sends a message from the guest to the tools. Returns whether it was a call.
     pub(crate) fn send(&mut self, message: &[u8]) -> bool {
         self.tools.as_mut().is_some_and(|tools| tools.send(message))
     }
 
-    /// Waits for the next reply of the tools: none where none is due, the time that the guest set is over, or it is asked
-    /// to stop.
+    /// Waits for the next reply of a tool. Returns `None` if no reply is due, the guest's timeout has passed, or a soft
+    /// stop arrives.
     pub(crate) fn receive<M: LinearMemory + ?Sized>(
         &mut self,
         fuel_left: u64,
@@ -277,7 +279,7 @@ impl<P: Platform> ExecutionCtx<P> {
             let Some(tools) = &mut self.tools else { return Ok(None) };
             let received = tools.take();
             if P::Tools::RUN_INLINE {
-                // One of them may have taken its time.
+                // A tool may have run for a long time.
                 self.look(fuel_left, memory)?;
             }
             let due = match received {
@@ -294,8 +296,8 @@ impl<P: Platform> ExecutionCtx<P> {
         }
     }
 
-    /// Waits until `end`, or for tools until one has answered; no longer than the guest may go on, and not at all while it has been
-    /// asked to stop and has not looked.
+    /// Waits until `end`, or until a tool has replied. The wait ends early if the guest must stop, and does not start
+    /// while a soft stop is unread.
     fn wait<M: LinearMemory + ?Sized>(
         &mut self,
         end: Duration,
@@ -315,7 +317,7 @@ impl<P: Platform> ExecutionCtx<P> {
                 return Ok(Woken::Due);
             }
             let until = end.min(self.soft.next_look(self.timeout));
-            // In its grace a cancelled guest may wait.
+            // A cancelled guest may wait during its grace period.
             let heeds_cancellation = !self.soft.is_in_grace();
             let cancel_after = self.cancel_after.filter(|_| heeds_cancellation);
             let until = cancel_after.map_or(until, |after| after.min(until));

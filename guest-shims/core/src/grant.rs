@@ -1,16 +1,17 @@
-//! What a request asks for of a policy, within what its operator grants.
+//! Changes that a request makes to a policy, and the operator's grant that bounds them.
 
 use serde_json::{Map, Value};
 
 use crate::{Clock, Entropy, Limits};
 
-/// Changes a policy, an object by the names of a policy file, by what a request says under these names: `tables` by their entries, all else
-/// as a whole.
+/// Applies the changes of a request to a policy. Both are JSON objects with the names of a policy file. Names in
+/// `tables` are merged entry by entry; all others are replaced as a whole.
 ///
-/// What comes out is read as a policy and held to the grant then, by [`GrantParts::first_beyond`]: JSON can say one thing in several ways.
+/// Parse the result as a policy and check it with [`GrantParts::first_beyond`], because JSON can express one thing in
+/// several ways.
 ///
 /// # Errors
-/// At the first name that is none, and at what should be a table.
+/// An unknown name, or a table whose change is not an object.
 pub fn change_policy(policy: &mut Value, changes: &Map<String, Value>, tables: &[&str]) -> Result<(), ChangeError> {
     for (name, change) in changes {
         let is_table = tables.contains(&name.as_str());
@@ -24,39 +25,40 @@ pub fn change_policy(policy: &mut Value, changes: &Map<String, Value>, tables: &
     Ok(())
 }
 
-/// A policy cannot be changed so.
+/// A change that does not fit a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeError {
-    /// A policy has no such name.
+    /// The name is unknown in a policy.
     Unknown(String),
-    /// What this name has is an object.
+    /// The value of this name must be an object.
     NoTable(String),
 }
 
-/// What of a policy is held to a grant in every backend.
+/// The parts of a policy that every backend checks against a grant.
 #[derive(Clone, Copy, Debug)]
 pub struct GrantParts<'a> {
-    /// How much may be used.
+    /// The granted limits.
     pub limits: &'a Limits,
-    /// What tells the time.
+    /// The granted clock.
     pub clock: &'a Clock,
-    /// Where randomness comes from.
+    /// The granted source of randomness.
     pub entropy: &'a Entropy,
 }
 
-/// Something that goes beyond a grant.
+/// A setting that exceeds a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beyond {
-    /// Its name, as `limits.fuel`.
+    /// The name of the setting, such as `limits.fuel`.
     pub key: String,
-    /// What was asked for.
+    /// The requested value.
     pub asked: String,
-    /// The most that there is.
+    /// The granted maximum.
     pub granted: String,
 }
 
 impl GrantParts<'_> {
-    /// The first thing that goes beyond this grant: a limit that is higher, or the host's clock or randomness where they are not granted.
+    /// Returns the first setting that exceeds this grant: a higher limit, or the host's clock or entropy without a
+    /// grant for it.
     #[must_use]
     pub fn first_beyond(&self, asked: &GrantParts<'_>) -> Option<Beyond> {
         let beyond = |key: &str, asked: &str, granted: &str| {

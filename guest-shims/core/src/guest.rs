@@ -1,4 +1,4 @@
-//! One guest: an instance of a prepared image or of a plain command, and every call that is made into it.
+//! A guest, which is an instance of a prepared image or of a plain command, and all calls into it.
 
 use std::time::Duration;
 
@@ -12,73 +12,76 @@ use crate::{
     Refusal, Usage, name_limit, session::Pages, tools::ToolRecord,
 };
 
-/// How a prepared image is called.
+/// The driver of a prepared image and its addresses.
 #[derive(Clone, Copy)]
 pub struct ImageDriver<'a> {
-    /// What calls its interpreter.
+    /// Calls the image's interpreter.
     pub driver: &'a dyn Driver,
-    /// Addresses in the image.
+    /// Addresses within the image.
     pub anchors: &'a Anchors,
 }
 
-/// What a platform gives for an instance, beside what its driver sees of it.
+/// The platform's view of an instance, beyond what the driver needs.
 pub trait GuestMachine: Machine {
-    /// What the platform gives executions.
+    /// The platform of the instance's executions.
     type Platform: Platform;
 
-    /// The fuel that is left.
+    /// Returns the remaining fuel.
     fn fuel(&self) -> u64;
 
-    /// Sets the fuel that is left, before a call.
+    /// Sets the remaining fuel before a call.
     fn set_fuel(&mut self, fuel: u64) -> Result<(), MachineError>;
 
-    /// Writes pages into the memory, which holds the image. False: one of them lies beyond its end.
+    /// Writes pages into the memory of an instance that holds the image. Returns `false` if a page is beyond the end of
+    /// the memory.
     fn write_pages(&mut self, pages: &Pages) -> bool {
         pages.write_with(|at, page| self.write(at, page).is_ok())
     }
 
-    /// What the sandbox holds for the guest.
+    /// Returns the host's state for this guest.
     fn host(&self) -> &GuestHost<Self::Platform>;
 
-    /// The same, to be changed.
+    /// Like [`host`](Self::host), mutable.
     fn host_mut(&mut self) -> &mut GuestHost<Self::Platform>;
 }
 
-/// What an execution wrote and asked for.
+/// The output and the tool calls of an execution.
 #[derive(Debug)]
 pub struct Written {
-    /// What it wrote to its streams, as far as it was retained.
+    /// The retained output.
     pub output: Output,
-    /// The tools it called.
+    /// Records of the tool calls.
     pub tool_calls: Vec<ToolRecord>,
-    /// How long it took.
+    /// Duration of the execution.
     pub duration: Duration,
 }
 
-/// What flushing the streams of a stopped script may use, on nobody's bill: about a hundred times what it needs.
+/// Fuel for flushing the streams of a stopped script, about a hundred times the usual cost. It is not charged to the
+/// script.
 const FLUSH_FUEL: u64 = 5_000_000;
 
-/// A guest.
+/// An instance and its fuel limit.
 #[derive(Debug)]
 pub struct Guest<M> {
-    /// Its instance.
+    /// The instance of the image or the command.
     pub machine: M,
-    /// What the current call may use: `limits.fuel`, or what is left of a budget.
+    /// The fuel limit of the current call: `limits.fuel`, or the rest of a budget.
     fuel_limit: u64,
 }
 
 impl<M: GuestMachine> Guest<M> {
-    /// A guest as its image is.
+    /// Wraps a new instance of an image.
     pub fn new(machine: M, limits: &Limits) -> Self {
         Self { machine, fuel_limit: limits.fuel }
     }
 
-    /// Has a new instance draw random numbers of its own. It is on nobody's bill.
+    /// Reseeds the random numbers of a new instance. The fuel is not charged to a script.
     pub fn reseed(&mut self, image: ImageDriver<'_>) -> Result<(), DriverError> {
         image.driver.reseed(&mut self.machine, image.anchors)
     }
 
-    /// The same for a guest that scripts have run in: what they left in it runs on their bill.
+    /// Like [`reseed`](Self::reseed), for a guest in which scripts have run. Code that they left behind runs within
+    /// their limits.
     pub fn reseed_within(&mut self, image: ImageDriver<'_>, limits: &Limits) -> Result<(), DriverError> {
         self.begin(limits)?;
         let reseeded = image.driver.reseed(&mut self.machine, image.anchors);
@@ -86,7 +89,7 @@ impl<M: GuestMachine> Guest<M> {
         reseeded
     }
 
-    /// Begins a call: full fuel, nothing refused yet.
+    /// Begins a call with full fuel and a clean record of refusals.
     fn begin(&mut self, limits: &Limits) -> Result<(), DriverError> {
         let ctx = &self.machine.host().ctx;
         self.fuel_limit = ctx.platform.fuel_limit(limits.fuel);
@@ -98,8 +101,8 @@ impl<M: GuestMachine> Guest<M> {
         Ok(())
     }
 
-    /// Ends a call: takes its fuel from the budget, and says what it has left. What was stopped from outside may have used more than is
-    /// known, so that its budget pays for all that it was allowed.
+    /// Ends a call, charges the budget and returns the remaining fuel. The fuel of a call that was stopped from outside
+    /// is not known exactly, so its whole allowance is charged.
     fn end<T>(&self, result: &Result<T, DriverError>) -> u64 {
         let left = self.machine.fuel();
         let is_known =
@@ -108,7 +111,7 @@ impl<M: GuestMachine> Guest<M> {
         left
     }
 
-    /// What is known of the current call beside what the guest's driver says of it.
+    /// Returns the host's measurements of the current call.
     fn usage<'a>(&self, limits: &'a Limits, fuel_left: u64) -> Usage<'a> {
         let GuestHost { limiter, ctx, trapped, .. } = self.machine.host();
         Usage {
@@ -122,7 +125,7 @@ impl<M: GuestMachine> Guest<M> {
         }
     }
 
-    /// Runs a script. Without an image the instance is a plain command, which has its script already.
+    /// Runs a script. A plain command has no image; it was started with its script.
     pub fn run(
         &mut self,
         image: Option<ImageDriver<'_>>,
@@ -132,7 +135,7 @@ impl<M: GuestMachine> Guest<M> {
         self.begin(limits)?;
         let driver = image.map(|image| image.driver);
         if let Err(stop) = self.ctx().check() {
-            // It was not entered, so it can be later.
+            // The guest was not entered and can be entered later.
             let end = CallEnd { driver, result: Err(MachineError::Stopped(stop).into()), asked: None };
             let result = self.usage(limits, self.machine.fuel()).conclude(end)?;
             return Ok(CallResult { after: GuestState::Untouched, ..result });
@@ -154,7 +157,8 @@ impl<M: GuestMachine> Guest<M> {
         self.usage(limits, left).conclude(CallEnd { driver, result, asked })
     }
 
-    /// Has the interpreter write out what a stopped script printed last. Whatever fails is ignored: the guest is gone.
+    /// Flushes the last output of a stopped script through its interpreter. Errors are ignored, because the guest is
+    /// discarded.
     fn flush_streams(&mut self, image: ImageDriver<'_>) {
         if self.machine.set_fuel(FLUSH_FUEL).is_ok() {
             let _ = image.driver.flush_streams(&mut self.machine, image.anchors);
@@ -168,8 +172,8 @@ impl<M: GuestMachine> Guest<M> {
         }
     }
 
-    /// Takes what an execution wrote, and ends its calls of tools. `printed`: what stands on standard error in place of what the guest
-    /// wrote there. Where a limit ended the script, the last line there names it.
+    /// Takes the output of an execution and ends its tool calls. `printed` replaces the guest's standard error. If a
+    /// limit ended the script, the last line of standard error names the limit.
     pub fn written(&mut self, outcome: &Outcome, limits: &Limits, printed: Option<Captured>) -> Written {
         let GuestHost { wasi, ctx, .. } = self.machine.host_mut();
         let (duration, tool_calls) = (ctx.elapsed(), ctx.end_tools());
@@ -184,7 +188,8 @@ impl<M: GuestMachine> Guest<M> {
         Written { output, tool_calls, duration }
     }
 
-    /// Parses a script; the diagnostics, or what stopped the parser, and what the guest is good for afterwards.
+    /// Parses a script. Returns its diagnostics, or the reason that stopped the parser, and whether the guest can be
+    /// entered again.
     pub fn validate(
         &mut self,
         image: ImageDriver<'_>,
@@ -198,7 +203,7 @@ impl<M: GuestMachine> Guest<M> {
         Ok((self.usage(limits, left).diagnose(validated)?, after))
     }
 
-    /// A global variable; what the guest is good for afterwards.
+    /// Reads a global variable. Also returns whether the guest can be entered again.
     pub fn get_variable(
         &mut self,
         image: ImageDriver<'_>,
@@ -210,7 +215,7 @@ impl<M: GuestMachine> Guest<M> {
         (result.map(|value| value.map(GuestValue::from)), after)
     }
 
-    /// Sets a global variable to what `json` says; what the guest is good for afterwards.
+    /// Sets a global variable to the value of `json`. Also returns whether the guest can be entered again.
     pub fn set_variable(
         &mut self,
         image: ImageDriver<'_>,
@@ -222,7 +227,7 @@ impl<M: GuestMachine> Guest<M> {
         self.answer(limits, set)
     }
 
-    /// Reads a driver's answer about a variable; one that was never asked for leaves the guest as it was.
+    /// Converts a driver's reply about a variable. A call that never entered the guest leaves it unchanged.
     fn answer<T>(
         &self,
         limits: &Limits,
@@ -237,7 +242,7 @@ impl<M: GuestMachine> Guest<M> {
         }
     }
 
-    /// Runs the exit handlers of a session's interpreter. Handlers that run into a limit are the script's loss, not an error.
+    /// Runs the exit handlers of a session's interpreter. A limit that ends them is not an error.
     pub fn close(&mut self, image: ImageDriver<'_>, limits: &Limits) -> Result<(), DriverError> {
         self.begin(limits)?;
         let closed = image.driver.close(&mut self.machine, image.anchors);
@@ -248,30 +253,31 @@ impl<M: GuestMachine> Guest<M> {
         }
     }
 
-    /// What the sandbox holds for it.
+    /// Returns the guest's WASI state.
     pub fn wasi(&self) -> &Wasi {
         &self.machine.host().wasi
     }
 
-    /// What the sandbox holds for it, to be changed.
+    /// Returns the guest's WASI state, mutable.
     pub fn wasi_mut(&mut self) -> &mut Wasi {
         &mut self.machine.host_mut().wasi
     }
 
-    /// The current execution.
+    /// Returns the current execution.
     pub fn ctx(&self) -> &ExecutionCtx<M::Platform> {
         &self.machine.host().ctx
     }
 
-    /// The same, to be changed.
+    /// Returns the current execution, mutable.
     pub fn ctx_mut(&mut self) -> &mut ExecutionCtx<M::Platform> {
         &mut self.machine.host_mut().ctx
     }
 
-    /// Grows its memory by whole pages of WebAssembly, whatever is reserved of it. False where that is not to be had.
+    /// Grows the memory by whole pages of WebAssembly, without regard to the reserve. Returns `false` if the memory
+    /// cannot grow.
     pub(crate) fn grow_freely(&mut self, bytes: u64) -> bool {
         let Ok(pages) = u32::try_from(bytes >> 16) else { return false };
-        // Files may have taken what is reserved of memory. A guest that could not come back for it would have ruined its session.
+        // Files may have used the reserve. A failure to grow here would ruin the session.
         let reserved = self.machine.host_mut().limiter.free_all();
         let has_grown = pages == 0 || self.machine.grow(pages).is_ok();
         self.machine.host_mut().limiter.keep_free(reserved);

@@ -1,4 +1,4 @@
-//! What the sandbox holds for a guest beside its instance, and what its WASI calls see of that.
+//! The host's state for a guest, and the view of it that WASI calls have.
 
 use std::time::Duration;
 
@@ -9,31 +9,31 @@ use crate::{
     tools::{CALL_FUEL, ToolRunner as _, message_fuel},
 };
 
-/// How much fuel one call may be charged between two looks at the deadline: a fifth of a millisecond of host work. Only
+/// Fuel that one call may be charged between two checks of the deadline: a fifth of a millisecond of host work. Only
 /// calls that move megabytes reach it.
 const FUEL_BETWEEN_LOOKS: u64 = 1 << 20;
 
-/// What the sandbox holds for a guest beside its instance.
+/// The host's state for a guest, apart from its instance.
 #[derive(Debug)]
 pub struct GuestHost<P: Platform> {
-    /// Its descriptors, files, streams, clocks, random numbers.
+    /// Descriptors, files, streams, clocks and random numbers.
     pub wasi: Box<Wasi>,
-    /// What it may hold.
+    /// The memory limiter.
     pub limiter: MemoryLimiter,
     /// The current execution.
     pub ctx: ExecutionCtx<P>,
-    /// The trap that ended the last call into it, if one did.
+    /// The trap that ended the last call into the guest, if any.
     pub trapped: Option<TrapKind>,
 }
 
 impl<P: Platform> GuestHost<P> {
-    /// For a guest that has no memory yet.
+    /// Creates the state of a guest that has no memory yet.
     pub fn new(wasi: Box<Wasi>, limit: MemoryLimit, ctx: ExecutionCtx<P>) -> Self {
         let limiter = MemoryLimiter::new(limit, wasi.host_bytes());
         Self { wasi, limiter, ctx, trapped: None }
     }
 
-    /// Does something with the WASI state, the guest's memory and the world. Also says what is left of the fuel.
+    /// Calls `f` with the WASI state, the guest's memory and the host. Also returns the remaining fuel.
     pub fn call<M: LinearMemory + ?Sized, R>(
         &mut self,
         memory: &mut M,
@@ -41,20 +41,19 @@ impl<P: Platform> GuestHost<P> {
         work: impl FnOnce(&mut Wasi, &mut CallHost<'_, M, P>) -> R,
     ) -> (R, u64) {
         let Self { wasi, limiter, ctx, .. } = self;
-        // The tools' share is taken like linear memory: what is left is for files and output.
+        // The share of the tools is taken from the total like linear memory; the rest is for files and output.
         wasi.set_linear_memory_bytes(limiter.taken_bytes());
         let mut host = CallHost { memory, ctx, fuel_left, unchecked: 0 };
         let result = work(wasi, &mut host);
         let fuel_left = host.fuel_left;
         limiter.set_host_bytes(wasi.host_bytes());
-        // A reply that was delivered has passed from the tools to the WASI state; now that there is less room for others, they
-        // let go of it.
+        // A delivered reply has moved from the tools to the WASI state, so the tools release its bytes.
         ctx.settle();
         limiter.see_peak();
         (result, fuel_left)
     }
 
-    /// The WASI state as it can be saved: the monotonic clock without this instance's share.
+    /// Returns the WASI state for saving, with the instance's age added to the monotonic clock.
     pub(crate) fn settled_wasi(&mut self) -> Wasi {
         let mut wasi = (*self.wasi).clone();
         let memory: &mut [u8] = &mut [];
@@ -63,12 +62,12 @@ impl<P: Platform> GuestHost<P> {
     }
 }
 
-/// What a WASI call sees of guest and host.
+/// A WASI call's view of guest and host.
 pub struct CallHost<'a, M: ?Sized, P: Platform> {
     memory: &'a mut M,
     ctx: &'a mut ExecutionCtx<P>,
     fuel_left: u64,
-    /// What was charged since the deadline was last looked at.
+    /// Fuel charged since the last check of the deadline.
     unchecked: u64,
 }
 
@@ -86,12 +85,12 @@ impl<M: LinearMemory + ?Sized, P: Platform> Host for CallHost<'_, M, P> {
     }
 
     fn charge(&mut self, fuel: u64) -> Result<(), Stop> {
-        // As Wasmtime's own rule has it: the fuel is out when what was charged reaches the budget.
+        // Follows Wasmtime's rule: the fuel is exhausted when the charge reaches the budget.
         self.fuel_left = self.fuel_left.saturating_sub(fuel);
         if self.fuel_left == 0 {
             return Err(Stop::OutOfFuel);
         }
-        // The clock is only looked at by the guest's own code, and one call may fill or copy gigabytes.
+        // Only the guest's own code checks the clock, while one call can fill or copy gigabytes.
         self.unchecked = self.unchecked.saturating_add(fuel);
         if self.unchecked < FUEL_BETWEEN_LOOKS {
             return Ok(());
@@ -129,7 +128,7 @@ impl<M: LinearMemory + ?Sized, P: Platform> Host for CallHost<'_, M, P> {
         if self.ctx.send(message) {
             self.charge(CALL_FUEL)?;
             if P::Tools::RUN_INLINE {
-                // The tool may have taken its time.
+                // The tool may have run for a long time.
                 self.ctx.look(self.fuel_left, self.memory)?;
             }
         }

@@ -1,4 +1,4 @@
-//! Checking whether a text is JSON, and passing it on with all digits and its order of keys.
+//! Checks JSON text, and copies it without losing digits or the order of keys.
 
 use std::fmt;
 
@@ -66,13 +66,14 @@ pub fn check_json(text: &str) -> Result<(), String> {
     serde_json::from_str::<Read>(text).map(|Read| ()).map_err(|error| error.to_string())
 }
 
-/// Text that is written as it is where JSON is written; `None` if it is not JSON.
+/// Returns the text as raw JSON to embed in other JSON; `None` if it is not JSON.
 pub(crate) fn raw(text: &str) -> Option<&RawValue> {
     serde_json::from_str(text).ok()
 }
 
-/// The text of `value`, which was read from `text`, without spaces. Numbers have all digits and keys the order of `text`; a [`Value`] has
-/// neither. If `text` repeats a key, this is the text of the value, so that no reader finds another one of the two there.
+/// Returns the text of `value`, which was parsed from `text`, without whitespace. It keeps the digits and the key order
+/// of `text`, which a [`Value`] loses. If `text` repeats a key, the text is that of `value`, so that every reader sees
+/// the same one of the two members.
 pub(crate) fn exact_text(text: &str, value: &Value) -> String {
     let mut exact = String::with_capacity(text.len());
     let mut members = 0;
@@ -98,7 +99,7 @@ pub(crate) fn exact_text(text: &str, value: &Value) -> String {
     if members == count_members(value) { exact } else { value.to_string() }
 }
 
-/// The text of a part of a document, like [`exact_text`].
+/// Returns the text of a part of a document, like [`exact_text`].
 pub(crate) fn compact(part: &RawValue) -> String {
     match serde_json::from_str(part.get()) {
         Ok(value) => exact_text(part.get(), &value),
@@ -106,7 +107,7 @@ pub(crate) fn compact(part: &RawValue) -> String {
     }
 }
 
-/// The length of the string that a text begins with, with its quotes.
+/// Returns the length of the string at the start of a text, including its quotes.
 fn string_length(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text.bytes().skip(1).position(|byte| {
@@ -117,7 +118,7 @@ fn string_length(text: &str) -> usize {
     end.map_or(text.len(), |end| end.saturating_add(2))
 }
 
-/// The members of all objects in a value. Values are nested at most 128 levels deep.
+/// Counts the members of all objects in a value. Values are nested at most 128 levels deep.
 fn count_members(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(count_members).sum(),

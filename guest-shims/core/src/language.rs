@@ -1,11 +1,11 @@
-//! The languages scripts are written in.
+//! The languages of scripts.
 
 use glovebox_vfs::escaped;
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// A language that scripts are written in.
+/// A script language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Language {
@@ -16,10 +16,10 @@ pub enum Language {
 }
 
 impl Language {
-    /// Every language, in the order in which they are listed to people.
+    /// All languages, in the order of listings.
     pub const ALL: [Self; 2] = [Self::Python, Self::JavaScript];
 
-    /// The lower-case name: `python` or `javascript`.
+    /// Returns the lower-case name: `python` or `javascript`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -28,8 +28,8 @@ impl Language {
         }
     }
 
-    /// The language of a file name extension: `.py` and `.pyw`; `.js`, `.mjs` and `.cjs`, and TypeScript's `.ts`,
-    /// `.mts` and `.cts`.
+    /// Returns the language of a file name extension: `.py` and `.pyw` for Python; `.js`, `.mjs`, `.cjs`, and
+    /// TypeScript's `.ts`, `.mts` and `.cts` for JavaScript.
     #[must_use]
     pub fn from_extension(extension: &str) -> Option<Self> {
         match extension.to_ascii_lowercase().as_str() {

@@ -4,19 +4,19 @@
 //! provider component run the same code and behave alike. A backend adds an instance to run
 //! ([`glovebox_interpreters::Machine`]), time, and the parts of the host that it gives to guests.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
 //! | `limits`, `policy`, `request` | the input of an execution, and its checks |
 //! | `outcome`, `value`, `call`, `limit_line` | the result of an execution, decided in one place |
 //! | `guest` | an instance, and every call into it |
-//! | `host` | what is stored for a guest, and what its WASI calls see of it |
-//! | `watch`, `linear_memory` | time and memory, as the platform has them |
-//! | `execution` | the current execution: its time, what may stop it, its calls of tools |
+//! | `host` | the host's state for a guest, and the view that WASI calls have of it |
+//! | `watch`, `linear_memory` | time and memory, as the platform provides them |
+//! | `execution` | the current execution: its time, its stop conditions, its tool calls |
 //! | `boot` | the environment in which an image boots and its instances resume |
-//! | `guidance` | explanations of failures, and what to do about them |
+//! | `guidance` | explanations of failures, with advice |
 //! | `memory`, `soft_stop` | limits during an execution: memory as one sum, and the soft limit |
-//! | `library`, `standard_library` | files that every guest has, and those that its interpreter imports from |
-//! | `files` | a workspace, read and changed from outside |
+//! | `library`, `standard_library` | files that every guest has, and the interpreter's standard library |
+//! | `files` | access to a workspace from outside |
 //! | `contract` | conversions to and from the contract's generated types, and the bounds of its calls |
 //! | `session` | the saved state of sessions, and when it is saved |
 //! | `hibernate` | sessions as bytes |

@@ -1,25 +1,25 @@
-//! The library: read-only files that every guest has beside its workspace, outside of its quotas.
+//! The library: read-only files in every guest, next to its workspace and outside its quotas.
 
 use glovebox_vfs::{FileIdentity, FileKind, MountSource, SourceEntry, SourceError, SourceStat};
 
 use crate::BOOT_REALTIME_NS;
 
-/// The guest path of the library: JavaScript's packages.
+/// The guest path of the library of JavaScript packages.
 pub const LIBRARY_PATH: &str = "/data_js";
 
-/// The guest path of Python's packages.
+/// The guest path of the Python packages.
 pub const PACKAGES_PATH: &str = "/app/site-packages";
 
-/// The library's files. A backend decides where they come from.
+/// The files of the library. A backend decides where they come from.
 pub trait LibraryFiles: Send + Sync {
-    /// The files by their paths, such as `a/b.js`, sorted.
+    /// Returns the files by path, such as `a/b.js`, sorted.
     ///
     /// # Errors
-    /// When they are unavailable; the guest sees `io`.
+    /// The files are unavailable; the guest sees `io`.
     fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError>;
 }
 
-/// Files that stay as they are.
+/// A fixed list of files.
 impl LibraryFiles for Vec<(String, Vec<u8>)> {
     fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
         Ok(self)
@@ -30,13 +30,12 @@ impl LibraryFiles for Vec<(String, Vec<u8>)> {
 #[derive(Debug)]
 pub struct Library<F>(pub F);
 
-/// The entry at a path.
 enum Found<'a> {
     File(usize, &'a [u8]),
     Directory,
 }
 
-/// The index of the first file below a directory; its path ends in a slash.
+/// Returns the index of the first file below a directory, whose `prefix` ends in a slash.
 fn start_of(files: &[(String, Vec<u8>)], prefix: &str) -> usize {
     files.partition_point(|(name, _)| name.as_str() < prefix)
 }
@@ -91,7 +90,7 @@ impl<F: LibraryFiles> MountSource for Library<F> {
     }
 
     fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError> {
-        // Every guest asks this: the files need not be unpacked for it.
+        // Every guest asks for the root, and the answer needs no unpacked files.
         Ok(if path.is_empty() { Some(directory()) } else { stat_of(self.0.files()?, path) })
     }
 

@@ -1,13 +1,13 @@
-//! The last line on standard error of a script that hit a limit, so that readers of the streams alone learn why it
-//! stopped.
+//! The last line on standard error of a script that exceeded a limit. It tells readers of the streams alone why the
+//! script stopped.
 
 use glovebox_wasi::{Captured, whole_characters};
 
 use crate::{Outcome, Resource};
 
 /// Appends a line to standard error that names the limit that ended the script: `OutOfFuel`, `TimedOut` or
-/// `OutOfMemory`. It counts as the script's output; if `max_bytes` leave no room for it, it replaces the end of that
-/// output.
+/// `OutOfMemory`. The line counts as the script's output. If `max_bytes` leave no room for it, it replaces the end of
+/// that output.
 ///
 /// Returns the appended text for streaming, or `None` if no limit ended the script.
 pub fn name_limit(outcome: &Outcome, stderr: &mut Captured, max_bytes: u64) -> Option<String> {

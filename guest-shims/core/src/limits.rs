@@ -1,4 +1,4 @@
-//! How much an execution may use.
+//! Limits of executions and sessions.
 
 use std::time::Duration;
 
@@ -6,96 +6,106 @@ use glovebox_vfs::VfsLimits;
 use glovebox_wasi::WasiLimits;
 use serde::{Deserialize, Serialize};
 
-/// How much of mounted files stays in memory for reading again. Counts against `limits.memory_bytes`.
+/// Cache for the contents of mounted files, in bytes. It counts against `limits.memory_bytes`.
 const MOUNT_CACHE_BYTES: u64 = 8 << 20;
 
-/// What a message to the tools has around a call's arguments.
+/// Size of a message to the tools apart from the arguments of the call, in bytes.
 const TOOL_ENVELOPE_BYTES: u64 = 4096;
 
 /// Every limit of an execution, finite by default.
 ///
-/// Each is enforced where the resource is spent, not checked afterwards; the default, the unit and
-/// what the guest observes stand beside each. Set them in code, by the CLI's flags, or in a policy
-/// file's `[limits]` table under the same names.
+/// Each limit is enforced where the resource is used, not checked afterwards. The documentation of each gives its unit,
+/// its default, and what the guest observes. Set limits in code, with the CLI's flags, or in the `[limits]` table of a
+/// policy file, under the same names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Fuel: roughly one unit per WebAssembly operator, plus what host work costs. Default 400 billion. On a machine of 2026
-    /// interpreters use up 6 to 18 billion a second, and 29 at the most, in long multiplications and copies: within the default
-    /// of `timeout_ms` a script meets that limit first, and this one bounds the work where time says little, on a machine that
-    /// is faster, or under a provider that has no clock. Set it lower for results that do not depend on the machine. Booting
-    /// the interpreter is not on the bill.
-    /// The guest is unwound when it runs out: [`Outcome::Exhausted`](crate::Outcome::Exhausted).
+    /// Fuel: roughly one unit per WebAssembly operator, plus the cost of host work. Default 400 billion. Booting the
+    /// interpreter is not charged. A guest that runs out of fuel is unwound:
+    /// [`Outcome::Exhausted`](crate::Outcome::Exhausted).
+    ///
+    /// On a machine of 2026, interpreters use 6 to 18 billion units a second, and at most 29 billion, in long
+    /// multiplications and copies. With the defaults, `timeout_ms` is therefore reached first. Fuel bounds the work on
+    /// faster machines, and under a provider without a clock. Set it lower for results that do not depend on the
+    /// machine.
     pub fuel: u64,
-    /// How much of `fuel` is reserved for the soft limit. Default 100 million (about 10 ms of work), and never more than a
-    /// tenth of `fuel`. When no more is left, the script gets an exception that it can see and clean up after
-    /// (`KeyboardInterrupt` in Python, an error that cannot be caught in JavaScript); if it still runs when all is used, it
-    /// is unwound. 0: no exception. Nor is there one under a fixed clock and seeded entropy together: the host
-    /// looks by its own time, so that the exception would not come at the same operator every time.
+    /// Fuel reserved for the soft limit, out of `fuel`. Default 100 million (about 10 ms of work), and never more than
+    /// a tenth of `fuel`. When only the reserve is left, the script gets an exception: `KeyboardInterrupt` in Python,
+    /// which it can catch to clean up, or an uncatchable error in JavaScript. A script that still runs when all fuel is
+    /// used is unwound. 0 disables the exception.
+    ///
+    /// A fixed clock together with seeded entropy also disables the exception. The host checks at intervals of its own
+    /// time, so the exception would not arrive at the same operator every time.
     pub fuel_reserve: u64,
-    /// Wall-clock milliseconds, waits included, compiling and queueing not. Default 10,000.
-    /// The guest is unwound at the next loop head or call, or out of its wait.
+    /// Wall-clock milliseconds, including waits but not compilation or queueing. Default 10,000. The guest is unwound
+    /// at the next loop head or call, or out of its wait.
     pub timeout_ms: u64,
-    /// How many milliseconds of `timeout_ms` are reserved for the soft limit, as for `fuel_reserve`; also what a cancelled
-    /// script has left to end by itself. Default 100, and never more than a tenth of `timeout_ms`. 0: no exception, and
+    /// Milliseconds of `timeout_ms` reserved for the soft limit, like `fuel_reserve`. A cancelled script also has this
+    /// long to end by itself. Default 100, and never more than a tenth of `timeout_ms`. 0 disables the exception, and
     /// cancellation unwinds at once.
     pub timeout_reserve_ms: u64,
-    /// Bytes of memory. Default 128 MiB. It counts what a script makes its guest and the host hold: linear memory beyond the
-    /// interpreter's image, files, the mounts' cache, captured output, displays, calls of tools. The image itself counts as 2 MiB, more
-    /// than a small script writes to of it: it is the same for every script, mapped from one file, and most of it, such as the C
-    /// stack, is never touched. What a script does write to of the image is memory of its own as well, but never more than the
-    /// image is large (60 MiB for Python, 5 MiB for JavaScript). So the host stays bounded: no execution holds more than this
-    /// limit and the size of its image. The guest sees an allocation fail (`MemoryError`, `InternalError: out of memory`), or
-    /// `ENOSPC` where it is the files that grow.
-    pub memory_bytes: u64,
-    /// Bytes of standard output that are retained. Default 2,000,000. The rest is counted and dropped;
-    /// the guest's write succeeds.
-    pub stdout_bytes: u64,
-    /// Bytes of standard error that are retained. Default 1,000,000. As for `stdout_bytes`.
-    pub stderr_bytes: u64,
-    /// Bytes of the displays that are retained: what `display` of a script showed, pictures for instance, with all their forms. Default 8 MiB. One
-    /// that does not fit is dropped as a whole and counted, and so is all that is shown after it; the script goes on. Nor are more
-    /// than 1,000 retained.
-    pub display_bytes: u64,
-    /// Bytes of source text. Default 1 MiB. More is an error before anything runs.
-    pub source_bytes: u64,
-    /// Bytes of standard input. Default 16 MiB. More is an error before anything runs.
-    pub stdin_bytes: u64,
-    /// Bytes of files in the workspace and other writable mounts, in whole chunks, names and directory entries included.
-    /// Default 64 MiB. The guest sees `ENOSPC`. A commit to a host directory writes no more than this either, each hard
-    /// link and each renamed host file counted: it fails as a whole.
-    pub workspace_bytes: u64,
-    /// Files, directories and links, open but deleted ones included. Default 10,000. The guest sees `ENOSPC`.
-    pub workspace_inodes: u64,
-    /// Descriptors open at once, beside the three standard streams. Default 256. The guest sees `EMFILE`.
-    pub open_files: u32,
-    /// Calls of the host's tools in one execution. Default 100. One more fails with `ToolLimit`.
-    pub tool_calls: u64,
-    /// Calls of tools that run at once, or whose result the guest has not taken yet. Default 16. Further ones wait for
-    /// their turn.
-    pub tool_calls_at_once: u32,
-    /// Milliseconds that one call of a tool may take, from its start. Default 10,000. The guest gets `ToolTimeout`; the
-    /// tool is told to stop.
-    pub tool_timeout_ms: u64,
-    /// Bytes of a tool call's arguments, and of its result, as JSON text each. Default 1 MiB. More fails with `ToolLimit`.
-    pub tool_bytes: u64,
-    /// Bytes of arguments, results and messages that an execution's record of tool calls keeps together. Default 1 MiB.
-    /// Beyond it only names and times are recorded.
-    pub tool_record_bytes: u64,
-    /// Bytes of the file that an execution's globals are stored in, where a policy says that they are. Default 1 MiB. Where
-    /// they take more, the largest are left out until the others fit, and a line on standard error names each.
-    pub persisted_bytes: u64,
-    /// Sessions that the engine keeps at once. Default 1,000. Opening one more is an error.
-    pub session_count: u32,
-    /// Bytes that all sessions of the engine may hold together: memory beyond the image and their own pages within it, files and
-    /// what else the host keeps for them, checkpoints. Default 4 GiB.
+    /// Bytes of memory. Default 128 MiB. The limit covers linear memory beyond the interpreter's image, files, the
+    /// cache of the mounts, captured output, displays and tool calls. The guest sees a failed allocation
+    /// (`MemoryError`, `InternalError: out of memory`), or `ENOSPC` if files grow.
     ///
-    /// It holds at all times. A guest that asks for more is refused as at `memory_bytes`, its files as at a full disk; a
-    /// checkpoint that is due and has no room is skipped (the session then goes back further, should it have to); opening or
-    /// forking a session, and asking for a checkpoint, is an error. Pages of the image that a guest writes to are measured when
-    /// its execution ends, so that each execution that is running can add the size of its image; while there is more than
-    /// the limit, no execution begins in a session.
+    /// The image itself counts as 2 MiB, more than a small script writes to in it. It is the same for every script and
+    /// mapped from one file, and most of it, such as the C stack, is never touched. Pages of the image that a script
+    /// writes to become its own memory without being counted. They never exceed the size of the image (60 MiB for
+    /// Python, 5 MiB for JavaScript). An execution therefore holds at most this limit plus the size of its image.
+    pub memory_bytes: u64,
+    /// Retained bytes of standard output. Default 2,000,000. The rest is counted and dropped; the guest's write
+    /// succeeds.
+    pub stdout_bytes: u64,
+    /// Retained bytes of standard error. Default 1,000,000. The rest is counted and dropped; the guest's write
+    /// succeeds.
+    pub stderr_bytes: u64,
+    /// Retained bytes of displays: pictures, for instance, passed to `display`, with all their forms. Default 8 MiB. A
+    /// display that does not fit is dropped as a whole and counted, and so are all later ones; the script continues. At
+    /// most 1,000 displays are retained.
+    pub display_bytes: u64,
+    /// Bytes of source text. Default 1 MiB. A larger source is an error before anything runs.
+    pub source_bytes: u64,
+    /// Bytes of standard input. Default 16 MiB. A larger input is an error before anything runs.
+    pub stdin_bytes: u64,
+    /// Bytes of files in the workspace and other writable mounts, in whole chunks, with names and directory entries.
+    /// Default 64 MiB. The guest sees `ENOSPC`. A commit to a host directory writes at most as much, counting each hard
+    /// link and each renamed host file; a larger commit fails as a whole.
+    pub workspace_bytes: u64,
+    /// Number of files, directories and links, including open files that were deleted. Default 10,000. The guest sees
+    /// `ENOSPC`.
+    pub workspace_inodes: u64,
+    /// Number of open descriptors apart from the three standard streams. Default 256. The guest sees `EMFILE`.
+    pub open_files: u32,
+    /// Number of calls to the host's tools in one execution. Default 100. A further call fails with `ToolLimit`.
+    pub tool_calls: u64,
+    /// Number of tool calls that run at once, or whose result the guest has not taken yet. Default 16. Further calls
+    /// are queued.
+    pub tool_calls_at_once: u32,
+    /// Milliseconds that one tool call may take, from its start. Default 10,000. The guest gets `ToolTimeout`, and the
+    /// tool is asked to stop.
+    pub tool_timeout_ms: u64,
+    /// Bytes of the arguments of a tool call, and of its result, each as JSON text. Default 1 MiB. A larger text fails
+    /// with `ToolLimit`.
+    pub tool_bytes: u64,
+    /// Total bytes of arguments, results and messages in the record of an execution's tool calls. Default 1 MiB. Beyond
+    /// it, only names and times are recorded.
+    pub tool_record_bytes: u64,
+    /// Bytes of the file that stores the globals of an execution, if the policy persists them. Default 1 MiB. If they
+    /// exceed it, the largest are left out until the others fit, and a line on standard error names each omitted
+    /// global.
+    pub persisted_bytes: u64,
+    /// Number of sessions that the engine keeps. Default 1,000. Opening another session is an error.
+    pub session_count: u32,
+    /// Bytes that all sessions of the engine may hold together. Default 4 GiB. The sum covers memory beyond the image,
+    /// private pages within the image, files, other host state, and checkpoints.
+    ///
+    /// The limit holds at all times. A guest that exceeds it is refused memory as at `memory_bytes`, and file growth as
+    /// on a full disk. A checkpoint that is due and does not fit is skipped, so the session may later have to go back
+    /// further. Opening or forking a session fails, and so does a request for a checkpoint.
+    ///
+    /// Private pages of the image are measured when an execution ends, so each running execution can add the size of
+    /// its image. While the total exceeds the limit, no execution starts in a session.
     pub session_total_bytes: u64,
 }
 
@@ -139,45 +149,45 @@ impl Default for Limits {
     }
 }
 
-/// A limit outside what the engine can hold.
+/// A limit outside the supported range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`limits.{key}` is {value}; it must be between {least} and {most}")]
 pub struct LimitError {
-    /// The limit's name.
+    /// The name of the limit.
     pub key: &'static str,
-    /// What was asked.
+    /// The requested value.
     pub value: u64,
-    /// The least that makes sense.
+    /// The minimum value.
     pub least: u64,
-    /// The most the engine can hold.
+    /// The maximum value.
     pub most: u64,
 }
 
 impl Limits {
-    /// The most linear memory a guest can address, in bytes: 32-bit WebAssembly.
+    /// The maximum linear memory of a guest, in bytes: the address space of 32-bit WebAssembly.
     pub const MAX_MEMORY_BYTES: u64 = 4 << 30;
 
-    /// `timeout_ms` as a duration.
+    /// Returns `timeout_ms` as a duration.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
 
-    /// How much of an execution's fuel is reserved for the soft limit.
+    /// Returns the part of `fuel` that is reserved for the soft limit.
     #[must_use]
     pub fn fuel_reserve_of(&self, fuel: u64) -> u64 {
         self.fuel_reserve.min(fuel / 10)
     }
 
-    /// How much of the time is reserved for the soft limit.
+    /// Returns the part of the timeout that is reserved for the soft limit.
     #[must_use]
     pub fn effective_timeout_reserve(&self) -> Duration {
-        // In microseconds, so that a timeout of a few milliseconds has one, too.
+        // In microseconds, so that a timeout of a few milliseconds also has a reserve.
         let tenth_us = self.timeout_ms.saturating_mul(1000) / 10;
         Duration::from_micros(self.timeout_reserve_ms.saturating_mul(1000).min(tenth_us))
     }
 
-    /// What the guest's descriptors and streams are held to.
+    /// Returns the limits of the guest's descriptors and streams.
     #[must_use]
     pub fn wasi(&self) -> WasiLimits {
         WasiLimits {
@@ -190,7 +200,7 @@ impl Limits {
         }
     }
 
-    /// What the guest's files are held to.
+    /// Returns the limits of the guest's files.
     #[must_use]
     pub fn vfs(&self) -> VfsLimits {
         VfsLimits {
@@ -201,10 +211,10 @@ impl Limits {
         }
     }
 
-    /// Each limit by its name, with the least and the most that the engine can hold.
+    /// Returns each limit with its name, minimum and maximum.
     fn table(&self) -> [(&'static str, u64, u64, u64); 21] {
         const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
-        // Fuel is an `i64` inside the engine; a year is as good as no deadline and cannot overflow nanoseconds.
+        // Fuel is an `i64` inside the engine. A year equals no deadline and cannot overflow nanoseconds.
         [
             ("fuel", self.fuel, 1, i64::MAX.unsigned_abs()),
             ("fuel_reserve", self.fuel_reserve, 0, i64::MAX.unsigned_abs()),
@@ -224,14 +234,14 @@ impl Limits {
             ("tool_timeout_ms", self.tool_timeout_ms, 1, YEAR_MS),
             ("tool_bytes", self.tool_bytes, 1, 64 << 20),
             ("tool_record_bytes", self.tool_record_bytes, 0, 1 << 30),
-            // At the least what an object takes that is empty but for an empty `_state`.
+            // The minimum is the size of an object with nothing but an empty `_state`.
             ("persisted_bytes", self.persisted_bytes, 13, 64 << 20),
             ("session_count", u64::from(self.session_count), 0, 1_000_000),
             ("session_total_bytes", self.session_total_bytes, 0, 1 << 50),
         ]
     }
 
-    /// Checks every limit against what the engine can hold.
+    /// Checks every limit against the supported range.
     pub fn check(&self) -> Result<(), LimitError> {
         for (key, value, least, most) in self.table() {
             if !(least..=most).contains(&value) {
@@ -241,7 +251,7 @@ impl Limits {
         Ok(())
     }
 
-    /// What a limit is raised to by this factor, as far as it can be; none where it cannot be more than it is.
+    /// Returns a limit raised to `percent`, at most to its maximum; `None` if it cannot be raised.
     pub(crate) fn raised(&self, name: &str, percent: u64) -> Option<u64> {
         let (_, value, _, most) = self.table().into_iter().find(|(key, ..)| *key == name)?;
         let wanted = u128::from(value) * u128::from(percent) / 100;
@@ -254,7 +264,7 @@ impl Limits {
 mod tests {
     use super::*;
 
-    /// Takes all limits out of one record; the compiler finds one that has no name in the list.
+    /// Takes all limits out of one record. The compiler reports a limit that is missing from the list of names.
     macro_rules! taken {
         ($limits:expr, $($name:ident),*) => {{
             let Limits { $($name),* } = $limits;
@@ -280,7 +290,7 @@ mod tests {
 
     #[test]
     fn by_default_time_comes_before_fuel() {
-        // What was measured of scripts of every kind, rounded up.
+        // The highest rate measured in scripts of every kind, rounded up.
         const MAX_PER_MS: u64 = 30_000_000;
         let Limits { fuel, timeout_ms, .. } = Limits::default();
         assert!(fuel > timeout_ms * MAX_PER_MS, "{fuel}");

@@ -1,28 +1,28 @@
-//! A guest's linear memory, as the host reads and writes it.
+//! The host's access to a guest's linear memory.
 
 use std::ops::Range;
 
 use glovebox_wasi::Fault;
 
-/// A guest's linear memory, every address checked.
+/// A guest's linear memory. Every access is bounds-checked.
 pub trait LinearMemory {
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     fn bytes(&self) -> u64;
 
-    /// Copies bytes out.
+    /// Reads `into.len()` bytes at `at`.
     fn read(&self, at: u32, into: &mut [u8]) -> Result<(), Fault>;
 
-    /// Copies bytes in.
+    /// Writes `from` at `at`.
     fn write(&mut self, at: u32, from: &[u8]) -> Result<(), Fault>;
 
-    /// The word at an address; none outside.
+    /// Returns the 32-bit little-endian word at an address; `None` outside the memory.
     fn word(&self, at: u32) -> Option<u32> {
         let mut word = [0; 4];
         self.read(at, &mut word).ok()?;
         Some(u32::from_le_bytes(word))
     }
 
-    /// Writes a word; nothing outside.
+    /// Writes a 32-bit little-endian word. Does nothing outside the memory.
     fn set_word(&mut self, at: u32, word: u32) {
         self.write(at, &word.to_le_bytes()).unwrap_or_default();
     }

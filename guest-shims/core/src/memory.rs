@@ -1,39 +1,39 @@
-//! The memory limit: everything that an execution holds, as one sum.
+//! The memory limit, enforced on the sum of everything that an execution holds.
 
 use std::sync::Arc;
 
 use crate::{session::Reservation, tools::Account};
 
-/// Withheld from linear memory under the memory limit, so that a guest that has used all its memory can still report
-/// it.
+/// Bytes withheld from linear memory under the memory limit, so that a guest that has used all its memory can still
+/// report it.
 const OUTPUT_RESERVE_BYTES: u64 = 256 << 10;
 
-/// The charge for an image of any size: more than a small script writes to of it.
+/// Charge for an image of any size, in bytes: more than a small script writes to in it.
 const IMAGE_BYTES: u64 = 2 << 20;
 
 /// The memory limit of a guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// `limits.memory_bytes`.
+    /// The limit, `limits.memory_bytes`.
     pub bytes: u64,
-    /// The part of its linear memory that is not counted: the image that it starts from.
+    /// The uncounted part of the linear memory: the image that the guest starts from, apart from its charge.
     spare_bytes: u64,
 }
 
 impl MemoryLimit {
-    /// For a guest that starts from an image with a linear memory of this size.
+    /// Creates the limit of a guest that starts from an image with a linear memory of `image_bytes`.
     #[must_use]
     pub fn of_image(bytes: u64, image_bytes: u64) -> Self {
         Self { bytes, spare_bytes: image_bytes.saturating_sub(Self::least(image_bytes)) }
     }
 
-    /// The charge for an image with a linear memory of this size.
+    /// Returns the charge for an image with a linear memory of this size.
     #[must_use]
     pub fn least(image_bytes: u64) -> u64 {
         image_bytes.min(IMAGE_BYTES)
     }
 
-    /// The counted part of a linear memory.
+    /// Returns the counted part of a linear memory.
     #[must_use]
     pub fn counted(&self, linear_bytes: u64) -> u64 {
         linear_bytes.saturating_sub(self.spare_bytes)
@@ -50,25 +50,25 @@ impl From<u64> for MemoryLimit {
 #[derive(Debug, Default)]
 pub struct MemoryLimiter {
     limit: MemoryLimit,
-    /// The part of the limit that linear memory may not use.
+    /// The part of the limit that is withheld from linear memory.
     reserve_bytes: u64,
-    /// What the host holds apart from tool calls: updated by every WASI call.
+    /// Bytes that the host holds apart from tool calls. Every WASI call updates it.
     host_bytes: u64,
     linear_bytes: u64,
-    /// What the host holds for tool calls in the current execution.
+    /// Bytes that the host holds for tool calls of the current execution.
     tools: Arc<Account>,
     /// The peak of the sum.
     peak_bytes: u64,
-    /// What the sum would have been with the growth that was refused in the current execution.
+    /// The sum that a refused growth in the current execution would have resulted in.
     refused_bytes: Option<u64>,
-    /// In a session: the guest's share of what all sessions may hold together.
+    /// The guest's share of the total of all sessions, if the guest runs in a session.
     reservation: Option<Reservation>,
     /// The peak of [`host_bytes`](Self::host_bytes) since the reservation was made.
     reserved_host_bytes: u64,
 }
 
 impl MemoryLimiter {
-    /// For a guest without memory yet, for which the host already holds this much.
+    /// Creates the limiter of a guest without memory, for which the host already holds `host_bytes`.
     #[must_use]
     pub fn new(limit: impl Into<MemoryLimit>, host_bytes: u64) -> Self {
         let limit = limit.into();
@@ -79,14 +79,14 @@ impl MemoryLimiter {
         limiter
     }
 
-    /// The counted bytes of linear memory.
+    /// Returns the counted bytes of linear memory.
     #[must_use]
     pub fn linear_bytes(&self) -> u64 {
         self.limit.counted(self.linear_bytes)
     }
 
-    /// The part of the limit that is not available for the guest's files and output: counted linear memory, tool calls,
-    /// and what other sessions have taken.
+    /// Returns the part of the limit that is unavailable for the guest's files and output: counted linear memory, tool
+    /// calls, and the usage of other sessions.
     #[must_use]
     pub fn taken_bytes(&self) -> u64 {
         let taken = self.linear_bytes().saturating_add(self.tools.held_bytes());
@@ -99,8 +99,8 @@ impl MemoryLimiter {
         }
     }
 
-    /// From now on the guest's growth is reserved in the total of all sessions. `host_bytes` is what the host holds for
-    /// it now.
+    /// Reserves further growth of the guest in the total of all sessions. `host_bytes` is the amount that the host
+    /// holds for the guest now.
     pub fn reserve_from(&mut self, reservation: Reservation, host_bytes: u64) {
         self.reservation = None;
         self.set_host_bytes(host_bytes);
@@ -113,19 +113,19 @@ impl MemoryLimiter {
         self.reservation = None;
     }
 
-    /// The peak of memory in use in the current execution.
+    /// Returns the peak memory usage of the current execution, in bytes.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.peak_bytes.max(self.sum_bytes())
     }
 
-    /// What a refused growth would have brought the sum to, in the current execution.
+    /// Returns the sum that a refused growth in the current execution would have resulted in.
     #[must_use]
     pub fn refused_bytes(&self) -> Option<u64> {
         self.refused_bytes
     }
 
-    /// Sets what the host holds apart from tool calls.
+    /// Sets the bytes that the host holds apart from tool calls.
     pub fn set_host_bytes(&mut self, bytes: u64) {
         self.host_bytes = bytes;
         if let Some(reservation) = &mut self.reservation
@@ -142,7 +142,7 @@ impl MemoryLimiter {
         self.peak_bytes = self.peak_bytes.max(self.sum_bytes());
     }
 
-    /// Begins an execution, whose tool calls are charged to this account.
+    /// Begins an execution and charges its tool calls to this account.
     pub fn begin(&mut self, tools: Arc<Account>) {
         self.refused_bytes = None;
         self.peak_bytes = 0;
@@ -150,18 +150,18 @@ impl MemoryLimiter {
         self.set_host_bytes(self.host_bytes);
     }
 
-    /// Releases the reserve to linear memory; returns its size, for [`keep_free`](Self::keep_free).
+    /// Releases the reserve to linear memory. Returns its size, for [`keep_free`](Self::keep_free).
     pub fn free_all(&mut self) -> u64 {
         std::mem::take(&mut self.reserve_bytes)
     }
 
-    /// Withholds this much from linear memory.
+    /// Withholds `bytes` from linear memory.
     pub fn keep_free(&mut self, bytes: u64) {
         self.reserve_bytes = bytes;
     }
 
-    /// Whether a memory may grow from `current` to `desired` bytes, with its own limit `maximum`; if so, the growth is
-    /// recorded.
+    /// Decides whether a memory may grow from `current` to `desired` bytes, under its own limit `maximum`, and records
+    /// an accepted growth.
     pub fn grow(&mut self, current: u64, desired: u64, maximum: Option<u64>) -> bool {
         let grown = desired.saturating_sub(current);
         let linear_bytes = self.linear_bytes.saturating_add(grown);
@@ -172,11 +172,11 @@ impl MemoryLimiter {
         let others = counted_bytes.saturating_add(self.host_bytes).saturating_add(reserve_bytes);
         let fits = maximum.is_none_or(|most| desired <= most)
             && self.limit.bytes.checked_sub(others).is_some_and(|left| {
-                // Tools may use the reserve, and one of their threads may be doing so right now.
+                // Tools may use the reserve, and a thread of theirs may be doing so at this moment.
                 self.tools.held_bytes() <= left && self.tools.try_set_room(left.saturating_add(reserve_bytes))
             });
         if !fits || !self.reservation.as_mut().is_none_or(|reservation| reservation.reserve(grown)) {
-            // The tools' room may have shrunk.
+            // The room for the tools may have shrunk.
             self.set_host_bytes(self.host_bytes);
             self.refused_bytes = Some(sum);
             return false;
@@ -196,7 +196,6 @@ mod tests {
     use super::*;
     use crate::{Limits, session::SessionLedger};
 
-    /// Without a reserve.
     fn limiter(limit_bytes: u64) -> MemoryLimiter {
         MemoryLimiter { limit: limit_bytes.into(), ..MemoryLimiter::default() }
     }

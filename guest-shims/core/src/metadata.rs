@@ -1,21 +1,21 @@
-//! How an execution was carried out.
+//! Information about an execution apart from its outcome.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Language;
 
-/// Whether fuel is counted.
+/// The counting of fuel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metering {
-    /// It is, and `limits.fuel` holds.
+    /// Fuel is counted, and `limits.fuel` applies.
     #[default]
     Fuel,
-    /// It is not: the time limit alone ends a script that does not end. It runs faster, and `fuel_consumed` is 0.
+    /// Fuel is not counted. Only the time limit ends an endless script. Scripts run faster, and `fuel_consumed` is 0.
     None,
 }
 
-/// How an execution was carried out.
+/// Information about an execution apart from its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
     /// The language: `python` or `javascript`.
@@ -24,14 +24,14 @@ pub struct Metadata {
     pub runtime_name: String,
     /// The interpreter's version; absent for a custom binary.
     pub version: Option<String>,
-    /// Whether a prepared image ran, or the binary booted as a plain command.
+    /// `true` if a prepared image ran, `false` if the binary booted as a plain command.
     pub prepared: bool,
-    /// The prepared image's identity, the SHA-256 of its module: equal images behave alike.
+    /// The identity of the prepared image, the SHA-256 of its module. Equal images behave alike.
     pub image_sha256: Option<String>,
-    /// Whether its fuel was counted.
+    /// The counting of fuel in this execution.
     pub metering: Metering,
-    /// All bytes written to standard output, retained or not.
+    /// Total bytes written to standard output, retained or not.
     pub stdout_total_bytes: u64,
-    /// All bytes written to standard error, retained or not.
+    /// Total bytes written to standard error, retained or not.
     pub stderr_total_bytes: u64,
 }

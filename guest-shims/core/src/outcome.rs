@@ -1,4 +1,4 @@
-//! What the guest did. Failures of the host are errors instead.
+//! The outcome of a guest's run. Failures of the host are errors instead.
 
 use glovebox_interpreters::Raised;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub enum Resource {
     Memory,
 }
 
-/// Why a guest broke, other than by its own exit or a limit.
+/// The kind of a WebAssembly trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrapKind {
@@ -35,7 +35,7 @@ pub enum TrapKind {
     Other,
 }
 
-/// What the guest did.
+/// The end of a guest's run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Outcome {
@@ -88,7 +88,8 @@ impl From<Raised> for RaisedOutcome {
 }
 
 impl Outcome {
-    /// Whether the script succeeded: it completed or exited with 0. The content of standard error does not matter.
+    /// Returns whether the script succeeded: it completed or exited with 0. The content of standard error does not
+    /// matter.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Completed | Self::Exited { code: 0 })

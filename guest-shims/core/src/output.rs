@@ -1,24 +1,24 @@
-//! What a guest wrote.
+//! Captured output of a guest.
 
 use glovebox_wasi::Captured;
 
-/// What a guest wrote to one of its standard streams.
+/// Captured output of one standard stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
-    /// The bytes retained, at most the stream's limit.
+    /// The retained bytes, at most the stream's limit.
     pub bytes: Vec<u8>,
-    /// How many bytes were written in all.
+    /// The number of bytes written in total.
     pub total_bytes: u64,
 }
 
 impl Output {
-    /// Whether bytes were dropped at the limit.
+    /// Returns whether bytes were dropped at the limit.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.total_bytes > self.bytes.len() as u64
     }
 
-    /// The bytes as text. A character that the limit cut in two is left out; other bytes that are no UTF-8 become U+FFFD.
+    /// Returns the bytes as text. A character that the limit cut in two is omitted; other invalid UTF-8 becomes U+FFFD.
     #[must_use]
     pub fn text(&self) -> String {
         let held = if self.is_truncated() {

@@ -1,11 +1,12 @@
-//! The files in which globals persist from one execution to the next.
+//! The files that persist globals from one execution to the next.
 
 use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE};
 use glovebox_vfs::{Changes, RootId, Vfs};
 
 use crate::Language;
 
-/// What a script changed in the workspace. `persists`: its globals were stored there, which is no change of the script's.
+/// Returns the script's changes to the workspace. With `persists`, the file of stored globals is left out, because the
+/// script did not write it.
 #[must_use]
 pub fn changes(vfs: &Vfs, workspace: Option<RootId>, language: Language, persists: bool) -> Changes {
     let mut changes = workspace.map(|root| vfs.changes(root)).unwrap_or_default();

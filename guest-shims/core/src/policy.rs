@@ -1,4 +1,4 @@
-//! What a policy says in every backend.
+//! The parts of a policy that all backends share.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub enum Clock {
     /// The host's clocks.
     #[default]
     Host,
-    /// A clock that stands still at this time, in nanoseconds since 1970-01-01T00:00:00Z; a sleep advances it at once.
+    /// A clock that is fixed at this time, in nanoseconds since 1970-01-01T00:00:00Z. A sleep advances it at once.
     Fixed(u64),
 }
 
@@ -29,12 +29,12 @@ pub enum Entropy {
     /// The host's generator.
     #[default]
     Host,
-    /// ChaCha20 from this seed: the same numbers every time. Not for secrets.
+    /// ChaCha20 with this seed: the same numbers in every run. Unsuitable for secrets.
     Seeded(u64),
 }
 
 impl Clock {
-    /// Whether it says the same every time.
+    /// Returns whether the guest sees the same time in every run.
     #[must_use]
     pub fn is_repeatable(self) -> bool {
         matches!(self, Self::Fixed(_))
@@ -42,13 +42,13 @@ impl Clock {
 }
 
 impl Entropy {
-    /// Whether it gives the same every time.
+    /// Returns whether the guest sees the same numbers in every run.
     #[must_use]
     pub fn is_repeatable(self) -> bool {
         matches!(self, Self::Seeded(_))
     }
 
-    /// What a guest draws from.
+    /// Returns the guest's source of random numbers.
     #[must_use]
     pub fn wasi(self) -> WasiEntropy {
         match self {
@@ -57,7 +57,7 @@ impl Entropy {
         }
     }
 
-    /// The key that seeded numbers are drawn with. None with the host's.
+    /// Returns the key of seeded entropy; `None` for the host's entropy.
     #[must_use]
     pub fn key(self) -> Option<[u8; 32]> {
         match self.wasi() {
@@ -67,64 +67,64 @@ impl Entropy {
     }
 }
 
-/// A policy that cannot be.
+/// An invalid policy.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// The text is no TOML, or has a key or a value that a policy does not know.
+    /// The text is not TOML, or has an unknown key or an invalid value.
     #[error("the policy is not valid: {0}")]
     Syntax(String),
-    /// A limit is impossible.
+    /// A limit is out of range.
     #[error(transparent)]
     Limit(#[from] LimitError),
-    /// Sessions cannot be run like this.
+    /// The session settings are invalid.
     #[error("{0}")]
     Session(String),
-    /// An environment variable cannot be.
+    /// An environment variable is invalid.
     #[error("`env.{key}`: {reason}", key = escaped(.key), reason = escaped_text(.reason))]
     Env {
-        /// The variable.
+        /// The variable's name.
         key: String,
-        /// What is wrong with it.
+        /// The problem, in words.
         reason: String,
     },
-    /// An argument cannot be.
+    /// An argument is invalid.
     #[error("`args[{index}]` holds a NUL byte; remove it")]
     Arg {
-        /// Its place in the list.
+        /// Its index in the list.
         index: usize,
     },
     /// Arguments and environment together are too large.
     #[error("`args` and `env` take {bytes} bytes together; the most is {most}")]
     TooLarge {
-        /// What they take.
+        /// The size of both in bytes.
         bytes: usize,
-        /// What they may take.
+        /// The maximum size in bytes.
         most: usize,
     },
-    /// What scripts may reach of the network cannot be said so.
+    /// The network settings are invalid.
     #[error("`network.{key}`: {reason}", key = escaped(.key), reason = escaped_text(.reason))]
     Network {
-        /// The name within the table `network`.
+        /// The key within the table `network`.
         key: String,
-        /// What is wrong with it.
+        /// The problem, in words.
         reason: String,
     },
-    /// A mount cannot be.
+    /// A mount is invalid.
     #[error("mount `{mount}`: {reason}", mount = escaped(.mount), reason = escaped_text(.reason))]
     Mount {
         /// The mount, as given.
         mount: String,
-        /// What is wrong with it.
+        /// The problem, in words.
         reason: String,
     },
 }
 
-/// What of a policy can be wrong in every backend.
+/// The parts of a policy that every backend checks.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyParts<'a> {
-    /// How much may be used.
+    /// The limits of each execution.
     pub limits: &'a Limits,
-    /// How sessions keep and lose their state.
+    /// The settings of sessions.
     pub session: &'a SessionPolicy,
     /// Arguments after the script's name.
     pub args: &'a [String],
@@ -133,10 +133,10 @@ pub struct PolicyParts<'a> {
 }
 
 impl PolicyParts<'_> {
-    /// The most bytes that arguments and environment may take together, as `ARG_MAX` bounds them elsewhere.
+    /// Maximum size of arguments and environment together, in bytes, like `ARG_MAX` on other systems.
     pub const MAX_ARGS_AND_ENV_BYTES: usize = 128 << 10;
 
-    /// Checks what the types cannot: limits, variable names.
+    /// Checks the limits, the session settings, the arguments and the environment variables.
     pub fn check(&self) -> Result<(), PolicyError> {
         self.limits.check()?;
         if self.session.checkpoints == Checkpoints::Every(0) {
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn arguments_and_environment_have_a_maximum() {
         const MOST: usize = PolicyParts::MAX_ARGS_AND_ENV_BYTES;
-        // Each argument ends with a zero byte, each variable has `=` besides.
+        // Each argument ends with a zero byte; each variable also has `=`.
         for (length, fits) in [(MOST - 6, true), (MOST - 5, true), (MOST - 4, false)] {
             assert_eq!(check(&["x".repeat(length)], &[("k", "v")]).is_ok(), fits, "{length}");
         }

@@ -1,36 +1,39 @@
-//! Checks of one execution's request against its limits, before anything runs.
+//! Checks of a request against its limits, before anything runs.
 
 use crate::Limits;
 use glovebox_vfs::escaped;
 
-/// The maximum length of a script's name, equal to that of any path.
+/// Maximum length of a script's name in bytes, as for any path.
 const MAX_NAME_BYTES: usize = 4096;
 
-/// A request exceeds its limits or is invalid.
+/// A request that is invalid or exceeds its limits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// More source than `limits.source_bytes`.
+    /// The source exceeds `limits.source_bytes`.
     #[error("the source is {bytes} bytes; `limits.source_bytes` is {most}")]
     SourceTooLarge {
-        /// Its size.
+        /// The size of the source.
         bytes: u64,
-        /// The limit.
+        /// The value of the limit.
         most: u64,
     },
-    /// More standard input than `limits.stdin_bytes`.
+    /// The standard input exceeds `limits.stdin_bytes`.
     #[error("standard input is {bytes} bytes; `limits.stdin_bytes` is {most}")]
     StdinTooLarge {
-        /// Its size.
+        /// The size of the input.
         bytes: u64,
-        /// The limit.
+        /// The value of the limit.
         most: u64,
     },
-    /// A script's name contains a NUL byte or is too long; its beginning.
+    /// The script's name contains a NUL byte or is too long. Holds the beginning of the name.
     #[error("the script's name `{name}` cannot be used; it must be at most 4096 bytes without NUL", name = escaped(.0))]
     Name(String),
 }
 
-/// Refuses a request that exceeds the limits.
+/// Checks a request against the limits.
+///
+/// # Errors
+/// The source or the input is too large, or the name is invalid.
 pub fn check_request(limits: &Limits, source: &str, name: &str, stdin: &[u8]) -> Result<(), RequestError> {
     let (source, stdin) = (source.len() as u64, stdin.len() as u64);
     if source > limits.source_bytes {

@@ -1,14 +1,15 @@
-//! Asking a script to stop, before its interpreter is unwound.
+//! The soft stop, which asks a script to stop before its interpreter is unwound.
 //!
-//! The driver says beforehand which words in guest memory make its interpreter raise an exception at the next point where it
-//! looks. They are written once in an execution: when no more than the reserve of its fuel or time is left, or when it is
-//! cancelled. Whether the script then ends is its own affair; what holds is the hard stop behind it.
+//! The driver tells in advance which words in guest memory make its interpreter raise an exception at its next check.
+//! These words are written once per execution: when only the reserve of fuel or time is left, or when the execution is
+//! cancelled. The script may ignore the exception; the hard stop that follows is the guarantee.
 //!
-//! Fuel is read at the ticks of the epoch and in host calls. Compiled code keeps its count in a register and saves it at
-//! calls, so that what is read can be too much by what one function did since its last call: all of it, for a loop that
-//! calls nothing. Where the figure has not moved since the last tick, the interpreter is nudged, and the next tick sees it.
+//! Fuel is read at ticks of the epoch and in host calls. Compiled code keeps the count in a register and saves it at
+//! calls. The value read can therefore be too high by the fuel that one function used since its last call. For a loop
+//! without calls, that is all of it. If the value has not changed since the last tick, the interpreter is nudged, and
+//! the next tick sees the change.
 //!
-//! Times here are counted from the beginning of the execution.
+//! Times are relative to the start of the execution.
 
 use std::time::Duration;
 
@@ -16,21 +17,21 @@ use glovebox_interpreters::{Anchors, Driver, DriverError, Interrupt, Poke};
 
 use crate::{Limits, LinearMemory};
 
-/// What to write for each reason.
+/// The words to write for each reason.
 #[derive(Debug, Default)]
 pub struct InterruptWords {
-    /// Fuel is nearly used up.
+    /// Fuel is nearly exhausted.
     pub fuel: Vec<Poke>,
-    /// Time is nearly over.
+    /// The timeout is near.
     pub time: Vec<Poke>,
-    /// It was cancelled.
+    /// The execution was cancelled.
     pub cancelled: Vec<Poke>,
-    /// What has a guest call a function, so that its fuel is saved.
+    /// Makes the guest call a function, so that it saves its fuel count.
     pub nudge: Vec<Poke>,
 }
 
 impl InterruptWords {
-    /// What asks an image's interpreter to stop.
+    /// Returns the words of an image's interpreter.
     pub fn of(driver: &dyn Driver, anchors: &Anchors) -> Result<Self, DriverError> {
         let of = |interrupt| driver.interrupt(anchors, interrupt);
         Ok(Self {
@@ -42,57 +43,56 @@ impl InterruptWords {
     }
 }
 
-/// The soft stop of one execution. By default there is none.
+/// The soft stop of one execution, disabled by default.
 #[derive(Debug, Default)]
 pub struct SoftStop {
     fuel_reserve: u64,
     time_reserve: Duration,
-    /// None while the guest cannot be asked: before its script runs, and where the driver knows no way.
+    /// `None` while the guest cannot be interrupted: before its script runs, or if the driver does not support it.
     pokes: Option<InterruptWords>,
     asked: Option<Interrupt>,
-    /// The fuel that was left at the last tick.
+    /// The remaining fuel at the last tick.
     fuel_seen: u64,
-    /// Until when a cancelled script may go on.
+    /// The end of a cancelled script's grace period.
     grace: Option<Duration>,
 }
 
 impl SoftStop {
-    /// A reserve of 0 is none.
+    /// Creates a soft stop with these reserves. A reserve of 0 disables it.
     #[must_use]
     pub fn new(fuel_reserve: u64, time_reserve: Duration) -> Self {
         Self { fuel_reserve, time_reserve, ..Self::default() }
     }
 
-    /// What the limits keep for it, of an execution that has so much fuel. Where executions are to be the same every time, only what the
-    /// guest itself does may stop it.
+    /// Creates the soft stop of an execution that has `fuel`, with the reserves of its limits. In repeatable
+    /// executions, only the guest's own actions may stop it, so there is no soft stop.
     #[must_use]
     pub fn within(limits: &Limits, fuel: u64, is_repeatable: bool) -> Self {
         let fuel_reserve = if is_repeatable { 0 } else { limits.fuel_reserve_of(fuel) };
         Self::new(fuel_reserve, limits.effective_timeout_reserve())
     }
 
-    /// How much fuel is reserved.
     pub(crate) fn fuel_reserve(&self) -> u64 {
         self.fuel_reserve
     }
 
-    /// From now on the guest can be asked, by these.
+    /// Enables interrupts with these words.
     pub fn arm(&mut self, pokes: InterruptWords) {
         self.pokes = Some(pokes);
     }
 
-    /// From now on the guest cannot be asked any longer. What it was asked stays known.
+    /// Disables interrupts. [`asked`](Self::asked) stays known.
     pub fn disarm(&mut self) {
         self.pokes = None;
     }
 
-    /// What the guest was asked for, if it was.
+    /// Returns the reason for which the guest was interrupted, if it was.
     #[must_use]
     pub fn asked(&self) -> Option<Interrupt> {
         self.asked
     }
 
-    /// Asks the guest to stop if it is time to. `left`: until the deadline.
+    /// Interrupts the guest if a reserve has been reached. `left` is the time until the deadline.
     pub fn look(&mut self, fuel_left: u64, left: Duration, memory: &mut (impl LinearMemory + ?Sized)) {
         if self.asked.is_some() {
             return;
@@ -104,7 +104,7 @@ impl SoftStop {
         }
     }
 
-    /// Between two ticks a guest at work has used fuel: where none is seen to be used, it is nudged.
+    /// Nudges the guest if its fuel has not changed since the last tick: a running guest must have used some.
     pub fn tick(&mut self, fuel_left: u64, memory: &mut (impl LinearMemory + ?Sized)) {
         if self.fuel_seen == fuel_left && self.fuel_reserve > 0 && self.asked.is_none() {
             write(self.pokes.as_ref().map_or(&[], |pokes| &pokes.nudge), memory);
@@ -112,7 +112,7 @@ impl SoftStop {
         self.fuel_seen = fuel_left;
     }
 
-    /// Until when a guest that is cancelled may go on; none: it may not.
+    /// Interrupts a cancelled guest. Returns the end of its grace period; `None` if it must stop now.
     pub fn cancelled(&mut self, now: Duration, memory: &mut (impl LinearMemory + ?Sized)) -> Option<Duration> {
         if self.grace.is_none() {
             self.ask(Interrupt::Cancelled, memory);
@@ -123,20 +123,20 @@ impl SoftStop {
         self.grace
     }
 
-    /// Whether the guest was cancelled and may go on for a while.
+    /// Returns whether the guest was cancelled and is in its grace period.
     #[must_use]
     pub fn is_in_grace(&self) -> bool {
         self.grace.is_some()
     }
 
-    /// When a guest that waits is next to be looked at.
+    /// Returns the time of the next check of a waiting guest.
     #[must_use]
     pub fn next_look(&self, deadline: Duration) -> Duration {
         let soft = || deadline.checked_sub(self.time_reserve).filter(|_| self.pokes.is_some() && self.asked.is_none());
         self.grace.or_else(soft).map_or(deadline, |at| at.min(deadline))
     }
 
-    /// Whether the guest was asked and has not looked yet: it must not have to wait.
+    /// Returns whether the guest has not yet seen an interrupt. It must not wait until it has.
     #[must_use]
     pub fn is_unread(&self, memory: &(impl LinearMemory + ?Sized)) -> bool {
         let pokes = self.asked.and_then(|interrupt| self.pokes(interrupt));

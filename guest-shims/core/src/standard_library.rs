@@ -1,5 +1,5 @@
-//! An interpreter's standard library where it is a file of its own: an archive that the interpreter imports from, and beside it files
-//! that its packages want to find in a directory.
+//! An interpreter's standard library as a mount: an archive that the interpreter imports from, and next to it files
+//! that its packages expect in a directory.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,42 +15,43 @@ pub trait StandardFiles: Send + Sync + 'static {
     /// A file beside the archive.
     type File;
 
-    /// Reads some bytes of the archive, from within it.
+    /// Reads bytes of the archive. The range lies within the archive.
     ///
     /// # Errors
-    /// When they are unavailable; the guest sees `io`.
+    /// The archive is unavailable; the guest sees `io`.
     fn read_archive(&self, offset: u64, into: &mut [u8]) -> Result<usize, SourceError>;
 
-    /// The files beside it, by their paths from the library's directory on. Asked for when a guest looks where they are.
+    /// Returns the files next to the archive, by path relative to the library's directory. Called only when a guest
+    /// accesses the directory of these files.
     ///
     /// # Errors
-    /// As [`read_archive`](Self::read_archive).
+    /// As for [`read_archive`](Self::read_archive).
     fn beside(&self) -> Result<&BTreeMap<String, Self::File>, SourceError>;
 
-    /// The length of such a file.
+    /// Returns the length of a file next to the archive.
     fn len_of(&self, file: &Self::File) -> u64;
 
-    /// Reads some bytes of such a file, from within it.
+    /// Reads bytes of a file next to the archive. The range lies within the file.
     ///
     /// # Errors
-    /// As [`read_archive`](Self::read_archive).
+    /// As for [`read_archive`](Self::read_archive).
     fn read_beside(&self, file: &Self::File, offset: u64, into: &mut [u8]) -> Result<usize, SourceError>;
 }
 
-/// A standard library, mounted read-only in every guest of a runtime, outside its quotas.
+/// A standard library, mounted read-only in every guest of a runtime and outside its quotas.
 #[derive(Clone)]
 pub struct LibraryMount {
-    /// The directory in guests.
+    /// The guest path of the directory.
     pub directory: String,
-    /// What is in it.
+    /// The contents of the directory.
     pub source: Arc<dyn MountSource>,
 }
 
 impl LibraryMount {
-    /// A library whose archive is at this path in guests. `beside`: the directory that all files beside it are in, from the archive's
-    /// directory on.
+    /// Creates the mount of a library with its archive at `guest_path`. `beside` is the directory that contains all
+    /// other files, relative to the directory of the archive.
     pub fn new<F: StandardFiles>(guest_path: &str, archive_bytes: u64, beside: Option<&str>, files: F) -> Self {
-        // Who prepares a runtime has checked the path: there is a directory.
+        // The preparation of the runtime has checked that the path has a directory.
         let (directory, name) = guest_path.rsplit_once('/').unwrap_or(("/", guest_path));
         let beside = beside.map(str::to_owned);
         let source = StandardLibrary { name: name.to_owned(), archive_bytes, beside, files };
@@ -58,7 +59,7 @@ impl LibraryMount {
     }
 }
 
-/// The directory with the archive in it, and beside it the other files.
+/// The directory that contains the archive and the other files.
 struct StandardLibrary<F> {
     name: String,
     archive_bytes: u64,
@@ -66,26 +67,26 @@ struct StandardLibrary<F> {
     files: F,
 }
 
-/// Whether `path` is `directory`, or below it.
+/// Returns whether `path` is `directory` or below it.
 fn is_in(path: &str, directory: &str) -> bool {
     directory.is_empty() || path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The name of the entry of `directory` that leads to `path`.
+/// Returns the name of the entry of `directory` that leads to `path`.
 fn next<'a>(path: &'a str, directory: &str) -> Option<&'a str> {
     let rest = if directory.is_empty() { path } else { path.strip_prefix(directory)?.strip_prefix('/')? };
     rest.split('/').next()
 }
 
 fn stat_of(kind: FileKind, size_bytes: u64, path: &str) -> SourceStat {
-    // FNV-1a: a file has the same number whenever somebody looks.
+    // FNV-1a gives a file the same inode number every time.
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let identity = FileIdentity { device: 1, inode: path.bytes().fold(0xcbf2_9ce4_8422_2325, hash) };
     SourceStat { kind, size_bytes, modified_ns: BOOT_REALTIME_NS, changed_ns: 0, identity }
 }
 
 impl<F: StandardFiles> StandardLibrary<F> {
-    /// The files beside the archive, if `path` is where they are.
+    /// Returns the files next to the archive if `path` is in their directory.
     fn files_at(&self, path: &str) -> Result<Option<&BTreeMap<String, F::File>>, SourceError> {
         match &self.beside {
             Some(directory) if is_in(path, directory) => self.files.beside().map(Some),
@@ -97,13 +98,12 @@ impl<F: StandardFiles> StandardLibrary<F> {
         Ok(self.files_at(path)?.and_then(|files| files.get(path)))
     }
 
-    /// Whether there is a directory of this path.
     fn is_directory(&self, path: &str) -> Result<bool, SourceError> {
         let Some(beside) = self.beside.as_ref().filter(|_| !path.is_empty()) else { return Ok(path.is_empty()) };
         if is_in(beside, path) {
             return Ok(true);
         }
-        // The first file at or after it is in it, if any is.
+        // The first file at or after this prefix is inside the directory, if any file is.
         let below = format!("{path}/");
         let first = self.files_at(path)?.and_then(|files| files.range(below.clone()..).next());
         Ok(first.is_some_and(|(file, _)| file.starts_with(&below)))
@@ -170,12 +170,12 @@ impl<F: StandardFiles> MountSource for StandardLibrary<F> {
 mod tests {
     use super::*;
 
-    /// An archive, and files beside it unless they cannot be had.
+    /// An archive and the files next to it, or the error of reading those.
     struct Held(Vec<u8>, Result<BTreeMap<String, Vec<u8>>, SourceError>);
 
     fn copy(bytes: &[u8], offset: u64, into: &mut [u8]) -> usize {
         let offset = usize::try_from(offset).unwrap();
-        // Nobody asks for what is behind the end.
+        // Callers never read beyond the end.
         into.copy_from_slice(&bytes[offset..offset + into.len()]);
         into.len()
     }

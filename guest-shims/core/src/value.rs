@@ -1,4 +1,4 @@
-//! Values that a guest returns.
+//! Values returned by a guest.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Value, value::RawValue};
@@ -6,19 +6,19 @@ use serde_json::{Value, value::RawValue};
 use crate::check_json;
 use crate::json::{compact, raw};
 
-/// The maximum length of a `repr`, in characters. The drivers truncate there; a guest that damaged its driver is
+/// Maximum length of a `repr`, in characters. The drivers truncate there; values of a guest that damaged its driver are
 /// truncated here.
 const MAX_REPR_CHARS: usize = 64 << 10;
 
-/// The maximum bytes of a value's JSON text that are read from a guest.
+/// Maximum size of a value's JSON text that is read from a guest, in bytes.
 const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// A value from a guest: of a script's last expression, or of a variable.
+/// A value from a guest: the value of a script's last expression, or of a variable.
 ///
-/// As JSON it is `{"repr": …}`, with `"json"` beside it if the value is JSON.
+/// Its JSON form is `{"repr": …}`, with `"json"` next to it if the value is JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuestValue {
-    /// As the language shows it: `repr` in Python, an inspection in JavaScript. At most 65,536 characters.
+    /// The value as the language prints it: `repr` in Python, an inspection in JavaScript. At most 65,536 characters.
     pub repr: String,
     /// The value as JSON text, if it is JSON: null, booleans, finite numbers, strings, lists, and objects with string
     /// keys. `None` otherwise, or if the text exceeds 1 MiB. It is well-formed; its content is untrusted.
@@ -26,8 +26,8 @@ pub struct GuestValue {
 }
 
 impl GuestValue {
-    /// The parsed JSON; `None` if there is none. Integers beyond 64 bits become floats and keys are sorted: [`json`](Self::json) has all
-    /// digits and the order.
+    /// Returns the parsed JSON; `None` if the value is not JSON. Integers beyond 64 bits become floats, and keys are
+    /// sorted; [`json`](Self::json) keeps all digits and the order.
     #[must_use]
     pub fn to_json(&self) -> Option<Value> {
         serde_json::from_str(self.json.as_deref()?).ok()
@@ -35,7 +35,6 @@ impl GuestValue {
 }
 
 impl From<glovebox_interpreters::GuestValue> for GuestValue {
-    /// Enforces the bounds on a value from the guest's driver.
     fn from(value: glovebox_interpreters::GuestValue) -> Self {
         let mut repr = value.repr;
         if let Some((end, _)) = repr.char_indices().nth(MAX_REPR_CHARS) {

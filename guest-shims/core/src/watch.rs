@@ -1,13 +1,13 @@
-//! Time that passes, where there is a clock.
+//! Measurement of elapsed time, on platforms with or without a clock.
 
 use std::time::Duration;
 
-/// Counts the time from a moment on.
+/// Measures the time since a moment.
 pub trait Watch: Clone {
-    /// How long ago that was; zero where there is no clock.
+    /// Returns the elapsed time; zero without a clock.
     fn elapsed(&self) -> Duration;
 
-    /// Whether there is a clock: without one there are no limits on time.
+    /// Returns whether the platform has a clock. Without a clock, time limits do not apply.
     fn has_clock(&self) -> bool {
         true
     }

@@ -1,8 +1,8 @@
-//! The contract `glovebox:sandbox` (`wit/`), as far as it is the same in every backend.
+//! The parts of the contract `glovebox:sandbox` (`wit/`) that are the same in every backend.
 //!
-//! A backend generates its own types from `wit/`. [`contract_conversions!`](crate::contract_conversions) converts between these and
-//! the types of this crate. Beside it there are the bounds of single calls, the checks of arguments, and the wording of errors, which
-//! use the names that the contract gives to keys.
+//! A backend generates its own types from `wit/`. [`contract_conversions!`](crate::contract_conversions) converts
+//! between these and the types of this crate. The module also has the bounds of single calls, the checks of arguments,
+//! and the wording of errors, which use the contract's names for keys.
 
 mod conversions;
 mod policy;
@@ -17,27 +17,27 @@ pub use policy::{ContractPolicy, Grant, PolicyRefusal};
 
 use crate::{LimitError, PolicyError, files::path, hibernate::ResumeError};
 
-/// The most bytes of a file, a blob or a stream that one call returns.
+/// Maximum bytes of a file, a blob or a stream that one call returns.
 pub const MAX_READ_BYTES: u64 = 16 << 20;
 
-/// The most bytes of a stream that an execution's record holds.
+/// Maximum bytes of a stream in an execution's record.
 pub const MAX_OUTPUT_BYTES: usize = 4 << 20;
 
-/// The most entries that a list of files has.
+/// Maximum number of entries in a list of files.
 pub const MAX_LISTED_FILES: usize = 10_000;
 
-/// The most bytes of the caller's text that an error repeats.
+/// Maximum bytes of the caller's text that an error repeats.
 const MAX_QUOTED_BYTES: usize = 4_096;
 
-/// The longest name of a variable, in bytes.
+/// Maximum length of a variable's name, in bytes.
 const MAX_VARIABLE_NAME_BYTES: usize = 4_096;
 
-/// An argument of the caller is invalid; the text names it.
+/// An invalid argument. The text names it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidArgument(pub String);
 
-/// At most `len` bytes from `offset` on, and no more than one call returns.
+/// Returns at most `len` bytes from `offset`, and never more than [`MAX_READ_BYTES`].
 #[must_use]
 pub fn part(bytes: &[u8], offset: u64, len: u64) -> &[u8] {
     let at = |position: u64| usize::try_from(position).unwrap_or(usize::MAX).min(bytes.len());
@@ -45,25 +45,25 @@ pub fn part(bytes: &[u8], offset: u64, len: u64) -> &[u8] {
     bytes.get(at(offset)..at(end)).unwrap_or(&[])
 }
 
-/// A duration in whole nanoseconds.
+/// Returns a duration in whole nanoseconds.
 #[must_use]
 pub fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The beginning of the caller's text, short enough for an error to repeat.
+/// Returns the beginning of the caller's text, short enough for an error to repeat.
 #[must_use]
 pub fn quoted(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_QUOTED_BYTES)).unwrap_or(text)
 }
 
-/// A key in the contract's spelling.
+/// Returns a key in the contract's spelling.
 #[must_use]
 pub fn key(name: &str) -> String {
     name.replace('_', "-")
 }
 
-/// Refuses a name that no language allows for a variable. The interpreter checks the rest.
+/// Rejects a name that no language allows for a variable. The interpreter checks the rest.
 pub fn check_variable_name(name: &str) -> Result<(), InvalidArgument> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
     if name.is_empty()
@@ -76,36 +76,37 @@ pub fn check_variable_name(name: &str) -> Result<(), InvalidArgument> {
     Ok(())
 }
 
-/// Refuses text that is not JSON. It is not parsed into values, because a few bytes of text can become many.
+/// Rejects text that is not JSON. The text is not parsed into values, because few bytes of text can become many bytes
+/// of values.
 pub fn check_json(argument: &str, text: &str) -> Result<(), InvalidArgument> {
     let wrong = |error| InvalidArgument(format!("`{argument}` is not JSON: {error}"));
     serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(wrong)
 }
 
-/// Refuses a path at which a request cannot put a file.
+/// Rejects a path at which a request cannot create a file.
 pub fn check_file_path(path: &str) -> Result<(), InvalidArgument> {
     path::below(path).map(drop).map_err(|error| refused_file(path, &error.message()))
 }
 
-/// The message for a file of a request that could not be written.
+/// Returns the error for a file of a request that could not be written.
 #[must_use]
 pub fn refused_file(path: &str, reason: &dyn Display) -> InvalidArgument {
     InvalidArgument(format!("`files`: `{}`: {reason}", quoted(path)))
 }
 
-/// The message for a pattern that matches more files than a list holds.
+/// Returns the message for a pattern that matches more files than a list holds.
 #[must_use]
 pub fn too_many_files(count: usize) -> String {
     format!("{count} files match, and a list has at most {MAX_LISTED_FILES}; use a narrower pattern")
 }
 
-/// The message for sessions that would exceed a limit.
+/// Returns the message for a session that would exceed a limit on sessions.
 #[must_use]
 pub fn too_many_sessions(name: &str, used: u64, max: u64) -> String {
     format!("`{}`: {used} of {max} would be in use; close a session first", key(name))
 }
 
-/// The message for a policy that is invalid.
+/// Returns the message for an invalid policy.
 #[must_use]
 pub fn invalid_policy(error: &PolicyError) -> String {
     match error {
@@ -122,7 +123,7 @@ pub fn invalid_policy(error: &PolicyError) -> String {
     }
 }
 
-/// The message for bytes that cannot be resumed.
+/// Returns the message for bytes that cannot be resumed.
 #[must_use]
 pub fn not_resumable<S: std::error::Error + 'static>(error: &ResumeError<S>) -> String {
     match error {

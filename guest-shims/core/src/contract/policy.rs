@@ -1,4 +1,4 @@
-//! A policy, as far as the contract can express it.
+//! The part of a policy that the contract can express.
 
 use std::{collections::BTreeMap, fmt::Display};
 
@@ -7,43 +7,46 @@ use serde::{Deserialize, Serialize};
 use super::{key, quoted};
 use crate::{Clock, Entropy, Limits, session::SessionPolicy};
 
-/// Everything in a policy that the contract can express. As JSON it has the names of a policy file.
+/// The settings of a policy that the contract can express. Their JSON form uses the names of a policy file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContractPolicy {
-    /// How much an execution may use.
+    /// The limits of an execution.
     pub limits: Limits,
-    /// The time it sees.
+    /// The time that the guest sees.
     pub clock: Clock,
-    /// The randomness it sees.
+    /// The randomness that the guest sees.
     pub entropy: Entropy,
     /// Arguments after the script's name.
     pub args: Vec<String>,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
-    /// Whether Python scripts find packages.
+    /// Makes packages importable for Python scripts.
     pub inject_setup: bool,
-    /// Whether globals are loaded from the workspace and saved there.
+    /// Loads globals from the workspace and saves them to it.
     pub auto_persist_globals: bool,
-    /// How sessions keep and lose their state.
+    /// The settings of sessions.
     pub session: SessionPolicy,
 }
 
-/// What a backend grants of a requested policy.
+/// The policies that a backend grants.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// The policy of an empty request.
     pub defaults: ContractPolicy,
-    /// Whether no limit may be requested beyond the default.
+    /// Makes the default limits the maximum.
     pub is_ceiling: bool,
-    /// Why `clock.host` may not be requested, if it may not.
+    /// The reason for refusing `clock.host`; `None` if it is granted.
     pub host_clock_refusal: Option<PolicyRefusal>,
-    /// Why `entropy.host` may not be requested, if it may not.
+    /// The reason for refusing `entropy.host`; `None` if it is granted.
     pub host_entropy_refusal: Option<PolicyRefusal>,
 }
 
 impl Grant {
-    /// The limit `key`: what is requested, or the default if nothing is.
+    /// Returns the limit `key` as requested, or the default if it is omitted.
+    ///
+    /// # Errors
+    /// The request exceeds the default and [`is_ceiling`](Self::is_ceiling) is set.
     pub fn limit<T: Copy + PartialOrd + Display>(
         &self,
         key: &str,
@@ -59,17 +62,17 @@ impl Grant {
     }
 }
 
-/// Why a policy is refused.
+/// The reason for refusing a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyRefusal {
-    /// It is invalid, or beyond what is granted.
+    /// The policy is invalid or exceeds the grant.
     Invalid(String),
-    /// The backend lacks something that it requests.
+    /// The backend does not support a requested setting.
     Unsupported(String),
 }
 
 impl PolicyRefusal {
-    /// More is requested than is granted.
+    /// Returns the refusal of a value that exceeds the grant.
     #[must_use]
     pub fn beyond(name: &str, requested: &dyn Display, granted: &dyn Display) -> Self {
         Self::Invalid(format!("`{}`: {requested} is requested, and at most {granted} is granted", key(name)))
@@ -77,13 +80,16 @@ impl PolicyRefusal {
 }
 
 impl ContractPolicy {
-    /// Whether equal input gives equal executions, to the unit of fuel.
+    /// Returns whether equal input gives equal executions, to the unit of fuel.
     #[must_use]
     pub fn is_repeatable(&self) -> bool {
         self.clock.is_repeatable() && self.entropy.is_repeatable()
     }
 
-    /// Environment variables, of which none is given twice.
+    /// Collects environment variables.
+    ///
+    /// # Errors
+    /// A variable occurs twice.
     pub fn variables(env: Vec<(String, String)>) -> Result<BTreeMap<String, String>, PolicyRefusal> {
         let mut variables = BTreeMap::new();
         for (name, value) in env {

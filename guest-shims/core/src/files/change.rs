@@ -1,10 +1,10 @@
-//! Single changes of a workspace. Each is made to a copy, which replaces the workspace on success.
+//! Single changes of a workspace. Each change is made to a copy, which replaces the workspace on success.
 
 use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError};
 
 use super::{FileError, IfExists, path};
 
-/// Makes a change completely or not at all.
+/// Applies a change completely or not at all.
 pub fn whole<T, E>(vfs: &mut Vfs, change: impl FnOnce(&mut Vfs) -> Result<T, E>) -> Result<T, E> {
     let mut changed = vfs.clone();
     let result = change(&mut changed)?;
@@ -12,12 +12,12 @@ pub fn whole<T, E>(vfs: &mut Vfs, change: impl FnOnce(&mut Vfs) -> Result<T, E>)
     Ok(result)
 }
 
-/// The workspace's directory.
+/// Returns the workspace's directory.
 pub fn top(vfs: &Vfs, root: RootId) -> Result<InodeId, FileError> {
     vfs.root_dir(root).ok_or(VfsError::BadInode).map_err(FileError::refused("find", "."))
 }
 
-/// Refuses a name that exists, even as a dangling link.
+/// Rejects a name that exists, even as a dangling link.
 fn check_free(vfs: &mut Vfs, top: InodeId, path: &str, if_exists: IfExists) -> Result<(), FileError> {
     if if_exists == IfExists::Replace {
         return Ok(());
@@ -37,7 +37,7 @@ pub fn write(vfs: &mut Vfs, root: RootId, path: &str, bytes: &[u8], if_exists: I
     vfs.write_file(root, &path, bytes).map_err(|error| FileError::refused("write", &path)(error.reason))
 }
 
-/// Makes a directory, and those above it.
+/// Creates a directory and its parents.
 pub fn make_dir(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
     let path = path::below(path)?;
     let top = top(vfs, root)?;

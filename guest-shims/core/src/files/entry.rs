@@ -1,24 +1,24 @@
-//! Entries of a workspace, and how an operation treats existing ones.
+//! Entries of a workspace, and the handling of existing ones.
 
 use glovebox_vfs::{FileKind, Stat};
 use serde::{Serialize, Serializer};
 
-/// One file, directory or symbolic link of a workspace.
+/// A file, directory or symbolic link of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileEntry {
-    /// Its path, relative to the workspace; `""` is the workspace itself.
+    /// The path relative to the workspace; `""` is the workspace itself.
     pub path: String,
-    /// Its type. As JSON `file`, `directory` or `symlink`.
+    /// The type. As JSON `file`, `directory` or `symlink`.
     #[serde(serialize_with = "kind_name")]
     pub kind: FileKind,
-    /// Bytes of a file, or of a link's target; 0 for a directory.
+    /// The length of a file or of a link's target, in bytes; 0 for a directory.
     pub size_bytes: u64,
     /// Last change of the content, in nanoseconds since 1970, by the clock of the policy.
     pub modified_ns: u64,
 }
 
 impl FileEntry {
-    /// An entry for a path and its attributes.
+    /// Creates an entry from a path and its attributes.
     #[must_use]
     pub fn new(path: String, stat: &Stat) -> Self {
         Self { path, kind: stat.kind, size_bytes: stat.size_bytes, modified_ns: stat.modified_ns }
@@ -56,12 +56,12 @@ pub struct FilePage {
     pub more: u64,
 }
 
-/// How an operation treats an existing file of the same name.
+/// The handling of an existing file with the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfExists {
     /// The operation fails, even if the file is empty. Existing directories are still entered.
     #[default]
     Fail,
-    /// The new file replaces it. A directory is never replaced by a file, nor a file by a directory.
+    /// The new file replaces the existing one. A directory is never replaced by a file, nor a file by a directory.
     Replace,
 }

@@ -1,17 +1,17 @@
-//! Why an operation on files was refused.
+//! Errors of operations on files.
 
 use glovebox_vfs::VfsError;
 use glovebox_vfs::escaped;
 
-/// An operation on a workspace's files was refused. The workspace is unchanged.
+/// A refused operation on a workspace's files. The workspace is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// The path is not a path inside the workspace.
+    /// The path does not lead into the workspace.
     #[error("`{path}` {reason}", path = escaped(.path))]
     Path {
         /// The path as given.
         path: String,
-        /// What is wrong, and what to use instead.
+        /// The problem, and a replacement.
         reason: &'static str,
     },
     /// The pattern is invalid.
@@ -19,23 +19,24 @@ pub enum FileError {
     Pattern {
         /// The pattern as given.
         pattern: String,
-        /// What is wrong with it.
+        /// The syntax error.
         reason: String,
     },
-    /// The name exists, even if only as an empty file.
+    /// The name exists, even if the file is empty.
     #[error("`{path}` exists; choose another name or allow replacing it", path = escaped(.path))]
     Exists {
         /// Relative to the workspace.
         path: String,
     },
-    /// The file system refused it: the file does not exist, it is a directory, a quota is reached.
+    /// The file system refused the operation: for example, the file does not exist, is a directory, or would exceed a
+    /// quota.
     #[error("could not {action} `{path}`", path = escaped(.path))]
     Refused {
-        /// The operation.
+        /// The operation, as a verb.
         action: &'static str,
         /// Relative to the workspace.
         path: String,
-        /// Why.
+        /// The file system's error.
         #[source]
         source: VfsError,
     },
@@ -44,28 +45,27 @@ pub enum FileError {
 /// The kind of refusal, in the contract's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileErrorKind {
-    /// The path is not a path inside the workspace, or the pattern is invalid.
+    /// The path does not lead into the workspace, or the pattern is invalid.
     InvalidPath,
     /// The file does not exist.
     NotFound,
     /// The name exists.
     Exists,
-    /// A file where a directory is required, or the reverse, or a directory that is not empty.
+    /// A file where a directory is required, a directory where a file is required, or a directory that is not empty.
     WrongKind,
-    /// A quota is reached.
+    /// A quota is exhausted.
     NoSpace,
-    /// Anything else that the file system refuses.
+    /// The file system refused the operation for another reason.
     Refused,
 }
 
 impl FileError {
-    /// For `map_err`: the file system refused an operation on `path`.
+    /// Returns a function for `map_err`, for a refusal of the file system on `path`.
     pub fn refused(action: &'static str, path: &str) -> impl FnOnce(VfsError) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::Refused { action, path, source }
     }
 
-    /// The kind of this error.
     #[must_use]
     pub fn kind(&self) -> FileErrorKind {
         match self {
@@ -82,7 +82,7 @@ impl FileError {
         }
     }
 
-    /// The message without the path, for a caller that shows the path itself.
+    /// Returns the message without the path, for a caller that shows the path itself.
     #[must_use]
     pub fn message(&self) -> String {
         match self {

@@ -1,4 +1,4 @@
-//! The files of a workspace, seen and changed from outside the guest.
+//! The files of a workspace, read and changed from outside the guest.
 //!
 //! * *Paths* are relative to the workspace, `/app` in the guest. Absolute paths and paths with `..` are refused.
 //! * *Links* that a guest created are followed inside the workspace, as the guest would.

@@ -1,11 +1,11 @@
-//! Paths as the embedder gives them.
+//! Paths given by the embedder.
 
 use super::FileError;
 
-/// The path without `.` and doubled slashes; `""` for the workspace itself.
+/// Returns the path without `.` and doubled slashes; `""` for the workspace itself.
 ///
-/// The file system would resolve `..` inside the workspace and refuse it where it leads out. It is always refused here,
-/// because the meaning of `..` depends on links that the guest created.
+/// The file system would resolve `..` inside the workspace and refuse it only where it leads out. This function always
+/// refuses it, because its meaning depends on links that the guest created.
 pub fn inside(path: &str) -> Result<String, FileError> {
     if let Some(reason) = fault(path) {
         return Err(FileError::Path { path: path.to_owned(), reason });
@@ -24,7 +24,7 @@ pub fn below(path: &str) -> Result<String, FileError> {
     Ok(inner)
 }
 
-/// Why a path or pattern is outside the workspace or invalid.
+/// Returns the reason why a path or pattern is outside the workspace or invalid.
 #[must_use]
 pub fn fault(path: &str) -> Option<&'static str> {
     if path.starts_with('/') {
@@ -38,7 +38,7 @@ pub fn fault(path: &str) -> Option<&'static str> {
     }
 }
 
-/// The path as the file system takes it.
+/// Returns the path in the form that the file system expects.
 #[must_use]
 pub fn bytes(path: &str) -> &[u8] {
     if path.is_empty() { b"." } else { path.as_bytes() }

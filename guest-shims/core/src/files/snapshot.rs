@@ -9,37 +9,37 @@ use super::{FileEntry, FileError, FilePage, ListLimits, path, pattern::Pattern, 
 /// The maximum number of bytes read into memory at once.
 const MAX_READ_BYTES: u64 = 1 << 30;
 
-/// A snapshot of a workspace: a copy that shares everything that has not changed since.
+/// A snapshot of a workspace: a copy that shares all unchanged data with it.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     vfs: Vfs,
     root: RootId,
 }
 
-/// Checks a pattern without any files.
+/// Checks a pattern without reading files.
 ///
 /// # Errors
-/// As [`Snapshot::list`].
+/// As for [`Snapshot::list`].
 pub fn check_pattern(pattern: &str) -> Result<(), FileError> {
     Pattern::parse(pattern).map(drop)
 }
 
 impl Snapshot {
-    /// The workspace at a file system's root; without a root it is empty.
+    /// Creates a snapshot of the workspace at a root of the file system; empty without a root.
     #[must_use]
     pub fn new(mut vfs: Vfs, root: Option<RootId>) -> Self {
         let root = root.unwrap_or_else(|| vfs.add_root(Access::ReadOnly));
         Self { vfs, root }
     }
 
-    /// The snapshot of a session without a workspace.
+    /// Creates the snapshot of a session without a workspace.
     #[must_use]
     pub fn none() -> Self {
         Self::new(Vfs::new(VfsLimits::default()), None)
     }
 
-    /// The entries that match a pattern, in ascending order of paths: files, directories and links, including names
-    /// with a leading dot. Links are not followed.
+    /// Lists the entries that match a pattern, in ascending order of paths: files, directories and links, including
+    /// names with a leading dot. Links are not followed.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FileError> {
         Ok(self.list_page(pattern, None, ListLimits::NONE)?.entries)
     }
@@ -50,7 +50,7 @@ impl Snapshot {
         let Pattern { matcher, prefix, max_depth } = Pattern::parse(pattern)?;
         let (mut vfs, mut top) = self.state()?;
         for name in &prefix {
-            // A link has nothing below it: it is not a directory.
+            // A link is not a directory, so nothing is below it.
             top = match vfs.lookup(top, name.as_bytes(), Follow::No) {
                 Ok(inode) => inode,
                 Err(VfsError::NotFound | VfsError::NotADirectory) => return Ok(FilePage::default()),
@@ -70,7 +70,7 @@ impl Snapshot {
         page_below(&mut vfs, (&dir, top), max_depth, limits, |_| true)
     }
 
-    /// The attributes of a path. A link at its end is not followed; links before it are.
+    /// Returns the attributes of a path. A link at its end is not followed; links before it are.
     pub fn stat(&self, path: &str) -> Result<FileEntry, FileError> {
         let (mut vfs, root) = self.state()?;
         let path = path::inside(path)?;
@@ -79,8 +79,8 @@ impl Snapshot {
         Ok(FileEntry::new(path, &stat))
     }
 
-    /// At most `len_bytes` of a file, from the byte `offset` on: fewer only at its end, none past it. Without a length,
-    /// the rest of the file.
+    /// Reads at most `len_bytes` of a file from the byte `offset`, or the rest of the file without a length. Returns
+    /// fewer bytes only at the end of the file, and none beyond it.
     pub fn read(&self, path: &str, offset: u64, len_bytes: Option<u64>) -> Result<Vec<u8>, FileError> {
         let (mut vfs, root) = self.state()?;
         let path = path::below(path)?;
@@ -97,13 +97,13 @@ impl Snapshot {
         Ok(bytes)
     }
 
-    /// The bytes that the files occupy.
+    /// Returns the bytes that the files occupy.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.vfs.bytes_used()
     }
 
-    /// A file system for reading, which caches lookups, and the workspace's directory.
+    /// Returns a file system for reading, which caches lookups, and the workspace's directory.
     pub fn state(&self) -> Result<(Vfs, InodeId), FileError> {
         let top = self.vfs.root_dir(self.root).ok_or(VfsError::BadInode).map_err(FileError::refused("find", "."))?;
         Ok((self.vfs.clone(), top))

@@ -1,20 +1,20 @@
-//! Walking the tree below a directory.
+//! A walk over the tree below a directory.
 
 use glovebox_vfs::{FileKind, InodeId, Vfs, VfsError};
 
 /// An entry found by a walk.
 #[derive(Clone, Debug)]
 pub struct Walked {
-    /// Relative to the start of the walk.
+    /// The path relative to the start of the walk.
     pub path: String,
-    /// Its inode.
+    /// The inode of the entry.
     pub inode: InodeId,
-    /// Its type; links are not followed.
+    /// The type of the entry itself; links are not followed.
     pub kind: FileKind,
 }
 
-/// Everything below `top`, at most `max_depth` names deep, in ascending order of paths, so that a directory comes
-/// before its entries. Follows no link. The file system's quotas bound the result.
+/// Returns all entries below `top`, at most `max_depth` names deep, in ascending order of paths, so that a directory
+/// comes before its entries. Follows no link. The file system's quotas bound the result.
 pub fn below(vfs: &mut Vfs, top: InodeId, max_depth: usize) -> Result<Vec<Walked>, (String, VfsError)> {
     let mut found = Vec::new();
     each_below(vfs, top, max_depth, |entry| found.push(entry))?;

@@ -1,29 +1,29 @@
-//! What is advised.
+//! Advice and its parts.
 
 use serde::{Deserialize, Serialize};
 
 /// A problem and its solution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
-    /// The topic.
+    /// The topic of the problem.
     pub kind: AdviceKind,
-    /// What happened, in one sentence.
+    /// The problem, in one sentence.
     pub summary: String,
-    /// Possible solutions, each on its own.
+    /// Possible solutions, each independent of the others.
     pub steps: Vec<String>,
-    /// The corrected line, if it is certain.
+    /// The corrected line, if the correction is certain.
     pub correction: Option<Correction>,
 }
 
-/// The topic of an advice.
+/// The topic of a piece of advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdviceKind {
-    /// The fuel ran out.
+    /// The fuel was exhausted.
     Fuel,
-    /// The time ran out.
+    /// The time was exhausted.
     Time,
-    /// The memory ran out.
+    /// The memory was exhausted.
     Memory,
     /// The call stack overflowed.
     CallDepth,
@@ -33,7 +33,7 @@ pub enum AdviceKind {
     Module,
     /// The source is not valid in its language.
     Syntax,
-    /// TypeScript syntax beyond types, or types in JavaScript.
+    /// TypeScript syntax that generates code, or types in JavaScript.
     TypescriptSyntax,
     /// A file does not exist or is not accessible.
     Path,
@@ -69,7 +69,7 @@ impl Advice {
     }
 }
 
-/// Quotes text chosen by a script for use in a sentence: short, on one line, between backquotes.
+/// Quotes text from a script for use in a sentence: short, on one line, in backquotes.
 pub(super) fn quoted(text: &str) -> String {
     const MAX_CHARS: usize = 100;
     let mut chars = text.chars();

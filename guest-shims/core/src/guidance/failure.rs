@@ -1,4 +1,4 @@
-//! A script, and what became of it.
+//! A script and the result of its execution.
 
 use super::advice::Correction;
 use crate::{Language, Limits, Outcome, RaisedOutcome};
@@ -8,30 +8,30 @@ use crate::{Language, Limits, Outcome, RaisedOutcome};
 pub struct Facts<'a> {
     /// The script's language.
     pub language: Language,
-    /// The script.
+    /// The source text.
     pub source: &'a str,
-    /// Its outcome.
+    /// The outcome of the execution.
     pub outcome: &'a Outcome,
-    /// Its limits.
+    /// The limits of the execution.
     pub limits: &'a Limits,
-    /// Whether the interpreter has packages in a library of its own, such as numpy and pandas.
+    /// `true` if the interpreter has data packages, such as numpy and pandas, in a library of its own.
     pub has_data_packages: bool,
-    /// The fuel it used.
+    /// The fuel that the execution used.
     pub fuel_consumed: u64,
-    /// The bytes it wrote to standard output, retained or not.
+    /// Bytes written to standard output, retained or not.
     pub stdout_bytes: u64,
-    /// The bytes it wrote to standard error, retained or not.
+    /// Bytes written to standard error, retained or not.
     pub stderr_bytes: u64,
 }
 
-/// An uncaught exception, and its script.
+/// An uncaught exception and its script.
 pub(super) struct Failure<'a> {
     pub(super) raised: &'a RaisedOutcome,
     pub(super) source: &'a str,
     pub(super) has_data_packages: bool,
 }
 
-/// Longer lines are not repeated.
+/// Maximum length of a line that advice repeats.
 const MAX_LINE_CHARS: usize = 300;
 
 impl<'a> Failure<'a> {
@@ -43,25 +43,25 @@ impl<'a> Failure<'a> {
         &self.raised.message
     }
 
-    /// The part of the message between these; both must be present and make up the whole message with it.
+    /// Returns the middle of a message that consists of `before`, the middle and `after`.
     pub(super) fn within(&self, before: &str, after: &str) -> Option<&'a str> {
         let (_, rest) = self.message().split_once(before)?;
         rest.split_once(after).map(|(inside, _)| inside)
     }
 
-    /// The line that raised it, if the script has it and it is short enough.
+    /// Returns the line that raised the exception, if the script has it and it is short enough.
     pub(super) fn line(&self) -> Option<&'a str> {
         let number = usize::try_from(self.raised.line?).ok()?;
         let line = self.source.lines().nth(number.checked_sub(1)?)?;
         (line.chars().count() <= MAX_LINE_CHARS).then_some(line)
     }
 
-    /// The corrected version of that line.
+    /// Returns the correction of that line.
     pub(super) fn corrected(&self, text: String) -> Option<Correction> {
         Some(Correction { line: self.raised.line?, text })
     }
 
-    /// That line with one word replaced, if the word occurs exactly once.
+    /// Returns that line with one word replaced, if the word occurs exactly once.
     pub(super) fn with_word(&self, word: &str, other: &str) -> Option<Correction> {
         let line = self.line()?;
         let is_part = |char: char| char.is_alphanumeric() || char == '_' || char == '$';
@@ -79,7 +79,7 @@ impl<'a> Failure<'a> {
     }
 }
 
-/// Whether the script is fenced as a Markdown code block.
+/// Returns whether the script is fenced as a Markdown code block.
 pub(super) fn is_fenced(source: &str) -> bool {
     source.trim_start().starts_with("```")
 }

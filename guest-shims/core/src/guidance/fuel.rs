@@ -1,11 +1,11 @@
-//! How an execution used its fuel.
+//! Analysis of an execution's fuel.
 
 use serde::{Deserialize, Serialize};
 
 use super::failure::Facts;
 use crate::{Language, Outcome, Resource};
 
-/// How much of its fuel an execution used, and a suggested limit.
+/// An execution's use of fuel, and a suggested limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FuelAnalysis {
     /// The fuel used.
@@ -14,16 +14,16 @@ pub struct FuelAnalysis {
     pub limit: u64,
     /// The share used, in whole percent.
     pub utilization_percent: u64,
-    /// The meaning of that share.
+    /// The classification of that share.
     pub status: FuelStatus,
-    /// A `limits.fuel` with enough room, if this one was exceeded or nearly so: twice the exhausted limit, or one and a
-    /// half times the one that was nearly used up.
+    /// A `limits.fuel` with enough room, if this one was exhausted or nearly so: twice an exhausted limit, or one and a
+    /// half times a nearly exhausted one.
     pub suggested_limit: Option<u64>,
-    /// Where the fuel may have gone, if it ran out.
+    /// Loops that may have used the fuel, if it was exhausted.
     pub likely_causes: Vec<String>,
 }
 
-/// How close an execution came to its limit.
+/// The share of its fuel that an execution used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FuelStatus {
@@ -33,9 +33,9 @@ pub enum FuelStatus {
     Moderate,
     /// Less than nine tenths.
     Warning,
-    /// Nearly all.
+    /// At least nine tenths.
     Critical,
-    /// It ran out.
+    /// All fuel was used.
     Exhausted,
 }
 
@@ -66,7 +66,7 @@ fn percent(used: u64, limit: u64) -> u64 {
     u64::try_from(percent).unwrap_or(u64::MAX)
 }
 
-/// Loops that only their body can end.
+/// Finds loops that only their body can end.
 fn causes(facts: &Facts<'_>) -> Vec<String> {
     const MAX_LOOPS: usize = 3;
     let is_endless = |line: &str| {

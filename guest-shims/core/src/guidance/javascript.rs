@@ -9,7 +9,7 @@ use super::{
 };
 use crate::Language;
 
-/// Globals of other environments, and what to use instead.
+/// Globals of other environments, with replacements.
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (
         &["document", "window", "navigator", "location", "history", "localStorage", "sessionStorage", "HTMLElement"],
@@ -27,7 +27,7 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
 const WHOLE_FILES: &str =
     "Read files whole, `fs.readFileSync(file, 'utf8')`, and write them by `fs.writeFileSync` and `fs.appendFileSync`.";
 
-/// Modules that do not exist here, of Node and others, and what to use instead.
+/// Modules of Node and others that do not exist here, with replacements.
 const INSTEAD: &[(&[&str], &str)] = &[
     (&["stream", "stream/promises", "through2"], WHOLE_FILES),
     (
@@ -63,9 +63,9 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["jest", "mocha", "chai", "test", "vitest"], "`assert` is there: a script that throws has failed."),
 ];
 
-/// Advice for an exception; `None` if its own message is enough.
+/// Returns advice for an exception; `None` if its own message is enough.
 pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
-    // The lines around it could also be a template literal, which is called.
+    // The fence's backquotes could also be a template literal, which is called.
     if is_fenced(failure.source) {
         return Some(syntax(failure));
     }
@@ -139,7 +139,7 @@ const PYTHON_FUNCTIONS: [&str; 16] = [
     "zip",
 ];
 
-/// A file that a function of `fs`, or one built on it, did not find or may not access.
+/// Advises on a file that a function of `fs`, or one built on it, did not find or may not access.
 fn file(failure: &Failure<'_>) -> Option<Advice> {
     let (code, rest) = failure.message().split_once(": ")?;
     if !matches!(code, "ENOENT" | "EACCES" | "EPERM") {
@@ -150,7 +150,7 @@ fn file(failure: &Failure<'_>) -> Option<Advice> {
     limits::path(path, Language::JavaScript)
 }
 
-/// A vendored package that does not exist.
+/// Advises on a vendored package that does not exist.
 fn vendored(name: &str) -> Advice {
     let missing = format!("There is no vendored package {} here.", quoted(name));
     if names::of(Language::JavaScript).any(|module| module == name) {
@@ -231,7 +231,7 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
     advice
 }
 
-/// A module exists but lacks the import.
+/// Advises on an import that the module does not export.
 fn export(failure: &Failure<'_>) -> Option<Advice> {
     let name = failure.within("does not provide an export named '", "'")?;
     let module = failure.within("The requested module '", "'")?;
@@ -254,13 +254,13 @@ fn no_stream(name: &str) -> Advice {
     )
 }
 
-/// A file stream: only the line shows which call was not a function.
+/// Advises on a file stream. Only the line shows which call was not a function.
 fn stream(failure: &Failure<'_>) -> Option<Advice> {
     let line = failure.line().filter(|_| failure.message() == "not a function")?;
     ["createReadStream", "createWriteStream"].into_iter().find(|name| line.contains(name)).map(no_stream)
 }
 
-/// Functions that open a file return `null` if there is none.
+/// Functions that open a file return `null` if the file does not exist.
 fn null_file(failure: &Failure<'_>) -> Option<Advice> {
     let is_null = failure.message().ends_with(" of null");
     let line = failure.line().filter(|_| is_null)?;
@@ -316,7 +316,7 @@ fn syntax(failure: &Failure<'_>) -> Advice {
 fn looks_like_python(line: &str) -> bool {
     let line = line.trim();
     let after = |words: &[&str]| words.iter().find_map(|word| line.strip_prefix(word)?.strip_prefix(' '));
-    // In JavaScript conditions are in parentheses.
+    // JavaScript requires parentheses around conditions.
     let is_head = after(&["if", "for", "while", "with"])
         .is_some_and(|rest| rest.ends_with(':') || !(rest.starts_with('(') || rest.starts_with("await ")));
     let is_block =

@@ -1,4 +1,4 @@
-//! Advice on limits that were reached.
+//! Advice on exceeded limits.
 
 use super::{
     advice::{Advice, AdviceKind, quoted},
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{Language, Outcome, Resource, SCRATCH, TrapKind, WORKSPACE};
 
-/// Advice for an outcome that is about a limit.
+/// Returns advice for an outcome that concerns a limit.
 pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
     match facts.outcome {
         Outcome::Exhausted { resource: Resource::Fuel, limit, .. } => {
@@ -49,12 +49,12 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
     }
 }
 
-/// Whether Python's parser ran out of its own stack, which is no memory of the script's.
+/// Returns whether Python's parser exhausted its own stack, which is independent of the script's memory.
 pub(super) fn is_parser_stack(message: &str) -> bool {
     message.contains("too complex to parse") || message.contains("Parser stack overflow")
 }
 
-/// Adds the step of raising the limit, if it can be raised.
+/// Adds the step of raising the limit, if the limit can be raised.
 fn or_raised(mut advice: Advice, facts: &Facts<'_>, limit: &str) -> Advice {
     let raised = facts.limits.raised(limit, 200);
     advice.steps.extend(raised.map(|raised| format!("If it needs that much, raise `limits.{limit}` to {raised}.")));
@@ -87,7 +87,7 @@ fn call_depth() -> Advice {
     )
 }
 
-/// Advice on truncated output.
+/// Returns advice on truncated output.
 pub(super) fn of_output(facts: &Facts<'_>) -> Option<Advice> {
     let streams = [
         ("Standard output", facts.stdout_bytes, facts.limits.stdout_bytes, "stdout_bytes"),
@@ -102,7 +102,7 @@ pub(super) fn of_output(facts: &Facts<'_>) -> Option<Advice> {
     Some(or_raised(advice, facts, name))
 }
 
-/// Whether a path is in the workspace, which is the working directory, or in the scratch directory.
+/// Returns whether a path is in the workspace, which is the working directory, or in the scratch directory.
 fn is_in_workspace(path: &str) -> bool {
     let from = if path.starts_with('/') { "" } else { WORKSPACE };
     let mut parts = Vec::new();
@@ -116,7 +116,7 @@ fn is_in_workspace(path: &str) -> bool {
     parts.first().is_some_and(|first| [WORKSPACE, SCRATCH].iter().any(|top| top.strip_prefix('/') == Some(*first)))
 }
 
-/// Why a file does not exist: it is outside the sandbox, or it was never put there.
+/// Explains a missing file: its path is outside the sandbox, or the caller did not provide the file.
 pub(super) fn path(path: &str, language: Language) -> Option<Advice> {
     let is_windows = path.contains('\\') || path.get(1..3) == Some(":/");
     let named = quoted(path);

@@ -1,8 +1,8 @@
-//! Explanations of failures and what to do about them, for the people and models who write the scripts.
+//! Explanations of failures, with advice for the people and models that write the scripts.
 //!
-//! All of it is derived from the outcome, the limits and the source, never from what a script printed. Text chosen by a
-//! script (names, paths, messages) is quoted short and without control characters. A source line is returned only where
-//! one correction is certain to be what was meant.
+//! All of it is derived from the outcome, the limits and the source, never from a script's output. Text from a script
+//! (names, paths, messages) is quoted short and without control characters. A source line is returned only if a single
+//! correction is certain.
 
 mod advice;
 mod failure;
@@ -24,26 +24,26 @@ pub use fuel::{FuelAnalysis, FuelStatus};
 
 use crate::{Language, Outcome};
 
-/// Advice on an execution, and an analysis of its fuel.
+/// Advice on an execution, with an analysis of its fuel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guidance {
-    /// How much of the fuel it used, and a suggested limit.
+    /// The fuel analysis, with a suggested limit.
     pub fuel: FuelAnalysis,
     /// Known problems and their solutions, the most important first; often empty.
     pub advice: Vec<Advice>,
 }
 
-/// The modules that exist without installation, for comparison with a misspelt name.
+/// Returns the modules that exist without installation, for comparison with a misspelt name.
 pub fn modules(language: Language) -> impl Iterator<Item = &'static str> {
     names::of(language)
 }
 
-/// The packages at `/app/site-packages`, by their import names.
+/// Returns the import names of the packages at `/app/site-packages`.
 pub fn packages() -> impl Iterator<Item = &'static str> {
     names::packages()
 }
 
-/// The modules that advice on missing Python modules proposes instead of them. Tests with the interpreters import each.
+/// Returns the modules that are proposed instead of missing Python modules. Tests with the interpreters import each.
 pub fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'static str> {
     python::substitutes(has_data_packages)
 }

@@ -1,8 +1,8 @@
-//! Names that scripts look for, and the closest existing ones.
+//! Existing names that are closest to a script's.
 
 use crate::Language;
 
-/// The standard library, without deprecated modules and those that are not for scripts.
+/// The standard library, without deprecated modules and modules of no use to scripts.
 const PYTHON: &str = "\
     abc argparse array ast asyncio atexit base64 bdb binascii bisect builtins bz2 cProfile calendar cmath cmd code \
     codecs codeop collections colorsys compileall concurrent configparser contextlib contextvars copy copyreg csv \
@@ -21,16 +21,16 @@ const PACKAGES: &str = "\
     PyPDF2 attr attrs certifi charset_normalizer cobble dateutil defusedxml et_xmlfile idna jinja2 leather mammoth markdown markupsafe \
     openpyxl requests sandbox_utils six tabulate tomli urllib3 xlsxwriter";
 
-/// The modules of `import` and `require`, and the interpreter's own.
+/// The modules for `import` and `require`, including the interpreter's own.
 const JAVASCRIPT: &str = "\
     assert assert/strict buffer console crypto events fs fs/promises module os path path/posix perf_hooks process \
     querystring std string_decoder sys timers timers/promises tty url util util/types";
 
-/// The vendored packages of `require` and `requireVendor`.
+/// The vendored packages for `require` and `requireVendor`.
 pub(super) const VENDORED: [&str; 4] = ["csv-simple", "json-utils", "sandbox-utils", "string-utils"];
 
-/// The modules that exist without installation. Tests with the interpreters check that they exist and that the list is
-/// complete.
+/// Returns the modules that exist without installation. Tests with the interpreters check that they exist and that the
+/// list is complete.
 pub(super) fn of(language: Language) -> impl Iterator<Item = &'static str> {
     match language {
         Language::Python => PYTHON,
@@ -39,15 +39,16 @@ pub(super) fn of(language: Language) -> impl Iterator<Item = &'static str> {
     .split(' ')
 }
 
-/// The packages available to Python scripts, if any. A test with the list of packages checks that it is complete.
+/// Returns the packages available to Python scripts, if any. A test with the list of packages checks that it is
+/// complete.
 pub(super) fn packages() -> impl Iterator<Item = &'static str> {
     PACKAGES.split(' ')
 }
 
-/// Longer names are not compared.
+/// Maximum length of a name that is compared.
 const MAX_CHARS: usize = 64;
 
-/// The closest name to a misspelt one, at a distance of at most a third of its letters.
+/// Returns the closest name to a misspelt one, at a distance of at most a third of its letters.
 pub(super) fn nearest<'n>(name: &str, among: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let length = name.chars().count();
     if length > MAX_CHARS {

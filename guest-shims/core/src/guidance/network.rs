@@ -1,10 +1,10 @@
-//! Requests to the network that were not performed.
+//! Advice on network requests that were not performed.
 //!
-//! What scripts find there says it in the same words in both languages: see `fetch.js` and `network.py`.
+//! The messages of the exceptions are the same in both languages: see `fetch.js` and `network.py`.
 
 use super::advice::{Advice, AdviceKind, quoted};
 
-/// What to do where there is no network.
+/// Advice for a sandbox without a network.
 pub(super) const STEPS: [&str; 3] = [
     "Put the data into the workspace, and read it from `/app`.",
     "Have the host offer a tool that fetches, and call that.",
@@ -16,7 +16,7 @@ const BEFORE_ORIGIN: &str = "requests to `";
 const AFTER_ORIGIN: &str = "` are not allowed at this path";
 const NOT_PUBLIC: [&str; 2] = ["is no public address", "has no public address"];
 
-/// Advice for the message of an exception, if it is one of these.
+/// Returns advice for the message of an exception about the network.
 pub(super) fn advice(message: &str) -> Option<Advice> {
     let of = |summary: String, steps: &[&str]| Some(Advice::new(AdviceKind::Network, summary, steps));
     if message.contains(OFF) {
@@ -44,7 +44,7 @@ pub(super) fn advice(message: &str) -> Option<Advice> {
     None
 }
 
-/// Whether the message is of a request that the policy allowed.
+/// Returns whether the message is about a request that the policy allowed.
 pub(super) fn was_tried(message: &str) -> bool {
     ["no connection to `", "did not answer as it should", "there was no whole response"]
         .iter()

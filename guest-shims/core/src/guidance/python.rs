@@ -87,7 +87,7 @@ const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
     (&["lzma", "_lzma"], AdviceKind::Module, "Use `zlib`, `gzip` or `bz2`."),
 ];
 
-/// What the runtime `python-3.15-data` has.
+/// The packages of the runtime `python-3.15-data`.
 const IN_DATA_RUNTIME: &[&str] = &[
     "PIL",
     "bs4",
@@ -127,7 +127,7 @@ const INSTEAD_WITH_DATA: &[(&[&str], &str)] = &[
     (&["ruamel"], "Use `yaml`."),
 ];
 
-/// The modules that these replacements name.
+/// Returns the modules that these replacements name.
 pub(super) fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'static str> {
     const NO_MODULES: [&str; 3] = ["assert", "yaml_dump", "yaml_load"];
     let with_data = INSTEAD_WITH_DATA.iter().filter(move |_| has_data_packages).map(|(_, instead)| *instead);
@@ -139,7 +139,7 @@ pub(super) fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'sta
 
 const DATA_RUNTIME: &str = "Have the operator add the runtime that has it (`glovebox runtimes add python-3.15-data`), and run the script as it is.";
 
-/// Advice for an exception; `None` if its own message is enough.
+/// Returns advice for an exception; `None` if its own message is enough.
 pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
     if let Some(advice) = network::advice(failure.message()) {
         return Some(advice);
@@ -164,12 +164,12 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
         "EOFError" => failure.message().starts_with("EOF when reading").then(input),
         "RuntimeError" => needs_threads(failure.message()).then(threads),
         "OSError" if needs_processes(failure.message()) => Some(subprocess()),
-        // Many calls end so, and only those of sockets are about the network.
+        // Many calls raise this error; only those of sockets concern the network.
         "OSError" if failure.message().starts_with("[Errno 58] Not supported") => {
             failure.raised.traceback.contains("socket").then(network)
         }
         "OSError" => directory(failure),
-        // What a server did not do is in the message.
+        // The message describes the server's failure.
         "URLError" if network::was_tried(failure.message()) => None,
         "URLError" | "SSLError" | "gaierror" => Some(network()),
         "AttributeError" => attribute(failure),
@@ -206,7 +206,7 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
     {
         return Advice::new(AdviceKind::Module, missing, &[instead]);
     }
-    // Of a module in a package that is there another one is meant.
+    // A missing module of an existing package is another module than the one in the table.
     if let Some((_, kind, instead)) = INSTEAD.iter().find(|(names, ..)| names.contains(&name)) {
         return match kind {
             AdviceKind::Network => Advice {
@@ -302,7 +302,7 @@ fn input() -> Advice {
     )
 }
 
-/// What pandas says of a directory that is missing.
+/// Recognizes pandas' message about a missing directory.
 fn directory(failure: &Failure<'_>) -> Option<Advice> {
     let directory = failure.within("Cannot save file into a non-existent directory: '", "'")?;
     super::limits::path(&format!("{directory}/x"), Language::Python).map(|mut advice| {
@@ -319,7 +319,7 @@ fn path(failure: &Failure<'_>) -> Option<Advice> {
     super::limits::path(&path.replace(r"\\", r"\"), Language::Python)
 }
 
-/// Names from JavaScript, called or accessed.
+/// Recognizes names from JavaScript, called or accessed.
 fn name(failure: &Failure<'_>) -> Option<Advice> {
     const VALUES: [(&str, &str); 4] = [("null", "None"), ("undefined", "None"), ("true", "True"), ("false", "False")];
     const OBJECTS: [&str; 15] = [
@@ -385,7 +385,7 @@ fn syntax(failure: &Failure<'_>) -> Advice {
     advice(&[step, check]).with(correction)
 }
 
-/// Whether the text can be used as an argument as it is: complete, with nothing after it.
+/// Returns whether the text can be used as an argument as it stands: complete, with nothing after it.
 fn is_whole(text: &str) -> bool {
     let closed = |open: char, close: char| text.matches(open).count() == text.matches(close).count();
     let quotes = |quote: char| text.matches(quote).count().is_multiple_of(2);
@@ -397,7 +397,8 @@ fn is_whole(text: &str) -> bool {
         && quotes('\'')
 }
 
-/// `print x` with parentheses. Not if it suppresses the newline or prints elsewhere, which parentheses do not express.
+/// Adds parentheses to `print x`. Not if it suppresses the newline or prints elsewhere, which parentheses do not
+/// express.
 fn print_call(failure: &Failure<'_>, line: &str) -> Option<Correction> {
     let (before, inside) = line.split_once("print ")?;
     let inside = inside.trim();
@@ -406,7 +407,7 @@ fn print_call(failure: &Failure<'_>, line: &str) -> Option<Correction> {
     (is_alone && is_plain).then(|| failure.corrected(format!("{before}print({inside})"))).flatten()
 }
 
-/// The head of a block with its colon, if that is all it lacks.
+/// Adds the missing colon to the head of a block, if nothing else is missing.
 fn colon(failure: &Failure<'_>, line: &str) -> Option<Correction> {
     const HEADS: [&str; 12] =
         ["if ", "elif ", "else", "for ", "while ", "def ", "class ", "try", "except", "finally", "with ", "match "];
@@ -420,7 +421,7 @@ fn colon(failure: &Failure<'_>, line: &str) -> Option<Correction> {
     is_head.then(|| failure.corrected(format!("{}:", line.trim_end()))).flatten()
 }
 
-/// What to do instead of a line that only notebooks understand.
+/// Returns a replacement for a line that only notebooks understand.
 fn notebook_command(line: &str) -> Option<&'static str> {
     let line = line.trim();
     let command = line.split_once("= ").map_or(line, |(name, rest)| match rest.trim_start() {
@@ -453,7 +454,7 @@ fn looks_like_javascript(line: &str) -> bool {
     let starts =
         ["const ", "let ", "var ", "function ", "async function ", "//", "/*", "export ", "} else", "throw new "];
     let parts = ["console.log(", "===", "!==", "${", "++;", "=> {", ") => "];
-    // Heads of blocks in parentheses, and operators.
+    // Heads of blocks with parentheses, and operators.
     let is_block = ["if (", "for (", "while (", "switch ("].iter().any(|head| line.starts_with(head));
     let has_operator = [" && ", " || ", " = new "].iter().any(|operator| line.contains(operator));
     let is_new = || line.strip_prefix("new ").is_some_and(|rest| rest.starts_with(char::is_uppercase));

@@ -213,7 +213,7 @@ fn the_runtime_that_has_a_package_is_named_where_the_package_itself_is_missing()
     for module in ["numpy", "pandas", "matplotlib", "sklearn", "yaml"] {
         assert!(names_it(module), "{module}");
     }
-    // A package that lacks a module is there; and what nobody has cannot be added.
+    // The package exists without the module, or no runtime has the package.
     for module in ["numpy.missing", "scipy.missing.more", "polars", "jsno", "requests"] {
         assert!(!names_it(module), "{module}");
     }

@@ -1,11 +1,11 @@
-//! Common failures of TypeScript scripts: types are removed, anything beyond types is left in place.
+//! Common failures of TypeScript scripts. Types are removed; syntax beyond types stays in place.
 
 use super::{
     advice::{Advice, AdviceKind, Correction},
     failure::Failure,
 };
 
-/// TypeScript syntax that generates code, by the type remover's message, and what to write instead.
+/// TypeScript syntax that generates code, by the type remover's message, with replacements.
 const MAKES_CODE: &[(&str, &str, &str)] = &[
     (
         "TypeScript enum is",
@@ -44,7 +44,7 @@ const MAKES_CODE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Advice on what the type remover refused; `None` if it did not raise the exception.
+/// Returns advice on code that the type remover rejected; `None` if it did not raise the exception.
 pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
     let message = failure.message();
     if is_in_module(failure) {
@@ -58,14 +58,14 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
     Some(Advice::new(AdviceKind::TypescriptSyntax, *summary, &[step]).with(required(failure)))
 }
 
-/// Whether the fault is in a TypeScript file that the script loads, not in the script.
+/// Returns whether the error is in a TypeScript file that the script loads, not in the script.
 fn is_in_module(failure: &Failure<'_>) -> bool {
     let place = failure.raised.traceback.lines().find_map(|line| line.trim_start().strip_prefix("at "));
     let is_types = |place: &str| [".ts:", ".mts:", ".cts:"].iter().any(|extension| place.contains(extension));
     failure.raised.line.is_none() && place.is_some_and(is_types)
 }
 
-/// `import name = require('…')` in JavaScript.
+/// Corrects `import name = require('…')` in JavaScript.
 fn required(failure: &Failure<'_>) -> Option<Correction> {
     let line = failure.line()?;
     let rest = line.trim_start().strip_prefix("import ")?;
@@ -80,7 +80,7 @@ fn required(failure: &Failure<'_>) -> Option<Correction> {
     failure.corrected(format!("{}const {rest}", line.get(..indent)?))
 }
 
-/// Whether a line has types where JavaScript is expected.
+/// Returns whether a line has types where JavaScript is expected.
 pub(super) fn looks_like(line: &str) -> bool {
     let line = line.trim();
     let line = line.strip_prefix("export ").unwrap_or(line);

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::MemoryLimit;
 
-/// Reads a session if it is authentic, belongs to this image, and is within the caps.
+/// Decodes a session if it is authentic, belongs to this image, and is within the caps.
 pub fn decode(
     bytes: &[u8],
     image: &ImageView<'_>,
@@ -64,18 +64,18 @@ pub fn reseal(
     Ok(sealed(&opened(bytes, key, bound_to)?, key, rebound_to))
 }
 
-/// Seals bytes that were sealed without a key with one, under a name, without decompressing them.
+/// Seals unsealed bytes with a key under a name, without decompressing them.
 pub fn seal(bytes: &[u8], key: &SessionKey, bound_to: &str) -> Result<Vec<u8>, ResumeError> {
     Ok(sealed(&opened(bytes, None, "")?, Some(key), bound_to))
 }
 
-/// Takes the seal from bytes that are authentic under this key and this name, for who has no key: what is left protects against damage
-/// alone.
+/// Removes the seal from bytes that are authentic under this key and this name, for receivers without the key. The
+/// result is protected against damage alone.
 pub fn unseal(bytes: &[u8], key: &SessionKey, bound_to: &str) -> Result<Vec<u8>, ResumeError> {
     Ok(sealed(&opened(bytes, Some(key), bound_to)?, None, ""))
 }
 
-/// The same session under another seal.
+/// Replaces the seal.
 fn sealed(envelope: &Envelope<'_>, key: Option<&SessionKey>, bound_to: &str) -> Vec<u8> {
     let mut bytes = envelope.sealed.to_vec();
     if let Some(kind) = bytes.get_mut(SEAL_KIND_AT) {
@@ -126,8 +126,8 @@ impl<'a> Body<'a> {
         Ok(bytes)
     }
 
-    /// The globals, which have the image's values between executions: anything else was not written by a sandbox and
-    /// would let a stranger choose the stack pointer.
+    /// Reads the globals. They must equal the image's values between executions: other values were not written by a
+    /// sandbox and would let an attacker choose the stack pointer.
     fn globals(&mut self, image: &ImageView<'_>) -> Result<Vec<(String, u64)>, ResumeError> {
         let wrong = || damaged("its globals differ from the image's");
         let [count] = self.array()?;
@@ -183,7 +183,7 @@ impl<'a> Body<'a> {
         if wasi.len() as u64 == length { Ok(wasi) } else { Err(damaged("its body ends too early")) }
     }
 
-    /// Nothing may follow, inside the body or after it.
+    /// Checks that nothing follows, inside the body or after it.
     fn end(mut self) -> Result<(), ResumeError> {
         let mut more = [0];
         let unpacked = self.0.read(&mut more).map_err(|_| damaged("its body cannot be unpacked"))?;

@@ -51,12 +51,12 @@ fn before_pages(saved: &Saved) -> io::Result<Vec<u8>> {
     Ok(into)
 }
 
-/// The differences of the pages from the image's, one after the other.
+/// The differences of the pages from the image's pages, one after the other.
 struct Differences<'a, 'i, I> {
     image: &'a ImageView<'i>,
     pages: I,
     page: Page,
-    /// How much of the page has been read.
+    /// The number of bytes already read from the current page.
     at: usize,
 }
 
@@ -74,7 +74,7 @@ impl<'a, I: Iterator<Item = (u32, &'a Arc<Page>)>> Read for Differences<'_, '_, 
     }
 }
 
-/// Ascending numbers as ranges, each with its first number and its length.
+/// Returns ascending numbers as ranges, each with its first number and its length.
 fn ranges(numbers: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for number in numbers {

@@ -1,9 +1,9 @@
-//! Why a session cannot be restored from bytes.
+//! Errors of restoring a session from bytes.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::convert::Infallible;
 
-/// A session cannot be restored from bytes. `S`: failures that do not depend on the bytes.
+/// A session cannot be restored from bytes. `S` holds failures that do not depend on the bytes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeError<S = Infallible> {
@@ -25,7 +25,7 @@ pub enum ResumeError<S = Infallible> {
     /// The bytes were damaged, or never were a session.
     #[error("the hibernated session is damaged: {reason}; use another copy of it", reason = escaped_text(.reason))]
     Damaged {
-        /// What is wrong.
+        /// A description of the damage.
         reason: String,
     },
     /// A key is required and the bytes were sealed without one.
@@ -33,7 +33,7 @@ pub enum ResumeError<S = Infallible> {
         "the hibernated session is not authenticated, and this program has a session key; seal it with the key where it was made, or resume it without a key if you trust where it comes from"
     )]
     Unauthenticated,
-    /// The bytes were sealed with a key and none was given.
+    /// The bytes were sealed with a key, and the caller gave none.
     #[error("the hibernated session is sealed with a key; give that session key")]
     KeyMissing,
     /// The bytes were changed, or sealed with another key or for another session.
@@ -46,9 +46,9 @@ pub enum ResumeError<S = Infallible> {
         "the hibernated session belongs to the image {found} of `{found_runtime}`, and this sandbox runs {expected} of `{runtime}`; resume it with the same version of Glovebox and that runtime", found = escaped_text(.found), found_runtime = escaped(.found_runtime), runtime = escaped(.runtime)
     )]
     Image {
-        /// The image that they name.
+        /// The image named in the bytes.
         found: String,
-        /// The runtime that they name.
+        /// The runtime named in the bytes.
         found_runtime: String,
         /// The sandbox's image.
         expected: String,
@@ -58,21 +58,21 @@ pub enum ResumeError<S = Infallible> {
     /// The bytes claim more than the sandbox's policy allows.
     #[error("the hibernated session takes {bytes} bytes of {what}; `limits.{key}` allows {most}; raise it to resume")]
     TooLarge {
-        /// The resource.
+        /// The resource, in words.
         what: &'static str,
-        /// The limit.
+        /// The name of the limit.
         key: &'static str,
-        /// The size that they claim.
+        /// The size claimed by the bytes.
         bytes: u64,
-        /// The maximum.
+        /// The value of the limit.
         most: u64,
     },
-    /// The files or descriptors are not allowed by this policy.
+    /// The policy does not allow the files or descriptors.
     #[error(
         "the hibernated session's files do not fit this sandbox: {reason}; resume it with the policy it was made with", reason = escaped_text(.reason)
     )]
     Files {
-        /// Why.
+        /// The reason, in words.
         reason: String,
     },
     /// The session could not be created.
@@ -81,7 +81,7 @@ pub enum ResumeError<S = Infallible> {
 }
 
 impl ResumeError {
-    /// Widens the error to a type with further reasons.
+    /// Converts the error to a type with further reasons.
     #[must_use]
     pub fn widened<S>(self) -> ResumeError<S> {
         match self {

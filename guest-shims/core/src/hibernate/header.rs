@@ -1,4 +1,4 @@
-//! The header of a hibernated session: what it is and where it belongs, readable without decompressing anything.
+//! The header of a hibernated session: its description, readable without decompression.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,44 +11,47 @@ pub(super) const MAGIC: &[u8; 8] = b"GLOVEBOX";
 /// The version that is written, and the only one that is read.
 pub(super) const VERSION: u16 = 1;
 
-/// Where the type of the seal stands: after magic and version.
+/// The offset of the type of the seal, after magic and version.
 pub(super) const SEAL_KIND_AT: usize = MAGIC.len() + size_of_val(&VERSION);
 
-/// Magic, version, seal, reserved byte, header length.
+/// The size of magic, version, seal, reserved byte and header length.
 const PRELUDE_BYTES: usize = 16;
 
-/// The maximum size of a header; those written here take 300 bytes.
+/// Maximum size of a header in bytes. Headers written here take 300 bytes.
 const MAX_HEADER_BYTES: usize = 4096;
 
-/// The maximum size of a label.
+/// Maximum size of a label in bytes.
 const MAX_LABEL_BYTES: usize = 200;
 
-/// The description in a hibernated session's header. It consists of labels: whoever made the bytes may have written
-/// anything. Resuming checks it against the image and the policy.
+/// The description in the header of a hibernated session. Its fields are untrusted labels: any program may have written
+/// them. Resuming checks them against the image and the policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct HibernatedInfo {
-    /// The image it belongs to: the SHA-256 of the prepared module, in hexadecimal.
+    /// The session's image: the SHA-256 of the prepared module, in hexadecimal.
     pub image_sha256: String,
     /// The runtime's name.
     pub runtime: String,
     /// The interpreter's version.
     pub version: Option<String>,
-    /// The language.
+    /// The language of the session's scripts.
     pub language: Language,
-    /// Executions so far.
+    /// The number of executions so far.
     pub executions: u64,
-    /// The size of its linear memory.
+    /// The size of the linear memory.
     pub memory_bytes: u64,
-    /// How many pages of 4 KiB differ from the image.
+    /// The number of 4 KiB pages that differ from the image.
     pub page_count: u32,
-    /// The size of its WASI state, the files included.
+    /// The size of the WASI state, including the files.
     pub wasi_bytes: u64,
 }
 
 impl HibernatedInfo {
-    /// Reads the header of a hibernated session. Nothing is decompressed and no seal is checked.
+    /// Reads the header of a hibernated session, without decompressing anything or checking the seal.
+    ///
+    /// # Errors
+    /// The bytes are not a hibernated session, have another version, or have an invalid header.
     pub fn read(bytes: &[u8]) -> Result<Self, ResumeError> {
         Ok(Envelope::split(bytes)?.info)
     }
@@ -56,8 +59,7 @@ impl HibernatedInfo {
     pub(super) fn new(image: &ImageView<'_>, saved: &Saved) -> Self {
         Self {
             image_sha256: image.identity.to_owned(),
-            // The name of a custom binary is a path, which reveals more about the machine than it should, and may
-            // contain anything.
+            // The name of a custom binary is a path. It may contain any text and would reveal details of the machine.
             runtime: if is_label(image.runtime) { image.runtime.to_owned() } else { "custom".to_owned() },
             version: image.version.map(str::to_owned),
             language: image.language,
@@ -68,7 +70,7 @@ impl HibernatedInfo {
         }
     }
 
-    /// Checks the invariants of every session of every image.
+    /// Checks the invariants that hold for every session of every image.
     fn check(&self) -> Result<(), ResumeError> {
         let wrong = |reason: &'static str| Err(ResumeError::Damaged { reason: reason.into() });
         let is_digest = |text: &str| {
@@ -77,7 +79,7 @@ impl HibernatedInfo {
         if !is_digest(&self.image_sha256) {
             return wrong("its image's identity is not a SHA-256");
         }
-        // They appear in messages, and so on terminals.
+        // The labels appear in messages, and so on terminals.
         if !is_label(&self.runtime) || !self.version.as_deref().is_none_or(is_label) {
             return wrong("its runtime's name is invalid");
         }
@@ -96,9 +98,9 @@ fn is_label(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_LABEL_BYTES && text.bytes().all(plain)
 }
 
-/// Writes everything before the body.
+/// Returns all bytes before the body.
 pub(super) fn head(info: &HibernatedInfo, seal: SealKind) -> Vec<u8> {
-    // Only strings and numbers: this cannot fail.
+    // Infallible: the header has only strings and numbers.
     let header = serde_json::to_vec(info).unwrap_or_default();
     let mut head = Vec::with_capacity(PRELUDE_BYTES + header.len());
     head.extend_from_slice(MAGIC);
@@ -114,7 +116,7 @@ pub(super) fn head(info: &HibernatedInfo, seal: SealKind) -> Vec<u8> {
 pub(super) struct Envelope<'a> {
     pub(super) info: HibernatedInfo,
     pub(super) seal: SealKind,
-    /// Everything that the seal covers.
+    /// All bytes that the seal covers.
     pub(super) sealed: &'a [u8],
     /// The compressed body.
     pub(super) body: &'a [u8],
@@ -122,7 +124,7 @@ pub(super) struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Splits the bytes into their parts and reads the header.
+    /// Splits the bytes into their parts and parses the header.
     pub(super) fn split(bytes: &'a [u8]) -> Result<Self, ResumeError> {
         let short = || ResumeError::Damaged { reason: "it ends too early".into() };
         let (magic, rest) = bytes.split_first_chunk().ok_or(ResumeError::NotASession)?;

@@ -24,12 +24,13 @@
 //!
 //! # Trust
 //!
-//! The bytes are untrusted. Nothing in them sets a limit, a quota, an id, or a right: those come from the receiving
-//! policy. Their claims are checked against the image and the policy while they are read, and nothing is allocated for
-//! sizes that are only claimed. What can be forged is what a script could have written itself: the guest's memory and
-//! its files. Without a key, resuming a stranger's bytes is therefore running a stranger's code, inside the sandbox as
-//! always. With a [`SessionKey`], bytes that were not sealed with it are refused before anything in them is
-//! interpreted.
+//! The bytes are untrusted. They set no limit, quota, id or right: all of these come from the receiving policy. Their
+//! claims are checked against the image and the policy during reading, and nothing is allocated for sizes that are only
+//! claimed.
+//!
+//! A forger can only change what a script could have written: the guest's memory and its files. Without a key, resuming
+//! a stranger's bytes is therefore running a stranger's code, inside the sandbox as always. With a [`SessionKey`],
+//! bytes that were not sealed with it are rejected before anything in them is interpreted.
 
 mod codec;
 mod decode;
@@ -60,7 +61,7 @@ const MEMORY_UNIT_BYTES: u64 = 64 << 10;
 /// The part of a session that its image does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// Executions so far: a label.
+    /// The number of executions so far; a label.
     pub executions: u64,
     /// The size of linear memory.
     pub memory_bytes: u64,
@@ -68,27 +69,27 @@ pub struct Saved {
     pub globals: Vec<(String, u64)>,
     /// The key of seeded entropy.
     pub entropy_key: Option<[u8; 32]>,
-    /// How often the session was forked: seeds of later forks follow from it.
+    /// The number of forks so far. The seeds of later forks depend on it.
     pub forks: u64,
     /// The pages that differ from the image's.
     pub pages: Pages,
-    /// The result of `Wasi::save`.
+    /// The saved WASI state, from `Wasi::save`.
     pub wasi: Vec<u8>,
 }
 
 impl Saved {
-    /// What is written of a session's state.
+    /// Returns the part of a session's state that is written.
     #[must_use]
     pub fn of(state: Checkpoint) -> Self {
         let Checkpoint { memory_bytes, pages, globals, wasi, executions, entropy_key, forks } = state;
         Self { executions, memory_bytes, globals, entropy_key, forks, pages, wasi: wasi.save() }
     }
 
-    /// The state again. `wasi`: what the receiving policy gives a guest, whose files and descriptors become the saved ones. Whether
-    /// random numbers can be foretold is that policy's to say as well, never the bytes'.
+    /// Restores the state. `wasi` is the state that the receiving policy gives a guest; its files and descriptors
+    /// become the saved ones. The policy also decides whether random numbers are predictable, never the bytes.
     ///
     /// # Errors
-    /// When the files do not fit the policy.
+    /// The files do not fit the policy.
     pub fn state(self, mut wasi: Wasi, limit: MemoryLimit, entropy: Entropy) -> Result<Checkpoint, ResumeError> {
         let Self { executions, memory_bytes, globals, entropy_key, forks, pages, wasi: saved } = self;
         wasi.set_linear_memory_bytes(limit.counted(memory_bytes));
@@ -98,10 +99,10 @@ impl Saved {
     }
 }
 
-/// The image that a session differs from.
+/// The image that a session is compared with.
 #[derive(Clone, Copy)]
 pub struct ImageView<'a> {
-    /// The digest of the prepared module, in hexadecimal.
+    /// The SHA-256 of the prepared module, in hexadecimal.
     pub identity: &'a str,
     /// The runtime's name.
     pub runtime: &'a str,
@@ -111,14 +112,14 @@ pub struct ImageView<'a> {
     pub language: Language,
     /// The memory size of a new instance.
     pub memory_bytes: u64,
-    /// Its pages.
+    /// Returns a page of the image by its number.
     pub page: &'a dyn Fn(u32) -> Option<Page>,
     /// The mutable globals between executions, by export name, in order.
     pub globals: &'a [(String, u64)],
 }
 
 impl ImageView<'_> {
-    /// Converts a page to its difference from the image's, and back.
+    /// Converts a page to its difference from the image's page, and back.
     fn difference(&self, number: u32, page: &mut Page) {
         if let Some(original) = (self.page)(number) {
             for (byte, original) in page.iter_mut().zip(original) {
@@ -128,21 +129,21 @@ impl ImageView<'_> {
     }
 }
 
-/// The maximum that a saved session may claim, from the receiving policy.
+/// Maximum sizes that a saved session may claim, from the receiving policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
-    /// Linear memory: `limits.memory_bytes`.
+    /// Maximum linear memory, `limits.memory_bytes`, in bytes.
     pub memory_bytes: u64,
-    /// The size of the WASI state.
+    /// Maximum size of the WASI state, in bytes.
     pub wasi_bytes: u64,
 }
 
 impl Caps {
-    /// The caps that follow from a policy's limits.
+    /// Returns the caps that follow from a policy's limits.
     #[must_use]
     pub fn of(limits: &Limits) -> Self {
-        // Files are checked against their quotas when they are restored; this only keeps the decompressed size in
-        // proportion. Standard input and descriptors, the rest of the WASI state, are small.
+        // Files are checked against their quotas when they are restored. This cap only keeps the decompressed size in
+        // proportion. The rest of the WASI state, which is standard input and descriptors, is small.
         const MORE_BYTES: u64 = 4 << 20;
         let wasi_bytes = limits.workspace_bytes.saturating_add(limits.stdin_bytes).saturating_add(MORE_BYTES);
         Self { memory_bytes: limits.memory_bytes, wasi_bytes }

@@ -5,16 +5,16 @@ use std::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// The size of either seal.
+/// The size of either seal in bytes.
 pub(super) const SEAL_BYTES: usize = 32;
 
 /// A key for sealing hibernated sessions (HMAC-SHA-256), so that only sessions sealed with it are resumed.
 ///
-/// It authenticates but does not encrypt: a session's content can be read from its bytes without the key.
+/// The key authenticates but does not encrypt: a session's content can be read from its bytes without the key.
 #[derive(Clone)]
 pub struct SessionKey([u8; Self::MAX_BYTES]);
 
-/// The bytes are not a valid key.
+/// A key of an invalid length.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a session key cannot have {bytes} bytes; give {} to {} random ones",
@@ -22,17 +22,20 @@ pub struct SessionKey([u8; Self::MAX_BYTES]);
     SessionKey::MAX_BYTES
 )]
 pub struct KeyError {
-    /// Their number.
+    /// The length of the given bytes.
     pub bytes: usize,
 }
 
 impl SessionKey {
     /// The minimum length of a key: that of the authentication code.
     pub const BYTES_LEAST: usize = 32;
-    /// The maximum length of a key: the block size of SHA-256. More would not make it stronger.
+    /// The maximum length of a key: the block size of SHA-256. A longer key would not be stronger.
     pub const MAX_BYTES: usize = 64;
 
-    /// A key of these bytes. They must be random: a password is not.
+    /// Creates a key from these bytes. They must be random; a password is not.
+    ///
+    /// # Errors
+    /// The length is below [`BYTES_LEAST`](Self::BYTES_LEAST) or above [`MAX_BYTES`](Self::MAX_BYTES).
     pub fn new(bytes: &[u8]) -> Result<Self, KeyError> {
         let wrong = KeyError { bytes: bytes.len() };
         let mut block = [0; Self::MAX_BYTES];
@@ -52,9 +55,9 @@ impl fmt::Debug for SessionKey {
 /// The type of seal, as encoded in the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SealKind {
-    /// Against damage only.
+    /// Detects damage only.
     Sha256 = 1,
-    /// Against forgery, with a key.
+    /// Detects forgery, with a key.
     HmacSha256 = 2,
 }
 
@@ -76,7 +79,8 @@ pub(super) enum Seal {
 }
 
 impl Seal {
-    /// With a key, the code also covers `bound_to`: bytes sealed under one name are invalid under any other.
+    /// Starts a seal. With a key, the code also covers `bound_to`, so bytes sealed under one name are invalid under any
+    /// other.
     pub(super) fn new(key: Option<&SessionKey>, bound_to: &str) -> Self {
         let Some(SessionKey(key)) = key else { return Self::Sha256(Sha256::new()) };
         let mut code = Hmac::<Sha256>::new(key.into());
@@ -99,7 +103,7 @@ impl Seal {
         }
     }
 
-    /// Compares the seal; an authentication code in constant time.
+    /// Compares the seal. An authentication code is compared in constant time.
     pub(super) fn verify(self, trailer: &[u8; SEAL_BYTES]) -> bool {
         match self {
             Self::Sha256(digest) => digest.finalize().as_slice() == trailer,

@@ -1,4 +1,4 @@
-//! What a session is given by the platform that it runs on.
+//! The platform interface of a session.
 
 use glovebox_interpreters::DriverError;
 use glovebox_wasi::Wasi;
@@ -6,168 +6,171 @@ use glovebox_wasi::Wasi;
 use super::{Checkpoint, CheckpointId, History, Pages, Place, Saved, SessionPolicy, TooMany};
 use crate::{ExecutionCtx, Guest, GuestMachine, ImageDriver, Limits};
 
-/// What holds for a call into a session's guest.
+/// The context of a call into a session's guest.
 pub type CtxOf<B> = ExecutionCtx<<<B as SessionBackend>::Machine as GuestMachine>::Platform>;
 
-/// What a session runs in and is held to.
+/// The image, the limits and the policy of a session.
 #[derive(Clone, Copy)]
 pub struct SessionSetup<'a> {
     /// The session's id.
     pub id: &'a str,
-    /// How its image is called.
+    /// The image's driver.
     pub image: ImageDriver<'a>,
-    /// The policy's limits.
+    /// The limits of each execution.
     pub limits: &'a Limits,
-    /// How the session keeps and loses its state.
+    /// The session settings of the policy.
     pub policy: &'a SessionPolicy,
     /// The size of the image's linear memory.
     pub image_bytes: u64,
 }
 
-/// What a session cannot do.
+/// An operation that a session could not perform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionFailure<'a> {
-    /// Anything: it has ended, for this reason.
+    /// Any operation: the session has ended, for this reason.
     Ended(&'a str),
-    /// Go back to this checkpoint; without an id, to any.
+    /// A return to this checkpoint, or without an id to any checkpoint.
     NoCheckpoint(Option<CheckpointId>),
-    /// Read or set a variable.
+    /// Reading or setting a variable.
     Variable {
-        /// The variable.
+        /// The variable's name.
         name: &'a str,
-        /// What the guest said, or what stopped it.
+        /// The reason, from the guest or from the limit that stopped it.
         reason: String,
     },
-    /// Go on in a saved state, which does not fit the image: in what.
+    /// Restoring a saved state that does not match the image. Holds the mismatch.
     Mismatch(&'a str),
-    /// Go on in a saved state: so many bytes of memory are not to be had.
+    /// Restoring a saved state without enough memory. Holds the bytes that were needed.
     NoMemory(u64),
 }
 
-/// A session cannot do something.
+/// An operation that a session could not perform, with the session's id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionError<'a> {
-    /// The session.
+    /// The session's id.
     pub id: &'a str,
-    /// What it cannot do.
+    /// The operation and the reason.
     pub failure: SessionFailure<'a>,
 }
 
-/// The platform under one session, and what the platform keeps for that session.
+/// The platform of one session, and the platform's state for that session.
 pub trait SessionBackend {
-    /// What the caller is told of a failure.
+    /// The error that callers receive.
     type Error: From<TooMany> + From<DriverError> + for<'a> From<SessionError<'a>>;
     /// An instance.
     type Machine: GuestMachine;
 
-    /// What the session runs in and is held to.
+    /// Returns the session's image, limits and policy.
     fn setup(&self) -> SessionSetup<'_>;
 
-    /// What bounds a call into the guest that is no script's.
+    /// Returns the context of a call into the guest that does not run a script.
     fn one_shot_ctx(&self) -> CtxOf<Self>;
 
-    /// A guest as its image is, which is to go on in a saved state.
+    /// Creates a guest from the image, into which a saved state will be restored.
     ///
     /// # Errors
-    /// When the state has other globals than the image, among others.
+    /// The state does not match the image, for example in its globals, or no instance is available.
     fn instantiate(&self, state: &Checkpoint, wasi: Wasi) -> Result<Guest<Self::Machine>, Self::Error>;
 
-    /// What differs from its image in the memory of an idle guest: pages, each shared with `earlier` where it is equal there. Without
-    /// `earlier` there is no checkpoint to share with. Also the image's mutable globals, by their export name and in that order.
+    /// Returns the memory of an idle guest, as its difference from the image. Each page that equals one of `earlier` is
+    /// shared with it; without `earlier`, there is no checkpoint to share with. The globals are the image's mutable
+    /// ones, ordered by export name.
     ///
     /// # Errors
-    /// When the guest left a global changed.
+    /// The guest left a global changed.
     fn memory_of(&mut self, guest: &mut Guest<Self::Machine>, earlier: Option<Pages>) -> Result<Memory, Self::Error>;
 
-    /// The most that the pages of a checkpoint of an idle guest take, in bytes.
+    /// Returns an upper bound of the page bytes that a checkpoint of an idle guest would take.
     fn max_page_bytes(&mut self, guest: &mut Guest<Self::Machine>) -> Result<u64, Self::Error> {
         Ok(self.memory_of(guest, None)?.pages.bytes())
     }
 
-    /// What is held for an idle guest's pages within the image and for no checkpoint, in bytes.
+    /// Returns the bytes held for an idle guest's pages within the image, apart from checkpoints.
     fn own_bytes(&self, guest: &Guest<Self::Machine>) -> u64;
 
-    /// A guest has these pages of a saved state. `is_same`: it has run nothing since.
+    /// Called after the pages of a saved state were written to a guest. `is_same` means that the guest has run nothing
+    /// since.
     fn restored(&mut self, guest: &mut Guest<Self::Machine>, _pages: &Pages, is_same: bool);
 
-    /// The session begins with the pages of another: what its first checkpoint may share.
+    /// Called when the session starts with the pages of another one, which its first checkpoint may share.
     fn resumed(&mut self, _pages: Pages) {}
 
-    /// Has the guest where it can be called. `keep_pages`: a checkpoint has its pages as well, so that they are worth keeping.
+    /// Prepares the guest for a call. With `keep_pages`, a checkpoint has the guest's pages as well, so they are worth
+    /// keeping.
     fn prepare_call(&mut self, _guest: &mut Guest<Self::Machine>, _keep_pages: bool) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// The guest has been called and is idle again.
+    /// Called when the guest is idle again after a call.
     fn measure(&mut self, _guest: &mut Guest<Self::Machine>) {}
 
-    /// What the session holds has been written down.
+    /// Called after the session's usage was recorded in the ledger.
     fn accounted(&mut self, _guest: &mut Guest<Self::Machine>, _place: &Place) {}
 
-    /// The WASI state that a saved state is gone on with.
+    /// Returns the WASI state to restore a checkpoint with.
     fn wasi_of(&self, saved: &Saved) -> Result<Wasi, Self::Error> {
         Ok(saved.state.wasi.clone())
     }
 
-    /// Makes a saved state one of its own: nothing of it is another session's.
+    /// Detaches a saved state from its session, so that the two share nothing.
     fn detach(&self, _state: &mut Checkpoint) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// How many commits to host directories the session's files know of.
+    /// Returns the number of commits to host directories that the session's files include.
     fn known_commits(&self) -> u64 {
         0
     }
 
-    /// The session is in this state again.
+    /// Called when the session has returned to this state.
     fn rolled_back_to(&mut self, _saved: &Saved) {}
 
-    /// The guest was lost, and the session is back in an earlier state.
+    /// Called when the guest was lost and the session has returned to an earlier state.
     fn rolled_back(&self, _executions_lost: u64, _why: &str) {}
 
-    /// There was no room for a checkpoint that was due.
+    /// Called when a checkpoint was due and did not fit.
     fn skipped(&self, _over: &TooMany) {}
 
-    /// The guest's exit handlers have run.
+    /// Called after the guest's exit handlers have run.
     fn closed(&mut self, _guest: &mut Guest<Self::Machine>) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// The guest is gone for good, and leaves its files like this.
+    /// Called when the guest has ended itself, with its final files.
     fn left(&mut self, _guest: &Guest<Self::Machine>) {}
 
-    /// The session has ended.
+    /// Called when the session has ended.
     fn ended(&mut self) {}
 
-    /// The error for what the session cannot do.
+    /// Returns the error for an operation that the session could not perform.
     fn failed(&self, failure: SessionFailure<'_>) -> Self::Error {
         SessionError { id: self.setup().id, failure }.into()
     }
 
-    /// Whether what failed may work later: no instance is to be had now.
+    /// Returns whether a failed operation may succeed later, because no instance was available.
     fn is_temporary(_error: &Self::Error) -> bool {
         true
     }
 
-    /// An error as the reason for which a session ends.
+    /// Returns the description of an error for use as the reason of a session's end.
     fn reason(error: &Self::Error) -> String;
 }
 
 /// The linear memory and the globals of an idle guest.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    /// The pages that differ from the image's.
+    /// The pages that differ from the image's pages.
     pub pages: Pages,
     /// The mutable globals.
     pub globals: Vec<(String, u64)>,
 }
 
-/// A session's guest while it is called.
+/// A session's guest during a call.
 pub struct SessionCall<'a, B: SessionBackend> {
-    /// What the platform keeps for the session.
+    /// The platform's state for the session.
     pub backend: &'a mut B,
-    /// The guest.
+    /// The guest, which is not idle.
     pub guest: &'a mut Guest<B::Machine>,
-    /// The states that the session can be set back to.
+    /// The checkpoints that the session can return to.
     pub history: &'a History,
 }

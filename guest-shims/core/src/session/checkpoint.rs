@@ -7,29 +7,30 @@ use sha2::{Digest as _, Sha256};
 
 use super::Pages;
 
-/// Everything an idle session is made of.
+/// The complete state of an idle session.
 ///
-/// Linear memory as its difference to the image, mutable globals, and what the host keeps for the guest: descriptors,
-/// files, standard input, clock, entropy. Tables are not part of it, because no image changes its own.
+/// The state consists of linear memory as its difference from the image, of mutable globals, and of the host's state
+/// for the guest: descriptors, files, standard input, clock, entropy. Tables are not part of it, because no image
+/// changes its tables.
 #[derive(Clone)]
 pub struct Checkpoint {
     /// The size of the whole linear memory, a multiple of 64 KiB.
     pub memory_bytes: u64,
-    /// Its pages that differ from the image's.
+    /// The pages that differ from the image's pages.
     pub pages: Pages,
-    /// The mutable globals by their export name, as bits, in the names' order. An idle guest has the image's.
+    /// The mutable globals as bits, ordered by export name. An idle guest has the image's values.
     pub globals: Vec<(String, u64)>,
-    /// What the host keeps for the guest. Its monotonic clock has no host's share in it.
+    /// The host's state for the guest. Its monotonic clock includes the age of the saved instance.
     pub wasi: Wasi,
-    /// How many executions the state has behind it.
+    /// The number of executions before this state.
     pub executions: u64,
-    /// The key that a session with seeded entropy draws from: the policy's seed, or a fork's own. None with the host's.
+    /// The key of seeded entropy: the policy's seed, or a fork's own key. `None` with the host's entropy.
     pub entropy_key: Option<[u8; 32]>,
-    /// How many forks were made of the session. Later ones go on counting, so that none draws what another did.
+    /// The number of forks made of the session. It is never reset, so that no fork draws the numbers of another.
     pub forks: u64,
 }
 
-/// The key of a session's fork.
+/// Returns the key of a session's fork.
 fn fork_key(parent: &[u8; 32], fork: u64) -> [u8; 32] {
     let mut hasher = Sha256::new();
     hasher.update(b"glovebox fork");
@@ -48,13 +49,13 @@ impl fmt::Debug for Checkpoint {
 }
 
 impl Checkpoint {
-    /// What it holds, in bytes: its pages and what the host keeps for the guest, whoever else shares them.
+    /// Returns the bytes that the state holds: its pages and the host's state for the guest, even if shared.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.pages.bytes().saturating_add(self.wasi.host_bytes())
     }
 
-    /// The same state, to be gone on with by a fork.
+    /// Returns the state of a fork.
     #[must_use]
     pub fn forked(mut self) -> Self {
         self.entropy_key = self.entropy_key.map(|key| fork_key(&key, self.forks));
@@ -65,7 +66,7 @@ impl Checkpoint {
         self
     }
 
-    /// Has a WASI state go on with this one's random numbers, where they are seeded.
+    /// Continues the seeded random numbers of this state in another WASI state.
     pub fn continue_entropy(&self, wasi: &mut Wasi) {
         if let Some(key) = self.entropy_key {
             let position = self.wasi.entropy_position().unwrap_or(0);
@@ -102,7 +103,7 @@ mod tests {
             state.forks = forks;
             let fork = state.clone().forked();
             assert_eq!((fork.forks, fork.executions), (0, 3));
-            // Forks of forks count anew, and are others all the same.
+            // Nested forks restart the fork counter and still get distinct keys.
             let again = Checkpoint { forks, ..fork.clone() }.forked();
             keys.extend([fork.entropy_key, again.entropy_key]);
         }

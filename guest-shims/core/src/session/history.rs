@@ -1,48 +1,51 @@
-//! The states that a session can be set back to.
+//! The checkpoints of a session.
 
 use std::{collections::HashSet, sync::Arc};
 
 use super::{Checkpoint, CheckpointId, CheckpointInfo, PAGE_BYTES, Pages, SessionPolicy};
 
-/// A checkpoint in its place.
+/// A checkpoint in a session's history.
 #[derive(Clone, Debug)]
 pub struct Saved {
-    /// Its name.
+    /// The checkpoint's id.
     pub id: CheckpointId,
-    /// Whether the session took it by itself.
+    /// `true` for an automatic checkpoint, `false` for a requested one.
     pub automatic: bool,
-    /// What was saved.
+    /// The saved state.
     pub state: Arc<Checkpoint>,
-    /// How many commits to host directories its files know of.
+    /// The number of commits to host directories that its files include.
     pub commits: u64,
 }
 
-/// Checkpoints, oldest first. At most one is the session's own; the others were asked for.
+/// Checkpoints, oldest first. At most one is automatic; the embedder requested the others.
 #[derive(Debug, Default)]
 pub struct History {
     saved: Vec<Saved>,
     next: u64,
-    /// What those hold that were asked for. Counted when one comes or goes: it is too much work for every execution.
+    /// Bytes held by the requested checkpoints. Updated when one is added or removed, because counting is too expensive
+    /// for every execution.
     retained_bytes: u64,
 }
 
 impl History {
-    /// The newest: what the session goes back to.
+    /// Returns the newest checkpoint, the default target of a rollback.
     #[must_use]
     pub fn last(&self) -> Option<&Saved> {
         self.saved.last()
     }
 
-    /// Gives up the session's own checkpoint if it is the newest, and returns the newest's pages for the next one to share.
+    /// Removes the automatic checkpoint if it is the newest, and returns the newest checkpoint's pages for sharing with
+    /// the next one.
     pub fn replace(&mut self) -> Option<Pages> {
         match self.saved.pop_if(|newest| newest.automatic) {
-            // Nobody else has it as a rule: then its pages are moved, not counted one by one.
+            // The state is rarely shared, and an unshared one is moved instead of incrementing the count of every page.
             Some(Saved { state, .. }) => Some(Arc::try_unwrap(state).unwrap_or_else(|shared| (*shared).clone()).pages),
             None => self.last().map(|newest| newest.state.pages.clone()),
         }
     }
 
-    /// Adds the newest. The session's own from before is dropped, and of the others all but `max` of the newest.
+    /// An automatic checkpoint replaces the previous automatic one. A requested one drops the oldest requested ones, so
+    /// that at most `max` remain.
     pub fn push(&mut self, state: Arc<Checkpoint>, commits: u64, automatic: bool, max: usize) -> CheckpointId {
         if automatic {
             self.saved.retain(|saved| !saved.automatic);
@@ -58,7 +61,7 @@ impl History {
         id
     }
 
-    /// Makes the session's own newest checkpoint one that was asked for.
+    /// Turns the newest checkpoint into a requested one, if it is automatic.
     pub fn keep_last(&mut self, max: usize) -> Option<CheckpointId> {
         if self.saved.last()?.automatic {
             self.make_room(max);
@@ -80,25 +83,25 @@ impl History {
         });
     }
 
-    /// How many commits the files of that checkpoint know of that knows of the fewest.
+    /// Returns the lowest number of commits among the checkpoints.
     #[must_use]
     pub fn oldest_commits(&self) -> Option<u64> {
         self.saved.iter().map(|saved| saved.commits).min()
     }
 
-    /// Whether the state is to be saved before the next execution, of a session that has so many behind it. `changed`: whether
-    /// its guest may differ from the last checkpoint.
+    /// Returns whether a checkpoint is due before the next execution. `executions` counts those so far, and `changed`
+    /// tells whether the guest may differ from the last checkpoint.
     #[must_use]
     pub fn is_due(&self, policy: &SessionPolicy, executions: u64, changed: bool) -> bool {
         let Some(saved) = self.last() else { return policy.interval(0).is_some() };
         let interval = policy.interval(saved.state.pages.bytes());
-        // Variables that the host set are worth a checkpoint as much as an execution is.
+        // Variables set by the host are as much worth a checkpoint as an execution.
         let since = executions.saturating_sub(saved.state.executions).max(1);
         changed && interval.is_some_and(|interval| since >= interval)
     }
 
-    /// What undoing goes back to: the given one, or the last that differs from now. `changed`: whether the session's guest may
-    /// differ from the last checkpoint, or is lost.
+    /// Returns the checkpoint to undo to: the given one, or the last that differs from the current state. `changed`
+    /// tells whether the guest may differ from the last checkpoint, or is lost.
     #[must_use]
     pub fn undo_target(&self, to: Option<CheckpointId>, changed: bool) -> Option<&Saved> {
         match to {
@@ -108,37 +111,35 @@ impl History {
         }
     }
 
-    /// The checkpoint called `id`.
     #[must_use]
     pub fn find(&self, id: CheckpointId) -> Option<&Saved> {
         self.saved.iter().find(|saved| saved.id == id)
     }
 
-    /// The newest but one.
+    /// Returns the second newest checkpoint.
     #[must_use]
     pub fn before_last(&self) -> Option<&Saved> {
         self.saved.iter().rev().nth(1)
     }
 
-    /// Forgets what is newer than `id`.
+    /// Drops the checkpoints that are newer than `id`.
     pub fn forget_after(&mut self, id: CheckpointId) {
         self.saved.retain(|saved| saved.id <= id);
         self.count_held();
     }
 
-    /// Forgets all.
     pub fn clear(&mut self) {
         self.saved.clear();
         self.count_held();
     }
 
-    /// How many there are.
+    /// Returns the number of checkpoints.
     #[must_use]
     pub fn count(&self) -> usize {
         self.saved.len()
     }
 
-    /// What is told of them, oldest first.
+    /// Returns descriptions of the checkpoints, oldest first.
     #[must_use]
     pub fn list(&self) -> Vec<CheckpointInfo> {
         let info = |saved: &Saved| CheckpointInfo {
@@ -150,14 +151,14 @@ impl History {
         self.saved.iter().map(info).collect()
     }
 
-    /// What all of them hold. Pages that those share that were asked for count once; files count for each, which is too much
-    /// where they share them.
+    /// Returns the bytes held by all checkpoints. Pages shared between requested checkpoints count once. Files count
+    /// for each checkpoint, which is too much if they are shared.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.retained_bytes.saturating_add(self.automatic_bytes())
     }
 
-    /// What the session's own checkpoint holds: what making the next one gives back at least.
+    /// Returns the bytes held by the automatic checkpoint. Creating the next one frees at least this much.
     #[must_use]
     pub fn automatic_bytes(&self) -> u64 {
         let automatic = self.saved.iter().filter(|saved| saved.automatic);

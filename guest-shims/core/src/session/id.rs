@@ -1,9 +1,9 @@
-//! What sessions are called.
+//! Session ids.
 
-/// The most bytes of a session's id.
+/// Maximum length of a session id in bytes.
 pub const MAX_SESSION_ID_BYTES: usize = 64;
 
-/// Whether this can be a session's id: 1 to 64 letters, digits, `.`, `_`, `-`, and no `.` in front.
+/// Returns whether a text is a valid session id: 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`.
 #[must_use]
 pub fn is_session_id(id: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');

@@ -1,67 +1,69 @@
-//! What is told about sessions.
+//! Descriptions of sessions and checkpoints.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Language;
 
-/// Names a checkpoint within its session. Later ones are greater.
+/// The id of a checkpoint within its session. Later checkpoints have greater ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CheckpointId(pub u64);
 
-/// A state that a session can be set back to.
+/// Description of a checkpoint, a state that a session can return to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckpointInfo {
-    /// Its name.
+    /// The checkpoint's id.
     pub id: CheckpointId,
-    /// Whether the session took it by itself, before an execution. It is replaced by the next such one.
+    /// `true` if the session took the checkpoint automatically, before an execution. The next automatic one replaces
+    /// it.
     pub automatic: bool,
-    /// How many executions the state has behind it.
+    /// The number of executions before this state.
     pub executions: u64,
-    /// Memory of its own: the pages that differ from the image's, in bytes. Checkpoints share those that are equal.
+    /// Memory in the pages that differ from the image, in bytes. Checkpoints share equal pages.
     pub private_bytes: u64,
 }
 
-/// The state that a session was rolled back to after an execution that was unwound.
+/// The rollback of a session after an unwound execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rollback {
-    /// The checkpoint whose state it is.
+    /// The checkpoint that the session returned to.
     pub checkpoint: CheckpointId,
-    /// The number of executions before the unwound one that are lost with it: 0 if the checkpoint was taken right before it.
+    /// The number of earlier executions that are lost with the unwound one. 0 if the checkpoint was taken right before
+    /// it.
     pub executions_lost: u64,
 }
 
-/// A session, as its last execution left it.
+/// Description of a session after its last execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SessionInfo {
-    /// Its id.
+    /// The session's id.
     pub id: String,
     /// The language of its scripts.
     pub language: Language,
     /// The runtime's name in the manifest.
     pub runtime_name: String,
-    /// The number of executions up to its current state: a rollback and undoing decrease it.
+    /// The number of executions up to the current state. Rollback and undo decrease it.
     pub executions: u64,
-    /// Linear memory, the image's included, in bytes; as it last was, where the session has no instance just now.
+    /// Linear memory including the image, in bytes. The last known size if the session has no instance at the moment.
     pub memory_bytes: u64,
-    /// What of it is the session's own, as of its last checkpoint: the pages that differ from the image's, in bytes.
+    /// The session's private memory as of its last checkpoint, in bytes: the pages that differ from the image.
     pub private_bytes: u64,
-    /// What it counts for under `limits.session_total_bytes`: memory beyond the image and pages of its own within it, its
-    /// checkpoints, and what the host holds for it.
+    /// The session's share of `limits.session_total_bytes`: memory beyond the image, private pages within the image,
+    /// checkpoints, and other host state.
     pub held_bytes: u64,
-    /// The number of states that it can be set back to.
+    /// The number of checkpoints that the session can return to.
     pub checkpoints: usize,
-    /// The number of checkpoints that were due before an execution and were skipped, because `limits.session_total_bytes` had no
-    /// room for them. A rollback then goes to an earlier one.
+    /// The number of checkpoints that were skipped because they did not fit into `limits.session_total_bytes`. A
+    /// rollback then returns to an earlier one.
     pub checkpoints_skipped: u64,
     /// The number of rollbacks so far.
     pub rollbacks: u64,
-    /// Why it has ended, if it has.
+    /// The reason for the session's end, if it has ended.
     pub ended: Option<String>,
 }
 
 impl SessionInfo {
-    /// A session with this id in this runtime, of which nothing is known yet.
+    /// Creates the description of a session that has not run yet.
     #[must_use]
     pub fn new(id: &str, language: Language, runtime_name: &str) -> Self {
         Self {

@@ -1,7 +1,8 @@
-//! What all stored and active sessions hold together, and the limit on it.
+//! The total usage of all stored and active sessions, and its limit.
 //!
-//! A session's [`Place`] holds what was measured when its guest was last idle. What the guest takes while it runs is reserved by
-//! a [`Reservation`] as it takes it, so that the limit holds at all times, and becomes part of the place at the next measurement.
+//! A session's [`Place`] holds the usage measured when its guest was last idle. A [`Reservation`] covers the growth of
+//! a running guest as it happens, so that the limit holds at all times. The next measurement includes that growth in
+//! the place.
 
 use std::sync::{
     Arc,
@@ -10,19 +11,19 @@ use std::sync::{
 
 use crate::Limits;
 
-/// How many sessions there are, and what they hold. A clone is the same ledger.
+/// The number of sessions and their total usage. Clones share one ledger.
 #[derive(Clone, Debug, Default)]
 pub struct SessionLedger(Arc<Totals>);
 
-/// One more session, or one more checkpoint, is over a limit.
+/// A further session or checkpoint would exceed a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{used} of {most} `{key}` would be in use; close a session first or raise the limit")]
 pub struct TooMany {
-    /// The limit: `limits.session_count` or `limits.session_total_bytes`.
+    /// The exceeded limit: `limits.session_count` or `limits.session_total_bytes`.
     pub key: &'static str,
-    /// What would be in use.
+    /// The amount that would be in use.
     pub used: u64,
-    /// The limit.
+    /// The value of the limit.
     pub most: u64,
 }
 
@@ -32,31 +33,34 @@ struct Totals {
     bytes: AtomicU64,
 }
 
-/// One session's place in the ledger.
+/// A session's entry in the ledger.
 #[derive(Debug)]
 pub struct Place {
     totals: Arc<Totals>,
     bytes: u64,
 }
 
-/// What all sessions hold together.
+/// The total usage of all sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionUsage {
-    /// How many there are: what `limits.session_count` bounds.
+    /// The number of sessions, bounded by `limits.session_count`.
     pub count: u64,
-    /// The bytes they hold: what `limits.session_total_bytes` bounds.
+    /// Their total size in bytes, bounded by `limits.session_total_bytes`.
     pub bytes: u64,
 }
 
 impl SessionLedger {
-    /// What all sessions hold at this moment.
+    /// Returns the current usage of all sessions.
     #[must_use]
     pub fn usage(&self) -> SessionUsage {
         SessionUsage { count: self.0.count.load(Ordering::SeqCst), bytes: self.0.bytes.load(Ordering::SeqCst) }
     }
 
-    /// Takes a place for one more session that holds `bytes` from the start.
+    /// Adds a session that holds `bytes` from the start.
+    ///
+    /// # Errors
+    /// The session would exceed a limit.
     pub fn enter(&self, limits: &Limits, bytes: u64) -> Result<Place, TooMany> {
         let most = u64::from(limits.session_count);
         let taken =
@@ -72,7 +76,7 @@ impl SessionLedger {
 }
 
 impl Totals {
-    /// Adds `bytes` unless there would be more than `most`; then it says how many.
+    /// Adds `bytes`, or returns the sum if it would exceed `most`.
     fn reserve(&self, bytes: u64, most: u64) -> Result<(), u64> {
         let fits = |used: u64| Some(used.saturating_add(bytes)).filter(|sum| *sum <= most);
         match self.bytes.try_update(Ordering::SeqCst, Ordering::SeqCst, fits) {
@@ -87,26 +91,26 @@ fn over_bytes(used: u64, limits: &Limits) -> TooMany {
 }
 
 impl Place {
-    /// Writes down what the session holds now.
+    /// Records the session's current usage.
     pub fn update(&mut self, bytes: u64) {
         self.totals.bytes.fetch_add(bytes, Ordering::SeqCst);
         self.totals.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
         self.bytes = bytes;
     }
 
-    /// Whether sessions may hold `bytes` more.
+    /// Checks whether sessions may hold `bytes` more.
     pub fn check(&self, limits: &Limits, bytes: u64) -> Result<(), TooMany> {
         let used = self.totals.bytes.load(Ordering::SeqCst).saturating_add(bytes);
         if used > limits.session_total_bytes { Err(over_bytes(used, limits)) } else { Ok(()) }
     }
 
-    /// For what the session's guest takes until the place is next updated.
+    /// Returns a reservation for the growth of the session's guest until the next update.
     #[must_use]
     pub fn reservation(&self, limits: &Limits) -> Reservation {
         Reservation { totals: Arc::clone(&self.totals), most: limits.session_total_bytes, bytes: 0 }
     }
 
-    /// What was last written down.
+    /// Returns the recorded usage in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -120,7 +124,7 @@ impl Drop for Place {
     }
 }
 
-/// What a session's guest has taken since its place was last updated. Dropping it gives all of it back.
+/// The growth of a session's guest since the last update of its place. Dropping the reservation releases all of it.
 #[derive(Debug)]
 pub struct Reservation {
     totals: Arc<Totals>,
@@ -129,7 +133,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves `bytes` more; refused where all sessions together would be over the limit.
+    /// Reserves `bytes` more. Returns `false` if the total would exceed the limit.
     pub fn reserve(&mut self, bytes: u64) -> bool {
         let fits = self.totals.reserve(bytes, self.most).is_ok();
         if fits {
@@ -138,13 +142,14 @@ impl Reservation {
         fits
     }
 
-    /// Adds `bytes` that are taken already: within [`available_bytes`](Self::available_bytes), but for what others took meanwhile.
+    /// Adds `bytes` that are already in use. The sum may exceed [`available_bytes`](Self::available_bytes) only by
+    /// growth of other sessions in the meantime.
     pub fn add(&mut self, bytes: u64) {
         self.totals.bytes.fetch_add(bytes, Ordering::SeqCst);
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// How many bytes more all sessions together may hold.
+    /// Returns how many bytes all sessions together may still add.
     #[must_use]
     pub fn available_bytes(&self) -> u64 {
         self.most.saturating_sub(self.totals.bytes.load(Ordering::SeqCst))
@@ -191,7 +196,7 @@ mod tests {
         assert_eq!((one.check(&limits, 0), one.check(&limits, 1)), (Ok(()), Err(over(101))));
         other.update(39);
         assert_eq!(one.check(&limits, 1), Ok(()));
-        // What has been measured is never refused: it is there.
+        // A measured usage is never refused, because it already exists.
         one.update(62);
         assert_eq!((one.check(&limits, 0), ledger.enter(&limits, 0).err()), (Err(over(101)), Some(over(101))));
         assert_eq!(other.bytes(), 39);

@@ -1,9 +1,10 @@
 //! Sessions: interpreters that persist between executions.
 //!
-//! * [`SessionState`]: the state machine, over what a [`SessionBackend`] gives; what becomes of it when its guest is lost (`recovery`).
-//! * [`Checkpoint`]: a saved state; [`Pages`]: the memory of it, as its difference to the image.
-//! * [`History`]: the states that a session can be set back to, when one is due and which one undoing takes.
-//! * [`SessionLedger`]: what all sessions hold together.
+//! * [`SessionState`]: the state machine, on top of a [`SessionBackend`]; the module `recovery` handles the loss of a
+//!   guest.
+//! * [`Checkpoint`]: a saved state; [`Pages`]: its memory, as the difference from the image.
+//! * [`History`]: the checkpoints of a session, when the next one is due, and which one an undo returns to.
+//! * [`SessionLedger`]: the total usage of all sessions.
 
 mod backend;
 mod checkpoint;

@@ -1,33 +1,33 @@
-//! The pages of a guest's memory that are its own: those that differ from its image's.
+//! The private pages of a guest's memory, which differ from its image's pages.
 
 use std::{fmt, sync::Arc};
 
-/// The size of the pages that memory is saved in, whatever the host's is.
+/// The size of a saved page in bytes, independent of the host's page size.
 pub const PAGE_BYTES: usize = 4096;
 
-/// One page.
+/// The content of one page.
 pub type Page = [u8; PAGE_BYTES];
 
-/// How a page of a guest's memory differs from its image and from what was saved of it.
+/// Difference of a page from its image and from its saved version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageChange {
-    /// As it was saved.
+    /// The page equals its saved version.
     Unchanged,
-    /// As in the image; beyond the image, zero.
+    /// The page equals the image, or is zero beyond the image.
     Pristine,
-    /// Neither: the page.
+    /// The page differs from both. Holds its content.
     Changed(Arc<Page>),
 }
 
 /// A guest's memory, page by page.
 pub trait GuestPages {
-    /// Compares a page with what was `saved` of it, and then with the image. Beyond the memory every page is pristine.
+    /// Compares a page with its `saved` version, and then with the image. Every page beyond the memory is pristine.
     fn compare(&mut self, number: u32, saved: Option<&Page>) -> PageChange;
 }
 
-/// Pages by their number, ascending. What is in none of them is as in the image, and zero beyond it.
+/// Pages by number, ascending. All other memory equals the image, or is zero beyond it.
 ///
-/// A clone shares the pages. So do checkpoints of one session, as far as they are equal.
+/// Clones share the pages, and checkpoints of one session share equal pages.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Pages(Vec<(u32, Arc<Page>)>);
 
@@ -38,8 +38,8 @@ impl fmt::Debug for Pages {
 }
 
 impl Pages {
-    /// The pages of a memory that differ from the image's, each shared with `earlier` where it is equal there. Only those of
-    /// the candidates, which ascend, are looked at.
+    /// Collects the pages of a memory that differ from the image. Pages equal to those of `earlier` are shared with it.
+    /// Only the candidates, in ascending order, are compared.
     pub fn of(memory: &mut impl GuestPages, candidates: impl IntoIterator<Item = u32>, earlier: Self) -> Self {
         let mut found = Vec::with_capacity(earlier.0.len());
         let mut earlier = earlier.0.into_iter().peekable();
@@ -55,7 +55,8 @@ impl Pages {
         Self(found)
     }
 
-    /// Writes the pages into the memory of a new instance, which holds the image. False: one of them lies beyond it.
+    /// Writes the pages into the memory of a new instance of the image. Returns `false` if a page is beyond the end of
+    /// the memory.
     pub fn write_to(&self, memory: &mut [u8]) -> bool {
         let (memory, _) = memory.as_chunks_mut::<PAGE_BYTES>();
         for (number, page) in &self.0 {
@@ -65,43 +66,44 @@ impl Pages {
         true
     }
 
-    /// The same page by page, each with its address. False: `write` has refused one.
+    /// Like [`write_to`](Self::write_to), but calls `write` with the address of each page. Returns `false` if `write`
+    /// did.
     pub fn write_with(&self, mut write: impl FnMut(u32, &[u8]) -> bool) -> bool {
         let page_bytes = u32::try_from(PAGE_BYTES).unwrap_or(u32::MAX);
         let mut pages = self.0.iter();
         pages.all(|(number, page)| number.checked_mul(page_bytes).is_some_and(|at| write(at, page.as_slice())))
     }
 
-    /// Whether none of them lies beyond a memory of so many bytes.
+    /// Returns whether all pages are within a memory of `memory_bytes`.
     #[must_use]
     pub fn fit(&self, memory_bytes: u64) -> bool {
         self.0.last().is_none_or(|(last, _)| (u64::from(*last) + 1).saturating_mul(PAGE_BYTES as u64) <= memory_bytes)
     }
 
-    /// How many there are.
+    /// Returns the number of pages.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// What they take, in bytes.
+    /// Returns the size of the pages in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (self.0.len() * PAGE_BYTES) as u64
     }
 
-    /// What those of them take that nobody else has, in bytes.
+    /// Returns the size of the pages that are not shared, in bytes.
     #[must_use]
     pub fn unshared_bytes(&self) -> u64 {
         (self.0.iter().filter(|(_, page)| Arc::strong_count(page) == 1).count() * PAGE_BYTES) as u64
     }
 
-    /// Each with its number, ascending.
+    /// Iterates over the pages with their numbers, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Page>)> {
         self.0.iter().map(|(number, page)| (*number, page))
     }
 
-    /// Adds a page after all others. False, and nothing is added, if its number is not above theirs.
+    /// Appends a page. Returns `false` and adds nothing if its number is not above all others.
     pub fn push(&mut self, number: u32, page: Arc<Page>) -> bool {
         let ascends = self.0.last().is_none_or(|(last, _)| *last < number);
         if ascends {
@@ -115,7 +117,7 @@ impl Pages {
 mod tests {
     use super::*;
 
-    /// A memory and its image, of which it may be longer.
+    /// A memory and its image. The memory may be longer.
     struct Sample {
         memory: Vec<Page>,
         image: Vec<Page>,

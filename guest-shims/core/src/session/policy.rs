@@ -1,42 +1,42 @@
-//! What a policy says about sessions.
+//! The session settings of a policy.
 
 use serde::{Deserialize, Serialize};
 
-/// When a session saves its state, to have one to go back to.
+/// When a session takes automatic checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Checkpoints {
-    /// Before every execution while the session has at most [`SessionPolicy::checkpoint_auto_bytes`] of memory of its own;
-    /// beyond it, before every second execution up to twice that, every third up to three times, and so on: what
-    /// checkpoints cost on average stays the same.
+    /// Before every execution while the session has at most [`SessionPolicy::checkpoint_auto_bytes`] of private memory.
+    /// Beyond that, before every second execution up to twice as much, before every third up to three times, and so on,
+    /// so that the average cost of checkpoints stays constant.
     #[default]
     Auto,
     /// Before every execution.
     Always,
-    /// Before every so many executions. At least 1.
+    /// Before every n-th execution. At least 1.
     Every(u32),
-    /// Only when the embedder asks for one.
+    /// Only on request of the embedder.
     Never,
 }
 
-/// What becomes of a session whose guest was unwound: stopped at a limit or cancelled, trapped, or damaged.
+/// The consequence for a session whose guest was unwound: stopped at a limit or cancelled, trapped, or damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnUnwind {
-    /// It is rolled back to its last checkpoint, in a new instance, and continues. Without a checkpoint it ends.
+    /// The session returns to its last checkpoint, in a new instance, and continues. Without a checkpoint it ends.
     #[default]
     RollBack,
-    /// It ends.
+    /// The session ends.
     End,
 }
 
-/// How sessions keep and lose their state. In a policy file: `[session]`.
+/// Session settings. In a policy file: `[session]`.
 ///
-/// What a checkpoint before an execution costs grows with the session's memory of its own, of which an idle Python session
-/// has 0.3 MiB and a JavaScript one 0.1 MiB. Medians here (AMD EPYC, 2 threads) of what it adds to
-/// an execution, which is the page map read and the pages compared:
+/// The cost of a checkpoint before an execution grows with the private memory of the session. An idle Python session
+/// has 0.3 MiB of it, and a JavaScript session 0.1 MiB. The table has medians (AMD EPYC, 2 threads) of the added time,
+/// which is for reading the page map and comparing pages:
 ///
-/// | of its own, besides | checkpoint, Python | JavaScript |
+/// | additional private memory | checkpoint, Python | JavaScript |
 /// |---|---|---|
 /// | nothing | 0.14 ms | 0.03 ms |
 /// | 0.5 MiB | 0.15 ms | 0.05 ms |
@@ -45,19 +45,19 @@ pub enum OnUnwind {
 /// | 16 MiB | 1.6 ms | 1.2 ms |
 /// | 64 MiB | 7.8 ms | 7.0 ms |
 ///
-/// At 1 MiB, rolling back or forking takes 0.8 ms and 0.2 ms; from there it grows with the pages, to some 60 ms and 90 ms at
-/// 64 MiB. `glovebox-bench` measures checkpoints and forks. Where the system tells no page map, all of the memory is compared.
+/// At 1 MiB, a rollback takes 0.8 ms and a fork 0.2 ms. Both grow with the pages, to some 60 ms and 90 ms at 64 MiB.
+/// `glovebox-bench` measures checkpoints and forks. On systems without a page map, all of the memory is compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SessionPolicy {
-    /// When a session saves its state by itself. Default: `"auto"`.
+    /// When the session takes automatic checkpoints. Default: `"auto"`.
     pub checkpoints: Checkpoints,
-    /// Up to how much memory of its own, in bytes, a session is saved before every execution under `"auto"`. Default 4 MiB.
+    /// Maximum private memory, in bytes, for a checkpoint before every execution under `"auto"`. Default 4 MiB.
     pub checkpoint_auto_bytes: u64,
-    /// How many checkpoints that the embedder asked for are retained; the oldest makes room. Default 8.
+    /// Number of requested checkpoints that are retained; the oldest is dropped first. Default 8.
     pub checkpoints_retained: u32,
-    /// What becomes of a session whose guest was unwound. Default: `"roll-back"`.
+    /// The consequence for a session whose guest was unwound. Default: `"roll-back"`.
     pub on_unwind: OnUnwind,
 }
 
@@ -73,7 +73,7 @@ impl Default for SessionPolicy {
 }
 
 impl SessionPolicy {
-    /// After how many executions without a checkpoint one is due. None: never by itself.
+    /// Returns the number of executions after which a checkpoint is due; `None` for no automatic checkpoints.
     #[must_use]
     pub fn interval(&self, private_bytes: u64) -> Option<u64> {
         match self.checkpoints {

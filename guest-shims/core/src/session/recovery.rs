@@ -1,4 +1,4 @@
-//! Taking a session's guest and putting it back, and what becomes of the session when there is none to put back.
+//! Taking a session's guest, returning it, and recovering from its loss.
 
 use std::mem;
 
@@ -9,7 +9,7 @@ use super::{
 use crate::{Guest, GuestState};
 
 impl<B: SessionBackend> SessionState<B> {
-    /// The guest, made anew if it was lost.
+    /// Takes the guest. A lost guest is first restored by a rollback.
     pub(super) fn take(&mut self) -> Result<Box<Guest<B::Machine>>, B::Error> {
         if let Phase::Unwound(why) = &self.phase {
             let why = why.clone();
@@ -25,8 +25,8 @@ impl<B: SessionBackend> SessionState<B> {
         }
     }
 
-    /// Takes the guest back after a call, or sees to what becomes of the session without it: `to` is where it is rolled back to, if not
-    /// to the last checkpoint.
+    /// Returns the guest after a call, or handles its loss. `to` replaces the last checkpoint as the target of a
+    /// rollback.
     pub(super) fn leave(
         &mut self,
         mut guest: Box<Guest<B::Machine>>,
@@ -47,23 +47,23 @@ impl<B: SessionBackend> SessionState<B> {
                 None
             }
             GuestState::Unwound => {
-                // There may be no place for another one.
+                // The platform may be unable to hold a second instance.
                 drop(guest);
-                // If another was quicker to take the place, whoever comes next tries again.
+                // If another session has taken the room meanwhile, the next call tries again.
                 self.roll_back(to, why()).unwrap_or_default()
             }
         }
     }
 
-    /// What becomes of the session now that its guest is lost. An error says that no instance is to be had now: then
-    /// it stays without a guest, with its checkpoints, and can be rolled back later.
+    /// Rolls back a session whose guest was lost, or ends it. An error means that no instance is available now. The
+    /// session then stays without a guest, keeps its checkpoints, and can be rolled back later.
     fn roll_back(&mut self, to: Option<Saved>, why: String) -> Result<Option<Rollback>, B::Error> {
         self.phase = Phase::Unwound(why.clone());
         if self.backend.setup().policy.on_unwind == OnUnwind::End {
             self.end(why);
             return Ok(None);
         }
-        // Only what is in the history can be gone back to once more.
+        // A later rollback can only return to a checkpoint in the history, and `to` is none.
         let is_unchanged = to.is_none();
         let Some(saved) = to.or_else(|| self.history.last().cloned()) else {
             self.end(format!("{why}; there is no checkpoint to go back to"));
@@ -86,7 +86,7 @@ impl<B: SessionBackend> SessionState<B> {
         }
     }
 
-    /// A new guest in a state of the session's.
+    /// Creates a guest in a state of this session.
     pub(super) fn guest_of(&mut self, saved: &Saved) -> Result<Guest<B::Machine>, B::Error> {
         let wasi = self.backend.wasi_of(saved)?;
         restore(&mut self.backend, &saved.state, wasi, RandomNumbers::Same)

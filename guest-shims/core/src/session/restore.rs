@@ -1,4 +1,4 @@
-//! New guests in saved states.
+//! Creation of guests in saved states.
 
 use glovebox_interpreters::Machine as _;
 use glovebox_wasi::Wasi;
@@ -6,17 +6,17 @@ use glovebox_wasi::Wasi;
 use super::{Checkpoint, SessionBackend, SessionFailure, SessionSetup};
 use crate::{Guest, GuestMachine as _};
 
-/// Whose random numbers a new guest goes on with. Those of the host's generator are new ones in any case.
+/// The seeded random numbers of a restored guest. The host's generator gives new numbers in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RandomNumbers {
-    /// The saved session's own: seeded entropy continues exactly where it was.
+    /// The saved session's numbers: seeded entropy continues at the same position.
     Same,
-    /// Its own: seeded entropy is another, and the interpreter's generators are seeded from it.
+    /// The fork's own numbers: seeded entropy has another key, which also seeds the interpreter's generators.
     Fork,
 }
 
-/// A new guest in a saved state, with a WASI state that goes with it. What the guest itself runs as it is seeded is held to the limits of
-/// one execution.
+/// Creates a guest in a saved state, with a matching WASI state. Code that the guest runs during seeding is subject to
+/// the limits of one execution.
 pub(super) fn restore<B: SessionBackend>(
     backend: &mut B,
     state: &Checkpoint,

@@ -1,4 +1,4 @@
-//! The state of a session, in the hands of whoever has the turn.
+//! The state machine of a session. Its user has exclusive access.
 
 use std::sync::Arc;
 
@@ -10,36 +10,36 @@ use super::{
 };
 use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Outcome, Refusal, WORKSPACE, files::Snapshot};
 
-/// A session: an interpreter that persists between executions, and the states that it can be set back to.
+/// A session: an interpreter that persists between executions, with its checkpoints.
 ///
-/// What becomes of it when its guest is lost is in `recovery`.
+/// The module `recovery` handles the loss of its guest.
 pub struct SessionState<B: SessionBackend> {
     pub(super) backend: B,
     pub(super) phase: Phase<B::Machine>,
     pub(super) history: History,
-    /// Whether the guest may differ from the last checkpoint.
+    /// `true` if the guest may differ from the last checkpoint.
     pub(super) changed: bool,
     pub(super) executions: u64,
     pub(super) rollbacks: u64,
     forks: u64,
     entropy_key: Option<[u8; 32]>,
     pub(super) place: Option<Place>,
-    /// How often there was no room for a checkpoint that was due.
+    /// The number of due checkpoints that did not fit.
     checkpoints_skipped: u64,
 }
 
-/// Whether a session has a guest.
 pub(super) enum Phase<M> {
-    /// It can be called.
+    /// The guest can be called.
     Active(Box<Guest<M>>),
-    /// There is none: it was unwound, or is in use. Should its user panic, this is what stays.
+    /// There is no guest: it was unwound, or is in use. The session stays in this phase if the user of the guest
+    /// panics. Holds the reason.
     Unwound(String),
-    /// There will be none any more, and why.
+    /// The session has ended, for this reason.
     Ended(String),
 }
 
 impl<B: SessionBackend> SessionState<B> {
-    /// A session around a new guest.
+    /// Creates a session around a new guest.
     pub fn new(backend: B, guest: Guest<B::Machine>, entropy_key: Option<[u8; 32]>, place: Place) -> Self {
         let mut state = Self {
             backend,
@@ -57,7 +57,7 @@ impl<B: SessionBackend> SessionState<B> {
         state
     }
 
-    /// A session in a saved state.
+    /// Creates a session from a saved state.
     pub fn resume(mut backend: B, saved: Checkpoint, numbers: RandomNumbers, place: Place) -> Result<Self, B::Error> {
         let guest = restore(&mut backend, &saved, saved.wasi.clone(), numbers)?;
         let Checkpoint { pages, executions, entropy_key, forks, .. } = saved;
@@ -66,12 +66,12 @@ impl<B: SessionBackend> SessionState<B> {
         Ok(Self { executions, forks, ..state })
     }
 
-    /// What the platform keeps for the session.
+    /// Returns the platform's state for the session.
     pub fn backend(&self) -> &B {
         &self.backend
     }
 
-    /// The same, to be changed, and the guest where there is one.
+    /// Returns the platform's state, mutable, and the guest if there is one.
     pub fn parts(&mut self) -> (&mut B, Option<&mut Guest<B::Machine>>) {
         let Self { backend, phase, .. } = self;
         match phase {
@@ -80,7 +80,7 @@ impl<B: SessionBackend> SessionState<B> {
         }
     }
 
-    /// Refuses everything once it has ended.
+    /// Fails if the session has ended.
     pub fn check_alive(&self) -> Result<(), B::Error> {
         match &self.phase {
             Phase::Ended(reason) => Err(self.backend.failed(SessionFailure::Ended(reason))),
@@ -88,8 +88,8 @@ impl<B: SessionBackend> SessionState<B> {
         }
     }
 
-    /// Runs a script, which `execute` does; it says what the guest is good for afterwards, and `outcome` what the script did. Also says
-    /// whether the session was rolled back for it.
+    /// Runs a script with `execute`, which also returns whether the guest can be entered again. `outcome` extracts the
+    /// script's outcome. Also returns the rollback of the session, if one was necessary.
     pub fn run<T>(
         &mut self,
         stdin: &[u8],
@@ -105,13 +105,13 @@ impl<B: SessionBackend> SessionState<B> {
                 return Err(error);
             }
         };
-        // The count may have come with anybody's bytes.
+        // The count may come from untrusted bytes.
         self.executions = self.executions.saturating_add(u64::from(after == GuestState::Alive));
         let rollback = self.leave(guest, after, None, || outcome(&executed).describe());
         Ok((executed, rollback))
     }
 
-    /// A global variable of the guest's. Looking at it is nothing that could be undone.
+    /// Reads a global variable of the guest. A read is not a change that could be undone.
     pub fn get_variable(&mut self, name: &str) -> Result<Option<GuestValue>, B::Error> {
         let mut guest = self.take()?;
         guest.wasi_mut().begin_execution();
@@ -133,7 +133,7 @@ impl<B: SessionBackend> SessionState<B> {
         result
     }
 
-    /// Sets a global variable of the guest's to what `json` says.
+    /// Sets a global variable of the guest to the value of `json`.
     pub fn set_variable(&mut self, name: &str, json: &str) -> Result<(), B::Error> {
         let mut guest = self.enter(&[])?;
         guest.ctx_mut().renew(self.backend.one_shot_ctx());
@@ -144,7 +144,7 @@ impl<B: SessionBackend> SessionState<B> {
         result
     }
 
-    /// Saves the state as one to come back to.
+    /// Takes a checkpoint on request.
     pub fn checkpoint(&mut self) -> Result<CheckpointId, B::Error> {
         self.with_idle(|state, guest| {
             let max = state.checkpoints_retained();
@@ -160,39 +160,39 @@ impl<B: SessionBackend> SessionState<B> {
         })
     }
 
-    /// The session as it is, for a fork or to be stored. Pages are shared with the last checkpoint.
+    /// Returns the current state, for a fork or for storage. It shares pages with the last checkpoint.
     pub fn save(&mut self) -> Result<Checkpoint, B::Error> {
         self.with_idle(Self::save_from)
     }
 
-    /// A state for one more fork.
+    /// Returns a state for a further fork.
     pub fn save_for_fork(&mut self) -> Result<Checkpoint, B::Error> {
-        // As with executions.
+        // Like the number of executions, the count may come from untrusted bytes.
         self.forks = self.forks.saturating_add(1);
         let mut saved = self.save()?;
         self.backend.detach(&mut saved)?;
         Ok(saved.forked())
     }
 
-    /// Sets the session back to a checkpoint: the given one, or the last that differs from now.
+    /// Returns the session to a checkpoint: the given one, or the last that differs from the current state.
     pub fn undo(&mut self, to: Option<CheckpointId>) -> Result<CheckpointId, B::Error> {
         self.check_alive()?;
         let is_new = self.changed || matches!(self.phase, Phase::Unwound(_));
         let saved = self.history.undo_target(to, is_new).cloned();
         let saved = saved.ok_or_else(|| self.backend.failed(SessionFailure::NoCheckpoint(to)))?;
-        // The new instance first: if there is none to be had, the session stays as it is.
+        // Create the new instance first. If none is available, the session stays unchanged.
         let guest = self.guest_of(&saved)?;
         self.history.forget_after(saved.id);
         self.go_on_at(guest, &saved);
         Ok(saved.id)
     }
 
-    /// The states that the session can be set back to, oldest first.
+    /// Returns descriptions of the checkpoints, oldest first.
     pub fn checkpoints(&self) -> Vec<CheckpointInfo> {
         self.history.list()
     }
 
-    /// The files as they are. Looking at them is no change that a checkpoint would be due for.
+    /// Returns a snapshot of the files. A read does not make a checkpoint due.
     pub fn files(&mut self) -> Result<Snapshot, B::Error> {
         let guest = self.take()?;
         let wasi = guest.wasi();
@@ -201,7 +201,7 @@ impl<B: SessionBackend> SessionState<B> {
         Ok(files)
     }
 
-    /// Lets the host change the files, which `work` does.
+    /// Changes the files from the host with `work`.
     pub fn with_files<R, E: From<B::Error>>(
         &mut self,
         work: impl FnOnce(SessionCall<'_, B>) -> Result<R, E>,
@@ -215,13 +215,13 @@ impl<B: SessionBackend> SessionState<B> {
         result
     }
 
-    /// Runs the exit handlers, and ends the session. Closing again does nothing.
+    /// Runs the exit handlers and ends the session. Closing it again does nothing.
     pub fn close(&mut self) -> Result<(), B::Error> {
         let closed = match self.take() {
             Ok(guest) => self.close_guest(guest),
-            // It has ended, or was lost and there was nothing to go back to.
+            // The session has ended, or its guest was lost without a checkpoint.
             Err(_) if matches!(self.phase, Phase::Ended(_)) => return Ok(()),
-            // It was lost, and there is no instance for one to run exit handlers in.
+            // The guest was lost, and no instance is available to run exit handlers in.
             Err(error) => Err(error),
         };
         self.end("it was closed".into());
@@ -239,7 +239,7 @@ impl<B: SessionBackend> SessionState<B> {
         closed
     }
 
-    /// Brings what was told of it up to date. Where its guest is lost, its memory stays what it was.
+    /// Updates the session's description. If the guest is lost, the memory size stays as it was.
     pub fn update(&mut self, info: &mut SessionInfo) {
         info.executions = self.executions;
         info.rollbacks = self.rollbacks;
@@ -257,7 +257,7 @@ impl<B: SessionBackend> SessionState<B> {
         }
     }
 
-    /// Takes the guest for an execution, saved if that is due.
+    /// Takes the guest for an execution, with a checkpoint first if one is due.
     fn enter(&mut self, stdin: &[u8]) -> Result<Box<Guest<B::Machine>>, B::Error> {
         let limits = self.backend.setup().limits;
         self.place.as_ref().map_or(Ok(()), |place| place.check(limits, 0))?;
@@ -265,7 +265,7 @@ impl<B: SessionBackend> SessionState<B> {
         let wasi = guest.wasi_mut();
         wasi.begin_execution();
         wasi.set_stdin(Vec::new());
-        // Before it is saved: the saved file system and the live one are then the same until the guest changes files.
+        // Mark before saving, so that the saved and the live file system are the same until the guest changes files.
         wasi.vfs_mut().mark();
         self.save_if_due(&mut guest)?;
         let mut guest = self.reserve(guest)?;
@@ -276,13 +276,14 @@ impl<B: SessionBackend> SessionState<B> {
         Ok(guest)
     }
 
-    /// Has the guest ready to be called. From now on what it takes is taken of what all sessions may hold together, until it is idle again.
+    /// Prepares the guest for a call. From now on, its growth is reserved in the total of all sessions, until it is
+    /// idle again.
     fn reserve(&mut self, mut guest: Box<Guest<B::Machine>>) -> Result<Box<Guest<B::Machine>>, B::Error> {
         if let Err(error) = self.backend.prepare_call(&mut guest, self.history.count() > 0) {
             self.phase = Phase::Active(guest);
             return Err(error);
         }
-        // With the checkpoint that may just have been made, and what the host has changed of the files.
+        // Includes the checkpoint that may have just been taken, and file changes by the host.
         self.account_for(&mut guest);
         if let Some(place) = &self.place {
             let reservation = place.reservation(self.backend.setup().limits);
@@ -292,8 +293,8 @@ impl<B: SessionBackend> SessionState<B> {
         Ok(guest)
     }
 
-    /// Saves the state if that is due before the guest or its files change, and if there is room for it: a session without
-    /// room goes back to an earlier checkpoint, should it have to.
+    /// Takes a checkpoint if one is due, before the guest or its files change, and if it fits. A session whose
+    /// checkpoint does not fit may later have to return to an earlier one.
     fn save_if_due(&mut self, guest: &mut Guest<B::Machine>) -> Result<(), B::Error> {
         if !self.history.is_due(self.backend.setup().policy, self.executions, self.changed) {
             return Ok(());
@@ -318,13 +319,13 @@ impl<B: SessionBackend> SessionState<B> {
         Ok(())
     }
 
-    /// Whether there is room for a checkpoint of the guest whose pages take so many bytes.
+    /// Checks whether a checkpoint of the guest with this size of pages fits.
     fn check_room(&self, guest: &Guest<B::Machine>, page_bytes: u64) -> Result<(), TooMany> {
         let bytes = page_bytes.saturating_add(guest.wasi().host_bytes());
         self.place.as_ref().map_or(Ok(()), |place| place.check(self.backend.setup().limits, bytes))
     }
 
-    /// Does something with the idle guest, which is no call into it.
+    /// Calls `work` with the idle guest, without a call into it.
     fn with_idle<R>(
         &mut self,
         work: impl FnOnce(&mut Self, &mut Guest<B::Machine>) -> Result<R, B::Error>,
@@ -375,7 +376,7 @@ impl<B: SessionBackend> SessionState<B> {
         }
     }
 
-    /// Writes down what the session holds: memory grown beyond the image and pages of its own within it, what the host keeps for it, its
+    /// Records the session's usage: memory beyond the image, private pages within the image, other host state, and
     /// checkpoints.
     fn account(&mut self) {
         let Self { backend, phase, history, place, .. } = self;
@@ -405,7 +406,7 @@ fn account_for<B: SessionBackend>(
     backend.accounted(guest, place);
 }
 
-/// Why a guest could not answer.
+/// Returns the reason why a guest could not answer.
 fn why<B: SessionBackend, T>(result: &Result<T, B::Error>) -> String {
     result.as_ref().err().map_or_else(String::new, B::reason)
 }

@@ -1,20 +1,20 @@
-//! What the host holds for a guest's calls, within the guest's memory limit.
+//! The host memory of a guest's tool calls, within the guest's memory limit.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
-/// Bytes held by threads of tools, and how many there may be: what the memory limit leaves beside everything else of the
-/// guest. The threads take of it while the guest's memory grows into it: whoever finds that both together are too much
-/// gives back what it took, so that the sum is never over the limit.
+/// Bytes held by the threads of tools, and their room: the part of the memory limit that the guest's other usage
+/// leaves. The threads take memory while the guest's own memory grows. A side that finds the sum too large gives back
+/// the bytes it took, so the sum never exceeds the limit.
 #[derive(Debug, Default)]
 pub struct Account {
     held_bytes: AtomicU64,
     room_bytes: AtomicU64,
 }
 
-/// Bytes that are held, for as long as this lives.
+/// Bytes that are held until this is dropped.
 #[derive(Debug)]
 pub struct Held {
     account: Arc<Account>,
@@ -22,7 +22,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// How many.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -36,18 +36,18 @@ impl Drop for Held {
 }
 
 impl Account {
-    /// What is held now.
+    /// Returns the bytes held now.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Ordering::SeqCst)
     }
 
-    /// Says how much may be held, whatever is held already. Only the guest's thread does.
+    /// Sets the room, regardless of the bytes held. Called only by the guest's thread.
     pub fn set_room(&self, bytes: u64) {
         self.room_bytes.store(bytes, Ordering::SeqCst);
     }
 
-    /// Says how much may be held, unless more is held already. Only the guest's thread does.
+    /// Sets the room, unless more bytes are held. Returns whether the room was set. Called only by the guest's thread.
     pub fn try_set_room(&self, bytes: u64) -> bool {
         let before = self.room_bytes.swap(bytes, Ordering::SeqCst);
         if self.held_bytes() <= bytes {
@@ -57,7 +57,7 @@ impl Account {
         false
     }
 
-    /// Takes room for `bytes`; none where there is no room.
+    /// Takes `bytes` of the room; `None` if there is not enough.
     #[must_use]
     pub fn hold(self: &Arc<Self>, bytes: u64) -> Option<Held> {
         let before = self.held_bytes.fetch_add(bytes, Ordering::SeqCst);
@@ -65,7 +65,7 @@ impl Account {
         before.checked_add(bytes).is_some_and(|sum| sum <= self.room_bytes.load(Ordering::SeqCst)).then_some(held)
     }
 
-    /// Takes room for a few bytes, whatever there is.
+    /// Takes a few bytes regardless of the room.
     #[must_use]
     pub fn hold_anyway(self: &Arc<Self>, bytes: u64) -> Held {
         self.held_bytes.fetch_add(bytes, Ordering::SeqCst);

@@ -1,7 +1,7 @@
-//! The calls of tools in one execution.
+//! The tool calls of one execution.
 //!
-//! Everything here happens while the guest writes to the device and while it reads. How a tool is run, on a thread of its own or to its
-//! end at once, is the platform's ([`ToolRunner`]).
+//! All of this code runs while the guest writes to the device or reads from it. The platform decides how a tool runs,
+//! on its own thread or to its end at once ([`ToolRunner`]).
 
 use std::{collections::VecDeque, fmt, ops::Deref, sync::Arc, time::Duration};
 
@@ -13,33 +13,34 @@ use super::{
 };
 use crate::{Limits, Watch};
 
-/// How many replies a guest may leave unread. What it writes beyond that is dropped without an answer: a guest that reads
-/// what it asked for never comes near.
+/// Maximum number of unread replies. Further messages are dropped without an answer. A guest that reads its replies
+/// never comes near.
 const UNREAD_MAX: usize = 1 << 16;
 
-/// What runs tools.
+/// Runs the tools of one execution.
 pub trait ToolRunner {
-    /// What counts the time.
+    /// Measures time.
     type Watch: Watch;
     /// A tool, ready to be called.
     type Tool: Clone + Deref<Target: AsRef<Checked>>;
-    /// A call that runs.
+    /// A running call.
     type Running;
-    /// Says for as long as it lives that the guest waits.
+    /// A guard that exists while the guest waits.
     type Wait;
 
-    /// Whether tools run to their end when they are started, and the guest's time with them.
+    /// `true` if a tool runs to its end when it is started, on the guest's time.
     const RUN_INLINE: bool = false;
 
-    /// The tools that scripts may call.
+    /// Returns the tools that scripts may call.
     fn tools(&self) -> &Toolset<Self::Tool>;
 
-    /// What a name means that is none of scripts' tools, and is called as they are.
+    /// Returns the tool behind a reserved name, which scripts call like a tool.
     fn reserved(&self, _name: &str) -> Option<Self::Tool> {
         None
     }
 
-    /// The most bytes of a call's arguments and of its result, where those of `limits.tool_bytes` are not this tool's.
+    /// Returns the maximum bytes of the arguments and the result of this tool's calls, if it differs from
+    /// `limits.tool_bytes`.
     fn max_bytes(&self, _tool: &Self::Tool) -> Option<u64> {
         None
     }
@@ -47,142 +48,141 @@ pub trait ToolRunner {
     /// Starts a call.
     fn start(&mut self, call: ReadyCall<Self::Tool>) -> Result<Start<Self::Running>, Failure>;
 
-    /// Whether the next call may start beside those that run.
+    /// Decides whether the next call may start next to the running ones.
     fn turn(&self, _next: &QueuedCall<Self::Tool>, _running: &[RunningCall<Self::Running>]) -> Result<Turn, Failure> {
         Ok(Turn::Now)
     }
 
-    /// Takes what running calls have answered, in the order in which they did.
+    /// Takes the answers of running calls, in order of arrival.
     fn answers(&mut self) -> Vec<Done> {
         Vec::new()
     }
 
-    /// Whether a running call has answered.
+    /// Returns whether a running call has answered.
     fn has_answer(&self) -> bool {
         false
     }
 
-    /// Tells a call that nobody will want its result.
+    /// Asks a call to stop, because its result is not needed any more.
     fn cancel(&self, _running: &Self::Running) {}
 
-    /// Nobody waits for a call any longer, which may still run.
+    /// Abandons a call, which may continue to run.
     fn give_up(&self, _index: usize, _running: &Self::Running) {}
 
-    /// The guest waits for replies. `is_look`: it only looks whether there are any.
+    /// Called when the guest starts to wait for replies. `is_look` means that it only polls.
     fn begin_wait(&mut self, _is_look: bool, _running: &[RunningCall<Self::Running>]) -> Option<Self::Wait> {
         None
     }
 
-    /// The guest does something else than to look for replies.
+    /// Called when the guest does anything but look for replies.
     fn end_wait(&mut self) {}
 
-    /// A call was counted.
+    /// Called when a call was counted.
     fn began(&self, _name: &str, _index: usize) {}
 
-    /// A call has ended.
+    /// Called when a call has ended.
     fn ended(&self, _record: &ToolRecord, _index: usize) {}
 
-    /// So many calls were refused that are not written down.
+    /// Called with the number of calls that were refused without a record.
     fn refused(&self, _count: u64) {}
 }
 
-/// When a call may start.
+/// The decision on starting a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Now.
     Now,
-    /// When one of those that run has ended.
+    /// After one of the running calls has ended.
     Later,
 }
 
-/// What starting a call came to.
+/// The result of starting a call.
 #[derive(Debug)]
 pub enum Start<R> {
-    /// It runs.
+    /// The call is running.
     Running(R),
-    /// It ran to its end.
+    /// The call has finished.
     Answered(Answer),
 }
 
-/// A call whose turn has not come.
+/// A call that waits to be started.
 #[derive(Debug)]
 pub struct QueuedCall<T> {
     id: u64,
-    /// Which call of the execution it is.
+    /// The position of the call in the execution.
     pub index: usize,
     /// The tool's name.
     pub name: String,
-    /// The tool.
+    /// The called tool.
     pub tool: T,
-    /// An object.
+    /// The arguments, as a JSON object.
     pub arguments: Value,
     /// The arguments as JSON text, with all digits and the order of keys.
     pub text: String,
-    /// What is held for the arguments.
+    /// The memory held for the arguments.
     pub held: Held,
 }
 
-/// A call that is to run.
+/// A call that is about to start.
 #[derive(Debug)]
 pub struct ReadyCall<T> {
-    /// What is called.
+    /// The call to start.
     pub call: QueuedCall<T>,
-    /// Until when, counted from the execution's beginning.
+    /// The deadline, relative to the start of the execution.
     pub deadline: Duration,
-    /// The most bytes that its result may have.
+    /// Maximum size of the result in bytes.
     pub max_bytes: u64,
 }
 
-/// A call that runs.
+/// A running call.
 #[derive(Debug)]
 pub struct RunningCall<R> {
     id: u64,
-    /// Which call of the execution it is.
+    /// The position of the call in the execution.
     pub index: usize,
-    /// What runs it.
+    /// The runner's handle.
     pub running: R,
     deadline: Duration,
 }
 
-/// What a call has answered.
+/// The answer of a call.
 #[derive(Debug)]
 pub struct Done {
-    /// Which call of the execution it is.
+    /// The position of the call in the execution.
     pub index: usize,
-    /// What its tool said.
+    /// The answer of the tool.
     pub answer: Answer,
-    /// What is held for the answer.
+    /// The memory held for the answer.
     pub held: Held,
-    /// When, counted from the execution's beginning.
+    /// The time of the answer, relative to the start of the execution.
     pub ended: Duration,
 }
 
-/// What reading from the device comes to.
+/// The result of a read from the device.
 #[derive(Debug)]
 pub enum Received {
     /// A reply, as JSON text.
     Reply(String),
     /// No reply is due.
     NothingDue,
-    /// A reply is due; look again when there is an answer, or at this time, counted from the execution's beginning.
+    /// A reply is due. Read again after an answer, or at this time, relative to the start of the execution.
     Pending(Duration),
 }
 
-/// The calls of one execution.
 pub struct ToolCalls<R: ToolRunner> {
     runner: R,
     account: Arc<Account>,
     watch: R::Watch,
     at_once: usize,
     call_timeout_ms: u64,
-    /// The execution's.
+    /// The timeout of the execution.
     timeout: Duration,
     queued: VecDeque<QueuedCall<R::Tool>>,
     running: Vec<RunningCall<R::Running>>,
     unread: VecDeque<Reply>,
-    /// Those of `unread` whose call ran.
+    /// The number of unread replies to calls that ran.
     unread_ran: usize,
-    /// What is held for the reply that was taken last, until somebody else counts it.
+    /// The memory of the last reply taken, until the guest's WASI state counts it.
     taken: Option<Held>,
     patience: Option<Duration>,
     tally: Tally,
@@ -201,7 +201,7 @@ impl<R: ToolRunner> Drop for ToolCalls<R> {
 }
 
 impl<R: ToolRunner> ToolCalls<R> {
-    /// None yet. `account`: what is held for them.
+    /// Creates the state of an execution without calls. `account` holds their memory.
     pub fn new(runner: R, account: Arc<Account>, limits: &Limits, watch: R::Watch) -> Self {
         Self {
             runner,
@@ -220,44 +220,44 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// What is held for the calls.
+    /// Returns the memory account of the calls.
     pub fn account(&self) -> &Arc<Account> {
         &self.account
     }
 
-    /// Whether a reply is there to be taken.
+    /// Returns whether a reply is available.
     pub(crate) fn has_reply(&self) -> bool {
         !self.unread.is_empty()
     }
 
-    /// Whether a running call has answered.
+    /// Returns whether a running call has answered.
     pub fn has_answer(&self) -> bool {
         self.runner.has_answer()
     }
 
-    /// The reply that was taken last is counted as the guest's from here on.
+    /// Releases the memory of the last reply taken, which now counts as the guest's.
     pub fn settle(&mut self) {
         self.taken = None;
     }
 
-    /// How long the read that now begins may wait, if the guest has said so.
+    /// Takes the timeout of the next read, if the guest has set one.
     pub fn patience(&mut self) -> Option<Duration> {
         self.patience.take()
     }
 
-    /// The guest waits until then, for as long as what is returned lives.
+    /// Registers that the guest waits until `until`, as long as the returned guard exists.
     pub(crate) fn begin_wait(&mut self, until: Duration) -> Option<R::Wait> {
         let is_look = until <= self.watch.elapsed();
         self.runner.begin_wait(is_look, &self.running)
     }
 
-    /// Takes a message of the guest's, and says whether it was a call.
+    /// Handles a message of the guest. Returns whether it was a call.
     pub fn send(&mut self, text: &[u8]) -> bool {
         if self.unread.len() >= UNREAD_MAX {
             return false;
         }
-        // Counted before it is made: a few bytes of text can be a hundred times their size as values.
-        // The arguments are held as values and as text.
+        // Count before parsing: as values, a text can take a hundred times its size. The arguments are held as values
+        // and as text.
         let Some(held) = self.account.hold(weight(text).saturating_add(text.len() as u64)) else {
             self.refuse(text);
             return false;
@@ -275,7 +275,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         false
     }
 
-    /// Answers a message that there is no room for.
+    /// Answers a message that does not fit into memory.
     fn refuse(&mut self, text: &[u8]) {
         let failure = self.tally.refuse();
         match Message::id(text) {
@@ -308,11 +308,11 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// Starts calls while there are turns.
+    /// Starts queued calls while turns are free.
     fn start(&mut self) {
         while self.running.len() + self.unread_ran < self.at_once {
             let Some(next) = self.queued.front() else { return };
-            // Now, not when it was made: calls before it may have been given up meanwhile.
+            // Decide now rather than when the call was queued: earlier calls may have been abandoned meanwhile.
             let turn = self.runner.turn(next, &self.running);
             if turn == Ok(Turn::Later) {
                 return;
@@ -335,7 +335,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// Takes the next reply, if there is one.
+    /// Takes the next reply, if one is available.
     pub fn take(&mut self) -> Received {
         self.collect();
         self.start();
@@ -369,7 +369,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         not_understood("the host has no room for the list of tools: `limits.memory_bytes` counts it")
     }
 
-    /// Takes what running calls have answered, and gives up those whose time is over.
+    /// Takes the answers of running calls, and abandons calls that exceed their timeout.
     pub fn collect(&mut self) {
         if self.running.is_empty() {
             return;
@@ -387,14 +387,14 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// Tells the calls that run that nobody will want their results.
+    /// Asks the running calls to stop, because their results are not needed any more.
     pub fn cancel(&self) {
         for call in &self.running {
             self.runner.cancel(&call.running);
         }
     }
 
-    /// Ends the calls with the execution, and says what became of each.
+    /// Ends the calls with the execution and returns their records.
     #[must_use]
     pub fn end(mut self) -> Vec<ToolRecord> {
         self.collect();
@@ -417,7 +417,8 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// Ends a call that ran. One that nobody looked at while it was late was late all the same.
+    /// Records a call that ran. An answer after the deadline is a timeout, even if the delay was not noticed at the
+    /// time.
     fn ran(&mut self, id: u64, deadline: Duration, done: Done) {
         let Done { index, answer, held, ended } = done;
         let answer = if ended > deadline { Err(timeout(self.call_timeout_ms)) } else { answer };
@@ -426,7 +427,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         self.unread.push_back(Reply::Answer { id, answer, ran: true, held });
     }
 
-    /// Ends a call that gave no answer.
+    /// Records a call that gave no answer.
     fn finish(&mut self, id: u64, index: usize, answer: Answer, ended: Duration) {
         self.write_down(index, &answer, ended);
         self.answer(id, answer);

@@ -1,4 +1,4 @@
-//! A tool's definition, and its schema compiled for checking arguments.
+//! A tool's definition, with its schema compiled for checking arguments.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 
 use super::{Failure, ToolDefinitionError, ToolErrorKind, schema::Costs, validator::Validator};
 
-/// The maximum bytes of names, descriptions and schemas together. A guest reads them all.
+/// Maximum size of names, descriptions and schemas together, in bytes. Guests read them all.
 pub const MAX_CATALOGUE_BYTES: usize = 1 << 20;
 
-/// The longest name.
+/// Maximum length of a name in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// The maximum compiled size of one pattern, and of its matching cache.
+/// Maximum compiled size of one pattern, and of its matching cache, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// The same for untrusted schemas. Unicode classes, such as `\w`, take some ten thousand.
+/// Like `MAX_PATTERN_BYTES`, for untrusted schemas. Unicode classes such as `\w` take some ten thousand bytes.
 pub const MAX_FOREIGN_PATTERN_BYTES: usize = 64 << 10;
 
 /// Words that cannot be written after a dot or as a keyword argument although they look like names, and the attributes
@@ -56,7 +56,7 @@ const RESERVED: [&str; 42] = [
     "while",
     "with",
     "yield",
-    // An object with this attribute is taken for a promise, or for another class.
+    // An object with one of these attributes is taken for a promise, or for another class.
     "then",
     "constructor",
     "ToolError",
@@ -71,13 +71,13 @@ const RESERVED: [&str; 42] = [
 pub struct Definition<'a> {
     /// The name that scripts call it by.
     pub name: &'a str,
-    /// What it does, for people and models.
+    /// A description for people and models.
     pub description: &'a str,
-    /// The JSON Schema of its arguments.
+    /// The JSON Schema of the arguments.
     pub schema: &'a Value,
-    /// Whether the schema is untrusted.
+    /// `true` if the schema is untrusted.
     pub is_foreign: bool,
-    /// How many schemas a check may recurse through: [`MAX_ENGINE_LEVELS`](super::MAX_ENGINE_LEVELS) or
+    /// Maximum number of schemas that a check may recurse through: [`MAX_ENGINE_LEVELS`](super::MAX_ENGINE_LEVELS) or
     /// [`MAX_PROVIDER_LEVELS`](super::MAX_PROVIDER_LEVELS).
     pub max_levels: usize,
 }
@@ -96,7 +96,7 @@ impl fmt::Debug for Checked {
 }
 
 impl Definition<'_> {
-    /// Refuses a name that scripts cannot write.
+    /// Rejects a name that scripts cannot write.
     pub fn check_name(&self) -> Result<(), ToolDefinitionError> {
         if is_name(self.name) {
             return Ok(());
@@ -132,7 +132,7 @@ impl AsRef<Self> for Checked {
 }
 
 impl Checked {
-    /// What a guest learns about it.
+    /// Returns the guest's view of the tool.
     pub(super) fn description(&self) -> &Value {
         &self.description
     }
@@ -147,7 +147,7 @@ impl Checked {
     }
 }
 
-/// What is wrong, with the location unless it is the whole value.
+/// Prefixes a message with its location, unless it concerns the whole value.
 fn located(place: &str, message: &str) -> String {
     if place.is_empty() { message.to_owned() } else { format!("`{place}`: {message}") }
 }
@@ -160,7 +160,7 @@ fn is_name(name: &str) -> bool {
         && !RESERVED.contains(&name)
 }
 
-/// The argument names in the order of positional arguments.
+/// Returns the argument names in the order of positional arguments.
 fn parameters(schema: &Value) -> Vec<&str> {
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let properties = schema.get("properties").and_then(Value::as_object);

@@ -14,26 +14,26 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// A failure with a message for the script. Leave out what a script must not know.
+    /// Creates a failure with a message for the script. Leave out facts that scripts must not know.
     #[must_use]
     pub fn new(message: impl fmt::Display) -> Self {
         Self::of(ToolErrorKind::Failed, message)
     }
 
-    /// A failure of this kind, which decides the class that the guest sees: for forwarding the failure of another host
-    /// or component.
+    /// Creates a failure of a kind, which decides the class that the guest sees. Use it to forward the failure of
+    /// another host or component.
     #[must_use]
     pub fn of(kind: ToolErrorKind, message: impl fmt::Display) -> Self {
         Self { kind, message: message.to_string() }
     }
 
-    /// The kind of failure. Default: [`ToolErrorKind::Failed`].
+    /// Returns the kind of failure. Default: [`ToolErrorKind::Failed`].
     #[must_use]
     pub fn kind(&self) -> ToolErrorKind {
         self.kind
     }
 
-    /// The message.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
@@ -52,7 +52,7 @@ impl From<&str> for ToolError {
     }
 }
 
-/// Why a call returned no result to the guest.
+/// The reason why a call returned no result to the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ToolErrorKind {
     /// The handler failed or panicked.
@@ -68,10 +68,10 @@ pub enum ToolErrorKind {
 }
 
 impl ToolErrorKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] = [Self::Failed, Self::Limit, Self::Timeout, Self::Unknown, Self::InvalidArguments];
 
-    /// The class name that the guest sees.
+    /// Returns the class name that the guest sees.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -98,20 +98,20 @@ impl<'de> Deserialize<'de> for ToolErrorKind {
     }
 }
 
-/// The maximum length of a failure's message for a guest, in bytes.
+/// Maximum length of a failure's message for a guest, in bytes.
 const MAX_MESSAGE_BYTES: usize = 4096;
 
-/// Why a call failed, for the guest and the record.
+/// The failure of a call, for the guest and the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The kind.
+    /// The kind of failure.
     pub kind: ToolErrorKind,
     /// The message, at most 4 KiB.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure; a message that is too long is truncated.
+    /// Creates a failure and truncates its message if necessary.
     #[must_use]
     pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
         let mut message = message.into();
@@ -145,9 +145,9 @@ pub enum ToolDefinitionError {
     /// The schema is invalid or unsupported.
     #[error("tool `{name}`: its schema cannot be used: {reason}", name = escaped(.name))]
     Schema {
-        /// The tool.
+        /// The name of the tool.
         name: String,
-        /// What is wrong with it.
+        /// The problem, in words.
         reason: String,
     },
     /// The tool has no handler.
@@ -158,9 +158,9 @@ pub enum ToolDefinitionError {
     /// All descriptions and schemas together are too long.
     #[error("the tools' descriptions and schemas take {bytes} bytes together; the maximum is {most}")]
     TooLarge {
-        /// Their size.
+        /// Their total size.
         bytes: usize,
-        /// The maximum.
+        /// The maximum size in bytes.
         most: usize,
     },
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::json::exact_text;
 
-/// A message of a guest.
+/// A message from a guest.
 #[derive(Debug, PartialEq)]
 pub(super) enum Message {
     /// Requests the catalogue.
@@ -17,7 +17,7 @@ pub(super) enum Message {
         id: u64,
         /// The tool's name.
         name: String,
-        /// An object, unless the guest sent something else.
+        /// The arguments: an object, unless the guest sent another value.
         arguments: Value,
         /// The arguments as JSON text, as the guest wrote them.
         text: String,
@@ -30,7 +30,7 @@ pub(super) enum Message {
 const MAX_ID: u64 = (1 << 53) - 1;
 
 impl Message {
-    /// Parses a message, or says why it is invalid. The parser bounds nesting at 128 levels.
+    /// Parses a message, or returns the reason why it is invalid. The parser bounds nesting at 128 levels.
     pub(super) fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(text) else {
             return Err("it is no JSON object, or nested more than 128 levels deep");
@@ -51,7 +51,7 @@ impl Message {
         if fields.is_empty() { Ok(message) } else { Err("it has a key that no message has") }
     }
 
-    /// A call's id alone, without parsing the rest into values.
+    /// Parses only the id of a call, without building values.
     #[must_use]
     pub(super) fn id(text: &[u8]) -> Option<u64> {
         #[derive(serde::Deserialize)]
@@ -71,8 +71,8 @@ impl Message {
     }
 }
 
-/// An upper bound of the host memory for a JSON text as values, in bytes. For checking untrusted text before it is
-/// parsed.
+/// Returns an upper bound of the host memory that a JSON text takes as values, in bytes. Use it to check untrusted text
+/// before parsing.
 ///
 /// ```
 /// assert!(glovebox_core::tools::weight(br#"[{"":0},{"":0}]"#) > 1_000);
@@ -110,7 +110,7 @@ pub fn weight(text: &[u8]) -> u64 {
     sum
 }
 
-/// The text of a message's arguments.
+/// Returns the text of a message's arguments.
 fn arguments_text(message: &[u8], arguments: &Value) -> String {
     #[derive(serde::Deserialize)]
     struct Envelope<'a> {
@@ -119,7 +119,7 @@ fn arguments_text(message: &[u8], arguments: &Value) -> String {
     }
     match serde_json::from_slice::<Envelope<'_>>(message) {
         Ok(envelope) => exact_text(envelope.arguments.get(), arguments),
-        // None, or several.
+        // The field is missing or repeated.
         Err(_) => arguments.to_string(),
     }
 }

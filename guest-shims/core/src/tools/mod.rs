@@ -1,22 +1,22 @@
-//! Functions of the host that scripts may call: the protocol, and the rules for every call.
+//! Host functions that scripts may call: the protocol, and the rules for every call.
 //!
-//! A guest writes calls to a device and reads replies from it. What crosses the boundary is untrusted JSON text: sizes,
-//! counts and shapes are checked before anything is answered. The backend decides how calls run, on threads or one
-//! after the other ([`ToolRunner`]).
+//! A guest writes calls to a device and reads replies from it. The data that crosses the boundary is untrusted JSON
+//! text. Sizes, counts and shapes are checked before any answer. The backend decides whether calls run on threads or
+//! one after the other ([`ToolRunner`]).
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `definition` | a tool's definition, and its schema compiled for checking arguments |
-//! | `toolset` | tools by their names, and the catalogue that guests read |
+//! | `definition` | a tool's definition, with its schema compiled for checking arguments |
+//! | `toolset` | tools by name, and the catalogue that guests read |
 //! | `schema` | the cost of checking arguments against a schema |
 //! | `validator` | checking arguments against a schema |
-//! | `message` | what a guest writes, and what it costs to store |
-//! | `reply` | what it reads |
-//! | `account` | what is held for it, within the guest's memory limit |
+//! | `message` | the guest's messages, and their cost in memory |
+//! | `reply` | the guest's replies |
+//! | `account` | the memory held for tool calls, within the guest's memory limit |
 //! | `calls` | the calls of one execution: queued, running, answered |
-//! | `tally` | the calls of an execution: counted, checked against their limits |
-//! | `prices` | what calls cost in fuel |
-//! | `record` | what an execution's result says about them |
+//! | `tally` | the count, the limits and the record of an execution's calls |
+//! | `prices` | the fuel cost of calls |
+//! | `record` | the record of calls in an execution's result |
 
 mod account;
 mod calls;

@@ -1,4 +1,4 @@
-//! What an execution's result says of its calls.
+//! The record of tool calls in an execution's result.
 
 use std::time::Duration;
 
@@ -9,42 +9,42 @@ use super::{Answer, ToolErrorKind};
 use crate::json::{compact, raw};
 use crate::{from_milliseconds, milliseconds};
 
-/// One call of a tool in an execution.
+/// A tool call of an execution.
 ///
-/// As JSON it has the names `name arguments result error started_ms duration_ms`; `error` is an object with `type` and
-/// `message`.
+/// Its JSON form has the names `name arguments result error started_ms duration_ms`; `error` is an object with `type`
+/// and `message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRecord {
-    /// The name that the script called. It may be no tool's; of a long one the first 64 characters.
+    /// The name that the script called, which may not exist. Only the first 64 characters of a long name.
     pub name: String,
-    /// The arguments as JSON text. None where the record's contents are over `tool_record_bytes`.
+    /// The arguments as JSON text; `None` if the record exceeds `tool_record_bytes`.
     pub arguments: Option<String>,
-    /// What became of it.
+    /// The outcome of the call.
     pub outcome: ToolOutcome,
-    /// When the script called, counted from the start of the execution.
+    /// The time of the call, relative to the start of the execution.
     pub started: Duration,
-    /// How long it took, its wait for a turn included.
+    /// The duration of the call, including its time in the queue.
     pub duration: Duration,
 }
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolOutcome {
-    /// It returned this, as JSON text. None where the record's contents are over `tool_record_bytes`.
+    /// The call returned this result, as JSON text; `None` if the record exceeds `tool_record_bytes`.
     Returned(Option<String>),
-    /// It failed, or was refused.
+    /// The call failed, or was refused.
     Failed {
-        /// How.
+        /// The kind of failure.
         kind: ToolErrorKind,
-        /// What the script was told. None where the record's contents are over `tool_record_bytes`.
+        /// The script's error message; `None` if the record exceeds `tool_record_bytes`.
         message: Option<String>,
     },
-    /// The execution ended first. The handler may have done its work all the same.
+    /// The execution ended first. The handler may still have completed its work.
     Unfinished,
 }
 
 impl ToolOutcome {
-    /// The outcome in a word: `returned`, `unfinished`, or the name of the error.
+    /// Returns the outcome in a word: `returned`, `unfinished`, or the name of the error.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ impl Serialize for ToolRecord {
     }
 }
 
-/// The name of the error of a call that the execution's end overtook.
+/// The error name of a call that was unfinished at the end of the execution.
 const UNFINISHED: &str = "Unfinished";
 
 impl<'de> Deserialize<'de> for ToolRecord {
@@ -117,10 +117,10 @@ impl<'de> Deserialize<'de> for ToolRecord {
     }
 }
 
-/// The longest name in a record, in characters.
+/// Maximum length of a name in a record, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
-/// The calls of an execution as they are written down. Times are counted from its beginning.
+/// The records of an execution's calls. Times are relative to its start.
 #[derive(Debug)]
 pub(super) struct Records {
     list: Vec<ToolRecord>,
@@ -128,12 +128,12 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// None yet; their contents may take so much together.
+    /// Creates an empty record, whose contents may take `max_bytes`.
     pub(super) fn new(max_bytes: u64) -> Self {
         Self { list: Vec::new(), bytes_left: max_bytes }
     }
 
-    /// Writes a call down, unfinished, and says which one it is.
+    /// Records a call as unfinished and returns its index.
     pub(super) fn begin(&mut self, name: &str, arguments: String, now: Duration) -> usize {
         let arguments = self.keep(arguments);
         self.list.push(ToolRecord {
@@ -146,7 +146,7 @@ impl Records {
         self.list.len() - 1
     }
 
-    /// Writes down what became of a call.
+    /// Records the outcome of a call.
     pub(super) fn finish(&mut self, index: usize, answer: &Answer, ended: Duration) {
         let outcome = match answer {
             Ok(result) => ToolOutcome::Returned(self.keep(result.clone())),
@@ -155,7 +155,7 @@ impl Records {
         self.end(index, outcome, ended);
     }
 
-    /// Writes down that a call was not waited for.
+    /// Records that a call did not finish.
     pub(super) fn leave(&mut self, index: usize, now: Duration) {
         self.end(index, ToolOutcome::Unfinished, now);
     }
@@ -167,12 +167,11 @@ impl Records {
         }
     }
 
-    /// What is written of a call.
     pub(super) fn get(&self, index: usize) -> Option<&ToolRecord> {
         self.list.get(index)
     }
 
-    /// All of it, which is gone here afterwards.
+    /// Takes all records.
     pub(super) fn take(&mut self) -> Vec<ToolRecord> {
         std::mem::take(&mut self.list)
     }

@@ -1,4 +1,4 @@
-//! What a guest reads from the device.
+//! The replies that a guest reads from the device.
 
 use std::sync::Arc;
 
@@ -7,37 +7,38 @@ use serde_json::json;
 use super::{Account, Failure, Held, ToolErrorKind};
 use crate::check_json;
 
-/// What an unread reply takes beside its text.
+/// Memory of an unread reply apart from its text, in bytes.
 const REPLY_BYTES: u64 = 256;
 
-/// What a handler's answer comes to: its result as JSON text.
+/// The answer of a handler: its result as JSON text, or its failure.
 pub type Answer = Result<String, Failure>;
 
 /// A reply that the guest has not taken yet.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// The catalogue. Made when it is taken: a guest that asks a thousand times and reads nothing holds nothing.
+    /// The catalogue. It is built when it is taken, so a guest that asks a thousand times and reads nothing holds no
+    /// memory.
     Catalogue,
-    /// What became of a call.
+    /// The answer to a call.
     Answer {
-        /// The guest's name for the call.
+        /// The guest's id for the call.
         id: u64,
-        /// What it is told.
+        /// The answer of the call.
         answer: Answer,
-        /// Whether the call was one of those that run at once.
+        /// `true` if the call occupied a turn among the concurrent calls.
         ran: bool,
-        /// What is held for it.
+        /// The memory held for the reply.
         held: Held,
     },
-    /// A message was none.
+    /// The reason why a message was invalid.
     NotUnderstood(&'static str),
 }
 
-/// A call's answer, as JSON text.
+/// Returns the answer to a call as JSON text.
 #[must_use]
 pub(super) fn answered(id: u64, answer: Answer) -> String {
     match answer {
-        // The result is JSON text that was made from a value, so it can stand in another.
+        // The result is JSON text built from a value, so it can be embedded.
         Ok(result) => format!("{{\"id\":{id},\"ok\":{result}}}"),
         Err(Failure { kind, message }) => {
             json!({ "id": id, "error": { "type": kind.name(), "message": message } }).to_string()
@@ -45,14 +46,14 @@ pub(super) fn answered(id: u64, answer: Answer) -> String {
     }
 }
 
-/// The answer to a message that was none, as JSON text.
+/// Returns the answer to an invalid message as JSON text.
 #[must_use]
 pub(super) fn not_understood(reason: &str) -> String {
     let message = format!("the message was not understood: {reason}");
     json!({ "id": null, "error": { "type": "ToolError", "message": message } }).to_string()
 }
 
-/// A result that is no longer than it may be.
+/// Returns a result, or a failure if it exceeds `max_bytes`.
 pub fn within(text: String, max_bytes: u64) -> Answer {
     let bytes = text.len() as u64;
     if bytes > max_bytes {
@@ -62,7 +63,7 @@ pub fn within(text: String, max_bytes: u64) -> Answer {
     Ok(text)
 }
 
-/// A text that is JSON, so that it can stand in the reply.
+/// Returns a text that can be embedded in the reply, or a failure if it is not JSON.
 pub fn json_text(text: String) -> Answer {
     match check_json(&text) {
         Ok(()) => Ok(text),
@@ -70,14 +71,14 @@ pub fn json_text(text: String) -> Answer {
     }
 }
 
-/// That a call took too long.
+/// Returns the failure of a call that took too long.
 #[must_use]
 pub(super) fn timeout(max_ms: u64) -> Failure {
     Failure::new(ToolErrorKind::Timeout, format!("it took longer than {max_ms} ms (`limits.tool_timeout_ms`)"))
 }
 
-/// Takes room for an answer; one that there is no room for becomes a failure that says so. A failure's own few bytes are held
-/// whatever there is: it must be told.
+/// Holds memory for an answer. An answer that does not fit becomes a failure. The few bytes of a failure are always
+/// held, because it must reach the guest.
 pub fn hold_answer(account: &Arc<Account>, answer: Answer) -> (Answer, Held) {
     let length = |answer: &Answer| REPLY_BYTES + answer.as_ref().map_or_else(|no| no.message.len(), String::len) as u64;
     if let Some(held) = account.hold(length(&answer)) {

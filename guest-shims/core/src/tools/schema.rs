@@ -1,9 +1,9 @@
 //! The cost of checking arguments against a schema.
 //!
-//! A script chooses the arguments, a check that has begun cannot be stopped, and a schema that refers to itself from
-//! several places takes exponential time: each level of the arguments multiplies the cost of the one below it. So the
-//! schema is analysed once as a graph, for the maximum cost of a value at each depth; before arguments are checked,
-//! these costs are summed over their values.
+//! A script chooses the arguments, and a check cannot be stopped once it has begun. A schema that refers to itself from
+//! several places takes exponential time: each level of the arguments multiplies the cost of the level below. The
+//! schema is therefore analysed once as a graph, for the maximum cost of a value at each depth. Before arguments are
+//! checked, these costs are summed over their values.
 
 use std::{collections::HashMap, ptr};
 
@@ -11,40 +11,40 @@ use serde_json::{Map, Value};
 
 use super::{Failure, ToolErrorKind};
 
-/// The maximum number of schemas in one tool's schema.
+/// Maximum number of schemas in one tool's schema.
 const MAX_SCHEMAS: usize = 1_000;
 
-/// The maximum number of regular expressions of one tool.
+/// Maximum number of regular expressions of one tool.
 const MAX_PATTERNS: usize = 64;
 
-/// How many schemas may apply to one value through one another, as in `anyOf` in `anyOf`. Together with the arguments'
-/// own depth, it bounds the recursion of a check.
+/// Maximum number of schemas that apply to one value through one another, as in `anyOf` in `anyOf`. Together with the
+/// depth of the arguments, it bounds the recursion of a check.
 const MAX_IN_PLACE: usize = 32;
 
-/// How deep a schema's text may nest: as deep as parsed JSON text.
+/// Maximum nesting of a schema's text, equal to that of parsed JSON text.
 const MAX_DEPTH: usize = 127;
 
-/// The maximum cost of one check: about one per schema, element of an `enum` or name in `required`. A second or so.
+/// Maximum cost of one check, about one second. Each schema, element of an `enum` and name in `required` costs about 1.
 const MAX_COST: u64 = 100_000_000;
 
-/// Keywords whose schemas depend on where they are reached from, or on other documents.
+/// Keywords whose schemas depend on the path of evaluation or on other documents.
 const REFUSED: [&str; 3] = ["$dynamicRef", "$recursiveRef", "discriminator"];
 
 /// The maximum cost of checking one value, by its depth in the arguments.
 pub(super) struct Costs(Vec<u64>);
 
-/// One schema of the graph: the others that it applies, by index.
+/// A schema of the graph. It refers to other schemas by index.
 #[derive(Default)]
 struct Node {
-    /// Its own cost.
+    /// The cost of the schema itself.
     own: u64,
-    /// How often the schemas it applies are checked.
+    /// The number of times that the referenced schemas are checked.
     times: u64,
-    /// Those that it applies to the same value.
+    /// Schemas for the same value.
     here: Vec<usize>,
-    /// To a value below: at most one of these,
+    /// Schemas for values below, of which at most one applies to each value.
     either: Vec<usize>,
-    /// and all of these.
+    /// Schemas for values below, of which all apply.
     also: Vec<usize>,
 }
 
@@ -52,13 +52,12 @@ struct Node {
 struct Graph<'a> {
     root: &'a Value,
     found: Vec<&'a Value>,
-    /// By address: a schema with several references is one node.
+    /// By address, so that a schema with several references is one node.
     index: HashMap<*const Value, usize>,
     patterns: usize,
 }
 
 impl Costs {
-    /// Analyses a schema.
     pub(super) fn of(schema: &Value) -> Result<Self, String> {
         check_depth(schema, MAX_DEPTH, true)?;
         let mut graph = Graph { root: schema, found: Vec::new(), index: HashMap::new(), patterns: 0 };
@@ -71,7 +70,7 @@ impl Costs {
         Ok(Self(by_depth(&nodes, &order)))
     }
 
-    /// Refuses arguments whose check would take too long.
+    /// Rejects arguments whose check would take too long.
     pub(super) fn check(&self, arguments: &Value) -> Result<(), Failure> {
         let mut level = vec![arguments];
         let mut sum = 0_u64;
@@ -98,8 +97,7 @@ fn below(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     }
 }
 
-/// Refuses text that nests too deep, and parts with an `$id` of their own, which would change the meaning of
-/// references.
+/// Rejects text that nests too deep, and parts with their own `$id`, which would change the meaning of references.
 fn check_depth(value: &Value, left: usize, is_root: bool) -> Result<(), String> {
     let Some(left) = left.checked_sub(usize::from(value.is_object() || value.is_array())) else {
         return Err(format!("it nests more than {MAX_DEPTH} levels deep"));
@@ -110,7 +108,7 @@ fn check_depth(value: &Value, left: usize, is_root: bool) -> Result<(), String> 
     below(value).try_for_each(|value| check_depth(value, left, false))
 }
 
-/// The number of values in a value.
+/// Returns the number of values within a value, itself included.
 fn size(value: &Value) -> u64 {
     below(value).fold(1, |sum: u64, value| sum.saturating_add(size(value)))
 }
@@ -167,7 +165,7 @@ impl<'a> Graph<'a> {
                 }
                 "contains" | "propertyNames" => self.add_all(&mut node.also, [value])?,
                 "unevaluatedItems" | "unevaluatedProperties" => {
-                    // Each schema in place may be checked once more for each one that contains it.
+                    // A schema in place may be checked once more for each schema that contains it.
                     node.times = MAX_IN_PLACE as u64 + 1;
                     self.add_all(&mut node.also, [value])?;
                 }
@@ -187,7 +185,7 @@ impl<'a> Graph<'a> {
         Ok(())
     }
 
-    /// The target of a reference.
+    /// Returns the target of a reference.
     fn referred(&self, reference: &Value) -> Result<&'a Value, String> {
         let wrong = || format!("`$ref` {reference}: it must be `#` or `#/…`, and lead to a part of the schema");
         let pointer = reference.as_str().and_then(|text| text.strip_prefix('#')).ok_or_else(wrong)?;
@@ -210,7 +208,7 @@ fn named_schemas(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_object().into_iter().flat_map(Map::values)
 }
 
-/// The schemas in an order in which each comes after those that it applies in place.
+/// Returns the schemas in an order in which each follows those that it applies in place.
 fn in_place(nodes: &[Node]) -> Result<Vec<usize>, String> {
     let mut depths = vec![0_usize; nodes.len()];
     for _ in 0..=MAX_IN_PLACE {
@@ -226,7 +224,7 @@ fn in_place(nodes: &[Node]) -> Result<Vec<usize>, String> {
     Err(format!("more than {MAX_IN_PLACE} schemas apply to one value through one another, or one refers to itself"))
 }
 
-/// The maximum cost of the first schema for one value, by the value's depth in the arguments.
+/// Returns the maximum cost of the first schema for one value, by the value's depth in the arguments.
 fn by_depth(nodes: &[Node], order: &[usize]) -> Vec<u64> {
     let mut above = vec![0_u64; nodes.len()];
     let mut costs = Vec::new();

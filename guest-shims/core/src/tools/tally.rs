@@ -1,4 +1,4 @@
-//! The calls of an execution as they are counted, held to their limits and written down.
+//! The count, the limits and the record of an execution's tool calls.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::{Answer, Failure, ToolErrorKind, ToolRecord, record::Records};
 use crate::Limits;
 
-/// What is said to a guest for whose message there is no room.
+/// Error message for a message that does not fit into memory.
 pub(super) const NO_ROOM: &str = "the host has no room for the arguments: `limits.memory_bytes` counts them";
 
-/// The calls of one execution. Times are counted from its beginning.
+/// The calls of one execution. Times are relative to its start.
 #[derive(Debug)]
 pub(super) struct Tally {
     max_calls: u64,
@@ -20,26 +20,26 @@ pub(super) struct Tally {
     records: Records,
 }
 
-/// A call that is counted and written down.
+/// A counted and recorded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Begun {
-    /// Which call of the execution it is.
+    /// The position of the call in the execution.
     pub(super) index: usize,
-    /// The bytes of its arguments as JSON text.
+    /// The size of its arguments as JSON text, in bytes.
     pub(super) bytes: u64,
 }
 
-/// How large a call's arguments are.
+/// The size of a call's arguments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
-    /// As JSON text.
+    /// The size as JSON text.
     pub(super) bytes: u64,
-    /// The most that the tool takes, where `limits.tool_bytes` does not say it.
+    /// The maximum of this tool, if it differs from `limits.tool_bytes`.
     pub(super) max_bytes: Option<u64>,
 }
 
 impl Tally {
-    /// None yet.
+    /// Creates an empty tally.
     #[must_use]
     pub(super) fn new(limits: &Limits) -> Self {
         Self {
@@ -51,25 +51,25 @@ impl Tally {
         }
     }
 
-    /// The most bytes that a result may have.
+    /// Returns the maximum size of a result in bytes.
     #[must_use]
     pub(super) fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
 
-    /// Counts one that there is no room for.
+    /// Counts a message that does not fit into memory.
     pub(super) fn refuse(&mut self) -> Failure {
         self.refused += 1;
         Failure::new(ToolErrorKind::Limit, NO_ROOM)
     }
 
-    /// How many were refused, which are not written down.
+    /// Returns the number of refused calls, which have no record.
     #[must_use]
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Counts a call and writes it down, unfinished; one too many is refused.
+    /// Counts a call and records it as unfinished, or refuses it beyond the limit.
     pub(super) fn begin(&mut self, name: &str, arguments: &str, now: Duration) -> Result<Begun, Failure> {
         if self.counted >= self.max_calls {
             self.refused += 1;
@@ -81,7 +81,7 @@ impl Tally {
         Ok(Begun { index: self.records.begin(name, arguments.to_owned(), now), bytes })
     }
 
-    /// Whether a call may be made at all, of the tool that was found under its name, if one was.
+    /// Decides whether a call is allowed. `tool` is the tool found under its name, if any.
     pub(super) fn admit<T>(&self, name: &str, tool: Option<T>, arguments: &Value, size: Size) -> Result<T, Failure> {
         let tool = tool.ok_or_else(|| {
             let shown: String = name.chars().take(64).collect();
@@ -102,23 +102,22 @@ impl Tally {
         Ok(tool)
     }
 
-    /// Writes down what became of a call.
+    /// Records the outcome of a call.
     pub(super) fn finish(&mut self, index: usize, answer: &Answer, ended: Duration) {
         self.records.finish(index, answer, ended);
     }
 
-    /// Writes down that a call was not waited for.
+    /// Records that a call did not finish.
     pub(super) fn leave(&mut self, index: usize, now: Duration) {
         self.records.leave(index, now);
     }
 
-    /// What is written of a call.
     #[must_use]
     pub(super) fn get(&self, index: usize) -> Option<&ToolRecord> {
         self.records.get(index)
     }
 
-    /// What became of each, which is gone here afterwards.
+    /// Takes the records of all calls.
     pub(super) fn take(&mut self) -> Vec<ToolRecord> {
         self.records.take()
     }

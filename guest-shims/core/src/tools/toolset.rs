@@ -1,4 +1,4 @@
-//! The tools that scripts may call.
+//! The set of tools that scripts may call.
 
 use std::{collections::BTreeMap, fmt, ops::Deref};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Checked, MAX_CATALOGUE_BYTES, ToolDefinitionError};
 
-/// Tools by their names.
+/// Tools by name.
 #[derive(Clone)]
 pub struct Toolset<T>(BTreeMap<String, T>);
 
@@ -23,7 +23,10 @@ impl<T> fmt::Debug for Toolset<T> {
 }
 
 impl<T: Deref<Target: AsRef<Checked>>> Toolset<T> {
-    /// Adds a tool, unless one has its name.
+    /// Adds a tool.
+    ///
+    /// # Errors
+    /// The name is taken.
     pub fn add(&mut self, name: &str, tool: T) -> Result<(), ToolDefinitionError> {
         match self.0.insert(name.to_owned(), tool) {
             None => Ok(()),
@@ -31,7 +34,7 @@ impl<T: Deref<Target: AsRef<Checked>>> Toolset<T> {
         }
     }
 
-    /// Refuses tools whose catalogue is too long.
+    /// Rejects a set with a catalogue that is too long.
     pub fn check(&self) -> Result<(), ToolDefinitionError> {
         match self.catalogue().len() {
             bytes if bytes > MAX_CATALOGUE_BYTES => {
@@ -41,13 +44,13 @@ impl<T: Deref<Target: AsRef<Checked>>> Toolset<T> {
         }
     }
 
-    /// The tool of this name.
+    /// Returns the tool of this name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&T> {
         self.0.get(name)
     }
 
-    /// The guest's list of tools, as JSON text.
+    /// Returns the guest's list of tools, as JSON text.
     #[must_use]
     pub fn catalogue(&self) -> String {
         let tools: Vec<&Value> = self.0.values().map(|tool| tool.deref().as_ref().description()).collect();

@@ -1,4 +1,4 @@
-//! Enumerations whose cases hold nothing.
+//! Enumerations without data.
 
 /// Converts one enumeration into another with the same cases.
 #[doc(hidden)]
@@ -15,7 +15,7 @@ macro_rules! same_cases {
     };
 }
 
-/// What [`contract_conversions!`](crate::contract_conversions) has for enumerations.
+/// The part of [`contract_conversions!`](crate::contract_conversions) for enumerations.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_cases {

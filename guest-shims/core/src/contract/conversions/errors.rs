@@ -1,12 +1,12 @@
 //! Errors.
 
-/// What [`contract_conversions!`](crate::contract_conversions) has for errors.
+/// The part of [`contract_conversions!`](crate::contract_conversions) for errors.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_errors {
     () => {
         impl types::SandboxError {
-            /// A file operation that failed, on this path or pattern.
+            /// The error of a file operation that failed, on this path or pattern.
             pub(crate) fn from_file(kind: types::FileError, path: &str, message: String) -> Self {
                 Self::File(types::FileFailure { kind, path: contract::quoted(path).to_owned(), message })
             }

@@ -1,6 +1,7 @@
 //! Conversions between this crate's types and those that a backend generates from `wit/`.
 //!
-//! Each file defines a macro for a part of them, for [`contract_conversions!`](crate::contract_conversions) to expand.
+//! Each file defines a macro for a part of the conversions, which
+//! [`contract_conversions!`](crate::contract_conversions) expands.
 
 mod cases;
 mod errors;
@@ -11,8 +12,8 @@ mod results;
 /// Implements the conversions between core's types and the generated module `types` at a path, such as
 /// `contract_conversions!(crate::bindings::types)`.
 ///
-/// Every backend generates types of its own, and these have the same fields and cases. The implementations are expanded in the
-/// backend's crate, where its types are local.
+/// Every backend generates its own types, with the same fields and cases. The implementations are expanded in the
+/// backend's crate, where these types are local.
 #[macro_export]
 macro_rules! contract_conversions {
     ($($types:tt)::+) => {

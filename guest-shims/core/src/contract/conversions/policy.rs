@@ -1,6 +1,6 @@
-//! A policy, and what is granted of a requested one.
+//! Policies, and their check against a grant.
 
-/// What [`contract_conversions!`](crate::contract_conversions) has for policies.
+/// The part of [`contract_conversions!`](crate::contract_conversions) for policies.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_policy {
@@ -76,7 +76,7 @@ macro_rules! contract_policy {
         }
 
         impl types::Policy {
-            /// The requested policy, with the defaults for what is omitted.
+            /// Returns the requested policy, with the defaults for omitted settings.
             pub(crate) fn from_wit(
                 self,
                 grant: &contract::Grant,
@@ -131,7 +131,7 @@ macro_rules! contract_policy {
     };
 }
 
-/// Takes one limit after the other: the requested one, if it is granted, else the default.
+/// Takes each limit from the request if it is granted, and from the defaults if it is omitted.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! limits_from_wit {
@@ -145,7 +145,7 @@ macro_rules! limits_from_wit {
     }};
 }
 
-/// Spells one limit after the other out.
+/// Builds the contract's record of limits, field by field.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! limits_into_wit {

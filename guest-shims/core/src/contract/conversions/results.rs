@@ -1,6 +1,6 @@
-//! What is told of executions, files and sessions.
+//! Results of executions, files and sessions.
 
-/// What [`contract_conversions!`](crate::contract_conversions) has for results.
+/// The part of [`contract_conversions!`](crate::contract_conversions) for results.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_results {
@@ -52,9 +52,9 @@ macro_rules! contract_results {
                     version,
                     prepared,
                     image_sha256,
-                    // Always fuel: components have no say in it.
+                    // Always fuel: components cannot choose.
                     metering: _,
-                    // The contract has them in `output.total-bytes`.
+                    // The contract has these figures in `output.total-bytes`.
                     stdout_total_bytes: _,
                     stderr_total_bytes: _,
                 } = metadata;

@@ -17,7 +17,7 @@ pub(in super::super) struct Matcher {
 enum State {
     /// The pattern ends.
     End,
-    /// One character.
+    /// Exactly one character.
     One { chosen: Chosen, then: usize },
     /// Any number of characters, with or without slashes.
     Run { slashes: bool, then: usize },
@@ -36,13 +36,13 @@ impl Matcher {
         self.run(path).0
     }
 
-    /// Whether a path matches, and how many steps that took.
+    /// Returns whether a path matches, and the number of steps.
     pub(super) fn run(&self, path: &str) -> (bool, usize) {
         let (mut now, mut after) = (Set::new(self.states.len()), Set::new(self.states.len()));
         now.insert(self.start);
         let mut steps = 0;
         let mut matches = false;
-        // The end of the path is a step too.
+        // The end of the path is also a step.
         for c in path.chars().map(Some).chain(iter::once(None)) {
             let mut is_over = true;
             while let Some(at) = now.take_highest() {
@@ -125,7 +125,7 @@ impl Chosen {
         }
     }
 
-    /// The number of comparisons of [`Chosen::has`] beyond the first.
+    /// Returns the number of comparisons of [`Chosen::has`] beyond the first.
     fn steps(&self) -> usize {
         match self {
             Self::Exactly(_) | Self::OfName => 0,

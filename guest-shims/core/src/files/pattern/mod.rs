@@ -8,14 +8,14 @@ mod tests;
 use super::{FileError, path};
 use matcher::Matcher;
 
-/// The longest pattern, equal to the longest path.
+/// Maximum length of a pattern in bytes, equal to that of a path.
 const MAX_PATTERN_BYTES: usize = 4_096;
 
 /// A pattern of paths.
 pub(super) struct Pattern {
     pub(super) matcher: Matcher,
-    /// The literal directories at its beginning: only they are searched. A host directory is listed on first access,
-    /// and may be large.
+    /// The literal directories at the beginning of the pattern. Only these are searched: a host directory is listed on
+    /// first access and may be large.
     pub(super) prefix: Vec<String>,
     /// The maximum number of names below the prefix that it can match.
     pub(super) max_depth: usize,

@@ -1,19 +1,19 @@
 //! Parsing of patterns.
 //!
-//! The language is that of the crate `globset`, which a test compares it with. The crate itself would bring half a megabyte of
-//! regular expressions into every provider component.
+//! The language is that of the crate `globset`; a test compares the two. The crate itself would add half a megabyte of
+//! regular expressions to every provider component.
 
 use std::iter::Peekable;
 use std::mem;
 use std::str::Chars;
 
-/// How deeply alternatives may nest: each level is one more recursion.
+/// Maximum nesting of alternatives. Each level is one more recursion.
 const MAX_DEPTH: usize = 32;
 
 /// A part of a pattern.
 #[derive(Debug)]
 pub(super) enum Token {
-    /// One character.
+    /// Exactly one character.
     One(Chosen),
     /// `*`: any number of characters of a name.
     Star,
@@ -27,10 +27,10 @@ pub(super) enum Token {
     Alternatives(Vec<Vec<Token>>),
 }
 
-/// Which characters match.
+/// The characters that match.
 #[derive(Debug)]
 pub(super) enum Chosen {
-    /// Exactly this one.
+    /// Exactly this character.
     Exactly(char),
     /// Any character of a name: `?`.
     OfName,
@@ -38,7 +38,7 @@ pub(super) enum Chosen {
     Class { negated: bool, ranges: Vec<(char, char)> },
 }
 
-/// The parts of a pattern, or why it is invalid.
+/// Parses a pattern, or returns the reason why it is invalid.
 pub(super) fn parse(pattern: &str) -> Result<Vec<Token>, String> {
     let mut parser =
         Parser { chars: pattern.chars().peekable(), last: None, before: None, tokens: Vec::new(), open: Vec::new() };
@@ -116,7 +116,7 @@ impl Parser<'_> {
         branches.push(mem::replace(&mut self.tokens, outside));
         let is_nothing = |token: &Token| matches!(token, Token::Alternatives(branches) if branches.is_empty());
         branches.retain(|branch| !branch.iter().all(is_nothing));
-        // Even if empty: what follows them is not at the beginning.
+        // Added even if empty: text that follows is not at the beginning of the pattern.
         self.tokens.push(Token::Alternatives(branches));
         Ok(())
     }
@@ -143,7 +143,7 @@ impl Parser<'_> {
             if !after_slash || !(is_end || next == Some('/')) {
                 return self.within_name();
             }
-            // It includes the slash before it, and directories before that, as in `**/**`.
+            // The token includes the slash before it, and directories before that, as in `**/**`.
             match self.tokens.pop() {
                 Some(Token::Dirs) => self.tokens.push(Token::Dirs),
                 _ if is_end => self.tokens.push(Token::SlashAll),
@@ -155,14 +155,14 @@ impl Parser<'_> {
         }
     }
 
-    /// Adjacent stars are one.
+    /// Treats adjacent stars as one.
     fn within_name(&mut self) {
         if !matches!(self.tokens.last(), Some(Token::Star)) {
             self.tokens.push(Token::Star);
         }
     }
 
-    /// As in POSIX, `]` is literal where it is first, `-` where it is first or last, and `\` everywhere.
+    /// As in POSIX, `]` is literal in first position, `-` in first or last position, and `\` everywhere.
     fn class(&mut self) -> Result<(), String> {
         let negated = matches!(self.chars.peek(), Some('!' | '^'));
         if negated {

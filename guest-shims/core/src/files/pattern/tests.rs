@@ -1,4 +1,4 @@
-//! Every pattern means what it means to `globset`, and none takes long.
+//! Compares every pattern with `globset`, and bounds the time of matching.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
@@ -13,7 +13,7 @@ fn globset(pattern: &str) -> Result<GlobSet, globset::Error> {
     GlobSetBuilder::new().add(glob).build()
 }
 
-/// What was compared.
+/// Numbers of compared patterns and paths.
 #[derive(Debug, Default)]
 struct Compared {
     patterns: usize,
@@ -24,7 +24,7 @@ struct Compared {
 
 impl Compared {
     fn pattern(&mut self, pattern: &str, paths: &[String]) {
-        // There `\{**` takes the brace out again: where `**` may stand it looks at the character before, escaped or not.
+        // `globset` takes the brace of `\{**` out again: at `**` it checks the previous character, escaped or not.
         if pattern.contains("\\{**") || pattern.contains("\\,**") {
             return;
         }
@@ -34,7 +34,7 @@ impl Compared {
             (Err(_), Err(_)) => return self.refused += 1,
             (ours, theirs) => panic!("{pattern:?}: {:?}, but {:?}", ours.err(), theirs.err()),
         };
-        // There a `?` or a class is one byte.
+        // In `globset`, a `?` or a class matches one byte.
         let bytes = pattern.contains(['?', '[']);
         for path in paths.iter().filter(|path| path.is_ascii() || !bytes) {
             let is_match = ours.is_match(path);
@@ -44,7 +44,7 @@ impl Compared {
     }
 }
 
-/// All paths of at most three of these names, and some that no directory has.
+/// Returns all paths of at most three of these names, and some that no directory has.
 fn paths(names: &[&str]) -> Vec<String> {
     let mut paths: Vec<String> =
         ["", "/", "/a", "a/", "a//b", "//", "{", "a{b", "a,b", "*", "a\nb", "-", "!"].map(str::to_owned).into();
@@ -99,7 +99,7 @@ fn long_patterns_mean_what_they_mean_to_globset() {
             usize::try_from(state >> 33).unwrap() % most
         };
         let mut pattern: String = (0..=below(10)).map(|_| PIECES[below(PIECES.len())]).collect();
-        // Most would be refused for a brace without another.
+        // Most would be rejected for an unmatched brace.
         let count = |c| pattern.matches(c).count();
         let (opened, closed) = (count('{'), count('}'));
         pattern = "{".repeat(closed.saturating_sub(opened)) + &pattern + &"}".repeat(opened.saturating_sub(closed));
@@ -142,7 +142,7 @@ fn a_refusal_says_what_to_write() {
     }
 }
 
-/// The longest of these, with as much at its end as makes it a pattern.
+/// Returns the longest pattern of this form.
 fn longest(before: &str, piece: &str, behind: &str) -> String {
     let count = (MAX_PATTERN_BYTES - before.len() - behind.len()) / piece.len();
     before.to_owned() + &piece.repeat(count) + behind
@@ -180,6 +180,6 @@ fn steps_are_at_most_the_path_times_the_pattern() {
             assert!(steps <= most, "{}: {steps} steps of {most}", &pattern[..20]);
         }
     }
-    // What cannot match any more is not pursued.
+    // States that can no longer match are not pursued.
     assert!(ours(&longest("", "a", "")).unwrap().run(&"b".repeat(4_096)).1 < 10);
 }

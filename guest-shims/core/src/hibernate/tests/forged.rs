@@ -1,4 +1,4 @@
-//! Bytes that somebody made to look like a session, with a seal that fits.
+//! Forged bytes that look like a session and have a valid seal.
 
 use std::io::Write as _;
 
@@ -8,14 +8,14 @@ use super::super::{
 };
 use super::*;
 
-/// A session by hand: any header, any body.
+/// A session built by hand, with any header and any body.
 struct Forged {
     info: HibernatedInfo,
     body: Vec<u8>,
 }
 
 impl Forged {
-    /// As the real one would be, up to the pages' ranges.
+    /// Starts like a real session, up to the ranges of the pages.
     fn new(sample: &Sample) -> Self {
         let saved = Saved { wasi: Vec::new(), ..sample.saved(&[]) };
         let mut body = vec![2];
@@ -100,7 +100,7 @@ fn page_numbers_ascend_and_stay_in_memory() {
 fn globals_are_the_images() {
     let sample = Sample::new();
     let real = Forged::new(&sample);
-    // Count, length, name, value, and the second one's length, name, value.
+    // Count, length, name and value, then length, name and value of the second global.
     for at in 0..real.body.len() - 9 {
         let mut forged = Forged::new(&sample);
         forged.body[at] ^= 1;
@@ -182,7 +182,7 @@ fn labels_cannot_write_on_a_terminal() {
 #[test]
 fn a_bomb_is_not_unpacked() {
     let sample = Sample::new();
-    // A gigabyte of zeros after a body that is complete: refused for what follows, without unpacking it.
+    // A gigabyte of zeros after a complete body is rejected as trailing data, without decompressing it.
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
     encoder.write_all(&Forged::new(&sample).ranges(&[]).body).unwrap();
     for _ in 0..1024 {
@@ -203,7 +203,7 @@ fn a_window_larger_than_ours_is_refused() {
         let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
         encoder.window_log(log).unwrap();
         encoder.write_all(&body).unwrap();
-        // Without a flush the compressor would choose a window no larger than what it has.
+        // Without a flush, the compressor would choose a window no larger than its input.
         encoder.flush().unwrap();
         let bytes = seal(&Forged::new(&sample).info, &encoder.finish().unwrap());
         assert_eq!(sample.decode(&bytes).is_ok(), fits, "{log}");
@@ -250,7 +250,7 @@ fn whatever_is_changed_under_a_fitting_seal_nothing_breaks() {
             assert!(saved.memory_bytes <= CAPS.memory_bytes && saved.wasi.len() as u64 <= CAPS.wasi_bytes);
             assert_eq!(saved.globals, sample.globals);
             assert!(saved.pages.iter().all(|(number, _)| u64::from(number) * 4096 < saved.memory_bytes));
-            // What is accepted is a session like any other.
+            // An accepted session encodes and decodes like any other.
             assert_eq!(sample.decode(&sample.encode(&saved, None, "")).unwrap(), saved);
         }
     }

@@ -1,4 +1,4 @@
-//! The format alone: made-up sessions of a made-up image.
+//! Tests of the format alone, with synthetic sessions of a synthetic image.
 
 mod forged;
 mod sealed;
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::Language;
 
-/// The C library, as the engine has it.
+/// The C library, as in the engine.
 struct Zstandard;
 
 impl Codec for Zstandard {
@@ -102,7 +102,7 @@ impl Sample {
         })
     }
 
-    /// A session with these private pages of its 192 KiB: some changed a little, some wholly.
+    /// Returns a session with these private pages of its 192 KiB. Some differ slightly from the image, some completely.
     fn saved(&self, pages: &[u32]) -> Saved {
         let mut numbers = Numbers(pages.len() as u64);
         let mut private = Pages::default();
@@ -170,7 +170,7 @@ fn pages_that_hardly_differ_take_hardly_any_room() {
     let mut saved = sample.saved(&(0..1000).map(|n| n * 2).collect::<Vec<_>>());
     saved.memory_bytes = 8 << 20;
     let bytes = sample.encode(&saved, None, "");
-    // Four megabytes, of which a bit changed in every page.
+    // Four megabytes, with one bit changed in every page.
     assert!(bytes.len() < 16_000, "{}", bytes.len());
 }
 

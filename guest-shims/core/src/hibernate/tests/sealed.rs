@@ -1,4 +1,4 @@
-//! The seal: damage is found, and with a key forgery is refused before anything is unpacked.
+//! Tests of the seal: damage is detected, and with a key a forgery is rejected before decompression.
 
 use super::super::{
     decode::{reseal, seal, unseal},
@@ -27,7 +27,7 @@ fn the_code_is_hmac_sha256() {
     assert_eq!(trailer, by_hand);
 }
 
-/// RFC 2104, written out.
+/// HMAC-SHA-256 (RFC 2104), written out.
 fn hmac_by_hand(key: &[u8], message: &[u8]) -> [u8; 32] {
     use sha2::{Digest as _, Sha256};
     let pad = |with: u8| {
@@ -60,7 +60,7 @@ fn only_the_key_that_sealed_opens() {
 
 #[test]
 fn a_stripped_seal_is_no_seal() {
-    // What was sealed with a key, given another trailer by somebody who has no key.
+    // An attacker without the key replaces the trailer of sealed bytes.
     let sample = Sample::new();
     let mut bytes = sample.encode(&sample.saved(&[3]), Some(&key(1)), "");
     bytes[10] = 1;
@@ -69,7 +69,7 @@ fn a_stripped_seal_is_no_seal() {
     assert!(matches!(error, ResumeError::Unauthenticated), "{error}");
 }
 
-/// Makes the plain seal fit again.
+/// Recomputes the plain seal of changed bytes.
 pub(super) fn forge_checksum(bytes: &mut Vec<u8>) {
     use sha2::{Digest as _, Sha256};
     bytes.truncate(bytes.len() - 32);

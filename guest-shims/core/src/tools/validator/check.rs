@@ -1,4 +1,4 @@
-//! Holds a value to rules.
+//! Validation of a value against rules.
 
 use std::{
     cell::Cell,
@@ -13,19 +13,19 @@ use super::{
     values::{has_equals, is_multiple, is_of_type, same},
 };
 
-/// The most steps that one check may match regular expressions for. A second or so.
+/// Step limit for regular expressions in one check, about one second.
 pub(super) const MAX_STEPS: u64 = 100_000_000;
 
-/// One check of a value.
+/// State of one validation.
 struct Check<'a> {
     schemas: &'a [Vec<Rule>],
-    /// The steps that are left for regular expressions.
+    /// The remaining steps for regular expressions.
     steps: Cell<u64>,
-    /// Why it ended before its end. What fits, or does not fit, means nothing then.
+    /// The reason why the check was stopped early. Its other results are meaningless then.
     stopped: Cell<Option<&'static str>>,
 }
 
-/// Why a value is invalid.
+/// The reason why a value is invalid.
 #[derive(Debug)]
 pub(in crate::tools) struct ValidationError {
     /// The location, innermost name first.
@@ -43,7 +43,7 @@ impl ValidationError {
         self
     }
 
-    /// The location as a JSON pointer, and what is wrong there.
+    /// Returns the location as a JSON pointer, and the message.
     pub(in crate::tools) fn location_and_message(&self) -> (String, &str) {
         let place = self.place.iter().rev().fold(String::new(), |place, part| place + "/" + part);
         (place, &self.message)
@@ -52,7 +52,7 @@ impl ValidationError {
 
 pub(super) type Validity = Result<(), ValidationError>;
 
-/// The members of one value that schemas have looked at.
+/// The members of one value that schemas have evaluated.
 #[derive(Default)]
 struct Evaluated<'a> {
     all: bool,
@@ -60,7 +60,7 @@ struct Evaluated<'a> {
     places: HashSet<usize>,
 }
 
-/// Holds a value to the first of these schemas, recursing through so many of them.
+/// Validates a value against the first schema, to a recursion depth of `max_levels`.
 pub(super) fn check(schemas: &[Vec<Rule>], value: &Value, max_levels: usize) -> Validity {
     let check = Check { schemas, steps: Cell::new(MAX_STEPS), stopped: Cell::new(None) };
     let validity = check.validate(0, value, max_levels);
@@ -177,7 +177,7 @@ impl Check<'_> {
                 let fits = value.as_str().is_none_or(|text| self.matches(pattern, text));
                 wrong(!fits, &|| "value does not match the regular expression".into())
             }
-            // Knows the schema that it is part of.
+            // Handled by the schema that contains it.
             Rule::Unevaluated { .. } => Ok(()),
         }
     }
@@ -204,7 +204,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// A property that only a schema for others is about.
+    /// Validates a property that only the schema for other properties covers.
     fn other(&self, schema: usize, which: &str, name: &str, property: &Value, left: usize) -> Validity {
         if matches!(self.rules(schema), [Rule::Never]) {
             let name: String = name.chars().take(64).collect();
@@ -214,7 +214,7 @@ impl Check<'_> {
         self.validate(schema, property, left).map_err(|wrong| wrong.within(name))
     }
 
-    /// Holds what no rule of `schema` has looked at to `others`.
+    /// Validates the members that no rule of `schema` has evaluated against `others`.
     fn unevaluated(&self, schema: usize, of: Kind, others: usize, value: &Value, left: usize) -> Validity {
         let mut evaluated = Evaluated::default();
         for rule in self.rules(schema).iter().filter(|rule| !matches!(rule, Rule::Unevaluated { .. })) {
@@ -235,7 +235,7 @@ impl Check<'_> {
         }
     }
 
-    /// Notes which members of a value a rule that it fits has looked at.
+    /// Adds the members of a value that a matching rule has evaluated.
     fn evaluate<'v>(&self, rule: &Rule, of: Kind, value: &'v Value, left: usize, into: &mut Evaluated<'v>) {
         let Some(left) = left.checked_sub(1) else {
             self.stop("it nests too deep to be held to the schema");

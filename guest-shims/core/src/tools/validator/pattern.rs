@@ -1,18 +1,18 @@
-//! A regular expression with a bound on what it costs to match.
+//! A regular expression with a bounded cost of matching.
 
 use std::fmt;
 
 use regex_lite::{Regex, RegexBuilder};
 
-/// The compiled size of the smallest expressions, in bytes.
+/// Compiled size of the smallest expressions, in bytes.
 const LEAST_BYTES: usize = 1 << 10;
 
-/// How many bytes one state of a compiled expression takes, at least.
+/// Minimum size of one state of a compiled expression, in bytes.
 const STATE_BYTES: usize = 32;
 
 pub(super) struct Pattern {
     regex: Regex,
-    /// The most states that each byte of a text is looked at in.
+    /// Maximum number of states that each byte of a text is compared in.
     states: u64,
 }
 
@@ -23,7 +23,7 @@ impl fmt::Debug for Pattern {
 }
 
 impl Pattern {
-    /// Compiles an expression that takes at most so many bytes when it is compiled.
+    /// Compiles an expression to at most `max_bytes`.
     pub(super) fn of(text: &str, max_bytes: usize) -> Result<Self, String> {
         let compile = |bytes| RegexBuilder::new(text).size_limit(bytes).build();
         let mut bytes = LEAST_BYTES;
@@ -33,19 +33,20 @@ impl Pattern {
                     let states = u64::try_from(bytes.min(max_bytes) / STATE_BYTES).unwrap_or(u64::MAX);
                     return Ok(Self { regex, states });
                 }
-                // The size is not told: what cannot be compiled at all fails with the largest, too.
+                // The library does not return the size. An expression that cannot be compiled at all fails with the
+                // largest size, too.
                 Err(_) if bytes < max_bytes => bytes *= 2,
                 Err(error) => return Err(format!("a regular expression cannot be used: {error}")),
             }
         }
     }
 
-    /// The most steps that matching a text takes.
+    /// Returns the maximum number of steps for matching a text.
     pub(super) fn steps(&self, text: &str) -> u64 {
         (text.len() as u64 + 1).saturating_mul(self.states)
     }
 
-    /// Whether it matches a part of a text.
+    /// Returns whether the expression matches a part of a text.
     pub(super) fn matches(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }

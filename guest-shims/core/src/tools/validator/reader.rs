@@ -9,10 +9,10 @@ use super::{
     rule::{Kind, Rule, Sized},
 };
 
-/// Keywords that would have to be enforced.
+/// Unsupported keywords that would have to be enforced.
 const REFUSED: [&str; 3] = ["contentSchema", "$recursiveRef", "$dynamicRef"];
 
-/// The rules of each schema within one. The first is the whole.
+/// Returns the rules of each schema within a schema. The first one is the whole.
 pub(super) fn read(schema: &Value, max_pattern_bytes: usize) -> Result<Vec<Vec<Rule>>, String> {
     let mut reader = Reader { root: schema, found: Vec::new(), index: HashMap::new(), max_pattern_bytes };
     reader.add(schema);
@@ -27,7 +27,7 @@ pub(super) fn read(schema: &Value, max_pattern_bytes: usize) -> Result<Vec<Vec<R
 struct Reader<'a> {
     root: &'a Value,
     found: Vec<&'a Value>,
-    /// By address: a schema with several references is compiled once.
+    /// By address, so that a schema with several references is compiled once.
     index: HashMap<*const Value, usize>,
     max_pattern_bytes: usize,
 }
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         Ok(rules)
     }
 
-    /// The rules that several keywords define together.
+    /// Adds the rules that several keywords define together.
     fn rules_of_several(&mut self, keywords: &'a Map<String, Value>, rules: &mut Vec<Rule>) -> Result<(), String> {
         let wrong = |keyword: &str| format!("`{keyword}` is not what it must be");
         const PROPERTIES: [&str; 3] = ["properties", "patternProperties", "additionalProperties"];
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
             let others = keywords.get("additionalProperties").map(|schema| self.add(schema));
             rules.push(Rule::Properties { named, patterns, others });
         }
-        // Before draft 2019-09 one keyword was for both, `dependentRequired` and `dependentSchemas`.
+        // Before draft 2019-09, this keyword had the roles of both `dependentRequired` and `dependentSchemas`.
         if let Some(dependencies) = keywords.get("dependencies") {
             let dependencies = dependencies.as_object().ok_or_else(|| wrong("dependencies"))?;
             let (required, schemas): (Vec<_>, Vec<_>) = dependencies.iter().partition(|(_, it)| it.is_array());
@@ -150,7 +150,8 @@ impl<'a> Reader<'a> {
             let schemas = schemas.into_iter().map(|(name, schema)| (name.clone(), self.add(schema)));
             rules.push(Rule::SchemasBeside(schemas.collect()));
         }
-        // Before draft 2020-12, `items` held the first elements' schemas and `additionalItems` that of the others.
+        // Before draft 2020-12, `items` had the schemas of the first elements, and `additionalItems` that of the
+        // others.
         let (first, others) = match keywords.get("items") {
             Some(first @ Value::Array(_)) => (Some(first), keywords.get("additionalItems")),
             others => (keywords.get("prefixItems"), others),
@@ -195,7 +196,7 @@ fn texts(said: &Value) -> Option<Vec<String>> {
     said.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
 }
 
-/// A number of things. A schema may write it with a zero fraction.
+/// Parses a count. A schema may write it with a zero fraction.
 fn count(said: &Value) -> Option<u64> {
     said.as_u64()
         .or_else(|| said.as_f64().filter(|number| *number >= 0.0 && number.fract() == 0.0)?.to_string().parse().ok())

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::pattern::Pattern;
 
-/// One rule for a value. Schemas are indices into the list of all.
+/// A rule for a value. Schemas are indices into the list of all schemas.
 pub(super) enum Rule {
     Never,
     Type(Vec<String>),
@@ -56,14 +56,14 @@ pub(super) enum Rule {
         otherwise: Option<usize>,
     },
     Pattern(Pattern),
-    /// For properties, or else elements, that no other rule of the schema has looked at. Comes last.
+    /// Applies to properties, or else elements, that no other rule of the schema has evaluated. Always the last rule.
     Unevaluated {
         of: Kind,
         schema: usize,
     },
 }
 
-/// What `unevaluatedProperties` and `unevaluatedItems` are about.
+/// The subject of `unevaluatedProperties` and `unevaluatedItems`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Properties,

@@ -182,7 +182,7 @@ fn what_is_not_checked_is_refused_and_what_is_no_schema_too() {
 fn a_check_has_an_end_at_so_many_levels() {
     let plain = compiled(&json!({"items": {"$ref": "#"}})).unwrap();
     let nested = |levels: usize| (0..levels).fold(json!([]), |inner, _| json!([inner]));
-    // Each level of the value is two of schemas, the reference's own among them.
+    // Each level of the value takes two levels of schemas, including that of the reference.
     assert!(plain.check(&nested(MAX_PROVIDER_LEVELS / 2 - 1)).is_ok(), "at");
     let over = plain.check(&nested(MAX_PROVIDER_LEVELS / 2)).unwrap_err();
     assert_eq!(over.location_and_message().1, "it nests too deep to be held to the schema", "over");
@@ -216,7 +216,7 @@ fn one_check_takes_so_many_steps_of_matching_wherever_they_are() {
     let text = |steps: u64| json!({"a": "a".repeat(usize::try_from(steps / 32 - 1).unwrap())});
     assert!(validator.check(&text(MAX_STEPS - 32)).is_ok(), "under");
     assert!(validator.check(&text(MAX_STEPS)).is_ok(), "at");
-    // Not even where what does not match is what fits.
+    // The limit applies even under `not`, where a mismatch is valid.
     let over = validator.check(&text(MAX_STEPS + 32)).unwrap_err();
     assert_eq!(over.location_and_message().1, "its texts are too long for the schema's regular expressions", "over");
     assert!(validator.check(&json!({"a": "a"})).is_ok(), "usable afterwards");

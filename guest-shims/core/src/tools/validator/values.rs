@@ -1,4 +1,4 @@
-//! What JSON Schema says of values: their types, when they are equal, and what they are multiples of.
+//! JSON Schema's rules for values: types, equality and multiples.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ pub(super) fn is_of_type(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Whether two values are equal in JSON Schema: 1 equals 1.0.
+/// Returns whether two values are equal in JSON Schema, where 1 equals 1.0.
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
@@ -31,7 +31,7 @@ pub(super) fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Sorts by text first, so that a long array is not compared pairwise.
+/// Returns whether an array has equal items. It sorts by text first, to avoid comparing all pairs of a long array.
 pub(super) fn has_equals(value: &Value) -> bool {
     let Some(items) = value.as_array() else { return false };
     let mut texts: Vec<String> = items.iter().map(|item| plainly(item).to_string()).collect();
@@ -39,8 +39,8 @@ pub(super) fn has_equals(value: &Value) -> bool {
     texts.windows(2).any(|pair| matches!(pair, [one, other] if one == other))
 }
 
-/// The value with each number as a fraction, so that equal numbers are written alike. An object's members are already
-/// sorted by name.
+/// Returns the value with each number as a fraction, so that equal numbers have equal text. The members of an object
+/// are already sorted by name.
 fn plainly(value: &Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().map_or_else(|| value.clone(), Value::from),
