@@ -2,12 +2,13 @@
 
 use std::{env, fs, io, path::Path};
 
-/// The crate itself is not asked: as a dependency of a build script it would have Wasmtime's macros built anew.
+/// Includes the file instead of depending on the crate: as a build dependency, the crate would compile Wasmtime's
+/// macros a second time.
 #[path = "../interpreters/src/javascript/library.rs"]
 #[allow(unreachable_pub, reason = "it is public where it belongs")]
 mod library;
 
-/// The most that the format has without special windows: it is done once.
+/// The maximum level without special windows. Packing happens once per build.
 const LEVEL: i32 = 19;
 
 fn main() -> io::Result<()> {

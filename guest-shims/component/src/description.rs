@@ -1,20 +1,20 @@
-//! The weaver's description of the guests beside the shim.
+//! The weaver's description of the guests.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// Everything that the shim knows of the guests.
+/// Description of all guests.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// The guests, by their number.
+    /// The guests by number.
     pub guests: Vec<GuestDescription>,
-    /// How they were woven.
+    /// The parameters of the weave.
     pub weave: Weave,
 }
 
-/// One guest.
+/// Description of one guest.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestDescription {
@@ -24,7 +24,7 @@ pub struct GuestDescription {
     pub aliases: Vec<String>,
     /// `python` or `javascript`.
     pub language: String,
-    /// How it is driven: `cpython`, `quickjs-reactor`, `quickjs-command`.
+    /// The name of the driver: `cpython`, `quickjs-reactor` or `quickjs-command`.
     pub driver: String,
     /// The interpreter's version.
     pub version: String,
@@ -34,29 +34,29 @@ pub struct GuestDescription {
     pub memory_pages: u32,
     /// Addresses in the image that the driver needs.
     pub anchors: BTreeMap<String, u32>,
-    /// Functions that the driver calls, by their index in this list.
+    /// Functions that the driver calls, by index.
     pub exports: Vec<String>,
-    /// Mutable globals, in the order of their numbers.
+    /// Mutable globals, by number.
     pub globals: Vec<GlobalDescription>,
-    /// The pristine image, as alternating lengths: of zeros, and of bytes from its data segment. After it there is nothing
-    /// but zeros.
+    /// The pristine image as alternating lengths, of zeros and of bytes from its data segment. The rest of the memory
+    /// is zero.
     pub image: Vec<u32>,
-    /// Its standard library, where that is a file of its own.
+    /// The standard library, if it is a separate file.
     #[serde(default)]
     pub library: Option<LibraryDescription>,
 }
 
-/// A library: an archive in a data segment, and behind it other files in the order of their paths.
+/// A standard library: an archive in a data segment, followed by other files in the order of their paths.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LibraryDescription {
-    /// The archive's path in guests.
+    /// The guest path of the archive.
     pub guest_path: String,
-    /// The archive's length.
+    /// The length of the archive in bytes.
     pub archive_bytes: u32,
-    /// The directory that all other files are in, from the archive's directory on.
+    /// The directory of all other files, relative to the archive's directory.
     pub files_directory: String,
-    /// The lengths of the files, by their paths from the archive's directory on.
+    /// The lengths of the other files, by path relative to the archive's directory.
     pub files: BTreeMap<String, u32>,
 }
 
@@ -64,20 +64,20 @@ pub struct LibraryDescription {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GlobalDescription {
-    /// The name it is exported by in the prepared module.
+    /// The export name in the prepared module.
     pub export: String,
-    /// `i32`, `i64`, `f32`, `f64`.
+    /// The type: `i32`, `i64`, `f32` or `f64`.
     pub kind: String,
-    /// The bits that it has in the image.
+    /// The value in the image, as bits.
     pub value: u64,
 }
 
-/// How the guests were woven.
+/// Parameters of the weave.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Weave {
     /// The weaver's version.
     pub version: String,
-    /// The stack that guests' calls are held to.
+    /// The stack limit of guests' calls in bytes.
     pub stack_bytes: u32,
 }

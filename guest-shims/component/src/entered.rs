@@ -1,8 +1,8 @@
-//! The running guest: where its calls out of the woven module find its state.
+//! The running guest, through which its calls out of the woven module find its state.
 //!
-//! A call into a guest calls back into this code: WASI calls, an empty fuel counter, growth of memory. For as
-//! long as it lasts the guest's [`State`] is here. The caller gets it back afterwards, even if the guest was unwound: the
-//! exception is thrown after these functions have returned, so none of them is ever unwound itself.
+//! A call into a guest calls back into this code: for WASI calls, at an empty fuel counter, and to grow memory. During
+//! the call, the guest's [`State`] is stored here. The caller gets it back afterwards, even if the guest was unwound:
+//! the exception is thrown after these functions have returned, so none of them is ever unwound itself.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ use glovebox_wasi::{Stop, Wasi};
 
 use crate::{ComponentPlatform, GuestMemory, State};
 
-/// The return value of a function for the guest's code when the guest is to be unwound.
+/// The value returned to the guest's code to unwind the guest.
 pub const UNWIND: i32 = -1;
 
 struct Entered {
@@ -23,7 +23,7 @@ thread_local! {
     static ENTERED: RefCell<Option<Entered>> = const { RefCell::new(None) };
 }
 
-/// Runs a call into the guest, with `state` stored here until it ends.
+/// Runs a call into the guest, with `state` stored here during the call.
 pub(crate) fn during<R>(memory: &GuestMemory, state: &mut Box<State>, call: impl FnOnce() -> R) -> R {
     let entered = Entered { memory: memory.clone(), state: std::mem::take(state) };
     ENTERED.set(Some(entered));
@@ -34,7 +34,7 @@ pub(crate) fn during<R>(memory: &GuestMemory, state: &mut Box<State>, call: impl
     result
 }
 
-/// Runs `work` with the running guest. `None`: no guest runs, or its state is borrowed; neither can happen.
+/// Runs `work` with the running guest. Returns `None` if no guest runs or its state is borrowed; neither can happen.
 fn with_entered<R>(work: impl FnOnce(&mut GuestMemory, &mut State) -> R) -> Option<R> {
     ENTERED.with(|entered| {
         let mut entered = entered.try_borrow_mut().ok()?;
@@ -43,7 +43,7 @@ fn with_entered<R>(work: impl FnOnce(&mut GuestMemory, &mut State) -> R) -> Opti
     })
 }
 
-/// One WASI call: the errno, or [`UNWIND`].
+/// Runs one WASI call. Returns the errno, or [`UNWIND`].
 pub fn wasi<R: Into<u32>>(
     run: impl FnOnce(&mut Wasi, &mut CallHost<'_, GuestMemory, ComponentPlatform>) -> Result<R, Stop>,
 ) -> i32 {
@@ -57,7 +57,7 @@ pub fn wasi<R: Into<u32>>(
     answer.unwrap_or(UNWIND)
 }
 
-/// The fuel counter is empty: 0 to continue with its new value, 1 to unwind.
+/// Handles an empty fuel counter. Returns 0 to continue with the new value, or 1 to unwind.
 #[must_use]
 pub fn refuel() -> i32 {
     let answer = with_entered(|memory, state| match state.refuel(memory) {
@@ -70,7 +70,7 @@ pub fn refuel() -> i32 {
     answer.unwrap_or(1)
 }
 
-/// Grows the guest's memory by this many pages: the old size in pages, or -1.
+/// Grows the guest's memory by `pages`. Returns the old size in pages, or -1.
 #[must_use]
 pub fn grow(pages: u32) -> i32 {
     let old = with_entered(|memory, state| state.grow(memory, pages)).flatten();

@@ -1,4 +1,4 @@
-//! Errors, as the caller gets them.
+//! Conversion of errors for the caller.
 
 use glovebox_core::{
     Refusal,
@@ -9,7 +9,7 @@ use glovebox_interpreters::DriverError;
 
 use crate::bindings::types::SandboxError;
 
-/// A variable that could not be read or set.
+/// Returns the error for a variable that could not be read or set.
 pub(crate) fn refused_variable(name: &str, refusal: Refusal) -> SandboxError {
     match refusal {
         Refusal::Guest(reason) => SandboxError::Variable(format!("`{}`: {reason}", quoted(name))),
@@ -24,7 +24,7 @@ impl From<ResumeError> for SandboxError {
 }
 
 impl From<DriverError> for SandboxError {
-    /// The image and its driver do not fit: the component was not woven as it should be.
+    /// The image and its driver do not match, because the component was woven incorrectly.
     fn from(error: DriverError) -> Self {
         Self::Unavailable(format!("the guest could not be run: {error}"))
     }

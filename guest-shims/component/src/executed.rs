@@ -1,4 +1,4 @@
-//! An execution, and the state that it left.
+//! The result of an execution, with its files.
 
 use std::{rc::Rc, time::Duration};
 
@@ -11,33 +11,33 @@ use glovebox_wasi::Output;
 
 use crate::{Runtime, bindings::types};
 
-/// What one execution did, used, wrote and left.
+/// The result of one execution.
 #[derive(Debug)]
 pub struct Executed {
-    /// What the guest did.
+    /// The result of the call into the guest.
     pub ran: CallResult,
-    /// What it wrote to its streams, as far as it was retained.
+    /// The retained output.
     pub output: Output,
-    /// The tools it called.
+    /// Records of the tool calls.
     pub tool_calls: Vec<ToolRecord>,
-    /// Which files it created, modified and deleted.
+    /// The created, modified and deleted files.
     pub changes: Changes,
-    /// How long it took.
+    /// Duration of the execution.
     pub duration: Duration,
-    /// The files as they are now.
+    /// A snapshot of the files after the execution.
     pub files: Snapshot,
-    /// What it ran in.
+    /// The runtime of the execution.
     pub runtime: Rc<Runtime>,
-    /// The session, if there is one.
+    /// The session's id, if the execution was in a session.
     pub session_id: Option<String>,
-    /// The checkpoint that the session was rolled back to for it.
+    /// The checkpoint that the session was rolled back to after this execution.
     pub rolled_back_to: Option<Rollback>,
-    /// What it did with its fuel, and advice on its failure.
+    /// The fuel analysis, and advice on a failure.
     pub guidance: Guidance,
 }
 
 impl Executed {
-    /// The execution as the contract has it.
+    /// Converts the execution to the contract's type.
     #[must_use]
     pub fn to_wit(&self) -> types::Execution {
         let Self {

@@ -1,4 +1,4 @@
-//! A workspace's files as they were at one moment.
+//! A snapshot of a workspace's files.
 
 use glovebox_core::{
     contract::{MAX_LISTED_FILES, MAX_READ_BYTES, too_many_files},
@@ -7,18 +7,17 @@ use glovebox_core::{
 
 use crate::bindings::types::{self, SandboxError};
 
-/// A snapshot of files.
 #[derive(Clone, Debug)]
 pub struct Files(Snapshot);
 
 impl Files {
-    /// The files of a workspace.
+    /// Wraps a snapshot of a workspace.
     #[must_use]
     pub fn new(snapshot: Snapshot) -> Self {
         Self(snapshot)
     }
 
-    /// What matches a pattern.
+    /// Lists the entries that match a pattern.
     pub fn list(&self, pattern: &str) -> Result<Vec<types::FileEntry>, SandboxError> {
         let entries = self.0.list(pattern).map_err(refused(pattern))?;
         if entries.len() > MAX_LISTED_FILES {
@@ -28,18 +27,18 @@ impl Files {
         Ok(entries.into_iter().map(Into::into).collect())
     }
 
-    /// What is at a path.
+    /// Returns the entry at a path.
     pub fn stat(&self, path: &str) -> Result<types::FileEntry, SandboxError> {
         Ok(self.0.stat(path).map_err(refused(path))?.into())
     }
 
-    /// Bytes of a file.
+    /// Reads bytes of a file.
     pub fn read(&self, path: &str, offset: u64, len: u64) -> Result<Vec<u8>, SandboxError> {
         self.0.read(path, offset, Some(len.min(MAX_READ_BYTES))).map_err(refused(path))
     }
 }
 
-/// For `map_err`: a file operation failed.
+/// Returns a function for `map_err`, for a failed operation on `path`.
 pub(crate) fn refused(path: &str) -> impl FnOnce(FileError) -> SandboxError + use<'_> {
     move |error| SandboxError::from_file(error.kind().into(), path, error.message())
 }

@@ -1,4 +1,4 @@
-//! Making guests. `glovebox-core` calls them.
+//! Creation of guests. `glovebox-core` makes the calls into them.
 
 use std::rc::Rc;
 
@@ -7,13 +7,13 @@ use glovebox_wasi::Wasi;
 
 use crate::{ExecutionCtx, GuestMachine, GuestMemory, Guests, Runtime, State, bindings::types::SandboxError};
 
-/// A guest. A runtime's memory holds one guest at a time.
+/// A guest. The memory of a runtime holds one guest at a time.
 pub type Guest = glovebox_core::Guest<GuestMachine>;
 
-/// Fuel for what is not on the script's bill: new random numbers.
+/// Fuel for work that is not charged to a script, such as reseeding.
 const UNBILLED_FUEL: u64 = u64::MAX;
 
-/// A guest as its image is. A one-shot guest that was in its memory is gone; a session's is evicted.
+/// Creates a guest from the image. A one-shot guest in the runtime's memory is lost; a session's guest is evicted.
 pub(crate) fn instantiate(
     runtime: &Rc<Runtime>,
     guests: &Rc<dyn Guests>,

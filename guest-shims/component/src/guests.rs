@@ -1,96 +1,96 @@
-//! What the woven module provides to the shim.
+//! The interface between the woven module and the shim.
 
-/// The guests beside the shim, by their number: their memories, the pristine image, their mutable globals, their functions, and the
-/// counter of fuel that they share.
+/// Access to the guests by number: their memories, pristine images, mutable globals and functions, and the fuel counter
+/// that they share.
 ///
-/// Nothing here checks an address: an access outside a memory ends the whole instance. Callers check first
-/// ([`GuestMemory`](crate::GuestMemory) does).
+/// Addresses are not checked here. An access outside a memory ends the whole instance, so callers check first, as
+/// [`GuestMemory`](crate::GuestMemory) does.
 pub trait Guests {
-    /// The weaver's description of the guests: the JSON text of a [`Description`](crate::Description).
+    /// Returns the weaver's description of the guests: the JSON text of a [`Description`](crate::Description).
     fn describe(&self) -> Vec<u8>;
 
-    /// The real size of a guest's memory in pages. It never shrinks, and differs from the size that the guest sees.
+    /// Returns the real size of a guest's memory in pages. The memory never shrinks, and the guest sees another size.
     fn memory_size(&self, guest: u32) -> u32;
 
-    /// Grows the real memory by zero pages.
+    /// Grows the real memory by `pages` pages of zeros. Returns `false` if it cannot grow.
     fn memory_grow(&self, guest: u32, pages: u32) -> bool;
 
-    /// The size of the memory in pages that the guest sees.
+    /// Returns the size of the memory that the guest sees, in pages.
     fn virtual_size(&self, guest: u32) -> u32;
 
-    /// Sets it.
+    /// Sets the size of the memory that the guest sees, in pages.
     fn set_virtual_size(&self, guest: u32, pages: u32);
 
-    /// Copies guest memory out.
+    /// Copies bytes out of guest memory.
     fn memory_read(&self, guest: u32, at: u32, into: &mut [u8]);
 
-    /// Copies into guest memory.
+    /// Copies bytes into guest memory.
     fn memory_write(&self, guest: u32, at: u32, from: &[u8]);
 
-    /// Fills guest memory.
+    /// Fills a range of guest memory with a byte.
     fn memory_fill(&self, guest: u32, at: u32, byte: u8, len: u32);
 
-    /// Whether guest memory holds these bytes.
+    /// Returns whether guest memory has these bytes at `at`.
     fn memory_equals(&self, guest: u32, at: u32, with: &[u8]) -> bool;
 
-    /// Whether guest memory holds nothing but zeros.
+    /// Returns whether a range of guest memory is zero.
     fn memory_is_zero(&self, guest: u32, at: u32, len: u32) -> bool;
 
-    /// Copies a part of the pristine image's bytes ([`ImageRuns`](crate::ImageRuns)) into the guest's memory.
+    /// Copies a part of the pristine image's bytes ([`ImageRuns`](crate::ImageRuns)) into guest memory.
     fn image_to_guest(&self, guest: u32, offset: u32, at: u32, len: u32);
 
-    /// Copies a part of the pristine image's bytes out.
+    /// Copies a part of the pristine image's bytes into the shim's memory.
     fn image_to_shim(&self, guest: u32, offset: u32, into: &mut [u8]);
 
-    /// The bits of one of the guest's mutable globals, in the order of its description.
+    /// Returns the bits of a mutable global, by its index in the guest's description.
     fn global_get(&self, guest: u32, global: u32) -> u64;
 
-    /// Sets the bits of one of the guest's mutable globals.
+    /// Sets the bits of a mutable global, by its index in the guest's description.
     fn global_set(&self, guest: u32, global: u32, bits: u64);
 
-    /// The counter of fuel: what metered code counts down. Less than 0 after a charge that it had no room for.
+    /// Returns the fuel counter, which metered code decrements. The value is negative after a charge that exceeded it.
     fn fuel(&self) -> i64;
 
-    /// Sets the counter.
+    /// Sets the fuel counter.
     fn set_fuel(&self, fuel: i64);
 
-    /// Calls one of a guest's functions that its description lists.
+    /// Calls a function from the list of exports in the guest's description.
     fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> Called;
 
-    /// Calls the function in a slot of a guest's table, by its own type.
+    /// Calls the function in a slot of a guest's table, with the function's own type.
     fn call_table(&self, guest: u32, slot: u32, args: &[u64]) -> Called;
 }
 
 /// The bytes of the guests' libraries, which never change.
 pub trait LibraryBytes: Send + Sync {
-    /// Copies a part of a guest's library out. As with [`Guests`], nothing is checked here.
+    /// Copies a part of a guest's library into the shim's memory. Like [`Guests`], it checks no offsets.
     fn read(&self, guest: u32, offset: u32, into: &mut [u8]);
 }
 
-/// How a call into a guest ended.
+/// The result of a call into a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Called {
-    /// It returned nothing.
+    /// The function returned nothing.
     Nothing,
-    /// It returned an `i32`: its bits.
+    /// The function returned an `i32`, as bits.
     I32(u32),
-    /// It returned an `i64`: its bits.
+    /// The function returned an `i64`, as bits.
     I64(u64),
-    /// It was unwound.
+    /// The guest was unwound.
     Unwound(Unwound),
-    /// It was not entered: there is no such function, or it has other types.
+    /// The guest was not entered: the function does not exist or has another type.
     Missing,
 }
 
-/// Why a call into a guest was unwound.
+/// The reason for unwinding a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwound {
-    /// The shim asked for it; [`State`](crate::State) says why.
+    /// The shim requested it; the reason is in [`State`](crate::State).
     Asked,
-    /// It reached `unreachable`: the interpreter aborted.
+    /// The guest reached `unreachable`: the interpreter aborted.
     Unreachable,
-    /// Its calls are too deep.
+    /// The guest's calls are nested too deep.
     CallDepth,
-    /// It threw an exception that it does not catch.
+    /// The guest threw an exception that it does not catch.
     Thrown,
 }

@@ -1,4 +1,4 @@
-//! The clocks of WASI.
+//! The imported clocks of WASI.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::{
     bindings::clocks::wasi::clocks::{monotonic_clock, wall_clock},
 };
 
-/// A host that cancels sets this bit of the time. No clock reaches it in 292 years.
+/// Bit of the time that a host sets to cancel. No clock reaches it in 292 years.
 ///
-/// While a guest runs nothing can call the component, but it reads the clock twice in a millisecond.
+/// The component cannot be called while a guest runs, but it reads the clock twice per millisecond.
 const CANCELLED: u64 = 1 << 63;
 
 /// The clocks that the component imports.

@@ -1,11 +1,11 @@
-//! The tools that the component imports.
+//! The imported tools.
 
 use crate::{
     ToolHost,
     bindings::{glovebox::sandbox::tools, types},
 };
 
-/// Whoever exports `glovebox:sandbox/tools` to this component.
+/// The exporter of `glovebox:sandbox/tools` to this component.
 #[derive(Clone, Copy, Debug)]
 pub struct HostTools;
 

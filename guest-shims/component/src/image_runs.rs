@@ -1,31 +1,31 @@
-//! Where a pristine image is not zero.
+//! The non-zero parts of a pristine image.
 
-/// A stretch of the image.
+/// A contiguous non-zero part of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageRun {
-    /// Its address.
+    /// The address of the first byte.
     pub start: u32,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub length: u32,
-    /// Its offset in the image's data segment, which holds the runs one after the other.
+    /// The offset in the image's data segment, which holds the runs one after the other.
     pub offset: u32,
 }
 
 impl ImageRun {
-    /// The address after it.
+    /// Returns the address after the run.
     #[must_use]
     pub fn end(&self) -> u64 {
         u64::from(self.start) + u64::from(self.length)
     }
 }
 
-/// All of an image, in the order of its addresses.
+/// All runs of an image, in ascending order of addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageRuns(Vec<ImageRun>);
 
 impl ImageRuns {
-    /// Reads alternating lengths: of zeros, and of bytes in the data segment. `None` if they exceed the 32 bits of an address, or
-    /// the last one is missing.
+    /// Parses alternating lengths, of zeros and of bytes in the data segment. Returns `None` if they exceed the 32 bits
+    /// of an address, or if the last length is missing.
     #[must_use]
     pub fn new(lengths: &[u32]) -> Option<Self> {
         let (pairs, rest) = lengths.as_chunks();
@@ -39,13 +39,13 @@ impl ImageRuns {
         runs.collect::<Option<_>>().filter(|_| rest.is_empty()).map(Self)
     }
 
-    /// All of them.
+    /// Returns all runs.
     #[must_use]
     pub fn all(&self) -> &[ImageRun] {
         &self.0
     }
 
-    /// Those that reach into these addresses.
+    /// Returns the runs that overlap the addresses from `start` to `end`.
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = &ImageRun> {
         let first = self.0.partition_point(|run| run.end() <= start);
         self.0.iter().skip(first).take_while(move |run| u64::from(run.start) < end)

@@ -1,4 +1,4 @@
-//! The shim's imports from `glovebox:machine` and its exports for the guests' code, which the weaver resolves.
+//! The shim's imports from `glovebox:machine` and its exports for the guests' code. The weaver resolves both.
 
 #![allow(
     unsafe_code,
@@ -8,10 +8,10 @@
 
 use crate::{Called, Guests, LibraryBytes, Unwound, entered};
 
-/// The guests beside this code.
+/// The guests in the woven module.
 pub(crate) struct Woven;
 
-/// Addresses with a `*` are those of the shim's own memory.
+/// Pointers refer to the shim's own memory.
 mod machine {
     #[link(wasm_import_module = "glovebox:machine")]
     unsafe extern "C" {
@@ -39,11 +39,11 @@ mod machine {
     }
 }
 
-/// Reads the status of a call.
+/// Decodes the status of a call.
 fn called(status: u32, result: u64) -> Called {
     match status {
         0 => Called::Nothing,
-        // An `i32` is the lower half of the 64 bits that were written.
+        // An `i32` is the lower half of the 64 bits written.
         1 => Called::I32(u32::try_from(result & u64::from(u32::MAX)).unwrap_or(u32::MAX)),
         2 => Called::I64(result),
         3 => Called::Unwound(match machine::unwound() {
@@ -59,7 +59,7 @@ fn called(status: u32, result: u64) -> Called {
 impl Guests for Woven {
     fn describe(&self) -> Vec<u8> {
         let mut text = vec![0; usize::try_from(machine::describe_len()).unwrap_or(0)];
-        // SAFETY: it writes `describe_len` bytes, and so many are there.
+        // SAFETY: `describe` writes `describe_len` bytes, and `text` has that length.
         unsafe { machine::describe(text.as_mut_ptr()) };
         text
     }
@@ -81,12 +81,12 @@ impl Guests for Woven {
     }
 
     fn memory_read(&self, guest: u32, at: u32, into: &mut [u8]) {
-        // SAFETY: it writes to these bytes and no others.
+        // SAFETY: `memory_read` writes only to the given bytes.
         unsafe { machine::memory_read(guest, at, into.as_mut_ptr(), into.len()) };
     }
 
     fn memory_write(&self, guest: u32, at: u32, from: &[u8]) {
-        // SAFETY: it reads these bytes.
+        // SAFETY: `memory_write` reads only the given bytes.
         unsafe { machine::memory_write(guest, at, from.as_ptr(), from.len()) };
     }
 
@@ -95,7 +95,7 @@ impl Guests for Woven {
     }
 
     fn memory_equals(&self, guest: u32, at: u32, with: &[u8]) -> bool {
-        // SAFETY: it reads these bytes.
+        // SAFETY: `memory_equals` reads only the given bytes.
         unsafe { machine::memory_equals(guest, at, with.as_ptr(), with.len()) != 0 }
     }
 
@@ -108,7 +108,7 @@ impl Guests for Woven {
     }
 
     fn image_to_shim(&self, guest: u32, offset: u32, into: &mut [u8]) {
-        // SAFETY: it writes to these bytes and no others.
+        // SAFETY: `image_to_shim` writes only to the given bytes.
         unsafe { machine::image_to_shim(guest, offset, into.as_mut_ptr(), into.len()) };
     }
 
@@ -130,8 +130,8 @@ impl Guests for Woven {
 
     fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> Called {
         let mut result = 0;
-        // SAFETY: it reads these arguments and writes one word. While it runs the guest's code calls the exports below, which
-        // reach nothing that is borrowed here.
+        // SAFETY: `call_export` reads the arguments and writes one word. During the call, the guest's code calls the
+        // exports below, which access nothing that is borrowed here.
         let status = unsafe { machine::call_export(guest, export, args.as_ptr(), args.len(), &raw mut result) };
         called(status, result)
     }
@@ -146,7 +146,7 @@ impl Guests for Woven {
 
 impl LibraryBytes for Woven {
     fn read(&self, guest: u32, offset: u32, into: &mut [u8]) {
-        // SAFETY: it writes to these bytes and no others.
+        // SAFETY: `library_to_shim` writes only to the given bytes.
         unsafe { machine::library_to_shim(guest, offset, into.as_mut_ptr(), into.len()) };
     }
 }
@@ -161,7 +161,7 @@ extern "C" fn grow(pages: u32) -> i32 {
     entered::grow(pages)
 }
 
-/// Exports all of WASI preview 1. Each function returns the errno, or a negative number if the guest is to be unwound.
+/// Exports all of WASI preview 1. Each function returns the errno, or a negative number to unwind the guest.
 macro_rules! export_preview1 {
     ($( $(#[$meta:meta])* fn $name:ident( $($arg:ident: $ty:ty),* ) -> $ret:ty; )*) => {
         $(

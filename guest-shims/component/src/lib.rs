@@ -1,21 +1,22 @@
-//! The provider component: `glovebox:sandbox` on interpreters that are woven into one WebAssembly module with this code.
+//! The provider component: `glovebox:sandbox` on interpreters that are woven into one WebAssembly module with this
+//! code.
 //!
-//! Built for `wasm32-unknown-unknown` this crate is the *shim*. `glovebox weave` puts one or two prepared interpreters beside it,
-//! each with a memory and a table of its own, meters their code, and makes a component of the whole, which exports the interface
-//! and imports the tools and the clocks that the features `tools` and `clock` ask for: without them, nothing.
+//! Built for `wasm32-unknown-unknown`, this crate is the *shim*. `glovebox weave` adds one or two prepared
+//! interpreters, each with its own memory and table, and meters their code. The result is a component that exports the
+//! interface. It imports the tools and the clocks if the features `tools` and `clock` are enabled, and nothing else.
 //!
-//! Everything but two modules compiles anywhere, and is tested where it is developed: what the woven module gives the shim is the
-//! trait [`Guests`], what its host gives it are [`World`]'s [`Clocks`].
+//! All but two modules compile on any target and are tested natively. The trait [`Guests`] is the interface to the
+//! woven module, and [`World`]'s [`Clocks`] are that to the component's host.
 //!
-//! * [`Provider`] is what the component exports: [`Sandbox`] is a runtime with a policy, [`Guest`] a guest in it, [`GuestMachine`] what a
-//!   driver sees of that.
-//! * [`State`] is what the sandbox holds for a guest beside its memory. While a guest runs it lies where the guest's WASI calls find it
-//!   ([`entered`]).
-//! * [`Description`] is what the weaver says of the guests.
+//! * [`Provider`] implements the component's exports: [`Sandbox`] is a runtime with a policy, [`Guest`] a guest in it,
+//!   and [`GuestMachine`] the driver's view of the guest.
+//! * [`State`] is the host's state for a guest, apart from its memory. While a guest runs, its WASI calls find the
+//!   state in [`entered`].
+//! * [`Description`] is the weaver's description of the guests.
 //!
-//! It protects against what a script does, as far as the host runs WebAssembly as it should: an interpreter that is broken into reaches
-//! its own memory, the WASI calls, and fuel. It does not protect sessions of one caller from a guest's genuine trap: the
-//! instance ends with it, and all its sessions.
+//! The shim protects against scripts, provided that the host runs WebAssembly correctly. A compromised interpreter
+//! reaches only its own memory, the WASI calls, and fuel. The shim does not protect the sessions of one caller from a
+//! genuine trap of a guest: the trap ends the instance with all its sessions.
 
 pub mod bindings;
 

@@ -1,4 +1,4 @@
-//! The files that guests find at `/data_js`, packed by the build.
+//! The files at `/data_js`, packed by the build.
 
 use std::{
     io::Read,
@@ -9,10 +9,10 @@ use glovebox_core::{Library, LibraryFiles};
 use glovebox_vfs::{MountSource, SourceError};
 use ruzstd::decoding::StreamingDecoder;
 
-/// All files in one frame, each as its path, a zero, its text, a zero: this takes a third of the text's size.
+/// All files in one frame, each as its path, a zero, its text, and a zero. The frame has a third of the text's size.
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/library.zst"));
 
-/// Unpacked when a guest first looks into it.
+/// The files, unpacked on the first access by a guest.
 struct Packed(LazyLock<Vec<(String, Vec<u8>)>>);
 
 impl LibraryFiles for Packed {
@@ -23,7 +23,7 @@ impl LibraryFiles for Packed {
 
 fn unpack() -> Vec<(String, Vec<u8>)> {
     let mut text = Vec::new();
-    // It is our own frame, and memory that runs out ends the instance.
+    // The frame is part of this binary, so it is valid. Running out of memory ends the instance.
     let is_whole = StreamingDecoder::new(PACKED).is_ok_and(|mut frame| frame.read_to_end(&mut text).is_ok());
     if !is_whole {
         text.clear();
@@ -38,7 +38,7 @@ fn unpack() -> Vec<(String, Vec<u8>)> {
 
 static SHARED: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::new(Library(Packed(LazyLock::new(unpack)))));
 
-/// The library, the same for all guests.
+/// Returns the library, which all guests share.
 pub(crate) fn shared() -> Arc<dyn MountSource> {
     Arc::clone(&SHARED)
 }

@@ -1,4 +1,4 @@
-//! A guest as its driver sees it: [`Machine`] over the woven module.
+//! The driver's view of a guest: [`Machine`] on the woven module.
 
 use std::rc::Rc;
 
@@ -8,39 +8,40 @@ use glovebox_wasi::{Fault, Host, Stop, Wasi};
 
 use crate::{Called, ComponentPlatform, GuestMemory, Runtime, State, Unwound, entered, session::ResidentMemory};
 
-/// The maximum number of arguments of a function that drivers call.
+/// Maximum number of arguments of a function that drivers call.
 const MAX_ARGS: usize = 8;
 
-/// A guest, and how its last call ended.
+/// A guest and the result of its last call.
 #[derive(Debug)]
 pub struct GuestMachine {
     runtime: Rc<Runtime>,
     memory: GuestMemory,
-    /// What the sandbox holds beside the memory.
+    /// The host's state for the guest.
     pub state: Box<State>,
-    /// A session's guest: its memory, which may be evicted.
+    /// The memory of a session's guest, which can be evicted.
     pub(crate) resident: Option<ResidentMemory>,
 }
 
 impl GuestMachine {
-    /// A guest with this memory as it is.
+    /// Creates a guest with this memory.
     #[must_use]
     pub fn new(runtime: Rc<Runtime>, memory: GuestMemory, state: State) -> Self {
         Self { runtime, memory, state: Box::new(state), resident: None }
     }
 
-    /// Its memory.
+    /// Returns the guest's memory.
     #[must_use]
     pub fn memory(&self) -> &GuestMemory {
         &self.memory
     }
 
-    /// Makes it a session's guest. `pages`: what its pages may be shared with; `is_known`: they are exactly these.
+    /// Turns the guest into a session's guest. Equal pages are shared with `pages`; `is_known` means that the guest's
+    /// pages are exactly these.
     pub(crate) fn make_resident(&mut self, pages: Pages, is_known: bool) {
         self.resident = Some(ResidentMemory::new(&self.memory, &self.runtime, pages, is_known));
     }
 
-    /// Why the guest was unwound.
+    /// Returns the reason for unwinding the guest.
     fn stopped(&mut self, why: Unwound) -> Stop {
         let kind = match why {
             Unwound::Asked => match self.state.stop.take() {
@@ -55,7 +56,7 @@ impl GuestMachine {
         Stop::Trap(format!("{kind:?}"))
     }
 
-    /// The number of a global that the driver knows by its name.
+    /// Returns the number of a global by the driver's name.
     fn global_number(&self, name: &str) -> Result<u32, MachineError> {
         let number = self.runtime.global(name).and_then(|number| u32::try_from(number).ok());
         number.ok_or_else(|| MachineError::Missing(name.to_owned()))

@@ -1,4 +1,4 @@
-//! One guest's memory, every address checked.
+//! Bounds-checked access to one guest's memory.
 
 use std::{fmt, rc::Rc};
 
@@ -7,10 +7,10 @@ use glovebox_wasi::Fault;
 
 use crate::{Guests, ImageRuns};
 
-/// A WebAssembly page.
+/// The size of a WebAssembly page in bytes.
 pub(crate) const PAGE_BYTES: u64 = 1 << 16;
 
-/// The number of pages that 32-bit addresses reach.
+/// The number of pages that 32-bit addresses can reach.
 pub(crate) const MAX_PAGES: u32 = 1 << 16;
 
 /// A guest's memory, with the size that the guest sees.
@@ -30,58 +30,58 @@ impl fmt::Debug for GuestMemory {
 }
 
 impl GuestMemory {
-    /// The memory of one of the guests.
+    /// Creates the memory of the guest with this number.
     #[must_use]
     pub fn new(guests: Rc<dyn Guests>, number: u32) -> Self {
         Self { guests, number }
     }
 
-    /// The woven module.
+    /// Returns the woven module.
     #[must_use]
     pub fn guests(&self) -> &dyn Guests {
         &*self.guests
     }
 
-    /// The guest's number.
+    /// Returns the guest's number.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The size in pages that the guest sees.
+    /// Returns the size in pages that the guest sees.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.guests.virtual_size(self.number)
     }
 
-    /// The size in bytes that the guest sees.
+    /// Returns the size in bytes that the guest sees.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.pages()) * PAGE_BYTES
     }
 
-    /// Whether these bytes lie inside.
+    /// Checks that a range is inside the memory.
     fn check(&self, at: u32, len: usize) -> Result<(), Fault> {
         let end = u64::from(at).checked_add(len as u64).ok_or(Fault)?;
         if end > self.bytes() { Err(Fault) } else { Ok(()) }
     }
 
-    /// Copies bytes out.
+    /// Reads `into.len()` bytes at `at`.
     pub fn read(&self, at: u32, into: &mut [u8]) -> Result<(), Fault> {
         self.check(at, into.len())?;
         self.guests.memory_read(self.number, at, into);
         Ok(())
     }
 
-    /// Copies bytes in.
+    /// Writes `from` at `at`.
     pub fn write(&self, at: u32, from: &[u8]) -> Result<(), Fault> {
         self.check(at, from.len())?;
         self.guests.memory_write(self.number, at, from);
         Ok(())
     }
 
-    /// Grows the memory, and the real one if that is too small. The new bytes are zero, or what this guest itself
-    /// wrote there beyond its end.
+    /// Grows the memory, and the real memory if it is too small. The new bytes are zero, or bytes that this guest
+    /// itself wrote beyond its end.
     #[must_use]
     pub fn grow(&self, pages: u32) -> bool {
         let Some(wanted) = self.pages().checked_add(pages).filter(|wanted| *wanted <= MAX_PAGES) else {
@@ -95,17 +95,17 @@ impl GuestMemory {
         true
     }
 
-    /// Fills the memory with zeros from `at` to its real end, all of which a guest's code can reach.
+    /// Fills the memory with zeros from `at` to its real end. A guest's code can reach all of it.
     pub fn clear_from(&self, at: u64) {
         let end = u64::from(self.guests.memory_size(self.number)) * PAGE_BYTES;
         self.clear(at, end);
     }
 
-    /// Fills the real memory with zeros.
+    /// Fills a part of the real memory with zeros.
     fn clear(&self, from: u64, to: u64) {
         let mut at = from;
         while at < to {
-            // A length has 32 bits, and a whole memory has one byte more.
+            // A length has 32 bits, and the largest memory is one byte longer.
             let len = (to - at).min(1 << 30);
             if let (Ok(at), Ok(len)) = (u32::try_from(at), u32::try_from(len)) {
                 self.guests.memory_fill(self.number, at, 0, len);
@@ -114,7 +114,7 @@ impl GuestMemory {
         }
     }
 
-    /// Resets the memory to its image: this size, these runs, and zeros everywhere else up to its real end.
+    /// Resets the memory to its image: the given size, the given runs, and zeros everywhere else up to the real end.
     pub fn reset(&self, pages: u32, image: &ImageRuns) {
         let mut at = 0;
         for run in image.all() {

@@ -1,4 +1,4 @@
-//! Time and tools, as the component provides them to executions.
+//! The component's time and tools for executions.
 
 use std::{rc::Rc, time::Duration};
 
@@ -11,21 +11,21 @@ use glovebox_core::{
 
 use crate::{Stopwatch, ToolHost, Toolbox, World, bindings::types};
 
-/// The current execution of a guest. By default there is no clock, and nothing stops it.
+/// The current execution of a guest. The default has no clock and never stops the guest.
 pub type ExecutionCtx = glovebox_core::ExecutionCtx<ComponentPlatform>;
 
-/// How much fuel a guest gets at a time if there is a clock to check: half a millisecond of work, for a check that takes
-/// less than a microsecond.
+/// Fuel that a guest gets at a time if there is a clock to check: half a millisecond of work. The check takes less than
+/// a microsecond.
 const SLICE_FUEL: u64 = 2_000_000;
 
-/// What the component's host provides for one execution.
+/// The component's platform for one execution.
 #[derive(Debug, Default)]
 pub struct ComponentPlatform {
     watch: Stopwatch,
 }
 
 impl ComponentPlatform {
-    /// Begins an execution now.
+    /// Starts an execution now.
     #[must_use]
     pub fn begin(world: &World, timeout: Duration) -> ExecutionCtx {
         let watch = Stopwatch::start(world.clocks.clone());
@@ -52,31 +52,31 @@ impl Platform for ComponentPlatform {
     }
 }
 
-/// How much of the remaining fuel a guest gets before the next check.
+/// Returns the part of the remaining fuel that a guest gets before the next check.
 #[must_use]
 pub(crate) fn slice(ctx: &ExecutionCtx, left: u64) -> u64 {
     let most = if ctx.watch().has_clock() { SLICE_FUEL } else { u64::MAX };
-    // Not beyond the point where it is asked to stop softly.
+    // The slice ends where a soft stop is due.
     let before_reserve = left.checked_sub(ctx.fuel_reserve()).map_or(left, |before| before.max(1));
     most.min(before_reserve).min(left).min(i64::MAX.unsigned_abs())
 }
 
 /// Runs tools while the guest writes or reads.
 ///
-/// There is one thread, and calling a tool is a call to the component's host, which returns when the tool has answered. So a call
-/// runs when its turn comes, and nothing ever runs beside the guest. A guest that does not read its replies runs out of turns, as it
-/// would in the engine.
+/// There is one thread, and a tool call is a blocking call to the component's host. A call therefore runs when its turn
+/// comes, and nothing runs concurrently with the guest. As in the engine, a guest that does not read its replies runs
+/// out of turns.
 pub struct InlineRunner {
     toolbox: Rc<Toolbox>,
     host: Option<Rc<dyn ToolHost>>,
 }
 
-/// A running call, which cannot exist beside the guest.
+/// A running call, which cannot exist here.
 #[derive(Debug)]
 pub enum Never {}
 
 impl InlineRunner {
-    /// Runs these tools.
+    /// Creates a runner for these tools.
     #[must_use]
     pub fn new(toolbox: Rc<Toolbox>, world: &World) -> Self {
         Self { toolbox, host: world.tools.clone() }

@@ -1,4 +1,4 @@
-//! What an execution may do: what was requested, with every default filled in.
+//! Checking of requested policies and filling in of defaults.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use crate::{
     bindings::types::{self, SandboxError},
 };
 
-/// The maximum that all sessions together may hold, whatever is requested: it is in the shim's own memory, which has 4 GiB and
-/// ends the instance when it is full.
+/// Maximum bytes that all sessions together may hold, regardless of the request. Sessions are in the shim's own memory,
+/// which is limited to 4 GiB and ends the instance when it is full.
 const MAX_SESSION_TOTAL_BYTES: u64 = 2 << 30;
 
-/// The limits, reduced to what a provider can hold.
+/// Reduces the limits to what a provider can hold.
 fn held(limits: Limits) -> Limits {
     let mut held = limits;
     held.session_total_bytes = held.session_total_bytes.min(MAX_SESSION_TOTAL_BYTES);
     held
 }
 
-/// The embedder of a provider is its caller, so there is no separate grant: every valid policy may be requested.
+/// A provider's caller is its embedder, so there is no separate grant: every valid policy may be requested.
 impl World {
-    /// The policy of an empty request: the clock if there is one, and random numbers from a seed.
+    /// Returns the policy of an empty request: the host's clock if there is one, and seeded random numbers.
     #[must_use]
     pub fn default_policy(&self) -> ContractPolicy {
         ContractPolicy {
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// The requested policy, if it is valid.
+    /// Returns the requested policy, if it is valid.
     pub fn policy(&self, requested: types::Policy) -> Result<ContractPolicy, SandboxError> {
         let no_clock = || PolicyRefusal::Unsupported("`clock`: this provider has no clock; request `fixed`".into());
         let no_entropy = "`entropy`: this provider has no entropy source; request `seeded`";

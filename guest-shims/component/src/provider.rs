@@ -1,4 +1,4 @@
-//! The provider behind the component's exports.
+//! The implementation of the component's exports.
 
 use std::{cell::OnceCell, rc::Rc};
 
@@ -20,14 +20,14 @@ pub struct Provider {
     world: World,
     runtimes: Vec<Rc<Runtime>>,
     sessions: Rc<Sessions>,
-    /// The host's tools, once they are needed. The host always lists the same ones.
+    /// The host's tools, listed on first use. The host's list never changes.
     toolbox: OnceCell<Result<Rc<Toolbox>, String>>,
-    /// Why there are no runtimes, if there are none.
+    /// The reason for the absence of runtimes, if the description was invalid.
     broken: Option<String>,
 }
 
 impl Provider {
-    /// Reads the weaver's description of the guests. If it is wrong, every call returns that error.
+    /// Reads the weaver's description of the guests. If it is invalid, every call returns the error.
     #[must_use]
     pub fn new(world: World) -> Self {
         match runtimes(&world) {
@@ -40,13 +40,13 @@ impl Provider {
         Self { world, runtimes, sessions: Rc::default(), toolbox: OnceCell::new(), broken }
     }
 
-    /// The guests, and what the host provides.
+    /// Returns the guests, the clocks and the tools.
     #[must_use]
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// What it is and has.
+    /// Returns the description of the provider.
     #[must_use]
     pub fn info(&self) -> types::ProviderInfo {
         let World { clocks, tools, .. } = &self.world;
@@ -66,13 +66,13 @@ impl Provider {
         }
     }
 
-    /// The policy of an empty request.
+    /// Returns the policy of an empty request.
     #[must_use]
     pub fn default_policy(&self) -> types::Policy {
         self.world.default_policy().into()
     }
 
-    /// The requested runtime.
+    /// Returns the requested runtime.
     fn runtime(&self, asked: &types::Runtime) -> Result<&Rc<Runtime>, SandboxError> {
         if let Some(reason) = &self.broken {
             return Err(SandboxError::Unavailable(reason.clone()));
@@ -90,21 +90,21 @@ impl Provider {
         }
     }
 
-    /// The requested runtime with the requested policy.
+    /// Returns the requested runtime with the requested policy.
     pub fn sandbox(&self, runtime: &types::Runtime, policy: types::Policy) -> Result<Sandbox, SandboxError> {
         let runtime = self.runtime(runtime)?;
         let policy = self.world.policy(policy)?;
         Sandbox::new(&self.world, Rc::clone(runtime), policy, self.toolbox()?)
     }
 
-    /// The tools that the host has.
+    /// Returns the host's tools.
     fn toolbox(&self) -> Result<Rc<Toolbox>, SandboxError> {
         let toolbox = self.toolbox.get_or_init(|| host_toolbox(&self.world).map(Rc::new));
         let wrong = |reason: &String| SandboxError::Unavailable(format!("the host's tools cannot be used: {reason}"));
         toolbox.as_ref().map(Rc::clone).map_err(wrong)
     }
 
-    /// Runs a script in a new interpreter with new files, and drops both.
+    /// Runs a script in a new interpreter with new files, and discards both.
     pub fn execute(
         &self,
         runtime: &types::Runtime,
@@ -116,7 +116,7 @@ impl Provider {
         Ok(sandbox.execute(&task)?.to_wit())
     }
 
-    /// The diagnostics of the language's own parser for a source.
+    /// Returns the diagnostics of the language's own parser for a source.
     pub fn validate(
         &self,
         runtime: &types::Runtime,
@@ -128,7 +128,7 @@ impl Provider {
         Ok(sandbox.validate(&task)?.into_iter().map(Into::into).collect())
     }
 
-    /// Starts what `execute` does.
+    /// Starts an execution that the caller steps through, as for [`execute`](Self::execute).
     pub fn start(
         &self,
         runtime: &types::Runtime,
@@ -156,7 +156,7 @@ impl Provider {
         Session::open(&self.sessions, self.sandbox(runtime, policy)?, options)
     }
 
-    /// Makes a session from the bytes of `hibernate`.
+    /// Creates a session from the bytes of `hibernate`.
     pub fn resume(
         &self,
         runtime: &types::Runtime,

@@ -1,4 +1,4 @@
-//! Which session's guest is in a runtime's memory.
+//! The occupant of a runtime's memory.
 
 use std::{
     cell::RefCell,
@@ -8,9 +8,9 @@ use std::{
 
 use crate::bindings::types::SandboxError;
 
-/// A session's guest that can be evicted from its runtime's memory.
+/// A session's guest, which can be evicted from its runtime's memory.
 pub(crate) trait Resident {
-    /// Copies out its pages, so that another guest can use the memory.
+    /// Copies the guest's pages out, so that another guest can use the memory.
     fn evict(&mut self) -> Result<(), SandboxError>;
 }
 
@@ -37,14 +37,14 @@ impl Residence {
         evicted
     }
 
-    /// Records the guest that is in the memory now.
+    /// Records the guest that now occupies the memory.
     pub(crate) fn enter<R: Resident + 'static>(&self, resident: &Rc<RefCell<R>>) {
         let resident: Weak<RefCell<R>> = Rc::downgrade(resident);
         self.0.replace(Some(resident));
     }
 }
 
-/// The error for a guest that is being called.
+/// Returns the error for a guest in the middle of a call.
 pub(crate) fn busy() -> SandboxError {
     SandboxError::Unavailable("a guest of this runtime is running".into())
 }

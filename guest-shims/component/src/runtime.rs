@@ -10,11 +10,11 @@ use crate::{
     standard_library,
 };
 
-/// A runtime: the weaver's description of it, and its driver.
+/// A runtime: its description by the weaver, and its driver.
 pub struct Runtime {
     /// The guest's number.
     pub number: u32,
-    /// Its name.
+    /// The runtime's name.
     pub name: String,
     /// Further names.
     pub aliases: Vec<String>,
@@ -22,22 +22,22 @@ pub struct Runtime {
     pub language: Language,
     /// The interpreter's version.
     pub version: String,
-    /// The identity of its image.
+    /// The identity of the image: the SHA-256 of the prepared module, in hexadecimal.
     pub image_sha256: String,
-    /// The size of the image's memory in pages.
+    /// The size of the image's memory in 64 KiB pages.
     pub memory_pages: u32,
     pub(crate) driver: Box<dyn Driver>,
     anchors: Anchors,
-    /// Where the image is not zero.
+    /// The non-zero parts of the image.
     pub image: ImageRuns,
-    /// Its mutable globals, in the order of their numbers.
+    /// The mutable globals, by number.
     pub globals: Vec<GlobalDescription>,
-    /// What they hold while it is idle, sorted by their names.
+    /// The values of the globals while the guest is idle, sorted by name.
     pub idle_globals: Vec<(String, u64)>,
     exports: Vec<String>,
-    /// Its standard library, where that is a file of its own.
+    /// The standard library, if it is a separate file.
     pub(crate) library: Option<LibraryMount>,
-    /// Which session has its guest in the memory.
+    /// The session's guest in the memory, if there is one.
     pub(crate) residence: Residence,
 }
 
@@ -48,7 +48,10 @@ impl fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    /// Reads a description. The error says what is wrong with it.
+    /// Parses a description.
+    ///
+    /// # Errors
+    /// The description is invalid; the text names the problem.
     pub fn new(number: u32, guest: GuestDescription, libraries: &Arc<dyn LibraryBytes>) -> Result<Self, String> {
         let unknown = |what: &str, name: &str| {
             format!("the weaver's description of `{}` has an unknown {what} `{name}`", guest.name)
@@ -102,38 +105,38 @@ impl Runtime {
         })
     }
 
-    /// The size of the image's memory in bytes.
+    /// Returns the size of the image's memory in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         u64::from(self.memory_pages) * PAGE_BYTES
     }
 
-    /// How it is called.
+    /// Returns the image's driver with its addresses.
     #[must_use]
     pub fn driver(&self) -> ImageDriver<'_> {
         ImageDriver { driver: &*self.driver, anchors: &self.anchors }
     }
 
-    /// Resets its globals to the values that they have in the image and between two calls.
+    /// Resets the globals to their values in the image, which they also have between calls.
     pub(crate) fn reset_globals(&self, guests: &dyn Guests) {
         for (number, global) in (0..).zip(&self.globals) {
             guests.global_set(self.number, number, global.value);
         }
     }
 
-    /// The number of a function that drivers call.
+    /// Returns the index of a function that drivers call.
     #[must_use]
     pub fn export(&self, name: &str) -> Option<u32> {
         self.exports.iter().position(|export| export == name).and_then(|number| u32::try_from(number).ok())
     }
 
-    /// The number of a mutable global.
+    /// Returns the index of a mutable global.
     #[must_use]
     pub fn global(&self, name: &str) -> Option<usize> {
         self.globals.iter().position(|global| global.export == name)
     }
 
-    /// Whether it is called this.
+    /// Returns whether `name` is the runtime's name or an alias.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)

@@ -1,4 +1,4 @@
-//! A runtime with a policy, and what runs in it.
+//! A runtime with a policy, and executions in it.
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -20,26 +20,26 @@ use crate::{
     guest, library,
 };
 
-/// The name that tracebacks show when a script has no file.
+/// The script's name in tracebacks if the request has none.
 const SANDBOX_NAME: &str = "<sandbox>";
 
-/// The global variable that a request's context is in.
+/// The global variable that holds a request's context.
 const CONTEXT: &str = "context";
 
-/// A runtime and what its executions may do.
+/// A runtime with the policy of its executions.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
-    /// The guests, and what the host provides.
+    /// The guests, the clocks and the tools.
     pub world: World,
-    /// What runs.
+    /// The runtime of the executions.
     pub runtime: Rc<Runtime>,
-    /// What it may do.
+    /// The policy of the executions.
     pub policy: ContractPolicy,
-    /// What its scripts may call.
+    /// The tools that scripts may call.
     pub toolbox: Rc<Toolbox>,
 }
 
-/// A request that fits its limits.
+/// A request that has passed the checks against its limits.
 #[derive(Clone, Debug)]
 pub struct Task {
     source: String,
@@ -47,16 +47,16 @@ pub struct Task {
     kind: SourceKind,
     /// Standard input.
     pub stdin: Vec<u8>,
-    /// JSON text of the variable `context`.
+    /// The JSON text of the variable `context`.
     context: Option<String>,
-    /// The files of the workspace at its start.
+    /// The initial files of the workspace.
     files: Vec<InputFile>,
     cancel_after: Option<Duration>,
     is_cancelled: bool,
 }
 
 impl Task {
-    /// The same, cancelled before it has begun.
+    /// Cancels the execution before it starts.
     #[must_use]
     pub fn cancelled(self) -> Self {
         Self { is_cancelled: true, ..self }
@@ -64,7 +64,10 @@ impl Task {
 }
 
 impl Sandbox {
-    /// Checks that the runtime's image fits the limits.
+    /// Creates a sandbox.
+    ///
+    /// # Errors
+    /// The runtime's image does not fit the limits.
     pub fn new(
         world: &World,
         runtime: Rc<Runtime>,
@@ -105,7 +108,7 @@ impl Sandbox {
         })
     }
 
-    /// Refuses a variable's JSON text that is larger than standard input may be.
+    /// Rejects the JSON text of a variable if it exceeds the limit on standard input.
     pub(crate) fn check_value(&self, json: &str) -> Result<(), SandboxError> {
         let (bytes, limit) = (json.len() as u64, self.policy.limits.stdin_bytes);
         if bytes > limit {
@@ -124,12 +127,12 @@ impl Sandbox {
         if task.is_cancelled { ctx.cancelled() } else { ctx }
     }
 
-    /// A guest as its image is.
+    /// Creates a guest from the image.
     pub(crate) fn instantiate(&self, wasi: Wasi, ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
         guest::instantiate(&self.runtime, &self.world.guests, &self.policy.limits, wasi, ctx)
     }
 
-    /// The same for calls that run no script: access to variables, exit handlers.
+    /// Returns the context of calls that run no script: access to variables, exit handlers.
     #[must_use]
     pub fn one_shot_ctx(&self) -> ExecutionCtx {
         let limits = &self.policy.limits;
@@ -137,8 +140,8 @@ impl Sandbox {
         ComponentPlatform::begin(&self.world, limits.timeout()).with_soft_stop(soft)
     }
 
-    /// The driver's input. `last`: the guest is dropped afterwards. A session's guest keeps its globals itself, and tells the value of
-    /// the script's last expression.
+    /// Returns the driver's input. `last` means that the guest is discarded afterwards. A session's guest keeps its
+    /// globals itself and reports the value of the script's last expression.
     fn script<'a>(&'a self, task: &'a Task, last: bool) -> Script<'a> {
         Script {
             source: &task.source,
@@ -154,7 +157,7 @@ impl Sandbox {
         }
     }
 
-    /// The WASI state of a new guest, with these files in its workspace.
+    /// Returns the WASI state of a new guest, with these files in its workspace.
     pub fn wasi(&self, stdin: Vec<u8>, files: &[InputFile]) -> Result<Wasi, SandboxError> {
         let ContractPolicy { limits, clock, entropy, .. } = &self.policy;
         let mut vfs = Vfs::new(limits.vfs());
@@ -185,14 +188,14 @@ impl Sandbox {
         world.wasi().map_err(|error| wrong(error.to_string()))
     }
 
-    /// A new guest with random numbers of its own, and with these files in its workspace.
+    /// Creates a guest with fresh random numbers, and with these files in its workspace.
     pub fn guest(&self, stdin: Vec<u8>, files: &[InputFile], ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
         let mut guest = self.instantiate(self.wasi(stdin, files)?, ctx)?;
         guest.reseed(self.runtime.driver())?;
         Ok(guest)
     }
 
-    /// Runs a script in a guest of its own, which is gone afterwards.
+    /// Runs a script in a new guest, which is discarded afterwards.
     pub fn execute(&self, task: &Task) -> Result<Executed, SandboxError> {
         let mut guest = self.guest(task.stdin.clone(), &task.files, self.start(task))?;
         if let Some(json) = &task.context {
@@ -202,7 +205,7 @@ impl Sandbox {
         self.execute_in(&mut guest, task, true)
     }
 
-    /// Runs a script in `guest` and collects what it did. `last`: the guest is dropped afterwards.
+    /// Runs a script in `guest` and collects its results. `last` means that the guest is discarded afterwards.
     pub fn execute_in(&self, guest: &mut Guest, task: &Task, last: bool) -> Result<Executed, SandboxError> {
         let script = self.script(task, last);
         let ran = guest.run(Some(self.runtime.driver()), &self.policy.limits, &script)?;
@@ -235,7 +238,7 @@ impl Sandbox {
         })
     }
 
-    /// Parses a script in a guest of its own.
+    /// Parses a script in a new guest.
     pub fn validate(&self, task: &Task) -> Result<Vec<Diagnostic>, SandboxError> {
         let mut guest = self.guest(task.stdin.clone(), &[], self.start(task))?;
         let (diagnostics, _) = guest.validate(self.runtime.driver(), &self.policy.limits, &self.script(task, true))?;

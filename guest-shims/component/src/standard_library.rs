@@ -1,4 +1,4 @@
-//! An interpreter's standard library where it is a file of its own: it lies in a data segment of the woven module, and is read from there.
+//! An interpreter's standard library that is a separate file, read from a data segment of the woven module.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use glovebox_vfs::SourceError;
 
 use crate::{LibraryBytes, LibraryDescription};
 
-/// A file in the segment.
+/// The location of a file in the segment.
 struct Place {
     offset: u32,
     len: u32,
@@ -20,7 +20,7 @@ struct WovenLibrary {
     files: BTreeMap<String, Place>,
 }
 
-/// What a guest's scripts find of its library. `None`: the description says more than a segment can hold.
+/// Returns the mount of a guest's library. Returns `None` if the description exceeds the size of a segment.
 pub(crate) fn mount(guest: u32, library: LibraryDescription, bytes: &Arc<dyn LibraryBytes>) -> Option<LibraryMount> {
     let LibraryDescription { guest_path, archive_bytes, files_directory, files: lengths } = library;
     let (mut files, mut offset) = (BTreeMap::new(), archive_bytes);
@@ -35,7 +35,7 @@ pub(crate) fn mount(guest: u32, library: LibraryDescription, bytes: &Arc<dyn Lib
 }
 
 impl WovenLibrary {
-    /// Reads from the segment. What is asked for is in it: `LibraryMount` asks for nothing beyond a file's end.
+    /// Reads from the segment. The range is within the segment, because `LibraryMount` never reads beyond a file's end.
     fn read(&self, start: u32, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
         let at = u32::try_from(offset).ok().and_then(|offset| start.checked_add(offset));
         let at = at.ok_or_else(|| SourceError::new("the library is not so long"))?;
@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// A segment of the only guest that has one.
+    /// A segment of the only guest with a library.
     struct Segment(&'static [u8]);
 
     impl LibraryBytes for Segment {

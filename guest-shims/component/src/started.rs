@@ -1,4 +1,5 @@
-//! An execution that the caller steps through. A guest here cannot be suspended: all of it runs within the first `continue`.
+//! An execution that the caller steps through. A guest cannot be suspended here, so the first `continue` runs all of
+//! it.
 
 use std::fmt;
 
@@ -12,7 +13,7 @@ use crate::{
     },
 };
 
-/// Runs what was started; `true` if it was cancelled before.
+/// Runs a started execution. The argument is `true` if it was cancelled before.
 type Begin = Box<dyn FnOnce(bool) -> Result<Executed, SandboxError>>;
 
 /// A started execution.
@@ -35,25 +36,25 @@ impl fmt::Debug for Started {
 }
 
 impl Started {
-    /// Begins nothing yet.
+    /// Creates an execution that has not run.
     #[must_use]
     pub fn new(begin: Begin) -> Self {
         Self { stage: Stage::Waiting(begin), is_cancelled: false, is_in_session: false }
     }
 
-    /// The same in a session, which has the files.
+    /// Marks the execution as part of a session, which has its files.
     #[must_use]
     pub fn in_session(self) -> Self {
         Self { is_in_session: true, ..self }
     }
 
-    /// Whether it has ended and its caller has seen that.
+    /// Returns whether the execution has ended and its caller has the result.
     #[must_use]
     pub fn is_over(&self) -> bool {
         !matches!(self.stage, Stage::Waiting(_))
     }
 
-    /// Runs it, the first time, and returns what it did.
+    /// Runs the execution on the first call, and returns its result.
     pub fn go_on(&mut self, answers: &[ToolAnswer]) -> Result<Step, SandboxError> {
         self.check(answers)?;
         if matches!(self.stage, Stage::Waiting(_)) {
@@ -73,7 +74,8 @@ impl Started {
         }
     }
 
-    /// Only the provider itself answers calls, so an answer to an existing call comes too late, and any other is an error.
+    /// Checks the caller's answers. The provider itself answers all calls, so an answer to an existing call is too
+    /// late, and any other answer is an error.
     fn check(&self, answers: &[ToolAnswer]) -> Result<(), SandboxError> {
         let calls = match &self.stage {
             Stage::Done(executed) => executed.tool_calls.len() as u64,
@@ -92,7 +94,7 @@ impl Started {
         Ok(())
     }
 
-    /// What it has written so far.
+    /// Returns output of a finished execution, which is empty before.
     #[must_use]
     pub fn read_output(&self, stream: OutputStream, offset: u64, len: u64) -> Vec<u8> {
         let Stage::Done(executed) = &self.stage else { return Vec::new() };
@@ -103,7 +105,7 @@ impl Started {
         part(&captured.bytes, offset, len).to_vec()
     }
 
-    /// The files as it left them, once it is done.
+    /// Returns the files after the execution has finished.
     pub fn files(&self) -> Result<Files, SandboxError> {
         match &self.stage {
             _ if self.is_in_session => {
@@ -119,13 +121,13 @@ impl Started {
         }
     }
 
-    /// Cancels it, if it has not run yet.
+    /// Cancels the execution if it has not run yet.
     pub fn cancel(&mut self) {
         self.is_cancelled = true;
     }
 }
 
-/// Refuses tools that the caller answers, since a guest cannot be suspended here.
+/// Rejects tools that the caller would answer, because a guest cannot be suspended here.
 pub(crate) fn no_tools(tools: &[types::Tool]) -> Result<(), SandboxError> {
     if tools.is_empty() {
         return Ok(());

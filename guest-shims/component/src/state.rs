@@ -1,4 +1,4 @@
-//! What the sandbox holds for a guest beside its memory.
+//! The host's state for a guest.
 
 use glovebox_core::{CallHost, GuestHost, MemoryLimit};
 use glovebox_wasi::{Stop, Wasi};
@@ -9,45 +9,45 @@ use crate::{
     platform::slice,
 };
 
-/// Everything of a guest that is not in its memory or its globals.
+/// The state of a guest outside its memory and its globals.
 #[derive(Debug)]
 pub struct State {
-    /// What the sandbox holds for any guest.
+    /// The part that all backends share.
     pub host: GuestHost<ComponentPlatform>,
     /// The remaining fuel beyond the slice in the guest's counter.
     reserve_fuel: u64,
-    /// Why the guest is being unwound.
+    /// The reason for unwinding the guest.
     pub stop: Option<Stop>,
 }
 
 impl Default for State {
-    /// Of no guest: a placeholder while a guest's state is moved away.
+    /// A placeholder while a guest's state is moved away.
     fn default() -> Self {
         Self::new(Wasi::default(), MemoryLimit::default(), ExecutionCtx::default())
     }
 }
 
 impl State {
-    /// For an evicted guest with a memory of this size.
+    /// Creates the state of a guest without memory.
     #[must_use]
     pub fn new(wasi: Wasi, limit: MemoryLimit, ctx: ExecutionCtx) -> Self {
         Self { host: GuestHost::new(Box::new(wasi), limit, ctx), reserve_fuel: 0, stop: None }
     }
 
-    /// The fuel that is left.
+    /// Returns the remaining fuel.
     #[must_use]
     pub fn fuel(&self, memory: &GuestMemory) -> u64 {
-        // A counter below zero is charged to the reserve.
+        // A negative counter is charged to the reserve.
         self.reserve_fuel.saturating_add_signed(memory.guests().fuel())
     }
 
-    /// Sets the remaining fuel. The guest gets a slice of it.
+    /// Sets the remaining fuel, and gives the guest a slice of it.
     pub fn set_fuel(&mut self, memory: &GuestMemory, left: u64) {
         self.hand_out(memory, slice(&self.host.ctx, left), left);
     }
 
-    /// Takes the cost of a call from the guest's current slice. The guest gets no new one: with occasional calls it would
-    /// never reach the end of a slice, where the clock is checked.
+    /// Charges a call to the guest's current slice. The guest gets no new slice: with occasional calls, it would never
+    /// reach the end of a slice, where the clock is checked.
     fn charge(&mut self, memory: &GuestMemory, fuel: u64) {
         let left = self.fuel(memory).saturating_sub(fuel);
         let in_hand = u64::try_from(memory.guests().fuel()).unwrap_or(0);
@@ -59,10 +59,10 @@ impl State {
         memory.guests().set_fuel(i64::try_from(slice).unwrap_or(i64::MAX));
     }
 
-    /// The counter is empty: hands out the next slice.
+    /// Gives the guest its next slice when the counter is empty.
     pub fn refuel(&mut self, memory: &mut GuestMemory) -> Result<(), Stop> {
         let left = self.fuel(memory);
-        // Wasmtime's rule: fuel is exhausted when the charges reach the budget.
+        // Follows Wasmtime's rule: fuel is exhausted when the charge reaches the budget.
         if left == 0 {
             return Err(Stop::OutOfFuel);
         }
@@ -71,7 +71,7 @@ impl State {
         Ok(())
     }
 
-    /// Grows the guest's memory by this many pages, if that is within the limits. Returns the old size in pages.
+    /// Grows the guest's memory by `pages`, within the limits. Returns the old size in pages.
     pub fn grow(&mut self, memory: &GuestMemory, pages: u32) -> Option<u32> {
         let old = memory.pages();
         if pages == 0 {
@@ -82,7 +82,7 @@ impl State {
         (self.host.limiter.grow(memory.bytes(), desired_bytes, Some(max_bytes)) && memory.grow(pages)).then_some(old)
     }
 
-    /// Runs `work` with the WASI state, the guest's memory and the world. What it charges is taken from the fuel.
+    /// Runs `work` with the WASI state, the guest's memory and the host. Its charges are taken from the fuel.
     pub fn with_wasi<R>(
         &mut self,
         memory: &mut GuestMemory,

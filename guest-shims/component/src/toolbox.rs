@@ -1,4 +1,4 @@
-//! The tools that the component's host has, as scripts find them.
+//! The host's tools, prepared for scripts.
 
 use std::rc::Rc;
 
@@ -12,24 +12,28 @@ use {
 
 use crate::World;
 
-/// The maximum number of tools (`wit/tools.wit`).
+/// Maximum number of tools (`wit/tools.wit`).
 #[cfg(any(feature = "tools", test))]
 const MAX_TOOLS: usize = 1_024;
 
-/// The maximum memory of all their schemas as values, in bytes.
+/// Maximum memory of all their schemas as values, in bytes.
 #[cfg(any(feature = "tools", test))]
 const MAX_SCHEMAS_WEIGHT: u64 = 32 << 20;
 
 /// The tools, ready to be called.
 pub type Toolbox = Toolset<Rc<Checked>>;
 
-/// The host's tools. The error says what is wrong with them.
+/// Returns the host's tools.
+///
+/// # Errors
+/// A tool is invalid; the text names the problem.
 #[cfg(any(feature = "tools", test))]
 pub(crate) fn host_toolbox(world: &World) -> Result<Toolbox, String> {
     world.tools.as_ref().map_or_else(|| Ok(Toolbox::default()), |tools| checked(&tools.list()))
 }
 
-/// None: the compiler for schemas is three times as large as everything else, and a component without tools leaves it out.
+/// Returns an empty set. The compiler for schemas is three times as large as everything else, so a component without
+/// tools omits it.
 #[cfg(not(any(feature = "tools", test)))]
 pub(crate) fn host_toolbox(_world: &World) -> Result<Toolbox, String> {
     Ok(Toolbox::default())

@@ -1,4 +1,4 @@
-//! How long something has lasted.
+//! Measurement of elapsed time.
 
 use std::{fmt, rc::Rc, time::Duration};
 
@@ -6,7 +6,7 @@ use glovebox_core::{Moment, Watch};
 
 use crate::{Clocks, Reading};
 
-/// Counts the time from a moment on. Without a clock no time passes.
+/// Measures the time since a moment. Without a clock, no time passes.
 #[derive(Clone, Default)]
 pub struct Stopwatch {
     clocks: Option<Rc<dyn Clocks>>,
@@ -20,20 +20,21 @@ impl fmt::Debug for Stopwatch {
 }
 
 impl Stopwatch {
-    /// From now on.
+    /// Starts a measurement.
     #[must_use]
     pub fn start(clocks: Option<Rc<dyn Clocks>>) -> Self {
         let begun = clocks.as_ref().map(|clocks| clocks.read().now).unwrap_or_default();
         Self { clocks, begun }
     }
 
-    /// The clock, if there is one.
+    /// Returns the clock, if there is one.
     #[must_use]
     pub fn clocks(&self) -> Option<&dyn Clocks> {
         self.clocks.as_deref()
     }
 
-    /// The state of an execution that began at that moment, from one reading of the clock. Without a clock nobody cancels it.
+    /// Returns the state of an execution that began at that moment, from one reading of the clock. Without a clock, the
+    /// host cannot cancel it.
     #[must_use]
     pub fn moment(&self) -> Moment {
         let read = |clocks: &dyn Clocks| {
@@ -43,7 +44,7 @@ impl Stopwatch {
         self.clocks().map_or(Moment { elapsed: Duration::ZERO, is_cancelled: false }, read)
     }
 
-    /// Nanoseconds since 1970; nothing without a clock.
+    /// Returns nanoseconds since 1970; 0 without a clock.
     #[must_use]
     pub fn realtime_ns(&self) -> u64 {
         self.clocks().map_or(0, Clocks::realtime_ns)

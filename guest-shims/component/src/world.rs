@@ -1,4 +1,4 @@
-//! What the component's host provides.
+//! The interface to the component's host.
 
 use std::{fmt, rc::Rc, sync::Arc, time::Duration};
 
@@ -6,44 +6,44 @@ use crate::{Guests, LibraryBytes, bindings::types};
 
 /// The clocks of the host.
 pub trait Clocks {
-    /// Reads the clock, once for both values, since it is read twice in a millisecond.
+    /// Reads the clock. One reading gives both values, because it happens twice per millisecond.
     fn read(&self) -> Reading;
 
-    /// Nanoseconds since 1970.
+    /// Returns nanoseconds since 1970.
     fn realtime_ns(&self) -> u64;
 
-    /// Waits. It may return early where the host cancels.
+    /// Waits. Returns early if the host cancels.
     fn sleep(&self, duration: Duration);
 }
 
 /// A reading of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The time since some moment. It never decreases.
+    /// The time since a fixed moment. Never decreases.
     pub now: Duration,
-    /// Whether the host wants to cancel the running execution.
+    /// `true` once the host cancels the running execution.
     pub is_cancelled: bool,
 }
 
-/// Answers the calls of scripts: the interface `tools` that the component imports.
+/// Answers the calls of scripts, through the component's import of the interface `tools`.
 pub trait ToolHost {
-    /// The tools, always the same ones.
+    /// Returns the tools. The list never changes.
     fn list(&self) -> Vec<types::Tool>;
 
     /// Calls a tool.
     fn call(&self, name: &str, arguments: &str) -> Result<String, types::CallFailure>;
 }
 
-/// The guests, and what the host provides.
+/// The guests, the clocks and the tools.
 #[derive(Clone)]
 pub struct World {
     /// The guests of the woven module.
     pub guests: Rc<dyn Guests>,
-    /// Their libraries. File systems hold on to it, which may be shared by threads.
+    /// The guests' libraries. File systems hold them, and may be shared between threads.
     pub libraries: Arc<dyn LibraryBytes>,
-    /// The clocks. Without them there are no limits on time.
+    /// The clocks. Without them, time limits do not apply.
     pub clocks: Option<Rc<dyn Clocks>>,
-    /// Who answers the tools of scripts.
+    /// The host's tools, if the component imports them.
     pub tools: Option<Rc<dyn ToolHost>>,
 }
 

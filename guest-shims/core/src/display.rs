@@ -11,7 +11,7 @@ const MAX_FORMS: usize = 32;
 /// far shorter.
 const MAX_MEDIA_TYPE_BYTES: usize = 127;
 
-/// One displayed object, in one or more forms. A reader shows the form that it supports best. Jupyter calls this a MIME
+/// A displayed object in one or more forms. A reader shows the form that it supports best. Jupyter calls this a MIME
 /// bundle.
 ///
 /// Its content is untrusted. An HTML form may contain scripts, and data labelled `image/png` may be of another format.

@@ -1,4 +1,4 @@
-//! What the component provides for a session: guests that share one memory, one after the other.
+//! The platform of a session: guests that use one memory in turn.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use glovebox_wasi::Wasi;
 use super::resident::{ResidentMemory, no_memory};
 use crate::{ExecutionCtx, Guest, GuestMachine, Sandbox, bindings::types::SandboxError, error::refused_variable};
 
-/// The component's part of a session.
+/// The component's state for a session.
 #[derive(Debug)]
 pub(super) struct ComponentBackend {
     pub(super) sandbox: Sandbox,
@@ -27,7 +27,7 @@ impl ComponentBackend {
         Self { sandbox, id: Rc::clone(id) }
     }
 
-    /// Nanoseconds since 1970, as the policy has them.
+    /// Returns the policy's time, in nanoseconds since 1970.
     fn realtime_ns(&self) -> u64 {
         match (self.sandbox.policy.clock, &self.sandbox.world.clocks) {
             (Clock::Fixed(realtime_ns), _) => realtime_ns,
@@ -36,7 +36,7 @@ impl ComponentBackend {
     }
 }
 
-/// Lets the host change a session's files, all or nothing.
+/// Changes a session's files from the host, completely or not at all.
 pub(super) fn change_files(
     call: SessionCall<'_, ComponentBackend>,
     work: impl FnOnce(&mut Vfs, RootId) -> Result<(), FileError>,
@@ -50,7 +50,7 @@ pub(super) fn change_files(
     change::whole(vfs, |vfs| work(vfs, root))
 }
 
-/// The memory of a guest of a session; each has one.
+/// Returns the memory of a session's guest, which always exists.
 fn memory(guest: &Guest) -> Result<&ResidentMemory, SandboxError> {
     let missing = || SandboxError::Unavailable("the session's guest has no memory".into());
     guest.machine.resident.as_ref().ok_or_else(missing)

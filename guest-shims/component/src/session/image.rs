@@ -1,4 +1,4 @@
-//! A guest's memory beside its image, page by page.
+//! Comparison of a guest's memory with its image, page by page.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -6,12 +6,12 @@ use glovebox_core::session::{GuestPages, PAGE_BYTES, Page, PageChange};
 
 use crate::{GuestMemory, ImageRun, Runtime};
 
-/// The pristine image of a runtime.
+/// The pristine image of a runtime, and the guest's memory to compare it with.
 #[derive(Debug)]
 pub(super) struct Image {
     memory: GuestMemory,
     runtime: Rc<Runtime>,
-    /// A buffer of one page for comparing, always the same one, so that it stays in the processor's cache.
+    /// A buffer of one page for comparisons. It is reused, so that it stays in the processor's cache.
     part: Box<Page>,
 }
 
@@ -20,22 +20,22 @@ impl Image {
         Self { memory, runtime: Rc::clone(runtime), part: Box::new([0; PAGE_BYTES]) }
     }
 
-    /// The memory beside it.
+    /// Returns the guest's memory.
     pub(super) fn memory(&self) -> &GuestMemory {
         &self.memory
     }
 
-    /// The runtime of the image.
+    /// Returns the runtime of the image.
     pub(super) fn runtime(&self) -> &Rc<Runtime> {
         &self.runtime
     }
 
-    /// The runs that reach into a page.
+    /// Returns the runs that overlap a page.
     fn runs(&self, start: u64) -> impl Iterator<Item = &ImageRun> {
         self.runtime.image.within(start, start + PAGE_BYTES as u64)
     }
 
-    /// A page of it; none beyond it.
+    /// Returns a page of the image; `None` beyond its end.
     pub(super) fn original(&self, number: u32) -> Option<Page> {
         let start = u64::from(number) * PAGE_BYTES as u64;
         let mut page = [0; PAGE_BYTES];
@@ -49,13 +49,13 @@ impl Image {
         (start < self.runtime.memory_bytes()).then_some(page)
     }
 
-    /// Whether the guest has zeros there.
+    /// Returns whether the guest's memory is zero in this range.
     fn is_zero(&self, from: u64, to: u64) -> bool {
         let (Ok(at), Ok(len)) = (u32::try_from(from), u32::try_from(to.saturating_sub(from))) else { return false };
         len == 0 || self.memory.guests().memory_is_zero(self.runtime.number, at, len)
     }
 
-    /// Whether the guest has there what the image has: all of it in one run and one page.
+    /// Returns whether the guest's memory equals the image in this range, which is within one run and one page.
     fn is_same(&mut self, run: &ImageRun, from: u64, to: u64) -> bool {
         let (Ok(at), Ok(len)) = (u32::try_from(from), usize::try_from(to.saturating_sub(from))) else { return false };
         let Some(part) = self.part.get_mut(..len) else { return false };
@@ -64,7 +64,7 @@ impl Image {
         guests.memory_equals(self.runtime.number, at, part)
     }
 
-    /// Whether the guest has at this page's address what the image has there; beyond the image, zeros.
+    /// Returns whether the page at this address equals the image, or is zero beyond the image.
     fn is_original(&mut self, at: u32) -> bool {
         let start = u64::from(at);
         let (end, runtime, mut at) = (start + PAGE_BYTES as u64, Rc::clone(&self.runtime), start);
@@ -78,12 +78,12 @@ impl Image {
         self.is_zero(at, end)
     }
 
-    /// How many pages the guest's memory has.
+    /// Returns the number of pages in the guest's memory.
     pub(super) fn count(&self) -> u32 {
         u32::try_from(self.memory.bytes() / PAGE_BYTES as u64).unwrap_or(u32::MAX)
     }
 
-    /// Where a page of the guest's memory is; none beyond it.
+    /// Returns the address of a page of the guest's memory; `None` beyond its end.
     fn address(&self, number: u32) -> Option<u32> {
         if number < self.count() { number.checked_mul(u32::try_from(PAGE_BYTES).ok()?) } else { None }
     }

@@ -1,8 +1,9 @@
 //! `resource session`: interpreters that persist between executions.
 //!
-//! * [`Session`]: what the caller has.
+//! * [`Session`]: the caller's handle.
 //! * `backend`: the component's part of the session state machine of `glovebox-core`.
-//! * `resident`: its guest's memory, in that of its runtime or evicted; `image`: that memory beside its image.
+//! * `resident`: the memory of a session's guest, in its runtime's memory or evicted; `image`: comparison of that
+//!   memory with its image.
 //! * `zstandard`: compression of hibernated sessions.
 
 mod backend;
@@ -52,7 +53,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// A name that no other session of this provider has.
+    /// Returns an id that no other session of this provider has.
     fn name(&self) -> Rc<str> {
         let number = self.named.get().saturating_add(1);
         self.named.set(number);
@@ -62,14 +63,14 @@ impl Sessions {
 
 type State = SessionState<ComponentBackend>;
 
-/// An interpreter that persists between executions. A clone is the same session.
+/// An interpreter that persists between executions. Clones share one session.
 #[derive(Clone)]
 pub struct Session {
     sessions: Rc<Sessions>,
     id: Rc<str>,
     runtime: Rc<Runtime>,
     state: Rc<RefCell<State>>,
-    /// Alive while a started execution has not run.
+    /// Alive until a started execution has run.
     started: Rc<RefCell<Weak<()>>>,
 }
 
@@ -92,7 +93,7 @@ impl Session {
         Self::around(sessions, id, state).with_context(options)
     }
 
-    /// Makes a session from the bytes of [`hibernate`](Self::hibernate), made here or elsewhere.
+    /// Creates a session from the bytes of [`hibernate`](Self::hibernate), from this or another provider.
     pub fn resume(
         sessions: &Rc<Sessions>,
         sandbox: Sandbox,
@@ -136,7 +137,7 @@ impl Session {
         Ok(self)
     }
 
-    /// Runs `work` on the session, unless it has ended or has a started execution.
+    /// Runs `work` on the session, unless the session has ended or has a started execution.
     fn set<R>(&self, work: impl FnOnce(&mut State) -> Result<R, SandboxError>) -> Result<R, SandboxError> {
         let mut state = self.idle()?;
         state.check_alive()?;
@@ -152,16 +153,16 @@ impl Session {
         })
     }
 
-    /// The session's id.
+    /// Returns the session's id.
     #[must_use]
     pub fn id(&self) -> String {
         self.id.to_string()
     }
 
-    /// What it is and holds.
+    /// Returns the session's description.
     #[must_use]
     pub fn info(&self) -> types::SessionInfo {
-        // Nobody can ask while it executes: an instance is not entered twice.
+        // The session cannot be executing: an instance is not entered twice.
         let mut info = SessionInfo::new(&self.id, self.runtime.language, &self.runtime.name);
         if let Ok(mut state) = self.state.try_borrow_mut() {
             state.update(&mut info);
@@ -191,7 +192,7 @@ impl Session {
         Ok(executed)
     }
 
-    /// Starts what `execute` does.
+    /// Starts an execution in the session that the caller steps through.
     pub fn start(&self, request: types::Request) -> Result<Started, SandboxError> {
         request.check_in_session()?;
         let task = self.set(|state| state.backend().sandbox.task(request))?;
@@ -205,12 +206,12 @@ impl Session {
         Ok(Started::new(begin).in_session())
     }
 
-    /// A global variable; none where there is no such one.
+    /// Returns a global variable; `None` if it does not exist.
     pub fn get_variable(&self, name: &str) -> Result<Option<types::GuestValue>, SandboxError> {
         Ok(self.set(|state| state.get_variable(name))?.map(Into::into))
     }
 
-    /// Sets a global variable to what JSON text says.
+    /// Sets a global variable to the value of a JSON text.
     pub fn set_variable(&self, name: &str, json: &str) -> Result<(), SandboxError> {
         check_variable_name(name)?;
         check_json("json", json)?;
@@ -220,7 +221,7 @@ impl Session {
         })
     }
 
-    /// Lets the host change the files. An error names `path`.
+    /// Changes the files from the host. An error names `path`.
     fn change(
         &self,
         path: &str,
@@ -229,30 +230,30 @@ impl Session {
         self.set(|state| state.with_files(|call| change_files(call, work).map_err(refused(path))))
     }
 
-    /// The files as they are now.
+    /// Returns a snapshot of the files.
     pub fn files(&self) -> Result<Files, SandboxError> {
         Ok(Files::new(self.set(State::files)?))
     }
 
-    /// Writes a file, and makes the directories above it.
+    /// Writes a file and creates its parent directories.
     pub fn write_file(&self, path: &str, bytes: &[u8], if_exists: types::IfExists) -> Result<(), SandboxError> {
         let if_exists = IfExists::from(if_exists);
         self.change(path, |vfs, root| change::write(vfs, root, path, bytes, if_exists))
     }
 
-    /// Gives a file, directory or link another name.
+    /// Renames a file, directory or link.
     pub fn rename_file(&self, from: &str, to: &str, if_exists: types::IfExists) -> Result<(), SandboxError> {
         let if_exists = IfExists::from(if_exists);
         self.change(from, |vfs, root| change::rename(vfs, root, from, to, if_exists))
     }
 
-    /// Removes a file, a link or an empty directory; with `recursive`, also everything below a directory.
+    /// Removes a file, a link or an empty directory. With `recursive`, it also removes everything below a directory.
     pub fn delete_file(&self, path: &str, recursive: bool) -> Result<(), SandboxError> {
         let delete = if recursive { change::delete_all } else { change::delete };
         self.change(path, |vfs, root| delete(vfs, root, path))
     }
 
-    /// Makes a second session of this one.
+    /// Creates a copy of this session.
     pub fn fork(&self) -> Result<Self, SandboxError> {
         let (sandbox, saved) = self.set(|state| Ok((state.backend().sandbox.clone(), state.save_for_fork()?)))?;
         Self::from_checkpoint(&self.sessions, sandbox, saved, RandomNumbers::Fork)
@@ -263,22 +264,22 @@ impl Session {
         Ok(self.set(State::checkpoint)?.0)
     }
 
-    /// The states that the session can be set back to, oldest first.
+    /// Returns the checkpoints of the session, oldest first.
     pub fn checkpoints(&self) -> Result<Vec<types::CheckpointInfo>, SandboxError> {
         self.set(|state| Ok(state.checkpoints().into_iter().map(Into::into).collect()))
     }
 
-    /// Restores the last checkpoint that differs from what the session is now.
+    /// Restores the last checkpoint that differs from the session's current state.
     pub fn undo(&self) -> Result<u64, SandboxError> {
         Ok(self.set(|state| state.undo(None))?.0)
     }
 
-    /// Restores a checkpoint. Later ones are forgotten.
+    /// Restores a checkpoint. Later ones are dropped.
     pub fn undo_to(&self, id: u64) -> Result<(), SandboxError> {
         self.set(|state| state.undo(Some(CheckpointId(id)))).map(drop)
     }
 
-    /// The session as bytes.
+    /// Returns the session as bytes.
     pub fn hibernate(&self) -> Result<Blob, SandboxError> {
         let (sandbox, saved) = self.set(|state| Ok((state.backend().sandbox.clone(), state.save()?)))?;
         let saved = hibernate::Saved::of(saved);
@@ -289,13 +290,13 @@ impl Session {
         Ok(Blob::new(bytes))
     }
 
-    /// Runs the interpreter's exit handlers, and ends the session. Closing again does nothing.
+    /// Runs the interpreter's exit handlers and ends the session. Closing it again does nothing.
     pub fn close(&self) -> Result<(), SandboxError> {
         self.idle()?.close()
     }
 }
 
-/// Shows a sandbox's image to `work`.
+/// Calls `work` with a sandbox's image.
 fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> R {
     let Sandbox { world, runtime, .. } = sandbox;
     let image = Image::new(GuestMemory::new(Rc::clone(&world.guests), runtime.number), runtime);

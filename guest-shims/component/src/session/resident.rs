@@ -1,9 +1,9 @@
-//! The memory of a session's guest: in the memory of its runtime, or evicted and stored as pages.
+//! The memory of a session's guest: in its runtime's memory, or evicted and stored as pages.
 //!
-//! A runtime has one memory for all its guests. A session's guest stays in it for as long as no other guest needs it, so that a
-//! caller that continues with the same session copies nothing. Another guest evicts the session first: the pages that differ
-//! from the image are copied out. When the session returns, the memory is reset to the image up to its real end, and the
-//! pages are copied in. So one session never sees bytes of another.
+//! A runtime has one memory for all its guests. A session's guest stays there until another guest needs the memory, so
+//! a caller that continues the same session copies nothing. Another guest evicts the session first: the pages that
+//! differ from the image are copied out. When the session returns, the memory is reset to the image up to its real end,
+//! and the pages are copied in. A session therefore never sees bytes of another session.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -16,25 +16,26 @@ use crate::{
     residence::{Resident, busy},
 };
 
-/// The memory of a session's guest, which the guest and its runtime's [`Residence`](crate::residence::Residence) share.
+/// The memory of a session's guest, shared by the guest and its runtime's [`Residence`](crate::residence::Residence).
 #[derive(Clone, Debug)]
 pub(crate) struct ResidentMemory(Rc<RefCell<SessionMemory>>);
 
 #[derive(Debug)]
 struct SessionMemory {
     image: Image,
-    /// Its pages as of the last comparison.
+    /// The pages as of the last comparison.
     pages: Pages,
-    /// Whether they are still the same.
+    /// `true` while the pages are unchanged since then.
     is_known: bool,
-    /// While it is evicted: the size of its memory in pages of WebAssembly.
+    /// The size of an evicted memory in 64 KiB pages; `None` while it is in the runtime's memory.
     evicted: Option<u32>,
-    /// Pays for its pages once it is evicted.
+    /// Reserves the bytes of the pages on eviction.
     reservation: Option<Reservation>,
 }
 
 impl ResidentMemory {
-    /// Of a guest that is in its memory. `pages`: what its pages may be shared with; `is_known`: they are exactly these.
+    /// Creates the memory of a guest that is in its runtime's memory. Equal pages are shared with `pages`; `is_known`
+    /// means that the guest's pages are exactly these.
     pub(crate) fn new(memory: &GuestMemory, runtime: &Rc<Runtime>, pages: Pages, is_known: bool) -> Self {
         let image = Image::new(memory.clone(), runtime);
         let resident = SessionMemory { image, pages, is_known, evicted: None, reservation: None };
@@ -43,30 +44,30 @@ impl ResidentMemory {
         Self(resident)
     }
 
-    /// Its size in bytes; 0 while it is borrowed.
+    /// Returns the size in bytes; 0 while it is borrowed.
     pub(crate) fn bytes(&self) -> u64 {
         self.0.try_borrow().map_or(0, |resident| resident.bytes())
     }
 
-    /// The pages that are its own.
+    /// Returns the private pages.
     pub(super) fn pages(&self) -> Result<Pages, SandboxError> {
         self.0.try_borrow_mut().map_err(|_| busy())?.pages().cloned()
     }
 
-    /// What is held for its pages and for no checkpoint, in bytes.
+    /// Returns the bytes held for the private pages, apart from checkpoints.
     pub(super) fn own_bytes(&self) -> u64 {
         self.0.try_borrow().map_or(0, |resident| resident.pages.unshared_bytes())
     }
 
-    /// Stores the reservation that evicting adds to.
+    /// Sets the reservation for the pages of an eviction.
     pub(super) fn reserve_from(&self, reservation: Reservation) {
         if let Ok(mut resident) = self.0.try_borrow_mut() {
             resident.reservation = Some(reservation);
         }
     }
 
-    /// Brings it into its runtime's memory, for a call that may change it. `keep_pages`: its pages are worth holding, because
-    /// a checkpoint shares them.
+    /// Moves the guest into its runtime's memory, for a call that may change it. `keep_pages` means that a checkpoint
+    /// shares the pages, so they are worth keeping.
     pub(super) fn enter(&self, keep_pages: bool) -> Result<(), SandboxError> {
         let (runtime, is_evicted) = {
             let resident = self.0.try_borrow().map_err(|_| busy())?;
@@ -112,7 +113,7 @@ impl SessionMemory {
         Ok(&self.pages)
     }
 
-    /// An idle guest has the image's globals.
+    /// Checks that the globals of an idle guest have the image's values.
     fn check_globals(&self) -> Result<(), SandboxError> {
         let (runtime, memory) = (self.image.runtime(), self.image.memory());
         let changed = (0..)

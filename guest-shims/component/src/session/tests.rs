@@ -1,4 +1,4 @@
-//! Sessions of the fake's guests: whatever interpreter it is.
+//! Tests of sessions on the fake's guests, independent of an interpreter.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::{
 struct Space {
     fake: Rc<Fake>,
     world: World,
-    /// One for all, as a provider has it: it knows who is in its memory.
+    /// Shared by all sessions, as in a provider: the runtime knows the guest in its memory.
     runtime: Rc<Runtime>,
     sessions: Rc<Sessions>,
 }
@@ -60,7 +60,7 @@ fn run(session: &Session, source: &str) -> types::Execution {
     session.execute(request(source)).unwrap().to_wit()
 }
 
-/// What a session prints.
+/// Runs a source and returns its output.
 fn says(session: &Session, source: &str) -> String {
     let execution = run(session, source);
     assert_eq!(execution.outcome, Outcome::Completed);
@@ -84,7 +84,7 @@ fn nothing_of_a_large_session_is_there_for_a_small_one_or_past_its_end() {
     let space = Space::new();
     let (large, small) = (space.open(), space.open());
     run(&small, "set 5000 1");
-    // The secret is everywhere, and where nobody says that there is memory.
+    // The secret fills the memory, also beyond the size that guests see.
     run(&large, "grow 5\nfill 1024 250");
     assert!(space.fake.memory_grow(0, 3));
     run(&large, "fill 1024 250");
@@ -106,7 +106,7 @@ fn who_goes_on_with_a_session_copies_nothing() {
     let space = Space::new();
     let session = space.open_with(checkpoints(types::Checkpoints::Never, types::OnUnwind::RollBack)).unwrap();
     run(&session, "set 5000 1");
-    // Past the end of what the guest is told: it is there for as long as nobody else was in the memory.
+    // Beyond the size that the guest sees. The byte remains until another guest has used the memory.
     assert!(space.fake.memory_grow(0, 1));
     space.fake.memory_write(0, 70_000, b"x");
     run(&session, "set 5001 1");
@@ -279,7 +279,7 @@ fn bytes_are_resumed_with_everything_and_only_what_fits_is() {
     assert!(refused(&damaged, no_policy()).contains("checksum"));
     let narrow = limits(|limits| limits.workspace_inodes = Some(1));
     assert!(refused(bytes.as_slice(), narrow).contains("files"));
-    // The memory that it takes must be there, too.
+    // The memory that the session needs must also be available.
     for (pages, fits) in [(4, true), (3, true), (2, false)] {
         let other = Space::new();
         other.fake.max_pages.set(pages);

@@ -8,14 +8,14 @@ use ruzstd::{
     encoding::{CompressionLevel, compress},
 };
 
-/// The codec.
+/// The implementation of [`Codec`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Zstandard;
 
 impl Codec for Zstandard {
     fn pack(&self, body: &mut dyn Read, into: &mut dyn Write) -> io::Result<()> {
         let mut packed = Vec::new();
-        // Neither reading pages nor writing to memory fails, which the compressor would not handle.
+        // The compressor does not handle errors. Reading pages and writing to memory never fail.
         compress(body, &mut packed, CompressionLevel::Fastest);
         into.write_all(&packed)
     }
@@ -26,7 +26,8 @@ impl Codec for Zstandard {
     }
 }
 
-/// Refuses a frame that is malformed, needs a dictionary, or makes its reader hold too much (RFC 8878, section 3.1.1).
+/// Rejects a frame that is malformed, needs a dictionary, or would make its reader hold too much (RFC 8878, section
+/// 3.1.1).
 fn check_header(packed: &[u8]) -> io::Result<()> {
     let wrong = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
     let (magic, rest) = packed.split_first_chunk().ok_or_else(|| wrong("it ends too early"))?;
@@ -89,7 +90,7 @@ mod tests {
         packed
     }
 
-    /// Bodies as sessions have them: mostly zeros, text, noise.
+    /// Returns typical contents of sessions: mostly zeros, text, noise.
     fn samples() -> Vec<Vec<u8>> {
         let mut state = 1_u64;
         let mut noise = || {
@@ -174,7 +175,7 @@ mod tests {
                     }
                 }
                 let Ok(mut frame) = Zstandard.unpack(&damaged) else { continue };
-                // As much as is asked for, and no more is held: a frame says what it likes.
+                // Reads and holds no more than requested, whatever size the frame claims.
                 let mut into = vec![0; 1 << 20];
                 let _ = frame.read_exact(&mut into);
             }

@@ -1,18 +1,19 @@
-//! For tests: a woven module with two guests in it that interpret a language of one word a line, and a driver for them.
+//! A fake woven module for tests. Its two guests interpret a language with one command per line, and a driver runs
+//! them.
 //!
-//! | line | what the guest does |
+//! | line | effect |
 //! |---|---|
-//! | `print TEXT` | writes it to standard output |
-//! | `set AT BYTE`, `show AT` | writes a byte of its memory, prints one |
-//! | `grow PAGES` | grows its memory, prints what that gave |
-//! | `fill FROM BYTE` | fills the memory from there to the real end |
-//! | `burn FUEL`, `spin` | uses fuel; uses all |
+//! | `print TEXT` | writes the text to standard output |
+//! | `set AT BYTE`, `show AT` | writes a byte of memory, prints one |
+//! | `grow PAGES` | grows the memory, prints the result |
+//! | `fill FROM BYTE` | fills the memory from the address to the real end |
+//! | `burn FUEL`, `spin` | uses some fuel, uses all fuel |
 //! | `sleep NS` | waits |
-//! | `send TEXT`, `reply` | writes a message to the tools; prints the next reply of theirs |
-//! | `write FILE` | makes a file |
+//! | `send TEXT`, `reply` | writes a message to the tools, prints their next reply |
+//! | `write FILE` | creates a file |
 //! | `raise`, `exit CODE` | ends with an exception, with a code |
 //! | `leave CODE` | ends the instance |
-//! | `abort`, `deep` | comes to `unreachable`, calls too deep |
+//! | `abort`, `deep` | reaches `unreachable`, nests calls too deep |
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -36,19 +37,19 @@ use glovebox_wasi::{Errno, Host};
 
 use crate::{Called, Clocks, Guests, LibraryBytes, Reading, Runtime, Unwound, World, entered, memory::PAGE_BYTES};
 
-/// Where the driver puts a source.
+/// Address of the source.
 const SOURCE_AT: u32 = 0x8000;
-/// Where a guest keeps what it writes, and the `iovec` for it.
+/// Address of the guest's output and its `iovec`.
 const SCRATCH_AT: u32 = 0x4000;
-/// Where a driver's reseeding goes.
+/// Address of the reseeding by the driver.
 pub(crate) const SEED_AT: u32 = 8;
-/// The word that asks a guest to stop.
+/// Address of the word that asks a guest to stop.
 pub(crate) const ASKED_AT: u32 = 0x100;
-/// Where the image is not zero.
+/// Address of the non-zero part of the image.
 pub(crate) const IMAGE_AT: u32 = 0x200;
-/// What stands there.
+/// The bytes at [`IMAGE_AT`].
 pub(crate) const IMAGE: [u8; 4] = *b"boot";
-/// How many pages the image has.
+/// Number of pages in the image.
 pub(crate) const IMAGE_PAGES: u32 = 1;
 
 #[derive(Default)]
@@ -58,11 +59,10 @@ struct Memory {
     globals: [u64; 1],
 }
 
-/// The guests.
 pub(crate) struct Fake {
     memories: [RefCell<Memory>; 2],
     fuel: Cell<i64>,
-    /// How many pages a real memory may have.
+    /// Maximum number of pages of a real memory.
     pub(crate) max_pages: Cell<u32>,
 }
 
@@ -75,7 +75,7 @@ impl Fake {
         Rc::new(fake)
     }
 
-    /// A copy of a guest's whole real memory.
+    /// Returns a copy of a guest's whole real memory.
     pub(crate) fn real_memory(&self, guest: u32) -> Vec<u8> {
         self.memories[guest as usize].borrow().bytes.clone()
     }
@@ -266,7 +266,7 @@ impl Guests for Fake {
     }
 }
 
-/// Drives the fake's guests.
+/// The driver of the fake's guests.
 pub(crate) struct FakeDriver;
 
 impl FakeDriver {
@@ -347,7 +347,7 @@ impl Driver for FakeDriver {
     }
 }
 
-/// One of the fake's guests as a runtime.
+/// Returns a guest of the fake as a runtime.
 pub(crate) fn runtime(number: u32) -> Rc<Runtime> {
     let description = format!(
         r#"{{"name":"fake-{number}","aliases":["alias-{number}"],"language":"{}","driver":"cpython","version":"1.2",
@@ -361,7 +361,7 @@ pub(crate) fn runtime(number: u32) -> Rc<Runtime> {
     Rc::new(runtime)
 }
 
-/// The guests here have no libraries.
+/// Guests without libraries.
 struct NoLibraries;
 
 impl LibraryBytes for NoLibraries {
@@ -374,12 +374,12 @@ pub(crate) fn no_libraries() -> Arc<dyn LibraryBytes> {
     Arc::new(NoLibraries)
 }
 
-/// A clock that goes on by a step each time that somebody looks at it, and by what is slept.
+/// A clock that advances by a step at every reading, and by every sleep.
 pub(crate) struct FakeClocks {
     begun: Duration,
     now: Cell<Duration>,
     step: Duration,
-    /// When it says that the host cancels, counted from when it was made; and how often somebody has looked.
+    /// The age at which the clock reports a cancellation, and the number of readings.
     cancelled_after: Option<Duration>,
     readings: Cell<u64>,
 }
@@ -416,7 +416,7 @@ impl Clocks for FakeClocks {
     }
 }
 
-/// The fake's guests and no clock.
+/// Returns the fake's guests in a world without a clock.
 pub(crate) fn closed_world() -> (Rc<Fake>, World) {
     let fake = Fake::new();
     (Rc::clone(&fake), World { guests: fake, libraries: no_libraries(), clocks: None, tools: None })

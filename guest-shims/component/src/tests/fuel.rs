@@ -32,7 +32,7 @@ fn slices_of_fuel_make_no_difference() {
         (8_999_999, 9_000_000),
         (9_000_000, 9_000_000),
     ] {
-        // In pieces that end beside the slices.
+        // In pieces that end next to the slices.
         let script = format!("burn 1\nprint a\nburn {}\nburn 7", burn - 8);
         let (_, world) = closed_world();
         let clocks = FakeClocks::new(std::time::Duration::from_nanos(1));
@@ -72,7 +72,7 @@ fn one_that_is_asked_at_its_reserve_has_all_of_it_left() {
     let policy = limits(|limits| (limits.fuel, limits.fuel_reserve) = (Some(1_000_000), Some(50_000)));
     let sandbox = sandbox_in(&world, policy).unwrap();
     for (burn, asked) in [(949_999, 0), (950_000, 0), (950_001, 1)] {
-        // The guest looks at the word itself. A counter is only looked at when it has come to its end.
+        // The guest reads the word itself. A counter is only checked when it is empty.
         let execution = execute(&sandbox, &format!("burn {burn}\nshow 256"));
         assert_eq!(printed(&execution), format!("{asked}\n"), "{burn}");
     }

@@ -14,7 +14,7 @@ fn nothing_of_one_guest_is_there_for_the_next() {
     expected[IMAGE_AT as usize..][..IMAGE.len()].copy_from_slice(&IMAGE);
     expected[SEED_AT as usize..][..8].copy_from_slice(&seeded[SEED_AT as usize..][..8]);
     assert_eq!(seeded, expected, "the image, and what makes its numbers its own");
-    // Everywhere, past the end that the guest is told as well.
+    // Everywhere, also beyond the end that the guest sees.
     execute(&sandbox, "grow 5\nfill 1024 115");
     fake.global_set(0, 0, 12);
     assert!(fake.memory_grow(0, 3));

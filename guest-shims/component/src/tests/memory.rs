@@ -1,7 +1,7 @@
 use super::*;
 use crate::bindings::types::{Exhausted, Outcome, ResourceKind, TrapKind};
 
-/// A limit that leaves room for so many pages beside the image; an eighth stays free, and the host holds a little.
+/// Returns a limit with room for `pages` beyond the image. An eighth stays free, and the host holds a little.
 fn with_pages(pages: u64) -> types::Policy {
     let bytes = (1 + pages) * 65_536;
     limits(|limits| limits.memory_bytes = Some((bytes + 4_096).div_ceil(7) * 8))

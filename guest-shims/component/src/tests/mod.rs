@@ -1,4 +1,4 @@
-//! Executions in the fake's guests: what holds whatever interpreter it is.
+//! Tests of executions in the fake's guests, independent of an interpreter.
 
 pub(crate) mod fake;
 mod fuel;
@@ -19,7 +19,7 @@ use crate::{
 
 use self::fake::{Fake, closed_world, runtime};
 
-/// Nothing asked for.
+/// Returns an empty policy request.
 pub(crate) fn no_policy() -> types::Policy {
     types::Policy {
         limits: None,
@@ -33,7 +33,7 @@ pub(crate) fn no_policy() -> types::Policy {
     }
 }
 
-/// A policy that says so much of limits; what is not said is `None`.
+/// Returns a policy request with these limits. Limits that `set` does not change are `None`.
 pub(crate) fn limits(set: impl FnOnce(&mut types::Limits)) -> types::Policy {
     let mut limits = types::Limits {
         fuel: None,
@@ -85,7 +85,7 @@ pub(crate) fn execute(sandbox: &Sandbox, source: &str) -> types::Execution {
     sandbox.execute(&task).unwrap().to_wit()
 }
 
-/// A sandbox without a clock.
+/// Returns a sandbox without a clock.
 pub(crate) fn closed(policy: types::Policy) -> (Rc<Fake>, Sandbox) {
     let (fake, world) = closed_world();
     let sandbox = sandbox_in(&world, policy).unwrap();

@@ -1,4 +1,4 @@
-//! What a request brings with it, and what its execution reports.
+//! Tests of the fields of requests, and of the reports of executions.
 
 use super::*;
 use crate::bindings::types::{AdviceKind, FuelStatus, InputFile, TooLarge};
@@ -47,7 +47,7 @@ fn context_is_json_within_its_limit_and_set_before_the_script() {
     assert!(text.starts_with("`context` is not JSON"), "{text}");
     let too_large = SandboxError::StdinTooLarge(TooLarge { bytes: 4, limit: 3 });
     assert_eq!(refused(&sandbox, with_context("[ 0]")), too_large);
-    // The fake's variables are numbers: its guest refuses this name, and the script is not run.
+    // The fake's variables are named by numbers, so its guest rejects this name and the script is not run.
     assert!(
         matches!(refused(&sandbox, with_context("[0]")), SandboxError::Variable(text) if text.contains("`context`"))
     );

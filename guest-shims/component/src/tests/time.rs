@@ -14,7 +14,7 @@ fn open_with(clocks: Rc<FakeClocks>, policy: types::Policy) -> Sandbox {
     sandbox_in(&world, policy).unwrap()
 }
 
-/// A hundred milliseconds, ten of them reserved for the soft limit.
+/// Returns a policy of a hundred milliseconds, ten of them reserved for the soft limit.
 fn short() -> types::Policy {
     limits(|limits| limits.timeout_ms = Some(100))
 }
@@ -30,7 +30,7 @@ fn one_that_works_on_is_stopped_when_its_time_is_over() {
     assert!(is_out_of_time(&execution.outcome), "{:?}", execution.outcome);
     assert!(execution.interrupted.is_some(), "it was asked first");
     assert!((90_000_000..101_000_000).contains(&execution.duration_ns), "{}", execution.duration_ns);
-    // One that does not look at what it is asked.
+    // A script that ignores the soft stop.
     let execution = execute(&sandbox, &"burn 2000000\n".repeat(200));
     assert!(is_out_of_time(&execution.outcome) && execution.interrupted.is_none(), "{:?}", execution.outcome);
     assert_eq!(execute(&sandbox, "print on").outcome, Outcome::Completed, "usable after");
@@ -38,7 +38,8 @@ fn one_that_works_on_is_stopped_when_its_time_is_over() {
 
 #[test]
 fn one_that_makes_a_call_now_and_then_is_stopped_when_its_time_is_over() {
-    // Each call is charged, though not enough for a look at the clock, and what is between them is less than a slice of fuel.
+    // Each call is charged, though not enough for a check of the clock, and the work between calls is less than a
+    // slice.
     let source = "burn 1900000\nprint on\n".repeat(300);
     let in_time = types::Policy { clock: Some(types::Clock::Fixed(0)), ..short() };
     let execution = execute(&open(Duration::from_millis(1), in_time), &source);
@@ -82,7 +83,7 @@ fn a_deadline_cancels() {
 
 #[test]
 fn each_look_reads_the_clock_once() {
-    // A look comes with each slice of fuel.
+    // Each slice of fuel ends with a reading of the clock.
     let readings = |slices| {
         let clocks = FakeClocks::new(Duration::from_nanos(1));
         let execution = execute(&open_with(Rc::clone(&clocks), short()), &"burn 2000000\n".repeat(slices));

@@ -7,7 +7,7 @@ use crate::{
     toolbox::checked,
 };
 
-/// Tools that say what they were called with, fail, talk nonsense, or take a while.
+/// Tools that return their arguments, fail, return nonsense or much text, or take a while.
 #[derive(Default)]
 struct Host {
     calls: RefCell<Vec<String>>,
@@ -162,7 +162,7 @@ fn a_call_that_took_too_long_has_failed() {
         let [record] = &execution.tool_calls[..] else { panic!("{:?}", execution.tool_calls) };
         assert_eq!(matches!(record.outcome, ToolOutcome::Returned(_)), in_time, "{timeout_ms}: {record:?}");
         assert_eq!(record.duration_ns, 50_000_000);
-        // And the time is the execution's own.
+        // The time counts against the execution's own limit.
         let sandbox = sandbox_in(&world, limits(|limits| limits.timeout_ms = Some(timeout_ms))).unwrap();
         let execution = execute(&sandbox, &(call(1, "slow", "{}") + "print on"));
         assert_eq!(execution.outcome == Outcome::Completed, timeout_ms > 50, "{timeout_ms}: {:?}", execution.outcome);
