@@ -1,10 +1,10 @@
-//! Who may ask.
+//! Access control.
 
 use sha2::{Digest, Sha256};
 
 use crate::{http::Request, problem::Problem};
 
-/// A token that requests have to show. Only its digest is held.
+/// The token that requests must carry. Only its digest is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Token([u8; 32]);
 
@@ -13,13 +13,13 @@ impl Token {
         Self(Sha256::digest(token).into())
     }
 
-    /// Whether a token is this one. Digests are compared: how long that takes tells nothing about the token.
+    /// Returns whether a token is this one. Comparing digests leaks nothing about the token through timing.
     fn is(&self, token: &str) -> bool {
         Sha256::digest(token).as_slice() == self.0
     }
 }
 
-/// Refuses a request of a page of another origin: a browser asks on behalf of whoever sits before it.
+/// Rejects a request from a page of another origin, which a browser would send on behalf of its user.
 pub(crate) fn check_origin(request: &Request) -> Result<(), Problem> {
     if !request.has("origin") {
         return Ok(());
@@ -32,7 +32,7 @@ pub(crate) fn check_origin(request: &Request) -> Result<(), Problem> {
     }
 }
 
-/// Refuses a request that does not show the token, where one is set.
+/// Rejects a request without the token, if a token is set.
 pub(crate) fn check_token(token: Option<&Token>, request: &Request) -> Result<(), Problem> {
     let Some(token) = token else { return Ok(()) };
     let bearer = request.header("authorization").and_then(|value| {

@@ -1,4 +1,4 @@
-//! What one execution did and used, as JSON: what `glovebox serve` answers.
+//! The JSON form of an execution, as in the answers of `glovebox serve`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use serde::{Serialize, Serializer};
 
 use crate::{convert, problem::Problem};
 
-/// How much of an answer may be files.
+/// Maximum bytes of returned files in an answer.
 const MAX_RETURNED_BYTES: u64 = 32 << 20;
 
-/// How much of a stream one call reads.
+/// Maximum bytes of a stream in one read.
 const READ_BYTES: u64 = 4 << 20;
 
-/// The answer. Its fields and their forms are those of the engine's `Execution`; a test holds it to that.
+/// The answer. A test compares its fields and their forms with those of the engine's `Execution`.
 #[derive(Debug, Serialize)]
 pub(crate) struct ExecutionAnswer {
     success: bool,
@@ -40,9 +40,9 @@ pub(crate) struct ExecutionAnswer {
     files_modified: Vec<String>,
     files_deleted: Vec<String>,
     tool_calls: Vec<ToolRecord>,
-    /// There is no such path here.
+    /// Always null: the workspace has no path here.
     workspace_path: Option<String>,
-    /// A session is its state here, and has no name.
+    /// Always null: a session has no id here, only its state.
     session_id: Option<String>,
     rolled_back_to: Option<Rollback>,
     guidance: Guidance,
@@ -51,16 +51,16 @@ pub(crate) struct ExecutionAnswer {
     returned: Returned,
 }
 
-/// The files that were asked for, in base64, by path.
+/// The requested files by path, in base64.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Returned {
     files: BTreeMap<String, String>,
-    /// How many are left out, since the answer has 32 MiB of files already.
+    /// Number of files omitted because the answer already has 32 MiB of files.
     files_left_out: usize,
 }
 
 impl Returned {
-    /// Those that match one of the patterns.
+    /// Collects the files that match one of the patterns.
     pub(crate) fn of(files: &Files, patterns: &[String]) -> Result<Self, Problem> {
         let (mut returned, mut bytes) = (Self::default(), 0_u64);
         for pattern in patterns {
@@ -81,7 +81,7 @@ impl Returned {
     }
 }
 
-/// Waits for the end of an execution, whose calls of tools are the provider's to answer.
+/// Waits for the end of an execution. The provider answers its tool calls.
 pub(crate) fn finish(started: &Started) -> Result<Execution, Problem> {
     loop {
         match started.step(&[])? {
@@ -126,7 +126,7 @@ impl ExecutionAnswer {
     }
 }
 
-/// All that was retained of a stream: the record of an execution has no more than fits a list.
+/// Returns the whole retained output of a stream. An execution's record has no more than fits into a list.
 fn whole(output: glovebox_guest::Output, read: impl Fn(u64, u64) -> Vec<u8>) -> Output {
     let glovebox_guest::Output { mut bytes, retained_bytes, total_bytes } = output;
     while (bytes.len() as u64) < retained_bytes {
@@ -139,14 +139,14 @@ fn whole(output: glovebox_guest::Output, read: impl Fn(u64, u64) -> Vec<u8>) -> 
     Output { bytes, total_bytes }
 }
 
-/// A display as notebooks store it.
+/// A display, in the form in which notebooks store it.
 #[derive(Debug, Serialize)]
 struct DisplayAnswer {
     is_result: bool,
     data: Data,
 }
 
-/// By media type: texts as they are, others in base64.
+/// Data by media type. Text is stored unchanged, all other data in base64.
 #[derive(Debug)]
 struct Data(Vec<Form>);
 

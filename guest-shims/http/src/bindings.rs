@@ -1,4 +1,4 @@
-//! What `wit-bindgen` generates from `wit/`: WASI's HTTP and environment.
+//! Bindings that `wit-bindgen` generates from `wit/`: WASI's HTTP and environment.
 
 #![allow(
     missing_docs,

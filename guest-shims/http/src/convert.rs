@@ -1,4 +1,4 @@
-//! The contract's results as the types of `glovebox-core`, which are what `glovebox serve` answers as JSON.
+//! Conversions of the contract's results to types of `glovebox-core`, whose JSON forms `glovebox serve` answers with.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use glovebox_core::{
 };
 use glovebox_guest as wit;
 
-/// Functions between enumerations with the same cases.
+/// Defines functions between enumerations with the same cases.
 macro_rules! same_cases {
     ($($(#[$meta:meta])* $name:ident: $from:ty => $to:ty { $($case:ident),* $(,)? })*) => {
         $($(#[$meta])* fn $name(value: $from) -> $to {
@@ -89,7 +89,7 @@ pub(crate) fn guidance(wit::Guidance { fuel, advice }: wit::Guidance) -> Guidanc
     Guidance { fuel, advice: advice.collect() }
 }
 
-/// How it was carried out. The contract has the totals with the streams.
+/// Converts the metadata. In the contract, the totals are stored with the streams.
 pub(crate) fn metadata(metadata: wit::Metadata, stdout: &Output, stderr: &Output) -> Metadata {
     let wit::Metadata { runtime, runtime_name, version, prepared, image_sha256 } = metadata;
     Metadata {
@@ -98,7 +98,7 @@ pub(crate) fn metadata(metadata: wit::Metadata, stdout: &Output, stderr: &Output
         version,
         prepared,
         image_sha256,
-        // A provider counts fuel always.
+        // Providers always count fuel.
         metering: Metering::Fuel,
         stdout_total_bytes: stdout.total_bytes,
         stderr_total_bytes: stderr.total_bytes,

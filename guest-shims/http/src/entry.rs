@@ -1,4 +1,4 @@
-//! What the component exports: `wasi:http/incoming-handler`.
+//! The component's export `wasi:http/incoming-handler`.
 
 use std::sync::OnceLock;
 
@@ -18,10 +18,10 @@ use crate::{
     settings::Settings,
 };
 
-/// How much of a body is read at once.
+/// Size of one read of a body in bytes.
 const READ_BYTES: u64 = 64 << 10;
 
-/// The component.
+/// The component's implementation.
 #[derive(Debug)]
 pub struct Adapter;
 
@@ -32,7 +32,7 @@ impl Guest for Adapter {
     }
 }
 
-/// The settings, read once for all requests that the host gives to this instance.
+/// Returns the settings, read once per instance.
 fn settings() -> &'static Result<Settings, Problem> {
     static SETTINGS: OnceLock<Result<Settings, Problem>> = OnceLock::new();
     SETTINGS.get_or_init(|| {
@@ -61,7 +61,7 @@ fn head(request: &IncomingRequest) -> Request {
     Request { method, path, authority: request.authority(), headers }
 }
 
-/// The body, unless it has more than so many bytes: no more than that is ever held.
+/// Reads the body, and holds at most `most` bytes. A larger body is an error.
 fn read(request: &IncomingRequest, most: usize) -> Result<Vec<u8>, Problem> {
     let broken = |()| Problem::invalid("the request's body cannot be read");
     let body = request.consume().map_err(broken)?;
@@ -80,7 +80,7 @@ fn read(request: &IncomingRequest, most: usize) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-/// Sends the answer. A client that is gone gets none.
+/// Sends the answer. A client that has disconnected gets none.
 fn send(answer: Answer, out: ResponseOutparam) {
     let Some((response, body)) = prepared(&answer) else {
         let error = ErrorCode::InternalError(Some("the answer cannot be written".into()));
@@ -90,7 +90,7 @@ fn send(answer: Answer, out: ResponseOutparam) {
     let Ok(stream) = body.write() else { return };
     let written = write(&stream, &answer.body);
     drop(stream);
-    // Without its end the client sees that it was cut off.
+    // An unfinished body tells the client that the answer is incomplete.
     if written.is_ok() {
         let _ = OutgoingBody::finish(body, None);
     }
@@ -99,7 +99,7 @@ fn send(answer: Answer, out: ResponseOutparam) {
 fn prepared(answer: &Answer) -> Option<(OutgoingResponse, OutgoingBody)> {
     let fields = Fields::new();
     let length = answer.body.len().to_string();
-    // A guest's text is never a page of this server's.
+    // Text from a guest must never be interpreted as a page of this server.
     let fixed =
         [("content-type", answer.content_type), ("content-length", &length), ("x-content-type-options", "nosniff")];
     for (name, value) in fixed.iter().chain(&answer.headers) {
@@ -111,7 +111,7 @@ fn prepared(answer: &Answer) -> Option<(OutgoingResponse, OutgoingBody)> {
     Some((response, body))
 }
 
-/// Writes as fast as the client takes it.
+/// Writes as fast as the client accepts the bytes.
 fn write(stream: &OutputStream, mut bytes: &[u8]) -> Result<(), StreamError> {
     while !bytes.is_empty() {
         let room = usize::try_from(stream.check_write()?).unwrap_or(usize::MAX);

@@ -1,17 +1,17 @@
 //! The adapter component: the routes of `glovebox serve` over `glovebox:sandbox`, for hosts that run components.
 //!
-//! It exports `wasi:http/incoming-handler` and imports the sandbox. Composed with a provider it is one component that runs
-//! wherever a component can answer HTTP requests. Nothing stays from one request to the next: a session is its state,
-//! which the client carries, sealed.
+//! The adapter exports `wasi:http/incoming-handler` and imports the sandbox. Composed with a provider, it is one
+//! component for any host that lets components answer HTTP requests. No state remains between requests: a session is
+//! its sealed state, which the client carries.
 //!
-//! * [`entry`] is what the component exports; everything else compiles anywhere, and is tested where it is developed.
-//! * `router` finds what answers a request: `scripts` or `sessions`, for whom `access` lets in.
-//! * `settings` are what the operator says, in environment variables. `policy` holds requests to what is granted.
-//! * `wire` is what requests say, `answer` what executions are as JSON. `problem` is why a request was not carried out.
+//! * [`entry`] implements the component's export; everything else compiles on any target and is tested natively.
+//! * `router` selects the handler of a request, in `scripts` or `sessions`, after the checks of `access`.
+//! * `settings` are the operator's environment variables. `policy` checks requests against the grant.
+//! * `wire` has the bodies of requests, `answer` the JSON form of executions, and `problem` the errors.
 //!
-//! The adapter protects the operator from the client: sizes, the policy, and states that it did not seal. What scripts may do is
-//! the provider's to hold. Memory of its own, which has the key, is not the provider's: neither scripts nor interpreters
-//! reach it.
+//! The adapter protects the operator from clients: it enforces sizes and the policy, and rejects states that it did not
+//! seal. The provider confines scripts. The adapter's memory, which holds the key, is separate from the provider's:
+//! neither scripts nor interpreters can reach it.
 
 mod access;
 mod answer;

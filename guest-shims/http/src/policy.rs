@@ -1,4 +1,4 @@
-//! The policy that a request asks for, within the one that the operator grants.
+//! The policy that a request asks for, bounded by the operator's grant.
 
 use glovebox_core::{
     Clock, Entropy, Limits, PolicyParts,
@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 
 use crate::problem::Problem;
 
-/// The names of a policy that are tables, and change by their entries.
+/// Names in a policy that are tables and are merged entry by entry.
 const TABLES: [&str; 2] = ["limits", "session"];
 
-/// Puts the limits that are given in the place of others.
+/// Overrides limits with the given ones.
 macro_rules! limits_from_wit {
     ($given:expr, $limits:expr, $($name:ident),*) => {{
         let wit::Limits { $($name),* } = $given;
@@ -25,14 +25,14 @@ macro_rules! limits_from_wit {
     }};
 }
 
-/// Spells all limits out.
+/// Builds the contract's record of limits, field by field.
 macro_rules! limits_into_wit {
     ($limits:expr, $($name:ident),*) => {
         wit::Limits { $($name: Some($limits.$name)),* }
     };
 }
 
-/// What the provider grants where nothing is asked for.
+/// Converts the provider's default policy.
 pub(crate) fn provided(policy: wit::Policy) -> ContractPolicy {
     let wit::Policy { limits: given, clock, entropy, args, env, inject_setup, auto_persist_globals, session } = policy;
     let mut limits = Limits::default();
@@ -74,7 +74,7 @@ fn session_policy(policy: wit::SessionPolicy) -> SessionPolicy {
     session
 }
 
-/// The policy as the provider is told it.
+/// Converts a policy to the contract's request.
 pub(crate) fn asked(policy: &ContractPolicy) -> wit::Policy {
     let ContractPolicy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session } = policy;
     wit::Policy {
@@ -108,7 +108,7 @@ pub(crate) fn asked(policy: &ContractPolicy) -> wit::Policy {
     }
 }
 
-/// A policy with what an object of the names of a policy file changes in it.
+/// Applies changes to a policy. `changes` is an object with the names of a policy file.
 pub(crate) fn changed(policy: &ContractPolicy, changes: &Map<String, Value>) -> Result<ContractPolicy, Problem> {
     let form = |error: serde_json::Error| Problem::policy(format!("`policy`: {error}"));
     let mut value = serde_json::to_value(policy).map_err(form)?;
@@ -125,7 +125,7 @@ pub(crate) fn changed(policy: &ContractPolicy, changes: &Map<String, Value>) -> 
     Ok(policy)
 }
 
-/// The same, where nothing may be more than what is granted.
+/// Applies changes to the granted policy, and rejects a result that exceeds it.
 pub(crate) fn narrowed(granted: &ContractPolicy, asked: &Map<String, Value>) -> Result<ContractPolicy, Problem> {
     let policy = changed(granted, asked)?;
     match parts(granted).first_beyond(&parts(&policy)) {
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// That of a closed provider, with less fuel.
+    /// Returns the policy of a closed provider, with less fuel.
     fn granted() -> ContractPolicy {
         let empty = wit::Policy {
             limits: None,

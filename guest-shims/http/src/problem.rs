@@ -1,21 +1,21 @@
-//! Errors as problem documents (RFC 9457), with the types that `glovebox serve` has.
+//! Errors as problem documents (RFC 9457), with the types of `glovebox serve`.
 
 use glovebox_core::hibernate::ResumeError;
 use glovebox_guest::Error;
 use glovebox_vfs::Untrusted;
 use serde::Serialize;
 
-/// Why a request was not carried out. What a script does is never one.
+/// The reason why a request was not carried out. A script's failure is never a problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Problem {
-    /// The kind of problem for programs: the contract's name for it, where it has one.
+    /// The kind of problem for programs: the contract's name for it, if it has one.
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
-    /// The status of HTTP.
+    /// The HTTP status.
     pub(crate) status: u16,
     /// The kind of problem in words.
     pub(crate) title: &'static str,
-    /// What is wrong, and what to do about it.
+    /// The problem, and how to fix it.
     pub(crate) detail: String,
 }
 
@@ -24,38 +24,38 @@ impl Problem {
         Self { kind, status, title: title(status), detail: detail.into().to_string() }
     }
 
-    /// Something in a request that cannot be.
+    /// An invalid part of a request.
     pub(crate) fn invalid(detail: impl Into<Untrusted>) -> Self {
         Self::new(400, "invalid-argument", detail)
     }
 
-    /// A policy that cannot be, or asks for more than is granted.
+    /// A policy that is invalid or exceeds the grant.
     pub(crate) fn policy(detail: impl Into<Untrusted>) -> Self {
         Self::new(400, "invalid-policy", detail)
     }
 
-    /// Something that this server does not do.
+    /// A feature that this server does not support.
     pub(crate) fn unsupported(detail: impl Into<Untrusted>) -> Self {
         Self::new(422, "unsupported", detail)
     }
 
-    /// Something in a request that is larger than it may be.
+    /// A part of a request that exceeds its maximum size.
     pub(crate) fn too_large(detail: impl Into<Untrusted>) -> Self {
         Self::new(413, "too-large", detail)
     }
 
-    /// A fault of ours.
+    /// An error of the server.
     pub(crate) fn internal(detail: impl Into<Untrusted>) -> Self {
         Self::new(500, "internal", detail)
     }
 
-    /// A setting of the operator's that cannot be.
+    /// An invalid setting of the operator.
     pub(crate) fn misconfigured(detail: impl Into<Untrusted>) -> Self {
         Self::new(500, "misconfigured", detail)
     }
 }
 
-/// What HTTP calls a status.
+/// Returns the HTTP reason phrase of a status.
 fn title(status: u16) -> &'static str {
     match status {
         400 => "Bad Request",
@@ -89,10 +89,10 @@ impl From<Error> for Problem {
             Error::File(_) => (422, "file"),
             Error::Unsupported(_) => (422, "unsupported"),
             Error::Unavailable(_) => (503, "unavailable"),
-            // The enumeration may grow.
+            // Later versions may add cases.
             _ => (500, "internal"),
         };
-        // The kind is a field of its own.
+        // The kind has its own field.
         let text = error.to_string();
         let detail = text.strip_prefix(error.name()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
         Self::new(status, kind, detail)

@@ -1,4 +1,4 @@
-//! What answers a request.
+//! Selection of the handler for a request.
 
 use crate::{
     access,
@@ -8,10 +8,10 @@ use crate::{
     settings::Settings,
 };
 
-/// What answers at a path.
+/// The handler of a path.
 type Route = fn(&Settings, &[u8]) -> Result<Answer, Problem>;
 
-/// The routes that take a body, by `POST`.
+/// The routes for `POST` with a body.
 const ROUTES: [(&str, Route); 4] = [
     ("/v1/execute", scripts::execute),
     ("/v1/validate", scripts::validate),
@@ -19,10 +19,10 @@ const ROUTES: [(&str, Route); 4] = [
     ("/v1/sessions/execute", sessions::execute),
 ];
 
-/// Where a host asks whether the component answers: without a token.
+/// The path of the health check, which needs no token.
 const HEALTH: &str = "/healthz";
 
-/// Answers a request. `read` is asked for the body once, and only of who may send one.
+/// Answers a request. `read` is called once for the body, and only after the access checks.
 pub(crate) fn answer(settings: &Result<Settings, Problem>, request: &Request, read: &mut ReadBody<'_>) -> Answer {
     carried_out(settings, request, read, &ROUTES).unwrap_or_else(Answer::from)
 }
@@ -51,7 +51,7 @@ fn carried_out(
         return Err(no_method());
     }
     let most = settings.body_bytes;
-    // What says of itself that it is too large is not read.
+    // A body that announces an excessive size is not read.
     let announced = request.header("content-length").and_then(|length| length.parse::<u64>().ok());
     if announced.is_some_and(|length| length > most as u64) {
         return Err(body_too_large(most));
@@ -59,7 +59,7 @@ fn carried_out(
     route(settings, &read(most)?)
 }
 
-/// Why a body is not taken.
+/// Returns the problem of an excessive body.
 pub(crate) fn body_too_large(most: usize) -> Problem {
     Problem::too_large(format!("the request's body is larger than {most} bytes, the most that is taken"))
 }

@@ -21,7 +21,7 @@ pub(crate) fn execute(settings: &Settings, body: &[u8]) -> Result<Answer, Proble
     Answer::json(200, &ExecutionAnswer::new(&started, execution, returned))
 }
 
-/// What the language's own parser says about a source. Nothing of it is executed.
+/// Returns the diagnostics of the language's own parser, without executing anything.
 pub(crate) fn validate(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
     let Fresh { runtime, policy, request, .. } = wire::json::<ExecuteBody>(body)?.fresh()?;
     let diagnostics = sandbox(settings, runtime, &policy)?.validate(request)?;
@@ -41,7 +41,7 @@ fn sandbox(
     Ok(Sandbox::new(runtime.map_or_else(first_runtime, Ok)?).policy(policy::asked(&policy)))
 }
 
-/// The runtime of who names none.
+/// Returns the runtime for requests that name none.
 pub(crate) fn first_runtime() -> Result<Runtime, Problem> {
     let first = glovebox_guest::info().runtimes.into_iter().next();
     first.map(|runtime| Runtime::Named(runtime.name)).ok_or_else(|| Problem::internal("the provider has no runtime"))

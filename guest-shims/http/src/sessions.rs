@@ -1,7 +1,8 @@
-//! Sessions that the client carries.
+//! Sessions whose state the client carries.
 //!
-//! Between two requests a session is bytes: what the provider hibernates, sealed with the operator's key. They are those of the engine,
-//! so that `glovebox serve` with the same key resumes them (`PUT /v1/sessions/{id}`), and gives them (`GET …/state`).
+//! Between two requests, a session consists of bytes: the provider's hibernated state, sealed with the operator's key.
+//! The format is the engine's, so `glovebox serve` with the same key resumes these states (`PUT /v1/sessions/{id}`),
+//! and returns such states (`GET …/state`).
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_core::{
@@ -21,10 +22,10 @@ use crate::{
     wire::{self, ExecuteBody, InSession, Open, OpenBody},
 };
 
-/// The name that states are sealed under: those that leave a server have none.
+/// The name in the seal. States that leave a server have none.
 const NAME: &str = "";
 
-/// A session as its client has it.
+/// A session as the client receives it.
 #[derive(Debug, Serialize)]
 struct State {
     /// In base64.
@@ -32,24 +33,24 @@ struct State {
     language: Language,
     runtime: String,
     version: Option<String>,
-    /// Executions so far.
+    /// Number of executions so far.
     executions: u64,
-    /// The size of the state.
+    /// Size of the state.
     bytes: usize,
 }
 
-/// What a script did in a session, and the session as it left it.
+/// The result of a script in a session, and the session's new state.
 #[derive(Debug, Serialize)]
 struct InSessionAnswer {
     #[serde(flatten)]
     execution: ExecutionAnswer,
-    /// In base64; null where the session has ended.
+    /// In base64; null if the session has ended.
     state: Option<String>,
-    /// Why it has ended.
+    /// The reason for the session's end.
     session_ended: Option<String>,
 }
 
-/// Opens a session. What comes back is all there is of it.
+/// Opens a session. The answer contains all of it.
 pub(crate) fn open(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
     let key = settings.session_key()?;
     let body = if body.is_empty() { OpenBody::default() } else { wire::json(body)? };
@@ -63,7 +64,7 @@ pub(crate) fn open(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> 
     Answer::json(201, &State { state: BASE64_STANDARD.encode(state), language, runtime, version, executions, bytes })
 }
 
-/// Runs a script in a session, and answers with the session as it is afterwards.
+/// Runs a script in a session and answers with the session's new state.
 pub(crate) fn execute(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
     let key = settings.session_key()?;
     let InSession { state, request, patterns } = wire::json::<ExecuteBody>(body)?.in_session(settings.state_bytes)?;
@@ -84,7 +85,7 @@ pub(crate) fn execute(settings: &Settings, body: &[u8]) -> Result<Answer, Proble
     Answer::json(200, &InSessionAnswer { execution, state, session_ended })
 }
 
-/// The session of a state that was sealed here. Nothing of any other is looked at.
+/// Resumes a session from a state with this server's seal. Any other state is rejected before parsing.
 fn resumed(settings: &Settings, key: &SessionKey, state: Vec<u8>) -> Result<Session, Problem> {
     let plain = hibernate::unseal(&state, key, NAME)?;
     drop(state);
@@ -94,7 +95,7 @@ fn resumed(settings: &Settings, key: &SessionKey, state: Vec<u8>) -> Result<Sess
     Ok(sandbox.resume(&blob, &SessionOptions::default())?)
 }
 
-/// A session as its client is to have it.
+/// Returns a session's state, sealed for the client.
 fn sealed(settings: &Settings, key: &SessionKey, session: &Session) -> Result<Vec<u8>, Problem> {
     let blob = session.hibernate()?;
     let (bytes, most) = (blob.size(), settings.state_bytes);

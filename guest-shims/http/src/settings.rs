@@ -1,4 +1,4 @@
-//! What the operator says, in environment variables.
+//! The operator's settings, in environment variables.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_core::{contract::ContractPolicy, hibernate::SessionKey};
@@ -6,42 +6,41 @@ use serde_json::{Map, Value};
 
 use crate::{access::Token, policy, problem::Problem};
 
-/// What executions are granted: JSON of the names of a policy file, over the provider's default.
+/// The policy granted to executions: JSON with the names of a policy file, applied to the provider's default.
 pub(crate) const POLICY: &str = "GLOVEBOX_POLICY";
-/// What seals sessions: 32 to 64 random bytes in base64.
+/// The key that seals sessions: 32 to 64 random bytes in base64.
 pub(crate) const SESSION_KEY: &str = "GLOVEBOX_SESSION_KEY";
-/// What requests have to show.
+/// The token that requests must carry.
 pub(crate) const TOKEN: &str = "GLOVEBOX_TOKEN";
-/// The most bytes of a request's body.
+/// Maximum size of a request's body in bytes.
 pub(crate) const BODY_BYTES: &str = "GLOVEBOX_BODY_BYTES";
-/// The most bytes of a session's state.
+/// Maximum size of a session's state in bytes.
 pub(crate) const STATE_BYTES: &str = "GLOVEBOX_STATE_BYTES";
 
-/// As in `glovebox serve`.
+/// Equal to the default of `glovebox serve`.
 const DEFAULT_BODY_BYTES: usize = 48 << 20;
-/// Three quarters of a body are left for it, in base64.
+/// A body has room for three quarters of its size, due to base64.
 const DEFAULT_STATE_BYTES: usize = 32 << 20;
 
-/// The largest list that hosts pass between components by default has 128 MiB.
+/// By default, hosts pass lists of at most 128 MiB between components.
 const MAX_BYTES: usize = 128 << 20;
 
-/// What the operator says.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// What executions have where they ask for nothing, and the most that they may ask for.
+    /// The default policy of executions, which is also the maximum.
     pub(crate) policy: ContractPolicy,
-    /// None: there are no sessions.
+    /// `None` disables sessions.
     pub(crate) key: Option<SessionKey>,
-    /// None: whoever reaches the server may ask.
+    /// `None` lets every client in.
     pub(crate) token: Option<Token>,
     pub(crate) body_bytes: usize,
     pub(crate) state_bytes: usize,
 }
 
 impl Settings {
-    /// Reads them. `provided` is what the provider grants by itself.
+    /// Parses the environment. `provided` is the provider's default policy.
     pub(crate) fn read(environment: &[(String, String)], provided: &ContractPolicy) -> Result<Self, Problem> {
-        // An empty variable is as good as none: some hosts cannot leave one out.
+        // An empty variable counts as unset, because some hosts cannot omit one.
         let given = |name: &str| {
             environment
                 .iter()
@@ -57,7 +56,7 @@ impl Settings {
             }
         };
         let key = given(SESSION_KEY).map(|text| {
-            // What is wrong is said without the bytes.
+            // The error must not contain the bytes.
             let bytes = BASE64_STANDARD.decode(text.trim()).map_err(|_| wrong(SESSION_KEY, &"it is not base64"))?;
             SessionKey::new(&bytes).map_err(|error| wrong(SESSION_KEY, &error))
         });
@@ -77,7 +76,7 @@ impl Settings {
         })
     }
 
-    /// The key, without which there are no sessions.
+    /// Returns the key. Without a key, there are no sessions.
     pub(crate) fn session_key(&self) -> Result<&SessionKey, Problem> {
         self.key.as_ref().ok_or_else(|| {
             Problem::unsupported(format!(

@@ -1,4 +1,4 @@
-//! What requests say, as JSON: the bodies of `glovebox serve`.
+//! Request bodies as JSON, in the form of `glovebox serve`.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -13,18 +13,19 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::problem::Problem;
 
-/// How much of a request may be a policy: as JSON values it takes many times the memory of its text.
+/// Maximum bytes of a policy in a request. As JSON values, it takes many times the memory of its text.
 const MAX_POLICY_BYTES: usize = 256 << 10;
 
-/// How many files a request may bring along.
+/// Maximum number of files in a request.
 const MAX_FILES: usize = 10_000;
 
-/// How many patterns of files to give back a request may have; their bytes together; and the `*` in one. Every file is matched with each.
+/// Maximum number of patterns of returned files, their total bytes, and the `*` in one pattern. Every file is matched
+/// with each.
 const MAX_PATTERNS: usize = 16;
 const MAX_PATTERN_BYTES: usize = 1_024;
 const MAX_STARS: usize = 8;
 
-/// How JavaScript is parsed.
+/// The parsing mode of JavaScript.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
@@ -43,7 +44,7 @@ impl From<Kind> for SourceKind {
     }
 }
 
-/// A script, and what goes with it. The fields are those of `glovebox serve`, and `state` of a session.
+/// A script with its options. The fields are those of `glovebox serve`, and a session's `state`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExecuteBody {
@@ -61,11 +62,11 @@ pub(crate) struct ExecuteBody {
     tools: Option<Box<RawValue>>,
     #[serde(default, deserialize_with = "patterns")]
     return_files: Option<Vec<String>>,
-    /// The session's state, in base64. Only in a session.
+    /// The session's state in base64. Only for executions in a session.
     state: Option<String>,
 }
 
-/// What a new session is.
+/// The options of a new session.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OpenBody {
@@ -75,17 +76,17 @@ pub(crate) struct OpenBody {
     context: Option<Box<RawValue>>,
 }
 
-/// A script in a new interpreter.
+/// An execution in a new interpreter.
 #[derive(Debug)]
 pub(crate) struct Fresh {
-    /// None: the provider's first.
+    /// `None` selects the provider's first runtime.
     pub(crate) runtime: Option<Runtime>,
     pub(crate) policy: Map<String, Value>,
     pub(crate) request: Request,
     pub(crate) patterns: Vec<String>,
 }
 
-/// A script in a session.
+/// An execution in a session.
 #[derive(Debug)]
 pub(crate) struct InSession {
     pub(crate) state: Vec<u8>,
@@ -93,16 +94,15 @@ pub(crate) struct InSession {
     pub(crate) patterns: Vec<String>,
 }
 
-/// A new session.
 #[derive(Debug)]
 pub(crate) struct Open {
-    /// None: the provider's first.
+    /// `None` selects the provider's first runtime.
     pub(crate) runtime: Option<Runtime>,
-    /// JSON text.
+    /// A JSON text.
     pub(crate) context: Option<String>,
 }
 
-/// A body as JSON.
+/// Parses a body as JSON.
 pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if bytes.is_empty() {
         return Err(Problem::invalid("the request has no body; send a JSON object"));
@@ -111,7 +111,7 @@ pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 }
 
 impl ExecuteBody {
-    /// For a new interpreter.
+    /// Converts the body for a new interpreter.
     pub(crate) fn fresh(mut self) -> Result<Fresh, Problem> {
         if self.state.is_some() {
             return Err(Problem::invalid("`state` is a session's; send it to `/v1/sessions/execute`, or leave it out"));
@@ -127,7 +127,7 @@ impl ExecuteBody {
         Ok(Fresh { runtime, policy, request: Request { context, files, ..self.request()? }, patterns })
     }
 
-    /// For a session, whose state has at most so many bytes.
+    /// Converts the body for a session with a state of at most `max_state_bytes`.
     pub(crate) fn in_session(mut self, max_state_bytes: usize) -> Result<InSession, Problem> {
         let given = [
             ("language", self.language.is_some()),
@@ -147,7 +147,8 @@ impl ExecuteBody {
             state.ok_or_else(|| Problem::invalid("the request's body has no `state`, which the last answer had"))?;
         let too_large =
             || Problem::too_large(format!("`state` has more than {max_state_bytes} bytes, the most that are taken"));
-        // Four characters are three bytes, but for two at the end: nothing that is larger is decoded.
+        // Every four characters encode three bytes, except for up to two at the end. Larger states are rejected before
+        // decoding.
         if state.len() / 4 * 3 > max_state_bytes.saturating_add(2) {
             return Err(too_large());
         }
@@ -174,7 +175,7 @@ impl ExecuteBody {
         })
     }
 
-    /// Which files to give back.
+    /// Takes the patterns of the files to return.
     fn patterns(&mut self) -> Result<Vec<String>, Problem> {
         let patterns = self.return_files.take().unwrap_or_default();
         let bytes: usize = patterns.iter().map(String::len).sum();
@@ -184,7 +185,7 @@ impl ExecuteBody {
                 "the patterns of `return_files` take {bytes} bytes, with {stars} `*` in one; at most {MAX_PATTERN_BYTES} and {MAX_STARS} are taken"
             )));
         }
-        // A pattern that is none is to be known before anything is run.
+        // An invalid pattern must be reported before anything runs.
         patterns
             .iter()
             .try_for_each(|pattern| glovebox_core::files::check_pattern(pattern))
@@ -194,7 +195,7 @@ impl ExecuteBody {
 }
 
 impl OpenBody {
-    /// The session that it asks for.
+    /// Converts the body.
     pub(crate) fn open(self) -> Result<Open, Problem> {
         if self.id.is_some() {
             return Err(Problem::invalid(
@@ -206,7 +207,7 @@ impl OpenBody {
     }
 }
 
-/// A runtime by its name, or the default of a language.
+/// Selects a runtime by name, or the default of a language.
 fn runtime(language: Option<Language>, name: Option<String>) -> Option<Runtime> {
     match (name, language) {
         (Some(name), _) => Some(Runtime::Named(name)),
@@ -216,7 +217,7 @@ fn runtime(language: Option<Language>, name: Option<String>) -> Option<Runtime> 
     }
 }
 
-/// JSON that a script is to see.
+/// Converts JSON for a script.
 fn context_of(raw: Box<RawValue>) -> Result<String, Problem> {
     let text = String::from(Box::<str>::from(raw));
     check_json(&text).map_err(|error| Problem::invalid(format!("`context`: {error}")))?;
@@ -233,7 +234,7 @@ fn policy_of(raw: &RawValue) -> Result<Map<String, Value>, Problem> {
     serde_json::from_str(raw.get()).map_err(|error| Problem::invalid(format!("`policy`: {error}")))
 }
 
-/// Bytes in JSON: a string is their UTF-8, `{"base64": …}` any others.
+/// Bytes in JSON: a string for their UTF-8, or `{"base64": …}` for any bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Bytes(Vec<u8>);
 
@@ -243,7 +244,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// Takes each form as it comes: nothing is put aside to be looked at.
+/// Accepts each form without buffering it.
 struct BytesVisitor;
 
 impl<'de> Visitor<'de> for BytesVisitor {
@@ -267,7 +268,7 @@ impl<'de> Visitor<'de> for BytesVisitor {
     }
 }
 
-/// A list that is refused where it is longer than it may be, before more of it is read.
+/// Deserializes a list, and rejects excessive entries before reading on.
 fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
     struct Few;
 
@@ -293,7 +294,7 @@ fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Str
     deserializer.deserialize_seq(Few).map(Some)
 }
 
-/// The same of an object's entries; the last of two with one name counts.
+/// Deserializes an object's entries like a list's. The last of two entries with the same name counts.
 fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
     struct Few;
 
