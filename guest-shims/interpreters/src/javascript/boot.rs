@@ -17,12 +17,13 @@ use super::{
     wipe::{fill_holes, wipe_free_memory},
 };
 
-/// The shadow stack that scripts may use: 1,000 levels of plain functions. QuickJS limits this stack, while frames use
-/// the native one, at most 25 times as much (`JSON.parse`, nested parentheses): the engine provides 40 times as much.
+/// The shadow stack for scripts, in bytes: room for 1,000 levels of plain functions. QuickJS limits this stack, while
+/// frames use the native one. The native stack takes at most 25 times as much (`JSON.parse`, nested parentheses), and
+/// the engine provides 40 times as much.
 const STACK_BYTES: u32 = 320 << 10;
 
-/// The shadow stack itself, replaced because one build has only 60 KiB. The rest is for what QuickJS does not count
-/// (native code below the last check).
+/// Pages of the new shadow stack, which replaces the build's: one build has only 60 KiB. The pages beyond
+/// [`STACK_BYTES`] are for usage that QuickJS does not count (native code below the last check).
 const SHADOW_PAGES: u32 = 16;
 const PAGE_BYTES: u32 = 64 << 10;
 /// The offset of the memory of a segment's first chunk from the segment's start.
@@ -63,11 +64,11 @@ const READ_BYTECODE: u32 = 1;
 /// A loop that only an interrupt ends.
 const ENDLESS: &str = "for (;;);";
 
-/// The export with the table slot of the interrupt handler that the recipe adds.
+/// The export with the table slot of the interrupt handler, which the recipe adds.
 const INTERRUPT_HANDLER: &str = "__interrupt_handler";
 
-/// The same for the function that reads promises; how the boot scripts call it, with its `magic`; and how the interpreter does
-/// (`JS_CFUNC_getter_magic`).
+/// The export with the table slot of the function that reads promises, which the recipe adds. The names under which the
+/// boot scripts call it follow, each with its `magic`, and then the calling convention (`JS_CFUNC_getter_magic`).
 const PROMISE_READER: &str = "__read_promise";
 const PROMISE_READERS: [(&str, u32); 2] = [("promiseState", 0), ("promiseResult", 1)];
 const GETTER_WITH_MAGIC: u32 = 10;
@@ -84,7 +85,7 @@ const FACADES: [(&str, &str); 5] = [
     ("qjs:bjson", include_str!("bjson.js")),
 ];
 
-/// Everything that determines the image.
+/// All code that determines the image.
 pub(super) static CODE: LazyLock<String> = LazyLock::new(|| {
     let sources = SCRIPTS.iter().chain(&FACADES).chain([&NATIVES, &FINISH]);
     let mut code = format!("{STACK_BYTES} {SHADOW_PAGES} {SOURCE_BYTES} {NAME_BYTES} {SCRATCH_BYTES}");
@@ -95,17 +96,19 @@ pub(super) static CODE: LazyLock<String> = LazyLock::new(|| {
     code
 });
 
-/// The same for an image with the library: each start of a program computes it, so it uses the texts as they are.
+/// All code that determines an image with the library. Each start of a program computes it, so the texts are used
+/// unchanged.
 pub(super) static WHOLE_CODE: LazyLock<String> =
     LazyLock::new(|| FILES.iter().fold(CODE.clone(), |code, (path, text)| code + path + text));
 
-/// The library as JSON: texts by path.
+/// Returns the library as JSON: texts by path.
 fn sources() -> String {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     json!(library().into_iter().map(|(path, bytes)| (path, text(bytes))).collect::<BTreeMap<_, _>>()).to_string()
 }
 
-/// Boots an interpreter. Unless `lean`, that includes the library, which scripts would otherwise compile on first use.
+/// Boots an interpreter. Unless `lean` is set, the image includes the library, which scripts would otherwise compile on
+/// first use.
 pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool) -> Result<Anchors, DriverError> {
     let mut guest = Guest { machine, build, runtime: 0, context: 0, scratch: 0 };
     guest.call(build.initialise, &[])?;
@@ -163,7 +166,8 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     booted.at.interrupt_counter = booted.find_interrupt_counter()?;
     booted.settle_clock()?;
     if !lean {
-        // After everything that each execution uses, so that only scripts that use the library write to its pages.
+        // Comes after everything that each execution uses, so that only scripts that use the library write to its
+        // pages.
         booted.preload(preload)?;
         booted.import_all()?;
     }
@@ -174,7 +178,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     Ok(booted.at.into_anchors())
 }
 
-/// Leaves what boot and setup made as it is in the image: never collected, and zeros where nothing is.
+/// Finalizes the memory after boot and setup: their objects are never collected, and unused memory is zero.
 pub(super) fn settle(
     machine: &mut dyn Machine,
     anchors: &Anchors,
@@ -191,7 +195,7 @@ pub(super) fn settle(
     // The last script's source must not stay in the image, and zeros take no space.
     let zeros = vec![0; usize::try_from(SOURCE_BYTES).unwrap_or_default()];
     booted.guest.machine.write(booted.at.source, &zeros)?;
-    // The same for what calls left on the stack.
+    // Unused parts of the stack must be zero, too.
     let zeros = vec![0; usize::try_from(stack_top.saturating_sub(stack)).unwrap_or_default()];
     booted.guest.machine.write(stack, &zeros)?;
     // The allocator continues after the new stack, at the next aligned address.
@@ -303,7 +307,7 @@ impl Booted<'_> {
         if value.is_exception() { Err(self.thrown(name)?) } else { Ok(value) }
     }
 
-    /// The pending exception as an error.
+    /// Returns the pending exception as an error.
     fn thrown(&mut self, name: &str) -> Result<DriverError, DriverError> {
         let thrown = self.guest.exception()?;
         let text = self.guest.text(thrown)?.unwrap_or_default();
@@ -346,14 +350,14 @@ impl Booted<'_> {
         Ok(words)
     }
 
-    /// An object in a property of `object`; the caller owns the reference.
+    /// Returns an object in a property of `object`; the caller owns the reference.
     fn function(&mut self, object: JsValue, name: &str) -> Result<u32, DriverError> {
         self.guest.write_text(self.at.name, name.as_bytes())?;
         let value = self.guest.property(object, self.at.name)?;
         value.address().ok_or_else(|| fault(format!("the boot scripts left no `{name}`")))
     }
 
-    /// An error that the interpreter marked as uncatchable, which only an interrupted script produces.
+    /// Creates an error that the interpreter marks as uncatchable, which only an interrupted script produces.
     fn uncatchable(&mut self) -> Result<JsValue, DriverError> {
         self.guest.write_word(self.at.interrupt, 1)?;
         let at = self.copy_in(ENDLESS.as_bytes())?.ok_or_else(|| fault("no memory"))?;

@@ -10,10 +10,10 @@ use super::{
     value::JsValue,
 };
 
-/// Sources up to this size, with their terminating zero, go into a buffer that every image has.
+/// Size of the source buffer that every image has, in bytes. A source fits with its terminating zero.
 pub(super) const SOURCE_BYTES: u32 = 64 << 10;
 
-/// The script's name with its terminating zero; a longer one is truncated.
+/// Size of the buffer for a script's name with its terminating zero, in bytes. A longer name is truncated.
 pub(super) const NAME_BYTES: u32 = 4 << 10;
 
 /// A grammar for parsing a source.
@@ -21,7 +21,7 @@ pub(super) const NAME_BYTES: u32 = 4 << 10;
 pub(super) enum Grammar {
     /// A script.
     Script,
-    /// A script with top-level `await`: not in the standard, but what users of a session expect, because its variables
+    /// A script with top-level `await`. It is not in the standard, but users of a session expect it, because variables
     /// stay global.
     AsyncScript,
     /// A module.
@@ -38,14 +38,15 @@ impl Grammar {
             }
     }
 
-    /// Whether running it returns a promise.
+    /// Returns whether a run returns a promise.
     pub(super) fn is_async(self) -> bool {
         self != Self::Script
     }
 }
 
-/// The grammars to try, in order. Only a source that contains `await`, `import` or `export` can need another than a
-/// script's, and `await (x)` is a call in a script: so if the word occurs, a grammar with `await` is tried first.
+/// Returns the grammars to try, in order. Only a source that contains `await`, `import` or `export` can need another
+/// grammar than a script's. `await (x)` is a call in a script, so if the word occurs, a grammar with `await` is tried
+/// first.
 fn grammars(script: &Script<'_>) -> Vec<Grammar> {
     let source = script.source;
     match script.kind {
@@ -65,8 +66,8 @@ fn grammars(script: &Script<'_>) -> Vec<Grammar> {
     }
 }
 
-/// Whether a script's variables and its value must outlive it, so that it is not run as a module unless its caller or
-/// its name says that it is one.
+/// Returns whether a script's variables and its value must outlive it. The script is then not run as a module, unless
+/// its caller or its name requires one.
 pub(super) fn keeps_bindings(script: &Script<'_>) -> bool {
     let is_detected = script.kind == SourceKind::Detect && !script.name.ends_with(".mjs");
     is_detected && (script.wants_value || !script.last) && may_import(script.source)
@@ -78,7 +79,7 @@ pub(super) enum Compiled {
     Program(JsValue, Grammar),
     /// The exception of the grammar that parsed furthest.
     Failed(JsValue, Facts),
-    /// Not even the source fits in memory.
+    /// The source does not fit into memory.
     OutOfMemory,
 }
 

@@ -5,7 +5,7 @@
 //! in its dead zone. QuickJS checks all declarations of a script before running any of it, so a script that failed at
 //! once and created no binding was either refused there or has not used its bindings. The interpreter itself reveals
 //! the declared names: the same source behind a `throw`, run with two empty tables, fills them with its declarations.
-//! Those names are freed, and the script is run for the first time.
+//! The driver frees these names and then runs the script for the first time.
 //!
 //! Functions created earlier look a global name up on each use, and so see the new binding.
 
@@ -15,9 +15,9 @@ use super::{compile::Grammar, promise::PROMISE_REJECTED, state::Booted, value::J
 
 /// The result of running a compiled source.
 pub(super) enum Started {
-    /// Its value, or a promise for it.
+    /// The value, or a promise for it.
     Value(JsValue),
-    /// What it threw before it first waited.
+    /// The exception that it threw before its first wait.
     Threw(JsValue),
 }
 
@@ -29,7 +29,7 @@ impl Booted<'_> {
         program: JsValue,
         grammar: Grammar,
     ) -> Result<Started, DriverError> {
-        // A module's bindings are local, and a script that is alone declares nothing again but what its image has.
+        // A module's bindings are local. A single script redeclares only bindings of its image.
         if (script.last && self.at.bindings == 0) || grammar == Grammar::Module {
             return self.run(program, grammar);
         }
@@ -63,13 +63,14 @@ impl Booted<'_> {
         Ok(Started::Value(result))
     }
 
-    /// The number of bindings; `None` if the guest cannot tell.
+    /// Returns the number of bindings; `None` if the guest cannot tell.
     fn binding_count(&mut self) -> Result<Option<JsValue>, DriverError> {
         let lexicals = self.lexicals()?;
         self.ask(self.at.count, &[lexicals])
     }
 
-    /// Removes the bindings that the script redeclares. `false` if there are none, or they could not be found.
+    /// Removes the bindings that the script redeclares. Returns `false` if there are none, or if they could not be
+    /// found.
     fn free_names(&mut self, script: &Script<'_>, grammar: Grammar) -> Result<bool, DriverError> {
         let lexicals = self.lexicals()?;
         let Some(lexical) = self.ask(self.at.blank, &[])? else { return Ok(false) };
@@ -86,8 +87,8 @@ impl Booted<'_> {
         Ok(removed.is_some_and(|count| count != JsValue::int(0)))
     }
 
-    /// Creates the declarations of a script in `tables`, which replace the global object and the table of bindings, and
-    /// runs nothing else of it.
+    /// Creates only the declarations of a script, in `tables`, which replace the global object and the table of
+    /// bindings.
     fn declare_only(
         &mut self,
         script: &Script<'_>,
@@ -117,7 +118,7 @@ impl Booted<'_> {
         }
         let (Started::Value(value) | Started::Threw(value)) = started?;
         self.guest.free(value)?;
-        // Anything but the injected zero was thrown before the declarations were created.
+        // Any other value was thrown before the declarations were created.
         Ok(value == JsValue::int(0))
     }
 }

@@ -13,7 +13,7 @@ use super::{places::fault, state::Booted};
 /// Possible offsets of an object's links (`JSGCObjectHeader.link`), by build: `prev`, then `next`.
 const LINKS: [u32; 2] = [0, 8];
 const NEXT: u32 = 4;
-/// How much of `JSRuntime` is searched; it is smaller.
+/// The searched part of `JSRuntime`, which is smaller.
 const RUNTIME_BYTES: u32 = 4 << 10;
 /// Far more objects than an image may have: each takes more than 32 bytes.
 const MAX_OBJECTS: u32 = 1 << 26;
@@ -44,7 +44,7 @@ impl Booted<'_> {
         Err(fault("its list of objects has no end"))
     }
 
-    /// The head of the list of objects: it follows the newest object, which this creates.
+    /// Finds the head of the list of objects, which follows the newest object. The function creates that object.
     fn find_objects(&mut self) -> Result<u32, DriverError> {
         let newest = self.value_of("glovebox:newest", "({})", 0)?;
         let object = newest.address().ok_or_else(|| fault("it made no object"))?;

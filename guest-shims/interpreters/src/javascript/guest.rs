@@ -11,14 +11,15 @@ pub(super) const EVAL_COMPILE_ONLY: u32 = 1 << 5;
 /// A script that may use top-level `await` and returns a promise (`JS_EVAL_FLAG_ASYNC`).
 pub(super) const EVAL_ASYNC: u32 = 1 << 7;
 
-/// The longest text read from the guest: the maximum of a value's JSON, and more than anything else needs.
+/// Maximum length of a text read from the guest, in bytes: the maximum of a value's JSON, and more than all other texts
+/// need.
 const MAX_STRING_BYTES: u32 = 1 << 20;
 
 /// Size of the scratch area: eight bytes for results by address, the rest for arguments.
 pub(super) const SCRATCH_BYTES: u32 = 64;
 const ARGUMENTS_OFFSET: u32 = 16;
 
-/// A runtime with its one context, as seen from outside.
+/// A runtime with its one context.
 pub(super) struct Guest<'a> {
     pub(super) machine: &'a mut dyn Machine,
     pub(super) build: &'static Build,
@@ -30,7 +31,7 @@ pub(super) struct Guest<'a> {
     pub(super) scratch: u32,
 }
 
-/// The `u32` that a call returned.
+/// Returns the `u32` result of a call.
 fn word(result: Option<Value>, name: &str) -> Result<u32, MachineError> {
     match result {
         Some(Value::I32(word)) => Ok(word),
@@ -57,13 +58,13 @@ impl Guest<'_> {
         }
     }
 
-    /// `malloc`; `None` if the guest is out of memory.
+    /// Calls `malloc`. Returns `None` if the guest is out of memory.
     pub(super) fn allocate(&mut self, bytes: u32) -> Result<Option<u32>, MachineError> {
         let at = self.call_word("malloc", &[Value::I32(bytes)])?;
         Ok((at != 0).then_some(at))
     }
 
-    /// `free`.
+    /// Calls `free`.
     pub(super) fn release(&mut self, at: u32) -> Result<(), MachineError> {
         self.call("free", &[Value::I32(at)])
     }
@@ -73,18 +74,18 @@ impl Guest<'_> {
         self.call("JS_FreeValue", &[Value::I32(self.context), Value::I64(value.0)])
     }
 
-    /// The pending exception; the caller owns it.
+    /// Takes the pending exception; the caller owns it.
     pub(super) fn exception(&mut self) -> Result<JsValue, MachineError> {
         self.call_value("JS_GetException", &[Value::I32(self.context)])
     }
 
-    /// `JS_Eval` of a zero-terminated text.
+    /// Calls `JS_Eval` on a zero-terminated text.
     pub(super) fn eval(&mut self, at: u32, bytes: u32, name: u32, flags: u32) -> Result<JsValue, MachineError> {
         let args = [self.context, at, bytes, name, flags].map(Value::I32);
         self.call_value("JS_Eval", &args)
     }
 
-    /// Runs and consumes what [`EVAL_COMPILE_ONLY`] returned.
+    /// Runs and consumes a result of [`EVAL_COMPILE_ONLY`].
     pub(super) fn run(&mut self, compiled: JsValue) -> Result<JsValue, MachineError> {
         self.call_value("JS_EvalFunction", &[Value::I32(self.context), Value::I64(compiled.0)])
     }
@@ -107,30 +108,31 @@ impl Guest<'_> {
         self.call_value("JS_Call", &args)
     }
 
-    /// A property by its zero-terminated name; the caller owns it.
+    /// Returns a property by its zero-terminated name; the caller owns it.
     pub(super) fn property(&mut self, object: JsValue, name: u32) -> Result<JsValue, MachineError> {
         self.call_value("JS_GetPropertyStr", &[Value::I32(self.context), Value::I64(object.0), Value::I32(name)])
     }
 
-    /// Runs one pending job. `None` if there is none, otherwise whether it ended without an exception.
+    /// Runs one pending job. Returns `None` if no job was pending, and otherwise whether the job ended without an
+    /// exception.
     pub(super) fn job(&mut self) -> Result<Option<bool>, MachineError> {
         let left = self.call_word("JS_ExecutePendingJob", &[Value::I32(self.runtime), Value::I32(self.scratch)])?;
         Ok(match left {
             0 => None,
             1 => Some(true),
-            // Negative: it threw.
+            // A negative result means an exception.
             _ => Some(false),
         })
     }
 
-    /// A value as text, truncated to the longest text ever needed and decoded leniently; `None` if it cannot be
+    /// Returns a value as text, decoded leniently and truncated to the maximum length; `None` if it cannot be
     /// converted.
     pub(super) fn text(&mut self, value: JsValue) -> Result<Option<String>, MachineError> {
         let bytes = self.bytes(value, MAX_STRING_BYTES)?;
         Ok(bytes.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// A value as text; `None` if it cannot be converted, is too long, or is not UTF-8.
+    /// Returns a value as text; `None` if it cannot be converted, is too long, or is not UTF-8.
     pub(super) fn whole_text(&mut self, value: JsValue) -> Result<Option<String>, MachineError> {
         self.text_within(value, MAX_STRING_BYTES)
     }
@@ -141,7 +143,7 @@ impl Guest<'_> {
         Ok(whole.and_then(|(bytes, _)| String::from_utf8(bytes).ok()))
     }
 
-    /// The first bytes of a value as text, and whether they are all.
+    /// Returns the first bytes of a value as text, and whether they are all.
     fn bytes(&mut self, value: JsValue, most: u32) -> Result<Option<(Vec<u8>, bool)>, MachineError> {
         let args = [Value::I32(self.context), Value::I32(self.scratch), Value::I64(value.0), Value::I32(0)];
         let at = self.call_word("JS_ToCStringLen2", &args)?;
@@ -161,7 +163,7 @@ impl Guest<'_> {
         self.call_value("JS_DupValue", &[Value::I32(self.context), Value::I64(value.0)])
     }
 
-    /// A string value; an exception if the guest has no memory for it.
+    /// Creates a string value. Returns an exception if the guest has no memory for it.
     pub(super) fn string(&mut self, at: u32, bytes: u32) -> Result<JsValue, MachineError> {
         self.call_value("JS_NewStringLen", &[self.context, at, bytes].map(Value::I32))
     }
@@ -172,21 +174,21 @@ impl Guest<'_> {
         self.free(thrown)
     }
 
-    /// A `u32` in guest memory.
+    /// Reads a `u32` of guest memory.
     pub(super) fn read_word(&mut self, at: u32) -> Result<u32, MachineError> {
         let mut bytes = [0; 4];
         self.machine.read(at, &mut bytes)?;
         Ok(u32::from_le_bytes(bytes))
     }
 
-    /// A `u64` in guest memory.
+    /// Reads a `u64` of guest memory.
     pub(super) fn read_long(&mut self, at: u32) -> Result<u64, MachineError> {
         let mut bytes = [0; 8];
         self.machine.read(at, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Sets a `u32` in guest memory.
+    /// Writes a `u32` to guest memory.
     pub(super) fn write_word(&mut self, at: u32, word: u32) -> Result<(), MachineError> {
         self.machine.write(at, &word.to_le_bytes())
     }
@@ -199,7 +201,7 @@ impl Guest<'_> {
         self.machine.write(end, &[0])
     }
 
-    /// Switches the loading of modules from files on or off.
+    /// Enables or disables the loading of modules from files.
     pub(super) fn load_modules(&mut self, on: bool) -> Result<(), MachineError> {
         let slots = self.build.module_loader;
         let mut args = vec![Value::I32(self.runtime), Value::I32(0)];
@@ -215,7 +217,7 @@ impl Guest<'_> {
         self.machine.call(Callee::Table(self.build.rejection_tracker), &args).map(drop)
     }
 
-    /// `fflush(NULL)`: everything that a script left in a buffer, including unclosed files.
+    /// Calls `fflush(NULL)`, which writes all buffers of a script, including those of unclosed files.
     pub(super) fn flush(&mut self) -> Result<(), DriverError> {
         Ok(self.call("fflush", &[Value::I32(0)])?)
     }

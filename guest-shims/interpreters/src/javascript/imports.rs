@@ -1,7 +1,8 @@
-//! `import` of the modules that `require` knows, which are created when a source first asks for them.
+//! `import` of the modules that `require` provides. They are created when a source first imports them.
 //!
-//! The interpreter's own loader finds files and evaluated modules by name. So every Node module that a source imports
-//! is evaluated before the source is compiled; those that only an imported file names show up when compiling fails.
+//! The interpreter's own loader finds files and evaluated modules by name. The driver therefore evaluates every Node
+//! module that a source imports before it compiles the source. Modules that only an imported file names show up when
+//! compiling fails.
 
 use crate::{DriverError, Script};
 
@@ -41,12 +42,12 @@ const MODULES: [&str; 23] = [
     "util/types",
 ];
 
-/// Whether this is a built-in module's name, with or without the scheme.
+/// Returns whether this is the name of a built-in module, with or without the scheme.
 fn is_module(name: &str) -> bool {
     MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
 }
 
-/// Where a source names a module, as it names it: the interpreter has resolved `./` in `name`.
+/// Finds the import of a module in a source, and the module's name there: in `name`, the interpreter has resolved `./`.
 fn import_of<'a>(source: &'a str, name: &str) -> Option<(&'a str, Position)> {
     if name.is_empty() {
         return None;
@@ -64,7 +65,7 @@ fn import_of<'a>(source: &'a str, name: &str) -> Option<(&'a str, Position)> {
     })
 }
 
-/// The built-in modules that a source names between quotes.
+/// Returns the built-in modules that a source names in quotes.
 fn named_modules(source: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for piece in source.split(['\'', '"', '`']) {
@@ -76,7 +77,7 @@ fn named_modules(source: &str) -> Vec<&str> {
 }
 
 impl Booted<'_> {
-    /// Compiles a script whose imports may be modules of Node.
+    /// Compiles a script that may import modules of Node.
     pub(super) fn compile_importing(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
         match self.compile_with_modules(script)? {
             Compiled::Failed(thrown, facts) if facts.is_missing_module() => {
@@ -87,7 +88,8 @@ impl Booted<'_> {
         }
     }
 
-    /// Replaces the interpreter's error of a failed import by Node's, with the place of the import; consumes the error.
+    /// Replaces the interpreter's error of a failed import by Node's, with the position of the import. Consumes the
+    /// error.
     pub(super) fn import_error(
         &mut self,
         thrown: JsValue,
@@ -118,8 +120,8 @@ impl Booted<'_> {
         Ok(made)
     }
 
-    /// Creates the modules of Node for files that a script names only while it runs: except `process`, whose variables
-    /// are those of the running script.
+    /// Creates the modules of Node for files that a script names only while it runs. `process` is excepted: its
+    /// variables are those of the running script.
     pub(super) fn import_all(&mut self) -> Result<(), DriverError> {
         for name in MODULES.into_iter().filter(|name| *name != "process") {
             for name in [name.to_owned(), format!("node:{name}")] {
@@ -132,7 +134,7 @@ impl Booted<'_> {
 
     fn compile_with_modules(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
         self.import_named(script)?;
-        // Each round creates one of them.
+        // Each round creates one module.
         for _ in &MODULES {
             let compiled = self.compile(script)?;
             let Compiled::Failed(thrown, facts) = &compiled else { return Ok(compiled) };
@@ -156,7 +158,7 @@ impl Booted<'_> {
         Ok(())
     }
 
-    /// Creates the module of this name unless it exists; returns whether it did.
+    /// Creates the module of this name unless it exists. Returns whether it was created.
     fn import(&mut self, name: &str) -> Result<bool, DriverError> {
         let Some(at) = self.copy_in(name.as_bytes())? else { return Ok(false) };
         let string = self.guest.string(at, u32::try_from(name.len()).unwrap_or_default())?;
@@ -183,7 +185,7 @@ impl Booted<'_> {
     }
 }
 
-/// The module that could not be found.
+/// Returns the name of the module that could not be found.
 fn missing(facts: &Facts) -> Option<&str> {
     if !facts.is_missing_module() {
         return None;

@@ -1,9 +1,9 @@
-//! Stopping a script while keeping its interpreter usable.
+//! Stopping a script while its interpreter stays usable.
 //!
-//! QuickJS periodically asks a function whether to go on. The one installed here reads a word that the host writes
-//! while the guest runs; the interpreter then throws an `InternalError` that no `catch` and no `finally` sees, and asks
-//! again later should native code have swallowed it. Nothing of the script runs while it unwinds: iterators are not
-//! closed, running generators are finished, promises of running async functions stay pending.
+//! QuickJS periodically asks a function whether to continue. The function installed here reads a word that the host
+//! writes while the guest runs. The interpreter then throws an `InternalError` that no `catch` and no `finally` sees,
+//! and asks again later in case native code swallowed it. No code of the script runs while it unwinds: iterators are
+//! not closed, running generators are finished, and promises of running async functions stay pending.
 
 use crate::{Anchors, DriverError, Interrupt, Poke, Raised};
 
@@ -18,10 +18,10 @@ const KINDS: [(Interrupt, u32, &str); 3] = [
     (Interrupt::Cancelled, 3, "the execution was cancelled"),
 ];
 
-/// The counter's value that makes the interpreter ask at the next call or loop iteration.
+/// The value of the counter that makes the interpreter ask at the next call or loop iteration.
 const ASK_NOW: u32 = 1;
 
-/// The word with the reason; then the counter, so that the interpreter asks at once.
+/// Returns the word with the reason, and then the counter, so that the interpreter asks at once.
 pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
     let word = KINDS.iter().find(|(kind, ..)| *kind == interrupt).map_or(0, |(_, word, _)| *word);
     let counter = anchors.get("interrupt_counter")?;
@@ -29,7 +29,7 @@ pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>
 }
 
 impl Booted<'_> {
-    /// Clears the host's word and returns the reason in it; `None` if it was not written. Must come before any other
+    /// Clears the host's word and returns its reason; `None` if the host did not write it. Must come before any other
     /// call into the guest, which would be interrupted too.
     pub(super) fn take_interrupt(&mut self) -> Result<Option<&'static str>, DriverError> {
         let word = self.guest.read_word(self.at.interrupt)?;
@@ -40,17 +40,17 @@ impl Booted<'_> {
         Ok(KINDS.iter().find(|(_, kind, _)| *kind == word).map(|(.., why)| *why))
     }
 
-    /// Whether the interpreter has not asked since the host wrote its words.
+    /// Returns whether the interpreter has not yet asked since the host wrote its words.
     pub(super) fn has_missed_interrupt(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.interrupt_counter)? == ASK_NOW)
     }
 
-    /// Whether the host has written its word.
+    /// Returns whether the host has written its word.
     pub(super) fn is_interrupted(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.interrupt)? != 0)
     }
 
-    /// Prints, describes and consumes the error of an interrupt. `Err` returns any other value.
+    /// Prints, describes and consumes the error of an interrupt. Returns any other value in `Err`.
     pub(super) fn interrupted(
         &mut self,
         thrown: JsValue,

@@ -1,6 +1,6 @@
 //! Scripts outside the image.
 
-/// By path, sorted. They contain no multi-line string.
+/// Files by path, sorted. They contain no multi-line string.
 pub(super) const FILES: [(&str, &str); 24] = [
     ("csv-simple.js", include_str!("../../../../vendor_js/csv-simple.js")),
     ("json-utils.js", include_str!("../../../../vendor_js/json-utils.js")),
@@ -28,15 +28,16 @@ pub(super) const FILES: [(&str, &str); 24] = [
     ("string-utils.js", include_str!("../../../../vendor_js/string-utils.js")),
 ];
 
-/// The files at `/data_js`, by path below it: packages for `requireVendor`, and in `node/` what the boot scripts
-/// compile on first use. A backend mounts them read-only in every guest.
+/// Returns the files at `/data_js`, by path below it: packages for `requireVendor`, and in `node/` the modules that the
+/// boot scripts compile on first use. A backend mounts the files read-only in every guest.
 ///
-/// Indentation and comments are removed: guests pay for reading and compiling them, and providers contain them.
+/// Indentation and comments are removed, because guests pay for reading and compiling the files and providers contain
+/// them.
 pub fn library() -> Vec<(String, Vec<u8>)> {
     FILES.iter().map(|(path, text)| ((*path).to_owned(), squeezed(text).into_bytes())).collect()
 }
 
-/// Removes indentation and comment lines; the remaining lines keep their order, not their numbers.
+/// Removes indentation and comment lines. The remaining lines keep their order, but not their numbers.
 fn squeezed(text: &str) -> String {
     let lines = text.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("//"));
     lines.flat_map(|line| [line, "\n"]).collect()

@@ -5,7 +5,7 @@
 //! timers, reports), and records addresses. An execution is `JS_Eval`, the jobs and timers that it leaves, and
 //! `fflush`: a handful of calls.
 //!
-//! A session needs more: the value of the last statement and variables ([`variables`]), redeclared names ([`declare`]),
+//! A session also needs the value of the last statement and variables ([`variables`]), redeclared names ([`declare`]),
 //! and a stop that keeps the interpreter alive ([`interrupt`]). The internal structures that this needs are located at
 //! boot by their effects ([`places`]); if one is not found, preparation fails.
 //!
@@ -46,10 +46,10 @@ pub use library::library;
 use report::{Facts, OUT_OF_MEMORY};
 use state::Booted;
 
-/// The name of an image's own code: what it imports by a relative path lies in the workspace.
+/// The name of an image's own code. Its relative imports are resolved in the workspace.
 const SETUP_NAME: &str = "setup.js";
 
-/// Drives QuickJS-NG.
+/// The driver of QuickJS-NG.
 #[derive(Clone, Copy, Debug)]
 pub struct JavaScript {
     build: &'static Build,
@@ -57,17 +57,17 @@ pub struct JavaScript {
 }
 
 impl JavaScript {
-    /// For QuickJS-NG 0.17.0, `qjs-wasi-reactor.wasm`.
+    /// Creates the driver of QuickJS-NG 0.17.0, `qjs-wasi-reactor.wasm`.
     pub fn reactor() -> Self {
         Self { build: &build::REACTOR_0_17, lean: false }
     }
 
-    /// For QuickJS-NG 0.11.0, `qjs-wasi.wasm`.
+    /// Creates the driver of QuickJS-NG 0.11.0, `qjs-wasi.wasm`.
     pub fn command() -> Self {
         Self { build: &build::COMMAND_0_11, lean: false }
     }
 
-    /// Boots without the modules of Node: scripts then compile what they use from `/data_js`.
+    /// Boots without the modules of Node. Scripts then compile the modules that they use from `/data_js`.
     #[must_use]
     pub fn lean(self, lean: bool) -> Self {
         Self { lean, ..self }
@@ -79,7 +79,7 @@ impl Boot for JavaScript {
         vec!["quickjs".to_owned()]
     }
 
-    /// None: scripts see only variables that their caller set.
+    /// Empty: scripts see only variables that their caller set.
     fn boot_env(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -92,7 +92,7 @@ impl Boot for JavaScript {
         boot::boot(machine, self.build, self.lean)
     }
 
-    /// As in a session: what it declares is there for every script.
+    /// Runs the code as in a session, so that every script sees its declarations.
     fn set_up(&self, machine: &mut dyn Machine, anchors: &Anchors, source: &str) -> Result<(), DriverError> {
         let (args, env) = (&[][..], &BTreeMap::new());
         let script = Script {
@@ -121,11 +121,10 @@ impl Boot for JavaScript {
 
 impl Driver for JavaScript {
     fn is_out_of_memory(&self, raised: &Raised) -> bool {
-        // The result when there is no memory for the error either: an error without its text, `null`, or nothing at
-        // all.
+        // Without memory for the error, the result is an error without its text, `null`, or nothing.
         let unsayable = raised.type_name == OUT_OF_MEMORY.0 && raised.message == "Invalid error message";
         let thrown_null = raised.type_name.is_empty() && matches!(raised.message.as_str(), "null" | "undefined");
-        // Some parts of the interpreter add where it happened.
+        // Some parts of the interpreter append the location to the message.
         let (type_name, message) = OUT_OF_MEMORY;
         unsayable || thrown_null || (raised.type_name == type_name && raised.message.starts_with(message))
     }
@@ -135,7 +134,7 @@ impl Driver for JavaScript {
         let mut seed = [0; 8];
         machine.fill_random(&mut seed)?;
         if seed == [0; 8] {
-            // The one state that an xorshift generator never leaves.
+            // All-zero is the one state that an xorshift generator never leaves.
             seed[0] = 1;
         }
         Ok(machine.write(anchors.get("random_state")?, &seed)?)
@@ -185,7 +184,7 @@ impl Driver for JavaScript {
         script: &Script<'_>,
     ) -> Result<Vec<Diagnostic>, DriverError> {
         let mut booted = Booted::new(machine, anchors, self.build)?;
-        // A parser does not need imports: without a loader no file is opened.
+        // Parsing needs no imports, and without a loader it opens no file.
         booted.guest.load_modules(false)?;
         let compiled = booted.compile(script)?;
         booted.guest.load_modules(true)?;
@@ -205,7 +204,7 @@ impl Driver for JavaScript {
         })
     }
 
-    /// Nothing: JavaScript has no exit handlers, and every execution has flushed its files.
+    /// Does nothing: JavaScript has no exit handlers, and every execution has flushed its files.
     fn close(&self, _machine: &mut dyn Machine, _anchors: &Anchors) -> Result<(), DriverError> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Persisting globals of JavaScript: the functions of persist.js.
+//! Persisting globals of JavaScript with the functions of persist.js.
 
 use crate::{
     DriverError, Machine, Value,
@@ -7,11 +7,11 @@ use crate::{
 
 use super::{state::Booted, value::JsValue, variables::is_identifier};
 
-/// The largest of the interpreter's small integers.
+/// The largest small integer of the interpreter.
 const MAX_INT: u32 = i32::MAX.cast_unsigned();
 
 impl Booted<'_> {
-    /// The result of `JSON.parse`; `None` if the guest has no memory for it.
+    /// Calls `JSON.parse`. Returns `None` if the guest has no memory for the result.
     fn parsed(&mut self, json: &str) -> Result<Option<JsValue>, DriverError> {
         let Some(at) = self.copy_in(json.as_bytes())? else { return Ok(None) };
         self.guest.write_text(self.at.name, b"globals")?;
@@ -26,14 +26,14 @@ impl Booted<'_> {
         Ok(Some(value))
     }
 
-    /// Reads the global of the script called `name`.
+    /// Reads the script's global called `name`.
     fn read_global(&mut self, name: JsValue, text: &str, max_bytes: u32) -> Result<Option<GlobalJson>, DriverError> {
         if !is_identifier(text) {
             return Ok(Some(GlobalJson::NotState));
         }
         let (value, is_hidden) = match self.variable(name, text)? {
             Ok(Some(value)) => (value, 0),
-            // A `let` that was not reached: what it shadows is unchanged.
+            // A `let` that was not reached. The global that it shadows is unchanged.
             Ok(None) => (JsValue::UNDEFINED, 1),
             Err(thrown) => {
                 self.guest.free(thrown)?;
@@ -45,7 +45,7 @@ impl Booted<'_> {
         let Some(said) = said else { return Ok(None) };
         let words = self.guest.text_within(said, max_bytes)?;
         self.guest.free(said)?;
-        // A text that is longer than the limit is the only one that arrives incomplete.
+        // Only a text that exceeds the limit arrives incomplete.
         Ok(Some(words.as_deref().and_then(decode).unwrap_or(GlobalJson::TooLong)))
     }
 }
@@ -86,7 +86,7 @@ impl Globals for Booted<'_> {
             return Ok(Next::End);
         }
         let Some(text) = self.guest.text(name)? else { return Ok(Next::Unreadable) };
-        // One more for the leading sign.
+        // With room for the leading sign.
         let most = u32::try_from(max_bytes).unwrap_or(u32::MAX).saturating_add(1);
         let json = self.read_global(name, &text, most)?;
         self.guest.free(name)?;

@@ -1,7 +1,7 @@
-//! Locating the interpreter's private state: fields of its structures, by their content and how it changes.
+//! Locating the interpreter's private state: fields of its structures, found by their content and its changes.
 //!
-//! The builds are stripped of everything that says where a field is. Each is searched for where it must be, and
-//! anything but exactly one match that behaves as expected is an error: preparation fails, and no script ever runs on a
+//! The builds have no information about the offsets of fields. The driver searches for each field within its structure.
+//! Anything but exactly one match that behaves as expected is an error: preparation fails, and no script ever runs on a
 //! guess.
 
 use crate::{DriverError, Value};
@@ -12,7 +12,7 @@ use super::{
     value::JsValue,
 };
 
-/// How much of the shadow stack the first call may have used when the runtime records where it begins.
+/// Maximum part of the shadow stack that the first call uses before the runtime records where the stack begins.
 const FIRST_FRAME_BYTES: u32 = 4 << 10;
 
 /// A stack size unlike anything else in the runtime.
@@ -24,18 +24,18 @@ const REASON_MARK: u32 = 0x3e1e_c7ed;
 const BINDING: &str = "gloveboxBinding";
 const BINDING_VALUE: u32 = 7;
 
-/// How much of `JSRuntime` and `JSContext` is searched for fields; both are smaller.
+/// The searched part of `JSRuntime` and `JSContext`, which are both smaller.
 const STRUCT_BYTES: u32 = 1 << 10;
 
-/// How much of `JSModuleDef` is searched for its link.
+/// The part of `JSModuleDef` that is searched for its link.
 const MODULE_BYTES: u32 = 32;
 
-/// The maximum memory size during boot.
+/// Maximum memory size during boot.
 const MAX_MEMORY_BYTES: u64 = 16 << 20;
 
-/// Counted loop iterations, twice, so that no other field changes by as much.
+/// Counted loop iterations. There are two values, so that no other field changes by the same amount.
 const LOOPS: [i64; 2] = [1_234, 4_321];
-/// Jumps of one loop iteration: each is counted.
+/// Jumps of one loop iteration, each of which is counted.
 const MAX_JUMPS: i64 = 2;
 /// Other counts during the evaluation of such a loop: a few calls.
 const MAX_CALLS: i64 = 50;
@@ -74,7 +74,7 @@ fn next_random(mut state: u64) -> u64 {
 }
 
 impl Booted<'_> {
-    /// The head of the rejection tracker's list: located by the entry of a rejection created here.
+    /// Finds the head of the rejection tracker's list by the entry of a rejection created here.
     pub(super) fn find_rejections(&mut self) -> Result<u32, DriverError> {
         let promise = self.value_of("glovebox:rejection", &format!("Promise.reject({REASON_MARK})"), 0)?;
         let reason = JsValue::int(REASON_MARK);
@@ -93,7 +93,7 @@ impl Booted<'_> {
             }
             let entry = u32::try_from(entry - 8).map_err(|_| fault("its memory is too large"))?;
             let (previous, next) = (self.guest.read_word(entry)?, self.guest.read_word(entry + 4)?);
-            // The only entry: both of its links are the head, and both of the head's are the entry.
+            // There is only one entry, so its links both lead to the head, and the head's links both lead to it.
             if previous == next
                 && u64::from(next) + 8 <= bytes
                 && self.guest.read_word(next)? == entry
@@ -112,7 +112,7 @@ impl Booted<'_> {
         Ok(self.at.rejections)
     }
 
-    /// The context's two tables of global variables, side by side.
+    /// Finds the context's two tables of global variables, which are side by side.
     pub(super) fn find_global(&mut self) -> Result<u32, DriverError> {
         let context = [Value::I32(self.at.context)];
         let global = self.guest.call_value("JS_GetGlobalObject", &context)?;
@@ -142,7 +142,7 @@ impl Booted<'_> {
         Ok(self.at.global)
     }
 
-    /// The state of `Math.random`: the one field of the context that advances as the generator does.
+    /// Finds the state of `Math.random`, the only field of the context that advances as the generator does.
     pub(super) fn find_random_state(&mut self) -> Result<u32, DriverError> {
         let places: Vec<u32> = (0..STRUCT_BYTES).step_by(8).map(|offset| self.at.context + offset).collect();
         let mut before = Vec::with_capacity(places.len());
@@ -161,7 +161,7 @@ impl Booted<'_> {
         found.ok_or_else(|| fault("it has no random state"))
     }
 
-    /// `JSContext.interrupt_counter`, which every call and every loop iteration decrements.
+    /// Finds `JSContext.interrupt_counter`, which every call and every loop iteration decrements.
     pub(super) fn find_interrupt_counter(&mut self) -> Result<u32, DriverError> {
         let mut places: Vec<u32> = (0..STRUCT_BYTES).step_by(4).map(|offset| self.at.context + offset).collect();
         for rounds in LOOPS {
@@ -188,7 +188,8 @@ impl Booted<'_> {
         }
     }
 
-    /// The head of the context's list of modules, and the offset of a module's link in it: the newest is the last.
+    /// Finds the head of the context's list of modules, and the offset of a module's link. The newest module is the
+    /// last.
     pub(super) fn find_modules(&mut self) -> Result<(u32, u32), DriverError> {
         let program = self.value_of("glovebox:module", "0", EVAL_MODULE | EVAL_COMPILE_ONLY)?;
         let module = program.module().ok_or_else(|| fault("it compiles no modules"))?;

@@ -1,4 +1,4 @@
-//! Descriptions of thrown values, as the boot scripts give them.
+//! Descriptions of thrown values, produced by the boot scripts.
 
 use crate::{Diagnostic, DriverError, Raised, Script};
 
@@ -21,10 +21,10 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// After every position.
+    /// A position after all others.
     pub(super) const END: Self = Self { line: u32::MAX, column: u32::MAX };
 
-    /// The same position with its column in code points: QuickJS counts bytes.
+    /// Converts the column from bytes, which QuickJS counts, to code points.
     fn in_characters(self, source: &str) -> Self {
         let index = usize::try_from(self.line.saturating_sub(1)).unwrap_or(usize::MAX);
         let bytes = usize::try_from(self.column.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -35,7 +35,7 @@ impl Position {
 }
 
 impl Facts {
-    /// The innermost position in the file called `name`.
+    /// Returns the innermost position in the file called `name`.
     pub(super) fn position(&self, name: &str) -> Option<Position> {
         self.stack.lines().find_map(|frame| position_in(frame, name))
     }
@@ -44,17 +44,17 @@ impl Facts {
         self.type_name == "SyntaxError"
     }
 
-    /// Whether a source is a module that only lacks its imports.
+    /// Returns whether a module could not be found, which means that the source itself is a valid module.
     pub(super) fn is_missing_module(&self) -> bool {
         self.type_name == "ReferenceError" && self.message.starts_with("could not load module")
     }
 
-    /// The class and the message.
+    /// Returns the class and the message.
     pub(super) fn kind(&self) -> (&str, &str) {
         (&self.type_name, &self.message)
     }
 
-    /// Turns it into the error of a script that the host stopped, with the same position.
+    /// Converts the description to the error of a script that the host stopped, with the same position.
     pub(super) fn into_stopped(self, message: &str, name: &str) -> Raised {
         let line = self.position(name).map(|position| position.line);
         let traceback = format!("{STOPPED}: {message}\n{}", self.stack);
@@ -88,7 +88,7 @@ impl Facts {
     }
 }
 
-/// The lines of a source, as ECMA-262 separates them.
+/// Splits a source into lines by the rules of ECMA-262.
 fn lines(source: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(source);
     std::iter::from_fn(move || {
@@ -101,7 +101,7 @@ fn lines(source: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The position that a frame such as `    at f (main.js:3:14)` names, if it is in the file called `name`.
+/// Returns the position in a frame such as `    at f (main.js:3:14)`, if the frame is in the file called `name`.
 fn position_in(frame: &str, name: &str) -> Option<Position> {
     let frame = frame.trim();
     let frame = frame.strip_suffix(')').unwrap_or(frame);
@@ -119,7 +119,7 @@ impl Booted<'_> {
     fn describe(&mut self, function: u32, thrown: JsValue) -> Result<Facts, DriverError> {
         let mut answer = self.guest.apply(JsValue::object(function), &[thrown])?;
         if answer.is_exception() && self.take_interrupt()?.is_some() {
-            // Too late for the script: it has thrown already.
+            // The interrupt came too late for the script, which has already thrown.
             self.guest.discard_exception()?;
             answer = self.guest.apply(JsValue::object(function), &[thrown])?;
         }
@@ -127,8 +127,8 @@ impl Booted<'_> {
             let failure = self.guest.exception()?;
             let text = self.guest.text(failure)?;
             self.guest.free(failure)?;
-            // Describing a value takes memory; if none is left, the script ran out of memory too. Without memory for
-            // the error, QuickJS throws `null`, or one that cannot be converted to text either.
+            // A value's description takes memory. If none is left, the script ran out of memory, too. Without memory
+            // for the error, QuickJS throws `null`, or an error that cannot be converted to text either.
             let is_memory =
                 failure.is_null() || text == Some(Facts::out_of_memory().traceback) || self.is_exhausted()?;
             let facts = if is_memory {
@@ -148,7 +148,7 @@ impl Booted<'_> {
             stack: self.text_property(answer, "stack")?,
         };
         self.guest.free(answer)?;
-        // It was described, but there was no memory to read the description.
+        // The value was described, but there was no memory to read the description.
         let is_lost = facts.traceback.is_empty() || (facts.type_name.is_empty() && facts.message.is_empty());
         if is_lost && self.is_exhausted()? {
             return Ok(Facts::out_of_memory());
@@ -181,7 +181,7 @@ impl Booted<'_> {
 
     /// Prints a thrown value to standard error and describes it; consumes the value.
     pub(super) fn report(&mut self, thrown: JsValue, name: &str) -> Result<Raised, DriverError> {
-        // No script can throw an uninitialised value: it represents an error for which there was no memory.
+        // No script can throw an uninitialised value. It represents an error for which there was no memory.
         if thrown.is_uninitialized() || (thrown.is_null() && self.is_exhausted()?) {
             let facts = Facts::out_of_memory();
             self.print_error(&facts.traceback)?;
@@ -193,7 +193,7 @@ impl Booted<'_> {
     }
 }
 
-/// If this much cannot be allocated, a thrown `null` means that QuickJS had no memory for the error.
+/// Size of a test allocation in bytes. If it fails, a thrown `null` means that QuickJS had no memory for the error.
 const PROBE_BYTES: u32 = 1 << 20;
 
 /// The interpreter's own error.

@@ -1,4 +1,4 @@
-//! One execution: the script, then its remaining jobs and timers, then its open files.
+//! An execution: the script, then its remaining jobs and timers, then its open files.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use super::{
     value::JsValue,
 };
 
-/// The name for "no file"; an image's `scriptArgs` contains it already.
+/// The name of a script without a file. An image's `scriptArgs` already contains it.
 const DEFAULT_NAME: &str = "<sandbox>";
 
-/// The maximum number of abandoned jobs dismissed one by one; each can leave only a few others.
+/// Maximum number of abandoned jobs dismissed one by one. Each can leave only a few others.
 const MAX_ABANDONED_JOBS: u32 = 1_000_000;
 
 /// The arguments of `prepare` of `driver.js`.
@@ -31,8 +31,8 @@ struct Input<'a> {
     stdin: bool,
 }
 
-/// FNV-1a over everything that `prepare` receives, each piece terminated by a byte that UTF-8 does not use. Zero means
-/// "as in the image". It only saves a call when the same input comes again.
+/// Hashes the input of `prepare` with FNV-1a. Each piece is terminated by a byte that UTF-8 does not use. Zero means
+/// "as in the image". The hash only saves a call when the same input comes again.
 fn fingerprint(script: &Script<'_>) -> u32 {
     if script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() {
         return 0;
@@ -51,10 +51,10 @@ fn fingerprint(script: &Script<'_>) -> u32 {
     hash.max(2)
 }
 
-/// A fingerprint that no input has: the guest's input must be replaced next time.
+/// A fingerprint that no input has, so that the guest's input is replaced next time.
 const STALE: u32 = 1;
 
-/// How the script's own work ended.
+/// The end of the script's own work.
 enum Completion {
     Done(Option<GuestValue>),
     Threw(JsValue),
@@ -75,7 +75,7 @@ impl Booted<'_> {
 
     /// Executes a script whose `import` expressions are replaced.
     fn execute_plain(&mut self, script: &Script<'_>) -> Result<Report, DriverError> {
-        // The host's interrupt may have come after the end of the script it was meant for.
+        // An interrupt may have arrived after the end of the script that it was meant for.
         self.take_interrupt()?;
         let mut module = None;
         let ending = if self.hand_over(script)? {
@@ -85,7 +85,7 @@ impl Booted<'_> {
         };
         let missed = self.has_missed_interrupt()?;
         let asked = self.take_interrupt()?;
-        // `std.exit` unwinds like an exception, or was swallowed by native code.
+        // `std.exit` unwinds like an exception, or native code swallowed its exception.
         let exit = self.state()?.exit;
         let report = match (exit, ending) {
             (Some(code), ending) => {
@@ -99,7 +99,7 @@ impl Booted<'_> {
                     None => Report::Completed(value),
                     Some(code) => Report::Exited(code),
                 },
-                // A wait was cut short for the interrupt, and nothing after it checked for one.
+                // A wait ended early due to the interrupt, and no later code checked for one.
                 Some(why) => {
                     let raised = Facts::default().into_stopped(why, script.name);
                     self.print_error(&raised.traceback)?;
@@ -109,7 +109,7 @@ impl Booted<'_> {
             (None, Completion::Threw(thrown)) => self.unwound(thrown, asked, script.name)?,
             (None, Completion::Refused(raised)) => match asked {
                 None => Report::Raised(raised),
-                // What looks like a lack of memory or of work is the interrupt: it reached driver code.
+                // An apparent lack of memory or of work is the effect of the interrupt, which reached driver code.
                 Some(why) => Report::Interrupted(Facts::default().into_stopped(why, script.name)),
             },
         };
@@ -139,8 +139,8 @@ impl Booted<'_> {
         Ok(Report::Raised(self.report(thrown, name)?))
     }
 
-    /// Passes arguments, environment and standard input to the guest unless it has them already. `false` if the guest
-    /// has no memory for them.
+    /// Passes arguments, environment and standard input to the guest, unless it has them already. Returns `false` if
+    /// the guest has no memory for them.
     fn hand_over(&mut self, script: &Script<'_>) -> Result<bool, DriverError> {
         let wanted = fingerprint(script);
         if self.state()?.input == wanted && !script.has_stdin {
@@ -165,7 +165,7 @@ impl Booted<'_> {
         Ok(done.is_some())
     }
 
-    /// Sets `module` to the script's module once nothing waits for its evaluation any more.
+    /// Compiles and runs the script. Sets `module` to its module once nothing waits for the module's evaluation.
     fn compile_and_run(&mut self, script: &Script<'_>, module: &mut Option<u32>) -> Result<Completion, DriverError> {
         if keeps_bindings(script) {
             self.import_named(script)?;
@@ -187,7 +187,7 @@ impl Booted<'_> {
         }
     }
 
-    /// Runs the imports of a script, then the rest of it. `None` if the rest is not a script.
+    /// Runs the imports of a script, then the rest of it. Returns `None` if the rest is not a script.
     fn run_split(
         &mut self,
         script: &Script<'_>,
@@ -211,7 +211,7 @@ impl Booted<'_> {
         self.run_program(&rest, program, grammar, module).map(Some)
     }
 
-    /// Runs the module of a script's imports; returns what ends the execution.
+    /// Runs the module of a script's imports. Returns the completion that ends the execution, if any.
     fn bind_imports(&mut self, imports: &Script<'_>) -> Result<Option<Completion>, DriverError> {
         let program = match self.compile_importing(imports)? {
             Compiled::Program(program, _) => program,
@@ -221,7 +221,7 @@ impl Booted<'_> {
         let lexicals = self.lexicals()?;
         self.ask(self.at.expect_imports, &[lexicals])?;
         let mut module = None;
-        // Its value is the module's: none.
+        // The value of the script is not that of the module.
         let imports = Script { wants_value: false, ..*imports };
         let ending = self.run_program(&imports, program, Grammar::Module, &mut module)?;
         if let Some(module) = module {
@@ -233,7 +233,7 @@ impl Booted<'_> {
         })
     }
 
-    /// Runs a compiled source, and the jobs and timers that it leaves.
+    /// Runs a compiled source, and its jobs and timers.
     fn run_program(
         &mut self,
         script: &Script<'_>,
@@ -275,7 +275,7 @@ impl Booted<'_> {
         Ok(ending)
     }
 
-    /// Replaces the error of a module that has not what is imported from it; returns any other value as it is.
+    /// Replaces the error of an import that the module does not export. Returns any other value unchanged.
     fn link_error(&mut self, thrown: JsValue, script: &Script<'_>) -> Result<JsValue, DriverError> {
         let is_stopped = self.state()?.exit.is_some() || self.is_interrupted()?;
         if is_stopped || thrown.address().is_none() {
@@ -288,11 +288,11 @@ impl Booted<'_> {
         if facts.is_syntax_error() { self.import_error(thrown, &facts, script) } else { Ok(thrown) }
     }
 
-    /// Takes the value from a result. Inspecting it may run code of the script, such as a Proxy's.
+    /// Takes the value from a result. Its inspection may run code of the script, such as a Proxy's.
     fn finish(&mut self, result: JsValue, grammar: Grammar) -> Result<Completion, DriverError> {
         let value = match grammar {
             Grammar::Script => self.guest.hold(result)?,
-            // An object around the value, so that a value that is itself a promise is not awaited.
+            // The value is wrapped in an object, so that a promise as the value is not awaited.
             Grammar::AsyncScript if self.promise_state(result)? == PROMISE_FULFILLED => {
                 let holder = self.promise_result(result)?;
                 self.guest.write_text(self.at.key, b"value")?;
@@ -318,7 +318,7 @@ impl Booted<'_> {
         }
     }
 
-    /// The result of a fulfilled promise, any other value as it is. Consumes it.
+    /// Returns the result of a fulfilled promise, or any other value unchanged. Consumes the argument.
     fn awaited(&mut self, value: JsValue) -> Result<JsValue, DriverError> {
         if value.address().is_none() || self.promise_state(value)? != PROMISE_FULFILLED {
             return Ok(value);
@@ -328,8 +328,8 @@ impl Booted<'_> {
         Ok(result)
     }
 
-    /// Offers an uncaught value to the script's own listeners, with its rejected promise or `undefined`. Consumes it,
-    /// and returns what ends the execution: nothing if a listener handled it, what a listener threw if one did.
+    /// Offers an uncaught value to the script's own listeners, with its rejected promise or `undefined`. Consumes it.
+    /// Returns the value that ends the execution: none if a listener handled it, or the exception of a listener.
     fn uncaught(&mut self, thrown: JsValue, promise: JsValue) -> Result<Option<JsValue>, DriverError> {
         if !self.is_listening()? || self.state()?.exit.is_some() || self.is_interrupted()? {
             return Ok(Some(thrown));
@@ -342,8 +342,8 @@ impl Booted<'_> {
         if taken.is_exception() { Ok(Some(self.guest.exception()?)) } else { Ok(None) }
     }
 
-    /// Runs jobs and timers, and waits for replies from the host, until nothing is left to do or an error occurs that
-    /// the script does not listen for. `main` is the script's own promise, or `undefined`.
+    /// Runs jobs and timers, and waits for replies from the host, until nothing is left to do or an error occurs
+    /// without a listener. `main` is the script's own promise, or `undefined`.
     fn drain(&mut self, main: JsValue) -> Result<Completion, DriverError> {
         loop {
             while let Some(completed) = self.guest.job()? {
@@ -374,7 +374,7 @@ impl Booted<'_> {
             }
             let callback = self.guest.apply(JsValue::object(self.at.tick), &[])?;
             if callback.is_exception() {
-                // It is driver code, or the host has stopped it.
+                // The exception comes from driver code, or from a stop by the host.
                 return Ok(Completion::Threw(self.guest.exception()?));
             }
             if callback.is_undefined() {
@@ -398,7 +398,7 @@ impl Booted<'_> {
         Ok(self.guest.call_word("JS_PromiseState", &args)?)
     }
 
-    /// The content of a settled promise; the caller owns it.
+    /// Returns the content of a settled promise; the caller owns it.
     pub(super) fn promise_result(&mut self, promise: JsValue) -> Result<JsValue, DriverError> {
         let args = [Value::I32(self.at.context), Value::I64(promise.0)];
         Ok(self.guest.call_value("JS_PromiseResult", &args)?)

@@ -1,21 +1,22 @@
 //! Separates the `import` and `export` of a session's script from the rest of it.
 //!
-//! In the language, a source with a top-level `import` is a module: its variables are its own, and it has no value. A
-//! session needs both. So its imports become a module that binds the imported names as globals, and the rest a script.
-//! Both keep every line and column: what belongs to the other one is white space.
+//! In the language, a source with a top-level `import` is a module, with its own variables and without a value. A
+//! session needs both. The imports therefore become a module that binds the imported names as globals, and the rest
+//! becomes a script. Both keep every line and column; the parts of the other one become white space.
 //!
-//! Only a tokenizer is needed for that. Where it misreads a source, one of the two parts does not compile, and the
-//! source is evaluated as a whole, as a module.
+//! A tokenizer is sufficient for this. If it misreads a source, one of the two parts does not compile, and the whole
+//! source is evaluated as a module.
 
 /// The global by which the module finds the function that binds its names (`modules.js`).
 const BINDER: &str = "glovebox.imports";
 
-/// The global that stands for `import.meta` in a script (`modules.js`): as long, so that columns stay the same.
+/// The global that replaces `import.meta` in a script (`modules.js`). It has the same length, to preserve columns.
 const META: &str = "$importMeta";
-/// The global function that stands for `import` in `import(…)`, so that it fails with Node's errors; as long, too.
+/// The global function that replaces `import` in `import(…)`, so that it fails with Node's errors. It also has the same
+/// length.
 const DYNAMIC: &str = "$loads";
 
-/// Whether a source has a word that it needs for imports.
+/// Returns whether a source contains a word that imports require.
 pub(super) fn may_import(source: &str) -> bool {
     ["import", "export", DYNAMIC].into_iter().any(|word| source.contains(word))
 }
@@ -53,14 +54,14 @@ pub(super) fn split(source: &str) -> Option<Split> {
     let rest = source.get(at..)?;
     blank(rest, &mut imports);
     script.push_str(rest);
-    // An arrow function for each name, because the exporting module may change the value later.
+    // Bound as arrow functions, because the exporting module may change the values later.
     let bound = names.iter().map(|name| format!("['{name}', () => {name}], "));
     imports.push_str(&format!(";globalThis['{BINDER}']([{}]);", bound.collect::<String>()));
     Some(Split { imports, script })
 }
 
-/// Replaces `import.meta` and the `import` of `import(…)` by globals of the driver: the interpreter does not know the file
-/// of a script. `None` if neither occurs.
+/// Replaces `import.meta` and the `import` of `import(…)` by globals of the driver, because the interpreter does not
+/// know the file of a script. Returns `None` if neither occurs.
 pub(super) fn replace_expressions(source: &str) -> Option<String> {
     let mut imports = source.split("import").skip(1);
     if !imports.any(|rest| rest.trim_start().starts_with(['.', '(', '/'])) {
@@ -78,7 +79,7 @@ pub(super) fn replace_expressions(source: &str) -> Option<String> {
     (at > 0).then_some(replaced)
 }
 
-/// Appends white space of the same bytes and lines.
+/// Appends white space with the same bytes and lines.
 fn blank(text: &str, to: &mut String) {
     for c in text.chars() {
         match c {
@@ -88,7 +89,7 @@ fn blank(text: &str, to: &mut String) {
     }
 }
 
-/// A piece of the source that is white space in the script after `replacement`.
+/// A part of the source that is replaced in the script by `replacement` and white space.
 struct Edit {
     from: usize,
     to: usize,
@@ -100,18 +101,18 @@ struct Edit {
 struct Expression {
     from: usize,
     to: usize,
-    /// At most as long.
+    /// At most as long as the original.
     replacement: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Word,
-    /// A string, without its quotes being removed.
+    /// A string with its quotes.
     Text,
     /// A number, a template or a regular expression.
     Literal,
-    /// One character.
+    /// A punctuator of one character.
     Sign(u8),
     End,
 }
@@ -122,7 +123,7 @@ struct Token<'a> {
     text: &'a str,
     from: usize,
     to: usize,
-    /// How many brackets are open around it.
+    /// The number of open brackets around the token.
     depth: usize,
 }
 
@@ -136,12 +137,12 @@ impl Token<'_> {
     }
 }
 
-/// What an open bracket is.
+/// The kind of an open bracket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Open {
-    /// A parenthesis or square bracket; a slash behind it divides, unless it follows `if`, `while`, `for` or `with`.
+    /// A parenthesis or square bracket. A slash after it divides, unless it follows `if`, `while`, `for` or `with`.
     Group { is_head: bool },
-    /// A brace; a slash behind a block begins a regular expression.
+    /// A brace. A slash after a block begins a regular expression.
     Brace { is_block: bool },
     /// `${` in a template.
     Template,
@@ -171,11 +172,11 @@ struct Tokens<'a> {
     source: &'a str,
     at: usize,
     open: Vec<Open>,
-    /// Whether an operand has just ended, so that a slash divides.
+    /// `true` after the end of an operand, when a slash divides.
     is_after_operand: bool,
-    /// Whether a brace that comes next begins a block.
+    /// `true` if the next brace begins a block.
     is_block_next: bool,
-    /// Whether the last token was `if`, `while`, `for` or `with`.
+    /// `true` after `if`, `while`, `for` or `with`.
     is_head_next: bool,
     is_after_dot: bool,
 }
@@ -194,12 +195,12 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The next token, which stays the next. Brackets do not matter for one token.
+    /// Returns the next token without consuming it. Brackets do not matter for one token.
     fn peek(&self) -> Token<'a> {
         self.ahead().next()
     }
 
-    /// A reader of the tokens that come next, which knows of no open brackets.
+    /// Returns a reader of the next tokens, without the open brackets.
     fn ahead(&self) -> Self {
         Self { open: Vec::new(), ..*self }
     }
@@ -231,7 +232,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Skips text up to an unescaped `quote`; lines end a string.
+    /// Skips text up to an unescaped `quote`. The end of a line ends a string.
     fn skip_text(&mut self, quote: u8) {
         self.at += 1;
         while self.at < self.source.len() {
@@ -297,7 +298,7 @@ impl<'a> Tokens<'a> {
 
     fn after_operand(&mut self, is_after_operand: bool) {
         self.is_after_operand = is_after_operand;
-        // An operand before a brace is a class's name, or ends a statement without a semicolon.
+        // Before a brace, an operand is the name of a class, or ends a statement without a semicolon.
         self.is_block_next = is_after_operand;
         self.is_head_next = false;
         self.is_after_dot = false;
@@ -340,7 +341,7 @@ impl<'a> Tokens<'a> {
                 Kind::Sign(byte)
             }
         };
-        // A backslash at the very end.
+        // Needed after a backslash at the very end.
         self.at = self.at.min(self.source.len());
         Token { kind, text: self.source.get(from..self.at).unwrap_or_default(), from, to: self.at, depth }
     }
@@ -395,7 +396,7 @@ impl<'a> Tokens<'a> {
             _ => {
                 self.after_operand(false);
                 self.is_block_next = sign == b';';
-                // Unlike the last of three, before a spread value.
+                // Unlike the last of three dots, which precede a spread value.
                 self.is_after_dot =
                     sign == b'.' && !self.source.get(..self.at).is_some_and(|read| read.ends_with(".."));
             }
@@ -403,7 +404,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// Whether an ASCII character can be part of a name; a backslash begins an escaped one.
+/// Returns whether an ASCII character can be part of a name. A backslash begins an escaped character.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '#' | '\\')
 }
@@ -466,7 +467,7 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// Whether a block follows the parentheses that are next: then the word before them is the name of a method.
+    /// Returns whether a block follows the next parentheses. If so, the word before them is the name of a method.
     fn is_method(&self) -> bool {
         let mut ahead = self.tokens.ahead();
         let mut depth = 0_u32;
@@ -497,7 +498,7 @@ impl<'a> Splitter<'a> {
                 name = ahead.next();
             }
             let is_named = is_declaration && name.kind == Kind::Word && !name.is("extends");
-            // Without a name it is an expression.
+            // Without a name, the export is an expression.
             self.edit(export.from, default.to, if is_named { "" } else { "0," }, false);
             self.tokens.after_operand(false);
         } else if next.is_sign(b'{') || next.is_sign(b'*') {
@@ -511,7 +512,8 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// Reads what follows `import` or `export`, up to the end of the statement, and adds the names that it binds.
+    /// Reads the clause after `import` or `export`, up to the end of the statement, and collects the names that it
+    /// binds.
     fn clause(&mut self, names: &mut Vec<&'a str>) -> Option<Clause> {
         let mut to = 0;
         let mut has_source = false;
@@ -555,7 +557,7 @@ impl<'a> Splitter<'a> {
         Some(Clause { to, has_source })
     }
 
-    /// Reads the names between braces, behind the opening one.
+    /// Reads the names between braces, after the opening one.
     fn list(&mut self, names: &mut Vec<&'a str>) -> Option<usize> {
         loop {
             let token = self.tokens.next();
@@ -576,11 +578,11 @@ impl<'a> Splitter<'a> {
     }
 }
 
-/// The part of a statement behind `import` or `export`.
+/// The part of a statement after `import` or `export`.
 struct Clause {
     /// The end of the statement.
     to: usize,
-    /// Whether it names a module.
+    /// `true` if the statement names a module.
     has_source: bool,
 }
 

@@ -42,11 +42,11 @@ addresses! {
     key,
     /// `JSRuntime.stack_limit`: the address below which the shadow stack may not reach.
     stack_limit_at,
-    /// Its value.
+    /// The value of `JSRuntime.stack_limit`.
     stack_limit,
     /// The word that the interrupt handler reads: zero, or the reason to stop.
     interrupt,
-    /// `JSContext.interrupt_counter`: calls and loop iterations until the handler is asked again.
+    /// `JSContext.interrupt_counter`: calls and loop iterations until the handler is called again.
     interrupt_counter,
     /// The head of the interpreter's list of unhandled rejections.
     rejections,
@@ -56,17 +56,17 @@ addresses! {
     global,
     /// The head of the context's list of modules.
     modules,
-    /// The offset in a module of its link in that list.
+    /// The offset of a module's link in that list.
     module_link,
     /// The words shared between the boot scripts and the host.
     words,
-    /// How many bindings the image's own code left.
+    /// The number of bindings that the image's own code left.
     bindings,
     /// The allocator's first chunk.
     first_chunk,
     /// The lowest address of the shadow stack.
     stack,
-    /// And where it ends.
+    /// The end of the shadow stack.
     stack_top,
     /// The functions of `driver.js`, `globals.js`, `modules.js`, `persist.js`, `tools.js` and `values.js`.
     tick,
@@ -92,10 +92,10 @@ addresses! {
     import_error,
 }
 
-/// The fingerprint of the guest's last input; zero for none. The boot scripts do not touch this word.
+/// The fingerprint of the guest's last input; zero for none. The boot scripts do not change this word.
 const INPUT_OFFSET: u32 = 12;
 
-/// After the two doubles that `globals.js` stores at boot.
+/// Follows the two doubles that `globals.js` stores at boot.
 const LITTER_OFFSET: u32 = 32;
 const LEAVING_OFFSET: u32 = 36;
 const LISTENING_OFFSET: u32 = 40;
@@ -103,9 +103,9 @@ const LISTENING_OFFSET: u32 = 40;
 /// The state of the boot scripts between two calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
-    /// How many timers and replies the script waits for.
+    /// The number of timers and replies that the script waits for.
     pub(super) waiting: u32,
-    /// The code of `std.exit`, once called.
+    /// The code of `std.exit`, if the script called it.
     pub(super) exit: Option<i32>,
     /// The fingerprint of the guest's last input.
     pub(super) input: u32,
@@ -140,17 +140,17 @@ impl<'a> Booted<'a> {
         })
     }
 
-    /// Whether the execution left something to clean up.
+    /// Returns whether the execution needs a cleanup.
     pub(super) fn has_litter(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.words + LITTER_OFFSET)? != 0)
     }
 
-    /// Whether the script has listeners for uncaught errors.
+    /// Returns whether the script has listeners for uncaught errors.
     pub(super) fn is_listening(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.words + LISTENING_OFFSET)? != 0)
     }
 
-    /// The exit code of a script that ends normally, if it is not zero.
+    /// Returns the exit code of a script that ends normally, if it is not zero.
     pub(super) fn leaving(&mut self) -> Result<Option<i32>, DriverError> {
         let code = self.guest.read_word(self.at.words + LEAVING_OFFSET)?;
         Ok((code != 0).then_some(code.cast_signed()))
@@ -160,8 +160,8 @@ impl<'a> Booted<'a> {
         Ok(self.guest.write_word(self.at.words + INPUT_OFFSET, fingerprint)?)
     }
 
-    /// Calls one of the boot scripts' functions with values that the caller still owns. `None` if it threw: the
-    /// exception is dropped.
+    /// Calls a function of the boot scripts with values that the caller still owns. Returns `None` and drops the
+    /// exception if it threw.
     pub(super) fn ask(&mut self, function: u32, arguments: &[JsValue]) -> Result<Option<JsValue>, DriverError> {
         let answer = self.guest.apply(JsValue::object(function), arguments)?;
         if answer.is_exception() {
@@ -171,7 +171,7 @@ impl<'a> Booted<'a> {
         Ok(Some(answer))
     }
 
-    /// Like [`Booted::ask`], for work that must be done at the end of an execution: an interrupt that arrives just
+    /// Like [`Booted::ask`], for work that must be done at the end of an execution. An interrupt that arrives just
     /// then, too late for the script, is cleared.
     pub(super) fn ask_settled(&mut self, function: u32, arguments: &[JsValue]) -> Result<Option<JsValue>, DriverError> {
         let answer = self.ask(function, arguments)?;
@@ -181,7 +181,7 @@ impl<'a> Booted<'a> {
         Ok(answer)
     }
 
-    /// The first unhandled rejection: its promise and its reason, both still owned by the list.
+    /// Returns the first unhandled rejection: its promise and its reason, both still owned by the list.
     pub(super) fn rejection(&mut self) -> Result<Option<(JsValue, JsValue)>, DriverError> {
         // `struct list_head { prev, next }`; in an entry, the promise and the reason follow it.
         let entry = self.guest.read_word(self.at.rejections + 4)?;

@@ -1,4 +1,4 @@
-//! QuickJS values as the interpreter's functions take and return them on a 32-bit machine.
+//! QuickJS values in the representation of a 32-bit build.
 
 /// A `JSValue`: the tag in the upper half, a pointer or a small number in the lower (`quickjs.h`, `JS_NAN_BOXING`).
 ///
@@ -17,47 +17,45 @@ impl JsValue {
     /// `undefined`.
     pub(super) const UNDEFINED: Self = Self(TAG_UNDEFINED << 32);
 
-    /// The object at this address.
+    /// Returns the object at this address.
     pub(super) fn object(at: u32) -> Self {
         Self((TAG_OBJECT << 32) | u64::from(at))
     }
 
-    /// The small integer `number`.
+    /// Returns the small integer `number`.
     pub(super) fn int(number: u32) -> Self {
         Self(u64::from(number))
     }
 
-    /// The bits of a small integer.
+    /// Returns the bits of a small integer.
     pub(super) fn small(self) -> u32 {
         u32::try_from(self.0 & 0xffff_ffff).unwrap_or_default()
     }
 
-    /// Whether a call threw; the exception itself is pending in the runtime.
+    /// Returns whether a call threw. The exception itself is pending in the runtime.
     pub(super) fn is_exception(self) -> bool {
         self.0 >> 32 == TAG_EXCEPTION
     }
 
-    /// Whether it is `null`.
     pub(super) fn is_null(self) -> bool {
         self.0 >> 32 == TAG_NULL
     }
 
-    /// Whether it is `undefined`.
     pub(super) fn is_undefined(self) -> bool {
         self.0 >> 32 == TAG_UNDEFINED
     }
 
-    /// Whether it represents an uninitialised binding: not a value of the language.
+    /// Returns whether the value represents an uninitialised binding, which is not a value of the language.
     pub(super) fn is_uninitialized(self) -> bool {
         self.0 >> 32 == TAG_UNINITIALIZED
     }
 
-    /// The address of an object, `None` for anything else.
+    /// Returns the address of an object; `None` for any other value.
     pub(super) fn address(self) -> Option<u32> {
         self.pointer(TAG_OBJECT)
     }
 
-    /// The address of a compiled module, `None` for anything else.
+    /// Returns the address of a compiled module; `None` for any other value.
     pub(super) fn module(self) -> Option<u32> {
         self.pointer(TAG_MODULE)
     }

@@ -1,10 +1,10 @@
-//! Values for the host, and the variables that it reads and sets between executions.
+//! Values for the host, and the variables that the host reads and sets between executions.
 
 use crate::{DriverError, GuestValue, Raised, Value};
 
 use super::{compile::NAME_BYTES, report::Facts, state::Booted, value::JsValue};
 
-/// Words that are not identifiers although they look like it (ECMA-262, 12.7.2), in scripts.
+/// Reserved words, which cannot be identifiers in scripts (ECMA-262, 12.7.2).
 const RESERVED: [&str; 38] = [
     "break",
     "case",
@@ -46,8 +46,8 @@ const RESERVED: [&str; 38] = [
     "with",
 ];
 
-/// Whether a script may declare a variable of this name. Names are looked up, never evaluated: letters follow Unicode,
-/// which is close to the language's own table.
+/// Returns whether a script may declare a variable of this name. Names are looked up, never evaluated. Letters follow
+/// Unicode, which is close to the language's own table.
 pub(super) fn is_identifier(name: &str) -> bool {
     let starts = |c: char| c.is_alphabetic() || matches!(c, '_' | '$');
     let continues = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '\u{200c}' | '\u{200d}');
@@ -56,12 +56,13 @@ pub(super) fn is_identifier(name: &str) -> bool {
 }
 
 impl Booted<'_> {
-    /// The interpreter's table of `let`, `const` and `class` bindings, which owns the reference.
+    /// Returns the interpreter's table of `let`, `const` and `class` bindings, which owns the reference.
     pub(super) fn lexicals(&mut self) -> Result<JsValue, DriverError> {
         Ok(JsValue(self.guest.read_long(self.at.global.saturating_add(8))?))
     }
 
-    /// A value as it is shown; the caller still owns it. The error is what reading it threw.
+    /// Returns a value in its printed form; the caller still owns it. The error is an exception thrown while reading
+    /// it.
     pub(super) fn show(&mut self, value: JsValue) -> Result<Result<GuestValue, JsValue>, DriverError> {
         let shown = self.guest.apply(JsValue::object(self.at.show), &[value])?;
         if shown.is_exception() {
@@ -96,8 +97,8 @@ impl Booted<'_> {
         }
     }
 
-    /// The value of a variable, `None` if it does not exist; or what reading it threw. `text` is its name, an
-    /// identifier.
+    /// Returns the value of a variable, or `None` if it does not exist. The error is an exception thrown while reading
+    /// it. `text` is the variable's name, an identifier.
     pub(super) fn variable(
         &mut self,
         name: JsValue,
@@ -119,7 +120,8 @@ impl Booted<'_> {
         if !is_identifier(name) {
             return Ok(Err(invalid_name(name)));
         }
-        // The interpreter's parser rounds integers that a number does not hold exactly; the driver's makes a `BigInt` of them.
+        // The interpreter's parser rounds integers that a number cannot represent exactly. The driver's parser returns
+        // a `BigInt` for them.
         let is_text = has_long_number(json);
         let value = if is_text {
             let Some(text) = self.string(json)? else { return Ok(Err(Facts::out_of_memory().into_raised(""))) };
@@ -153,7 +155,7 @@ impl Booted<'_> {
         Ok(Ok(()))
     }
 
-    /// A new string value; `None` if the guest is out of memory.
+    /// Creates a string value. Returns `None` if the guest is out of memory.
     pub(super) fn string(&mut self, text: &str) -> Result<Option<JsValue>, DriverError> {
         let Some(at) = self.copy_in(text.as_bytes())? else { return Ok(None) };
         let bytes = u32::try_from(text.len()).unwrap_or_default();
@@ -166,7 +168,7 @@ impl Booted<'_> {
         Ok(Some(string))
     }
 
-    /// The pending exception, which has not been printed.
+    /// Returns the pending exception, which has not been printed.
     fn raised(&mut self) -> Result<Raised, DriverError> {
         let thrown = self.guest.exception()?;
         self.describe_and_free(thrown)
@@ -188,7 +190,7 @@ fn invalid_name(name: &str) -> Raised {
 /// The digits of 2^53.
 const LONG_DIGITS: usize = 16;
 
-/// Whether a text has as many digits in a row as the first integer that a number does not hold exactly.
+/// Returns whether a text has as many consecutive digits as the first integer that a number cannot represent exactly.
 fn has_long_number(json: &str) -> bool {
     json.as_bytes().windows(LONG_DIGITS).any(|digits| digits.iter().all(u8::is_ascii_digit))
 }

@@ -1,4 +1,4 @@
-//! Cleans up the allocator's free memory after boot. It contains sources and compiled code that nobody needs, and an
+//! Cleans up the allocator's free memory after boot. This memory contains unused sources and compiled code, and an
 //! image stores every page that is not zero. It also has holes between live chunks, which scripts would fill one by
 //! one, so that an execution would write to pages all over the image.
 //!
@@ -16,24 +16,23 @@ const IN_USE: u32 = 2;
 const FLAGS: u32 = 7;
 /// Before a chunk's memory: the size of a free previous chunk, and its own.
 const HEADER_BYTES: u32 = 8;
-/// A chunk's overhead beyond its memory: at the end of a chunk in use is the next one's header.
+/// Overhead of a chunk beyond its memory. The last word of a chunk in use is part of the next chunk's header.
 const OVERHEAD_BYTES: u32 = 4;
 /// The links of a large free chunk: two neighbours, two children, a parent, a number.
 const LINKS_BYTES: u32 = 24;
-/// The maximum that follows the last chunk of a segment.
+/// Maximum size of the data after the last chunk of a segment.
 const MAX_FOOT_BYTES: u32 = 128;
 /// A larger free chunk is free space, not a hole.
 const MAX_HOLE_BYTES: u32 = 16 << 10;
 
-/// A chunk that is free.
 struct Free {
     at: u32,
     size: u32,
-    /// Whether it is the last of its segment.
+    /// `true` for the last chunk of its segment.
     is_last: bool,
 }
 
-/// The free chunks from the one whose memory is at `first` to the end of its segment.
+/// Returns the free chunks of a segment, starting at the chunk whose memory is at `first`.
 fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<Free> {
     let mut found = Vec::new();
     let mut at = first.saturating_sub(HEADER_BYTES);
@@ -69,7 +68,7 @@ pub(super) fn fill_holes(guest: &mut Guest<'_>, first: u32) -> Result<(), Driver
         .filter(|chunk| !chunk.is_last && chunk.size <= MAX_HOLE_BYTES)
         .map(|chunk| chunk.size)
         .collect();
-    // The allocator takes the smallest that fits: for each size there are as many as are requested.
+    // The allocator takes the smallest chunk that fits, and each size is requested as often as it occurs.
     holes.sort_unstable_by(|one, other| other.cmp(one));
     for size in holes {
         guest.allocate(size.saturating_sub(OVERHEAD_BYTES))?;
@@ -77,7 +76,7 @@ pub(super) fn fill_holes(guest: &mut Guest<'_>, first: u32) -> Result<(), Driver
     Ok(())
 }
 
-/// Zeroes the free chunks from the one whose memory is at `first` to the end of its segment.
+/// Zeroes the free chunks of a segment, starting at the chunk whose memory is at `first`.
 pub(super) fn wipe_free_memory(guest: &mut Guest<'_>, first: u32) -> Result<(), DriverError> {
     for Free { at, size, .. } in free_chunks(guest, first) {
         let from = at + HEADER_BYTES + LINKS_BYTES;

@@ -1,7 +1,7 @@
 //! Globals that one execution passes to the next, in a file of the workspace.
 //!
-//! The guest decides which globals belong to the script and which have a JSON form; it also produces and parses the
-//! text, so that it pays for it. The file is checked and written here: it belongs to the guest and may contain
+//! The guest decides which globals belong to the script and which have a JSON form. It also produces and parses the
+//! text, and pays for this work. The file is checked and written here: it belongs to the guest and may contain
 //! anything. A fault in it is reported in one line on standard error, and the script runs without it.
 
 use std::{
@@ -20,36 +20,36 @@ pub const PYTHON_STATE_FILE: &str = ".globals_py.json";
 /// The file of JavaScript's globals, at the top of the workspace.
 pub const JAVASCRIPT_STATE_FILE: &str = ".globals_js.json";
 
-/// How deep values may be nested; the file nests one level deeper. Parsers on the host's side stop at 128.
+/// Maximum nesting of values. The file nests one level deeper. Parsers on the host's side stop at 128.
 const MAX_DEPTH: usize = 100;
 
 /// The object that always exists and is stored whole.
 pub(crate) const STATE: &str = "_state";
 
-/// How many characters of a name or a reason are shown in a line. Both come from the guest.
+/// Maximum length of a name or a reason in a line, in characters. Both come from the guest.
 const SHOWN_CHARS: usize = 200;
 
-/// The guest's answer about one of its globals.
+/// The guest's answer about a global.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GlobalJson {
-    /// Its JSON text.
+    /// The JSON text.
     Text(String),
-    /// It has no JSON form; the reason.
+    /// The reason why the global has no JSON form.
     Refused(String),
-    /// Its JSON text is longer than the file may be.
+    /// The JSON text exceeds the maximum size of the file.
     TooLong,
-    /// It is not state, but for example a function.
+    /// The global is not state, but for example a function.
     NotState,
 }
 
-/// The next of a guest's globals.
+/// The next one of a guest's globals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// A global with its name.
     Global(String, GlobalJson),
-    /// There are no more.
+    /// No globals are left.
     End,
-    /// The guest cannot tell, for example for lack of memory.
+    /// The guest cannot tell, for example because it is out of memory.
     Unreadable,
 }
 
@@ -60,11 +60,11 @@ pub(crate) trait Globals {
 
     fn machine(&mut self) -> &mut dyn Machine;
 
-    /// Sets globals from a JSON object, none without a text, and creates `_state`. `false` if the guest cannot: it then
-    /// has only `_state`.
+    /// Sets globals from a JSON object, or none without a text, and creates `_state`. Returns `false` if the guest
+    /// cannot; only `_state` exists then.
     fn restore(&mut self, json: Option<&str>, max_bytes: u64) -> Result<bool, DriverError>;
 
-    /// The script's globals, one after the other.
+    /// Returns the script's globals, one after the other.
     fn next(&mut self, max_bytes: u64) -> Result<Next, DriverError>;
 
     /// Prints a line to the guest's standard error.
@@ -75,12 +75,12 @@ pub(crate) trait Globals {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Persisting {
     max_bytes: u64,
-    /// Whether all stored globals were restored.
+    /// `true` if all stored globals were restored.
     is_restored: bool,
 }
 
 impl Persisting {
-    /// Before the script: restores the stored globals.
+    /// Restores the stored globals before the script.
     pub(crate) fn begin<G: Globals>(globals: &mut G, max_bytes: u64) -> Result<Self, DriverError> {
         let found = globals.machine().file_at(G::FILE, max_bytes)?;
         let wrong = match text_of(&found, max_bytes) {
@@ -95,7 +95,8 @@ impl Persisting {
         Ok(Self { max_bytes, is_restored: false })
     }
 
-    /// After the script: stores its globals, unless it was stopped, because then it was not done with them.
+    /// Stores the globals after the script. The globals of a stopped script are not stored, because it was still
+    /// working on them.
     pub(crate) fn end<G: Globals>(
         self,
         globals: &mut G,
@@ -104,7 +105,7 @@ impl Persisting {
     ) -> Result<(), DriverError> {
         match report {
             Report::Interrupted(_) => Ok(()),
-            // The host may count this as a reached limit.
+            // The host may count this as an exceeded limit.
             Report::Raised(raised) if driver.is_out_of_memory(raised) => {
                 report_not_stored(globals, "there was no memory left")
             }
@@ -143,7 +144,7 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
     let found = globals.machine().file_at(G::FILE, max_bytes)?;
     match &found {
         Ok(FileAt::File(old)) if old == text.as_bytes() => return Ok(()),
-        // If there was no state and is none, the file may stay.
+        // Without state before and after, the file may stay.
         found if state.is_empty() && !(is_restored && matches!(text_of(found, max_bytes), Ok(Some(_)))) => {
             return Ok(());
         }
@@ -158,12 +159,12 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
     }
 }
 
-/// Reports why the file stays unchanged.
+/// Reports the reason for leaving the file unchanged.
 fn report_not_stored<G: Globals>(globals: &mut G, why: &str) -> Result<(), DriverError> {
     globals.print_error(&format!("glovebox: globals are not stored: {why}"))
 }
 
-/// The JSON object in a file, `None` if there is no file, or what is wrong with it.
+/// Returns the JSON object in a file, `None` without a file, or the problem with its content.
 fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>, String> {
     let bytes = match found {
         Ok(FileAt::Nothing) => return Ok(None),
@@ -179,7 +180,7 @@ fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>
     if is_too_deep(text) {
         return Err(format!("is nested more than {MAX_DEPTH} levels deep"));
     }
-    // Only scanned: nothing is built from it here, however large it would be.
+    // The text is only scanned. No values are built from it, whatever its size.
     match serde_json::from_str::<IgnoredAny>(text) {
         Err(_) => Err("is no JSON".into()),
         Ok(_) if !text.trim_start().starts_with('{') => Err("is no JSON object".into()),
@@ -187,7 +188,8 @@ fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>
     }
 }
 
-/// Whether brackets nest deeper than stored values may. For text that is not JSON, either answer will do.
+/// Returns whether brackets nest deeper than allowed in stored values. For text that is not JSON, either answer is
+/// acceptable.
 fn is_too_deep(text: &str) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in text.bytes() {
@@ -208,12 +210,12 @@ fn is_too_deep(text: &str) -> bool {
     false
 }
 
-/// The globals to store, by name: never more than fit. The largest are left out for the others.
+/// The globals to store, by name. They always fit, because the largest are left out for the others.
 struct State {
     max_bytes: u64,
     bytes: u64,
     texts: BTreeMap<String, String>,
-    /// The size of each in the file, and its name.
+    /// The size and the name of each global in the file.
     sizes: BTreeSet<(u64, String)>,
 }
 
@@ -223,7 +225,7 @@ impl State {
         Self { max_bytes, bytes: 1, texts: BTreeMap::new(), sizes: BTreeSet::new() }
     }
 
-    /// Adds a global and returns the names of those that were left out for it, which may include its own.
+    /// Adds a global. Returns the names of the globals that were left out for it, possibly including its own.
     fn add(&mut self, name: String, text: String) -> Vec<String> {
         let size = length(&text).saturating_add(length(&quoted(&name))).saturating_add(2);
         self.bytes = self.bytes.saturating_add(size);
@@ -244,7 +246,7 @@ impl State {
         self.texts.iter().all(|(name, text)| name == STATE && text == "{}")
     }
 
-    /// Sorted by name, so that equal globals give equal files.
+    /// Returns the JSON text, sorted by name, so that equal globals give equal files.
     fn text(&self) -> String {
         let mut text = String::from("{");
         for (name, value) in &self.texts {
@@ -265,7 +267,7 @@ fn quoted(name: &str) -> String {
     serde_json::Value::from(name).to_string()
 }
 
-/// Text from a guest within a line of the driver.
+/// Text from a guest, shortened for a line of the driver.
 struct Shown<'a>(&'a str);
 
 impl fmt::Display for Shown<'_> {

@@ -4,7 +4,7 @@ fn file(bytes: &[u8]) -> Result<FileAt, Errno> {
     Ok(FileAt::File(bytes.to_vec()))
 }
 
-/// A state of these, and the names of those that were left out.
+/// Returns a state of these globals, and the names of the omitted ones.
 fn state(max_bytes: u64, globals: &[(&str, &str)]) -> (State, Vec<String>) {
     let mut state = State::new(max_bytes);
     let left_out = globals.iter().flat_map(|(name, text)| state.add((*name).to_owned(), (*text).to_owned())).collect();
@@ -45,7 +45,7 @@ fn a_file_is_one_level_deeper_than_its_values_and_brackets_in_strings_are_none()
     assert!(text_of(&file(nested(MAX_DEPTH + 1).as_bytes()), 1_000).is_err());
     let quoted = format!("{{\"a\\\"{}\":[]}}", "[".repeat(1_000));
     assert_eq!(text_of(&file(quoted.as_bytes()), 2_000), Ok(Some(quoted.as_str())));
-    // Neither the nesting nor the length of what is hostile makes this deep.
+    // Neither the nesting nor the length of hostile text leads to recursion.
     assert!(is_too_deep(&"[".repeat(10 << 20)));
 }
 
@@ -69,7 +69,7 @@ fn the_largest_are_left_out_whatever_their_order_and_no_others() {
     let texts: Vec<String> = sizes.iter().map(|size| "1".repeat(*size)).collect();
     let names = ["a", "b", "c", "d", "e", "f", "g"];
     for most in 2..220 {
-        // All but the largest, until they fit.
+        // All but the largest, until the rest fits.
         let mut fitting: Vec<(usize, &str)> = sizes.into_iter().zip(names).collect();
         fitting.sort_unstable();
         while fitting.iter().map(|(size, _)| size + 5).sum::<usize>() > most - 1 && fitting.pop().is_some() {}

@@ -12,7 +12,7 @@ use crate::{
     Anchors, Boot, Callee, DriverError, Interrupt, Machine, MachineError, Report, SCRATCH, Script, SourceKind, Value,
 };
 
-/// What runs inside every interpreter, as one module, and what `$own` adds to it.
+/// The code that runs in every interpreter, as one module, followed by the files in `$own`.
 macro_rules! boot_code {
     ($($own:literal),*) => {
         concat!(
@@ -38,9 +38,9 @@ macro_rules! boot_code {
     };
 }
 
-/// Runs inside a command.
+/// The code for a command.
 pub(super) const COMMAND: &str = boot_code!("boot/park.py");
-/// Runs inside a reactor.
+/// The code for a reactor.
 pub(super) const REACTOR: &str = boot_code!();
 
 /// Runs [`COMMAND`] in its own module, so that `__main__` stays the user's, and with its own builtins, so that a script
@@ -49,8 +49,8 @@ const LOADER: &str = "import sys; driver = type(sys)('glovebox_driver'); \
                       driver.__builtins__ = dict(vars(__builtins__)); \
                       exec(compile(sys.argv.pop(), '<glovebox>', 'exec'), driver.__dict__)";
 
-/// Does what [`LOADER`] does, in a namespace that is dropped. `HEX` is the boot code: as hexadecimal digits it needs no quotes. The
-/// interpreter was made without a directory of the script's, which the path begins with elsewhere.
+/// Does the same as [`LOADER`], in a namespace that is dropped. `HEX` is the boot code: hexadecimal digits need no
+/// quotes. The interpreter was created without the script's directory, which is first in the path elsewhere.
 const REACTOR_LOADER: &str = "import sys\n\
     sys.dont_write_bytecode = True\n\
     sys.argv = ['']\n\
@@ -67,10 +67,11 @@ const REACTOR_LOADER: &str = "import sys\n\
 /// of nested tuples, `next` of nested `map`s) takes at most one byte here for each byte of native stack, of which the
 /// engine grants 16 MiB: that is exhausted first, and traps.
 const C_STACK_BYTES: u32 = 24 << 20;
-/// The stack of a reactor lies below everything else: an overflow traps.
+/// Size of a reactor's stack, which is below all other memory, so an overflow traps.
 const REACTOR_STACK_BYTES: u32 = 16 << 20;
-/// The part of it that CPython may use before it raises a `RecursionError`. The C library says 128 KiB, enough for 51 nested
-/// `sorted(key=…)`. The native stack that the engine grants has to last as long: with 768 KiB that of `json.loads` does not.
+/// The part of that stack that CPython may use before it raises a `RecursionError`. The C library's default is 128 KiB,
+/// enough for 51 nested `sorted(key=…)`. The native stack granted by the engine must last at least as long. At 768 KiB
+/// it does not in `json.loads`.
 const REACTOR_STACK_USED: u32 = 512 << 10;
 /// `_PyOS_STACK_MARGIN_BYTES` (Include/internal/pycore_pythonrun.h): between the limits for an exception and for an abort.
 const STACK_MARGIN: u32 = 8 << 10;
@@ -104,17 +105,17 @@ pub(super) fn env() -> Vec<(String, String)> {
     [
         ("HOME", "/app"),
         ("LC_ALL", "C.UTF-8"),
-        // What makes `pyplot.show` one of the driver's, where there is matplotlib.
+        // Makes `pyplot.show` a function of the driver, if matplotlib exists.
         ("MPLBACKEND", "module://glovebox_figures"),
-        // A directory that exists inside the interpreter: a search elsewhere would count as an attempt to escape.
+        // A directory that exists inside the interpreter. A search elsewhere would count as an attempt to escape.
         ("PATH", "/usr/local/bin"),
-        // No `__pycache__` among the files of a script.
+        // Keeps `__pycache__` out of a script's files.
         ("PYTHONDONTWRITEBYTECODE", "1"),
-        // Fixed, or neither the image nor the print order of a set would be deterministic.
+        // Fixed, because otherwise neither the image nor the print order of a set would be deterministic.
         ("PYTHONHASHSEED", "0"),
         ("PYTHONIOENCODING", "utf-8"),
         ("PYTHONUTF8", "1"),
-        // Where `tempfile` looks first: it would try whether it can write in others.
+        // The first directory that `tempfile` considers. It would test other directories by writing to them.
         ("TMPDIR", SCRATCH),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -171,12 +172,12 @@ pub(super) fn boot(form: Form, machine: &mut dyn Machine) -> Result<Anchors, Dri
     anchors.0.insert("slot".to_owned(), slot);
     anchors.0.insert("random".to_owned(), state);
     anchors.0.insert("interrupt_reason".to_owned(), reason);
-    // What it wrote was addresses; it needs no more parking.
+    // The output was addresses. The interpreter is already parked.
     machine.wasi().begin_execution();
     Ok(anchors)
 }
 
-/// Warms every path of the booted interpreter, and finds what is where it stays from then on.
+/// Warms every path of the booted interpreter, and locates the objects whose addresses are final from now on.
 pub(super) fn settle(
     python: &dyn Boot,
     form: Form,
@@ -219,7 +220,7 @@ pub(super) fn settle(
         };
         python.execute(machine, &anchors, &script)?;
     }
-    // What the samples left on the stack is dead; zeros take no space in the image.
+    // The samples left dead data on the stack; zeros take no space in the image.
     let zeros = [0; 4096];
     for page in stack.clone().step_by(zeros.len()) {
         let length = usize::try_from(stack.end.saturating_sub(page)).unwrap_or(0).min(zeros.len());
@@ -241,8 +242,8 @@ pub(super) fn set_up(interpreter: &mut Interpreter<'_>, source: &str) -> Result<
     report.map_or(Ok(()), Report::of_setup)
 }
 
-/// Zeroes the remains of the boot code: it was an argument, which the C library keeps, and CPython in wide characters
-/// too. Nobody reads it any more, and zeros take no space in the image.
+/// Zeroes the remains of the boot code. It was an argument, which the C library keeps, and CPython too, in wide
+/// characters. It is not needed any more, and zeros take no space in the image.
 fn wipe_source(machine: &mut dyn Machine, source: &[u8]) -> Result<(), DriverError> {
     let mut memory = vec![0; usize::try_from(machine.memory_bytes()).unwrap_or_default()];
     machine.read(0, &mut memory)?;
@@ -261,7 +262,7 @@ fn wipe_source(machine: &mut dyn Machine, source: &[u8]) -> Result<(), DriverErr
     Ok(())
 }
 
-/// This much of the boot code is unlike anything else.
+/// Length of the start of the boot code that identifies it in memory.
 const SOURCE_HEAD_BYTES: usize = 256;
 
 fn position(within: &[u8], what: &[u8]) -> Option<usize> {
@@ -290,12 +291,12 @@ fn boot_command(machine: &mut dyn Machine) -> Result<(), DriverError> {
     }
 }
 
-/// Makes the interpreter of a reactor.
+/// Creates the interpreter of a reactor.
 fn start_reactor(machine: &mut dyn Machine) -> Result<(), DriverError> {
     machine.wasi().allow_parking(false);
-    // Until it is entered for the first time this build answers itself what the clock, random numbers and a file's status are: with zeros
-    // and one date. `shutdown` counts as entering, and has nothing to shut down. 1: `PYTHONHASHSEED=0`. The image would not be
-    // deterministic otherwise.
+    // Before it is first entered, this build itself answers calls for the clock, random numbers and the status of
+    // files, with zeros and a fixed date. `shutdown` counts as entering, and has nothing to shut down. The argument 1
+    // stands for `PYTHONHASHSEED=0`. The image would not be deterministic otherwise.
     let calls = [("_initialize", &[][..]), ("shutdown", &[]), ("init_interpreter", &[Value::I32(1)])];
     for (function, args) in calls {
         let called = machine.call(Callee::Export(function), args);
@@ -315,7 +316,7 @@ fn run_in_reactor(machine: &mut dyn Machine, code: &str) -> Result<(), DriverErr
     machine.write(at, &vec![0; code.len()]).map_err(DriverError::from)
 }
 
-/// Has a reactor allocate memory that is never freed.
+/// Allocates memory in a reactor that is never freed.
 fn allocate(machine: &mut dyn Machine, bytes: u32) -> Result<u32, DriverError> {
     match machine.call(Callee::Export("host_alloc"), &[Value::I32(bytes)])? {
         Some(Value::I32(at)) if at != 0 => Ok(at),
@@ -331,7 +332,7 @@ pub(super) fn compile_in_reactor(machine: &mut dyn Machine) -> Result<(), Driver
     run_in_reactor(machine, &format!("{prelude}{COMPILER}"))
 }
 
-/// Places the C stack in new memory above everything else; returns where it ends and the scratch area begins.
+/// Places the C stack in new memory above all other memory. Returns its end, where the scratch area begins.
 fn move_stack(machine: &mut dyn Machine) -> Result<u32, DriverError> {
     let old_pages = machine.grow(C_STACK_BYTES / PAGE_BYTES)?;
     let top = old_pages.checked_mul(PAGE_BYTES).and_then(|old| old.checked_add(C_STACK_BYTES - SCRATCH_BYTES));
@@ -340,8 +341,8 @@ fn move_stack(machine: &mut dyn Machine) -> Result<u32, DriverError> {
     Ok(top)
 }
 
-/// Lets CPython use more of a reactor's stack: changes `c_stack_soft_limit` and `c_stack_hard_limit` of its thread, which follow
-/// `c_stack_top` (Include/internal/pycore_tstate.h).
+/// Lets CPython use more of a reactor's stack. Changes `c_stack_soft_limit` and `c_stack_hard_limit` of its thread,
+/// which follow `c_stack_top` (Include/internal/pycore_tstate.h).
 fn extend_stack(machine: &mut dyn Machine) -> Result<(), DriverError> {
     let mut memory = vec![0; usize::try_from(machine.memory_bytes()).unwrap_or_default()];
     machine.read(0, &mut memory)?;
@@ -367,7 +368,7 @@ fn is_stack_top(address: u32) -> bool {
     address > REACTOR_STACK_BYTES - PAGE_BYTES && address <= REACTOR_STACK_BYTES
 }
 
-/// The output of settle.py: a name and numbers on each line.
+/// Parses the output of settle.py: a name and numbers on each line.
 fn notes(output: &[u8]) -> BTreeMap<String, Vec<u32>> {
     let mut notes = BTreeMap::new();
     for line in String::from_utf8_lossy(output).lines() {
@@ -379,7 +380,7 @@ fn notes(output: &[u8]) -> BTreeMap<String, Vec<u32>> {
     notes
 }
 
-/// The end of standard error gives the reason.
+/// Returns an error with the end of standard error as its reason.
 fn failure(machine: &mut dyn Machine, how: &str) -> DriverError {
     let said = String::from_utf8_lossy(machine.wasi().output(Stream::Stderr)).into_owned();
     let start = said.char_indices().rev().nth(2000).map_or(0, |(at, _)| at);

@@ -1,4 +1,4 @@
-//! Persisting globals of Python: the functions of boot/globals.py.
+//! Persisting globals of Python with the functions of boot/globals.py.
 
 use crate::{
     DriverError, Machine,

@@ -1,36 +1,36 @@
-//! Asking a running CPython to stop: like Ctrl-C, without a signal.
+//! Asking a running CPython to stop, like Ctrl-C but without a signal.
 //!
-//! What a signal's C handler does (`trip_signal` in Modules/signalmodule.c, `_PyEval_SignalReceived` in Python/ceval_gil.c)
-//! is exactly a few stores. In 3.12 four of 1: to `Handlers[SIGINT].tripped`, `is_tripped`, `ceval.signals_pending` and
-//! `interp->ceval.eval_breaker`. In 3.15 three: of 1 to the first two, and of the
-//! bit `_PY_SIGNALS_PENDING_BIT` to `tstate->eval_breaker`, whose other bits mean something else. The evaluation loop checks the last one at each function entry, call and backward
-//! jump, clears them all, and calls the Python function in `Handlers[SIGINT].func`: `interrupted` in boot/interrupt.py.
-//! Regular expressions, the arithmetic of huge integers, and a system call that ends with `EINTR` check `is_tripped`
-//! themselves. Other long-running C code (`sum(range(10**12))`, `list.sort`, a large `join`) checks nothing until it
-//! returns.
+//! A signal's C handler (`trip_signal` in Modules/signalmodule.c, `_PyEval_SignalReceived` in Python/ceval_gil.c) does
+//! nothing but a few stores. 3.12 stores four times 1: to `Handlers[SIGINT].tripped`, `is_tripped`,
+//! `ceval.signals_pending` and `interp->ceval.eval_breaker`. 3.15 has three stores: of 1 to the first two, and of the
+//! bit `_PY_SIGNALS_PENDING_BIT` to `tstate->eval_breaker`, whose other bits have other meanings. The evaluation loop
+//! checks the last of these words at each function entry, call and backward jump, clears them all, and calls the Python
+//! function in `Handlers[SIGINT].func`: `interrupted` in boot/interrupt.py. Regular expressions, the arithmetic of huge
+//! integers, and a system call that ends with `EINTR` check `is_tripped` themselves. Other long-running C code
+//! (`sum(range(10**12))`, `list.sort`, a large `join`) checks nothing until it returns.
 //!
-//! The addresses are located at boot: CPython itself stores the words, once, and memory before and after is
-//! compared.
+//! The addresses are located at boot. CPython itself stores the words once, and memory before and after is compared.
 
 use std::ops::Range;
 
 use super::object::Interpreter;
 use crate::{Anchors, DriverError, Interrupt, Poke};
 
-/// The anchors of the words that become 1, in the order in which CPython sets them. 3.15 has two of them, and the breaker.
+/// The anchors of the words that become 1, in the order in which CPython sets them. 3.15 uses two of them, and the
+/// breaker.
 const WORDS: [&str; 4] = ["interrupt_0", "interrupt_1", "interrupt_2", "interrupt_3"];
-/// The anchor of a word of which one bit is set, last of all.
+/// The anchor of the word of which one bit is set, the last of all.
 const BREAKER: &str = "interrupt_breaker";
 /// `_PY_SIGNALS_PENDING_BIT` (Include/internal/pycore_ceval.h).
 const SIGNALS_PENDING: u32 = 1 << 1;
 /// The anchor of `Handlers[SIGINT].func`, which follows `tripped`.
 const FUNCTION: &str = "interrupt_function";
-/// The offset by which `tripped` precedes it.
+/// Distance of `tripped` before `func`.
 const TRIPPED: u32 = 4;
 /// The anchor of the bytes from which `interrupted` reads the reason.
 const REASON: &str = "interrupt_reason";
 
-/// The words to write to raise `interrupt`.
+/// Returns the words to write to raise `interrupt`.
 pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
     let reason = match interrupt {
         Interrupt::Fuel => 1,
@@ -42,13 +42,13 @@ pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>
     Ok(pokes)
 }
 
-/// The words to write to make the evaluation loop check for signals and find none: `while True: pass` leaves it for
-/// nothing else.
+/// Returns the words that make the evaluation loop check for signals and find none. `while True: pass` leaves the loop
+/// for no other reason.
 pub(super) fn nudge(anchors: &Anchors) -> Result<Vec<Poke>, DriverError> {
     Ok(flags(anchors)?.skip(1).collect())
 }
 
-/// What a signal sets, in that order.
+/// Returns the words that a signal sets, in the same order.
 fn flags(anchors: &Anchors) -> Result<impl Iterator<Item = Poke>, DriverError> {
     anchors.get(WORDS[0])?;
     let breaker = anchors.get(BREAKER).ok().map(|at| Poke::bits(at, SIGNALS_PENDING));
@@ -56,7 +56,7 @@ fn flags(anchors: &Anchors) -> Result<impl Iterator<Item = Poke>, DriverError> {
 }
 
 impl Interpreter<'_> {
-    /// Clears an interrupt that the interpreter has not noticed, of a script that runs no more.
+    /// Clears an interrupt that the interpreter has not noticed, after its script has ended.
     pub(super) fn drop_interrupt(&mut self, anchors: &Anchors) -> Result<(), DriverError> {
         for poke in flags(anchors)? {
             let set = self.word(poke.at, 0)?;
@@ -65,24 +65,25 @@ impl Interpreter<'_> {
         Ok(())
     }
 
-    /// Ensures that an interrupt that came too late for a script, or a handler that it installed, does not affect
-    /// anything that runs afterwards. Costs the guest nothing if there is neither.
+    /// Ensures that a late interrupt, or a handler that the script installed, does not affect later code. Costs the
+    /// guest nothing if there is neither.
     pub(super) fn settle_interrupts(&mut self) -> Result<(), DriverError> {
         let (function, ours) = (self.anchor(FUNCTION)?, self.anchor("interrupted")?);
         let late = self.word(function.wrapping_sub(TRIPPED), 0)? != 0;
         let replaced = self.word(function, 0)? != ours;
         if late && replaced {
-            // Otherwise the script's handler would be called within the driver's own frames. Its reference is lost.
+            // Otherwise CPython would call the script's handler within the driver's own frames. The reference to the
+            // handler is lost.
             self.write_word(function, 0, ours)?;
         }
         if late || replaced {
-            // CPython checks the words on entering the function, and the handler ignores them there.
+            // CPython checks the words on entry to the function, where the handler ignores them.
             self.call("rearm")?;
         }
         Ok(())
     }
 
-    /// Locates the words, as anchors. `count` of them change, outside the `stack`.
+    /// Locates the words, as anchors. `count` words change outside the `stack`.
     pub(super) fn find_interrupt(
         &mut self,
         stack: &Range<u32>,
@@ -120,8 +121,8 @@ impl Interpreter<'_> {
         Ok(anchors)
     }
 
-    /// Proves that they are the right ones: CPython clears them on entering the next function, and calls `interrupted`,
-    /// which clears the reason.
+    /// Verifies the words: CPython clears them on entry to the next function and calls `interrupted`, which clears the
+    /// reason.
     pub(super) fn check_interrupt(&mut self, pokes: &[Poke]) -> Result<(), DriverError> {
         self.settle_interrupts()?; // what finding them left behind
         for poke in pokes {

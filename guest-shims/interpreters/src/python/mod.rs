@@ -27,20 +27,20 @@ use object::Interpreter;
 pub use packages::EMBEDDED_PACKAGES;
 use wire::{DEFAULT_NAME, decode_diagnostic, decode_report, decode_variable, framed};
 
-/// Drives CPython.
+/// The driver of CPython.
 #[derive(Clone, Copy, Debug)]
 pub struct Python {
     form: Form,
 }
 
 impl Python {
-    /// Drives CPython 3.12, a command.
+    /// Creates the driver of CPython 3.12, a command.
     #[must_use]
     pub fn command() -> Self {
         Self { form: Form::Command }
     }
 
-    /// Drives CPython 3.15, a reactor.
+    /// Creates the driver of CPython 3.15, a reactor.
     #[must_use]
     pub fn reactor() -> Self {
         Self { form: Form::Reactor }
@@ -55,7 +55,7 @@ impl Boot for Python {
         }
     }
 
-    /// The image keeps these as its `os.environ`.
+    /// The image keeps these variables as its `os.environ`.
     fn boot_env(&self) -> Vec<(String, String)> {
         boot::env()
     }
@@ -104,9 +104,9 @@ impl Driver for Python {
         raised.type_name == "MemoryError"
     }
 
-    /// Gives `random` its own state. Everything else that uses random numbers asks the system on each use.
+    /// Gives `random` a fresh state. All other users of random numbers ask the system each time.
     fn reseed(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
-        // wasi-vfs asks for the environment on each call; the interpreter has read what it needs at boot.
+        // wasi-vfs asks for the environment on each call. The interpreter has read its variables at boot.
         machine.wasi().set_env([]).map_err(|error| DriverError::Boot(error.to_string()))?;
         Interpreter::new(machine, anchors).reseed()
     }
@@ -133,7 +133,7 @@ impl Driver for Python {
         let (function, fits) = if plain && !marked {
             ("run", python.send(source.as_bytes())?)
         } else {
-            // Also clears the input of an earlier script of this instance.
+            // Also clears the input of an earlier script in this instance.
             if marked == plain {
                 python.set_mark(!plain)?;
             }
@@ -142,7 +142,7 @@ impl Driver for Python {
         if !fits {
             return Ok(Report::Raised(no_memory("the source")));
         }
-        // The end of the interpreter clears its globals, so it comes after they are stored.
+        // The shutdown clears the globals, so it must come after they are stored.
         let ends = script.last && persisting.is_none();
         let reply = python.call_with(function, [ends, script.wants_value])?;
         // The last bytes of an unclosed file are still in its buffer.
@@ -227,7 +227,7 @@ impl Driver for Python {
     }
 }
 
-/// The text that CPython compiles, and how many columns of indentation it lacks.
+/// Returns the text to compile, and the number of columns of indentation that were removed.
 fn source_of<'s>(script: &Script<'s>) -> (Cow<'s, str>, u32) {
     // CPython skips a byte order mark in a file, but not in a string.
     let source = script.source.strip_prefix('\u{feff}').unwrap_or(script.source);
@@ -235,7 +235,7 @@ fn source_of<'s>(script: &Script<'s>) -> (Cow<'s, str>, u32) {
     if is_file { (Cow::Borrowed(source), 0) } else { dedented(source) }
 }
 
-/// Removes the indentation that all lines share, as `python -c` has done since 3.14, and says how long it was.
+/// Removes the indentation that all lines share, like `python -c` since 3.14. Returns its length.
 fn dedented(source: &str) -> (Cow<'_, str>, u32) {
     let blank = |line: &str| line.trim_matches([' ', '\t', '\r']).is_empty();
     let indentation = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();

@@ -11,15 +11,15 @@ const OB_TYPE: u32 = 4;
 const OB_SIZE: u32 = 8;
 /// `PyTypeObject.tp_vectorcall_offset`: after the head (12), `tp_name`, `tp_basicsize`, `tp_itemsize`, `tp_dealloc`.
 const TP_VECTORCALL_OFFSET: u32 = 28;
-/// `PyTypeObject.tp_call`: nine more slots after that.
+/// `PyTypeObject.tp_call`, nine slots later.
 const TP_CALL: u32 = 64;
 /// `PyByteArrayObject`: the allocated size, and the start of the bytes.
 const BYTEARRAY_ALLOC: u32 = 12;
 const BYTEARRAY_START: u32 = 20;
 /// `PyBytesObject.ob_sval`, after the head (12) and the hash.
 const BYTES_START: u32 = 16;
-/// `_Py_IMMORTAL_REFCNT` of 3.12 where pointers have 32 bits (Include/object.h): this count does not change. In later versions
-/// larger ones do not, `_Py_IMMORTAL_MINIMUM_REFCNT` and above. Nothing else has so many references.
+/// `_Py_IMMORTAL_REFCNT` of 3.12 with 32-bit pointers (Include/object.h). This count does not change. In later
+/// versions, larger counts do not change, from `_Py_IMMORTAL_MINIMUM_REFCNT`. No other object has so many references.
 pub(super) const IMMORTAL: u32 = u32::MAX >> 2;
 /// `_Py_IMMORTAL_INITIAL_REFCNT` of later versions (Include/refcount.h).
 pub(super) const IMMORTAL_SINCE_3_14: u32 = 5 << 28;
@@ -27,15 +27,15 @@ pub(super) const IMMORTAL_SINCE_3_14: u32 = 5 << 28;
 /// The words of a Mersenne Twister's state (`N` in Modules/_randommodule.c).
 const TWISTER_WORDS: usize = 624;
 const TWISTER_BYTES: u32 = 624 * 4;
-/// Its words begin before this offset in a generator.
+/// The words begin before this offset in a generator.
 const TWISTER_OFFSETS: u32 = 512;
 /// The anchor of the words of numpy's generator.
 const NUMPY_RANDOM: &str = "numpy_random";
 /// The first words of `random`'s state, as reported by boot/settle.py to locate them in the object.
 pub(super) const TWISTER_SAMPLE: usize = 8;
 
-/// The maximum size of a reply. boot/report.py truncates message and traceback to 320 Ki characters of at most six
-/// bytes each; boot/value.py a `repr` to 64 Ki characters, and JSON to 1 MiB.
+/// Maximum size of a reply in bytes. boot/report.py truncates message and traceback to 320 Ki characters of at most six
+/// bytes each; boot/value.py truncates a `repr` to 64 Ki characters, and JSON to 1 MiB.
 const REPLY_BYTES: u32 = 2 << 20;
 
 /// Offsets in the scratch area above the stack: the argument vector (two words) and the mark.
@@ -58,17 +58,17 @@ impl<'a> Interpreter<'a> {
         self.machine
     }
 
-    /// The anchor called `name`.
+    /// Returns the anchor called `name`.
     pub(super) fn anchor(&self, name: &str) -> Result<u32, DriverError> {
         self.anchors.get(name)
     }
 
-    /// Calls a driver function without arguments. `None` if it returned Python's `None`.
+    /// Calls a driver function without arguments. Returns `None` if it returned Python's `None`.
     pub(super) fn call(&mut self, function: &str) -> Result<Option<Vec<u8>>, DriverError> {
         self.vectorcall(function, 0, REPLY_BYTES)
     }
 
-    /// Like [`call`](Self::call), for a reply that may be up to `bytes` longer than others.
+    /// Like [`call`](Self::call), for a reply that may be up to `bytes` longer.
     pub(super) fn call_for(&mut self, function: &str, bytes: u32) -> Result<Option<Vec<u8>>, DriverError> {
         self.vectorcall(function, 0, REPLY_BYTES.saturating_add(bytes))
     }
@@ -83,8 +83,8 @@ impl<'a> Interpreter<'a> {
         self.vectorcall(function, 2, REPLY_BYTES)
     }
 
-    /// Calls an object that is not a driver function: `tp_call(object, arguments, NULL)`. Drops its result. Only used
-    /// at boot.
+    /// Calls an object that is not a driver function, with `tp_call(object, arguments, NULL)`, and drops its result.
+    /// Only used at boot.
     pub(super) fn call_object(&mut self, object: &str, arguments: &str) -> Result<(), DriverError> {
         let (object, arguments) = (self.anchors.get(object)?, self.anchors.get(arguments)?);
         let kind = self.word(object, OB_TYPE)?;
@@ -95,7 +95,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// `vectorcall(function, scratch, count, NULL)`.
+    /// Calls `vectorcall(function, scratch, count, NULL)`.
     fn vectorcall(&mut self, function: &str, count: u32, most: u32) -> Result<Option<Vec<u8>>, DriverError> {
         let args = [self.anchors.get(function)?, self.anchors.get("scratch")?, count, 0].map(Value::I32);
         let slot = Callee::Table(self.anchors.get("slot")?);
@@ -107,8 +107,8 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Copies a `bytes` object and releases the reference that the call returned. The driver holds another one, so it
-    /// is not the last.
+    /// Copies a `bytes` object and releases the reference that the call returned. The driver holds another reference,
+    /// so this is not the last.
     fn take_bytes(&mut self, object: u32, most: u32) -> Result<Vec<u8>, DriverError> {
         let size = self.word(object, OB_SIZE)?;
         if size > most {
@@ -123,7 +123,7 @@ impl<'a> Interpreter<'a> {
         Ok(bytes)
     }
 
-    /// Copies `bytes` into the driver's bytearray. `false` if the guest has no memory for them.
+    /// Copies `bytes` into the driver's bytearray. Returns `false` if the guest has no memory for them.
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<bool, DriverError> {
         let Ok(length) = u32::try_from(bytes.len()) else { return Ok(false) };
         // CPython keeps a zero after the bytes.
@@ -142,7 +142,7 @@ impl<'a> Interpreter<'a> {
         Ok(true)
     }
 
-    /// Overwrites a bytearray that is large enough, as its own code would.
+    /// Overwrites a bytearray of sufficient size, like its own code.
     fn put(&mut self, buffer: u32, bytes: &[u8]) -> Result<(), DriverError> {
         let start = self.word(buffer, BYTEARRAY_START)?;
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -151,38 +151,38 @@ impl<'a> Interpreter<'a> {
         self.write_word(buffer, OB_SIZE, length)
     }
 
-    /// The address of a bytearray's bytes.
+    /// Returns the address of a bytearray's bytes.
     pub(super) fn bytes_of(&mut self, bytearray: u32) -> Result<u32, DriverError> {
         self.word(bytearray, BYTEARRAY_START)
     }
 
-    /// A copy of the whole memory. Only used at boot.
+    /// Returns a copy of the whole memory. Only used at boot.
     pub(super) fn memory(&mut self) -> Result<Vec<u8>, DriverError> {
         let mut bytes = vec![0; usize::try_from(self.machine.memory_bytes()).unwrap_or(0)];
         self.machine.read(0, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Whether an earlier script of this instance had arguments, environment, standard input or a name.
+    /// Returns whether an earlier script of this instance had arguments, environment, standard input or a name.
     pub(super) fn is_marked(&mut self) -> Result<bool, DriverError> {
         let scratch = self.anchors.get("scratch")?;
         Ok(self.word(scratch, MARK)? != 0)
     }
 
-    /// Records it in guest memory, where it is saved and forked with the rest.
+    /// Sets the mark in guest memory, where it is saved and forked with all other state.
     pub(super) fn set_mark(&mut self, marked: bool) -> Result<(), DriverError> {
         let scratch = self.anchors.get("scratch")?;
         self.write_word(scratch, MARK, u32::from(marked))
     }
 
-    /// The reference count of Python's `FileIO` type: one for each open or forgotten file, plus a fixed number. Reading
-    /// it costs the guest nothing.
+    /// Returns the reference count of Python's `FileIO` type: one for each open or forgotten file, plus a fixed number.
+    /// The guest is not charged.
     pub(super) fn files(&mut self) -> Result<u32, DriverError> {
         let kind = self.anchors.get("file_type")?;
         self.word(kind, 0)
     }
 
-    /// Writes a new state into `random`'s generator, and into numpy's where the image has it, as if `random.setstate` had been called.
+    /// Writes a new state into `random`'s generator, and into numpy's if the image has it, like `random.setstate`.
     pub(super) fn reseed(&mut self) -> Result<(), DriverError> {
         let state = self.anchors.get("random")?;
         let mut words = [0; TWISTER_WORDS * 4];
@@ -202,16 +202,16 @@ impl<'a> Interpreter<'a> {
         index_at: u32,
         mut words: [u8; TWISTER_WORDS * 4],
     ) -> Result<(), DriverError> {
-        // As after seeding (`init_by_array`): the state must not be all zero.
+        // As after seeding (`init_by_array`), because the state must not be all zero.
         if let Some(first) = words.first_chunk_mut() {
             *first = 0x8000_0000_u32.to_le_bytes();
         }
         self.machine.write(state, &words).map_err(damaged)?;
-        // At the number of words the next draw generates new ones.
+        // When the index equals the number of words, the next draw generates new words.
         self.machine.write(index_at, &(TWISTER_BYTES / 4).to_le_bytes()).map_err(damaged)
     }
 
-    /// Where numpy's generator is, by what `settle` says of it: its address and the first words of its state.
+    /// Locates numpy's generator from the reply of `settle`, which has its address and the first words of its state.
     pub(super) fn find_numpy(&mut self, reply: &[u8], immortal: u32) -> Result<(String, u32), DriverError> {
         let words = String::from_utf8_lossy(reply);
         let words: Option<Vec<u32>> = words.split_whitespace().map(|word| word.parse().ok()).collect();
@@ -226,21 +226,21 @@ impl<'a> Interpreter<'a> {
         Ok((NUMPY_RANDOM.to_owned(), state))
     }
 
-    /// The table slot through which `function` is called.
+    /// Returns the table slot through which `function` is called.
     pub(super) fn vectorcall_slot(&mut self, function: u32) -> Result<u32, DriverError> {
         let kind = self.word(function, OB_TYPE)?;
         let offset = self.word(kind, TP_VECTORCALL_OFFSET)?;
         self.word(function, offset)
     }
 
-    /// Keeps `object` alive for ever, without a reference in Python.
+    /// Keeps `object` alive forever, without a reference in Python.
     pub(super) fn immortalise(&mut self, object: u32, count: u32) -> Result<(), DriverError> {
         self.write_word(object, 0, count)
     }
 
-    /// The address of the words of the generator `object`, located by their first values.
+    /// Returns the address of the words of the generator `object`, located by their first values.
     pub(super) fn find_state(&mut self, object: u32, sample: &[u32]) -> Result<Option<u32>, DriverError> {
-        // An instance is a header, other fields and the words.
+        // An instance consists of a header, other fields and the words.
         for offset in (8..TWISTER_OFFSETS).step_by(4) {
             let mut found = true;
             for (word, place) in sample.iter().zip((offset..).step_by(4)) {
@@ -264,8 +264,8 @@ impl<'a> Interpreter<'a> {
     }
 }
 
-/// Other random words, made of some: no more is drawn for an image with numpy than for one without, so that what a script draws itself is the
-/// same in both.
+/// Derives other random words from `words`. An image with numpy draws no more than one without, so a script draws the
+/// same numbers in both.
 fn scattered(words: &[u8; TWISTER_WORDS * 4]) -> [u8; TWISTER_WORDS * 4] {
     // FNV-1a for the seed, SplitMix64 (Steele, Lea, Flood 2014) for the words.
     let mut seed = words
@@ -281,12 +281,12 @@ fn scattered(words: &[u8; TWISTER_WORDS * 4]) -> [u8; TWISTER_WORDS * 4] {
     scattered
 }
 
-/// Wraps like the guest's own address arithmetic; the memory bounds then refuse a wrong address.
+/// Wraps like the guest's own address arithmetic. The bounds check of the memory then rejects a wrong address.
 fn at(base: u32, offset: u32) -> u32 {
     base.wrapping_add(offset)
 }
 
-/// An address read from the guest is outside its memory: it damaged its driver.
+/// Converts an address outside the guest's memory to the error of a guest that damaged its driver.
 fn damaged(error: MachineError) -> DriverError {
     match error {
         MachineError::OutOfBounds(at) => DriverError::Report(format!("its memory points to {at:#x}, outside itself")),

@@ -25,7 +25,7 @@ pub const EMBEDDED_PACKAGES: &[(&str, &[u8])] = &[
     ("sandbox_utils/yaml_writer.py", include_bytes!("site/sandbox_utils/yaml_writer.py")),
 ];
 
-/// Compiles the packages mounted at their path.
+/// Compiles the packages that are mounted at their path.
 pub(super) const COMPILER: &str = include_str!("compile.py");
 
 /// The arguments of the compiling interpreter. It may write to the workspace.

@@ -1,4 +1,4 @@
-//! The driver against lying guests: arbitrary memory, and calls that return anything.
+//! Tests of the driver against lying guests, with arbitrary memory and arbitrary results of calls.
 
 use std::collections::BTreeMap;
 
@@ -279,15 +279,15 @@ fn a_reply_that_claims_four_gibibytes_is_refused() {
 fn a_source_beyond_the_buffer_makes_it_grow() {
     let mut liar = Liar::new();
     let source = "x".repeat(256);
-    // It claims to have grown and did not.
+    // The guest claims to have grown and has not.
     assert!(matches!(execute(&mut liar, &source), Err(DriverError::Report(_))));
     assert_eq!(liar.functions(), [6].map(Value::I32));
-    // It has no memory.
+    // The guest has no memory.
     let mut liar = Liar::new();
     liar.reply(2, b"R");
     let Report::Raised(raised) = execute(&mut liar, &source).unwrap() else { panic!("not raised") };
     assert!(Python::command().is_out_of_memory(&raised));
-    // One byte less fits.
+    // A source that is one byte shorter fits.
     let mut liar = Liar::new();
     execute(&mut liar, &"x".repeat(255)).unwrap();
     assert_eq!(liar.functions(), [1].map(Value::I32));
@@ -336,7 +336,7 @@ fn numpys_generator_is_found_by_its_words_and_reseeded_as_well() {
     let words: Vec<u32> = (1..624).map(|word| liar.get(NUMPY + 40 + word * 4)).collect();
     let different: std::collections::BTreeSet<_> = words.iter().collect();
     assert!(different.len() > 620 && !words.contains(&0x0707_0707), "not those of `random`");
-    // The index comes behind the words.
+    // The index comes after the words.
     assert_eq!((liar.get(NUMPY + 40 + 624 * 4), liar.get(GENERATOR - 4)), (624, 624));
 }
 
@@ -356,18 +356,18 @@ fn an_interrupt_that_came_too_late_is_taken_back_before_the_next_script() {
     let mut liar = Liar::new();
     liar.put(HANDLER, 1);
     execute(&mut liar, "").unwrap();
-    // It stays tripped, because nothing here clears it: once before the script, once after it.
+    // The word stays set, because nothing here clears it. `rearm` is called once before the script and once after it.
     assert_eq!(liar.functions(), [10, 1, 10].map(Value::I32));
 }
 
 #[test]
 fn a_handler_of_the_script_s_own_is_taken_back_and_not_called() {
-    // Only replaced: the handler stays until Python itself replaces it, which counts its references.
+    // The handler is only replaced. It stays until Python itself replaces it, which counts its references.
     let mut liar = Liar::new();
     liar.put(HANDLER + 4, 0x50);
     execute(&mut liar, "").unwrap();
     assert_eq!((liar.functions(), liar.get(HANDLER + 4)), ([10, 1, 10].map(Value::I32).to_vec(), 0x50));
-    // Replaced and pending: it would be called on entering `rearm`.
+    // The handler is replaced and pending, so it would be called on entry to `rearm`.
     let mut liar = Liar::new();
     liar.put(HANDLER, 1);
     liar.put(HANDLER + 4, 0x50);

@@ -5,21 +5,22 @@ use crate::{
     persist::{GlobalJson, Next},
 };
 
-/// The name for "no file" (see [`Script::name`](crate::Script::name)); such a script takes the driver's shortest path.
+/// The name of a script without a file (see [`Script::name`](crate::Script::name)). Such a script takes the driver's
+/// shortest path.
 pub(super) const DEFAULT_NAME: &str = "<sandbox>";
 
 /// Frames `fields` for `fields()` in boot/driver.py.
 pub(super) fn framed<'a>(fields: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
     let mut framed = Vec::new();
     for field in fields {
-        // A guest has at most 4 GiB: a field whose length does not fit is refused earlier, for lack of memory.
+        // A guest has at most 4 GiB. A field whose length does not fit was rejected earlier, because it exceeds memory.
         framed.extend(u32::try_from(field.len()).unwrap_or(u32::MAX).to_le_bytes());
         framed.extend(field.as_bytes());
     }
     framed
 }
 
-/// Decodes the reply of `run` or `run_with`. The bytes come from the guest and may be anything.
+/// Decodes the reply of `run` or `run_with`. The bytes come from the guest and are untrusted.
 pub(super) fn decode_report(reply: &[u8]) -> Result<Report, DriverError> {
     match reply.split_first() {
         Some((b'X', mut rest)) => {
@@ -81,7 +82,7 @@ pub(super) fn decode_diagnostic(reply: &[u8]) -> Result<Diagnostic, DriverError>
     Ok(Diagnostic { line: position()?, column: position()?, message: field(&mut rest)? })
 }
 
-/// All fields, undecoded.
+/// Returns all fields, undecoded.
 pub(super) fn fields(mut rest: &[u8]) -> Result<Vec<&[u8]>, DriverError> {
     let mut fields = Vec::new();
     while !rest.is_empty() {
