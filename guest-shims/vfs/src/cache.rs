@@ -1,11 +1,11 @@
-//! Recently read pieces of mounted files.
+//! Cache of recently read pieces of mounted files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ids::InodeId;
 
-/// Charged per piece beside its bytes, for the two maps.
+/// Charge per piece in addition to its bytes, for the two maps.
 const ENTRY_OVERHEAD_BYTES: u64 = 192;
 
 /// An inode and the number of a piece in it.
@@ -35,7 +35,7 @@ impl MountCache {
         self.bytes
     }
 
-    /// Whether a piece of this length fits the bound.
+    /// Returns whether a piece of this length fits the bound.
     pub(crate) fn fits(len: u64, bound_bytes: u64) -> bool {
         len.saturating_add(ENTRY_OVERHEAD_BYTES) <= bound_bytes
     }

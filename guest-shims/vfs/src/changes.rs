@@ -1,4 +1,4 @@
-//! Which paths have changed, computed from a journal without a scan.
+//! The changed paths, computed from a journal without a scan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Whether nothing changed.
+    /// Returns whether there are no changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.created.is_empty() && self.modified.is_empty() && self.deleted.is_empty()
@@ -49,14 +49,14 @@ impl From<&Was> for Node {
     }
 }
 
-/// What one path referred to before and refers to now.
+/// The current and the previous target of a path.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
     pub(crate) before: Option<Node>,
     pub(crate) after: Option<Node>,
 }
 
-/// Every changed path. Bounded by the number of inodes now and before, times the longest path.
+/// All changed paths. The number is bounded by the inodes now and before, times the longest path.
 pub(crate) type Differences = BTreeMap<String, Difference>;
 
 impl Vfs {
@@ -90,7 +90,7 @@ impl Vfs {
         changes
     }
 
-    /// The paths that refer to another node than before or were written to.
+    /// Returns the paths that refer to another node than before, or were written to.
     pub(crate) fn differences(&self, journal: &Journal) -> Differences {
         let mut found = self.paths_in_question(journal);
         found.retain(|_, difference| match (&difference.before, &difference.after) {
@@ -100,10 +100,10 @@ impl Vfs {
         found
     }
 
-    /// The paths that were written to or may refer to something else, and everything below them.
+    /// Returns the paths that were written to or may refer to something else, and everything below them.
     ///
-    /// A path can only differ if a name along it changed. It is enough to start at the changed names without a changed
-    /// name above them, and to walk from there both what they refer to now and what they referred to.
+    /// A path can only differ if a name along it changed. It is enough to start at the topmost changed names, and to
+    /// walk both their current and their previous targets from there.
     pub(crate) fn paths_in_question(&self, journal: &Journal) -> Differences {
         let mut found = Differences::new();
         for (&dir, names) in &journal.dirs {
@@ -128,7 +128,7 @@ impl Vfs {
                 continue;
             };
             for link in &inode.links {
-                // The walk already visited what is below a changed name.
+                // The walk has already visited everything below a changed name.
                 if !journal.has(link.dir, &link.name)
                     && let Some(dir) = self.unchanged_path(journal, link.dir)
                     && let Some(entry) = self.entry(link.dir, &link.name)
@@ -150,7 +150,7 @@ impl Vfs {
         Some(Node { inode: entry.inode, kind: self.inode(entry.inode).ok()?.kind(), base: entry.base.clone() })
     }
 
-    /// The path of a directory if it exists and no name along it changed; its path was the same before.
+    /// Returns the path of a directory if it exists and no name along the path changed. Its path was the same before.
     pub(crate) fn unchanged_path(&self, journal: &Journal, dir: InodeId) -> Option<String> {
         let mut at = dir;
         while let Some(link) = self.inode(at).ok()?.links.first() {

@@ -1,10 +1,10 @@
-//! What an inode is charged.
+//! The charge for an inode.
 
 use crate::inode::{Body, Content, Inode};
 use crate::limits::{INODE_BYTES, data_charge, length};
 
-/// The workspace's charge for one inode, its names excepted. The only place that computes it, both when the inode is
-/// created and when it is freed.
+/// Returns the workspace's charge for one inode, without its names. No other function computes it, neither for creating
+/// nor for freeing an inode.
 pub(crate) fn workspace_charge(inode: &Inode) -> u64 {
     let own = match (&inode.body, inode.mount_charge) {
         (_, Some(_)) => 0,

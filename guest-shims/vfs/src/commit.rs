@@ -10,60 +10,61 @@ use crate::journal::Journal;
 use crate::mount::SourceStat;
 use crate::vfs::{Vfs, root_mut};
 
-/// One step of a commit. Paths are relative to the root, without `.`, `..` or empty components.
+/// A step of a commit. Paths are relative to the root, without `.`, `..` or empty components.
 ///
-/// A `base` is the source's stat of the file at this path when it was listed or last committed; a different stat now
-/// means that somebody changed the file meanwhile. `None` means that nothing is known to be there; a file there is a
-/// conflict too.
+/// A `base` is the source's stat of the file at this path when it was listed or last committed. A different stat now is
+/// a conflict: another program changed the file meanwhile. `None` means that no file is known at this path; an existing
+/// file is a conflict, too.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum CommitStep {
     /// Remove a file or symlink.
     DeleteFile {
-        /// The path.
+        /// The path to remove.
         path: String,
         /// The expected file.
         base: Option<SourceStat>,
     },
-    /// Remove a directory, which the steps before have emptied.
+    /// Remove a directory, which earlier steps have emptied.
     RemoveDir {
-        /// The path.
+        /// The path to remove.
         path: String,
     },
     /// Make a directory.
     CreateDir {
-        /// The path.
+        /// The path to create.
         path: String,
     },
     /// Write a file, replacing the file or symlink that is there.
     WriteFile {
-        /// The path.
+        /// The path to write to.
         path: String,
         /// The file, to be read with [`Vfs::read_at`].
         inode: InodeId,
-        /// How long it is.
+        /// The length of the file in bytes.
         size_bytes: u64,
-        /// When it was last modified, in nanoseconds since 1970.
+        /// The last modification, in nanoseconds since 1970.
         modified_ns: u64,
         /// The expected file.
         base: Option<SourceStat>,
     },
     /// Create a symlink, replacing the file or symlink that is there.
     Symlink {
-        /// The path.
+        /// The path to create.
         path: String,
-        /// Its target, chosen by the guest.
+        /// The target, chosen by the guest.
         target: Arc<str>,
-        /// Whether the target may lead out of the root when something other than this file system follows it. Creating
-        /// such a link on a host is a trap for whoever follows links there.
+        /// `true` if the target may lead out of the root when something other than this file system follows it. On a
+        /// host, such a link is a trap for programs that follow links.
         escapes: bool,
         /// The expected file.
         base: Option<SourceStat>,
     },
 }
 
-/// A target cannot lead out if it is relative, all its `..` come first, and there are no more of them than the link's
-/// directory is deep. The components after them only descend, and each symlink on the way was checked itself.
+/// Returns whether a target can lead out of the root. It cannot if it is relative, all its `..` come first, and there
+/// are no more of them than the link's directory is deep. The components after them only descend, and each symlink on
+/// the way was checked itself.
 fn escapes(path: &str, target: &str) -> bool {
     let mut above = path.split('/').count().saturating_sub(1);
     let mut descended = false;
@@ -82,8 +83,8 @@ fn escapes(path: &str, target: &str) -> bool {
 }
 
 impl Vfs {
-    /// The steps that make the source's directory equal to the root: the changes since the root was added or last
-    /// committed, independent of [`mark`](Self::mark). For a root without a source: the steps that fill an empty
+    /// Returns the steps that make the source's directory equal to the root: the changes since the root was added or
+    /// last committed, independent of [`mark`](Self::mark). For a root without a source, the steps fill an empty
     /// directory.
     ///
     /// The steps are in a valid order: removals from the bottom up, then directories from the top down, then files.
@@ -142,9 +143,9 @@ impl Vfs {
         }
     }
 
-    /// Records that the steps of [`commit_plan`](Self::commit_plan) were carried out, with no change to the file system
-    /// since. `written` gives the source's stat of every file and symlink that was created or replaced, which the next
-    /// commit compares with.
+    /// Records that the steps of [`commit_plan`](Self::commit_plan) were carried out, without changes to the file
+    /// system since. `written` gives the source's stat of every file and symlink that was created or replaced, for
+    /// comparison in the next commit.
     ///
     /// A mounted file that was removed but is still open can no longer be read.
     ///
@@ -158,7 +159,7 @@ impl Vfs {
     ) -> Result<(), VfsError> {
         let paths = self.paths_in_question(&self.root(root)?.committed);
         let mut bases = Vec::new();
-        // A file may have returned to its path through another directory, or through a hard link: the source then still
+        // A file may have returned to its path through another directory, or through a hard link. The source then still
         // has the same file there.
         for (path, Difference { before, after }) in &paths {
             if let (Some(before), Some(after)) = (before, after)
@@ -187,7 +188,7 @@ impl Vfs {
     }
 
     /// Updates the source paths of mounted files that the commit renamed. An inode without a name no longer has a
-    /// source path: the file at its old path is another one.
+    /// source path, because the file at its old path is another one.
     fn follow_sources(&mut self, root: RootId, paths: Differences) -> Result<(), VfsError> {
         let open = self.state.open.keys().copied();
         let lost: Vec<InodeId> = open
@@ -224,7 +225,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// The directory entry at a path, without following symlinks or asking a source.
+    /// Returns the directory entry at a path, without following symlinks or asking a source.
     fn find_entry(&self, root: RootId, path: &str) -> Result<(InodeId, Name), VfsError> {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         let mut names = parent.split('/').filter(|name| !name.is_empty());
@@ -249,7 +250,7 @@ mod tests {
             ("d/a", "./..//b", false),
             ("d/a", "../../b", true),
             ("d/a", "/etc/passwd", true),
-            // `s` may be a symlink to `.`, and then this climbs twice.
+            // `s` may be a symlink to `.`, so this climbs twice.
             ("d/a", "s/../../x", true),
             ("d/e/a", "s/..", true),
         ] {

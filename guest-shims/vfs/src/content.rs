@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::encoding::{Damaged, Decoder, Encoder};
 
-/// The unit of copy-on-write and of the quota: a page, as in most file systems, so that many small files stay cheap.
+/// The unit of copy-on-write and of the quota, in bytes: a page, as in most file systems, so that many small files stay
+/// cheap.
 pub(crate) const CHUNK_BYTES: u64 = 4_096;
 
 /// [`CHUNK_BYTES`] as a `usize`.
@@ -15,7 +16,7 @@ type Chunk = [u8; CHUNK_LEN];
 
 const ZEROS: Chunk = [0; CHUNK_LEN];
 
-/// How many bytes of a chunk lie before the end of the file.
+/// Returns how many bytes of a chunk are before the end of the file.
 fn within_file(number: u64, size_bytes: u64) -> usize {
     let left = size_bytes.saturating_sub(number.saturating_mul(CHUNK_BYTES)).min(CHUNK_BYTES);
     usize::try_from(left).unwrap_or(CHUNK_LEN)
@@ -96,7 +97,7 @@ impl Chunks {
         }
     }
 
-    /// Reads what [`encode`](Self::encode) wrote. Allocates one chunk at a time, after its bytes have been read.
+    /// Decodes the output of [`encode`](Self::encode). Allocates one chunk at a time, after its bytes have been read.
     pub(crate) fn decode(from: &mut Decoder<'_>, size_bytes: u64) -> Result<Self, Damaged> {
         let mut chunks = BTreeMap::new();
         let mut next = 0_u64;

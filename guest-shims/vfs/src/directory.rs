@@ -7,31 +7,31 @@ use crate::error::VfsError;
 use crate::ids::{FileKind, InodeId, Name};
 use crate::mount::SourceStat;
 
-/// One entry as a guest or the embedder sees it.
+/// A directory entry, in the view of a guest or the embedder.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DirEntry {
     /// The cookie that continues after this entry (`d_next`).
     pub next_cookie: u64,
-    /// The inode.
+    /// The inode of the entry.
     pub inode: InodeId,
-    /// What it is.
+    /// The type of the inode.
     pub kind: FileKind,
-    /// The name.
+    /// The name of the entry.
     pub name: Name,
 }
 
-/// Places 1 and 2 are `.` and `..`; 0 is the start.
+/// The first place of an entry. Places 1 and 2 are `.` and `..`; 0 is the start.
 pub(crate) const FIRST_PLACE: u32 = 3;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) inode: InodeId,
-    /// Its position in the listing, for as long as the name exists.
+    /// The position in the listing, for as long as the name exists.
     pub(crate) place: u32,
-    /// Whether the name came out of a mount: then it is charged there.
+    /// `true` if the name came from a mount, which it is charged to.
     pub(crate) mounted: bool,
-    /// The source's stat under this name when it was listed or last committed. It belongs to the name and not to the
-    /// inode: hard links are separate files in the source.
+    /// The source's stat under this name when it was listed or last committed. It belongs to the name rather than the
+    /// inode, because hard links are separate files in the source.
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 
@@ -58,17 +58,17 @@ impl Entries {
         self.by_name.is_empty()
     }
 
-    /// By name, ascending.
+    /// Iterates in ascending order of names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, &Entry)> {
         self.by_name.iter()
     }
 
-    /// The place that the next new name gets.
+    /// Returns the place that the next new name gets.
     pub(crate) fn next_place(&self) -> u32 {
         self.next_place
     }
 
-    /// Names from a place up to, not including, another.
+    /// Iterates over the names at the places from `from` to `until`, exclusive.
     pub(crate) fn between(&self, from: u32, until: u32) -> impl Iterator<Item = (u32, &Name)> {
         self.by_place.range(from..until.max(from)).map(|(&place, name)| (place, name))
     }

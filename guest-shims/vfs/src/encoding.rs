@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("the saved state is damaged: {0}")]
 pub struct Damaged(
-    /// What is wrong, for a log.
+    /// The damage, for a log.
     pub &'static str,
 );
 
@@ -20,24 +20,24 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An empty encoder.
+    /// Creates an empty encoder.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The encoded bytes.
+    /// Returns the encoded bytes.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// One byte.
+    /// Encodes one byte.
     pub fn byte(&mut self, value: u8) {
         self.bytes.push(value);
     }
 
-    /// A number that is usually small, as LEB128: seven bits per byte, low bits first.
+    /// Encodes a number that is usually small, as LEB128: seven bits per byte, low bits first.
     pub fn number(&mut self, value: u64) {
         let mut rest = value;
         loop {
@@ -51,41 +51,41 @@ impl Encoder {
         }
     }
 
-    /// A number that is usually large, such as a time: eight bytes.
+    /// Encodes a number that is usually large, such as a time, as eight bytes.
     pub fn fixed(&mut self, value: u64) {
         self.raw(&value.to_le_bytes());
     }
 
-    /// A length.
+    /// Encodes a length.
     pub fn length(&mut self, value: usize) {
         self.number(u64::try_from(value).unwrap_or(u64::MAX));
     }
 
-    /// Text, prefixed by its length.
+    /// Encodes a text, prefixed by its length.
     pub fn text(&mut self, value: &str) {
         self.run(value.as_bytes());
     }
 
-    /// Bytes, prefixed by their number.
+    /// Encodes bytes, prefixed by their number.
     pub fn run(&mut self, value: &[u8]) {
         self.length(value.len());
         self.raw(value);
     }
 
-    /// Bytes without a length, which the reader must know.
+    /// Encodes bytes without a length, which the decoder must know.
     pub fn raw(&mut self, value: &[u8]) {
         self.bytes.extend_from_slice(value);
     }
 }
 
-/// Reads what an [`Encoder`] wrote.
+/// Decodes the output of an [`Encoder`].
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Decoder<'a> {
-    /// A decoder at the first byte.
+    /// Creates a decoder at the first byte.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
@@ -99,7 +99,7 @@ impl<'a> Decoder<'a> {
         if self.rest.is_empty() { Ok(()) } else { Err(Damaged("there are bytes after its end")) }
     }
 
-    /// The remaining bytes, for another decoder.
+    /// Returns the remaining bytes, for another decoder.
     #[must_use]
     pub fn rest(self) -> &'a [u8] {
         self.rest
@@ -158,7 +158,7 @@ impl<'a> Decoder<'a> {
     /// See [`Encoder::run`].
     ///
     /// # Errors
-    /// [`Damaged`] if there are fewer bytes than the length says.
+    /// [`Damaged`] if there are fewer bytes than the length requires.
     pub fn run(&mut self) -> Result<&'a [u8], Damaged> {
         let len = usize::try_from(self.number()?).map_err(|_| Damaged("it ends too early"))?;
         self.raw(len)

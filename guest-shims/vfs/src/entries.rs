@@ -14,14 +14,14 @@ use crate::vfs::{Vfs, root_mut};
 /// The position of a directory in the tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
-    /// Directories above it; 0 for a root.
+    /// Number of directories above it; 0 for a root.
     pub(crate) depth: usize,
-    /// Bytes of its path from the root, with a slash after each name.
+    /// Length of its path from the root in bytes, with a slash after each name.
     pub(crate) path_bytes: usize,
 }
 
 impl Position {
-    /// The position of an entry of this directory.
+    /// Returns the position of an entry of this directory.
     pub(crate) fn below(self, name: &str) -> Self {
         Self {
             depth: self.depth.saturating_add(1),
@@ -31,7 +31,7 @@ impl Position {
 }
 
 impl Vfs {
-    /// The target of a name in a directory; asks the source if the directory is mounted.
+    /// Returns the target of a name in a directory. Asks the source if the directory is mounted.
     pub(crate) fn child(&mut self, dir: InodeId, name: &str) -> Result<Option<InodeId>, VfsError> {
         match &self.inode(dir)?.body {
             Body::Directory { listed: Listed::TooLarge, .. } => return self.look_up(dir, name),
@@ -45,13 +45,13 @@ impl Vfs {
         Ok(entries.get(name).map(|entry| entry.inode))
     }
 
-    /// Whether an entry can be created in a directory: it is a root or still has a name.
+    /// Returns whether an entry can be created in a directory, because the directory is a root or still has a name.
     pub(crate) fn is_linked(&self, dir: InodeId) -> Result<bool, VfsError> {
         let inode = self.inode(dir)?;
         Ok(!inode.links.is_empty() || self.root(inode.root)?.dir == dir)
     }
 
-    /// The parent directory, or the directory itself for a root.
+    /// Returns the parent directory, or the directory itself for a root.
     pub(crate) fn parent(&self, dir: InodeId) -> Result<InodeId, VfsError> {
         Ok(self.inode(dir)?.links.first().map_or(dir, |link| link.dir))
     }
@@ -66,7 +66,7 @@ impl Vfs {
         Ok(position)
     }
 
-    /// Refuses an entry that would be nested too deeply or have too long a path.
+    /// Rejects an entry that would be nested too deep or have too long a path.
     pub(crate) fn check_position(&self, at: Position, kind: FileKind) -> Result<(), VfsError> {
         let too_deep = kind == FileKind::Directory && at.depth > self.limits.depth;
         // No slash follows the last name.
@@ -99,8 +99,8 @@ impl Vfs {
         Ok(id)
     }
 
-    /// Points a name at an inode, or removes it. The inode it pointed at loses a link and is freed if that was its
-    /// last. The caller has checked the quotas; this charges them. Fails only before any change.
+    /// Points a name at an inode, or removes the name. The previous inode loses a link, and is freed if that was its
+    /// last. The caller has checked the quotas; this function charges them. It fails only before any change.
     pub(crate) fn set_entry(&mut self, dir: InodeId, name: &Name, new: Option<InodeId>) -> Result<(), VfsError> {
         let now_ns = self.now_ns;
         let old = self.inode(dir)?.entries().ok_or(VfsError::NotADirectory)?.get(name).cloned();

@@ -3,7 +3,8 @@
 use crate::escaped::escaped;
 use thiserror::Error;
 
-/// Why an operation of a [`Vfs`](crate::Vfs) was refused. An operation that returns an error has changed nothing.
+/// The reason for refusing an operation of a [`Vfs`](crate::Vfs). An operation that returns an error has changed
+/// nothing.
 ///
 /// Each variant names the WASI preview 1 errno that the guest sees.
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
@@ -28,7 +29,7 @@ pub enum VfsError {
     /// is resolved beneath.
     #[error("path leads out of its directory; use a relative path that stays inside")]
     NotCapable,
-    /// `nametoolong`: a name, a path or the nesting of directories is over its limit.
+    /// `nametoolong`: a name, a path or the nesting of directories exceeds its limit.
     #[error("name, path or nesting is over its limit; shorten it")]
     NameTooLong,
     /// `loop`: more symlinks than `symlink_hops`, or a symlink where following is not allowed.
@@ -46,8 +47,8 @@ pub enum VfsError {
     /// `nospc`: the operation would exceed the quota of bytes or inodes, or the memory ceiling.
     #[error("quota exceeded; delete files or raise `bytes` or `inodes`")]
     NoSpace,
-    /// `nomem`: a mounted directory is too large to list within `mount_entries` or memory, or as many names again were
-    /// looked up in such directories.
+    /// `nomem`: a mounted directory is too large to list within `mount_entries` or memory, or too many names were
+    /// looked up one by one in such directories.
     #[error("mounted directory is too large; mount a smaller one or raise `mount_entries`")]
     MountTooLarge,
     /// `fbig`: an offset beyond the maximum file size, or a file longer than the caller accepts.
@@ -70,14 +71,14 @@ pub enum VfsError {
     BadInode,
 }
 
-/// An operation of the embedder on one path failed.
+/// An operation of the embedder on a path failed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("`{path}`: {reason}", path = escaped(.path))]
 #[non_exhaustive]
 pub struct FileError {
     /// The path as the embedder gave it.
     pub path: String,
-    /// Why.
+    /// The reason for the failure.
     #[source]
     pub reason: VfsError,
 }

@@ -1,15 +1,15 @@
-//! Names in messages.
+//! Escaping of untrusted names and texts in messages.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
 
-/// Escapes a name, or any text chosen by a guest or a host's file, for messages, tables and logs, so that it cannot
-/// forge lines, hide, or reorder the text beside it.
+/// Escapes a name, or any text chosen by a guest or from a host's file, for messages, tables and logs. The result
+/// cannot forge lines, hide, or reorder the text next to it.
 ///
 /// Escaped, as in a Rust string, are line ends and all other controls, U+2028 and U+2029, characters that change the
 /// text direction, invisible characters (zero-width characters, U+FEFF, variation selectors, tags), the backslash, and
-/// the backtick that quotes names. Bytes that are not UTF-8 become `\xNN`. All else stays: an ordinary name is
-/// unchanged. A name of more than 256 bytes keeps its beginning and its end, with `…` between them.
+/// the backtick that quotes names. Bytes that are not UTF-8 become `\xNN`. All other characters stay, so an ordinary
+/// name is unchanged. A name of more than 256 bytes keeps its beginning and its end, with `…` between them.
 ///
 /// ```
 /// use glovebox_vfs::escaped;
@@ -22,23 +22,23 @@ pub fn escaped<N: AsRef<OsStr> + ?Sized>(name: &N) -> Escaped<'_> {
     Escaped { text: name.as_ref(), is_name: true }
 }
 
-/// Like [`escaped`], for a sentence that may quote names itself: backslashes and backticks stay, and it is shortened
-/// from 1,024 bytes on.
+/// Like [`escaped`], for a sentence that may contain quoted names. Backslashes and backticks stay, and a text of more
+/// than 1,024 bytes is shortened.
 #[must_use]
 pub fn escaped_text<T: AsRef<OsStr> + ?Sized>(text: &T) -> Escaped<'_> {
     Escaped { text: text.as_ref(), is_name: false }
 }
 
-/// The result of [`escaped`] and [`escaped_text`], to be displayed.
+/// The displayable result of [`escaped`] and [`escaped_text`].
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a> {
     text: &'a OsStr,
     is_name: bool,
 }
 
-/// Text that a guest, a client or a file chose. It can only be shown as [`escaped_text`].
+/// Text from a guest, a client or a file. It can only be displayed as [`escaped_text`].
 ///
-/// Errors for clients hold their messages as this type, so that no way of writing one forgets to escape it.
+/// Errors for clients hold their messages as this type, so that no code path can forget to escape them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Untrusted(String);
 
@@ -60,13 +60,14 @@ impl fmt::Debug for Untrusted {
     }
 }
 
-/// The longest name that is shown as a whole. It fits into a line or two.
+/// Maximum length of a name that is displayed in full, in bytes. It fits into a line or two.
 const MAX_NAME_BYTES: usize = 256;
-/// The longest sentence that is shown as a whole. The longest of our own, which quote some names, are shorter.
+/// Maximum length of a sentence that is displayed in full, in bytes. The longest of our own messages, which quote some
+/// names, are shorter.
 const MAX_TEXT_BYTES: usize = 1_024;
 
 impl Escaped<'_> {
-    /// The parts that are shown: all, or the beginning and the end of a long text.
+    /// Returns the displayed parts: all, or the beginning and the end of a long text.
     fn shown(&self) -> (&[u8], Option<&[u8]>) {
         let bytes = self.text.as_encoded_bytes();
         let most = if self.is_name { MAX_NAME_BYTES } else { MAX_TEXT_BYTES };
@@ -74,7 +75,7 @@ impl Escaped<'_> {
             return (bytes, None);
         }
         let is_boundary = |at: &usize| bytes.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
-        // Bytes that are not UTF-8 may have no boundary nearby.
+        // Bytes that are not UTF-8 can be far from any boundary.
         let near = |at: usize| (at.saturating_sub(3)..=at).rev().find(is_boundary).unwrap_or(at);
         let (begin, _) = bytes.split_at(near(most / 2));
         let (_, end) = bytes.split_at(near(bytes.len() - most / 4));
@@ -110,14 +111,15 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Whether a character controls a terminal, ends a line, or changes the direction of the text beside it.
+/// Returns whether a character controls a terminal, ends a line, or changes the direction of adjacent text.
 #[must_use]
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Like [`is_control`], or invisible. Ordinary text has such characters, such as those within an emoji.
+/// Returns whether a character is invisible, or a control by [`is_control`]. Ordinary text has such characters, such as
+/// those within an emoji.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     is_control(c)
@@ -165,7 +167,7 @@ mod tests {
             ("\u{202e}txt.exe\u{2066}\u{200f}\u{61c}", r"\u{202e}txt.exe\u{2066}\u{200f}\u{61c}"),
             ("a\u{200b}\u{200d}\u{2060}\u{feff}\u{ad}", r"a\u{200b}\u{200d}\u{2060}\u{feff}\u{ad}"),
             ("\u{3164}\u{fe0f}\u{e0041}\u{2800}", r"\u{3164}\u{fe0f}\u{e0041}\u{2800}"),
-            // A name that looks escaped already, and one that closes its quotes.
+            // A name that already looks escaped, and a name that closes its quotes.
             (r"a\nb", r"a\\nb"),
             ("a`; `b", r"a\u{60}; \u{60}b"),
         ] {

@@ -1,4 +1,4 @@
-//! The contents of files.
+//! Reading and writing the contents of files.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ fn to_u64(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// A length that is bounded by a buffer.
+/// Converts a length that is bounded by a buffer.
 fn to_usize(len: u64) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
 }
 
-/// Reads until the buffer is full. A file that ends before the length of its `stat` has changed; half of one version
-/// and half of another is not returned to anybody.
+/// Reads until the buffer is full. A file that ends before the length in its `stat` has changed. The error prevents a
+/// mixture of two versions.
 fn read_exactly(source: &dyn MountSource, path: &str, offset: u64, into: &mut [u8]) -> Result<(), SourceError> {
     let mut done = 0_usize;
     while let Some(rest) = into.get_mut(done..)
@@ -137,8 +137,8 @@ impl Vfs {
         }
     }
 
-    /// Changes the length of a file, keeps its first `keep` bytes, and makes it private: from here on the source is not
-    /// read. Charges first, so that a refusal leaves the file unchanged, without having read a gigabyte to find out.
+    /// Changes the length of a file, keeps its first `keep` bytes, and makes it private: the source is not read any
+    /// more. Charges first, so that a refusal leaves the file unchanged and no large file is read in vain.
     fn resize(&mut self, id: InodeId, keep: u64, size: u64) -> Result<(), VfsError> {
         let (old_size, content) = self.file(id)?;
         let (old_charge, from_mount) = match content {
@@ -181,7 +181,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// The source of a mounted file, and the file's path in it.
+    /// Returns the source of a mounted file, and the file's path in it.
     fn source_of(&self, id: InodeId) -> Result<(Arc<dyn MountSource>, String), VfsError> {
         let inode = self.inode(id)?;
         let source = self.root(inode.root)?.source.clone();
@@ -189,7 +189,7 @@ impl Vfs {
         source.zip(path).ok_or(VfsError::Io)
     }
 
-    /// Reads the first bytes of a mounted file into memory. Bypasses the cache: each byte is needed once.
+    /// Reads the first bytes of a mounted file into memory. Bypasses the cache, because each byte is needed once.
     fn copy_from_mount(&mut self, id: InodeId, len: u64) -> Result<Chunks, VfsError> {
         let (source, path) = self.source_of(id)?;
         let mut chunks = Chunks::default();
@@ -208,8 +208,8 @@ impl Vfs {
         Ok(chunks)
     }
 
-    /// Reads from a mounted file, up to the end of the source's chunk: a whole chunk goes straight to the reader, any
-    /// other piece through the cache.
+    /// Reads from a mounted file, up to the end of the source's chunk. A whole chunk goes directly to the reader, and
+    /// any other piece through the cache.
     fn read_mounted(&mut self, id: InodeId, size: u64, offset: u64, into: &mut [u8]) -> Result<usize, VfsError> {
         let number = offset / SOURCE_CHUNK_BYTES;
         let start = number.saturating_mul(SOURCE_CHUNK_BYTES);
@@ -246,7 +246,7 @@ impl Vfs {
     }
 }
 
-/// The end of a range that a guest named.
+/// Returns the end of a range chosen by a guest.
 fn end_of(offset: u64, len: u64) -> Result<u64, VfsError> {
     offset.checked_add(len).filter(|&end| end <= MAX_FILE_BYTES).ok_or(VfsError::FileTooBig)
 }

@@ -1,4 +1,4 @@
-//! Files for the embedder, by path in a root.
+//! Access to files by path in a root, for the embedder.
 
 use crate::directory::{DirEntry, FIRST_PLACE};
 use crate::error::{FileError, VfsError};
@@ -8,7 +8,7 @@ use crate::limits::data_charge;
 use crate::resolve::{End, Follow};
 use crate::vfs::Vfs;
 
-/// `"/a/b"` and `"a/b"` are the same; `""` and `"/"` are the root.
+/// Converts a path: `"/a/b"` and `"a/b"` are equal; `""` and `"/"` are the root.
 fn relative(path: &str) -> &[u8] {
     match path.trim_start_matches('/') {
         "" => b".",
@@ -98,18 +98,17 @@ impl Vfs {
             };
             match self.create_dir(top, parent) {
                 Ok(_) | Err(VfsError::AlreadyExists) => {}
-                // A read-only root is an error only if the directory is missing.
+                // A read-only root is an error only if the directory does not exist.
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    /// The entries of a directory by name, without `.` and `..`.
+    /// Returns the entries of a directory by name, without `.` and `..`.
     ///
     /// # Errors
-    /// [`VfsError::NotADirectory`], and those of [`lookup`](Self::lookup) and
-    /// [`read_dir`](Self::read_dir).
+    /// [`VfsError::NotADirectory`], and those of [`lookup`](Self::lookup) and [`read_dir`](Self::read_dir).
     pub fn list(&mut self, root: RootId, path: &str) -> Result<Vec<DirEntry>, FileError> {
         self.list_whole(root, path).map_err(|reason| FileError::new(path, reason))
     }
@@ -130,8 +129,8 @@ impl Vfs {
         Ok(found)
     }
 
-    /// Removes a file or symlink, or a directory with all that is below it. The root itself is
-    /// refused with [`VfsError::Invalid`].
+    /// Removes a file or symlink, or a directory with everything below it. The root itself is refused with
+    /// [`VfsError::Invalid`].
     ///
     /// # Errors
     /// [`VfsError::ReadOnly`], and those of [`lookup`](Self::lookup).
@@ -169,10 +168,10 @@ impl Vfs {
         Ok(())
     }
 
-    /// Whether a path leads to something, through symlinks inside the root.
+    /// Returns whether a path leads to an inode, through symlinks inside the root.
     ///
     /// # Errors
-    /// Those of [`lookup`](Self::lookup), except that nothing is there.
+    /// The errors of [`lookup`](Self::lookup), except those for a path that does not exist.
     pub fn exists(&mut self, root: RootId, path: &str) -> Result<bool, FileError> {
         match self.inode_at(root, path) {
             Ok(_) => Ok(true),
@@ -181,10 +180,10 @@ impl Vfs {
         }
     }
 
-    /// The stat of the target of a path, through symlinks inside the root.
+    /// Returns the stat of a path's target, through symlinks inside the root.
     ///
     /// # Errors
-    /// Those of [`lookup`](Self::lookup).
+    /// The errors of [`lookup`](Self::lookup).
     pub fn file_stat(&mut self, root: RootId, path: &str) -> Result<Stat, FileError> {
         self.inode_at(root, path).and_then(|inode| self.stat(inode)).map_err(|reason| FileError::new(path, reason))
     }

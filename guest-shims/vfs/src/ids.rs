@@ -13,19 +13,19 @@ pub(crate) type Name = Arc<str>;
 pub struct InodeId(pub(crate) u64);
 
 impl InodeId {
-    /// The number a guest sees as `st_ino`.
+    /// Returns the number that a guest sees as `st_ino`.
     #[must_use]
     pub fn get(self) -> u64 {
         self.0
     }
 }
 
-/// The id of one of the trees of a [`Vfs`](crate::Vfs), in the order in which they were added.
+/// The id of a tree in a [`Vfs`](crate::Vfs), in the order of their creation.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RootId(pub(crate) u32);
 
 impl RootId {
-    /// The position among the roots, from 0.
+    /// Returns the position among the roots, from 0.
     #[must_use]
     pub fn index(self) -> u32 {
         self.0

@@ -9,11 +9,11 @@ use crate::ids::{FileKind, InodeId, Name, RootId};
 /// The attributes of an inode. Times are nanoseconds since 1970, by the embedder's clock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stat {
-    /// The inode.
+    /// The inode with these attributes.
     pub inode: InodeId,
     /// The root that contains it.
     pub root: RootId,
-    /// Its type.
+    /// The type of the inode.
     pub kind: FileKind,
     /// The number of names: 0 when removed but open. Always 1 for a directory, which by convention means that its
     /// subdirectories are not counted.
@@ -42,7 +42,7 @@ impl Times {
     }
 }
 
-/// One name of an inode.
+/// A name of an inode.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) dir: InodeId,
@@ -63,7 +63,7 @@ impl SourcePath {
     }
 }
 
-/// The path of an entry of a directory, where `""` is the root.
+/// Returns the path of an entry of a directory, where `""` is the root.
 pub(crate) fn join(dir: &str, name: &str) -> String {
     if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
 }
@@ -72,10 +72,10 @@ pub(crate) fn join(dir: &str, name: &str) -> String {
 pub(crate) struct Inode {
     pub(crate) root: RootId,
     pub(crate) body: Body,
-    /// Its names: at most one for a directory, none for a root or a removed inode that is still open.
+    /// The names: at most one for a directory, none for a root or a removed inode that is still open.
     pub(crate) links: Vec<Link>,
     pub(crate) times: Times,
-    /// The mount's charge if it came from a mount; otherwise the workspace is charged.
+    /// The charge to the mount if the inode came from a mount. Otherwise the workspace is charged.
     pub(crate) mount_charge: Option<u64>,
     pub(crate) source: Option<Arc<SourcePath>>,
 }
@@ -87,14 +87,14 @@ pub(crate) enum Body {
     Symlink(Arc<str>),
 }
 
-/// Which of a directory's entries are loaded, and which are still only in the source.
+/// The extent to which a directory's entries are loaded from the source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Listed {
-    /// All are loaded.
+    /// All entries are loaded.
     Whole,
-    /// Not listed yet. Some entries of a restored directory may be loaded.
+    /// The directory has not been listed. Some entries of a restored directory may be loaded.
     NotYet,
-    /// There are too many to list. Those that were looked up are loaded.
+    /// The directory has too many entries to list. Those that were looked up are loaded.
     TooLarge,
 }
 
@@ -104,7 +104,7 @@ pub(crate) enum Content {
     Private(Arc<Chunks>),
     /// In the source, at its path in the source.
     Mounted,
-    /// A commit removed it from the source while it was open.
+    /// A commit removed the file from the source while it was open.
     Gone,
 }
 
@@ -131,7 +131,7 @@ impl Inode {
         }
     }
 
-    /// The entries of a directory that has been listed.
+    /// Returns the entries of a directory that has been listed.
     pub(crate) fn entries(&self) -> Option<&Entries> {
         match &self.body {
             Body::Directory { entries, .. } => Some(entries),

@@ -11,7 +11,7 @@ use crate::ids::{FileKind, InodeId, Name};
 use crate::limits::{TOMBSTONE_BYTES, length};
 use crate::mount::SourceStat;
 
-/// What a name referred to.
+/// The previous target of a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Was {
     pub(crate) inode: InodeId,
@@ -19,7 +19,7 @@ pub(crate) struct Was {
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 
-/// The changed names of one directory, with what they referred to, `None` for nothing.
+/// The changed names of one directory with their previous targets; `None` for a new name.
 pub(crate) type ChangedNames = BTreeMap<Name, Option<Was>>;
 
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ pub(crate) struct Journal {
     bytes: u64,
 }
 
-/// The charge for remembering a name.
+/// Returns the charge for remembering a name.
 pub(crate) fn charge(name: &str) -> u64 {
     TOMBSTONE_BYTES.saturating_add(length(name))
 }
@@ -43,23 +43,23 @@ impl Journal {
         self.bytes
     }
 
-    /// Whether this name refers to something else now.
+    /// Returns whether this name has another target now.
     pub(crate) fn has(&self, dir: InodeId, name: &str) -> bool {
         self.dirs.get(&dir).is_some_and(|names| names.contains_key(name))
     }
 
-    /// Whether the directory's name has changed.
+    /// Returns whether the directory's name has changed.
     pub(crate) fn has_moved(&self, dir: InodeId) -> bool {
         self.moved.contains(&dir)
     }
 
-    /// A journal of these names, with no file written.
+    /// Creates a journal of these names, with no file written.
     pub(crate) fn of(dirs: BTreeMap<InodeId, ChangedNames>) -> Self {
         let mut journal = Self { dirs, ..Self::default() };
         for (name, was) in journal.dirs.values().flatten() {
             let Some(was) = was else { continue };
             journal.bytes = journal.bytes.saturating_add(charge(name));
-            // It no longer has that name, or there would be no record.
+            // The directory no longer has that name, because there would be no record otherwise.
             if was.kind == FileKind::Directory {
                 journal.moved.insert(was.inode);
             }
@@ -68,8 +68,8 @@ impl Journal {
     }
 
     /// Records that a name is about to refer to `new` instead of `was`. A name that returns to its old value is
-    /// forgotten, so that creating and removing repeatedly does not grow the journal; then the recorded value is
-    /// returned.
+    /// forgotten, so that repeated creation and removal does not grow the journal. The recorded value is returned in
+    /// this case.
     pub(crate) fn record(&mut self, dir: InodeId, name: &Name, was: Option<Was>, new: Option<InodeId>) -> Option<Was> {
         let mut restored = None;
         let names = self.dirs.entry(dir).or_default();

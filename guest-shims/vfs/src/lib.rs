@@ -32,17 +32,17 @@
 //! ```
 //!
 //! * [`Vfs`] is the file system: roots, handles, operations by path and by inode, quotas.
-//! * [`VfsLimits`] are the quotas, [`VfsError`] what a refusal means.
+//! * [`VfsLimits`] are the quotas, [`VfsError`] the reasons for refusals.
 //! * [`MountSource`] supplies a root whose files the embedder stores elsewhere.
-//! * [`Vfs::save`] and [`Vfs::restore`] carry it to another process; [`RestoreError`] says what is refused.
-//!   [`encoding`] is for the crates that save more beside it.
-//! * [`escaped`] makes names harmless in messages; it lives here because this is the lowest crate that shows names.
-//! * [`Changes`] and [`CommitStep`] say what a guest did, for a report and for writing it back.
+//! * [`Vfs::save`] and [`Vfs::restore`] transfer it to another process; [`RestoreError`] describes rejected bytes.
+//!   [`encoding`] is for crates that save additional state.
+//! * [`escaped`] makes names harmless in messages. It is part of this crate because no lower crate displays names.
+//! * [`Changes`] and [`CommitStep`] describe a guest's changes, for a report and for writing them back.
 //!
-//! What it does not protect against: a [`MountSource`] that answers for more than it should (the
-//! embedder opens host files, and must not follow links doing so); whoever follows a guest's
-//! symlinks outside of it (see [`CommitStep::Symlink`]); names that are harmless here and special
-//! elsewhere. It has no permissions and no owners: a root may be changed or not.
+//! The crate does not protect against a [`MountSource`] that serves files outside its tree: the embedder opens host
+//! files and must not follow links when it does. Nor does it protect programs that follow a guest's symlinks outside of
+//! it (see [`CommitStep::Symlink`]), or that give special meaning to names that are harmless here. It has no
+//! permissions and no owners: a root is either writable or not.
 
 mod cache;
 mod changes;

@@ -6,19 +6,20 @@ use crate::content::CHUNK_BYTES;
 /// one inode) and of the maps around it. Rounded up, so that the quota bounds real memory.
 pub(crate) const INODE_BYTES: u64 = 512;
 
-/// Charged per directory entry beside the name: two ordered maps, the link back from the inode,
-/// and a record in each of the two change journals.
+/// Charged per directory entry in addition to the name: two ordered maps, the link back from the inode, and a record in
+/// each of the two change journals.
 pub(crate) const ENTRY_BYTES: u64 = 256;
 
-/// Charged per journal record of an existing name that was removed or replaced, beside the name. Two of them (there are
-/// two journals) are less than the inode and entry of a file, so that removing a file always frees quota although it is
-/// remembered.
+/// Charged per journal record of an existing name that was removed or replaced, in addition to the name. Two of them
+/// (there are two journals) are less than the inode and entry of a file. Removing a file therefore always frees quota,
+/// although it is remembered.
 pub(crate) const TOMBSTONE_BYTES: u64 = 160;
 
-/// Hard links per file. A file keeps the list of its names, which is searched on each removal; NTFS has the same limit.
+/// Maximum number of hard links per file. A file keeps the list of its names, which is searched on each removal. NTFS
+/// has the same limit.
 pub(crate) const MAX_LINKS: usize = 1_024;
 
-/// WASI seeks with signed offsets, so no file may be longer.
+/// Maximum file size in bytes: WASI seeks with signed offsets.
 pub(crate) const MAX_FILE_BYTES: u64 = i64::MAX.unsigned_abs();
 
 /// The quotas of one [`Vfs`](crate::Vfs). All are finite.
@@ -64,46 +65,46 @@ impl Default for VfsLimits {
 }
 
 impl VfsLimits {
-    /// Entries of mounted directories loaded at once, including those looked up one by one.
+    /// Returns the maximum number of loaded entries of mounted directories, including those looked up one by one.
     pub(crate) fn known_entries(&self) -> u64 {
         self.mount_entries.saturating_mul(2)
     }
 }
 
-/// The charge for a file of this logical length: whole chunks, so that a sparse file costs what it
-/// claims to hold.
+/// Returns the charge for a file of this logical length: whole chunks, so that a sparse file costs as much as it claims
+/// to hold.
 pub(crate) fn data_charge(size_bytes: u64) -> u64 {
     size_bytes.div_ceil(CHUNK_BYTES).saturating_mul(CHUNK_BYTES)
 }
 
-/// The charge for a directory entry.
+/// Returns the charge for a directory entry.
 pub(crate) fn entry_charge(name: &str) -> u64 {
     ENTRY_BYTES.saturating_add(length(name))
 }
 
-/// A length as the quotas count it.
+/// Returns a length in the unit of the quotas.
 pub(crate) fn length(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
 
-/// The current charges, the mount cache excepted.
+/// The current charges, except those of the mount cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
-    /// Against `VfsLimits::bytes`, tombstones excepted.
+    /// Counts against `VfsLimits::bytes`, without tombstones.
     pub(crate) workspace_bytes: u64,
-    /// Of all journals. They count against `VfsLimits::bytes` but are never refused themselves: a deletion must always
-    /// be possible.
+    /// The charge of all journals. It counts against `VfsLimits::bytes` but is never refused itself, because a deletion
+    /// must always be possible.
     pub(crate) tombstone_bytes: u64,
-    /// Of mounted directories' listings: without a quota in bytes, but part of the memory ceiling.
+    /// The charge for the listings of mounted directories. It has no quota in bytes, but is part of the memory ceiling.
     pub(crate) mount_bytes: u64,
-    /// Against `VfsLimits::inodes`.
+    /// Counts against `VfsLimits::inodes`.
     pub(crate) inodes: u64,
-    /// Against `VfsLimits::mount_entries`.
+    /// Counts against `VfsLimits::mount_entries`.
     pub(crate) mount_entries: u64,
 }
 
 impl Usage {
-    /// All bytes but the cache's.
+    /// Returns all bytes except the cache's.
     pub(crate) fn total_bytes(&self) -> u64 {
         self.workspace_bytes.saturating_add(self.tombstone_bytes).saturating_add(self.mount_bytes)
     }

@@ -1,4 +1,4 @@
-//! Reading directories: a guest's cookies, and the first access to a mount.
+//! Reading directories: cookies of guests, and the first access to a mount.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::limits::{INODE_BYTES, entry_charge, length};
 use crate::mount::{MountSource, SourceEntry, SourceStat};
 use crate::vfs::Vfs;
 
-/// Entries returned by one call at most, whatever a guest asks for.
+/// Maximum number of entries returned by one call.
 const MAX_ENTRIES: usize = 1_024;
 
-/// Work units of one name lookup in a source: on a host it takes some ten microseconds.
+/// Work units of one name lookup in a source. On a host, a lookup takes some ten microseconds.
 const LOOK_UP_WORK: u64 = 100;
 
-/// A cookie carries the position to continue from and, above it, where the listing ends. The end is fixed when a
-/// listing starts, so that a guest that renames or creates in a loop over a directory does not see its own names for
-/// ever. A name keeps its position for as long as it exists, so that nothing is skipped or seen twice.
+/// A cookie contains the position to continue from and, above it, the end of the listing. The end is fixed when a
+/// listing starts, so that a guest that renames or creates in a loop over a directory does not see its own names
+/// forever. A name keeps its position for as long as it exists, so that no name is skipped or repeated.
 #[derive(Clone, Copy)]
 struct Cookie {
     from: u32,
@@ -26,7 +26,7 @@ struct Cookie {
 }
 
 impl Cookie {
-    /// Any 64 bits are a valid cookie: a guest may make them up.
+    /// Decodes a cookie. Any 64 bits are valid, because a guest may invent them.
     fn decode(cookie: u64, next_place: u32) -> Self {
         if cookie == 0 {
             return Self { from: 1, until: next_place };
@@ -41,12 +41,13 @@ impl Cookie {
     }
 }
 
-/// A mounted directory's root, its path in the source, and the source.
+/// The root of a mounted directory, its path in the source, and the source.
 type SourceOf = (RootId, Arc<str>, Arc<dyn MountSource>);
 
 impl Vfs {
-    /// Entries of a directory from a cookie on, `.` and `..` first, then in the order of creation (a mount's by name).
-    /// Cookie 0 is the start; an empty result is the end. Returns at most `max_entries`, and at most 1,024.
+    /// Returns entries of a directory, starting at a cookie: `.` and `..` first, then the others in the order of
+    /// creation (a mount's by name). Cookie 0 is the start; an empty result is the end. Returns at most `max_entries`,
+    /// and at most 1,024.
     ///
     /// Names created after the listing started are not included, nor are names removed before they are reached; all
     /// others appear exactly once.
@@ -91,8 +92,8 @@ impl Vfs {
         Ok(found)
     }
 
-    /// Lists a mounted directory unless that has been done. Its entries appear as if they had always existed: no
-    /// journal, no workspace quota.
+    /// Lists a mounted directory unless it has been listed. Its entries appear as if they had always existed: without
+    /// journal or workspace quota.
     pub(crate) fn ensure_listed(&mut self, dir: InodeId) -> Result<(), VfsError> {
         if matches!(
             self.inode(dir)?.body,
@@ -101,7 +102,7 @@ impl Vfs {
             return Ok(());
         }
         let result = self.list_source(dir);
-        // Other names are looked up one by one, instead of listing the directory again.
+        // From now on, names are looked up one by one, instead of listing the directory again.
         if result == Err(VfsError::MountTooLarge)
             && let Body::Directory { listed, .. } = &mut self.inode_mut(dir)?.body
         {
@@ -110,7 +111,7 @@ impl Vfs {
         result
     }
 
-    /// A mounted directory's root, its path in the source, and the source.
+    /// Returns the root of a mounted directory, its path in the source, and the source.
     fn source_of_dir(&self, dir: InodeId) -> Result<SourceOf, VfsError> {
         let inode = self.inode(dir)?;
         let source = self.root(inode.root)?.source.clone();
@@ -123,13 +124,13 @@ impl Vfs {
         Ok((inode.root, Arc::from(at.path()), source))
     }
 
-    /// The target of a name in a mounted directory that is too large to list.
+    /// Returns the target of a name in a mounted directory that is too large to list.
     pub(crate) fn look_up(&mut self, dir: InodeId, name: &str) -> Result<Option<InodeId>, VfsError> {
         let inode = self.inode(dir)?;
         if let Some(entry) = inode.entries().and_then(|entries| entries.get(name)) {
             return Ok(Some(entry.inode));
         }
-        // The guest removed it, whatever the source has.
+        // The guest removed the name, even if the source has it.
         if self.root(inode.root)?.committed.has(dir, name) {
             return Ok(None);
         }
@@ -142,7 +143,7 @@ impl Vfs {
             return Ok(None);
         };
         let name = Name::from(name);
-        // Its path is not shared with other entries.
+        // The path is not shared with other entries.
         let charge = inode.mount_charge.unwrap_or(0).saturating_add(length(&path));
         inode.mount_charge = Some(charge);
         inode.links.push(Link { dir, name: name.clone() });
@@ -176,8 +177,8 @@ impl Vfs {
         listed.sort_by(|a, b| a.name.cmp(&b.name));
         listed.dedup_by(|a, b| a.name == b.name);
 
-        // Some names may be known already, or known to be removed: in a directory that was restored (see `saved`), or
-        // that was too large when they were looked up.
+        // In a directory that was restored (see `saved`), or that was too large when they were looked up, some names
+        // are already known, or known to be removed.
         let retained = self.inode(dir)?.entries().cloned().unwrap_or_default();
         let journal = self.root(root)?.committed.clone();
         let mut bytes = length(&path);
@@ -218,7 +219,7 @@ impl Vfs {
             made.set_base(&name, Some(Arc::new(stat)));
             state.usage.mount_entries = state.usage.mount_entries.saturating_add(1);
         }
-        // The known names come last: their places were not known without the rest.
+        // The known names come last, because their places were unknown without the rest.
         for (_, name) in retained.between(FIRST_PLACE, retained.next_place()) {
             if let Some(entry) = retained.get(name) {
                 made.set(name, entry.inode, entry.mounted)?;
@@ -233,7 +234,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// The inode for an entry that a source returned, unless it cannot be shown.
+    /// Returns the inode for an entry of a source, unless it cannot be shown.
     fn mounted_inode(
         &self,
         root: RootId,

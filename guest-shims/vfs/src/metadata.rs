@@ -7,7 +7,7 @@ use crate::limits::length;
 use crate::vfs::Vfs;
 
 impl Vfs {
-    /// The attributes of an inode.
+    /// Returns the attributes of an inode.
     ///
     /// # Errors
     /// [`VfsError::BadInode`].
@@ -35,8 +35,8 @@ impl Vfs {
         })
     }
 
-    /// Sets the times of access and change; `None` leaves one unchanged. A file of which only the times were set is not
-    /// reported as modified.
+    /// Sets the times of access and modification; `None` leaves a time unchanged. A change of times alone does not
+    /// report a file as modified.
     ///
     /// # Errors
     /// [`VfsError::ReadOnly`], [`VfsError::BadInode`].
@@ -55,8 +55,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// A path of an inode from its root, `""` for the root itself. `None` for an inode without a name; the oldest name
-    /// if there are several.
+    /// Returns a path of an inode from its root, `""` for the root itself. Returns `None` for an inode without a name,
+    /// and the oldest of several names.
     #[must_use]
     pub fn path_of(&self, inode: InodeId) -> Option<String> {
         let found = self.inode(inode).ok()?;
@@ -66,7 +66,7 @@ impl Vfs {
         }
     }
 
-    /// The path of a directory that has a name or is a root.
+    /// Returns the path of a directory that has a name or is a root.
     pub(crate) fn path_of_dir(&self, dir: InodeId) -> Option<String> {
         let mut names = Vec::new();
         let mut at = dir;

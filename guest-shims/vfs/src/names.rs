@@ -9,10 +9,10 @@ use crate::limits::{MAX_LINKS, entry_charge};
 use crate::resolve::{End, Follow};
 use crate::vfs::Vfs;
 
-/// How [`Vfs::open`] treats the target. By default it opens an existing file for reading, through symlinks.
+/// Options of [`Vfs::open`]. The default opens an existing file for reading, through symlinks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct OpenOptions {
-    /// Whether a symlink at the end is followed.
+    /// The handling of a symlink at the end of the path.
     pub follow: Follow,
     /// Create an empty file if the name does not exist (`O_CREAT`).
     pub create: bool,
@@ -20,20 +20,20 @@ pub struct OpenOptions {
     pub exclusive: bool,
     /// Truncate the file (`O_TRUNC`).
     pub truncate: bool,
-    /// Fail if it is not a directory (`O_DIRECTORY`).
+    /// Fail if the target is not a directory (`O_DIRECTORY`).
     pub directory: bool,
     /// The handle will be used for writing.
     pub write: bool,
 }
 
-/// What [`Vfs::open`] opened. It holds one reference; release it with [`Vfs::release`].
+/// The result of [`Vfs::open`]. It holds one reference; release it with [`Vfs::release`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Opened {
-    /// The inode.
+    /// The opened inode.
     pub inode: InodeId,
-    /// Its type: a file or a directory.
+    /// The type of the inode: a file or a directory.
     pub kind: FileKind,
-    /// Whether this call created it.
+    /// `true` if this call created the file.
     pub created: bool,
 }
 
@@ -41,11 +41,10 @@ impl Vfs {
     /// Opens a file or directory.
     ///
     /// # Errors
-    /// Those of [`lookup`](Self::lookup), and [`VfsError::AlreadyExists`] with `exclusive`;
-    /// [`VfsError::TooManySymlinks`] for a symlink that may not be followed;
-    /// [`VfsError::NotADirectory`] with `directory`; [`VfsError::IsADirectory`] for a directory
-    /// with `write`, `create` or `truncate`; [`VfsError::ReadOnly`]; [`VfsError::NoSpace`];
-    /// [`VfsError::Invalid`] for `create` with `directory`.
+    /// The errors of [`lookup`](Self::lookup), and [`VfsError::AlreadyExists`] with `exclusive`;
+    /// [`VfsError::TooManySymlinks`] for a symlink that may not be followed; [`VfsError::NotADirectory`] with
+    /// `directory`; [`VfsError::IsADirectory`] for a directory with `write`, `create` or `truncate`;
+    /// [`VfsError::ReadOnly`]; [`VfsError::NoSpace`]; [`VfsError::Invalid`] for `create` with `directory`.
     pub fn open(&mut self, at: InodeId, path: &[u8], options: OpenOptions) -> Result<Opened, VfsError> {
         if options.create && options.directory {
             return Err(VfsError::Invalid);
@@ -60,7 +59,7 @@ impl Vfs {
                 found
             }
             None if !options.create => return Err(VfsError::NotFound),
-            // `open("new/", O_CREAT)` asks for a file under a directory's name.
+            // `open("new/", O_CREAT)` requests a file under a directory's name.
             None if place.slash => return Err(VfsError::IsADirectory),
             None => self.create(&place, Body::empty_file())?,
         };
@@ -88,8 +87,8 @@ impl Vfs {
     /// Creates a directory. The path may end in a slash.
     ///
     /// # Errors
-    /// Those of [`lookup`](Self::lookup); [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`],
-    /// [`VfsError::NoSpace`], [`VfsError::NameTooLong`] when it would be nested too deeply.
+    /// The errors of [`lookup`](Self::lookup); [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`],
+    /// [`VfsError::NoSpace`]; [`VfsError::NameTooLong`] if the directory would be nested too deep.
     pub fn create_dir(&mut self, at: InodeId, path: &[u8]) -> Result<InodeId, VfsError> {
         let place = self.resolve(at, path, End::Name)?;
         if place.found.is_some() {
@@ -101,7 +100,7 @@ impl Vfs {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// Those of [`lookup`](Self::lookup); [`VfsError::NotEmpty`], [`VfsError::NotADirectory`],
+    /// The errors of [`lookup`](Self::lookup); [`VfsError::NotEmpty`], [`VfsError::NotADirectory`],
     /// [`VfsError::ReadOnly`]; [`VfsError::Invalid`] for a path that ends in `.`.
     pub fn remove_dir(&mut self, at: InodeId, path: &[u8]) -> Result<(), VfsError> {
         let place = self.resolve(at, path, End::Name)?;
@@ -120,7 +119,7 @@ impl Vfs {
     /// Removes the name of a file or symlink. The file is freed with its last name and handle.
     ///
     /// # Errors
-    /// Those of [`lookup`](Self::lookup); [`VfsError::IsADirectory`], [`VfsError::ReadOnly`].
+    /// The errors of [`lookup`](Self::lookup); [`VfsError::IsADirectory`], [`VfsError::ReadOnly`].
     pub fn unlink(&mut self, at: InodeId, path: &[u8]) -> Result<(), VfsError> {
         let place = self.resolve(at, path, End::Name)?;
         let name = place.name.as_ref().ok_or(VfsError::IsADirectory)?;
@@ -135,13 +134,12 @@ impl Vfs {
         self.set_entry(place.dir, name, None)
     }
 
-    /// Gives a file or symlink another name in the same root. Each further name counts as an
-    /// inode.
+    /// Gives a file or symlink another name in the same root. Each further name counts as an inode.
     ///
     /// # Errors
-    /// Those of [`lookup`](Self::lookup); [`VfsError::NotPermitted`] for a directory,
-    /// [`VfsError::CrossRoot`], [`VfsError::AlreadyExists`], [`VfsError::TooManyLinks`] after
-    /// 1,024 names, [`VfsError::ReadOnly`], [`VfsError::NoSpace`].
+    /// The errors of [`lookup`](Self::lookup); [`VfsError::NotPermitted`] for a directory, [`VfsError::CrossRoot`],
+    /// [`VfsError::AlreadyExists`], [`VfsError::TooManyLinks`] after 1,024 names, [`VfsError::ReadOnly`],
+    /// [`VfsError::NoSpace`].
     pub fn link(
         &mut self,
         from_at: InodeId,
@@ -179,8 +177,8 @@ impl Vfs {
     /// Creates a symlink. The target is stored unchanged and resolved when the link is followed.
     ///
     /// # Errors
-    /// Those of [`lookup`](Self::lookup); [`VfsError::NotCapable`] for an absolute target, which could only refer to
-    /// another namespace, such as the host's after a commit; [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`],
+    /// The errors of [`lookup`](Self::lookup); [`VfsError::NotCapable`] for an absolute target, which could only refer
+    /// to another namespace, such as the host's after a commit; [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`],
     /// [`VfsError::NoSpace`].
     pub fn symlink(&mut self, target: &[u8], at: InodeId, path: &[u8]) -> Result<(), VfsError> {
         let target = self.check_path(target)?;
@@ -201,10 +199,10 @@ impl Vfs {
         Ok(())
     }
 
-    /// The target of a symlink, as it was given.
+    /// Returns the target of a symlink, unchanged.
     ///
     /// # Errors
-    /// Those of [`lookup`](Self::lookup); [`VfsError::Invalid`] for anything but a symlink.
+    /// The errors of [`lookup`](Self::lookup); [`VfsError::Invalid`] for anything but a symlink.
     pub fn read_link(&mut self, at: InodeId, path: &[u8]) -> Result<Arc<str>, VfsError> {
         let found = self.lookup(at, path, Follow::No)?;
         match &self.inode(found)?.body {

@@ -7,33 +7,33 @@ use crate::error::VfsError;
 use crate::vfs::Vfs;
 
 impl Vfs {
-    /// Bytes charged now: file contents in whole chunks, names, inodes, remembered deletions, entries of mounted
-    /// directories, and the mount cache.
+    /// Returns the bytes charged now: file contents in whole chunks, names, inodes, remembered deletions, entries of
+    /// mounted directories, and the mount cache.
     #[must_use]
     pub fn bytes_used(&self) -> u64 {
         self.state.usage.total_bytes().saturating_add(self.cache.bytes())
     }
 
-    /// The highest [`bytes_used`](Self::bytes_used) since the start or the last
+    /// Returns the highest [`bytes_used`](Self::bytes_used) since the start or the last
     /// [`reset_peak`](Self::reset_peak).
     #[must_use]
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.max(self.bytes_used())
     }
 
-    /// Starts a new measurement of the peak from what is used now.
+    /// Restarts the measurement of the peak from the current usage.
     pub fn reset_peak(&mut self) {
         self.peak_bytes = self.bytes_used();
     }
 
-    /// The count against [`VfsLimits::inodes`](crate::VfsLimits::inodes) now.
+    /// Returns the current count against [`VfsLimits::inodes`](crate::VfsLimits::inodes).
     #[must_use]
     pub fn inodes_used(&self) -> u64 {
         self.state.usage.inodes
     }
 
     /// Sets a ceiling on [`bytes_used`](Self::bytes_used), in addition to the quotas, for an embedder that shares its
-    /// memory with something else. Default none. The mount cache shrinks at once; other usage above the ceiling stays,
+    /// memory with something else. Default: none. The mount cache shrinks at once. Other usage above the ceiling stays,
     /// and only growth is refused.
     pub fn set_available_bytes(&mut self, ceiling_bytes: u64) {
         self.available_bytes = ceiling_bytes;
@@ -43,12 +43,12 @@ impl Vfs {
         }
     }
 
-    /// The current bound of the cache.
+    /// Returns the current bound of the cache.
     pub(crate) fn cache_bound(&self) -> u64 {
         self.available_bytes.saturating_sub(self.state.usage.total_bytes()).min(self.limits.mount_cache_bytes)
     }
 
-    /// Ensures that this much more can be charged to the workspace, evicting from the cache if needed.
+    /// Ensures that `bytes` and `inodes` more can be charged to the workspace. Evicts from the cache if needed.
     pub(crate) fn reserve(&mut self, bytes: u64, inodes: u64) -> Result<(), VfsError> {
         if bytes == 0 && inodes == 0 {
             return Ok(());
@@ -64,7 +64,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Ensures that this many more bytes fit below the ceiling, evicting from the cache if needed.
+    /// Ensures that `bytes` more fit below the ceiling. Evicts from the cache if needed.
     pub(crate) fn make_room(&mut self, bytes: u64) -> bool {
         let total = self.state.usage.total_bytes().saturating_add(bytes);
         if total > self.available_bytes {
@@ -77,7 +77,7 @@ impl Vfs {
         true
     }
 
-    /// To be called after anything that made [`bytes_used`](Self::bytes_used) grow.
+    /// Updates the peak. Call it after anything that increases [`bytes_used`](Self::bytes_used).
     pub(crate) fn note_peak(&mut self) {
         self.peak_bytes = self.peak_bytes();
     }

@@ -1,4 +1,4 @@
-//! Renaming, in all its cases.
+//! Renaming.
 
 use crate::entries::Position;
 use crate::error::VfsError;
@@ -8,18 +8,17 @@ use crate::resolve::{End, ResolvedPath};
 use crate::vfs::Vfs;
 
 impl Vfs {
-    /// Renames, replacing the target where that is allowed: a file or symlink by either of these, an empty directory by
+    /// Renames, and replaces the target if that is allowed: a file or symlink by either of these, an empty directory by
     /// a directory. Two names of one file both stay.
     ///
     /// Renaming a mounted directory lists everything below it, because those files then have names that the source does
     /// not know.
     ///
     /// # Errors
-    /// Those of [`lookup`](Self::lookup); [`VfsError::CrossRoot`]; [`VfsError::Invalid`] for a
-    /// directory into itself, or `.` or `..` at the end; [`VfsError::IsADirectory`],
-    /// [`VfsError::NotADirectory`] or [`VfsError::NotEmpty`] for what may not be replaced;
-    /// [`VfsError::ReadOnly`], [`VfsError::NoSpace`]; [`VfsError::NameTooLong`] if something
-    /// would lie too deep; [`VfsError::Io`] and [`VfsError::MountTooLarge`].
+    /// The errors of [`lookup`](Self::lookup); [`VfsError::CrossRoot`]; [`VfsError::Invalid`] for a directory into
+    /// itself, or `.` or `..` at the end; [`VfsError::IsADirectory`], [`VfsError::NotADirectory`] or
+    /// [`VfsError::NotEmpty`] for a target that may not be replaced; [`VfsError::ReadOnly`], [`VfsError::NoSpace`];
+    /// [`VfsError::NameTooLong`] if an entry would be too deep; [`VfsError::Io`] and [`VfsError::MountTooLarge`].
     pub fn rename(&mut self, from_at: InodeId, from: &[u8], to_at: InodeId, to: &[u8]) -> Result<(), VfsError> {
         let old = self.resolve(from_at, from, End::Name)?;
         let new = self.resolve(to_at, to, End::Name)?;
@@ -74,7 +73,7 @@ impl Vfs {
         }
     }
 
-    /// Whether a directory is `ancestor` or lies below it.
+    /// Returns whether a directory is `ancestor` or below it.
     fn is_within(&self, dir: InodeId, ancestor: InodeId) -> Result<bool, VfsError> {
         let mut at = dir;
         loop {
@@ -108,8 +107,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// The growth of the workspace by a rename: the new name, less the charges of the names that are removed. A rename
-    /// works at a full quota unless the name gets longer.
+    /// Returns the growth of the workspace by a rename: the new name, less the charges of the names that are removed. A
+    /// rename works at a full quota unless the name gets longer.
     fn rename_charge(
         &self,
         old: &ResolvedPath,

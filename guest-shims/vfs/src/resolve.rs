@@ -1,4 +1,4 @@
-//! From a guest's path to an inode, never leaving the directory it starts from.
+//! Resolution of a guest's path to an inode, without ever leaving the directory that it starts from.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use crate::ids::{FileKind, InodeId, Name};
 use crate::inode::Body;
 use crate::vfs::Vfs;
 
-/// Whether a symlink at the end of a path is followed. One before a slash always is.
+/// The handling of a symlink at the end of a path. A symlink before a slash is always followed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Follow {
     /// The path refers to the symlink's target.
@@ -17,7 +17,7 @@ pub enum Follow {
     No,
 }
 
-/// What the end of a path refers to, for an operation.
+/// The kind of target that an operation needs at the end of a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum End {
     /// The target, through symlinks.
@@ -40,25 +40,25 @@ impl From<Follow> for End {
 /// The result of resolving a path.
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedPath {
-    /// The directory that holds the name, or the directory meant if there is no name.
+    /// The directory that holds the name, or the target directory if there is no name.
     pub(crate) dir: InodeId,
     /// The last component; `None` when the path ends in `.` or `..`.
     pub(crate) name: Option<Name>,
     pub(crate) found: Option<InodeId>,
-    /// Whether the path ended in a slash, so that only a directory matches.
+    /// `true` if the path ended in a slash, so that only a directory matches.
     pub(crate) slash: bool,
-    /// Whether the path ended in `..`.
+    /// `true` if the path ended in `..`.
     pub(crate) dot_dot: bool,
 }
 
-/// A path that is being walked; those below it on the stack continue when it ends.
+/// A path during the walk. The frames below it on the stack continue when it ends.
 struct Frame<'a> {
     text: Cow<'a, str>,
     at: usize,
 }
 
 impl Frame<'_> {
-    /// The next component, and whether a slash follows it.
+    /// Returns the next component, and whether a slash follows it.
     fn next(&mut self) -> Option<(String, bool)> {
         self.skip_slashes();
         let rest = self.text.get(self.at..).unwrap_or("");
@@ -85,12 +85,12 @@ impl Frame<'_> {
 }
 
 impl Vfs {
-    /// The target of a path beneath a directory.
+    /// Returns the target of a path beneath a directory.
     ///
     /// # Errors
-    /// [`VfsError::NotFound`]; [`VfsError::NotCapable`] for an absolute path, or when `..` or a
-    /// symlink leads above `at`; [`VfsError::NotADirectory`]; [`VfsError::TooManySymlinks`];
-    /// [`VfsError::NameTooLong`]; [`VfsError::Invalid`] for a NUL; [`VfsError::IllegalBytes`].
+    /// [`VfsError::NotFound`]; [`VfsError::NotCapable`] for an absolute path, or when `..` or a symlink leads above
+    /// `at`; [`VfsError::NotADirectory`]; [`VfsError::TooManySymlinks`]; [`VfsError::NameTooLong`];
+    /// [`VfsError::Invalid`] for a NUL; [`VfsError::IllegalBytes`].
     pub fn lookup(&mut self, at: InodeId, path: &[u8], follow: Follow) -> Result<InodeId, VfsError> {
         let place = self.resolve(at, path, follow.into())?;
         let found = place.found.ok_or(VfsError::NotFound)?;
@@ -122,8 +122,8 @@ impl Vfs {
         if self.inode(at)?.kind() != FileKind::Directory {
             return Err(VfsError::NotADirectory);
         }
-        // The directories entered, starting with the first. `..` goes back along them, so that it is right behind
-        // symlinks and cannot go above the start.
+        // The directories entered, starting with the first. `..` goes back along them, which is correct after symlinks
+        // and cannot go above the start.
         let mut dirs = vec![at];
         let mut frames = vec![Frame { text: Cow::Borrowed(path), at: 0 }];
         let mut hops = 0_usize;
@@ -135,7 +135,7 @@ impl Vfs {
                 continue;
             };
             // A finished path is popped at once, so that `frames` is empty at the last component and a chain of
-            // symlinks does not pile up.
+            // symlinks does not accumulate frames.
             while frames.last().is_some_and(Frame::is_done) {
                 frames.pop();
             }

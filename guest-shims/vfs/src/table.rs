@@ -15,7 +15,7 @@ struct Page {
     live_count: u32,
 }
 
-/// A flat table: dropping it never recurses, whatever the tree looks like.
+/// A flat table. Dropping it never recurses, regardless of the shape of the tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pages: BTreeMap<u64, Arc<Page>>,
@@ -26,7 +26,7 @@ impl Default for Table {
     fn default() -> Self {
         Self {
             pages: BTreeMap::new(),
-            // 0 means "no inode" to many programs.
+            // Many programs take 0 for "no inode".
             next: 1,
         }
     }
@@ -42,14 +42,14 @@ impl Table {
         self.pages.get(&page)?.slots.get(slot)?.as_deref()
     }
 
-    /// Copies the page and the inode if a fork shares them.
+    /// Returns an inode for a change. Copies the page and the inode if a fork shares them.
     pub(crate) fn get_mut(&mut self, id: InodeId) -> Option<&mut Inode> {
         let (page, slot) = locate(id);
         let page = self.pages.get_mut(&page)?;
         Arc::make_mut(page).slots.get_mut(slot)?.as_mut().map(Arc::make_mut)
     }
 
-    /// All inodes, by number, ascending.
+    /// Iterates over all inodes, in ascending order of numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (InodeId, &Inode)> {
         self.pages.iter().flat_map(|(page, slots)| {
             let first = page.saturating_mul(PAGE_LEN);
@@ -58,12 +58,12 @@ impl Table {
         })
     }
 
-    /// The number that the next inode gets.
+    /// Returns the number of the next inode.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Sets the number that the next inode gets, above all existing ones.
+    /// Sets the number of the next inode, which must be above all existing ones.
     pub(crate) fn set_next(&mut self, next: u64) {
         self.next = next;
     }

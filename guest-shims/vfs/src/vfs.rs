@@ -14,12 +14,12 @@ use crate::limits::{Usage, VfsLimits};
 use crate::mount::{MountSource, SourceError};
 use crate::table::Table;
 
-/// Whether guests (and the embedder) may change a root.
+/// The permission of guests (and the embedder) to change a root.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Access {
-    /// Everything within the quotas.
+    /// All changes are allowed, within the quotas.
     ReadWrite,
-    /// Only reading; everything else is [`VfsError::ReadOnly`].
+    /// Only reading is allowed; all changes fail with [`VfsError::ReadOnly`].
     ReadOnly,
 }
 
@@ -28,9 +28,9 @@ pub(crate) struct Root {
     pub(crate) dir: InodeId,
     pub(crate) access: Access,
     pub(crate) source: Option<Arc<dyn MountSource>>,
-    /// Since [`Vfs::mark`].
+    /// The changes since [`Vfs::mark`].
     pub(crate) marked: Arc<Journal>,
-    /// Since the root was made or last committed.
+    /// The changes since the root was created or last committed.
     pub(crate) committed: Arc<Journal>,
 }
 
@@ -49,19 +49,18 @@ impl fmt::Debug for Root {
 pub(crate) struct State {
     pub(crate) table: Table,
     pub(crate) roots: Vec<Root>,
-    /// Open handles per inode. Not in the inode: opening a file must not copy it.
+    /// Open handles per inode. They are not stored in the inode, because opening a file must not copy it.
     pub(crate) open: BTreeMap<InodeId, u64>,
     pub(crate) usage: Usage,
 }
 
 /// An in-memory file system of one or more roots, with quotas.
 ///
-/// A clone is a fork: it costs a few reference counts, whatever the file system holds, and neither sees later changes
-/// of the other. References to open files ([`Vfs::retain`]) are part of the state, so they are forked too. The content
-/// of a mount's source is not: a fork sees what is there when it first looks.
+/// A clone is a fork: it costs a few reference counts, regardless of the content, and neither sees later changes of the
+/// other. References to open files ([`Vfs::retain`]) are part of the state, so they are forked too. The content of a
+/// mount's source is not: a fork sees the source as it is on the first access.
 ///
-/// Nothing here blocks, spawns, asks the time or touches the host, except through a
-/// [`MountSource`].
+/// The file system never blocks, starts threads, reads a clock or touches the host, except through a [`MountSource`].
 #[derive(Clone)]
 pub struct Vfs {
     pub(crate) state: Arc<State>,
@@ -74,7 +73,7 @@ pub struct Vfs {
     pub(crate) peak_bytes: u64,
 }
 
-/// A summary: guests' content does not belong in a log.
+/// Prints a summary, because guests' content does not belong in a log.
 impl fmt::Debug for Vfs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Vfs")
@@ -87,7 +86,7 @@ impl fmt::Debug for Vfs {
 }
 
 impl Vfs {
-    /// A file system without roots.
+    /// Creates a file system without roots.
     #[must_use]
     pub fn new(limits: VfsLimits) -> Self {
         Self {
@@ -102,7 +101,7 @@ impl Vfs {
         }
     }
 
-    /// The quotas.
+    /// Returns the quotas.
     #[must_use]
     pub fn limits(&self) -> &VfsLimits {
         &self.limits
@@ -115,8 +114,8 @@ impl Vfs {
 
     /// Adds a root that shows a source. Only the root's own `stat` is read now.
     ///
-    /// With [`Access::ReadWrite`] a file is copied into memory when it is first written; the
-    /// source is never changed: see [`Vfs::commit_plan`].
+    /// With [`Access::ReadWrite`], a file is copied into memory on the first write. The source is never changed; see
+    /// [`Vfs::commit_plan`].
     ///
     /// # Errors
     /// [`VfsError::Io`] when the source fails, [`VfsError::NotFound`] when it is empty, [`VfsError::NotADirectory`]
@@ -144,8 +143,8 @@ impl Vfs {
         id
     }
 
-    /// Changes whether a root may be changed. If it may not, handles that are open for writing stop working. An unknown
-    /// root is ignored.
+    /// Makes a root writable or read-only. If it becomes read-only, handles that are open for writing stop working. An
+    /// unknown root is ignored.
     pub fn set_access(&mut self, root: RootId, access: Access) {
         if self.access(root).is_some_and(|now| now != access)
             && let Some(root) = root_mut(Arc::make_mut(&mut self.state), root)
@@ -154,19 +153,19 @@ impl Vfs {
         }
     }
 
-    /// Whether a root may be changed; `None` when there is no such root.
+    /// Returns the access to a root; `None` for an unknown root.
     #[must_use]
     pub fn access(&self, root: RootId) -> Option<Access> {
         self.root(root).ok().map(|root| root.access)
     }
 
-    /// The directory of a root; `None` when there is no such root.
+    /// Returns the directory of a root; `None` for an unknown root.
     #[must_use]
     pub fn root_dir(&self, root: RootId) -> Option<InodeId> {
         self.root(root).ok().map(|root| root.dir)
     }
 
-    /// The root that contains an inode.
+    /// Returns the root that contains an inode.
     ///
     /// # Errors
     /// [`VfsError::BadInode`].
@@ -179,13 +178,14 @@ impl Vfs {
         self.now_ns = now_ns;
     }
 
-    /// Work units since the last call, for charging the guest: one for each path component, entry listed, inode walked
-    /// and chunk moved, about 100 ns each.
+    /// Returns the work units since the last call, for charging the guest: one for each path component, entry listed,
+    /// inode walked and chunk moved, about 100 ns each.
     pub fn take_work(&mut self) -> u64 {
         std::mem::take(&mut self.work)
     }
 
-    /// The latest failure of a [`MountSource`], for a log: the operation that hit it returned [`VfsError::Io`].
+    /// Takes the latest failure of a [`MountSource`], for a log. The operation that encountered it returned
+    /// [`VfsError::Io`].
     pub fn take_source_error(&mut self) -> Option<SourceError> {
         self.source_error.take()
     }
@@ -216,8 +216,6 @@ impl Vfs {
         }
     }
 
-    // For the other files of this crate.
-
     pub(crate) fn count_work(&mut self, units: u64) {
         self.work = self.work.saturating_add(units);
     }
@@ -231,7 +229,7 @@ impl Vfs {
         self.state.table.get(id).ok_or(VfsError::BadInode)
     }
 
-    /// An inode for a change: copied if a fork shares it.
+    /// Returns an inode for a change. Copies it if a fork shares it.
     pub(crate) fn inode_mut(&mut self, id: InodeId) -> Result<&mut Inode, VfsError> {
         Arc::make_mut(&mut self.state).table.get_mut(id).ok_or(VfsError::BadInode)
     }

@@ -1,5 +1,5 @@
-//! Random bytes as paths and symlink targets: nothing panics, nothing leaves its directory, and
-//! the work is bounded. `GLOVEBOX_FUZZ_ITERATIONS` says how many (default 20,000).
+//! Fuzzing with random bytes as paths and symlink targets. Nothing panics, nothing leaves its directory, and the work
+//! is bounded. `GLOVEBOX_FUZZ_ITERATIONS` sets the number of iterations (default 20,000).
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use glovebox_vfs::{Access, Follow, InodeId, OpenOptions, Vfs, VfsLimits};
 
 use support::Random;
 
-/// Mostly a path that may well lead somewhere, sometimes anything.
+/// Returns mostly a path that may exist, sometimes arbitrary bytes.
 fn bytes(random: &mut Random) -> Vec<u8> {
     let mut made = Vec::new();
     if random.below(4) > 0 {
@@ -48,7 +48,7 @@ fn bytes(random: &mut Random) -> Vec<u8> {
 }
 
 fn is_inside(vfs: &Vfs, inode: InodeId, base: InodeId) -> bool {
-    // A file with several names may have its first one elsewhere.
+    // The first name of a file with several names may be in another directory.
     if vfs.stat(inode).unwrap().links > 1 {
         return true;
     }
@@ -92,7 +92,7 @@ fn step(vfs: &mut Vfs, random: &mut Random, base: InodeId, top: InodeId) {
     if let Ok(found) = vfs.lookup(base, &path, follow) {
         assert!(is_inside(vfs, found, base), "{path:?}");
     }
-    // 4 calls at most, each of at most 41 paths of at most 2,048 components, and entries.
+    // At most 4 calls, each with at most 41 paths of at most 2,048 components, and entries.
     assert!(vfs.take_work() < 4 * 41 * 2_048 + 100_000);
 }
 

@@ -16,7 +16,7 @@ const IN_USE: u32 = 2;
 const FLAGS: u32 = 7;
 /// Before a chunk's memory: the size of a free previous chunk, and its own.
 const HEADER_BYTES: u32 = 8;
-/// Overhead of a chunk beyond its memory. The last word of a chunk in use is part of the next chunk's header.
+/// Overhead of a chunk beyond its memory. The end of a chunk in use overlaps the header of the next chunk.
 const OVERHEAD_BYTES: u32 = 4;
 /// The links of a large free chunk: two neighbours, two children, a parent, a number.
 const LINKS_BYTES: u32 = 24;

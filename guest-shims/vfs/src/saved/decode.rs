@@ -27,8 +27,8 @@ impl Vfs {
     /// period of [`changes`](Self::changes) begins; uncommitted changes stay uncommitted.
     ///
     /// `open` are the numbers of the inodes that the guest has open, one for each reference it holds; they replace the
-    /// existing references. The bytes may come from anybody: accepted state is state that a guest could have produced
-    /// within the quotas. The cost is proportional to the content.
+    /// existing references. The bytes are untrusted: accepted state is state that a guest could have produced within
+    /// the quotas. The cost is proportional to the content.
     ///
     /// # Errors
     /// [`RestoreError`]; the file system is then unchanged.
@@ -62,7 +62,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// The inode with a number, if it exists.
+    /// Returns the inode with a number, if it exists.
     #[must_use]
     pub fn inode_numbered(&self, number: u64) -> Option<InodeId> {
         let id = InodeId(number);
@@ -76,7 +76,7 @@ struct Reader<'a, 'b> {
     vfs: &'a Vfs,
     usage: Usage,
     /// The charge for names that journals record as created. Each must be an entry of the workspace, so the final
-    /// charge is at least this.
+    /// charge is at least this high.
     made_bytes: u64,
 }
 
@@ -121,7 +121,7 @@ impl<'b> Reader<'_, 'b> {
                         Some(Was { inode, kind, base: base.map(Arc::new) })
                     }
                 };
-                // Before it is stored: nothing else bounds their number.
+                // Checked before storing, because nothing else bounds their number.
                 check_usage(&Usage { workspace_bytes: self.made_bytes, ..self.usage }, self.vfs)?;
                 names.insert(Name::from(name), was);
             }
@@ -210,7 +210,7 @@ impl<'b> Reader<'_, 'b> {
         check_usage(usage, self.vfs)
     }
 
-    /// Charges its size before its content is read.
+    /// Decodes a private file. Charges its size before its content is read.
     fn private_file(&mut self) -> Result<Body, RestoreError> {
         let size_bytes = file_size(self.from.number()?)?;
         let mut usage = self.usage;
@@ -252,7 +252,7 @@ impl<'b> Reader<'_, 'b> {
 
     fn symlink(&mut self, charged_to_mount: bool) -> Result<Body, RestoreError> {
         let target = self.from.text()?;
-        // A source's link may have any target; it is never followed out of its root.
+        // A source's link may have any target, because links are never followed out of their root.
         let sound = !target.contains('\0') && (charged_to_mount || !(target.is_empty() || target.starts_with('/')));
         if !sound {
             return Err(Damaged("a symlink has an invalid target").into());

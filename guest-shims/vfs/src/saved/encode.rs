@@ -11,7 +11,7 @@ use crate::journal::Journal;
 use crate::mount::SourceStat;
 use crate::vfs::{Root, Vfs};
 
-/// The inodes of a mount that are saved, each with whether only its recorded entries are.
+/// The inodes of a mount that are saved. `true` means that only the recorded entries of the inode are saved.
 type Reached = BTreeMap<InodeId, bool>;
 
 impl Vfs {
@@ -56,8 +56,8 @@ impl Vfs {
         to.finish()
     }
 
-    /// Collects the inodes of a mount that must be saved: written and open ones, the targets of changed names with all
-    /// below them, and the directories on the path to any of these.
+    /// Collects the inodes of a mount that must be saved: written and open ones, the targets of changed names with
+    /// everything below them, and the directories on the path to any of these.
     fn reach(&self, reached: &mut Reached, root: &Root, open: &BTreeSet<InodeId>) {
         let journal = &root.committed;
         let mut left = vec![root.dir];
@@ -80,7 +80,7 @@ impl Vfs {
         }
     }
 
-    /// With `overlay`, only the entries in it are encoded, and the rest comes from the source.
+    /// Encodes an inode. With `overlay`, only the entries in it are encoded, and the source supplies the rest.
     fn encode_inode(&self, to: &mut Encoder, id: InodeId, inode: &Inode, root: &Root, overlay: Option<&Reached>) {
         let mut flags = match &inode.body {
             Body::File { content: Content::Private(_), .. } => PRIVATE,
@@ -123,7 +123,7 @@ impl Vfs {
         to.length(written.len());
         let mut next = FIRST_PLACE;
         for (place, name, entry) in written {
-            // The places of an overlay's entries are not known before the source is listed.
+            // The places of an overlay's entries are unknown before the source is listed.
             let place = if overlay.is_some() { next } else { place };
             to.number(u64::from(place.saturating_sub(next)));
             next = place.saturating_add(1);
@@ -136,7 +136,7 @@ impl Vfs {
         to.number(u64::from(free.saturating_sub(next)));
     }
 
-    /// The index of this name among the inode's names: their order decides which one is reported as its path.
+    /// Returns the index of this name among the inode's names. Their order decides which one is reported as its path.
     fn link_index(&self, dir: InodeId, name: &str, entry: &Entry) -> usize {
         let links = self.inode(entry.inode).map(|inode| inode.links.as_slice()).unwrap_or_default();
         links.iter().position(|link| link.dir == dir && &*link.name == name).unwrap_or_default()
@@ -174,7 +174,7 @@ fn encode_base(to: &mut Encoder, base: Option<&SourceStat>) {
     to.number(base.identity.inode);
 }
 
-/// 0 means "nothing".
+/// Encodes a type. 0 means "nothing".
 fn kind_byte(kind: FileKind) -> u8 {
     match kind {
         FileKind::File => 1,

@@ -1,17 +1,17 @@
-//! Why a file system cannot be restored.
+//! Errors of restoring a file system.
 
 use thiserror::Error;
 
 use crate::encoding::Damaged;
 
-/// Why saved bytes were refused. The file system is then unchanged.
+/// The reason for rejecting saved bytes. The file system is unchanged.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum RestoreError {
     /// The bytes are not a saved file system.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// Another version saved them.
+    /// The bytes were saved in another version of the layout.
     #[error("the file system was saved in version {0} of the layout; restore it with the release that saved it")]
     Version(u8),
     /// The roots differ from those that were saved.

@@ -1,8 +1,8 @@
 //! A file system as bytes, to be restored in another process.
 //!
-//! A root without a source is saved completely. Of a mount, only what differs from its source is saved: a directory
-//! becomes one that is *not listed* but has entries; the next access lists the source and applies them on top (see
-//! `listing.rs`). What lies below a changed name cannot be listed by its path and is saved completely.
+//! A root without a source is saved completely. Of a mount, only the differences from its source are saved. A restored
+//! directory is *not listed* but has entries; the next access lists the source and applies the entries on top (see
+//! `listing.rs`). Directories below a changed name cannot be listed by their path and are saved completely.
 //!
 //! The layout, in the terms of [`encoding`](crate::encoding):
 //!
@@ -21,12 +21,12 @@ mod tree;
 
 pub use error::RestoreError;
 
-/// The first byte. It changes with the layout.
+/// The first byte, which identifies the version of the layout.
 const VERSION: u8 = 2;
-/// The previous version, whose bases lack the time of change.
+/// The previous version, whose bases have no time of change.
 const WITHOUT_CHANGED: u8 = 1;
 
-/// All inode numbers are below this: it leaves room for ages of new files, and sums do not overflow.
+/// Bound of all inode numbers. It leaves room for ages of new files, and sums do not overflow.
 const MAX_INODES: u64 = 1 << 48;
 
 // The type of an inode, as the low bits of its flags.
@@ -38,5 +38,5 @@ const SYMLINK: u8 = 4;
 const KIND: u8 = 7;
 /// The file was written since the last commit.
 const WRITTEN: u8 = 8;
-/// It came from the mount and is charged to it.
+/// The inode came from the mount and is charged to it.
 const CHARGED_TO_MOUNT: u8 = 16;

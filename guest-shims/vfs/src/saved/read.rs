@@ -1,4 +1,4 @@
-//! What was read of a saved file system.
+//! The decoded parts of a saved file system.
 
 use super::RestoreError;
 use crate::ids::InodeId;
@@ -11,11 +11,12 @@ use crate::vfs::{Root, Vfs};
 pub(super) struct Read {
     pub(super) table: Table,
     pub(super) roots: Vec<Root>,
-    /// Every name: the inode, the index of this name among the inode's names, and the name.
+    /// All names: the inode, the index of this name among the inode's names, and the name.
     pub(super) names: Vec<(InodeId, usize, Link)>,
 }
 
-/// Remembered deletions may exceed the quota, as they may in a running file system: a deletion must always be possible.
+/// Checks the usage against the limits. As in a running file system, remembered deletions may exceed the quota, because
+/// a deletion must always be possible.
 pub(super) fn check_usage(usage: &Usage, vfs: &Vfs) -> Result<(), RestoreError> {
     let limits = &vfs.limits;
     for (used, limit, name) in [

@@ -1,4 +1,4 @@
-//! Checks that decoded inodes form a file system: every invariant is checked here.
+//! Checks that decoded inodes form a file system. This module checks every invariant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::journal::Journal;
 use crate::limits::{MAX_LINKS, Usage, VfsLimits, length};
 use crate::vfs::{Access, Root, Vfs};
 
-/// The decoded state, while it becomes a file system.
+/// Decoded state that is being assembled into a file system.
 pub(super) struct Tree<'a> {
     pub(super) read: &'a mut Read,
     pub(super) vfs: &'a Vfs,
@@ -21,11 +21,11 @@ pub(super) struct Tree<'a> {
     pub(super) usage: Usage,
 }
 
-/// A directory that is being walked.
+/// A directory in the walk.
 struct Visit {
     dir: InodeId,
     position: Position,
-    /// Its path in the source, if no name along it changed.
+    /// The path in the source, if no name along it changed.
     source: Option<SourcePath>,
 }
 
@@ -96,7 +96,7 @@ impl Tree<'_> {
     }
 
     /// Walks the current content of a root. Directories whose path also exists in the source become unlisted: their
-    /// entries are those that differ. Returns how many directories there are.
+    /// entries are the differing ones. Returns the number of directories.
     fn walk(&mut self, root: &Root) -> Result<usize, RestoreError> {
         let top = root.source.is_some().then(|| SourcePath { dir: Arc::from(""), name: Arc::from("") });
         let mut left = vec![Visit { dir: root.dir, position: Position { depth: 0, path_bytes: 0 }, source: top }];
@@ -123,7 +123,7 @@ impl Tree<'_> {
                 left.push(Visit { dir: entry.inode, position: below, source });
             }
             if let (Some(source), Some(path)) = (source, path) {
-                // Its entries keep the path, as after a listing.
+                // The entries keep the path, as after a listing.
                 let bytes = if shared { length(&path) } else { 0 };
                 self.hand_to_source(dir, source, bytes)?;
             }
@@ -133,7 +133,7 @@ impl Tree<'_> {
 
     fn check_place(&self, at: Position, child: &Inode, root: &Root) -> Result<(), RestoreError> {
         check_depth(&self.vfs.limits, at.depth, child.kind())?;
-        // A source's paths may have any length. No slash follows the last name.
+        // The paths of a source may have any length. No slash follows the last name.
         if root.source.is_none() && at.path_bytes > self.vfs.limits.path_bytes.saturating_add(1) {
             return Err(RestoreError::Limit("path_bytes"));
         }
@@ -182,7 +182,7 @@ impl Tree<'_> {
                 let Some(was) = was else { continue };
                 taken = true;
                 let alive = self.read.table.get(was.inode);
-                // An inode that was not a directory had no entries: the walk of the old tree relies on it.
+                // An inode that was not a directory had no entries. The walk of the old tree relies on this.
                 if alive.is_some_and(|inode| Some(inode.root) != root_id || inode.kind() != was.kind)
                     || (was.kind != FileKind::Directory && journal.dirs.contains_key(&was.inode))
                 {
@@ -224,7 +224,7 @@ impl Tree<'_> {
 
 const NOTHING: Damaged = Damaged("a name refers to no inode");
 
-/// A source's directory may be one level deeper than what can be listed.
+/// Checks the depth of an entry. A source's directory may be one level deeper than the listable ones.
 fn check_depth(limits: &VfsLimits, depth: usize, kind: FileKind) -> Result<(), RestoreError> {
     let most = limits.depth.saturating_add(1);
     let over = depth > if kind == FileKind::Directory { most } else { most.saturating_add(1) };

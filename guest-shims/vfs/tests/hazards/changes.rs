@@ -45,7 +45,7 @@ fn deleted_and_made_again_is_modified() {
     vfs.mark();
     vfs.unlink(top, b"f").unwrap();
     vfs.write_file(root, "f", b"same").unwrap();
-    // The way editors save: write beside it, rename over it.
+    // Editors save like this: they write a new file and rename it over the old one.
     vfs.write_file(root, ".g.tmp", b"new").unwrap();
     vfs.rename(top, b".g.tmp", top, b"g").unwrap();
     expect(&vfs, root, &[], &["f", "g"], &[]);

@@ -49,7 +49,7 @@ fn the_host_becomes_what_the_guest_sees() {
     assert_eq!(tree["g/a"], HostNode::File(b"a".to_vec()));
     assert_eq!(tree["g/b"], HostNode::File(b"2".to_vec()));
     assert_eq!(tree["g/l"], HostNode::Link("../d".into()));
-    // And on from there, with files that are still read from their new places.
+    // Continue with files that are still read from their new places.
     assert_eq!(vfs.read_file(root, "g/a", 9).unwrap(), b"a");
     vfs.write_file(root, "g/b", b"3").unwrap();
     vfs.unlink(top, b"g/a").unwrap();
@@ -92,7 +92,7 @@ fn an_uncommitted_period_is_part_of_the_next_commit() {
     vfs.write_file(root, "two", b"2").unwrap();
     assert_eq!(vfs.changes(root).created, ["two"]);
     assert_eq!(commit(&host, &mut vfs, root), 2);
-    // And a commit does not end the period that is reported.
+    // A commit does not end the reported period.
     assert_eq!(vfs.changes(root).created, ["two"]);
 }
 

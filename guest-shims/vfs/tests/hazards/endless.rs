@@ -1,4 +1,4 @@
-//! Few bytes that tell of much.
+//! Few bytes that claim much content.
 
 use glovebox_vfs::encoding::{Damaged, Encoder};
 use glovebox_vfs::{RestoreError, VfsLimits};
@@ -6,11 +6,11 @@ use glovebox_vfs::{RestoreError, VfsLimits};
 use crate::saved::refused;
 use crate::with_limits;
 
-/// What a name stood for: nothing, or a file.
+/// The previous target of a name: nothing, or a file.
 const MADE: u8 = 0;
 const TAKEN: u8 = 1;
 
-/// A journal of one root that tells of more names than there can be, and ends after these.
+/// Returns a journal of one root that claims more names than can exist, and ends after these.
 fn journal(names: &[u8]) -> Vec<u8> {
     let mut to = Encoder::new();
     to.byte(1);
@@ -41,15 +41,15 @@ fn why(names: &[u8], bytes: u64, available_bytes: u64) -> RestoreError {
 
 #[test]
 fn a_journal_is_not_read_beyond_what_its_names_may_cost() {
-    // Whoever reads on meets the end.
+    // A decoder that continues reaches the end.
     let read = RestoreError::Damaged(Damaged("it ends too early"));
-    // Each name is charged its length and 256 bytes if it was made, 160 if it was taken.
+    // Each created name is charged its length and 256 bytes, each removed name its length and 160 bytes.
     for (was, charge) in [(MADE, 260), (TAKEN, 164)] {
         let most = 100 * charge;
         assert_eq!(why(&[was; 99], u64::MAX, most), read);
         assert_eq!(why(&[was; 100], u64::MAX, most), read);
         assert_eq!(why(&[was; 101], u64::MAX, most), RestoreError::Limit("memory"));
-        // A deletion must always be possible: it is under no quota.
+        // A deletion must always be possible, so it has no quota.
         let over = if was == MADE { RestoreError::Limit("bytes") } else { read.clone() };
         assert_eq!(why(&[was; 100], most, u64::MAX), read);
         assert_eq!(why(&[was; 101], most, u64::MAX), over);

@@ -71,7 +71,7 @@ fn a_removed_file_lives_and_counts_until_it_is_closed() {
     vfs.release(file);
     assert_eq!(vfs.read_at(file, 0, &mut [0; 9]), Err(VfsError::BadInode));
     vfs.write_file(root, "g", &[1; 80_000]).unwrap();
-    // Releasing too often is nobody's loss.
+    // Releasing too often has no effect.
     vfs.release(file);
     vfs.release(top);
     assert!(vfs.retain(file).is_err());

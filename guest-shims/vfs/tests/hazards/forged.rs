@@ -1,4 +1,4 @@
-//! Saved file systems made by hand, in the layout that `src/saved/mod.rs` describes.
+//! Tests of hand-made saved file systems, in the layout of `src/saved/mod.rs`.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ const CHARGED_TO_MOUNT: u8 = 16;
 const FILE_WAS: u8 = 1;
 const DIRECTORY_WAS: u8 = 2;
 
-/// A name, the kind of what it stood for (0 for nothing), and its inode.
+/// A name, the type of its previous target (0 for nothing), and its inode.
 type Name<'a> = (&'a str, u8, u64);
 type Names<'a> = &'a [Name<'a>];
 /// Names by directory.
 type Journal<'a> = &'a [(u64, Names<'a>)];
 
-/// One root with directory 1, over a source or not; numbers below 50 were given.
+/// A root with directory 1, over a source or not. The inode numbers below 50 are assigned.
 struct Forgery {
     to: Encoder,
     last: u64,
@@ -68,7 +68,7 @@ impl Forgery {
         self
     }
 
-    /// `entries` are `(name, inode, which of its names)`.
+    /// Adds a directory. `entries` are `(name, inode, index among the inode's names)`.
     fn dir(self, number: u64, entries: &[(&str, u64, u64)]) -> Self {
         let flags = if self.mounted && number > 1 { DIRECTORY | CHARGED_TO_MOUNT } else { DIRECTORY };
         let mut made = self.inode(number, flags);
@@ -84,7 +84,7 @@ impl Forgery {
         made
     }
 
-    /// A file whose only chunk is the `number`th.
+    /// Adds a file whose only chunk is the `number`th.
     fn file(self, inode: u64, size: u64, chunk: u64, content: &[u8]) -> Self {
         let mut made = self.inode(inode, PRIVATE);
         made.to.number(size);
@@ -275,7 +275,7 @@ fn names_of_a_journal_are_charged_once() {
 
 #[test]
 fn no_deep_or_long_tree_costs_more_than_its_bytes() {
-    // A chain of directories, in the present tree and in the old one.
+    // A chain of directories, in the current tree and in the old one.
     let chain = |count: u64| {
         let name = "n".repeat(200);
         let names: Vec<[Name<'_>; 1]> = (1..count).map(|dir| [(name.as_str(), DIRECTORY_WAS, dir + 1)]).collect();

@@ -39,7 +39,7 @@ fn a_fork_keeps_its_own_handles_and_removed_files() {
     assert_eq!(fork.bytes_used(), 0);
 }
 
-/// A fork per write: each must cost what is touched, not what is there.
+/// Forks for each write. The cost of each must depend on the change, not on the size of the tree.
 #[test]
 fn forking_a_large_tree_is_cheap() {
     let mut vfs = Vfs::new(VfsLimits { bytes: 1 << 30, inodes: u64::MAX, ..VfsLimits::default() });

@@ -44,7 +44,7 @@ fn a_write_that_does_not_fit_leaves_the_old_file() {
     assert_eq!(refused.reason, VfsError::NoSpace);
     assert_eq!(vfs.read_file(root, "f", 9).unwrap(), b"old");
     assert!(vfs.write_file(root, "g", &[0; 30_000]).is_err());
-    // Room for the data but not for the inode too.
+    // Enough space for the data but not for the inode as well.
     vfs.set_available_bytes(vfs.bytes_used() + 8_192 + 700);
     assert!(vfs.write_file(root, "g", &[0; 8_192]).is_err());
     assert!(!vfs.exists(root, "g").unwrap());

@@ -87,7 +87,7 @@ fn removing_between_pages_skips_nothing() {
                 vfs.unlink(top, entry.name.as_bytes()).unwrap();
             }
         }
-        // A name that goes and comes back is another entry; others are unmoved.
+        // A name that is removed and created again is another entry; other entries keep their places.
         let _ = touch(&mut vfs, top, "f00");
     }
     assert_eq!(seen.len(), 102);

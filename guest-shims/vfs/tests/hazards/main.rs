@@ -1,4 +1,4 @@
-//! What a hostile or unlucky guest does to its file system, one test each.
+//! Tests of hostile or unlucky operations on a file system, one test each.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ mod saved;
 
 use glovebox_vfs::{Access, InodeId, OpenOptions, RootId, Vfs, VfsError, VfsLimits};
 
-/// A file system with one writable root.
+/// Returns a file system with one writable root.
 fn fresh() -> (Vfs, RootId, InodeId) {
     with_limits(VfsLimits::default())
 }
@@ -51,7 +51,7 @@ const CREATE: OpenOptions = OpenOptions {
     write: true,
 };
 
-/// Makes an empty file and keeps no handle.
+/// Creates an empty file and keeps no handle.
 fn touch(vfs: &mut Vfs, at: InodeId, path: &str) -> Result<InodeId, VfsError> {
     let opened = vfs.open(at, path.as_bytes(), CREATE)?;
     vfs.release(opened.inode);

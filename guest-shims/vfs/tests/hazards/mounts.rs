@@ -60,14 +60,14 @@ fn a_large_file_costs_the_cache_and_no_more() {
     assert!(back == content);
     assert!(vfs.peak_bytes() <= (1 << 20) + 4_096, "{}", vfs.peak_bytes());
     assert!(vfs.bytes_used() > 900_000);
-    // Each byte was asked for once, in bounded pieces.
+    // Each byte was read once, in bounded pieces.
     assert_eq!(host.bytes_read.load(Relaxed), 20_000_000);
     assert!(host.longest_read.load(Relaxed) <= 64 << 10);
-    // What is in the cache is not asked for again.
+    // Cached pieces are not read again.
     let reads = host.reads.load(Relaxed);
     assert_eq!(vfs.read_at(file, 19_999_990, &mut buffer), Ok(10));
     assert_eq!(host.reads.load(Relaxed), reads);
-    // The ceiling takes the cache away, and reading still works.
+    // The ceiling empties the cache, and reading still works.
     vfs.set_available_bytes(10_000);
     assert!(vfs.bytes_used() <= 10_000);
     assert_eq!(vfs.read_at(file, 100, &mut buffer), Ok(8_192));
@@ -106,7 +106,7 @@ fn writing_makes_a_private_copy() {
     // Emptying a file does not read it first.
     vfs.write_file(root, "d/b", b"new").unwrap();
     assert_eq!(host.reads.load(Relaxed), reads);
-    // Nor does opening, renaming, linking or removing one.
+    // Opening, renaming, linking or removing a file does not read it either.
     vfs.rename(top, b"d/e/c", top, b"c").unwrap();
     vfs.link(top, b"c", Follow::No, top, b"c2").unwrap();
     vfs.unlink(top, b"c").unwrap();
@@ -159,7 +159,7 @@ fn entries_under_at_and_over_the_limit() {
     assert!(vfs.lookup(top, b"big/1", Follow::No).is_ok());
 }
 
-/// A directory of ten files, `d/0` to `d/9`, and room for some entries, of which `d` itself takes one.
+/// Returns a directory of ten files, `d/0` to `d/9`, and a limit on entries, of which `d` itself takes one.
 fn crowded(mount_entries: u64) -> (Arc<FakeHost>, Vfs, RootId, InodeId) {
     let host = Arc::new(FakeHost::default());
     host.dir("d");
@@ -181,10 +181,10 @@ fn names_in_a_directory_that_is_too_large_to_list_are_looked_up() {
         }
         assert_eq!(vfs.lookup(top, b"d/none", Follow::No), Err(VfsError::NotFound));
         let dir = vfs.lookup(top, b"d", Follow::No).unwrap();
-        // Asked for once, whatever comes of it.
+        // Listed once, regardless of the result.
         assert_eq!(host.lists.load(Relaxed), 2, "the top and `d`");
         assert_eq!(vfs.read_dir(dir, 0, 100).is_ok(), lists);
-        // The same inode each time.
+        // Every lookup returns the same inode.
         let five = vfs.lookup(top, b"d/5", Follow::No).unwrap();
         assert_eq!(vfs.lookup(top, b"d/5", Follow::No).unwrap(), five);
     }
@@ -192,7 +192,7 @@ fn names_in_a_directory_that_is_too_large_to_list_are_looked_up() {
 
 #[test]
 fn as_many_names_again_can_be_looked_up_under_at_and_over() {
-    // One is `d` itself, so eight make nine with it, and ten, and eleven.
+    // `d` itself counts as one entry, so twice the limit leaves room for one name less.
     for (mount_entries, most) in [(1, 1), (2, 3), (5, 9), (6, 10)] {
         let (_, mut vfs, _, top) = crowded(mount_entries);
         for n in 0..10 {
@@ -203,7 +203,7 @@ fn as_many_names_again_can_be_looked_up_under_at_and_over() {
                 assert_eq!(found, Err(VfsError::MountTooLarge), "{mount_entries}: {n}");
             }
         }
-        // What is known stays so, and removing it makes room.
+        // Known names stay known, and removing one makes room.
         assert!(vfs.lookup(top, b"d/0", Follow::No).is_ok());
         if most < 10 {
             vfs.unlink(top, b"d/0").unwrap();
@@ -223,7 +223,7 @@ fn what_a_guest_does_in_a_directory_that_is_too_large_to_list_is_committed() {
     assert_eq!(vfs.remove_dir(top, b"d"), Err(VfsError::MountTooLarge));
     assert_eq!(vfs.rename(top, b"d", top, b"elsewhere"), Err(VfsError::MountTooLarge));
 
-    // What a session has, it has after resuming.
+    // A resumed session has the same entries.
     let saved = vfs.save(&Default::default());
     let limits = VfsLimits { mount_entries: 9, ..VfsLimits::default() };
     let (mut again, ..) = mounted(&host, Access::ReadWrite, limits);
@@ -321,7 +321,7 @@ fn names_that_could_confuse_are_not_shown() {
     let listed = vfs.list(root, "").unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!(&*listed[0].name, "ok");
-    // A source that claims to have read more than there is room for.
+    // The source claims to have read more bytes than fit into the buffer.
     assert!(vfs.read_file(root, "ok", 9).is_err());
 }
 
@@ -346,7 +346,7 @@ fn a_removed_mounted_file_is_readable_while_open() {
     let mut buffer = [0; 7];
     assert_eq!(vfs.read_at(file, 0, &mut buffer), Ok(7));
     assert_eq!(&buffer, b"lower a");
-    // After the commit removed it from the host, it is gone and says so.
+    // After the commit has removed the file from the host, reading it fails.
     let plan = vfs.commit_plan(root);
     let written = host.apply(&mut vfs, &plan);
     vfs.mark_committed(root, written).unwrap();

@@ -26,7 +26,7 @@ fn no_spelling_of_a_path_leaves_the_directory() {
         let found = vfs.lookup(dir, path.as_bytes(), Follow::Yes);
         assert_eq!(found, Err(expected), "{path}");
     }
-    // The same links are fine from above, where they stay inside.
+    // From above, the same links are valid, because they stay inside.
     let secret = vfs.lookup(top, b"secret", Follow::Yes).unwrap();
     assert_eq!(vfs.lookup(top, b"d/up", Follow::Yes), Ok(secret));
     assert_eq!(vfs.lookup(top, b"d/parent/secret", Follow::Yes), Ok(secret));
@@ -97,7 +97,7 @@ fn a_path_cannot_be_made_too_long_in_steps() {
     touch(&mut vfs, top, "12345678901").unwrap();
     assert_eq!(vfs.rename(top, b"12345678901", dir, b"12345678901"), Err(VfsError::NameTooLong));
     assert_eq!(vfs.link(top, b"12345678901", Follow::No, dir, b"12345678901"), Err(VfsError::NameTooLong));
-    // A directory's new name counts for what is below it.
+    // The new name of a directory counts for everything below it.
     assert_eq!(vfs.rename(top, b"123456789", top, b"1234567890"), Err(VfsError::NameTooLong));
     vfs.rename(top, b"123456789", top, b"12345678x").unwrap();
 }
@@ -155,7 +155,7 @@ fn a_final_symlink_is_followed_or_refused_as_asked() {
     let exclusive = OpenOptions { exclusive: true, ..CREATE };
     assert_eq!(vfs.open(top, b"dangling", exclusive), Err(VfsError::AlreadyExists));
     assert_eq!(vfs.lookup(top, b"dangling", Follow::Yes), Err(VfsError::NotFound));
-    // Creating through a dangling link makes its target, as POSIX has it.
+    // Creating through a dangling link creates its target, as POSIX requires.
     assert!(vfs.open(top, b"dangling", CREATE).unwrap().created);
     assert!(vfs.lookup(top, b"new", Follow::No).is_ok());
 }

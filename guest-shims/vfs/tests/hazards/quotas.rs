@@ -2,7 +2,7 @@ use glovebox_vfs::{Access, Follow, Vfs, VfsError, VfsLimits};
 
 use crate::{fresh, touch, with_limits};
 
-/// Limits at which exactly so many bytes are free for one file's data.
+/// Returns limits with exactly `data` bytes free for one file's content.
 fn room_for_data(data: u64) -> VfsLimits {
     let (mut vfs, _, top) = fresh();
     touch(&mut vfs, top, "f").unwrap();
@@ -20,7 +20,7 @@ fn bytes_under_at_over_and_usable_after() {
     assert_eq!(vfs.append(file, b"x"), Err(VfsError::NoSpace));
     assert_eq!(vfs.set_len(file, 8_193), Err(VfsError::NoSpace));
     assert_eq!(touch(&mut vfs, top, "g"), Err(VfsError::NoSpace));
-    // Nothing was half done.
+    // The failed operation changed nothing.
     assert_eq!(vfs.read_file(root, "f", 9_000).unwrap(), [2; 8_192]);
     vfs.write_at(file, 100, b"overwriting needs no room").unwrap();
     vfs.rename(top, b"f", top, b"g").unwrap();
@@ -52,7 +52,7 @@ fn names_alone_are_bounded() {
     };
     assert_eq!(refused, VfsError::NoSpace);
     assert!(count <= (1 << 20) / 250);
-    // Symlink targets too.
+    // The quota also covers symlink targets.
     let (mut vfs, _, top) = with_limits(VfsLimits { bytes: 5_000, ..VfsLimits::default() });
     vfs.symlink(&[b'x'; 4_096], top, b"a").unwrap();
     assert_eq!(vfs.symlink(&[b'x'; 4_096], top, b"b"), Err(VfsError::NoSpace));
@@ -174,7 +174,7 @@ fn a_hundred_thousand_nested_directories_stop_at_the_limit() {
     assert_eq!(vfs.bytes_used(), 0);
 }
 
-/// On a stack of 64 KiB, with nesting far beyond what recursion would survive there.
+/// Runs on a stack of 64 KiB, with nesting far beyond the depth that recursion would survive.
 #[test]
 fn deep_trees_are_walked_removed_and_dropped_without_recursion() {
     let work = || {

@@ -35,7 +35,7 @@ fn only_like_replaces_like() {
     vfs.rename(top, b"dir/", top, b"empty/").unwrap();
     vfs.rename(top, b"f", top, b"g").unwrap();
     assert_eq!(vfs.read_file(root, "g", 9).unwrap(), b"f");
-    // A symlink is replaced and renamed itself, not what it points to.
+    // A symlink itself is replaced and renamed, not its target.
     vfs.rename(top, b"l", top, b"m").unwrap();
     assert_eq!(&*vfs.read_link(top, b"m").unwrap(), "full");
     vfs.rename(top, b"g", top, b"m").unwrap();

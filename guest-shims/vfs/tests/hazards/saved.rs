@@ -1,4 +1,4 @@
-//! A file system that is saved and restored.
+//! Tests of saving and restoring a file system.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ fn of_a_mount_only_what_differs_is_saved() {
     let saved = vfs.save(&none());
     assert!(saved.len() < 1_000, "{}", saved.len());
 
-    // Meanwhile others go on, there.
+    // Meanwhile, other programs change the host directory.
     host.file("big/9", b"nine, by others");
     host.file("big/more", b"more");
     host.remove("big/10");
@@ -107,7 +107,7 @@ fn of_a_mount_only_what_differs_is_saved() {
         assert!(!again.exists(root, gone).unwrap(), "{gone}");
     }
     assert_eq!(again.list(root, "big").unwrap().len(), 2_000);
-    // Behind version, time and the next inode's number.
+    // After the version, the time and the number of the next inode.
     assert_eq!(again.save(&none())[11..], saved[11..], "also after the rest was listed");
 }
 
@@ -223,7 +223,7 @@ fn what_the_version_before_saved_is_restored_without_times_of_change() {
     assert_eq!(again.commit_plan(root), [CommitStep::DeleteFile { path: "gone".into(), base }]);
 }
 
-/// Saves what `make` makes and restores it under limits below, at and above what that needs.
+/// Saves the result of `make` and restores it under limits below, at and above its need.
 fn limit(name: &'static str, needed: u64, set: fn(&mut VfsLimits, u64), make: fn(&mut Vfs, RootId)) {
     let (mut vfs, root, _) = fresh();
     make(&mut vfs, root);
@@ -243,7 +243,7 @@ fn limit(name: &'static str, needed: u64, set: fn(&mut VfsLimits, u64), make: fn
 
 #[test]
 fn every_limit_holds_under_at_and_over() {
-    // An inode and its name, and three chunks.
+    // An inode with its name, and three chunks.
     limit(
         "bytes",
         512 + 256 + 4 + 3 * 4_096,
@@ -275,7 +275,7 @@ fn every_limit_holds_under_at_and_over() {
         3,
         |limits, value| limits.depth = value as usize - 1,
         |vfs, root| {
-            // What lies one deeper may be known of a mount.
+            // Known entries of a mount may be one level deeper.
             vfs.write_file(root, "1/2/3/file", b"").unwrap();
         },
     );
@@ -321,7 +321,7 @@ fn entries_of_mounts_are_limited_under_at_and_over() {
         host.file(&format!("{number}"), b"");
     }
     let (mut vfs, root, _) = mounted(&host, Access::ReadWrite);
-    // A moved file is known although its directory is not. As many again may be known as can be listed.
+    // A moved file is known although its directory is not. The limit for known files is twice that for listed ones.
     let top = vfs.root_dir(root).unwrap();
     for number in 0..6 {
         vfs.rename(top, format!("{number}").as_bytes(), top, format!("moved-{number}").as_bytes()).unwrap();

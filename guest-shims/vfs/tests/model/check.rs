@@ -10,7 +10,7 @@ pub(crate) fn read_all(vfs: &mut Vfs, inode: InodeId) -> Vec<u8> {
     let mut data = vec![0; usize::try_from(vfs.stat(inode).unwrap().size_bytes).unwrap()];
     let mut done = 0;
     while done < data.len() {
-        // In odd steps, to meet chunk borders everywhere.
+        // Odd step sizes hit chunk borders at different positions.
         let end = data.len().min(done + 3_001);
         let read = vfs.read_at(inode, done as u64, &mut data[done..end]).unwrap();
         assert!(read > 0);
@@ -19,8 +19,7 @@ pub(crate) fn read_all(vfs: &mut Vfs, inode: InodeId) -> Vec<u8> {
     data
 }
 
-/// Compares the whole tree, and what is said to have changed. Changes first: they must not depend
-/// on what was listed.
+/// Compares the whole tree and the reported changes. The changes come first, because they must not depend on listings.
 pub(crate) fn check(vfs: &mut Vfs, root: RootId, model: &Reference) {
     assert_eq!(vfs.changes(root), model.changes());
     let mut found = BTreeMap::new();

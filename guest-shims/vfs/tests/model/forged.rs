@@ -1,4 +1,4 @@
-//! What random operations left, saved and then changed by somebody else.
+//! Tests of file systems that were saved after random operations and then forged.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ enum Forgery {
     Insert(usize, u8),
     Remove(usize),
     Cut(usize),
-    /// A piece from elsewhere.
+    /// Copies a piece from elsewhere.
     Copy(usize, usize, usize),
 }
 
@@ -52,13 +52,13 @@ impl Forgery {
     }
 }
 
-/// What must hold of a file system, whoever made the bytes that it came from.
+/// Checks the invariants of a file system that was restored from untrusted bytes.
 fn check_sound(world: &World, mut vfs: Vfs, root: RootId, open: &BTreeSet<InodeId>, references: &[u64]) {
     let saved = vfs.save(open);
     let (mut again, _) = world.like_new();
     again.restore(&saved, references).unwrap();
     assert_eq!(again.save(open), saved);
-    // An entry that is the same in the source may come with the bytes; it does not stay.
+    // An entry that equals the source's may be part of the bytes; it does not stay.
     assert!(again.bytes_used() <= vfs.bytes_used());
     assert!(vfs.bytes_used() <= vfs.limits().bytes + (1 << 20) && vfs.inodes_used() <= vfs.limits().inodes);
 
@@ -74,7 +74,7 @@ fn check_sound(world: &World, mut vfs: Vfs, root: RootId, open: &BTreeSet<InodeI
         };
         assert!(is_path(&path), "{path:?}");
     }
-    // Somebody looks at everything and removes it. A source may not have what the bytes say.
+    // Reads and removes everything. A source may not have the entries that the bytes claim.
     let mut dirs = vec![String::new()];
     while let Some(dir) = dirs.pop() {
         for entry in vfs.list(root, &dir).unwrap_or_default() {

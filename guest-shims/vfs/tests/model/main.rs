@@ -1,4 +1,4 @@
-//! The file system against a simple one: a map of paths.
+//! Compares the file system with a simple model: a map of paths.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,8 +21,8 @@ mod resolution;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// A runner whose seed is printed, and can be given to repeat a failure exactly. The smallest
-/// failing input is printed by proptest itself.
+/// Returns a runner whose seed is printed, and can be set to repeat a failure exactly. Proptest itself prints the
+/// smallest failing input.
 fn runner(test: &str) -> TestRunner {
     let seed = support::seed(test);
     let mut bytes = [0; 32];

@@ -20,7 +20,7 @@ pub(crate) enum Op {
     Link(String, bool, String),
     Symlink(String, String),
     Open(String, OpenOptions),
-    /// Opens and keeps the handle.
+    /// Opens a file and keeps the handle.
     Hold(String),
     /// Writes through the n-th held handle.
     WriteHeld(usize, usize, Vec<u8>),
@@ -31,7 +31,7 @@ pub(crate) enum Op {
     Fork,
     Mark,
     Commit,
-    /// Goes on in another file system, from what was saved.
+    /// Continues in another file system, restored from the saved state.
     Restore,
 }
 
@@ -99,7 +99,7 @@ impl World {
         let host = Arc::new(FakeHost::default());
         let mut model = Reference::default();
         let mut vfs = Vfs::new(VfsLimits {
-            // Small enough that pieces are also thrown away.
+            // Small enough that pieces are also evicted.
             mount_cache_bytes: 20_000,
             ..VfsLimits::default()
         });
@@ -227,7 +227,7 @@ impl World {
         }
     }
 
-    /// What an embedder makes to restore into.
+    /// Creates an empty file system to restore into, as an embedder would.
     pub(crate) fn like_new(&self) -> (Vfs, RootId) {
         let mut fresh = Vfs::new(*self.vfs.limits());
         let root = if self.mounted {
@@ -256,13 +256,13 @@ impl World {
         }
         self.vfs = fresh;
         if self.commits > 0 {
-            // Names of one file that were committed are several files there.
+            // After a commit, several names of one file are separate files on the host.
             let (vfs, top) = (&mut self.vfs, self.top);
             self.model.separate(|path| vfs.lookup(top, path.as_bytes(), Follow::No).unwrap().get());
         }
     }
 
-    /// Only into directories that exist: parents are tested elsewhere.
+    /// Writes only into existing directories; other tests cover the creation of parents.
     fn write_file(&mut self, path: &str, data: &[u8]) {
         let options = OpenOptions { create: true, truncate: true, write: true, ..OpenOptions::default() };
         let mut after = self.model.clone();
@@ -276,7 +276,7 @@ impl World {
     }
 
     fn commit(&mut self) {
-        // What was removed while open loses its source; that is tested elsewhere.
+        // Files removed while open lose their source; another test covers that.
         let model = &self.model;
         let (held, lost): (Vec<_>, Vec<_>) =
             self.held.drain(..).partition(|&(_, id)| model.tree.values().any(|&(other, _)| other == id));
@@ -299,13 +299,13 @@ impl World {
             assert_eq!(&read_all(&mut self.vfs, *inode), expected);
         }
         for (fork, model, commits) in &mut self.forks {
-            // A commit of another fork changes the host, and with it what was not read so far.
+            // A commit of another fork changes the host, and so the parts that this fork has not read yet.
             if !self.mounted || *commits == self.commits {
                 check(fork, self.root, model);
             }
         }
         self.commit();
-        // Everything that was charged is given back.
+        // All charges are refunded.
         for (inode, _) in std::mem::take(&mut self.held) {
             self.vfs.release(inode);
         }

@@ -1,4 +1,4 @@
-//! A file system as a map from path to node, written to be obviously right, not fast.
+//! A file system as a map from path to node, written to be obviously correct, not fast.
 
 use std::collections::BTreeMap;
 
@@ -30,11 +30,11 @@ pub(crate) struct Reference {
     marked: Box<Option<Reference>>,
 }
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Debug)]
 pub(crate) struct Where {
     pub(crate) path: String,
-    /// Whether the path ends in a name rather than `.` or `..`.
+    /// `true` if the path ends in a name rather than `.` or `..`.
     pub(crate) named: bool,
     pub(crate) slash: bool,
     pub(crate) dot_dot: bool,
@@ -60,8 +60,8 @@ impl Reference {
         self.tree[path].0
     }
 
-    /// Resolves by rewriting: the first symlink met is replaced by its target in the text, and the
-    /// walk starts again.
+    /// Resolves by rewriting: the first symlink in the path is replaced by its target in the text, and the walk
+    /// restarts.
     pub(crate) fn resolve(&self, base: &str, path: &str, end: End) -> Result<Where, VfsError> {
         if path.is_empty() {
             return Err(VfsError::NotFound);
@@ -140,7 +140,7 @@ impl Reference {
         id
     }
 
-    /// Makes the names of one file into as many files as are told apart.
+    /// Splits the names of one file into as many files as `inode` distinguishes.
     pub(crate) fn separate(&mut self, mut inode: impl FnMut(&str) -> u64) {
         let mut known: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         let mut used = std::collections::BTreeSet::new();
@@ -297,7 +297,7 @@ impl Reference {
         }
     }
 
-    /// The path opened and whether it was made.
+    /// Returns the path of the opened file, and whether it was created.
     pub(crate) fn open(&mut self, path: &str, options: OpenOptions) -> Result<(String, bool), VfsError> {
         if options.create && options.directory {
             return Err(VfsError::Invalid);
@@ -376,7 +376,7 @@ impl Reference {
         changes
     }
 
-    /// The tree with contents, as a host would have it.
+    /// Returns the tree with contents, in the form of the fake host.
     pub(crate) fn contents(&self) -> BTreeMap<String, HostNode> {
         let node = |&(id, kind): &(u64, Kind)| match kind {
             Kind::Dir => HostNode::Dir,

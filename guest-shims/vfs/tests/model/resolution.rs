@@ -1,4 +1,4 @@
-//! Random paths in random trees full of symlinks, against a resolver that rewrites text.
+//! Compares the resolution of random paths in random trees full of symlinks with a resolver that rewrites text.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn path() -> impl Strategy<Value = String> {
     prop::collection::vec(part, 1..7).prop_map(|parts| parts.join("/"))
 }
 
-/// What to put where; parents that are no directories are passed over.
+/// Generates paths and nodes. Entries whose parent is not a directory are skipped.
 fn tree() -> impl Strategy<Value = Vec<(String, HostNode)>> {
     let name = prop_oneof![Just("a"), Just("b"), Just("c")];
     let place = prop::collection::vec(name, 1..4).prop_map(|parts| parts.join("/"));
