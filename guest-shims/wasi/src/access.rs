@@ -1,4 +1,4 @@
-//! How calls access the file system: within the memory limit, at the guest's time, charged to the guest.
+//! File system access of calls: within the memory limit, with the guest's clock, charged to the guest.
 
 use glovebox_vfs::{Follow, InodeId, RootId, Vfs, VfsError};
 
@@ -9,13 +9,13 @@ use crate::mounts::{self, Above};
 use crate::table::{Descriptor, Target};
 use crate::{Errno, Host, Mount, Wasi, prices};
 
-/// What a call does with a path. It decides the error for a path that leads out of every mount.
+/// The purpose of a path in a call. It decides the error for a path that leads out of every mount.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
-    /// Looks at it: the path does not exist (`ENOENT`).
+    /// Looking up attributes: such a path does not exist (`ENOENT`).
     Look,
-    /// Opens or changes it: access is refused (`EACCES`). Beneath a directory that the guest itself has opened, that
-    /// directory is a capability that does not reach so far (`ENOTCAPABLE`).
+    /// Opening or changing: access to such a path is refused (`EACCES`). Beneath a directory that the guest itself has
+    /// opened, the error is `ENOTCAPABLE`, because that directory is a capability without access to the path.
     Use,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum GuestPath {
     Virtual { path: String },
     /// A device, which cannot be changed.
     Device(Device),
-    /// Another name of an open descriptor.
+    /// A further name of an open descriptor.
     Descriptor(u32),
 }
 
@@ -44,8 +44,8 @@ pub(crate) struct RealPath {
 }
 
 impl GuestPath {
-    /// The path beneath a real directory, or the given error for a device and for a directory that exists only to hold
-    /// mounts.
+    /// Returns the path beneath a real directory, or the given error for a device and for a directory that exists only
+    /// to hold mounts.
     pub(crate) fn real(self, otherwise: Errno) -> Result<RealPath, Errno> {
         match self {
             Self::Real(place) => Ok(place),
@@ -63,7 +63,7 @@ impl Wasi {
     ) -> Call<T> {
         let ceiling = self.vfs_ceiling_bytes();
         self.vfs.set_available_bytes(ceiling);
-        // The guest does not pay for what the embedder did since the last call.
+        // The guest does not pay for the embedder's work since the last call.
         let _ = self.vfs.take_work();
         let result = operation(&mut self.vfs);
         host.charge(prices::FILE_SYSTEM_WORK.saturating_mul(self.vfs.take_work()))?;
@@ -75,7 +75,8 @@ impl Wasi {
         })
     }
 
-    /// Like [`with_vfs`](Self::with_vfs), for an operation that changes something and so records the guest's time.
+    /// Like [`with_vfs`](Self::with_vfs), for an operation that changes something and therefore records the guest's
+    /// time.
     pub(crate) fn change_vfs<H: Host + ?Sized, T>(
         &mut self,
         host: &mut H,
@@ -86,10 +87,10 @@ impl Wasi {
         self.with_vfs(host, operation)
     }
 
-    /// Records a path that would have left its mount, and returns the error that the call asks for.
+    /// Records a path that would have left its mount, and returns the error of the call for such a path.
     pub(crate) fn watch<T>(&mut self, places: &[&RealPath], result: Call<T>) -> Call<T> {
         if let Err(Failure::Errno(Errno::NotCapable)) = result {
-            // Of two paths, the one that goes up or is absolute is the likelier; the event is a hint, not evidence.
+            // Of two paths, the one with `..` or an absolute one is the likelier. The event is a hint, not evidence.
             let place = places.iter().find(|place| place.path.split('/').any(|part| part == ".."));
             if let Some(place) = place.or(places.first()) {
                 let path = format!("{}/{}", place.below.trim_end_matches('/'), place.path);
@@ -135,7 +136,7 @@ impl Wasi {
         if let Some(outer) = self.outer_of(at) {
             return match self.resolve(host, &outer, &path) {
                 Ok(Above::Mounted { root, path }) => self.mounted(root, path, outside),
-                // The file system returns its own error.
+                // The file system then returns the error itself.
                 Ok(_) | Err(Failure::Errno(_)) => Ok(GuestPath::Real(RealPath { at, path, below: outer, outside })),
                 Err(failure) => Err(failure),
             };
@@ -147,15 +148,15 @@ impl Wasi {
         Ok(GuestPath::Real(RealPath { at, path, below, outside }))
     }
 
-    /// The path of the mount whose directory this is, if another mount lies in it.
+    /// Returns the path of the mount with this directory, if it contains another mount.
     fn outer_of(&self, at: InodeId) -> Option<String> {
         let holds = |mount: &&Mount| mounts::is_above_a_mount(&self.mounts, &mount.path);
         let mut outer = self.mounts.iter().filter(holds);
         outer.find(|mount| self.vfs.root_dir(mount.root) == Some(at)).map(|mount| mount.path.clone())
     }
 
-    /// Resolves a path among the mounts. A mount inside another is hidden while the outer one has an entry of its own
-    /// at its path.
+    /// Resolves a path among the mounts. An inner mount is hidden while the outer mount has its own entry at the same
+    /// path.
     fn resolve<H: Host>(&mut self, host: &mut H, at: &str, path: &str) -> Call<Above> {
         let found = mounts::resolve(&self.mounts, at, path)?;
         let Above::Mounted { root, .. } = &found else { return Ok(found) };
@@ -174,8 +175,8 @@ impl Wasi {
         Ok(mounts::resolve(&others, at, path)?)
     }
 
-    /// The directory in which to create an entry at the path of an inner mount: the outer mount, which owns the entry
-    /// from then on.
+    /// Returns the directory in which to create an entry at the path of an inner mount. It is that of the outer mount,
+    /// which owns the entry from then on.
     pub(crate) fn where_made(&self, place: RealPath) -> Result<RealPath, Errno> {
         let mut mounts = self.mounts.iter().filter(|mount| self.vfs.root_dir(mount.root) == Some(place.at));
         match mounts.find_map(|mount| mounts::outer_of(&self.mounts, &mount.path)) {
@@ -188,7 +189,7 @@ impl Wasi {
         }
     }
 
-    /// The descriptor of a path below `/dev/fd`.
+    /// Returns the descriptor of a path below `/dev/fd`.
     pub(crate) fn named_descriptor(&self, fd: u32) -> Result<&Descriptor, Errno> {
         self.table.get(fd).ok().filter(|descriptor| descriptor.preopen.is_none()).ok_or(Errno::NoEnt)
     }
@@ -210,7 +211,7 @@ impl Wasi {
     }
 
     fn above<H: Host>(&mut self, host: &mut H, below: &str, path: &str, outside: Errno) -> Call<GuestPath> {
-        // Each component is compared with each mount.
+        // The resolution compares each component with each mount.
         let mounts = u64::try_from(self.mounts.len()).unwrap_or(u64::MAX);
         host.charge(prices::FILE_SYSTEM_WORK.saturating_mul(mounts))?;
         match self.resolve(host, below, path) {
@@ -228,7 +229,7 @@ impl Wasi {
     }
 }
 
-/// `lookupflags`.
+/// Decodes `lookupflags`.
 pub(crate) fn follow(flags: u32) -> Result<Follow, Errno> {
     match flags {
         0 => Ok(Follow::No),
@@ -257,7 +258,7 @@ fn errno_of(error: VfsError) -> Errno {
         VfsError::CrossRoot => Errno::Xdev,
         VfsError::NotPermitted => Errno::Perm,
         VfsError::BadInode => Errno::Badf,
-        // `Io`, and any error added later: something below the file system failed.
+        // `Io`, and any error added later: a failure below the file system.
         _ => Errno::Io,
     }
 }

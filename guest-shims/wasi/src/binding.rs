@@ -10,7 +10,10 @@ impl Wasi {
     /// Replaces the file system of a guest that comes from an image.
     ///
     /// Preopens keep their descriptor and path and refer to the new mount of the same path; every preopen needs one.
-    /// Other open files and directories are closed. On an error nothing has changed.
+    /// Other open files and directories are closed.
+    ///
+    /// # Errors
+    /// [`WasiError`]; nothing has changed.
     pub fn set_file_system(&mut self, vfs: Vfs, mounts: Vec<Mount>) -> Result<(), WasiError> {
         check_mounts(&vfs, &mounts)?;
         let mut table = self.table.clone();
@@ -31,8 +34,8 @@ impl Wasi {
         Ok(())
     }
 
-    /// Takes the file system from the guest, which releases its references to open files and loses the descriptors. An
-    /// empty file system without roots stays, to be replaced with [`rebind`](Self::rebind) or dropped.
+    /// Takes the file system from the guest. The guest releases its references to open files and loses the descriptors.
+    /// An empty file system without roots remains, to be replaced with [`rebind`](Self::rebind) or dropped.
     pub fn unbind(&mut self) -> Vfs {
         for slot in self.table.iter_mut() {
             if let Some(Descriptor { preopen: None, target, .. }) = slot
@@ -47,11 +50,11 @@ impl Wasi {
         std::mem::replace(&mut self.vfs, empty)
     }
 
-    /// Replaces the file system by another version of it, such as the current workspace after a rollback of the guest:
-    /// with the same roots, and with the references of all its users except this guest.
+    /// Replaces the file system by another version, such as the current workspace after a rollback of the guest. The
+    /// version must have the same roots, and the references of all its users except this guest.
     ///
-    /// Descriptors keep their positions and refer to the inodes of the same numbers, of which the guest gets
-    /// references; descriptors whose inode does not exist are closed.
+    /// Descriptors keep their positions and refer to the inodes with the same numbers, of which the guest gets
+    /// references. Descriptors whose inode does not exist are closed.
     pub fn rebind(&mut self, vfs: Vfs) {
         self.vfs = vfs;
         for slot in self.table.iter_mut() {

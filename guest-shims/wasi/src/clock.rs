@@ -8,7 +8,7 @@ pub enum Clock {
     /// The host's clocks. The monotonic clock continues from its last value (see
     /// [`Wasi::set_clock`](crate::Wasi::set_clock)).
     Host,
-    /// Time stands still, except that a sleep advances it at once by its duration.
+    /// The time is constant, except that a sleep advances it at once by its duration.
     Fixed {
         /// Nanoseconds since 1970.
         realtime_ns: u64,
@@ -17,8 +17,8 @@ pub enum Clock {
     },
 }
 
-/// A `clockid` of preview 1. The two processor-time clocks show monotonic time: a guest has one thread and no measure
-/// of its waiting to subtract.
+/// A `clockid` of preview 1. The two processor-time clocks show monotonic time: a guest has one thread, and its waiting
+/// time is not measured separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockId {
     Realtime,
@@ -37,7 +37,6 @@ impl TryFrom<u32> for ClockId {
     }
 }
 
-/// The clocks' state.
 #[derive(Clone, Debug)]
 pub(crate) struct ClockState {
     source: Clock,
@@ -78,8 +77,8 @@ impl ClockState {
         }
     }
 
-    /// Nanoseconds: 1 for a fixed clock, which is exact, and 1,000 for the host's, whose finer digits have no honest
-    /// use for a guest.
+    /// Returns the resolution in nanoseconds: 1 for a fixed clock, which is exact, and 1,000 for the host's clocks,
+    /// whose finer digits have no legitimate use in a guest.
     pub(crate) fn resolution_ns(&self) -> u64 {
         match self.source {
             Clock::Host => 1_000,
@@ -87,7 +86,7 @@ impl ClockState {
         }
     }
 
-    /// The value of the monotonic clock without the host's share.
+    /// Returns the value of the monotonic clock without the host's share.
     pub(crate) fn monotonic_base_ns(&self) -> u64 {
         match self.source {
             Clock::Host => self.base_ns,
@@ -103,8 +102,8 @@ impl ClockState {
         SavedClock { monotonic_ns: self.monotonic_base_ns(), slept_ns: self.slept_ns }
     }
 
-    /// Continues from a saved clock. A fixed clock also restores the saved real time; a running clock shows the
-    /// present.
+    /// Continues from a saved clock. A fixed clock also restores the saved real time; a running clock shows the current
+    /// time.
     pub(crate) fn restore(&mut self, saved: SavedClock) {
         match &mut self.source {
             Clock::Host => self.base_ns = saved.monotonic_ns,

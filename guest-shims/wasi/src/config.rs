@@ -5,7 +5,7 @@ use glovebox_vfs::escaped;
 
 use crate::{Clock, Entropy, Mount, StringError};
 
-/// Limits on what the host side holds for a guest. All are finite.
+/// Limits on the host memory held for a guest. All are finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WasiLimits {
     /// Bytes of standard output retained per execution (default 2,000,000). The guest may write more: the excess is
@@ -13,16 +13,16 @@ pub struct WasiLimits {
     pub stdout_bytes: u64,
     /// Bytes of standard error retained per execution (default 1,000,000).
     pub stderr_bytes: u64,
-    /// Bytes of one message to the tools device (default 1 MiB); a longer one is refused with `EMSGSIZE`.
+    /// Bytes of one message to the tools device (default 1 MiB). A longer message fails with `EMSGSIZE`.
     pub tool_bytes: u64,
-    /// Bytes of the displays that are retained of one execution (default 8 MiB). One that does not fit is counted and dropped, and so are all
-    /// after it; the guest's write succeeds.
+    /// Retained bytes of the displays of one execution (default 8 MiB). A display that does not fit is counted and
+    /// dropped, and so are all later ones; the guest's write succeeds.
     pub display_bytes: u64,
-    /// Open descriptors, including standard streams and preopens (default 256); beyond it the guest sees `EMFILE`.
+    /// Open descriptors, including standard streams and preopens (default 256). A further one fails with `EMFILE`.
     pub open_files: u32,
-    /// Linear memory, file system, output, displays, standard input, arguments, environment and the tools device together
-    /// (default 128,000,000). Beyond it the file system returns `ENOSPC` and the device `ENOMEM`; output is dropped as
-    /// beyond its cap.
+    /// Bytes of linear memory, file system, output, displays, standard input, arguments, environment and the tools
+    /// device together (default 128,000,000). Beyond the limit, the file system returns `ENOSPC` and the device
+    /// `ENOMEM`; output is dropped as beyond its cap.
     pub memory_bytes: u64,
 }
 
@@ -42,34 +42,34 @@ impl Default for WasiLimits {
 /// The initial state of a guest.
 #[derive(Debug)]
 pub struct WasiConfig {
-    /// The file system; `mounts` says where its roots appear.
+    /// The file system. `mounts` assigns paths to its roots.
     pub vfs: Vfs,
     /// Preopens from descriptor 3 on, in this order.
     pub mounts: Vec<Mount>,
-    /// Whether to add one more preopen, `/`: a read-only directory that holds nothing but the mounts.
+    /// Adds a preopen `/`: a read-only directory that contains nothing but the mounts.
     ///
-    /// A C library asks for its preopens once, so a guest that was snapshotted after that does not see mounts that were
-    /// added later. It does send every path that none of its preopens covers to `/`, where mounts are looked up on each
-    /// call. This also makes a path outside every mount visible here: it is refused (`EACCES`, or `ENOENT` for a mere
-    /// look) and recorded, where the library would otherwise refuse it silently.
-    /// otherwise the library would refuse it in silence.
+    /// A C library asks for its preopens once, so a guest that was snapshotted afterwards does not see mounts that were
+    /// added later. However, it sends every path that none of its preopens covers to `/`, where mounts are looked up on
+    /// each call. This also makes a path outside every mount visible here. Such a path is refused (`EACCES`, or
+    /// `ENOENT` for a look-up) and recorded, while the library would refuse it silently.
     pub root_preopen: bool,
-    /// Limits.
+    /// The limits on host memory.
     pub limits: WasiLimits,
-    /// Arguments, the program's name first.
+    /// The arguments, with the program's name first.
     pub args: Vec<String>,
     /// Environment variables.
     pub env: Vec<(String, String)>,
     /// Standard input, followed by end of file.
     pub stdin: Vec<u8>,
-    /// Clock.
+    /// The clock that the guest reads.
     pub clock: Clock,
-    /// Entropy.
+    /// The source of random bytes.
     pub entropy: Entropy,
 }
 
 impl WasiConfig {
-    /// No mounts, no arguments, default limits, and a deterministic guest: clocks fixed at zero, entropy from seed 0.
+    /// Creates a configuration without mounts and arguments, with default limits, and for a deterministic guest: clocks
+    /// fixed at zero, entropy from seed 0.
     pub fn new(vfs: Vfs) -> Self {
         Self {
             vfs,
@@ -85,20 +85,20 @@ impl WasiConfig {
     }
 }
 
-/// Why a [`WasiConfig`] is refused.
+/// The reason for rejecting a [`WasiConfig`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WasiError {
     /// An argument or variable that cannot be passed to the guest.
     #[error("the arguments or environment cannot be passed to the guest")]
     String(#[from] StringError),
-    /// Not an absolute, normalized path.
+    /// The path is not absolute and normalized.
     #[error("cannot mount at `{name}`; use an absolute path without `.`, `..` or doubled slashes", name = escaped(.0))]
     MountPath(String),
     /// The path of a device ([`NULL_DEVICE`](crate::NULL_DEVICE), [`TOOLS_DEVICE`](crate::TOOLS_DEVICE)).
     #[error("`{name}` is the path of a device; mount somewhere else", name = escaped(.0))]
     MountAtDevice(String),
-    /// Two mounts at one path.
+    /// Two mounts have the same path.
     #[error("`{name}` is mounted twice; give each mount a path of its own", name = escaped(.0))]
     MountTwice(String),
     /// The mount's root does not belong to this file system.
@@ -107,7 +107,7 @@ pub enum WasiError {
     /// A preopen of the image has no mount.
     #[error("the image was made with `{name}` preopened; mount something there", name = escaped(.0))]
     PreopenWithoutMount(String),
-    /// More mounts than descriptors.
+    /// There are more mounts than descriptors.
     #[error("no descriptor is left to preopen `{name}`; raise the limit on open files", name = escaped(.0))]
     TooManyMounts(String),
 }

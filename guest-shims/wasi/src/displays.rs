@@ -1,18 +1,18 @@
-//! The displays device: carries what a script shows out of the guest, pictures and tables for instance.
+//! The displays device, which carries displayed objects such as pictures and tables out of the guest.
 
-/// The guest's path of the displays device. It is visible like [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). A write is one display, whose form is
-/// between the guest and the embedder; there is nothing to read.
+/// The guest's path of the displays device. It is visible like [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). A write is one
+/// display, in a format defined by the guest's driver and the embedder. Reads return nothing.
 pub const DISPLAYS_DEVICE: &str = "/dev/glovebox/displays";
 
-/// How many displays of one execution are retained, whatever their size: each is an allocation.
+/// Maximum number of retained displays of one execution, regardless of their size, because each is an allocation.
 pub const MAX_DISPLAYS: usize = 1_000;
 
-/// What one execution wrote to the displays device.
+/// The displays of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
-    /// The writes that were retained, in order.
+    /// The retained writes, in order.
     pub messages: Vec<Vec<u8>>,
-    /// How many were dropped, each as a whole, because they did not fit.
+    /// The number of displays that were dropped as a whole because they did not fit.
     pub dropped: u64,
 }
 
@@ -24,7 +24,8 @@ pub(crate) struct DisplaysDevice {
 }
 
 impl DisplaysDevice {
-    /// Whether a message of this length is retained. One that is not leaves no gap for smaller ones: what is shown is a prefix.
+    /// Returns whether a message of this length is retained. After the first dropped message all others are dropped, so
+    /// the retained ones are a prefix.
     pub(crate) fn accepts(&self, len: u64, cap_bytes: u64, room_bytes: u64) -> bool {
         self.shown.dropped == 0
             && self.shown.messages.len() < MAX_DISPLAYS
@@ -45,7 +46,7 @@ impl DisplaysDevice {
         self.bytes
     }
 
-    /// Takes what was shown and starts again.
+    /// Takes the displays and starts again.
     pub(crate) fn take(&mut self) -> Shown {
         std::mem::take(self).shown
     }

@@ -15,7 +15,7 @@ pub enum Entropy {
 }
 
 impl Entropy {
-    /// The generator for a small seed: its eight bytes, little-endian, then zeros.
+    /// Returns the generator for a small seed. The key is the seed in eight bytes, little-endian, followed by zeros.
     pub fn seeded(seed: u64) -> Self {
         let mut key = [0; 32];
         for (to, from) in key.iter_mut().zip(seed.to_le_bytes()) {
@@ -25,7 +25,7 @@ impl Entropy {
     }
 }
 
-/// The generator with its position; a clone continues from the same position.
+/// The generator with its position. A clone continues from the same position.
 #[derive(Clone, Debug)]
 pub(crate) enum Generator {
     Host,
@@ -48,7 +48,7 @@ impl Generator {
         }
     }
 
-    /// In 32-bit words from the beginning of the stream.
+    /// Returns the position in 32-bit words from the beginning of the stream.
     pub(crate) fn position(&self) -> Option<u128> {
         match self {
             Self::Host => None,

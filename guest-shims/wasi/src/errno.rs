@@ -172,7 +172,7 @@ errnos! {
 }
 
 impl Errno {
-    /// The number the guest sees.
+    /// Returns the number that the guest sees.
     pub fn code(self) -> u16 {
         self as u16
     }

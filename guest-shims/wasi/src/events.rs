@@ -1,13 +1,13 @@
-//! Events that an operator may want to know about.
+//! Security events for operators.
 
 use std::fmt;
 
 use crate::Stream;
 
-/// The longest path an event quotes, in bytes.
+/// Maximum length of a path in an event, in bytes.
 const QUOTED_BYTES: usize = 256;
 
-/// An attempt of the guest that was refused. Events of one kind are counted, so their number is bounded.
+/// A refused attempt of the guest. Events of one kind are counted, so their number is bounded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SecurityEvent {
@@ -28,9 +28,9 @@ pub enum SecurityEvent {
         /// The number of attempts.
         count: u64,
     },
-    /// Output past its cap.
+    /// Output beyond its cap.
     OutputTruncated {
-        /// The stream.
+        /// The output stream.
         stream: Stream,
         /// The total that the guest wrote.
         total_bytes: u64,
@@ -38,7 +38,7 @@ pub enum SecurityEvent {
 }
 
 impl SecurityEvent {
-    /// The event's name in logs.
+    /// Returns the event's name in logs.
     pub fn name(&self) -> &'static str {
         match self {
             Self::PathEscape { .. } => "path_escape",
@@ -66,7 +66,7 @@ impl fmt::Display for SecurityEvent {
     }
 }
 
-/// Counts since the last time they were taken. The two streams count for themselves.
+/// Counts since the last time they were taken. Each stream has its own count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventLog {
     escapes: u64,

@@ -1,8 +1,8 @@
-//! How a call ends other than in success.
+//! The failure of a call.
 
 use crate::{Errno, Fault, Stop};
 
-/// Either an error for the guest, or a stop that unwinds it.
+/// An error for the guest, or a stop that unwinds it.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Errno(Errno),

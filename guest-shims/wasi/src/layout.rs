@@ -11,7 +11,7 @@ pub(crate) const DIRECTORY: u8 = 3;
 /// `filetype` of a regular file.
 pub(crate) const REGULAR: u8 = 4;
 
-/// `filetype` of a file system entry.
+/// Returns the `filetype` of a file system entry.
 pub(crate) fn file_type(kind: FileKind) -> u8 {
     match kind {
         FileKind::File => REGULAR,
@@ -54,7 +54,7 @@ pub(crate) struct FileStat {
 impl FileStat {
     pub(crate) fn of(stat: &Stat) -> Self {
         Self {
-            // Roots are separate file systems: guests compare inode numbers together with this.
+            // Roots are separate file systems, and guests compare inode numbers together with this number.
             device: u64::from(stat.root.index()).saturating_add(1),
             inode: stat.inode.get(),
             file_type: file_type(stat.kind),
@@ -80,7 +80,7 @@ impl FileStat {
     }
 }
 
-/// `fdstat`.
+/// Encodes `fdstat`.
 pub(crate) fn fdstat(file_type: u8, flags: u16, rights_base: u64, rights_inheriting: u64) -> [u8; 24] {
     Fields::new()
         .put(0, [file_type])
@@ -93,7 +93,7 @@ pub(crate) fn fdstat(file_type: u8, flags: u16, rights_base: u64, rights_inherit
 /// The size of a `dirent` without its name.
 pub(crate) const DIRENT_BYTES: usize = 24;
 
-/// `dirent`, without the name that follows it.
+/// Encodes a `dirent`, without the name that follows it.
 pub(crate) fn dirent(next_cookie: u64, inode: u64, name_len: u32, file_type: u8) -> [u8; DIRENT_BYTES] {
     Fields::new()
         .put(0, next_cookie.to_le_bytes())
@@ -103,7 +103,7 @@ pub(crate) fn dirent(next_cookie: u64, inode: u64, name_len: u32, file_type: u8)
         .bytes
 }
 
-/// `event`.
+/// Encodes an `event`.
 pub(crate) fn event(userdata: u64, errno: u16, event_type: u8, available_bytes: u64, flags: u16) -> [u8; 32] {
     Fields::new()
         .put(0, userdata.to_le_bytes())
@@ -114,7 +114,7 @@ pub(crate) fn event(userdata: u64, errno: u16, event_type: u8, available_bytes: 
         .bytes
 }
 
-/// The field of `N` bytes at `at`; zeros past the end, which no caller asks for.
+/// Returns the field of `N` bytes at `at`, with zeros past the end, which no caller reads.
 pub(crate) fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut field = [0; N];
     for (to, from) in field.iter_mut().zip(bytes.iter().skip(at)) {

@@ -22,14 +22,14 @@
 //! ```
 //!
 //! Between executions the state can be saved and restored, in another process and from untrusted bytes: [`Wasi::save`]
-//! and [`Wasi::restore`]. Scripts call functions of the embedder through a device, [`TOOLS_DEVICE`], and show it pictures
-//! through another, [`DISPLAYS_DEVICE`].
+//! and [`Wasi::restore`]. Scripts call functions of the embedder through the device [`TOOLS_DEVICE`], and display
+//! pictures through [`DISPLAYS_DEVICE`].
 //!
 //! The core types: [`Wasi`] and its [`WasiConfig`] and [`WasiLimits`]; [`Host`] and [`Stop`]; [`Errno`];
 //! [`SecurityEvent`]; [`RestoreError`]; the macro [`wasi_preview1_functions!`] that lists the functions; [`prices`].
 //!
-//! What it does not protect against: a [`Host`] that does not stop a guest that is out of fuel, and an embedder that
-//! lets linear memory grow without asking [`Wasi::host_bytes`].
+//! The crate does not protect against a [`Host`] that does not stop a guest without fuel, or against an embedder that
+//! lets linear memory grow without checking [`Wasi::host_bytes`].
 
 mod access;
 mod binding;

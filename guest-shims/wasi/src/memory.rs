@@ -1,27 +1,27 @@
-//! Reading and writing guest memory, with every address and length checked.
+//! Reading and writing guest memory. Every address and length is checked.
 
 use crate::failure::Call;
 use crate::{Errno, Host, prices};
 
-/// The longest path a guest may pass, in bytes (`PATH_MAX` of the platforms that guests are written for).
+/// Maximum length of a path from a guest, in bytes (`PATH_MAX` of the platforms that guests are written for).
 pub(crate) const PATH_MAX_BYTES: u32 = 4096;
 
-/// A guest's 32-bit size on this machine; never truncates where `usize` has at least 32 bits.
+/// Converts a guest's 32-bit size to a `usize`, without truncation where `usize` has at least 32 bits.
 pub(crate) fn size(value: u32) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
-/// A length as the guest's 32-bit size, if it fits.
+/// Converts a length to the guest's 32-bit size, if it fits.
 pub(crate) fn guest_size(value: usize) -> Result<u32, Errno> {
     u32::try_from(value).map_err(|_| Errno::Overflow)
 }
 
-/// `at + by`, or `EFAULT` past the end of the address space.
+/// Returns `at + by`, or `EFAULT` past the end of the address space.
 pub(crate) fn offset(at: u32, by: u32) -> Result<u32, Errno> {
     at.checked_add(by).ok_or(Errno::Fault)
 }
 
-/// Refuses a range that is not completely inside memory, so that a call fails before it has effects.
+/// Rejects a range that is not completely inside memory, so that a call fails before it has effects.
 pub(crate) fn check<H: Host>(host: &H, at: u32, len: u64) -> Result<(), Errno> {
     let end = u64::from(at).checked_add(len).ok_or(Errno::Fault)?;
     if end > host.memory_len() { Err(Errno::Fault) } else { Ok(()) }
@@ -46,7 +46,7 @@ pub(crate) fn write_u64<H: Host>(host: &mut H, at: u32, value: u64) -> Call {
     Ok(host.write(at, &value.to_le_bytes())?)
 }
 
-/// A path, charged by its length; the file system's work on its components is charged as it is done.
+/// Reads a path and charges its length. The file system's work on its components is charged as it happens.
 pub(crate) fn read_path<H: Host>(host: &mut H, at: u32, len: u32) -> Call<String> {
     if len > PATH_MAX_BYTES {
         return Err(Errno::NameTooLong.into());
@@ -62,18 +62,18 @@ pub(crate) fn read_path<H: Host>(host: &mut H, at: u32, len: u32) -> Call<String
     Ok(path)
 }
 
-/// One piece of guest memory.
+/// A piece of guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
     pub(crate) at: u32,
     pub(crate) len: u32,
 }
 
-/// The longest `iovec` array (`IOV_MAX` of Linux and of the C library that guests are built with).
+/// Maximum length of an `iovec` array (`IOV_MAX` of Linux and of the C library that guests are built with).
 pub(crate) const IOV_MAX: u32 = 1024;
 
-/// Decodes an `iovec` or `ciovec` array. Nothing is read from or written to the pieces yet, but all of them are inside
-/// memory, and their total fits the guest's `ssize_t`.
+/// Decodes an `iovec` or `ciovec` array. The pieces are not accessed yet, but all of them are inside memory, and their
+/// total fits the guest's `ssize_t`.
 pub(crate) fn read_iovecs<H: Host>(host: &mut H, at: u32, count: u32) -> Call<Vec<Region>> {
     const SIZE: u32 = 8;
     if count > IOV_MAX {
@@ -98,11 +98,12 @@ pub(crate) fn read_iovecs<H: Host>(host: &mut H, at: u32, count: u32) -> Call<Ve
     Ok(regions)
 }
 
-/// How much is moved at once between guest memory and the host: bounds the host memory that a guest can use.
+/// Maximum number of bytes moved at once between guest memory and the host, to bound the host memory that a guest can
+/// use.
 pub(crate) const CHUNK_BYTES: u32 = 64 * 1024;
 
 impl Region {
-    /// The region in pieces of at most [`CHUNK_BYTES`].
+    /// Splits the region into pieces of at most [`CHUNK_BYTES`].
     pub(crate) fn chunks(self) -> impl Iterator<Item = Self> {
         let mut rest = self;
         std::iter::from_fn(move || {

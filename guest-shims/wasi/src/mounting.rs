@@ -1,4 +1,4 @@
-//! What can be mounted.
+//! Validation of mounts.
 
 use glovebox_vfs::Vfs;
 
@@ -7,13 +7,13 @@ use crate::mounts::is_mountable;
 use crate::table::Target;
 use crate::{Mount, WasiError};
 
-/// The directory that a mount shows.
+/// Returns the directory of a mount.
 pub(crate) fn directory(vfs: &Vfs, mount: &Mount) -> Result<Target, WasiError> {
     let inode = vfs.root_dir(mount.root).ok_or_else(|| WasiError::UnknownRoot(mount.path.clone()))?;
     Ok(Target::Directory { inode })
 }
 
-/// Whether these mounts are valid together.
+/// Checks that these mounts are valid together.
 pub(crate) fn check_mounts(vfs: &Vfs, mounts: &[Mount]) -> Result<(), WasiError> {
     for (index, mount) in mounts.iter().enumerate() {
         if !is_mountable(&mount.path) {

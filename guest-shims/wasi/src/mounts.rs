@@ -1,4 +1,4 @@
-//! Where the roots of the file system appear in the guest.
+//! The mapping of guest paths to roots of the file system.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use crate::device::{Device, descriptor_at, is_above_one};
 pub struct Mount {
     /// An absolute path without `.`, `..` or doubled slashes, such as `/app`.
     pub path: String,
-    /// The root.
+    /// The mounted root.
     pub root: RootId,
 }
 
 impl Mount {
-    /// A mount of `root` at `path`.
+    /// Creates a mount of `root` at `path`.
     pub fn new(path: impl Into<String>, root: RootId) -> Self {
         Self { path: path.into(), root }
     }
 }
 
-/// What lies at a path above the mounts.
+/// The target of a path above the mounts.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Above {
     /// Inside a mount: its root, and the path from there.
@@ -31,7 +31,7 @@ pub(crate) enum Above {
         root: RootId,
         path: String,
     },
-    /// A directory that exists only because a mount lies below it, by its absolute path.
+    /// A directory that exists only because a mount is below it, by its absolute path.
     Virtual {
         path: String,
     },
@@ -40,7 +40,7 @@ pub(crate) enum Above {
     Descriptor(u32),
 }
 
-/// Whether a path is a valid mount point.
+/// Returns whether a path is a valid mount point.
 pub(crate) fn is_mountable(path: &str) -> bool {
     path.starts_with('/')
         && !path.contains('\0')
@@ -49,9 +49,9 @@ pub(crate) fn is_mountable(path: &str) -> bool {
 
 /// Resolves `path`, relative to the virtual directory `at`.
 ///
-/// The directories above the mounts hold no links, so this is lexical until a mount is reached; from there on the file
-/// system resolves, and refuses to leave the mount. Outside every mount the result is `ENOTCAPABLE`, which the caller
-/// translates for its call.
+/// The directories above the mounts contain no links, so the resolution is lexical up to a mount. From there the file
+/// system resolves the path, and refuses to leave the mount. Outside every mount the result is `ENOTCAPABLE`, which the
+/// caller translates for its call.
 pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, Errno> {
     if path.starts_with('/') {
         return Err(Errno::NotCapable);
@@ -67,7 +67,7 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
         rest = after;
         match part {
             "" | "." => continue,
-            // Out of an inner mount and in again, as long as no link has been followed on the way.
+            // The path leaves an inner mount and may enter it again, as long as no link has been followed on the way.
             ".." if let Some((root, name)) = find(mounts, &here).and_then(|_| outer_of(mounts, &here)) => {
                 here.truncate(here.len().saturating_sub(name.len()).saturating_sub(1));
                 mounted = Some((root, rest));
@@ -84,7 +84,7 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
                 here.push_str(name);
                 let found = Device::at(&here).map(Above::Device);
                 if let Some(found) = found.or_else(|| descriptor_at(&here).map(Above::Descriptor)) {
-                    // Nothing is below it, and a slash behind it asks for a directory.
+                    // A device has no entries, and a slash after it would require a directory.
                     let named = rest.is_empty() && !path.ends_with('/');
                     return if named { Ok(found) } else { Err(Errno::NotDir) };
                 }
@@ -101,7 +101,7 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
     }
     Ok(match mounted {
         Some((root, "")) => Above::Mounted { root, path: ".".to_owned() },
-        // More slashes may follow the mount's own name; a path from the mount must not begin with one.
+        // More slashes may follow the mount's own name, but a path from the mount must not begin with a slash.
         Some((root, rest)) => {
             let rest = rest.trim_start_matches('/');
             Above::Mounted { root, path: if rest.is_empty() { "." } else { rest }.to_owned() }
@@ -113,12 +113,12 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
     })
 }
 
-/// The device or descriptor at `path`, relative to `/`.
+/// Returns the device or descriptor at `path`, relative to `/`.
 pub(crate) fn special(path: &str) -> Option<Above> {
     resolve(&[], "/", path).ok().filter(|found| matches!(found, Above::Device(_) | Above::Descriptor(_)))
 }
 
-/// The names in a virtual directory, each with the root mounted there, if one is.
+/// Returns the names in a virtual directory, each with the root mounted there, if any.
 pub(crate) fn children(mounts: &[Mount], at: &str) -> BTreeMap<String, Option<RootId>> {
     let prefix = format!("{}/", at.trim_end_matches('/'));
     let mut names = BTreeMap::new();
@@ -139,7 +139,7 @@ pub(crate) fn children(mounts: &[Mount], at: &str) -> BTreeMap<String, Option<Ro
     names
 }
 
-/// The mount that contains the one at this path, as its root, and the name of the inner mount in it.
+/// Returns the root of the mount that contains the mount at this path, and the inner mount's name in it.
 pub(crate) fn outer_of<'a>(mounts: &[Mount], path: &'a str) -> Option<(RootId, &'a str)> {
     let (outer, name) = path.rsplit_once('/')?;
     mounts.iter().find(|mount| mount.path == outer).map(|mount| (mount.root, name))
@@ -150,12 +150,12 @@ fn find(mounts: &[Mount], path: &str) -> Option<RootId> {
     mounts.iter().find(|mount| mount.path == path).map(|mount| mount.root)
 }
 
-/// Whether an absolute path is that of a directory that exists because a mount lies below it.
+/// Returns whether an absolute path is that of a directory that exists because a mount is below it.
 pub(crate) fn is_above_a_mount(mounts: &[Mount], path: &str) -> bool {
     mounts.iter().any(|mount| mount.path.strip_prefix(path).is_some_and(|below| below.starts_with('/')))
 }
 
-/// A number for a virtual directory, the same on every machine (FNV-1a).
+/// Returns an inode number for a virtual directory, the same on every machine (FNV-1a).
 pub(crate) fn virtual_inode(path: &str) -> u64 {
     path.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3))
 }

@@ -4,27 +4,27 @@ use std::borrow::Cow;
 
 use crate::displays::Shown;
 
-/// One stream's output of one execution.
+/// The output of one execution to one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
     /// The first bytes, up to the cap.
     pub bytes: Vec<u8>,
-    /// The total that the guest wrote.
+    /// Total bytes that the guest wrote.
     pub total_bytes: u64,
-    /// Whether some of it was dropped.
+    /// `true` if some bytes were dropped.
     pub truncated: bool,
 }
 
 impl Captured {
-    /// The retained bytes as text, with U+FFFD for bytes that are not UTF-8. A character that the cap cut in two is left
-    /// out rather than shown as damaged.
+    /// Returns the retained bytes as text, with U+FFFD for bytes that are not UTF-8. A character that the cap cut in
+    /// two is omitted rather than shown as damaged.
     pub fn text(&self) -> Cow<'_, str> {
         let retained = if self.truncated { whole_characters(&self.bytes) } else { &self.bytes };
         String::from_utf8_lossy(retained)
     }
 }
 
-/// `bytes` without an incomplete UTF-8 sequence at its end.
+/// Returns `bytes` without an incomplete UTF-8 sequence at its end.
 pub fn whole_characters(bytes: &[u8]) -> &[u8] {
     // An incomplete sequence is a lead byte and at most two continuation bytes.
     for back in 1..=3.min(bytes.len()) {
@@ -47,11 +47,11 @@ pub fn whole_characters(bytes: &[u8]) -> &[u8] {
 /// The output of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
-    /// Descriptor 1.
+    /// Output to descriptor 1.
     pub stdout: Captured,
-    /// Descriptor 2.
+    /// Output to descriptor 2.
     pub stderr: Captured,
-    /// What it wrote to [`DISPLAYS_DEVICE`](crate::DISPLAYS_DEVICE).
+    /// Output to [`DISPLAYS_DEVICE`](crate::DISPLAYS_DEVICE).
     pub displays: Shown,
 }
 
@@ -74,9 +74,9 @@ impl Capture {
         &self.bytes
     }
 
-    /// How many of `len` more bytes will be retained, given `room_bytes` of memory.
+    /// Returns how many of `len` more bytes will be retained, given `room_bytes` of memory.
     pub(crate) fn accepts(&self, len: u32, room_bytes: u64) -> u32 {
-        // After the first loss nothing is retained: the output is a prefix, not a selection.
+        // After the first loss, no bytes are retained: the output is a prefix, not a selection.
         if self.truncated {
             return 0;
         }
@@ -94,13 +94,13 @@ impl Capture {
         append_within(&mut self.bytes, bytes, self.cap_bytes, room_bytes);
     }
 
-    /// Counts what the guest wrote and records whether all of it was retained.
+    /// Counts the bytes that the guest wrote, and records whether all of them were retained.
     pub(crate) fn count(&mut self, written: u32, retained: u32) {
         self.total_bytes = self.total_bytes.saturating_add(u64::from(written));
         self.truncated |= retained < written;
     }
 
-    /// The total, if output was lost since the last call.
+    /// Returns the total if output was lost since the last call.
     pub(crate) fn take_loss(&mut self) -> Option<u64> {
         if self.truncated && !self.reported {
             self.reported = true;
@@ -131,7 +131,7 @@ impl Capture {
     }
 }
 
-/// The bytes a buffer really occupies, filled or not.
+/// Returns the bytes that a buffer occupies, filled or not.
 pub(crate) fn held_bytes(buffer: &Vec<u8>) -> u64 {
     u64::try_from(buffer.capacity()).unwrap_or(u64::MAX)
 }

@@ -1,11 +1,10 @@
-//! How a guest asks to be stopped for a snapshot.
+//! Parking: a guest's request to be stopped for a snapshot.
 
 /// The frame that the guest writes to standard error, in one call, to be parked at the next `fd_fdstat_get(0)`. It is
-/// only recognized while the embedder allows it, and then it is not output. It goes to standard error because every
-/// binary can reach that, even one with its own descriptor table (those packed with wasi-vfs).
+/// recognized only while the embedder allows it, and is then not part of the output. Every binary can reach standard
+/// error, even one with its own descriptor table (such as those packed with wasi-vfs).
 pub const PARK_FRAME: &[u8] = b"\0park";
 
-/// The state of parking.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Park {
     allowed: bool,
@@ -22,7 +21,7 @@ impl Park {
         self.allowed
     }
 
-    /// Arms the park if this is the frame that asks for it and it is allowed.
+    /// Arms the park if this is the frame that requests it and parking is allowed.
     pub(crate) fn check_frame(&mut self, bytes: &[u8]) -> bool {
         let asked = self.allowed && bytes == PARK_FRAME;
         self.armed |= asked;
@@ -33,7 +32,7 @@ impl Park {
         self.armed = true;
     }
 
-    /// Whether to park the guest now; true once per arming.
+    /// Returns whether to park the guest now. `true` once per arming.
     pub(crate) fn take(&mut self) -> bool {
         std::mem::take(&mut self.armed)
     }

@@ -47,8 +47,8 @@ pub(crate) const FILE: u64 = FD_DATASYNC
     | FD_FILESTAT_SET_TIMES
     | POLL_FD_READWRITE;
 
-/// The base rights of a directory. It has no bytes and no position: `path_open` refuses to open one for writing. What
-/// is opened beneath it may have [`ALL`].
+/// The base rights of a directory. It has no bytes and no position, and `path_open` refuses to open a directory for
+/// writing. Descriptors opened beneath it may have [`ALL`].
 pub(crate) const DIRECTORY_BASE: u64 = ALL
     & !(FD_READ | FD_SEEK | FD_TELL | FD_WRITE | FD_ADVISE | FD_ALLOCATE | FD_FILESTAT_SET_SIZE | POLL_FD_READWRITE);
 

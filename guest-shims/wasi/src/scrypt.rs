@@ -1,19 +1,20 @@
-//! The scrypt device: the key derivation function of RFC 7914, which an interpreter would take minutes for.
+//! The scrypt device: the key derivation function of RFC 7914, which would take minutes in an interpreter.
 
 use crate::Errno;
 
-/// The guest's path of the scrypt device. It is visible like [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). A write is a request: five numbers
-/// of four bytes, little-endian, which are log2 N, r, p, the length of the key and that of the password, then the password, then the
-/// salt. The next read gives the key.
+/// The guest's path of the scrypt device. It is visible like [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). A write is a
+/// request: five little-endian numbers of four bytes (log2 N, r, p, the length of the key and the length of the
+/// password), followed by the password and the salt. The next read returns the key.
 ///
-/// `EINVAL` for a request that is none, `E2BIG` for more than [`MAX_SCRYPT_BLOCKS`], a key of more than 64 KiB or a request of more than 1 MiB, `ENOMEM` where
-/// 128 · N · r bytes do not fit into the guest's memory limit.
+/// A write fails with `EINVAL` for an invalid request. It fails with `E2BIG` for more than [`MAX_SCRYPT_BLOCKS`], a key
+/// of more than 64 KiB or a request of more than 1 MiB. It fails with `ENOMEM` if 128 · N · r bytes do not fit into the
+/// guest's memory limit.
 pub const SCRYPT_DEVICE: &str = "/dev/glovebox/scrypt";
 
-/// The maximum of N · r · p: a fifth of a second, in which nothing else can stop the guest.
+/// Maximum of N · r · p: a fifth of a second, during which the guest cannot be stopped.
 pub const MAX_SCRYPT_BLOCKS: u64 = 1 << 19;
 const MAX_KEY_BYTES: u32 = 64 << 10;
-/// The maximum of a request.
+/// Maximum size of a request in bytes.
 pub(crate) const MAX_REQUEST_BYTES: u64 = 1 << 20;
 const HEADER_BYTES: usize = 20;
 
@@ -24,9 +25,9 @@ pub(crate) struct Derivation<'a> {
     key_bytes: usize,
     password: &'a [u8],
     salt: &'a [u8],
-    /// N · r · p.
+    /// The number of blocks, N · r · p.
     pub(crate) blocks: u64,
-    /// What it takes while it runs.
+    /// Memory usage of the derivation in bytes.
     pub(crate) memory_bytes: u64,
 }
 

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use crate::memory::size;
 
-/// Bytes that are read once, from the beginning.
+/// A source of bytes that are read once, from the beginning.
 pub(crate) trait Source {
-    /// How many are left.
+    /// Returns the number of remaining bytes.
     fn rest_bytes(&self) -> u64;
 
-    /// The next at most `len` bytes.
+    /// Returns the next bytes, at most `len`.
     fn next(&mut self, len: u32) -> &[u8];
 }
 
-/// The given bytes and the guest's position in them; end of file follows.
+/// The given bytes and the guest's position in them. End of file follows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stdin {
     // Shared: a fork of the instance reads the same bytes.
     bytes: Arc<[u8]>,
     position: usize,
-    /// How much was read before `bytes`.
+    /// The number of bytes that were read before `bytes`.
     read_before: u64,
 }
 
@@ -28,7 +28,7 @@ impl Stdin {
         Self::resumed(0, bytes)
     }
 
-    /// The rest of an input of which `read_before` bytes were read.
+    /// Creates the rest of an input of which `read_before` bytes were read.
     pub(crate) fn resumed(read_before: u64, rest: Vec<u8>) -> Self {
         Self { bytes: rest.into(), position: 0, read_before }
     }

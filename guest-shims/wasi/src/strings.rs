@@ -1,4 +1,4 @@
-//! Arguments and environment, in the form `args_get` and `environ_get` deliver them.
+//! Arguments and environment, in the form that `args_get` and `environ_get` deliver.
 
 use crate::failure::Call;
 use crate::memory::{check, guest_size, write_u32};
@@ -61,7 +61,7 @@ impl Strings {
         for bytes in &self.list {
             write_u32(host, pointer_at, at)?;
             host.write(at, bytes)?;
-            // Both arrays lie inside memory, so these saturate only after the last string of a full memory.
+            // Both arrays are inside memory, so these additions saturate only after the last string of a full memory.
             pointer_at = pointer_at.saturating_add(4);
             at = at.saturating_add(guest_size(bytes.len())?);
         }

@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::memory::size;
 use crate::{Errno, rights};
 
-/// What a descriptor refers to.
+/// The target of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Stdin,
@@ -27,12 +27,12 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// The inode a descriptor keeps alive.
+    /// Returns the inode that a descriptor keeps alive.
     pub(crate) fn inode(&self) -> Option<InodeId> {
         self.opened().map(|(inode, _)| inode)
     }
 
-    /// The inode and its type when it was opened.
+    /// Returns the inode and its type when it was opened.
     pub(crate) fn opened(&self) -> Option<(InodeId, FileKind)> {
         match self {
             Self::File { inode, .. } => Some((*inode, FileKind::File)),
@@ -41,7 +41,8 @@ impl Target {
         }
     }
 
-    /// The maximum rights of a descriptor for this target, and those that it may inherit to what is opened beneath it.
+    /// Returns the maximum rights of a descriptor for this target, and those that descriptors opened beneath it may
+    /// inherit.
     fn max_rights(&self) -> (u64, u64) {
         match self {
             Self::Stdin => (rights::INPUT, 0),
@@ -53,14 +54,14 @@ impl Target {
     }
 }
 
-/// One open descriptor.
+/// An open descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
     pub(crate) target: Target,
     pub(crate) flags: u16,
     pub(crate) rights_base: u64,
     pub(crate) rights_inheriting: u64,
-    /// The guest's path, for a preopen.
+    /// The guest's path of a preopen.
     pub(crate) preopen: Option<String>,
 }
 
@@ -69,7 +70,7 @@ impl Descriptor {
         Self::opened(target, 0, rights::ALL, 0)
     }
 
-    /// A descriptor with those of the requested rights that apply to its target.
+    /// Creates a descriptor with those of the requested rights that apply to its target.
     pub(crate) fn opened(target: Target, flags: u16, rights_base: u64, rights_inheriting: u64) -> Self {
         let (max_base, max_inheriting) = target.max_rights();
         Self {
@@ -85,7 +86,7 @@ impl Descriptor {
         Self { preopen: Some(path), ..Self::opened(target, 0, rights::ALL, rights::ALL) }
     }
 
-    /// Whether the descriptor has all of `rights`; `ENOTCAPABLE` if not.
+    /// Fails with `ENOTCAPABLE` unless the descriptor has all of `rights`.
     pub(crate) fn require(&self, rights: u64) -> Result<(), Errno> {
         if self.rights_base & rights == rights { Ok(()) } else { Err(Errno::NotCapable) }
     }
@@ -103,15 +104,15 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with the three standard streams.
+    /// Creates a table with the three standard streams.
     pub(crate) fn new() -> Self {
         let mut table = Self::default();
         table.restore_stdio();
         table
     }
 
-    /// Restores the three standard streams, whatever the guest did with them, and returns the descriptors that were in
-    /// their places.
+    /// Restores the three standard streams, regardless of the guest's changes. Returns the descriptors that had
+    /// replaced them.
     pub(crate) fn restore_stdio(&mut self) -> Vec<Descriptor> {
         let mut replaced = Vec::new();
         let first_free = size(FIRST_FREE);
@@ -135,13 +136,13 @@ impl Table {
         self.slots.get_mut(size(fd)).and_then(Option::as_mut).ok_or(Errno::Badf)
     }
 
-    /// Whether one more descriptor fits under `limit`; checked before a file is created for it.
+    /// Returns whether one more descriptor fits under `limit`. Checked before a file is created for it.
     pub(crate) fn has_room(&self, limit: u32) -> bool {
         self.open_count < limit
     }
 
-    /// Inserts a descriptor into the lowest free slot after the standard streams: a script that closes its standard
-    /// output must not find its prints in the next file it opens.
+    /// Inserts a descriptor into the lowest free slot after the standard streams. A script that closes its standard
+    /// output must not find its prints in the next file that it opens.
     pub(crate) fn insert(&mut self, descriptor: Descriptor, limit: u32) -> Result<u32, Descriptor> {
         if !self.has_room(limit) {
             return Err(descriptor);
@@ -168,7 +169,7 @@ impl Table {
         Ok(removed)
     }
 
-    /// Moves `from` to `to`, both open, and returns the descriptor that was there.
+    /// Moves `from` to `to`, both open. Returns the previous descriptor at `to`.
     pub(crate) fn renumber(&mut self, from: u32, to: u32) -> Result<Option<Descriptor>, Errno> {
         self.get(from)?;
         self.get(to)?;
@@ -180,14 +181,14 @@ impl Table {
         Ok(Some(std::mem::replace(place, moved)))
     }
 
-    /// Open descriptors that are neither standard streams nor preopens.
+    /// Returns the number of open descriptors that are neither standard streams nor preopens.
     pub(crate) fn opened_by_guest(&self) -> u32 {
         let opened =
             self.slots.iter().skip(size(FIRST_FREE)).flatten().filter(|descriptor| descriptor.preopen.is_none());
         u32::try_from(opened.count()).unwrap_or(u32::MAX)
     }
 
-    /// Every open descriptor with its number, ascending.
+    /// Iterates over the open descriptors with their numbers, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Descriptor)> {
         (0_u32..).zip(&self.slots).filter_map(|(fd, slot)| slot.as_ref().map(|descriptor| (fd, descriptor)))
     }
@@ -199,7 +200,7 @@ impl Table {
         self.open_count = self.open_count.saturating_add(1);
     }
 
-    /// Every open descriptor.
+    /// Iterates over the open descriptors.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Option<Descriptor>> {
         self.slots.iter_mut().filter(|slot| slot.is_some())
     }

@@ -1,4 +1,4 @@
-//! The tools device: carries a script's calls of the embedder's functions out of the guest, and their replies back.
+//! The tools device, which carries a script's calls of the embedder's functions out of the guest, and the replies back.
 
 use crate::Errno;
 use crate::memory::{guest_size, size};
@@ -8,11 +8,11 @@ use crate::stdin::Source;
 /// The guest's path of the null device. It is visible like [`TOOLS_DEVICE`].
 pub const NULL_DEVICE: &str = "/dev/null";
 
-/// The guest's path of the tools device. It is visible through the preopen `/`, whatever is mounted, and not listed in
-/// any directory.
+/// The guest's path of the tools device. It is visible through the preopen `/`, regardless of the mounts, and not
+/// listed in any directory.
 pub const TOOLS_DEVICE: &str = "/dev/glovebox/tools";
 
-/// The reply that the guest is reading. There is one, however many descriptors refer to the device.
+/// The reply that the guest is reading. There is a single one, shared by all descriptors of the device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolsDevice {
     frame: Vec<u8>,

@@ -1,4 +1,4 @@
-//! A guest's WASI state, as the embedder uses it.
+//! A guest's WASI state and its interface for the embedder.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ pub struct Wasi {
     pub(crate) clock: ClockState,
     pub(crate) entropy: Generator,
     pub(crate) tools: ToolsDevice,
-    /// The key that the scrypt device has made and the guest has not read.
+    /// A derived key of the scrypt device that the guest has not read.
     pub(crate) derived: Stdin,
     pub(crate) displays: DisplaysDevice,
     pub(crate) park: Park,
@@ -46,7 +46,7 @@ pub struct Wasi {
 }
 
 impl Wasi {
-    /// The state of a guest that is about to start.
+    /// Creates the state of a guest that is about to start.
     pub fn new(config: WasiConfig) -> Result<Self, WasiError> {
         let WasiConfig { vfs, mounts, root_preopen, limits, args, env, stdin, clock, entropy } = config;
         let mut wasi = Self {
@@ -80,27 +80,27 @@ impl Wasi {
         }
     }
 
-    /// The file system.
+    /// Returns the file system.
     pub fn vfs(&self) -> &Vfs {
         &self.vfs
     }
 
-    /// The file system, for changes between executions. The guest is not charged for them.
+    /// Returns the file system, for changes between executions. The guest is not charged for them.
     pub fn vfs_mut(&mut self) -> &mut Vfs {
         &mut self.vfs
     }
 
-    /// The mounts.
+    /// Returns the mounts.
     pub fn mounts(&self) -> &[Mount] {
         &self.mounts
     }
 
-    /// The root mounted at exactly `path`.
+    /// Returns the root mounted at exactly `path`.
     pub fn mount_root(&self, path: &str) -> Option<RootId> {
         self.mounts.iter().find(|mount| mount.path == path).map(|mount| mount.root)
     }
 
-    /// How many descriptors the guest has open beside the standard streams and the preopens.
+    /// Returns the number of descriptors that the guest has open, without the standard streams and the preopens.
     pub fn open_files(&self) -> u32 {
         self.table.opened_by_guest()
     }
@@ -117,17 +117,17 @@ impl Wasi {
         Ok(())
     }
 
-    /// Sets standard input; the guest reads it from the beginning.
+    /// Sets standard input. The guest reads it from the beginning.
     pub fn set_stdin(&mut self, bytes: Vec<u8>) {
         self.stdin = Stdin::new(bytes);
     }
 
-    /// How many bytes of standard input the guest has read.
+    /// Returns the number of bytes of standard input that the guest has read.
     pub fn stdin_position(&self) -> u64 {
         self.stdin.position()
     }
 
-    /// The limits.
+    /// Returns the limits.
     pub fn limits(&self) -> &WasiLimits {
         &self.limits
     }
@@ -141,9 +141,8 @@ impl Wasi {
 
     /// Sets the source of time.
     ///
-    /// The guest's monotonic clock never goes backwards: under [`Clock::Host`] it continues from its current value
-    /// without the host's share, under [`Clock::Fixed`] it shows at least that.
-    /// the host's share, under [`Clock::Fixed`] it shows at least that.
+    /// The guest's monotonic clock never goes backwards. Under [`Clock::Host`], it continues from its current value
+    /// without the host's share. Under [`Clock::Fixed`], it shows at least that value.
     pub fn set_clock(&mut self, clock: Clock) {
         self.clock.set_source(clock);
     }
@@ -161,12 +160,12 @@ impl Wasi {
         self.clock.set_base_ns(base_ns);
     }
 
-    /// The value of the guest's monotonic clock, in nanoseconds.
+    /// Returns the value of the guest's monotonic clock, in nanoseconds.
     pub fn monotonic_ns<H: Host + ?Sized>(&self, host: &mut H) -> u64 {
         self.clock.now(host, ClockId::Monotonic)
     }
 
-    /// The value of the guest's real-time clock, in nanoseconds since 1970.
+    /// Returns the value of the guest's real-time clock, in nanoseconds since 1970.
     pub fn realtime_ns<H: Host + ?Sized>(&self, host: &mut H) -> u64 {
         self.clock.now(host, ClockId::Realtime)
     }
@@ -176,7 +175,7 @@ impl Wasi {
         self.entropy = Generator::new(entropy);
     }
 
-    /// The position of the seeded generator, in 32-bit words. `None` under [`Entropy::Host`].
+    /// Returns the position of the seeded generator, in 32-bit words; `None` under [`Entropy::Host`].
     pub fn entropy_position(&self) -> Option<u128> {
         self.entropy.position()
     }
@@ -186,14 +185,14 @@ impl Wasi {
         self.entropy.set_position(words);
     }
 
-    /// Random bytes from the guest's source, for the embedder's own use (reseeding an interpreter).
+    /// Fills `into` from the guest's source of random bytes, for the embedder's own use (reseeding an interpreter).
     pub fn fill_random<H: Host + ?Sized>(&mut self, host: &mut H, into: &mut [u8]) {
         self.entropy.fill(host, into);
     }
 
-    /// Begins an execution: output, displays and events are empty, the unread rest of a tool's reply is dropped, parking is
-    /// neither armed nor allowed, and the standard streams are restored with all their rights, whatever the guest did
-    /// with them.
+    /// Begins an execution. Output, displays and events are empty, the unread rest of a tool's reply is dropped, and
+    /// parking is neither armed nor allowed. The standard streams are restored with all their rights, regardless of the
+    /// guest's changes.
     pub fn begin_execution(&mut self) {
         self.stdout.take();
         self.stderr.take();
@@ -214,13 +213,13 @@ impl Wasi {
         }
     }
 
-    /// What [`SPACE_DEVICE`](crate::SPACE_DEVICE) says.
+    /// Returns the content of [`SPACE_DEVICE`](crate::SPACE_DEVICE).
     pub(crate) fn space(&self) -> String {
         let limits = self.vfs.limits();
         format!("{} {} {} {}\n", limits.bytes, self.vfs.bytes_used(), limits.inodes, self.vfs.inodes_used())
     }
 
-    /// The captured output of one stream so far.
+    /// Returns the captured output of a stream so far.
     pub fn output(&self, stream: Stream) -> &[u8] {
         match stream {
             Stream::Stdout => self.stdout.bytes(),
@@ -244,7 +243,7 @@ impl Wasi {
         events
     }
 
-    /// Whether the guest may ask to be parked, see [`PARK_FRAME`](crate::PARK_FRAME). Only during preparation.
+    /// Allows the guest to request parking, see [`PARK_FRAME`](crate::PARK_FRAME). Only during preparation.
     pub fn allow_parking(&mut self, allowed: bool) {
         self.park.allow(allowed);
     }
@@ -259,14 +258,14 @@ impl Wasi {
         self.linear_memory_bytes = bytes;
     }
 
-    /// The bytes that the host holds for the guest: file system with mount cache, output, displays, standard input, arguments,
-    /// environment, the tool reply being read. An embedder refuses `memory.grow` when linear memory and this exceed the
-    /// limit.
+    /// Returns the bytes that the host holds for the guest: file system with mount cache, output, displays, standard
+    /// input, arguments, environment, and the tool reply being read. An embedder must refuse `memory.grow` if the sum
+    /// of linear memory and this value exceeds the limit.
     pub fn host_bytes(&self) -> u64 {
         self.vfs.bytes_used().saturating_add(self.buffer_bytes())
     }
 
-    /// The remaining bytes of [`WasiLimits::memory_bytes`].
+    /// Returns the remaining bytes of [`WasiLimits::memory_bytes`].
     pub fn room_bytes(&self) -> u64 {
         self.vfs_ceiling_bytes().saturating_sub(self.vfs.bytes_used())
     }
@@ -285,14 +284,14 @@ impl Wasi {
         .fold(0, u64::saturating_add)
     }
 
-    /// The number of bytes that the file system may use.
+    /// Returns the number of bytes that the file system may use.
     pub(crate) fn vfs_ceiling_bytes(&self) -> u64 {
         self.limits.memory_bytes.saturating_sub(self.linear_memory_bytes).saturating_sub(self.buffer_bytes())
     }
 }
 
 impl Default for Wasi {
-    /// The state of a guest without files: default limits, clocks fixed at zero, entropy from seed 0.
+    /// Returns the state of a guest without files: default limits, clocks fixed at zero, entropy from seed 0.
     fn default() -> Self {
         let WasiConfig { vfs, limits, clock, entropy, .. } = WasiConfig::new(Vfs::new(VfsLimits::default()));
         Self {
@@ -319,7 +318,7 @@ impl Default for Wasi {
 
 impl fmt::Debug for Wasi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the contents: they are the guest's, and may be large or secret.
+        // Omits the contents, which are the guest's and may be large or secret.
         f.debug_struct("Wasi").field("mounts", &self.mounts).field("limits", &self.limits).finish_non_exhaustive()
     }
 }

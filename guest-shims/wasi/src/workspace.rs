@@ -1,15 +1,15 @@
-//! Files at the top of a mount, for an embedder that stores something there on the guest's behalf: accessed as the
-//! guest would, at its time, within its limits and charged to it.
+//! Files at the top of a mount, for an embedder that stores data there on the guest's behalf. Access has the guest's
+//! clock and limits, and is charged to the guest.
 
 use glovebox_vfs::{FileKind, Follow, Vfs, VfsError};
 
 use crate::failure::{Call, Failure};
 use crate::{Errno, Host, Stop, Wasi, prices};
 
-/// What exists under a name.
+/// The entry under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileAt {
-    /// Nothing.
+    /// There is no entry.
     Nothing,
     /// A file, with its content.
     File(Vec<u8>),
@@ -17,15 +17,15 @@ pub enum FileAt {
     TooLong,
     /// A directory.
     Directory,
-    /// A symlink, wherever it leads.
+    /// A symlink, regardless of its target.
     Link,
 }
 
 impl Wasi {
-    /// The file `name` at the top of the mount at `mount`, without following a link; at most `max_bytes` of it.
+    /// Returns the file `name` at the top of the mount at `mount`, without following a link. Reads at most `max_bytes`.
     ///
     /// # Errors
-    /// The outer one when the guest cannot pay, the inner one when the file cannot be read.
+    /// The outer error means that the guest cannot pay, the inner one that the file cannot be read.
     pub fn file_at<H: Host + ?Sized>(
         &mut self,
         host: &mut H,
@@ -58,7 +58,7 @@ impl Wasi {
     /// Writes a file at the top of the mount at `mount`, completely or not at all.
     ///
     /// # Errors
-    /// As [`file_at`](Self::file_at).
+    /// As for [`file_at`](Self::file_at).
     pub fn replace_file<H: Host + ?Sized>(
         &mut self,
         host: &mut H,

@@ -14,7 +14,7 @@ pub(super) fn fd_fdstat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, sta
     }
     let Descriptor { target, flags, rights_base, rights_inheriting, .. } = wasi.table.get(fd)?;
     let file_type = match target {
-        // Not a character device: the C library takes one that cannot seek for a terminal.
+        // Not a character device, because the C library takes a character device that cannot seek for a terminal.
         Target::Stdin | Target::Stdout | Target::Stderr => layout::UNKNOWN,
         Target::File { .. } => layout::REGULAR,
         Target::Directory { .. } | Target::Virtual { .. } => layout::DIRECTORY,
@@ -31,13 +31,13 @@ pub(super) fn fd_fdstat_set_flags<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32, 
     Ok(())
 }
 
-/// Decodes `fdflags`; unknown ones are an error.
+/// Decodes `fdflags`. Unknown flags are an error.
 pub(super) fn fdflags(flags: u32) -> Result<u16, Errno> {
     let flags = u16::try_from(flags).map_err(|_| Errno::Inval)?;
     if flags & !rights::FDFLAGS == 0 { Ok(flags) } else { Err(Errno::Inval) }
 }
 
-/// Rights can be given up, not gained.
+/// Reduces the rights. Rights cannot be gained.
 pub(super) fn fd_fdstat_set_rights<H: Host>(
     wasi: &mut Wasi,
     _: &mut H,
@@ -49,7 +49,7 @@ pub(super) fn fd_fdstat_set_rights<H: Host>(
     if rights_base & !descriptor.rights_base != 0 || rights_inheriting & !descriptor.rights_inheriting != 0 {
         return Err(Errno::NotCapable.into());
     }
-    // A preopen keeps its rights: a script must not spoil them for the executions after it.
+    // A preopen keeps its rights, because a script must not damage it for later executions.
     if descriptor.preopen.is_none() {
         descriptor.rights_base = rights_base;
         descriptor.rights_inheriting = rights_inheriting;
@@ -77,7 +77,7 @@ pub(super) fn fd_renumber<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32, to: u32)
 }
 
 pub(super) fn fd_prestat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
-    // `EBADF` is how the C library learns that there are no more.
+    // `EBADF` tells the C library that there are no more preopens.
     let name = wasi.table.get(fd)?.preopen.as_ref().ok_or(Errno::Badf)?;
     let [a, b, c, d] = guest_size(name.len())?.to_le_bytes();
     Ok(host.write(stat, &[0, 0, 0, 0, a, b, c, d])?)
@@ -91,7 +91,7 @@ pub(super) fn fd_prestat_dir_name<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u3
     Ok(host.write(path, name.as_bytes())?)
 }
 
-/// The file that a descriptor refers to, if it is seekable.
+/// Returns the file of a descriptor and its position, if it is seekable.
 fn seekable(wasi: &Wasi, fd: u32, right: u64) -> Call<(InodeId, u64)> {
     let descriptor = wasi.table.get(fd)?;
     match descriptor.target {
@@ -104,7 +104,7 @@ fn seekable(wasi: &Wasi, fd: u32, right: u64) -> Call<(InodeId, u64)> {
     }
 }
 
-/// Whether a descriptor refers to the null device, whose position is always 0.
+/// Returns whether a descriptor refers to the null device, whose position is always 0.
 fn is_null(wasi: &Wasi, fd: u32, right: u64) -> Result<bool, Errno> {
     let descriptor = wasi.table.get(fd)?;
     if descriptor.target != Target::Device(Device::Null) {
@@ -125,7 +125,7 @@ pub(super) fn fd_seek<H: Host>(
     const CURRENT: u32 = 1;
     const END: u32 = 2;
     check(host, position, 8)?;
-    // Asking for the position needs fewer rights than moving it.
+    // Reading the position needs fewer rights than moving it.
     let asking = whence == CURRENT && offset == 0;
     let right = if asking { rights::FD_TELL } else { rights::FD_SEEK };
     if is_null(wasi, fd, right)? {
@@ -138,7 +138,7 @@ pub(super) fn fd_seek<H: Host>(
         END => wasi.with_vfs(host, |vfs| vfs.stat(inode))?.size_bytes,
         _ => return Err(Errno::Inval.into()),
     };
-    // The guest sees positions as signed.
+    // The guest sees positions as signed numbers.
     let to = from.checked_add_signed(offset).filter(|to| i64::try_from(*to).is_ok()).ok_or(Errno::Inval)?;
     if let Target::File { position, .. } = &mut wasi.table.get_mut(fd)?.target {
         *position = to;

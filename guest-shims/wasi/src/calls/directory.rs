@@ -8,11 +8,11 @@ use crate::mounts::{children, virtual_inode};
 use crate::table::Target;
 use crate::{Errno, Host, Wasi, layout, prices, rights};
 
-/// Entries requested from the file system at once: enough to fill the C library's buffer of 4 KiB, and a bound on the
-/// host memory of one call.
+/// Number of entries requested from the file system at once: enough to fill the C library's buffer of 4 KiB, and a
+/// bound on the host memory of one call.
 const BATCH: usize = 128;
 
-/// An entry as the guest sees it.
+/// An entry in the guest's view.
 struct Entry {
     next_cookie: u64,
     inode: u64,
@@ -20,7 +20,7 @@ struct Entry {
     name: String,
 }
 
-/// Entries are packed; the last one is truncated at the end of the buffer, which tells the guest that there are more.
+/// Packs entries. The last one is truncated at the end of the buffer, which tells the guest that there are more.
 pub(super) fn fd_readdir<H: Host>(
     wasi: &mut Wasi,
     host: &mut H,
@@ -100,7 +100,7 @@ fn list<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, cookie: u64, wan
     Ok(entries.into_iter().map(entry).collect())
 }
 
-/// A directory above the mounts: at most as many entries as there are mounts. The cookie counts them.
+/// Lists a directory above the mounts, which has at most as many entries as there are mounts. The cookie counts them.
 fn list_virtual(wasi: &Wasi, path: &str, cookie: u64) -> Result<Vec<Entry>, Errno> {
     let directory = layout::file_type(FileKind::Directory);
     let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);

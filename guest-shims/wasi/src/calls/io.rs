@@ -1,8 +1,8 @@
 //! Reading and writing.
 //!
-//! Bytes go through a buffer of at most 64 KiB and each piece is charged before it is moved. Decoding the array of
-//! pieces checks all addresses, so a call does not fail half way for them. A partial read or write returns its length;
-//! the error comes with the next call, as POSIX requires.
+//! Bytes go through a buffer of at most 64 KiB, and each piece is charged before it is moved. Decoding the array of
+//! pieces checks all addresses, so a bad address does not fail a call half way. A partial read or write returns its
+//! length; the error comes with the next call, as POSIX requires.
 
 use glovebox_vfs::InodeId;
 
@@ -102,7 +102,7 @@ pub(super) fn fd_write<H: Host>(
     write_u32(host, nwritten, count)
 }
 
-/// Writes at `offset` even if the descriptor appends, as POSIX requires (Linux does otherwise).
+/// Writes at `offset` even if the descriptor appends, as POSIX requires (unlike Linux).
 pub(super) fn fd_pwrite<H: Host>(
     wasi: &mut Wasi,
     host: &mut H,
@@ -122,8 +122,8 @@ pub(super) fn fd_pwrite<H: Host>(
     write_u32(host, nwritten, count)
 }
 
-/// The target of a readable descriptor. A missing right is `EBADF`, as POSIX requires for a descriptor that was opened
-/// for writing.
+/// Returns the target of a readable descriptor. A missing right is `EBADF`, as POSIX requires for a descriptor that was
+/// opened for writing.
 fn readable(wasi: &Wasi, fd: u32) -> Result<Target, Errno> {
     let descriptor = wasi.table.get(fd)?;
     if matches!(descriptor.target, Target::Directory { .. } | Target::Virtual { .. }) {
@@ -133,7 +133,7 @@ fn readable(wasi: &Wasi, fd: u32) -> Result<Target, Errno> {
     Ok(descriptor.target.clone())
 }
 
-/// A file or the null device, with the right to read or write at an offset.
+/// Returns a file or the null device, with the right to read or write at an offset.
 fn positional(wasi: &Wasi, fd: u32, right: u64) -> Result<Target, Errno> {
     let descriptor = wasi.table.get(fd)?;
     match descriptor.target {
@@ -175,7 +175,7 @@ fn scatter<H: Host>(host: &mut H, regions: &[Region], byte_price: u64, source: &
 }
 
 fn read_file<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, mut offset: u64, regions: &[Region]) -> Call<u32> {
-    // Charges only for what exists: a reader's buffer is often larger than the file.
+    // Charges only for existing bytes, because a reader's buffer is often larger than the file.
     let length = wasi.with_vfs(host, |vfs| vfs.stat(inode))?.size_bytes;
     let mut buffer = Buffer::default();
     let mut count = 0_u32;
@@ -208,7 +208,7 @@ fn read_file<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, mut offset:
     Ok(count)
 }
 
-/// Writes at `start`, or at the end of the file; returns how much was written and the new position.
+/// Writes at `start`, or at the end of the file. Returns the number of bytes written and the new position.
 fn write_file<H: Host>(
     wasi: &mut Wasi,
     host: &mut H,
@@ -240,10 +240,10 @@ fn write_file<H: Host>(
     Ok((count, end))
 }
 
-/// The length of the frame that asks for parking.
+/// The length of the frame that requests parking.
 const PARK_LEN: u32 = 5;
 
-/// Whether a write to standard error is the frame that asks for parking. Only during preparation.
+/// Returns whether a write to standard error is the frame that requests parking. Only during preparation.
 fn check_park_frame<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<bool> {
     let [region] = regions else { return Ok(false) };
     if !wasi.park.is_allowed() || region.len != PARK_LEN {
@@ -253,7 +253,8 @@ fn check_park_frame<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) 
     Ok(wasi.park.check_frame(&frame))
 }
 
-/// Keeps what fits under the cap and in memory, and counts the rest: a script does not fail because its output is long.
+/// Retains the bytes that fit under the cap and in memory, and counts the rest. A script does not fail because its
+/// output is long.
 fn write_stream<H: Host>(wasi: &mut Wasi, host: &mut H, stream: Stream, regions: &[Region]) -> Call<u32> {
     let mut buffer = Buffer::default();
     let mut count = 0_u32;
@@ -277,12 +278,12 @@ fn write_stream<H: Host>(wasi: &mut Wasi, host: &mut H, stream: Stream, regions:
     Ok(count)
 }
 
-/// The total length of all pieces; [`read_iovecs`] bounds it.
+/// Returns the total length of all pieces, which [`read_iovecs`] bounds.
 fn total_bytes(regions: &[Region]) -> u32 {
     regions.iter().fold(0, |sum, region| sum.saturating_add(region.len))
 }
 
-/// Hands one message to the host. Of a message that is too long, nothing is sent.
+/// Sends one message to the host. A message that is too long is not sent at all.
 fn send_message<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
     let total = total_bytes(regions);
     if total == 0 {
@@ -300,7 +301,7 @@ fn send_message<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> C
     Ok(total)
 }
 
-/// Derives a key, which the next read gives.
+/// Derives a key for the next read.
 fn derive<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
     let total = total_bytes(regions);
     if u64::from(total) > MAX_REQUEST_BYTES {
@@ -317,7 +318,7 @@ fn derive<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u3
     Ok(total)
 }
 
-/// Keeps one display if it fits, and counts it otherwise: like output, it is no reason for a script to fail.
+/// Retains one display if it fits, and only counts it otherwise. As with output, a script does not fail because of it.
 fn show<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
     let total = total_bytes(regions);
     if total == 0 {
@@ -328,14 +329,14 @@ fn show<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32>
         wasi.displays.drop_one();
         return Ok(total);
     }
-    // It is moved twice: into this buffer, and to the embedder.
+    // The message is moved twice: into this buffer, and to the embedder.
     host.charge(prices::bytes(u64::from(total)).saturating_mul(2))?;
     let message = gather(host, regions)?;
     wasi.displays.keep(message);
     Ok(total)
 }
 
-/// The bytes of all pieces; the caller has checked how many there are.
+/// Returns the bytes of all pieces. The caller has checked their total length.
 fn gather<H: Host>(host: &mut H, regions: &[Region]) -> Result<Vec<u8>, Failure> {
     let mut bytes = vec![0; size(total_bytes(regions))];
     let mut rest = bytes.as_mut_slice();
@@ -349,8 +350,8 @@ fn gather<H: Host>(host: &mut H, regions: &[Region]) -> Result<Vec<u8>, Failure>
     Ok(bytes)
 }
 
-/// Delivers the rest of the current reply, or waits for the next one. One read never goes beyond a reply's end, so that
-/// nobody who has a reply waits for a second one.
+/// Delivers the rest of the current reply, or waits for the next one. A read never goes beyond the end of a reply, so a
+/// guest that has one reply does not wait for the next.
 fn read_reply<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
     if regions.is_empty() {
         return Ok(0);
@@ -360,7 +361,7 @@ fn read_reply<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Cal
         let Some(reply) = host.tool_receive()? else {
             return Ok(0);
         };
-        // The reply is within the memory limit: the host counts it as held for the guest until this call ends.
+        // The reply is within the memory limit. Until this call ends, the host counts it as held for the guest.
         wasi.tools.put(&reply)?;
     }
     let count = scatter(host, regions, prices::TOOL_BYTE, &mut wasi.tools)?;

@@ -10,7 +10,7 @@ use crate::memory::{check, write_u32};
 use crate::table::{Descriptor, Target};
 use crate::{Errno, Host, Wasi, prices, rights};
 
-/// The arguments beside the path.
+/// The arguments of the call apart from the path.
 struct Request {
     options: OpenOptions,
     rights_base: u64,
@@ -58,11 +58,11 @@ pub(super) fn path_open<H: Host>(
     if options.truncate {
         needed |= rights::PATH_FILESTAT_SET_SIZE;
     }
-    // Opening a directory for listing counts as looking.
+    // Opening a directory for listing counts as a look-up.
     let looks = options.directory && !options.create && !options.truncate && !options.write;
     let purpose = if looks { Purpose::Look } else { Purpose::Use };
     let place = wasi.resolve_path(host, fd, needed, purpose, path, path_len)?;
-    // Unknown rights are ignored: some libraries ask for all 64 bits.
+    // Unknown rights are ignored, because some libraries request all 64 bits.
     let (rights_base, rights_inheriting) = (rights_base & rights::ALL, rights_inheriting & rights::ALL);
     let inherited = wasi.table.get(fd)?.rights_inheriting;
     if (rights_base | rights_inheriting) & !inherited != 0 {
@@ -102,7 +102,7 @@ fn open_virtual(path: String, request: &Request) -> Result<Target, Errno> {
     }
 }
 
-/// As for any device, there is nothing to create or to truncate.
+/// Opens a device. There is nothing to create or truncate.
 fn open_device(device: Device, request: &Request) -> Result<Target, Errno> {
     let options = &request.options;
     if options.create && options.directory {
@@ -116,8 +116,9 @@ fn open_device(device: Device, request: &Request) -> Result<Target, Errno> {
     }
 }
 
-/// Opens what a descriptor refers to once more, with no more rights than it has, and a position of its own that begins
-/// where the other one is. `ENOENT` if it is not open, as in Linux, and for a preopen, which is not the script's.
+/// Reopens the target of a descriptor, with at most the same rights, and with a separate position that starts at the
+/// descriptor's. Returns `ENOENT` for a descriptor that is not open, as in Linux, and for a preopen, which is not the
+/// script's.
 fn open_again(wasi: &mut Wasi, fd: u32, request: &Request) -> Call<Descriptor> {
     let original = wasi.named_descriptor(fd)?.clone();
     let options = &request.options;

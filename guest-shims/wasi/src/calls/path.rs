@@ -7,7 +7,7 @@ use crate::failure::Call;
 use crate::memory::{check, guest_size, read_path, size, write_u32};
 use crate::{Errno, Host, Wasi, prices, rights};
 
-/// One operation that changes a directory entry.
+/// Runs an operation that changes a directory entry.
 fn change<H: Host, T>(
     wasi: &mut Wasi,
     host: &mut H,
@@ -96,12 +96,12 @@ pub(super) fn path_symlink<H: Host>(
 ) -> Call {
     let target = read_path(host, target, target_len)?;
     let place = wasi.resolve_path(host, fd, rights::PATH_SYMLINK, Purpose::Use, path, path_len)?.real(Errno::Exist)?;
-    // A refusal because of the target is logged with the target.
+    // If the target is the reason for a refusal, the log shows the target.
     let shown = RealPath { path: target.clone(), below: place.below.clone(), ..place };
     change(wasi, host, &[&place, &shown], |vfs| vfs.symlink(target.as_bytes(), place.at, place.path.as_bytes()))
 }
 
-/// A target longer than the buffer is truncated, as POSIX requires.
+/// Reads a symlink. A target longer than the buffer is truncated, as POSIX requires.
 #[expect(clippy::too_many_arguments, reason = "the signature is WASI's")]
 pub(super) fn path_readlink<H: Host>(
     wasi: &mut Wasi,

@@ -9,8 +9,8 @@ use crate::stdin::Source;
 use crate::table::Target;
 use crate::{Errno, Host, Wasi, prices, rights};
 
-/// Subscriptions in one call. No C library makes more than it has descriptors and a timeout; this bounds the host's
-/// memory.
+/// Maximum number of subscriptions in one call, to bound the host's memory. C libraries need at most one per descriptor
+/// and one for a timeout.
 const MAX_SUBSCRIPTIONS: u32 = 1024;
 
 const SUBSCRIPTION_BYTES: u32 = 48;
@@ -25,11 +25,10 @@ const ABSTIME: u16 = 1;
 /// `eventrwflags`: end of file.
 const HANGUP: u16 = 1;
 
-/// The state of one subscription.
 enum Readiness {
-    /// It is ready.
+    /// The subscription is ready.
     Ready { errno: Errno, available_bytes: u64, flags: u16 },
-    /// It will be ready after this time.
+    /// The subscription will be ready after this time.
     After { wait_ns: u64 },
 }
 
@@ -54,7 +53,7 @@ pub(super) fn poll_oneoff<H: Host>(
     check_array(host, events, count, u64::from(EVENT_BYTES))?;
     check(host, ready, 4)?;
     host.charge(prices::ELEMENT.saturating_mul(u64::from(count)))?;
-    // All are read before the first event is written: the two arrays may overlap.
+    // All subscriptions are read before the first event is written, because the two arrays may overlap.
     let mut all = Vec::new();
     for index in 0..count {
         let at = offset(subscriptions, index.saturating_mul(SUBSCRIPTION_BYTES))?;
@@ -78,7 +77,7 @@ pub(super) fn poll_oneoff<H: Host>(
     write_u32(host, ready, happened)
 }
 
-/// Waits for the first event; returns how long.
+/// Waits for the first event and returns the waiting time.
 fn wait<H: Host>(wasi: &mut Wasi, host: &mut H, all: &[Subscription]) -> Call<u64> {
     let mut shortest = u64::MAX;
     for subscription in all {
@@ -114,7 +113,7 @@ fn decode<H: Host>(wasi: &mut Wasi, host: &mut H, bytes: &[u8; 48]) -> Call<Subs
     Ok(Subscription { userdata, event_type, readiness })
 }
 
-/// The time until a clock subscription is due.
+/// Returns the time until a clock subscription is due.
 fn clock_wait<H: Host>(wasi: &Wasi, host: &mut H, bytes: &[u8; 48]) -> Result<u64, Errno> {
     let id = ClockId::try_from(u32::from_le_bytes(field(bytes, 16)))?;
     let timeout = u64::from_le_bytes(field(bytes, 24));
@@ -125,7 +124,8 @@ fn clock_wait<H: Host>(wasi: &Wasi, host: &mut H, bytes: &[u8; 48]) -> Result<u6
     }
 }
 
-/// What a descriptor could deliver or accept now. All are always ready: nothing here blocks.
+/// Returns the bytes that a descriptor could deliver or accept now, and flags. All descriptors are always ready,
+/// because no call blocks on them.
 fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> {
     let at_end = |rest: u64| (rest, if rest == 0 { HANGUP } else { 0 });
     let descriptor = wasi.table.get(fd)?;
@@ -138,8 +138,8 @@ fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> 
             let stat = wasi.vfs.stat(*inode).map_err(|_| Errno::Badf)?;
             (stat.size_bytes.saturating_sub(*position), 0)
         }
-        // A read returns at once only while part of a reply is left; otherwise it waits for one, with a timeout set by
-        // a message. Waiting here too would be a second way.
+        // A read returns at once only while part of a reply is left. Otherwise it waits for a reply, with a timeout set
+        // by a message, so a wait here would be redundant.
         (Target::Device(Device::Null | Device::Displays | Device::Space | Device::Scrypt), FD_READ) => (0, 0),
         (Target::Device(Device::Tools), FD_READ) => (wasi.tools.rest_bytes().max(1), 0),
         _ => (1, 0),

@@ -126,7 +126,8 @@ fn set_times<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, atim: u64, 
     wasi.change_vfs(host, |vfs| vfs.set_times(inode, accessed, modified))
 }
 
-/// The given time, the current one, or `None` to leave it unchanged; asking for two of them is an error.
+/// Returns the given time, the current time, or `None` to leave a time unchanged. A request for two of them is an
+/// error.
 fn chosen_time(flags: u32, given: u32, at_once: u32, time: u64, now: u64) -> Result<Option<u64>, Errno> {
     match (flags & given != 0, flags & at_once != 0) {
         (true, true) => Err(Errno::Inval),

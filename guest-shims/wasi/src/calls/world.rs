@@ -26,7 +26,7 @@ pub(super) fn clock_res_get<H: Host>(wasi: &mut Wasi, host: &mut H, id: u32, res
     write_u64(host, resolution, wasi.clock.resolution_ns())
 }
 
-/// The precision is ignored; each clock has a single one.
+/// Reads a clock. The precision is ignored, because each clock has a single one.
 pub(super) fn clock_time_get<H: Host>(wasi: &mut Wasi, host: &mut H, id: u32, _precision: u64, time: u32) -> Call {
     let now = wasi.clock.now(host, ClockId::try_from(id)?);
     write_u64(host, time, now)

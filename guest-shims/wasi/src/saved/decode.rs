@@ -16,19 +16,19 @@ use crate::stdin::Stdin;
 use crate::table::{Descriptor, FIRST_FREE, Table, Target};
 use crate::{Wasi, rights};
 
-/// The guest sees positions as signed.
+/// The maximum position in a file, because the guest sees positions as signed numbers.
 const MAX_POSITION: u64 = i64::MAX.unsigned_abs();
 
-/// In 32-bit words: the generator counts 2^64 blocks of 16.
+/// The maximum position of the generator in 32-bit words: it counts 2^64 blocks of 16.
 const MAX_ENTROPY_WORDS: u128 = 1 << 68;
 
-/// Mounts shown in a message: no policy mounts more, and no message needs to.
+/// Maximum number of mounts in a message. No policy has more mounts, and no message needs more.
 const SHOWN_PATHS: usize = 8;
 
-/// Characters of a path shown in a message.
+/// Maximum length of a path in a message, in characters.
 const SHOWN_CHARS: usize = 64;
 
-/// A saved descriptor; inodes are numbers until the file system is restored.
+/// A saved descriptor. Its inodes are numbers until the file system is restored.
 struct Saved<'a> {
     target: SavedTarget<'a>,
     flags: u16,
@@ -49,9 +49,9 @@ impl Wasi {
     /// Restores what [`save`](Self::save) wrote, into a state that the embedder created for this guest: with the same
     /// mounts in the same order and the same image. Limits, sources, access, clock and generator are this state's.
     ///
-    /// The bytes may come from anybody: accepted state is state that a guest could have reached by calls within the
-    /// limits. Set the size of the guest's memory first ([`set_linear_memory_bytes`](Self::set_linear_memory_bytes)),
-    /// so that the common limit holds.
+    /// The bytes are untrusted: accepted state is state that a guest could have reached by calls within the limits. Set
+    /// the size of the guest's memory first ([`set_linear_memory_bytes`](Self::set_linear_memory_bytes)), so that the
+    /// common limit holds.
     ///
     /// # Errors
     /// [`RestoreError`]; the state is then unchanged.
@@ -91,12 +91,12 @@ impl Wasi {
         let count = usize::try_from(from.number()?).unwrap_or(usize::MAX);
         let mut same = count == self.mounts.len();
         let (mut saved, mut other_kind) = (Vec::new(), None);
-        // If the number of mounts differs, only as many are read as the message shows.
+        // If the number of mounts differs, only the mounts that the message shows are read.
         for index in 0..if same { count } else { count.min(SHOWN_PATHS) } {
             let (path, root) = (from.text()?, from.number()?);
             let present = self.mounts.get(index);
             same &= present.is_some_and(|mount| mount.path == path);
-            // Roots are numbered in the order of creation, those in memory first.
+            // Roots are numbered in the order of creation, starting with those in memory.
             if other_kind.is_none() && present.is_some_and(|mount| u64::from(mount.root.index()) != root) {
                 other_kind = Some(path);
             }
@@ -116,7 +116,7 @@ impl Wasi {
 
     fn decode_descriptors<'a>(&self, from: &mut Decoder<'a>) -> Result<BTreeMap<u32, Saved<'a>>, RestoreError> {
         let mut descriptors = BTreeMap::new();
-        // The standard streams return whatever the guest opened in their place.
+        // The standard streams are restored in place of any descriptors that the guest opened there.
         let most = u64::from(self.limits.open_files).saturating_add(u64::from(FIRST_FREE));
         let mut next = 0_u64;
         loop {
@@ -159,7 +159,7 @@ impl Wasi {
         if preopens.next().is_some() { Err(RestoreError::OtherPreopens) } else { Ok(table) }
     }
 
-    /// A descriptor of the guest, with only rights that it could have got.
+    /// Returns a descriptor of the guest, with only those rights that it could have obtained.
     fn descriptor(&self, saved: Saved<'_>) -> Result<Descriptor, RestoreError> {
         let Saved { target, flags, rights_base, rights_inheriting } = saved;
         let (target, max_base, max_inheriting) = match target {
@@ -229,7 +229,7 @@ impl<'a> Saved<'a> {
         Ok(Self { target, flags, rights_base, rights_inheriting })
     }
 
-    /// The number of its inode.
+    /// Returns the number of the descriptor's inode.
     fn number(&self) -> Option<u64> {
         match self.target {
             SavedTarget::File { number, .. } | SavedTarget::Directory { number } => Some(number),
@@ -238,7 +238,7 @@ impl<'a> Saved<'a> {
     }
 }
 
-/// The first `count` paths, for a message; the saved ones may be anything.
+/// Returns the first `count` paths, for a message. The saved paths are untrusted.
 fn shown<'a>(paths: impl IntoIterator<Item = &'a str>, count: usize) -> String {
     let clipped = |path: &str| format!("{:?}", path.chars().take(SHOWN_CHARS).collect::<String>());
     let quoted: Vec<String> = paths.into_iter().take(SHOWN_PATHS).map(clipped).collect();

@@ -12,9 +12,9 @@ impl Wasi {
     /// [`Vfs::save`](glovebox_vfs::Vfs::save)), the rest of standard input, clocks, the generator's position. Equal
     /// states give equal bytes.
     ///
-    /// Not saved is what the embedder supplies: limits, mounts' sources and access, arguments, environment, the
-    /// generator's seed, the clock's source; nor what belongs to one execution: output, events, an unread tool reply.
-    /// Under [`Clock::Host`](crate::Clock::Host), call [`settle_clock`](Self::settle_clock) first.
+    /// State that the embedder supplies is not saved: limits, the sources and access of mounts, arguments, environment,
+    /// the generator's seed, the clock's source. State of one execution is not saved either: output, events, an unread
+    /// tool reply. Under [`Clock::Host`](crate::Clock::Host), call [`settle_clock`](Self::settle_clock) first.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
         let mut to = Encoder::new();
@@ -46,7 +46,7 @@ impl Wasi {
         to.finish()
     }
 
-    /// Whether a descriptor's target exists: an embedder may have replaced the file system.
+    /// Returns whether a descriptor's target exists. An embedder may have replaced the file system.
     fn is_held(&self, descriptor: &Descriptor) -> bool {
         descriptor.target.inode().is_none_or(|inode| self.vfs.stat(inode).is_ok())
     }
@@ -54,7 +54,7 @@ impl Wasi {
 
 fn encode_descriptor(to: &mut Encoder, descriptor: &Descriptor) {
     if let Some(path) = &descriptor.preopen {
-        // The embedder decides its target and rights.
+        // The embedder decides the target and the rights of a preopen.
         to.byte(PREOPEN);
         to.text(path);
         to.number(u64::from(descriptor.flags));

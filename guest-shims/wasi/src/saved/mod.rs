@@ -13,7 +13,7 @@ mod error;
 
 pub use error::RestoreError;
 
-/// The first byte. It changes with the layout.
+/// The first byte, which identifies the version of the layout.
 const VERSION: u8 = 1;
 
 // The target of a descriptor.

@@ -1,4 +1,4 @@
-//! Open descriptors by their names below `/dev`, and the devices for space and for scrypt.
+//! Tests of names of open descriptors below `/dev`, and of the devices for space and for scrypt.
 
 use glovebox_vfs::VfsLimits;
 use glovebox_wasi::{Errno, MAX_SCRYPT_BLOCKS, SCRYPT_DEVICE, SPACE_DEVICE, prices};
@@ -116,7 +116,7 @@ fn the_space_device_says_what_is_left() {
     assert_eq!(guest.write(fd, b"x"), Err(Errno::Badf));
 }
 
-/// A request to the scrypt device, with r = 8 and p = 1, for a key of 16 bytes.
+/// Returns a request to the scrypt device, with r = 8 and p = 1, for a key of 16 bytes.
 fn scrypt_request(log_n: u32, password: &[u8]) -> Vec<u8> {
     let numbers = [log_n, 8, 1, 16, u32::try_from(password.len()).unwrap()];
     [numbers.map(u32::to_le_bytes).as_flattened(), password].concat()
@@ -126,7 +126,7 @@ fn scrypt_request(log_n: u32, password: &[u8]) -> Vec<u8> {
 fn the_scrypt_device_has_a_limit_on_a_request_and_its_work_is_paid_before() {
     let mut guest = guest();
     let fd = guest.open_at(ROOT, SCRYPT_DEVICE.strip_prefix('/').unwrap(), 0, ALL_RIGHTS, 0).unwrap();
-    // The guest's memory is smaller than such a request, so its pieces overlap.
+    // The guest's memory is smaller than such a request, so the pieces overlap.
     let mut write = |len: u32| {
         let header = [1, 8, 1, 16, len - 20].map(u32::to_le_bytes);
         guest.put(DATA, header.as_flattened());
@@ -141,7 +141,7 @@ fn the_scrypt_device_has_a_limit_on_a_request_and_its_work_is_paid_before() {
     let charged = guest.host.charged;
     guest.write(fd, &scrypt_request(10, b"password")).unwrap();
     assert!(guest.host.charged - charged >= prices::SCRYPT_BLOCK * (8 << 10));
-    // Beyond the work that is done at all, nothing is charged for it.
+    // Work beyond the maximum is refused without a charge.
     let charged = guest.host.charged;
     assert_eq!(guest.write(fd, &scrypt_request(17, b"password")), Err(Errno::TooBig));
     assert!(guest.host.charged - charged < prices::SCRYPT_BLOCK * MAX_SCRYPT_BLOCKS);

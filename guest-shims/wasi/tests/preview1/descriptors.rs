@@ -67,7 +67,7 @@ fn the_rights_that_are_reported_can_be_asked_for_again() {
         let again = open(&mut guest, at, path, base, inheriting).unwrap();
         assert_eq!(rights(&mut guest, again), (base, inheriting), "{path}");
     }
-    // What a directory cannot do it does not report, though it was asked for.
+    // A directory never reports rights for operations that it does not support, even if they were requested.
     for (right, answer) in [(1 << 1, Ok(0)), (1 << 2, Ok(0)), (1 << 5, Ok(0)), (1 << 6, Err(Errno::IsDir))] {
         let opened = open(&mut guest, APP, "dir", right, 0);
         assert_eq!(opened.map(|fd| rights(&mut guest, fd).0), answer, "{right:#x}");
@@ -95,7 +95,7 @@ fn a_directory_opened_with_fewer_rights_passes_on_no_more() {
     let dir = guest.u32_at(OUT);
     assert_eq!(guest.open_at(dir, "file", CREAT, ALL_RIGHTS, 0), Err(Errno::NotCapable));
     assert_eq!(guest.open_at(dir, "file", CREAT, READ, 0), Ok(dir + 1));
-    // Asked for everything and more, as some libraries do, the unknown bits are ignored.
+    // Unknown bits are ignored in a request for all rights, as some libraries make.
     assert!(guest.open_at(APP, "dir/file", 0, u64::MAX, 0).is_ok());
 }
 

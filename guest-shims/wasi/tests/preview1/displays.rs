@@ -1,4 +1,4 @@
-//! The displays device: what is retained of what goes through it, and what it costs.
+//! Tests of the displays device: retention and cost.
 
 use glovebox_vfs::VfsLimits;
 use glovebox_wasi::{DISPLAYS_DEVICE, Errno, MAX_DISPLAYS, Shown, WasiLimits, prices};

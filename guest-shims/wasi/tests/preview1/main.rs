@@ -1,4 +1,4 @@
-//! Every call of WASI preview 1, its limits, and hostile arguments, against a host that lives in a vector.
+//! Tests of every call of WASI preview 1, its limits, and hostile arguments, on a host whose memory is a vector.
 
 #[cfg(test)]
 mod descriptor_names;

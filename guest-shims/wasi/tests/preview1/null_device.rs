@@ -1,4 +1,4 @@
-//! The null device: always empty, takes everything, holds nothing.
+//! Tests of the null device: always empty, accepts everything, stores nothing.
 
 use glovebox_vfs::{Access, VfsLimits};
 use glovebox_wasi::{Errno, Mount, NULL_DEVICE, Wasi, WasiConfig, WasiError, prices};
@@ -82,7 +82,7 @@ fn it_is_a_character_device_and_no_terminal() {
     call!(guest, fd_filestat_get(fd, STAT)).unwrap();
     assert_eq!((guest.get(STAT + 16, 1), guest.u64_at(STAT + 8)), (vec![2], inode));
     call!(guest, fd_fdstat_get(fd, STAT)).unwrap();
-    // wasi-libc, `isatty`: a character device without the rights to seek and tell.
+    // wasi-libc's `isatty` looks for a character device without the rights to seek and tell.
     assert_eq!((guest.get(STAT, 1), guest.u64_at(STAT + 8) & (1 << 2 | 1 << 5)), (vec![2], 1 << 2 | 1 << 5));
     assert_eq!(guest.u64_at(STAT + 16), 0, "nothing is opened beneath it");
     for event_type in [1, 2] {
@@ -98,7 +98,7 @@ fn it_is_a_character_device_and_no_terminal() {
 fn it_is_found_by_its_path_and_by_no_other() {
     let mut guest = guest();
     for path in ["./dev/null", "dev//null", "app/../dev/./null"] {
-        // A path that leads out of a mount is refused, wherever it comes back in.
+        // A path that leads out of a mount is refused, even if it leads back in.
         let found = guest.open_at(ROOT, path, 0, READ, 0);
         assert_eq!(found.is_ok(), !path.starts_with("app"), "{path}");
     }

@@ -149,7 +149,7 @@ fn addresses_are_checked_before_anybody_waits() {
     }
     assert_eq!(call!(guest, poll_oneoff(SUBSCRIPTIONS, DATA, u32::MAX, OUT)), Err(Errno::Inval));
     assert_eq!(guest.wasi.monotonic_ns(&mut guest.host), 0);
-    // Events written over the subscriptions they come from.
+    // Events are written over the subscriptions that they come from.
     let two = [clock(1, 1, 5, 0), clock(2, 1, 5, 0)].concat();
     guest.put(SUBSCRIPTIONS, &two);
     call!(guest, poll_oneoff(SUBSCRIPTIONS, SUBSCRIPTIONS, 2, OUT)).unwrap();

@@ -1,4 +1,4 @@
-//! A state that is saved and restored, and what is refused.
+//! Tests of saving and restoring a state, and of rejected bytes.
 
 use glovebox_vfs::{Access, RestoreError as VfsRestoreError, Vfs, VfsLimits};
 use glovebox_wasi::{Clock, Entropy, Errno, Mount, RestoreError, Wasi, WasiConfig, WasiLimits};
@@ -19,7 +19,7 @@ fn config(vfs: Vfs, paths: &[&str]) -> WasiConfig {
 
 fn guest_with(change: impl FnOnce(&mut WasiConfig)) -> Guest {
     let mut config = config(Vfs::new(VfsLimits::default()), &["/app", "/data"]);
-    // Seen through `/` alone, as in a guest that was prepared before.
+    // The mount is visible through `/` alone, as in a guest that was prepared earlier.
     let data = config.mounts.pop().unwrap();
     change(&mut config);
     let mut wasi = Wasi::new(config).unwrap();
@@ -175,7 +175,7 @@ fn other_mounts_and_other_preopens_are_refused_by_name() {
         assert!(matches!(error, RestoreError::OtherMounts { .. }), "{error}");
         assert!(error.to_string().contains("\"/app\", \"/data\""), "{error}");
     }
-    // The same paths, with another root made before them.
+    // Mounts at the same paths, but with another root created before them.
     let mut vfs = Vfs::new(VfsLimits::default());
     vfs.add_root(Access::ReadOnly);
     let mut config = config(vfs, &["/app", "/data"]);
@@ -203,7 +203,7 @@ fn the_limit_on_open_files_holds_under_at_and_over() {
         saved.open("file", CREAT).unwrap();
     }
     let saved = saved.wasi.save();
-    // Beside the three streams there are two preopens and five files.
+    // In addition to the three streams, there are two preopens and five files.
     for (open_files, fits) in [(6, false), (7, true), (8, true)] {
         let mut guest = guest_with(|config| config.limits.open_files = open_files);
         if fits {
@@ -267,7 +267,7 @@ fn a_rollback_in_a_workspace_that_went_on_keeps_what_is_still_there() {
     let len = guest.path("nameless");
     call!(guest, path_unlink_file(APP, PATH, len)).unwrap();
     guest.write(stays, b"STAYS-longer").unwrap();
-    // Another guest has a file open that only this reference keeps.
+    // A second guest has a file open, and only this reference keeps the file alive.
     let others = guest.open("of-another", CREAT).unwrap();
     let number = {
         call!(guest, fd_filestat_get(others, STAT)).unwrap();

@@ -1,4 +1,4 @@
-//! Whatever a guest did before, and whatever somebody did to the bytes.
+//! Tests of saving after random calls, and of restoring modified bytes.
 
 use glovebox_vfs::encoding::{Damaged, Encoder};
 use glovebox_wasi::RestoreError;
@@ -6,7 +6,7 @@ use glovebox_wasi::RestoreError;
 use crate::hostile::{FUNCTIONS, MEMORY, Random, hostile_guest, refill, scribble};
 use crate::support::Guest;
 
-/// Random calls; the answers.
+/// Makes random calls and returns the answers.
 fn run(guest: &mut Guest, random: &mut Random, count: u32) -> Vec<String> {
     let mut answers = Vec::new();
     for round in 0..count {
@@ -85,7 +85,7 @@ fn bytes_that_nobody_saved_end_in_an_error_or_in_a_sound_state() {
                 continue;
             }
             accepted += 1;
-            // What is accepted is saved and taken up as it is, and a guest can go on in it.
+            // Accepted state is saved again unchanged, and a guest can continue in it.
             let again = other.wasi.save();
             let mut third = fork_host(&guest);
             third.wasi.restore(&again).unwrap();
@@ -98,7 +98,7 @@ fn bytes_that_nobody_saved_end_in_an_error_or_in_a_sound_state() {
     assert!(accepted * 10 > tried, "mostly content was changed: {accepted} of {tried}");
 }
 
-/// The beginning of a state that says that it has `count` mounts and ends after these.
+/// Returns the beginning of a state that claims `count` mounts and ends after these.
 fn mounts(count: u64, paths: &[String]) -> Vec<u8> {
     let mut to = Encoder::new();
     to.byte(1);
@@ -129,14 +129,14 @@ fn of_other_mounts_no_more_is_read_than_is_shown() {
         assert_eq!(restore(&mounts(count, &paths[..7])), damaged, "{count}");
         assert_eq!(shown(&mounts(count, &paths)), format!("{}, …", quoted.join(", ")), "a ninth is not read: {count}");
     }
-    // As many as there are: all are read, and none beyond.
+    // With the actual number of mounts, all are read, and none beyond.
     assert_eq!(restore(&mounts(present, &[])), damaged);
     assert!(!shown(&mounts(present, &paths[..usize::try_from(present).unwrap()])).contains('…'));
 }
 
 #[test]
 fn a_path_of_another_mount_is_clipped_in_the_message() {
-    // A character that takes five where it is shown.
+    // A character that is displayed as five.
     for (length, characters) in [(63, 63), (64, 64), (65, 64), (1 << 20, 64)] {
         let path = "\u{1}".repeat(length);
         let RestoreError::OtherMounts { saved, .. } =

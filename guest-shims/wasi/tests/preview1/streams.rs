@@ -46,7 +46,7 @@ fn the_c_library_takes_no_stream_for_a_terminal() {
     for fd in 0..3 {
         call!(guest, fd_fdstat_get(fd, STAT)).unwrap();
         let (kind, rights) = (guest.get(STAT, 1)[0], guest.u64_at(STAT + 8));
-        // wasi-libc, `isatty`: a character device without the rights to seek and tell.
+        // wasi-libc's `isatty` looks for a character device without the rights to seek and tell.
         assert_ne!(kind, 2);
         assert_eq!(rights & (1 << 2 | 1 << 5), 0, "a stream is not seekable");
         call!(guest, fd_filestat_get(fd, STAT)).unwrap();
@@ -133,7 +133,7 @@ fn no_character_is_cut_in_two() {
         ("a€".as_bytes(), "a€".as_bytes()),
         (b"a\xF0\x9F\x98", b"a"),
         ("😀".as_bytes(), "😀".as_bytes()),
-        // Not UTF-8 anyway: shown as it is.
+        // Other invalid UTF-8 is returned unchanged.
         (b"a\xFF", b"a\xFF"),
         (b"\x80\x80\x80\x80", b"\x80\x80\x80\x80"),
     ] {

@@ -1,4 +1,4 @@
-//! The tools device: what it looks like, what goes through it, and what does not.
+//! Tests of the tools device: its attributes, valid and invalid messages.
 
 use glovebox_vfs::{Access, VfsLimits};
 use glovebox_wasi::{Errno, Mount, Stop, TOOLS_DEVICE, Wasi, WasiConfig, WasiError, WasiLimits, prices};
@@ -173,7 +173,7 @@ fn it_is_a_character_device_and_no_terminal() {
     assert_eq!(guest.stat(ROOT, DEVICE).unwrap().1, guest.u64_at(STAT + 8), "it is the same by path and by descriptor");
     call!(guest, fd_fdstat_get(fd, STAT)).unwrap();
     let (kind, rights) = (guest.get(STAT, 1), guest.u64_at(STAT + 8));
-    // wasi-libc, `isatty`: a character device without the rights to seek and tell.
+    // wasi-libc's `isatty` looks for a character device without the rights to seek and tell.
     assert_eq!((kind, rights & (1 << 2 | 1 << 5)), (vec![2], 1 << 2 | 1 << 5));
     assert_eq!(guest.u64_at(STAT + 16), 0, "nothing is opened beneath it");
     let directory_rights = (1 << 10) | (1 << 13) | (1 << 14);

@@ -158,7 +158,7 @@ fn a_loop_of_random_bytes_is_not_free() {
     guest.host.fuel = 100_000;
     let stopped = guest.wasi.random_get(&mut guest.host, 0, 1 << 20);
     assert_eq!(stopped, Err(Stop::OutOfFuel));
-    // It stopped before the piece it could not pay for.
+    // The call stopped before the piece that it could not pay for.
     assert_eq!(guest.host.moved, 0);
     assert_eq!(call!(Guest::new(), random_get(DATA, u32::MAX)), Err(Errno::Fault));
 }
