@@ -1,2 +1,2 @@
-// What scripts import as `bjson` and `qjs:bjson`.
+// The module `bjson` and `qjs:bjson` of scripts.
 export * from 'glovebox:bjson';

@@ -30,9 +30,9 @@
   const now = uncurry(performance.now);
   const clock = performance;
 
-  // Node opens two levels of nested objects.
+  // Node expands two levels of nested objects.
   const DEPTH = 2;
-  // The options of `%o`, and of a table's cells: one with many keys, and others.
+  // The options of `%o`, and those of a table's cells: of a value with many keys, and of other values.
   const WHOLE = { __proto__: null, depth: 4, showHidden: true };
   const CLOSED = { __proto__: null, depth: -1, maxArrayLength: 3, breakLength: Infinity };
   const OPEN = { __proto__: null, ...CLOSED, depth: 0 };
@@ -139,7 +139,7 @@
     return inspectWith(value, isLarge ? CLOSED : OPEN);
   };
 
-  // How many columns a terminal takes for a text: scripts of East Asia and pictures take two for a character.
+  // Returns the number of columns of a text in a terminal. East Asian characters and pictograms take two.
   const columnsOf = (text) => {
     let width = text.length;
     for (let i = 0; i < text.length; i++) {
@@ -154,7 +154,7 @@
     return width;
   };
 
-  // The columns of a map's or a set's members.
+  // Fills the columns for the members of a map or a set.
   const members = (grid, isMap, forEach, data) => {
     grid[0] = isMap ? ['(iteration index)', 'Key', 'Values'] : ['(iteration index)', 'Values'];
     forEach(data, (value, key) => {
@@ -163,7 +163,7 @@
     });
   };
 
-  // The columns of a list's or an object's items: the keys of all of them, or those chosen.
+  // Fills the columns for the items of a list or an object: the keys of all items, or the chosen keys.
   const items = (grid, data, chosen) => {
     const names = keys(data);
     const rows = [];

@@ -1,5 +1,5 @@
 'use strict';
-// Helpers for a `context` that is longer than anybody wants to read at once.
+// Helpers for a `context` that is too long to be read at once.
 {
   const $ = globalThis.$glovebox;
   const { uncurry } = $;
@@ -15,7 +15,7 @@
   const OutOfRange = RangeError;
   const WrongType = TypeError;
 
-  // The nearest place before `at`, or there, that does not part the halves of a character.
+  // Returns the nearest position at or before `at` that does not divide a surrogate pair.
   const between = (text, at) => {
     if (at <= 0 || at >= text.length) return at;
     const before = charCodeAt(text, at - 1);

@@ -1,5 +1,5 @@
 'use strict';
-// What the host calls: each function is held by the host alone, no script can reach it.
+// The functions that the host calls. Only the host holds them, so no script can reach them.
 {
   const $ = globalThis.$glovebox;
   const { inspect, uncurry, writeErr } = $;
@@ -9,7 +9,7 @@
   const flush = uncurry(standardIn.flush);
   const clearError = uncurry(standardIn.clearerr ?? standardIn.flush);
 
-  // Bounds of what goes back to the host, in UTF-16 units.
+  // Bounds of the values returned to the host, in UTF-16 units.
   const MOST_NAME = 256;
   const MOST_MESSAGE = 16384;
   const MOST_TRACEBACK = 65536;
@@ -26,7 +26,7 @@
     }
   };
 
-  // Says what was thrown, without printing. The host reads the properties one by one.
+  // Describes a thrown value without printing it. The host reads the properties one by one.
   const facts = (thrown) => {
     let type = '';
     let message;
@@ -60,7 +60,7 @@
   $.facts = facts;
   $.cut = cut;
 
-  // Says what was thrown and prints it: the end of an execution.
+  // Describes a thrown value and prints it, at the end of an execution.
   $.report = (thrown) => {
     const found = facts(thrown);
     writeErr(found.traceback + '\n');
@@ -71,12 +71,12 @@
     writeErr(text);
   };
 
-  // The environment of the running execution; the image's own is empty.
+  // The environment of the running execution. The image's own environment is empty.
   let environment = keys(getenviron());
   for (let i = 0; i < environment.length; i++) unsetenv(environment[i]);
   environment = [];
 
-  // Makes the input of one execution visible: `scriptArgs`, the environment, a rewound standard input.
+  // Installs the input of one execution: `scriptArgs`, the environment, rewound standard input.
   $.prepare = (input) => {
     const names = [input.name];
     for (let i = 0; i < input.args.length; i++) names[i + 1] = input.args[i];
@@ -86,7 +86,7 @@
     for (let i = 0; i < environment.length; i++) setenv(environment[i], input.env[environment[i]]);
     $.enter(input, input.env);
     if (input.stdin) {
-      // What was read ahead belongs to the execution before.
+      // Input read in advance belongs to the last execution.
       flush(standardIn);
       clearError(standardIn);
     }

@@ -1,13 +1,13 @@
 'use strict';
-// `require('fs')` over the interpreter's own file calls. All of it is done at once: the
-// forms with callbacks and promises only tell of it later.
+// `require('fs')` on top of the interpreter's own file calls. Every call is synchronous. The forms with callbacks and
+// promises only report the result later.
 {
   const $ = $glovebox;
   const { coded, os, std } = $;
   const bytesOf = (source) => $.encoding.bytesOf(source);
   const { path } = $.node;
 
-  // By WASI's numbers: Node's name and number, and the text.
+  // By WASI's number: Node's name and number, and the text.
   const ERRORS =
     '2 EACCES 13 permission denied|8 EBADF 9 bad file descriptor|10 EBUSY 16 resource busy or locked|' +
     '19 EDQUOT 122 disk quota exceeded|20 EEXIST 17 file already exists|22 EFBIG 27 file too large|' +
@@ -18,7 +18,7 @@
     '55 ENOTEMPTY 39 directory not empty|63 EPERM 1 operation not permitted|69 EROFS 30 read-only file system|' +
     '75 EXDEV 18 cross-device link not permitted';
   const find = (index, value) => ERRORS.split('|').map((entry) => /^(\d+) (\w+) (\d+) (.*)$/.exec(entry).slice(1)).find((entry) => entry[index] === `${value}`);
-  // By the names that are used here.
+  // The numbers by the names used here.
   const NUMBERS = { EBADF: 8, EEXIST: 20, EINVAL: 28, EIO: 29, EISDIR: 31, ELOOP: 32, ENOENT: 44, ENOSPC: 51, ENOSYS: 52, ENOTDIR: 54 };
 
   const failure = (number, syscall, from, to) => {
@@ -41,7 +41,7 @@
     if (typeof found !== 'string') {
       throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "${name}" argument must be of type string or an instance of Buffer or URL. Received ${$.received(value)}`);
     }
-    // The interpreter would take it for the working directory.
+    // The interpreter would treat it as the working directory.
     if (found === '') throw failure(NUMBERS.ENOENT, 'open', found);
     if (found.includes('\0')) throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument '${name}' must be a string, Uint8Array, or URL without null bytes. Received ${$.inspect(found, 0)}`);
     return found;
@@ -107,7 +107,7 @@
     return raw;
   };
   const isDirectory = (name) => ((rawStat(name)?.mode ?? 0) & os.S_IFMT) === os.S_IFDIR;
-  // The interpreter has no `lstat`. A link is what cannot be opened without following it, by a flag that wasi-libc has and `os` does not name.
+  // The interpreter has no `lstat`. A link cannot be opened without following it, by a flag of wasi-libc that `os` does not name.
   const O_NOFOLLOW = 1 << 24;
   const isLink = (name) => {
     const fd = os.open(name, os.O_RDONLY | O_NOFOLLOW);
@@ -116,7 +116,7 @@
   };
   const isTree = (name) => isDirectory(name) && !isLink(name);
 
-  // What a descriptor has left, from its place on.
+  // Returns the remaining bytes of a descriptor, from its position.
   const readRest = (fd) => {
     const parts = [];
     for (let size = 65536; ; size = Math.min(size * 2, 1 << 24)) {
@@ -143,7 +143,7 @@
 
   const store = (file, data, options, flag) => {
     const { encoding = 'utf8', flag: flags = flag, mode = 0o666 } = optionsOf(options);
-    // The interpreter itself encodes and writes what is plain text in one go.
+    // The interpreter itself encodes and writes plain texts in a single call.
     if (typeof file !== 'number' && typeof data === 'string' && isUtf8(encoding ?? 'utf8') && (flags === 'w' || flags === 'a')) {
       const name = pathOf(file);
       const problem = {};
@@ -152,7 +152,7 @@
       open.puts(data.isWellFormed() ? data : data.toWellFormed());
       open.flush();
       const failed = open.error();
-      // What went wrong is told by the next write.
+      // The next write reports the actual problem.
       const number = failed ? -Math.min(os.write(open.fileno(), new ArrayBuffer(1), 0, 1), 0) || NUMBERS.ENOSPC : 0;
       open.close();
       if (failed) throw failure(number, 'write');
@@ -186,14 +186,14 @@
 
   const names = (directory) => {
     const [found, error] = os.readdir(directory);
-    // Some builds give an empty list for what is no directory.
+    // A few builds give an empty list for files, not an error.
     if (error !== 0) throw failure(error, 'scandir', directory);
     if (!isDirectory(directory)) throw failure(rawStat(directory) ? NUMBERS.ENOTDIR : NUMBERS.ENOENT, 'scandir', directory);
     return found.filter((name) => name !== '.' && name !== '..').sort();
   };
 
   const removeTree = (name) => {
-    // What a link leads to is not of the tree.
+    // The target of a link is not in the tree.
     if (isTree(name)) for (const child of names(name)) removeTree(`${name}/${child}`);
     check(os.remove(name), 'rm', name);
   };
@@ -256,7 +256,7 @@
         const text = open.readAsString();
         open.close();
         if (text === '' && isDirectory(name)) throw failure(NUMBERS.EISDIR, 'read');
-        // The interpreter decodes halves of pairs, and what is no UTF-8 in its own way.
+        // The interpreter decodes lone surrogates, and invalid UTF-8 in its own manner.
         if (text.isWellFormed() && !text.includes('\ufffd')) return text;
       }
       if (isDirectory(name)) throw failure(NUMBERS.EISDIR, 'read');
@@ -310,13 +310,13 @@
     },
     writeFileSync: (file, data, options) => store(file, data, options, 'w'),
   };
-  // The names of what is open: the interpreter has no call that tells.
+  // The names of open files, because the interpreter has no call for them.
   const opened = new Map();
 
   const fs = { constants, Stats, Dirent, F_OK: 0, R_OK: 4, W_OK: 2, X_OK: 1, ...sync };
   $.fsParts = { check, copy, failure, isDirectory, isLink, isTree, names, NUMBERS, opened, optionsOf, pathOf, rawStat, removeTree, statOf, store, sync, writeAll };
 
-  // What is used seldom comes from the library when it, or anything that is not there, is first asked for.
+  // Rarely used functions come from the library when they, or any missing name, are first requested.
   Object.setPrototypeOf(fs, new Proxy({}, {
     get(target, name) {
       if (typeof name === 'symbol') return undefined;

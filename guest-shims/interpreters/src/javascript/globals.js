@@ -1,11 +1,11 @@
 'use strict';
-// Timers, exit, and the other globals that are not the language's own.
+// Timers, exit, and the other globals that are not part of the language.
 {
   const $ = globalThis.$glovebox;
   const { uncurry } = $;
   const native = { __proto__: null, sleep: $.os.sleep, now: uncurry(performance.now), clock: performance };
 
-  // Node's longest delay; a longer one fires at once there too.
+  // Node's longest delay. A longer one fires at once, as in Node.
   const MOST_DELAY_MS = 2147483647;
   // Chains of iterator helpers call each other natively, without a stack check; deeper ones would trap.
   const MOST_HELPERS = 1000;
@@ -26,7 +26,7 @@
   const Failure = TypeError;
   const OutOfRange = RangeError;
 
-  // What the host reads after each call, in this order: see `state.rs`.
+  // The words that the host reads after each call, in this order. See `state.rs`.
   const words = new Int32Array(new ArrayBuffer(48));
   const times = new Float64Array(words.buffer);
   const WAITING = 0;
@@ -39,8 +39,8 @@
   const LISTENING = 10;
   $.buffer = words.buffer;
 
-  // A heap of timers by due time, then by age, without a prototype: numeric setters on `Array.prototype` are a
-  // script's to define.
+  // A heap of timers by due time, then by age. It has no prototype, because scripts may define numeric setters on
+  // `Array.prototype`.
   let heap = { __proto__: null };
   let heapSize = 0;
   let nextId = 1;
@@ -78,12 +78,12 @@
     return top;
   };
 
-  // Calls of the host's tools that are to be answered.
+  // Number of unanswered calls to the host's tools.
   let calls = 0;
-  // What is to be done when nothing else is left to do.
+  // Called when no other work is left.
   let ending;
 
-  // How many timers keep the script alive: all that are not `unref`ed.
+  // Number of timers that keep the script alive, which are all except `unref`ed ones.
   let referenced = 0;
   const count = () => {
     words[WAITING] = referenced + calls + (ending === undefined ? 0 : 1);
@@ -99,12 +99,12 @@
     count();
   };
 
-  // Says whether there is something to `forget` at the end of the execution.
+  // Sets whether `forget` has work at the end of the execution.
   $.litter = (is) => {
     words[LITTER] = is ? 1 : 0;
   };
 
-  // Whether a timer waits, waits again and again, or only lets what is due go first.
+  // The kinds of timers: once, repeatedly, and only to let due timers go first.
   const ONCE = 0;
   const AGAIN = 1;
   const AT_ONCE = 2;
@@ -125,7 +125,7 @@
     return timer;
   };
 
-  // Puts a timer into the heap, to be due once its delay has passed.
+  // Adds a timer to the heap, due after its delay.
   const arm = (timer) => {
     timer.due = now() + timer.wait;
     mapSet(live, timer.id, timer);
@@ -142,7 +142,7 @@
     count();
   };
 
-  // The record behind an object that a script holds.
+  // Returns the record of an object that a script holds.
   let recordOf;
   const refer = (timer, is) => {
     if (timer.isReferenced === is) return;
@@ -177,7 +177,7 @@
   }
   const { replace } = Immediate;
   delete Immediate.replace;
-  // A class of its own, and not one that scripts find to be an `Immediate`.
+  // A separate class, so that scripts do not take it for an `Immediate`.
   class Timeout extends Immediate {
     refresh() {
       const timer = recordOf(this);
@@ -205,7 +205,7 @@
     defineProperty(Immediate.prototype, Symbol.dispose, { __proto__: null, value: dispose, writable: true, configurable: true });
   }
 
-  // Takes a timer, or its number.
+  // Accepts a timer or its number.
   const clear = (given) => {
     const timer = recordOf(given);
     if (timer !== undefined) {
@@ -221,7 +221,7 @@
   const clearInterval = (timer) => clear(timer);
   const clearImmediate = (timer) => clear(timer);
 
-  // Targets of weak references that the running job has made or followed: the language keeps them until it ends.
+  // Targets of weak references created or followed in the running job. The language keeps them until the job ends.
   const kept = new Set();
   const keptAdd = uncurry(Set.prototype.add);
   const keptClear = uncurry(Set.prototype.clear);
@@ -230,7 +230,7 @@
     keptAdd(kept, target);
     $.litter(true);
   };
-  // At the end of an execution: lets go of these, and of the timers that it did not wait for.
+  // Releases these at the end of an execution, and the timers that it did not wait for.
   $.release = () => {
     keptClear(kept);
     heap = { __proto__: null };
@@ -259,7 +259,7 @@
     defineProperty(NativeRef.prototype, name, { __proto__: null, value, writable: true, configurable: true });
   }
 
-  // The interpreter's `Promise.any` rejects with an error that has no message.
+  // The interpreter's `Promise.any` rejects with an error without a message.
   const nativeAny = PromiseClass.any;
   const Aggregate = AggregateError;
   const { any } = {
@@ -279,13 +279,13 @@
   };
   defineProperty(PromiseClass, 'any', { __proto__: null, value: any, writable: true, configurable: true });
 
-  // Waits for the next timer and returns its callback, for the host to call: no frame of ours is below it. Or waits for
-  // the next answer of the host's, where there may be one earlier, and returns nothing.
+  // Waits for the next timer and returns its callback for the host to call, without a frame of these scripts below it.
+  // If the host's next answer may come earlier, waits for the answer and returns nothing.
   $.tick = () => {
     keptClear(kept);
     while (heapSize > 0 && mapGet(live, heap[0].id) !== heap[0]) pop();
     if (calls > 0 && $.answer(heapSize > 0 ? max(ceil(heap[0].due - now()), 0) : null)) return undefined;
-    // Timers that keep nothing alive are not waited for when only the end is left to do.
+    // Timers that keep nothing alive must not extend the run once no other work is left.
     if (heapSize > 0 && (referenced > 0 || calls > 0)) {
       const timer = heap[0];
       for (let wait = timer.due - now(); wait > 0; wait = timer.due - now()) native.sleep(ceil(wait));
@@ -305,7 +305,7 @@
     return last;
   };
 
-  // Forgets what a failed execution left to do.
+  // Discards the remaining work of a failed execution.
   $.reset = () => {
     calls = 0;
     ending = undefined;
@@ -317,7 +317,7 @@
     words[EXITED] = 0;
   };
 
-  // An error that the interpreter itself marked as uncatchable: throwing it runs no `catch` and no `finally`.
+  // An error that the interpreter itself marked as uncatchable. Throwing it runs no `catch` and no `finally`.
   let unwinding;
   $.arm = (error) => {
     unwinding = error;
@@ -328,25 +328,25 @@
     throw unwinding;
   };
 
-  // The exit code of a script that ends by itself.
+  // Sets the exit code of a script that ends by itself.
   $.leaveWith = (code) => {
     words[LEAVING] = code;
   };
 
-  // What a script has done about errors that nobody caught: nothing, until it listens to `process`.
+  // The script's handler for uncaught errors. There is none until the script listens on `process`.
   let heed;
   $.listen = (how) => {
     heed = how;
     words[LISTENING] = 1;
   };
-  // Promises of microtasks that threw: of these the script knows nothing, to it they are plain errors.
+  // Promises of microtasks that threw. The script does not know of them, and sees plain errors.
   const thrown = new WeakMap();
-  // Offers an error that nobody caught, and the promise that was rejected with it, to the script. Says whether it was taken; throws
-  // what a listener threw.
+  // Offers an uncaught error, and the promise that was rejected with it, to the script. Returns whether it was handled.
+  // Throws the exception of a listener.
   $.uncaught = (error, promise) => (heed(error, weakGet(thrown, promise) ? undefined : promise) ? 1 : 0);
 
   const settled = PromiseClass.resolve();
-  // No look-up of `Promise[Symbol.species]`, which is a script's to replace.
+  // Avoids a look-up of `Promise[Symbol.species]`, which scripts may replace.
   defineProperty(settled, 'constructor', { __proto__: null, value: undefined });
   const queueMicrotask = (callback) => {
     if (typeof callback !== 'function') throw new Failure('the microtask must be a function');
@@ -381,7 +381,7 @@
   $.global('WeakRef', references.WeakRef);
   if (typeof globalThis.queueMicrotask !== 'function') $.global('queueMicrotask', queueMicrotask);
 
-  // The interpreter's `performance.timeOrigin` is its monotonic clock's reading at boot, equal in every instance.
+  // The interpreter's `performance.timeOrigin` is the value of its monotonic clock at boot, equal in every instance.
   let origin;
   const timeNow = performance.now;
   const clock = {
@@ -393,10 +393,10 @@
     toJSON: () => ({ timeOrigin: clock.timeOrigin }),
   };
   times[OLD_ORIGIN] = performance.timeOrigin;
-  // Instances count from here.
+  // The origin of this instance's clock.
   times[FRESH_ORIGIN] = times[OLD_ORIGIN] + now();
   $.global('performance', clock);
-  // For the library: a script may declare these names itself, and not have reached its declaration yet.
+  // For the library, because a script may declare these names itself without having reached the declaration yet.
   $.builtins = { __proto__: null, performance: clock, setTimeout, clearTimeout, setInterval, clearInterval, setImmediate, clearImmediate };
 
   const depths = new WeakMap();

@@ -1,5 +1,5 @@
 'use strict';
-// What scripts need most often, as global functions. A script that declares one of the names has its own.
+// The most useful functions for scripts, as globals. A script that declares one of the names gets its own.
 {
   const $ = $glovebox;
   const { fs, path } = $.node;

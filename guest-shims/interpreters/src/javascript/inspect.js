@@ -1,5 +1,5 @@
 'use strict';
-// Values as text, in the manner of Node's `util.inspect`: what people and models expect `console.log` to print.
+// Values as text, in the style of Node's `util.inspect`, which people and models expect of `console.log`.
 {
   const $ = globalThis.$glovebox;
   const { uncurry } = $;
@@ -12,18 +12,18 @@
   const COMPACT = 3;
   const MOST_ITEMS = 100;
   const DEPTH = 2;
-  // A method under this name says how an object is shown.
+  // A method with this name returns the text of an object.
   const CUSTOM = Symbol.for('nodejs.util.inspect.custom');
   const MOST_KEYS = 1000;
-  // A structure is printed up to about this many characters: `console.log` of a graph whose paths multiply must end.
+  // Approximate maximum length of the text of a structure. `console.log` of a graph with multiplying paths must end.
   const MOST_TEXT = 1 << 20;
-  // A hole in an array is walked this far before all keys are asked for.
+  // A hole in an array up to this length is walked before all keys are listed.
   const SHORT_HOLE = 1000;
-  // Listing the keys of a longer list costs more than its other properties are worth.
+  // For a longer list, listing the keys costs more than its other properties are worth.
   const MOST_LISTED = 10000;
-  // A method may show an object by way of others that have one; it ends somewhere.
+  // Maximum number of nested calls, because such a method may use other objects that have one.
   const MOST_CALLS = 10000;
-  // As in `text.js`.
+  // Equal to the limit in `text.js`.
   const MOST_STRING = 10000;
 
   const { ownKeys, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
@@ -56,7 +56,7 @@
   const viewOffset = getter(DataView.prototype, 'byteOffset');
   const viewBuffer = getter(DataView.prototype, 'buffer');
   const weakDeref = uncurry(WeakRef.prototype.deref);
-  // 0 for a pending promise, 1 for a fulfilled, 2 for a rejected one; less for any other value.
+  // 0 for a pending promise, 1 for a fulfilled one, 2 for a rejected one; negative for any other value.
   const promiseState = uncurry($.promiseState);
   const promiseResult = uncurry($.promiseResult);
   const numberValue = uncurry(Number.prototype.valueOf);
@@ -78,8 +78,8 @@
     return text;
   };
 
-  // What an internal slot's getter says of a value, or `undefined`: how an object of a built-in class is told from
-  // one that only claims to be.
+  // Returns the result of an internal slot's getter, or `undefined`. It distinguishes an object of a built-in class
+  // from one that only pretends to be.
   const slot = (probe, value) => {
     try {
       return probe(value);
@@ -114,7 +114,7 @@
     return inner(context, own.value, level);
   };
 
-  // The first index of an array that is set, from `from` on.
+  // Returns the first index of an array that is set, starting at `from`.
   const nextIndex = (value, from) => {
     const keys = ownKeys(value);
     for (let i = 0; i < keys.length && isIndex(keys[i]); i++) if (+keys[i] >= from) return +keys[i];
@@ -171,7 +171,7 @@
     return `<${text}>`;
   };
 
-  // Long lists of short items are laid out in columns; the arithmetic is Node's.
+  // Lays out long lists of short items in columns, with Node's arithmetic.
   const columns = (context, output, value) => {
     let total = 0;
     let longest = 0;
@@ -239,7 +239,7 @@
     return keys;
   };
 
-  // Integer keys come first in `ownKeys`: of a list only what follows them is of interest.
+  // Integer keys come first in `ownKeys`. For a list, only the keys after them are returned.
   const enumerableKeys = (context, value, skipIndices) => {
     const keys = [];
     const all = ownKeys(value);
@@ -264,8 +264,8 @@
     return primitive === undefined ? undefined : `[BigInt: ${formatPrimitive(primitive)}]`;
   };
 
-  // How a value is laid out: `base` before the braces, the braces, its enumerable keys, and a function for what
-  // its class holds beside them. No items, no keys and a base mean that the base is all.
+  // Returns the layout of a value: `base` before the braces, the braces, the enumerable keys, and a function for the
+  // other contents of its class. Without items and keys, the base is the whole text.
   const shapeOf = (context, value, level) => {
     const name = constructorName(value);
     const shape = { base: '', open: '{', close: '}', isList: false, items: undefined, keys: undefined, empty: false };
@@ -300,7 +300,7 @@
       const length = typedLength(value);
       return list(prefix(value, name, kind, length), () => typedItems(context, value, length, level), length);
     }
-    // The tag says what to look for, and the internal slot whether it is there: a probe that fails costs an exception.
+    // The tag names the class to probe for, and the internal slot confirms it: a probe that fails costs one exception.
     const builtin = objectToString(value);
     switch (builtin) {
       case '[object Object]':
@@ -371,7 +371,7 @@
     }
     if (isError(value)) {
       based(errorText(value, name), false);
-      // What the text says already is not said again.
+      // Properties in the text are not printed again.
       const rest = [];
       for (let i = 0; i < shape.keys.length; i++) {
         const key = shape.keys[i];
@@ -446,7 +446,7 @@
     try {
       return formatObject(context, value, level);
     } catch {
-      // A Proxy whose traps throw, or a stack that ran out: never the script's error.
+      // A Proxy whose traps throw, or an exhausted stack: never an error of a script.
       context.path.length = depth;
       context.indent = indent;
       return typeof value === 'function' ? '[Function]' : '[Object]';
@@ -458,13 +458,13 @@
     isSorted: false, isHiddenShown: false, options: undefined,
   });
 
-  // The text of any value; never throws. `depth` is how many levels of objects are opened.
+  // Returns the text of any value and never throws. `depth` is the number of expanded levels of objects.
   $.inspect = (value, depth) => {
     if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return formatPrimitive(value);
     return formatValue(newContext(depth), value, 0);
   };
 
-  // The same with the options of Node's `util.inspect`. Colours and getters are not among them.
+  // Returns the same with the options of Node's `util.inspect`, except colours and getters.
   const count = (number, missing) => (number === null ? Infinity : number === undefined ? missing : +number);
   const inspectWith = (value, options) => {
     const given = options ?? {};

@@ -1,17 +1,17 @@
 'use strict';
-// What scripts expect of Node, most of it compiled when it is first asked for: the image holds what is used often, the
-// library at `/data_js` the rest.
+// Node's interfaces, most of which are compiled on first use. The image contains the frequent parts, and the library at
+// `/data_js` the others.
 //
-// These scripts run only when a script calls them and share nothing with the host. A script that breaks what they rely
-// on breaks itself.
+// These scripts run only when a script calls them, and share nothing with the host. A script that breaks their
+// assumptions breaks itself.
 {
   const $ = $glovebox;
   const { bjson, std } = $;
 
   $.coded = (Type, code, message) => Object.assign(new Type(message), { code });
 
-  // Compiles text as the body of a function under a file's name, for traces. The interpreter names what it compiles for
-  // scripts itself, so the name is put into the compiled form.
+  // Compiles text as the body of a function under a file's name, for traces. The interpreter chooses the name for code
+  // that scripts compile, so the name is inserted into the compiled form.
   const UNNAMED = '<evalScript>';
   const asBytes = (text) => {
     const is8Bit = !/[^\0-\xff]/.test(text);
@@ -26,7 +26,7 @@
     return [...head, length, ...bytes];
   };
   const renamed = (compiled, name) => {
-    // Nobody asks functions of ours for their source.
+    // Scripts never need the source of our functions.
     const without = name.startsWith('glovebox:') ? bjson.WRITE_OBJ_STRIP_SOURCE : 0;
     const bytes = new Uint8Array(bjson.write(compiled, bjson.WRITE_OBJ_BYTECODE | without));
     const from = asBytes(UNNAMED);
@@ -38,12 +38,12 @@
     made.set(bytes.subarray(0, at));
     made.set(to, at);
     made.set(bytes.subarray(at + from.length), at + to.length);
-    // Behind the version is a checksum; all ones stand for none.
+    // The version is followed by a checksum; all ones mean none.
     made.fill(255, 1, 5);
     return bjson.read(made.buffer, 0, made.length, bjson.READ_OBJ_BYTECODE);
   };
   const compile = (source) => std.evalScript(source, { compile_only: true });
-  // In the older build `evalScript` takes the host's interrupt handler away: what is compiled there stays without a name.
+  // In the older build, `evalScript` removes the host's interrupt handler, so code compiled there stays without a name.
   const isOld = 'READ_OBJ_SAB' in bjson;
   const evaluate = eval;
   $.compileAs = (name, source) => {
@@ -59,12 +59,12 @@
   };
 
   const { defineProperty: define } = Object;
-  // A property that is made when it is first read, and set like any other.
+  // A property that is created on first read, and set like any other.
   $.lazily = (object, name, get, enumerable = false) => {
     Object.defineProperty(object, name, {
       __proto__: null,
       get,
-      // Whatever a script has put on `Object.prototype`.
+      // Even if a script has changed `Object.prototype`.
       set(value) {
         define(object, name, { __proto__: null, value, writable: true, configurable: true, enumerable });
       },
@@ -76,7 +76,7 @@
   const LIBRARY = '/data_js';
   const NODE = `${LIBRARY}/node/`;
   const loaded = new Set();
-  // What an image that holds all of it is made of, while it is made.
+  // The texts for an image with the library, during its preparation.
   let sources = { __proto__: null };
   const load = (file) => {
     if (loaded.has(file)) return;
@@ -88,7 +88,7 @@
   };
 
   $.sourceOf = (path) => sources[path];
-  // Compiles all of it, which comes as JSON; what was thrown, in words.
+  // Compiles the library, given as JSON. Returns a description of the exception, if any.
   $.preload = (json) => {
     try {
       const all = JSON.parse(json);
@@ -104,14 +104,14 @@
     }
   };
 
-  // The modules that `require` knows, by name, and which files make them.
+  // The modules of `require` by name, with their files.
   $.node = { __proto__: null };
   const MODULES = {
     assert: 'assert', 'assert/strict': 'assert', buffer: 'buffer', console: 'process', crypto: 'crypto', events: 'events', 'fs/promises': 'promises', module: 'modules',
     os: 'process', perf_hooks: 'process', process: 'process', querystring: 'url', string_decoder: 'buffer', timers: 'process', sys: 'util', tty: 'process',
     'timers/promises': 'process', url: 'url', util: 'util', 'util/types': 'util',
   };
-  // What the scripts have in common.
+  // Values shared by the scripts.
   const SHARED = { blobs: 'blob', codec: 'buffer', deepEqual: 'util', encoding: 'encoding', globPattern: 'glob', legacy: 'legacy', makeFacade: 'modules', marks: 'performance', modules: 'modules', parseArgs: 'args', received: 'util', showResult: 'display' };
   const GLOBALS = {
     AbortController: 'events', AbortSignal: 'events', Blob: 'blob', BroadcastChannel: 'channels', Buffer: 'buffer', CustomEvent: 'events', Event: 'events', EventTarget: 'events', File: 'blob', MessageChannel: 'channels', MessageEvent: 'channels', MessagePort: 'channels', TextDecoder: 'encoding',
@@ -137,7 +137,7 @@
     });
   }
   const getters = Object.fromEntries(Object.keys(GLOBALS).map((name) => [name, Object.getOwnPropertyDescriptor(globalThis, name).get]));
-  // A global that the script has set in the meantime stays the script's.
+  // Provides a global. A global that the script has set in the meantime stays.
   $.provide = (name, value) => {
     provided[name] = value;
     if (Object.getOwnPropertyDescriptor(globalThis, name)?.get === getters[name]) global(name, value);
@@ -145,14 +145,14 @@
 
   $.completeFs = () => load('fs');
 
-  // The execution's input, for what asks for it.
+  // The input of the execution.
   let current = { input: { name: '<sandbox>', args: [] }, env: {} };
   $.entered = () => current;
   $.enter = (input, env) => {
     current = { input, env };
     if ($.entering !== undefined) $.entering();
   };
-  // Where a script is that no file holds: beside the files that it may require.
+  // The location of a script without a file, next to the files that it may require.
   const IN_MEMORY = 'script.js';
   $.mainFile = () => {
     const { name } = current.input;

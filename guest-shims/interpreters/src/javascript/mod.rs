@@ -124,7 +124,7 @@ impl Driver for JavaScript {
         // Without memory for the error, the result is an error without its text, `null`, or nothing.
         let unsayable = raised.type_name == OUT_OF_MEMORY.0 && raised.message == "Invalid error message";
         let thrown_null = raised.type_name.is_empty() && matches!(raised.message.as_str(), "null" | "undefined");
-        // Some parts of the interpreter append the location to the message.
+        // Parts of the interpreter append the location to the message.
         let (type_name, message) = OUT_OF_MEMORY;
         unsayable || thrown_null || (raised.type_name == type_name && raised.message.starts_with(message))
     }

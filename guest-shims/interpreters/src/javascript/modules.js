@@ -1,5 +1,5 @@
 'use strict';
-// `require` and what belongs to it. Modules of Node are looked up here, all else is the library's.
+// `require` and related functions. Modules of Node are looked up here; the library handles all other names.
 {
   const $ = $glovebox;
   const { node } = $;
@@ -25,19 +25,19 @@
   $.lazily(globalThis, 'exports', () => $.modules.mainModule().exports);
   $.lazily(globalThis, '__filename', () => $.mainFile());
   $.lazily(globalThis, '__dirname', () => node.path.dirname($.mainFile()));
-  // The text of the module that `import` finds under a name.
+  // Returns the text of the module that `import` finds under a name.
   $.facade = (name) => $.makeFacade(name);
 
-  // The error of a failed import, as Node has it.
+  // Returns Node's error for a failed import.
   $.importError = (said, specifier, at) => {
     const error = $.modules.importError(said, specifier);
     $.text.setFrames(error, at);
     return error;
   };
-  // Stands for `import.meta` in the running script; the files that it imports have the interpreter's own.
+  // Replaces `import.meta` in the running script. The files that it imports use the interpreter's own.
   defineProperty(globalThis, '$importMeta', { __proto__: null, get: () => $.modules.meta(), configurable: true, enumerable: false });
 
-  // Not as an expression: the older build knows no second argument.
+  // Not as an expression, because the older build supports no second argument.
   const imported = (() => {
     try {
       return Function('specifier', 'options', 'return import(specifier, options)');
@@ -45,12 +45,12 @@
       return Function('specifier', 'return import(specifier)');
     }
   })();
-  // Stands for `import` in calls of the running script.
+  // Replaces `import` in calls of the running script.
   const loads = async (name, options) => {
     const frames = $.text.framesOf(new Failure());
     const specifier = `${name}`;
     if (specifier === 'process' || specifier === 'node:process') {
-      // Its variables are those of the running script, so that it is no module of the image.
+      // Its variables are those of the running script, so this is not a module of the image.
       return { __proto__: null, ...node.process, default: node.process };
     }
     try {
@@ -61,7 +61,7 @@
   };
   defineProperty(globalThis, '$loads', { __proto__: null, value: loads, configurable: true, writable: true, enumerable: false });
 
-  // Lets the module of a session's imports bind their names, once: as globals that read the module's variables.
+  // Lets the module of a session's imports bind their names once, as globals that read the module's variables.
   const BINDER = 'glovebox.imports';
   $.expectImports = (lexicals) => {
     const bind = (pairs) => {
@@ -70,7 +70,7 @@
         const name = pairs[i][0];
         const get = pairs[i][1];
         const set = (value) => $.global(name, value);
-        // One that `var` made can only be set.
+        // A property of `var` can only be set.
         if (!defineProperty(globalThis, name, { __proto__: null, get, set, enumerable: false, configurable: true })) {
           defineProperty(globalThis, name, { __proto__: null, value: get() });
         }

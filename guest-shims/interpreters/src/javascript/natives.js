@@ -1,4 +1,4 @@
-// The interpreter's own modules, for the boot scripts. A module, because nothing else can import.
+// The interpreter's own modules, for the boot scripts. This is a module, because only modules can import.
 import * as std from 'glovebox:std';
 import * as os from 'glovebox:os';
 import * as bjson from 'glovebox:bjson';

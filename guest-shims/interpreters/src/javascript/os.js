@@ -1,4 +1,4 @@
-// What scripts import as `qjs:os`. The native timers are never polled: the host drives ours.
+// The module `qjs:os` of scripts. The native timers are never polled, because the host drives ours.
 export * from 'glovebox:os';
 export const {
   setTimeout, clearTimeout, setInterval, clearInterval, sleepAsync, setReadHandler, setWriteHandler,

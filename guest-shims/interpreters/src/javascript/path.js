@@ -10,7 +10,7 @@
     }
   };
 
-  // The parts without `.` and, where something is there to leave, without `..`.
+  // Returns the parts without `.`, and without `..` where a parent exists.
   const settle = (path, isAbsolute) => {
     const kept = [];
     for (const part of path.split('/')) {

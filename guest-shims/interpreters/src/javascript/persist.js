@@ -1,11 +1,11 @@
 'use strict';
-// The globals that one execution leaves to the next, as JSON.
+// The globals that one execution passes to the next, as JSON.
 {
   const $ = globalThis.$glovebox;
   const { hasLoneSurrogate, uncurry } = $;
   const { constructorName } = $.text;
 
-  // The object that is always there.
+  // The object that always exists.
   const STATE = '_state';
   // Parsers on the host's side stop at 128.
   const MOST_DEPTH = 100;
@@ -29,27 +29,27 @@
   const InternalPrototype = InternalError.prototype;
   const global = globalThis;
 
-  // The properties of the global object that are not the script's, by name.
+  // The properties of the global object that the script did not create, by name.
   let before;
-  // The objects among them.
+  // The objects among these properties.
   let builtins;
-  // How many characters the globals may take, and how many of them are left for the one at hand.
+  // Maximum number of characters of the globals, and the rest of it for the current global.
   let most = 0;
   let room = 0;
-  // What the image's own code bound by `let`, `const` and `class`: values by name.
+  // The values that the image's own code bound with `let`, `const` and `class`, by name.
   const ofImage = new MapClass();
-  // The names that the host has not asked for yet.
+  // The names that the host has not requested yet.
   let names;
   let next = 0;
 
-  // What the script was called with comes between: it is no state.
+  // The script's arguments are set in between and are not state.
   const isOwn = (name) => typeof name === 'string' && name !== 'scriptArgs' && (name === STATE || charCodeAt(name, 0) !== 95);
   const isObject = (value) => typeof value === 'object' && value !== null && !isArray(value);
   const define = (name, value) => {
     defineProperty(global, name, { __proto__: null, value, writable: true, enumerable: true, configurable: true });
   };
 
-  // Before the script: sets what the file has, which `JSON.parse` has made.
+  // Called before the script. Sets the globals of the file, parsed by `JSON.parse`.
   $.restoreGlobals = (state, bytes) => {
     most = bytes;
     names = undefined;
@@ -70,14 +70,14 @@
     }
   };
 
-  // Once, at the end of the image's own code: notes what it bound. Says how many bindings there are.
+  // Called once, at the end of the image's own code. Records its bindings and returns their number.
   $.keepBindings = (lexicals) => {
     const bound = ownKeys(lexicals);
     for (let i = 0; i < bound.length; i++) mapSet(ofImage, bound[i], lexicals[bound[i]]);
     return bound.length;
   };
 
-  // Whether a binding has come from the script.
+  // Returns whether a binding was created by the script.
   const isBound = (lexicals, name) => {
     if (!mapHas(ofImage, name)) return true;
     try {
@@ -87,16 +87,16 @@
     }
   };
 
-  // Whether a property of the global object has come from the script, and holds a value.
+  // Returns whether a property of the global object was created by the script and holds a value.
   const isMade = (name) => {
     const now = getOwnPropertyDescriptor(global, name);
     if (now === undefined || !hasOwn(now, 'value')) return false;
     const old = mapGet(before, name);
-    // What was made when it was first read is not the script's.
+    // A property created on first read is not the script's own.
     return old === undefined || (hasOwn(old, 'value') && !is(old.value, now.value));
   };
 
-  // After the script: the name of its next global. Those of `let`, `const` and `class` hide others.
+  // Returns the name of the script's next global after the script. Names of `let`, `const` and `class` hide others.
   $.nextGlobal = (lexicals) => {
     if (names === undefined) {
       const found = { __proto__: null };
@@ -109,14 +109,14 @@
       for (let i = 0; i < own.length; i++) {
         if (isOwn(own[i]) && !hasOwn(lexicals, own[i]) && isMade(own[i])) found[count++] = own[i];
       }
-      // An interrupt that comes before this has it all done again.
+      // An interrupt before this line means a complete repetition.
       next = 0;
       names = found;
     }
     return names[next++];
   };
 
-  // What `require` gives is imported, and what was there before is not the script's.
+  // Results of `require` are imports, and objects that existed before the script are not its own.
   const isForeign = (value) => {
     if (setHas(builtins, value)) return true;
     const known = ownKeys($.node);
@@ -127,7 +127,7 @@
     return false;
   };
 
-  // Thrown where there is no JSON of a value; the reason stands in `reason`.
+  // Thrown for a value without a JSON form; the reason is in `reason`.
   const REFUSED = { __proto__: null };
   const TOO_LONG = { __proto__: null };
   let reason = '';
@@ -136,7 +136,7 @@
     throw REFUSED;
   };
 
-  // Whether JSON says exactly what a value is, and at the least how long it is: a digit and a comma for an item.
+  // Checks that JSON represents a value exactly, and its minimum length: a digit and a comma for an item.
   const check = (value, above, depth) => {
     switch (typeof value) {
       case 'number':
@@ -187,8 +187,8 @@
     setDelete(above, value);
   };
 
-  // The text of what was checked, where the interpreter's own code is kept from it: it asks every object for its `toJSON`, and
-  // puts numbers as names on lists of its own, for which a script may have setters.
+  // Returns the text of a checked value, without the interpreter's own code, which asks every object for its `toJSON`
+  // and sets numeric properties of its own lists, for which a script may have setters.
   const spell = (value) => {
     if (typeof value === 'string') return stringify(value);
     if (typeof value !== 'object' || value === null) return `${value}`;
@@ -208,14 +208,14 @@
       try {
         return stringify(value);
       } catch {
-        // Memory, too; then the next attempt says so.
+        // Or out of memory; the next attempt says so.
       }
     }
     return spell(value);
   };
 
   const write = (value) => {
-    // The most that this leaves over is the comma that the last item has not.
+    // The overestimate is at most the comma that the last item does not have.
     room = most + 2;
     check(value, new SetClass(), 0);
     const text = textOf(value);
@@ -225,8 +225,8 @@
     return text;
   };
 
-  // What the host is told of a global: a sign, and behind `=` its JSON, behind `!` why there is none. One that is hidden is
-  // looked up here.
+  // Returns the host's view of a global: a sign, followed by `=` and its JSON, or by `!` and the reason why it has
+  // none. A hidden global is looked up here.
   $.keepGlobal = (name, found, isHidden) => {
     const value = isHidden === 1 && isMade(name) ? getOwnPropertyDescriptor(global, name).value : found;
     if (value === undefined || typeof value === 'function') return '-';

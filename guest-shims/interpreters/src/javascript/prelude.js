@@ -1,10 +1,10 @@
 'use strict';
-// What the other boot scripts share. `$glovebox` is a global only while the interpreter boots; afterwards it lives on
-// in their closures, where no script reaches it.
+// The values shared by the boot scripts. `$glovebox` is a global only while the interpreter boots. Afterwards only
+// their closures hold it, which no script can reach.
 {
   const $ = globalThis.$glovebox;
 
-  // `uncurry(f)(self, ...rest)` is `f.call(self, ...rest)`, whatever a script does to `Function.prototype.call` later.
+  // `uncurry(f)(self, ...rest)` is `f.call(self, ...rest)`, even if a script changes `Function.prototype.call` later.
   const uncurry = Function.prototype.bind.bind(Function.prototype.call);
   $.uncurry = uncurry;
 
@@ -15,8 +15,8 @@
   const puts = uncurry(out.puts);
   const flush = uncurry(out.flush);
 
-  // Written through at once, so that what was printed survives a hard stop; `out` first, so that the two streams
-  // keep the order of the program.
+  // Written through at once, so that output survives a hard stop. `out` comes first, so that the two streams keep the
+  // order of the program.
   $.writeOut = (text) => {
     puts(out, text);
     flush(out);
@@ -27,7 +27,7 @@
     flush(err);
   };
 
-  // A stack without the frames of these boot scripts.
+  // Returns a stack without the frames of these boot scripts.
   $.userFrames = (stack) => {
     if (!includes(stack, '(glovebox:')) return stack;
     let kept = '';
@@ -41,7 +41,7 @@
     return kept;
   };
 
-  // Adds a global as the language's own are: writable, configurable, not enumerable.
+  // Adds a global with the attributes of the language's own: writable, configurable, not enumerable.
   const { defineProperty } = Reflect;
   $.global = (name, value) => {
     defineProperty(globalThis, name, { __proto__: null, value, writable: true, configurable: true, enumerable: false });

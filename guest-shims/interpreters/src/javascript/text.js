@@ -1,13 +1,13 @@
 'use strict';
-// The pieces of a printed value: primitives, keys, names of classes, functions and errors.
+// The parts of a printed value: primitives, keys, names of classes, functions and errors.
 //
-// Everything used here is captured before the first script runs, and nothing that a script can replace
-// (iteration protocols, `Array.prototype`, regular expressions) is relied on afterwards.
+// Everything used here is captured before the first script runs. Nothing that a script can replace (iteration
+// protocols, `Array.prototype`, regular expressions) is used afterwards.
 {
   const $ = globalThis.$glovebox;
   const { uncurry } = $;
 
-  // Longer strings inside objects are cut, as Node does.
+  // Longer strings inside objects are truncated, as in Node.
   const MOST_STRING = 10000;
 
   const { defineProperty, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
@@ -110,7 +110,7 @@
     return isIdentifier(key) ? key : quote(key);
   };
 
-  // A property, or `undefined` if reading it throws.
+  // Returns a property, or `undefined` if reading it throws.
   const read = (value, key) => {
     try {
       return value[key];
@@ -127,16 +127,16 @@
     }
   };
 
-  // A function's own name, without calling getters.
+  // Returns a function's own name without calling getters.
   const ownName = (callable) => {
     const own = getOwnPropertyDescriptor(callable, 'name');
     return own !== undefined && typeof own.value === 'string' ? own.value : '';
   };
 
-  // The name of the class a value was made by, without calling getters; `null` where there is none.
+  // Returns the name of the class of a value, without calling getters; `null` without a class.
   const constructorName = (value) => {
     let object = getPrototypeOf(value);
-    // The two most frequent, without the cost of property descriptors.
+    // The two usual classes, without the cost of property descriptors.
     if (object === ObjectPrototype && !hasOwn(value, 'constructor')) return 'Object';
     if (object === ArrayPrototype && !hasOwn(value, 'constructor')) return 'Array';
     object = value;
@@ -176,7 +176,7 @@
     return `[${kind}${called === '' ? ' (anonymous)' : `: ${called}`}]${name === null ? ' [null prototype]' : ''}`;
   };
 
-  // As `Error.prototype.toString` has it.
+  // As in `Error.prototype.toString`.
   const headOf = (value) => {
     const name = read(value, 'name');
     const message = read(value, 'message');
@@ -187,14 +187,14 @@
 
   const withoutEnd = (text) => (slice(text, -1) === '\n' ? slice(text, 0, -1) : text);
 
-  // QuickJS keeps only the frames in `stack`; in V8 the name and the message come first.
+  // QuickJS stores only the frames in `stack`. In V8, the name and the message come first.
   const stackText = (value, frames) => {
     const head = headOf(value);
     const shown = withoutEnd($.userFrames(frames));
     return shown === '' ? head : `${head}\n${shown}`;
   };
 
-  // The frames of an error alone, without the line break at their end.
+  // Returns only the frames of an error, without the line break at their end.
   const framesOf = (value) => {
     const stack = read(value, 'stack');
     if (typeof stack !== 'string') return '';
@@ -211,7 +211,7 @@
     return defineProperty(value, 'stack', { __proto__: null, get, set, configurable: true, enumerable: false });
   };
 
-  // The older build gives every error a `stack` of its own.
+  // In the older build, every error has its own `stack`.
   const native = getOwnPropertyDescriptor(Failure.prototype, 'stack');
   if (native !== undefined) {
     const stackOf = uncurry(native.get);
@@ -235,7 +235,7 @@
     defineProperty(Failure, 'captureStackTrace', { __proto__: null, value: methods.captureStackTrace, writable: true, configurable: true, enumerable: false });
   }
 
-  // `name: message` and the frames below it.
+  // Returns `name: message` and the frames below it.
   const errorText = (value, name) => {
     let title = read(value, 'name');
     title = typeof title === 'string' ? title : 'Error';
@@ -256,7 +256,7 @@
     }
   };
 
-  // Whether an object says itself how it becomes a string, for `%s`.
+  // Returns whether an object has its own conversion to a string, for `%s`.
   const hasOwnText = (value) => {
     const method = read(value, 'toString');
     if (typeof method !== 'function') return false;

@@ -1,16 +1,16 @@
 'use strict';
-// The host's functions, as `tools.name({...})`; `llm_query` and `rlm_query`, which call two of them.
+// The host's functions, as `tools.name({...})`, and `llm_query` and `rlm_query`, which call two of them.
 //
-// A call is one message to a device, its reply a frame read from it: its length in four bytes, then JSON. Nothing is kept
-// open and nothing is known beforehand: a script that uses no tools pays for none, and one that was resumed elsewhere,
-// where there may be others, is not misled.
+// A call is one message to a device, and its reply a frame read from the device: the length in four bytes, then JSON.
+// No descriptor stays open and no names are known in advance. A script without tools pays for nothing, and a script
+// that was resumed elsewhere sees the tools of its new host.
 {
   const $ = globalThis.$glovebox;
   const { std, uncurry } = $;
   const { safeString } = $.text;
 
   const DEVICE = '/dev/glovebox/tools';
-  // A read returns early when the script is asked to stop.
+  // A read returns early when the script must stop.
   const MOST_SILENCES = 3;
 
   const { open } = std;
@@ -49,12 +49,12 @@
   const makeError = (type, message) => new (errors[type] ?? ToolError)(safeString(message));
 
   const header = new Uint8Array(4);
-  // By number: what settles the promises of the calls that are to be answered.
+  // The functions that settle the promises of unanswered calls, by number.
   const pending = new MapClass();
   let lastNumber = 0;
-  // How often in a row the host has said nothing though there are calls.
+  // Number of consecutive empty answers of the host while calls are unanswered.
   let silences = 0;
-  // What the host offers, by name, once it was asked.
+  // The host's tools by name, once requested.
   let catalogue;
 
   $.forget = () => {
@@ -66,8 +66,8 @@
     $.litter(false);
   };
 
-  // Writes a message, if there is one, and reads a reply if one is wanted; `undefined` where none comes. The device is
-  // opened each time: a script may close any descriptor, and open another in its place.
+  // Writes a message, if there is one, and reads a reply if one is wanted. Returns `undefined` without a reply. The
+  // device is opened each time, because a script may close any descriptor and open another one in its place.
   const exchange = (message, wantsReply) => {
     const device = open(DEVICE, 'r+');
     if (device === null) throw new ToolError('the host offers no tools here');
@@ -102,7 +102,7 @@
     call.reject(reason);
   };
 
-  // When the host's answer is for no call, or will never come, it is for all.
+  // An answer to no call, or the end of all answers, concerns every call.
   const failAll = (make) => {
     mapForEach(pending, (call, number) => {
       take(number);
@@ -122,7 +122,7 @@
     else call.resolve(reply.ok);
   };
 
-  // Waits for the next reply, at most so many milliseconds, and settles its promise. Whether one came.
+  // Waits for the next reply, at most this many milliseconds, and settles its promise. Returns whether one came.
   $.answer = (wait) => {
     let reply;
     try {
@@ -185,9 +185,9 @@
     });
   };
 
-  // For `fetch`: what the host does for scripts that is none of its tools.
+  // For `fetch`: the host's services for scripts that are not tools.
   $.invoke = invoke;
-  // Nobody waits for the answer any longer: the host ends the call with the execution.
+  // Abandons a call whose answer is not awaited any more. The host ends it with the execution.
   $.abandon = (number) => {
     take(number);
   };
@@ -232,7 +232,7 @@
   const tools = new Proxy({}, {
     __proto__: null,
     get: (target, name) => {
-      // What the language itself asks of any object is no tool's name.
+      // Names that the language looks up on every object are no tools.
       if (typeof name === 'symbol' || name === 'then' || name === 'toJSON') return get(target, name);
       if (name in errors) return errors[name];
       const call = find(name);
@@ -274,7 +274,7 @@
     async llm_query(...args) {
       return apply(required('llm_query'), undefined, args);
     },
-    // Gives a task to another session, with a context of its own: the global `context`, unless one is given.
+    // Gives a task to another session, with its own context: the global `context`, unless another is passed.
     async rlm_query(...args) {
       const isBare = args.length === 1 && !isPlain(args[0]) && typeof context !== 'undefined';
       if (isBare) args[1] = context;

@@ -1,13 +1,13 @@
 'use strict';
-// Values that go to the host, and the variables that it reads and sets between two executions.
+// Values for the host, and the variables that it reads and sets between two executions.
 //
-// `lexicals` is the interpreter's own table of the bindings that scripts made with `let`, `const` and `class`. A property
-// of it that is not initialised must never be read here: what comes out is no value of the language.
+// `lexicals` is the interpreter's own table of the bindings that scripts created with `let`, `const` and `class`. An
+// uninitialised property of it must never be read here: the result would not be a value of the language.
 {
   const $ = globalThis.$glovebox;
   const { cut, inspect, uncurry } = $;
 
-  // Bounds of what goes back to the host, in UTF-16 units. The host counts again, in bytes.
+  // Bounds of the values returned to the host, in UTF-16 units. The host checks again, in bytes.
   const MOST_REPR = 65536;
   const MOST_JSON = 1 << 20;
 
@@ -30,7 +30,7 @@
   const Failure = TypeError;
   const global = globalThis;
 
-  // How much text is left to write, at the least that each value takes.
+  // The remaining room for text, reduced by the minimum length of each value.
   let room = 0;
 
   const isPlain = (value, above) => {
@@ -40,7 +40,7 @@
     if (setHas(above, value)) return false;
     setAdd(above, value);
     if (isList) {
-      // An item takes a digit and a comma at least. Long lists are mostly lists of numbers.
+      // An item needs a digit and a comma at least. Long lists are mostly lists of numbers.
       const { length } = value;
       let numbers = 0;
       if (length * 2 > room) return false;
@@ -64,8 +64,8 @@
     return true;
   };
 
-  // Whether JSON says exactly what a value is. Classes, getters, and what `JSON.stringify` leaves out or turns into `null`
-  // make it something else than data.
+  // Returns whether JSON represents a value exactly. Values with classes or getters, or with parts that
+  // `JSON.stringify` omits or turns into `null`, are not data.
   const isData = (value, above) => {
     room -= 2;
     if (room < 0) return false;
@@ -78,7 +78,7 @@
     }
   };
 
-  // Half a character outside the basic plane becomes an escape that no other language reads.
+  // A lone surrogate becomes an escape that no other language reads.
   const hasLoneSurrogate = (text) => {
     for (let at = indexOf(text, '\\ud'); at >= 0; at = indexOf(text, '\\ud', at + 1)) {
       let from = at;
@@ -93,7 +93,7 @@
   const json = (value) => {
     room = MOST_JSON;
     try {
-      // Methods of a script's may answer for every object; otherwise nothing of its own runs here.
+      // Methods that a script defined may affect every object; otherwise no script code runs here.
       if (hasOwn(ObjectPrototype, 'toJSON') || hasOwn(ArrayPrototype, 'toJSON') || !isData(value, new SetClass())) return undefined;
       const text = stringify(value);
       return text.length > MOST_JSON || hasLoneSurrogate(text) ? undefined : text;
@@ -103,14 +103,14 @@
     }
   };
 
-  // As the console shows it, and as JSON where it is that. The host reads the properties one by one.
+  // Returns a value in its printed form, and as JSON if it is JSON. The host reads the properties one by one.
   $.show = (value) => {
-    // Most values are no objects, or plain ones, and have no other form than text.
+    // Most values are no objects, or plain ones, and have no form other than text.
     if (typeof value === 'object' && value !== null) {
       try {
         if (typeof value[FORMS] === 'function') $.showResult(value);
       } catch {
-        // Then its text is all.
+        // Shows the text alone.
       }
     }
     return { repr: cut(inspect(value, 2), MOST_REPR), json: json(value) };
@@ -126,17 +126,17 @@
     return isFinite(value) && BigIntOf(value) === exact ? value : exact;
   };
 
-  // `JSON.parse`, with a `BigInt` for an integer that a number does not hold exactly.
+  // `JSON.parse`, with a `BigInt` for an integer that a number cannot represent exactly.
   $.parseExact = (text) => (exec(LONG, text) === null ? parse(text) : parse(text, restored));
 
-  // The object that has a variable, for the host to read it from.
+  // Returns the object that has a variable, from which the host reads it.
   $.find = (lexicals, name) => (hasOwn(lexicals, name) ? lexicals : hasOwn(global, name) ? global : undefined);
 
-  // Sets a variable as an execution that declares it with `var` would. With `isText`, `value` is JSON text.
+  // Sets a variable like an execution that declares it with `var`. With `isText`, `value` is JSON text.
   $.assign = (lexicals, name, given, isText) => {
     const value = isText ? $.parseExact(given) : given;
     const fresh = { __proto__: null, value, writable: true, enumerable: true, configurable: true };
-    // One that `var` made cannot be made anew, only set.
+    // A `var` property cannot be defined anew, only set.
     if (!defineProperty(global, name, fresh) && !defineProperty(global, name, { __proto__: null, value })) {
       throw new Failure(`the global variable '${name}' is read-only`);
     }
@@ -145,11 +145,11 @@
 
   $.blank = () => ({ __proto__: null });
 
-  // How many bindings there are.
+  // Returns the number of bindings.
   $.count = (lexicals) => ownKeys(lexicals).length;
 
-  // Removes the bindings that a script is about to declare again, and says how many there were. None if the script cannot
-  // be run in any case: `let` over a property of the global object that cannot be deleted.
+  // Removes the bindings that a script is about to redeclare, and returns their number. Removes none if the script
+  // cannot run in any case: `let` over a property of the global object that cannot be deleted.
   $.redeclare = (lexicals, lexical, other) => {
     const names = ownKeys(lexical);
     for (let i = 0; i < names.length; i++) {

@@ -1,5 +1,5 @@
 'use strict';
-// Takes the paths that scripts will take, so that what is set up on first use is set up in the image.
+// Runs through the paths of scripts, so that state created on first use becomes part of the image.
 {
   const $ = globalThis.$glovebox;
   $.os.chdir('/app');

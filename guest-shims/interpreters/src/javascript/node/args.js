@@ -9,7 +9,7 @@
   };
   const isLikeOption = (text) => text !== undefined && text.length > 1 && text[0] === '-';
 
-  // One token for each argument, as Node has them; `-abc` is three.
+  // A token for each argument, as in Node; `-abc` has three.
   const tokensOf = (args, options) => {
     const typeOf = (name) => (Object.hasOwn(options, name) ? options[name].type : undefined);
     const longName = (short) => Object.keys(options).find((name) => options[name].short === short) ?? short;
@@ -47,7 +47,7 @@
           if (isLast) break;
         }
         left.unshift(...parts);
-        // All letters have the place of the group.
+        // All letters have the position of their group.
         inGroup = parts.length;
       } else if (/^--./s.test(arg)) {
         const at = arg.indexOf('=', 3);

@@ -8,7 +8,7 @@
   const MOST_LINES = 400;
   const shown = (value) => inspectWith(value, { depth: 1000, sorted: true, compact: false, maxArrayLength: Infinity, maxStringLength: Infinity });
 
-  // The longest common lines, and around them what differs.
+  // The longest common lines, with the differences around them.
   const lineDiff = (actual, expected) => {
     const a = shown(actual).split('\n');
     const b = shown(expected).split('\n');
@@ -111,7 +111,7 @@
 
   class Comparison {}
 
-  // Whether what was thrown is what was asked for; throws what says that it is not.
+  // Returns whether a thrown value is the expected one. Throws the error that describes a mismatch.
   const matches = (thrown, expected, message, operator) => {
     if (expected === undefined) return;
     if (typeof expected === 'function') {

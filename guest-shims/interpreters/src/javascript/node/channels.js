@@ -1,8 +1,8 @@
 'use strict';
 // Messages within the script: `MessageChannel`, `MessagePort`, `MessageEvent`, `BroadcastChannel`.
 //
-// In Node an open port with a listener keeps the program alive. Here nobody else could send a message, so that only those on their
-// way do.
+// In Node, an open port with a listener keeps the program alive. Here no other program could send a message, so only
+// messages in transit keep it alive.
 {
   const $ = $glovebox;
 
@@ -17,7 +17,7 @@
     }
   }
 
-  // Both ends of a connection: the handler in a property, and listeners by `on` beside those of the web.
+  // Both ends of a connection: the handler in a property, and listeners by `on` in addition to those of the web.
   class Receiver extends EventTarget {
     onmessage = null;
     onmessageerror = null;

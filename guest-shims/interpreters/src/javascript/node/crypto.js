@@ -1,5 +1,5 @@
 'use strict';
-// `require('crypto')`: hashes, random values and comparisons. Ciphers, keys and signatures are not here.
+// `require('crypto')`: hashes, random values and comparisons. Ciphers, keys and signatures are not available.
 {
   const $ = $glovebox;
   const { coded } = $;
@@ -10,7 +10,7 @@
     for (let n = 2; found.length < count; n++) if (found.every((prime) => n % prime !== 0)) found.push(n);
     return found;
   };
-  // The first 64 bits of the fraction of a root of a prime, as SHA-2 is defined: two words each.
+  // The first 64 bits of the fraction of a root of a prime, from which SHA-2 is defined, as two words.
   const fraction = (prime, power) => {
     // floor(prime^(1/power) * 2^64) by Newton's method on integers.
     const target = BigInt(prime) << BigInt(64 * power);
@@ -108,13 +108,13 @@
     state[7] += h;
   };
 
-  // Words of 64 bits are two of 32, the high one first. `high` and `low` turn a pair right by so many bits.
+  // Words of 64 bits are two of 32, the high one first. `high` and `low` rotate a pair right by this many bits.
   const high = (h, l, by) => (by < 32 ? (h >>> by) | (l << (32 - by)) : (l >>> (by - 32)) | (h << (64 - by)));
   const low = (h, l, by) => high(l, h, by);
   const sha512 = (state, words) => {
     const w = schedule;
     const v = Int32Array.from(state);
-    // Sums of low words stay exact in doubles; what they carry goes to the high word.
+    // Sums of low words stay exact in doubles, and the carry goes to the high word.
     const put = (into, at, h, l) => {
       into[at] = h + Math.floor(l / 2 ** 32);
       into[at + 1] = l;
@@ -159,7 +159,7 @@
     throw coded(Error, 'ERR_CRYPTO_INVALID_DIGEST', `Digest method not supported: ${name}; there are ${Object.keys(ALGORITHMS).join(', ')}`);
   };
 
-  // A hash that goes on: what it has of an unfinished block, and the state after those before.
+  // A hash in progress: the bytes of an unfinished block, and the state after the earlier blocks.
   class Running {
     constructor({ step, start, block, length, isLittle = false }) {
       Object.assign(this, { step, block, length, isLittle, state: Int32Array.from(start), rest: new Uint8Array(block), filled: 0, total: 0 });
@@ -185,7 +185,7 @@
     end() {
       const bits = this.total * 8;
       this.add(Uint8Array.of(0x80));
-      // The length takes an eighth of a block, of which the highest digits are always zero here.
+      // The length takes an eighth of a block. Its highest digits are always zero here.
       const end = this.block - this.block / 8;
       while (this.filled !== end) this.add(new Uint8Array(this.filled < end ? end - this.filled : this.block - this.filled));
       const tail = new DataView(new ArrayBuffer(this.block / 8));
@@ -259,7 +259,7 @@
   };
   const hmac = (kind, pad, data) => hashOf(kind, pad.map((byte) => byte ^ 0x5c), hashOf(kind, pad.map((byte) => byte ^ 0x36), data));
 
-  // The interpreter's generator, whose seed of 64 bits is the sandbox's: what a policy seeds is repeatable here too.
+  // The interpreter's generator, whose seed of 64 bits is the sandbox's, so it is repeatable under a seeded policy, too.
   const { random } = Math;
   const fillRandom = (bytes) => {
     for (let i = 0; i < bytes.length; i++) bytes[i] = random() * 256;
@@ -276,7 +276,7 @@
       throw coded(RangeError, 'ERR_OUT_OF_RANGE', `The value of "max" is out of range. It must be greater than the value of "min" (${least}). Received ${most}`);
     }
     const range = most - least;
-    // What would favour some of the values is drawn again.
+    // Values that would favour a part of the range are drawn again.
     const fair = 2 ** 48 - (2 ** 48 % range);
     for (;;) {
       const drawn = crypto.randomBytes(6).readUIntBE(0, 6);

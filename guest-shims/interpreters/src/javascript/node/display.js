@@ -1,15 +1,15 @@
 'use strict';
-// What a script shows beside what it prints: `display(value)`.
+// Displays, in addition to printed output: `display(value)`.
 //
-// A display is one message to a device: what kind it is, then media type and data of each of its forms. The host drops what is too
-// much.
+// A display is one message to a device: its kind, then the media type and the data of each of its forms. The host drops
+// displays beyond its limit.
 {
   const $ = $glovebox;
   const { inspect, os } = $;
   const { encode, fromBase64 } = $.encoding;
 
   const DEVICE = '/dev/glovebox/displays';
-  // By which Deno's notebooks ask a value how it is shown.
+  // The method by which Deno's notebooks ask a value for its forms.
   const FORMS = Symbol.for('Jupyter.display');
 
   const isText = (type) => type.startsWith('text/') || /\+(?:json|xml)$/.test(type) || ['application/json', 'application/javascript'].includes(type);
@@ -40,7 +40,7 @@
     os.close(device);
   };
 
-  // Shows what comes later once it is there.
+  // Shows a promise's value once it is available.
   const sendWhenThere = (kind, forms) => (typeof forms?.then === 'function' ? Promise.resolve(forms).then((forms) => send(kind, forms)) : send(kind, forms));
 
   const hasForms = (value) => (typeof value === 'object' || typeof value === 'function') && value !== null && typeof value[FORMS] === 'function';
@@ -59,7 +59,7 @@
     Object.defineProperty(display[name], 'name', { __proto__: null, value: name });
   }
 
-  // The value of a script's last expression, if a text is not all there is of it.
+  // Shows the value of a script's last expression, if it has other forms than text.
   $.showResult = (value) => {
     if (!hasForms(value)) return;
     const forms = value[FORMS]();

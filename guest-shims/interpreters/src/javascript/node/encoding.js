@@ -4,7 +4,7 @@
   const $ = $glovebox;
   const { coded } = $;
 
-  // As many arguments as a call takes without a noticeable part of the stack.
+  // Number of arguments that a call takes without a noticeable part of the stack.
   const MOST_UNITS = 1024;
 
   const textOf = (units) => {
@@ -26,7 +26,7 @@
     return length;
   };
 
-  // Writes as many whole characters as fit; `read` counts UTF-16 units. Halves of characters become U+FFFD.
+  // Writes as many whole characters as fit. `read` counts UTF-16 units. Halves of characters become U+FFFD.
   const encodeInto = (text, bytes) => {
     let read = 0;
     let written = 0;
@@ -55,7 +55,7 @@
     return bytes;
   };
 
-  // Where an unfinished character at the end begins, or the length.
+  // Returns the start of an unfinished character at the end, or the length.
   const wholeUtf8 = (bytes) => {
     const end = bytes.length;
     for (let back = 1; back <= 3 && back <= end; back++) {
@@ -67,7 +67,7 @@
     return end;
   };
 
-  // As the Encoding Standard has it: one U+FFFD for each part that could have begun a character.
+  // As in the Encoding Standard: one U+FFFD for each part that could have begun a character.
   const decodeUtf8 = (bytes, isFatal) => {
     let text = '';
     let units = [];
@@ -201,7 +201,7 @@
     return forUrls ? text : text.padEnd((text.length + 3) & ~3, '=');
   };
 
-  // What is no digit of either alphabet is passed over, as Node does.
+  // Characters outside both alphabets are skipped, as in Node.
   const fromBase64 = (text) => {
     const bytes = new Uint8Array((text.length * 3 + 3) >> 2);
     let length = 0;

@@ -15,7 +15,7 @@
     check(listener);
     const all = listenersOf(emitter);
     if (all.newListener !== undefined) emitter.emit('newListener', name, listener.listener ?? listener);
-    // Made anew each time: who is told of an event now is not changed by what they add and remove.
+    // Created anew each time, so that a listener that adds or removes others does not affect the current event.
     all[name] = isFirst ? [listener, ...(all[name] ?? [])] : [...(all[name] ?? []), listener];
     return emitter;
   };
@@ -30,7 +30,7 @@
     return once;
   };
 
-  // A function, so that older code may call it without `new`.
+  // A function rather than a class, so that older code may call it without `new`.
   function EventEmitter() {
     listenersOf(this);
   }

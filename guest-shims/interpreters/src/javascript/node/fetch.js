@@ -1,6 +1,6 @@
 'use strict';
-// `fetch`, `Headers`, `Request` and `Response`. The host performs a request, if its policy lets it, and holds it to that: what is checked
-// here is only what a script should learn at once. Bodies are whole: nothing is streamed.
+// `fetch`, `Headers`, `Request` and `Response`. The host performs requests and enforces its policy. The checks here
+// only report a script's errors early. Bodies are complete: nothing is streamed.
 {
   const $ = $glovebox;
   const { decodeUtf8, fromBase64, toBase64 } = $.encoding;
@@ -83,7 +83,7 @@
     }
   }
 
-  // A body: `undefined`, text or bytes, and what it is.
+  // Returns a body and its type: `undefined`, text or bytes.
   const bodyOf = (init) => {
     if (init === undefined || init === null) return { data: undefined, type: undefined };
     if (init instanceof URLSearchParams) return { data: `${init}`, type: 'application/x-www-form-urlencoded;charset=UTF-8' };
@@ -226,7 +226,7 @@
     return made;
   };
 
-  // What a script is told, as one would be in Node: a `TypeError`, and what it comes from.
+  // Returns the error for a script, as in Node: a `TypeError` with its cause.
   const failed = (error) => {
     const isOff = error.name === 'UnknownTool' || error.message === 'the host offers no tools here';
     const [, code, message] = /^([a-z]+): ([^]*)$/.exec(error.message) ?? [];

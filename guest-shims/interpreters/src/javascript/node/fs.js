@@ -1,5 +1,5 @@
 'use strict';
-// What of `require('fs')` is used seldom: the rest of the synchronous calls, and the forms with callbacks.
+// The rarely used parts of `require('fs')`: further synchronous calls, and the forms with callbacks.
 {
   const $ = $glovebox;
   const { coded, os, std } = $;
@@ -34,7 +34,7 @@
     writeAll(fd, bytes);
     return bytes.length;
   };
-  // Does something at a place in a file, and goes back.
+  // Does something at a position in a file, and returns to the old position.
   const at = (fd, position, action) => {
     if (typeof position !== 'number' || position < 0) return action();
     const before = check(os.seek(fd, 0, std.SEEK_CUR), 'read');

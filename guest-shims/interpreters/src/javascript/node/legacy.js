@@ -1,10 +1,10 @@
 'use strict';
-// Encodings of one byte a character that text seldom has, as the Encoding Standard lists them: ASCII, and 128 other characters.
+// Rare encodings with one byte per character, as listed in the Encoding Standard: ASCII, and 128 other characters.
 {
   const $ = $glovebox;
   const { coded } = $;
 
-  // By name: other labels, and the characters from 0x80 on. U+FFFD stands for a byte that has none.
+  // By name: further labels, and the characters from 0x80. U+FFFD stands for a byte without a character.
   const ENCODINGS = {
     __proto__: null,
     'ibm866': ['866 cp866 csibm866', 'АБВГДЕЖЗИЙКЛМНОПРСТУФХЦЧШЩЪЫЬЭЮЯабвгдежзийклмноп░▒▓│┤╡╢╖╕╣║╗╝╜╛┐└┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀рстуфхцчшщъыьэюяЁёЄєЇїЎў°∙·√№¤■\u00a0'],

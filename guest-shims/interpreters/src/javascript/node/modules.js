@@ -1,5 +1,5 @@
 'use strict';
-// What `require` does for what is no module of Node's: files of the workspace, vendored packages, names that are not there.
+// `require` for names that are not modules of Node: files of the workspace, vendored packages, missing names.
 {
   const $ = $glovebox;
   const { builtin, coded, compileAs, node } = $;
@@ -8,7 +8,7 @@
 
   const WORKSPACE = '/app';
   const VENDOR = '/data_js';
-  // Modules of Node that cannot be here, by what they would need.
+  // Modules of Node that cannot exist here, by the missing facility.
   const ABSENT = {
     'there is no network in the sandbox': ['http', 'https', 'http2', 'net', 'tls', 'dns', 'dns/promises', 'dgram', 'node-fetch', 'axios', 'undici', 'got', 'ws', 'express', 'request'],
     'there are no other processes in the sandbox': ['child_process', 'cluster'],
@@ -24,7 +24,7 @@
     }
   };
 
-  // How many letters must change.
+  // The number of letters that must change.
   const distance = (a, b) => {
     let row = Array.from({ length: b.length + 1 }, (_, j) => j);
     for (let i = 1; i <= a.length; i++) {
@@ -34,7 +34,7 @@
     }
     return row[b.length];
   };
-  // What a name most likely stands for: none where a third of its letters or more are others, unless it begins like it.
+  // The most likely meaning of a name. None if a third of its letters or more differ, unless it has the same beginning.
   const nearest = (name, known) => {
     const plain = name.slice(0, 64).toLowerCase();
     const { length } = plain;
@@ -72,7 +72,7 @@
   const wrap = (source, file) => {
     const body = source.startsWith('#!') ? `//${source}` : source;
     try {
-      // No line break before the source: its lines keep their numbers.
+      // No line break before the source, so that its lines keep their numbers.
       return compileAs(file, `(function (exports, require, module, __filename, __dirname) {${body}\n})`);
     } catch (error) {
       const hint = /^\s*(?:import\b[^(.]|export\b)/m.test(source) ? `; '${file}' is an ES module: use \`import\`, not \`require\`` : '';
@@ -113,7 +113,7 @@
   };
 
   const cache = { __proto__: null };
-  // What the image was made with, until it is first asked for.
+  // The modules that the image was made with, until their first use.
   const ready = { __proto__: null };
   function Module(id) {
     Object.assign(this, { id, path: path.dirname(id), filename: id, exports: {}, loaded: false, children: [], paths: [] });
@@ -134,7 +134,7 @@
       return known.exports;
     }
     const module = new Module(file);
-    // Before it runs: a cycle gets what there is so far.
+    // Before it runs, so that a cycle gets the exports so far.
     cache[file] = module;
     let isDone = false;
     try {
@@ -186,7 +186,7 @@
     files.forEach((file) => delete cache[file]);
   };
 
-  // What the running script is, as a module.
+  // The running script as a module.
   let main;
   let mainOf;
   const mainModule = () => {
@@ -217,7 +217,7 @@
     return meta;
   };
 
-  // What the interpreter, for which all names are relative to the workspace, finds under a name in the running script.
+  // Returns the module of a name in the running script. For the interpreter, all names are relative to the workspace.
   const importable = (name) => {
     if (name.startsWith('file:')) return node.url.fileURLToPath(name);
     const directory = path.dirname($.mainFile());
@@ -225,12 +225,12 @@
     return `./${path.relative(WORKSPACE, path.resolve(directory, name))}`;
   };
 
-  // Whether the interpreter found no module, or no export.
+  // Returns whether the interpreter found no module, or no export.
   const isImportError = (error) =>
     (error instanceof ReferenceError && error.message.startsWith('could not load module')) ||
     (error instanceof SyntaxError && error.message.startsWith("Could not find export '"));
 
-  // Makes Node's error of what the interpreter says about a failed import.
+  // Converts the interpreter's message about a failed import to Node's error.
   const importError = (said, specifier) => {
     const parent = $.mainFile();
     const absent = /^Could not find export '(.*)' in module '/.exec(said);
@@ -244,7 +244,7 @@
   };
   $.modules = { importError, importable, isImportError, load, mainModule, makeRequire, meta: importMeta, requireVendor, resolve, cache };
 
-  // The text of the module that `import` finds under a name, once.
+  // Returns the text of the module that `import` finds under a name. Created once.
   const FACADE = Symbol.for('glovebox.module');
   const made = new Set();
   $.makeFacade = (name) => {
@@ -253,7 +253,7 @@
     const plain = name.startsWith('node:') ? name.slice(5) : name;
     const all = node[plain];
     if (all === undefined) return '';
-    // `os` is the interpreter's module too: what only that has, it keeps.
+    // `os` is also a module of the interpreter, whose additional exports it keeps.
     const own = name === 'os' ? "export * from 'qjs:os';\n" : '';
     const names = Object.keys(all).filter((key) => /^[A-Za-z_]\w*$/.test(key) && key !== 'default');
     $.global(FACADE, all);

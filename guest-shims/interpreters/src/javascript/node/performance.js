@@ -17,7 +17,7 @@
   class PerformanceMeasure extends PerformanceEntry {}
 
   const add = (entry) => {
-    // By start, and those that start together by age.
+    // By start time, and by age for equal start times.
     const at = entries.findLastIndex((other) => other.startTime <= entry.startTime);
     entries.splice(at + 1, 0, entry);
     return entry;

@@ -36,11 +36,11 @@
     uncork() {},
   });
 
-  // Standard input is whole when the script begins: it is read when it is first asked for, and comes in one piece.
+  // Standard input is complete when the script begins. It is read on first use, and delivered in one piece.
   let waiting;
   let isScheduled = false;
   let hasEnded = false;
-  // As in Node: `null` until something asks for the data, `false` once paused.
+  // As in Node: `null` until the script requests the data, `false` once paused.
   let isFlowing = null;
   const take = () => {
     waiting ??= $.node.fs.readFileSync(0);
@@ -130,7 +130,7 @@
     stdin.readableEncoding = null;
   };
 
-  // The environment holds text and nothing else.
+  // The environment contains only text.
   const asText = (value) => {
     if (typeof value === 'symbol') throw new TypeError('Cannot convert a Symbol value to a string');
     return `${value}`;
@@ -161,7 +161,7 @@
   hrtime.bigint = () => BigInt(Math.floor(now() * 1e6));
 
   let exitCode;
-  // Whether the listeners of `exit` have been called, or are.
+  // `true` once the listeners of `exit` are being called.
   let isLeaving = false;
   const leave = (code) => {
     isLeaving = true;
@@ -220,7 +220,7 @@
       $.overrides.std.exit(134);
     },
   });
-  // The host looks here when the script has ended by itself.
+  // The host reads this after a script that ended by itself.
   Object.defineProperty(process, 'exitCode', {
     get: () => exitCode,
     set(code) {
@@ -235,13 +235,13 @@
   });
   Object.defineProperty(process, Symbol.toStringTag, { value: 'process', configurable: true });
 
-  // As Node words it, where what a promise was rejected with is no error.
+  // In Node's words, for a promise that was rejected with a value that is not an error.
   const unhandled = (reason) =>
     coded(Error, 'ERR_UNHANDLED_REJECTION',
       'This error originated either by throwing inside of an async function without a catch block, or by rejecting a promise which was not ' +
       `handled with .catch(). The promise rejected with the reason "${typeof reason === 'string' ? reason : $.inspect(reason, 0)}".`);
 
-  // What nobody caught, with the promise if it is of one. Whether a listener took it; otherwise the script ends, and is told so.
+  // Offers an uncaught error, with its promise if it has one, to a listener. Returns whether a listener handled it. If not, the script ends.
   const heed = (thrown, promise) => {
     let error = thrown;
     let origin = 'uncaughtException';
@@ -265,7 +265,7 @@
       try {
         leave(1);
       } catch {
-        // The error that the script ends with is the first one.
+        // The script ends with the first error.
       }
     }
     if (error !== thrown) throw error;
@@ -273,7 +273,7 @@
   };
 
   const HEEDED = { __proto__: null, exit: true, uncaughtException: true, uncaughtExceptionMonitor: true, unhandledRejection: true };
-  // Whoever waits for the end is told of it when nothing is left to do, at `exit`, or when the script fails.
+  // The listeners of the end are called when no work is left, at `exit`, or when the script fails.
   emitter.on('newListener', (name) => {
     if (name in HEEDED) $.listen(heed);
     if (name !== 'exit' && name !== 'beforeExit') return;
@@ -286,7 +286,7 @@
     });
   });
 
-  // What an execution brings.
+  // Installs the input of an execution.
   $.entering = () => {
     const { input, env } = $.entered();
     process.argv = [process.execPath, $.mainFile(), ...input.args];

@@ -1,5 +1,5 @@
 'use strict';
-// `require('fs/promises')`, and what of `require('fs')` is seldom used.
+// `require('fs/promises')`, and rarely used parts of `require('fs')`.
 {
   const $ = $glovebox;
   $.completeFs();

@@ -1,12 +1,12 @@
 'use strict';
-// `URL`, `URLSearchParams` as the URL Standard has them, and `require('url')`.
+// `URL` and `URLSearchParams` of the URL Standard, and `require('url')`.
 {
   const $ = $glovebox;
   const { coded } = $;
   const { decodeUtf8, encode } = $.encoding;
 
   const SPECIAL = { __proto__: null, 'ftp:': '21', 'file:': '', 'http:': '80', 'https:': '443', 'ws:': '80', 'wss:': '443' };
-  // What is percent-encoded, beside controls and what is not ASCII.
+  // Percent-encoded characters, in addition to controls and non-ASCII ones.
   const FRAGMENT = ' "<>\x60';
   const QUERY = ' "#<>';
   const PATH = `${QUERY}?^\`{}`;
@@ -105,7 +105,7 @@
     const pieces = [...before, ...Array(8 - given).fill('0'), ...(after ?? [])];
     if (!pieces.every((piece) => /^[0-9a-f]{1,4}$/i.test(piece))) return null;
     const short = pieces.map((piece) => parseInt(piece, 16).toString(16));
-    // The longest run of zeroes is left out.
+    // The longest run of zeroes is omitted.
     let best = [0, 1];
     for (let i = 0; i < 8; i++) {
       let end = i;
@@ -155,7 +155,7 @@
     return true;
   };
 
-  // The parts of a URL, or `null`.
+  // Returns the parts of a URL, or `null`.
   const parse = (input, base) => {
     let text = input.replace(/^[\0-\x20]+|[\0-\x20]+$/g, '').replace(/[\t\n\r]/g, '');
     const record = { protocol: '', username: '', password: '', host: null, port: '', path: [], opaque: undefined, query: null, fragment: null };
@@ -180,7 +180,7 @@
       return record;
     };
     const isSlash = (c) => c === '/' || (isSpecial && c === '\\');
-    // Relative to the base: without a scheme, or, for special ones, with the base's own and no slashes.
+    // Relative to the base: without a scheme, or, for special ones, with the base's scheme and no slashes.
     const isRelative = !scheme || (isSpecial && base && base.protocol === record.protocol && !isSlash(text[0]));
     if (isRelative && base && base.opaque !== undefined) {
       if (text !== '' || query !== null || hash < 0) return null;
@@ -277,7 +277,7 @@
       return at < 0 ? [formDecode(pair), ''] : [formDecode(pair.slice(0, at)), formDecode(pair.slice(at + 1))];
     });
 
-  // Tells the URL, if there is one, that its parameters changed.
+  // Updates the URL, if there is one, after a change of its parameters.
   const owners = new WeakMap();
   let updateQuery;
   class URLSearchParams {
@@ -357,7 +357,7 @@
   Object.defineProperty(URLSearchParams.prototype, Symbol.iterator, { value: URLSearchParams.prototype.entries, writable: true, configurable: true });
   Object.defineProperty(URLSearchParams.prototype, Symbol.toStringTag, { value: 'URLSearchParams', configurable: true });
 
-  // The interpreter's `import.meta.url` has the module's name behind `file://`, which is relative to the workspace.
+  // The interpreter's `import.meta.url` has the module's name after `file://`, relative to the workspace.
   const located = (text) => {
     const name = /^file:\/\/([^/].*)$/s.exec(text)?.[1];
     if (name === undefined) return text;
@@ -487,7 +487,7 @@
   }
   Object.defineProperty(URL.prototype, Symbol.toStringTag, { value: 'URL', configurable: true });
 
-  // The older interface, over the new one.
+  // The older interface, on top of the new one.
   const legacy = (text, withQuery = false) => {
     const found = { protocol: null, slashes: null, auth: null, host: null, port: null, hostname: null, hash: null, search: null, query: null, pathname: null, path: null, href: '' };
     const isWhole = /^[a-z][a-z0-9+.-]*:/i.test(text);

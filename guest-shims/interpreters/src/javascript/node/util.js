@@ -4,7 +4,7 @@
   const $ = $glovebox;
   const { coded, inspectWith } = $;
 
-  // How Node's messages name what they were given instead.
+  // Describes a received value as Node's messages do.
   $.received = (value) => {
     if (value === null || value === undefined) return `${value}`;
     if (typeof value === 'function') return `function ${value.name}`;
@@ -31,7 +31,7 @@
     isGeneratorFunction: (value) => /Generator/.test(Object.prototype.toString.call(value)) && typeof value === 'function', isProxy: () => false,
   };
 
-  // Deep equality, as `assert` and `isDeepStrictEqual` have it. What is being compared counts as equal: cycles.
+  // Deep equality, as in `assert` and `isDeepStrictEqual`. Values under comparison count as equal, for cycles.
   const sameKeys = (a, b, isStrict, seen) => {
     const own = (value) => Reflect.ownKeys(value).filter((key) => Object.prototype.propertyIsEnumerable.call(value, key) && (isStrict || typeof key === 'string'));
     const keys = own(a);
