@@ -6,9 +6,9 @@ The C library beneath the interpreter is musl, without time zones: its local tim
 _strftime = time.strftime
 _UNUSUAL = re.compile("%(?![aAbBcCdDeFgGhHIjmMnprRStTuUVwWxXyYzZ%])").search
 _DIRECTIVE = re.compile(r"%([_0^#+-]*)(\d{0,4})([EO]?)(.?)", re.DOTALL).sub
-# Directives of glibc by their modifiers.
+# glibc's directives, by modifier.
 _KNOWN = {"": "aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyYzZ%", "E": "cCxXyY", "O": "bBdeHhIklmMSuUVwWy"}
-# How many digits the numbers among them have.
+# Number of digits of the numeric ones among them.
 _DIGITS = {**dict.fromkeys("CdegHIklmMSUVWy", 2), **dict.fromkeys("uwGY", 1), "j": 3}
 
 
@@ -108,7 +108,7 @@ def zone_of(name):
     except Exception:
         pass
     try:
-        # A file of no transitions, behind which the rule stands.
+        # A file without transitions, followed by the rule.
         block = b"TZif2" + bytes(15) + b"".join(n.to_bytes(4, "big") for n in (0, 0, 0, 0, 1, 4)) + bytes(6) + b"UTC\0"
         return zoneinfo.ZoneInfo.from_file(io.BytesIO(2 * block + b"\n" + name.encode() + b"\n"))
     except Exception:
@@ -125,14 +125,14 @@ def use_zone():
         (datetime.date, (classmethod(today), classmethod(date_fromtimestamp))),
         (datetime.datetime, (classmethod(now), classmethod(fromtimestamp), astimezone, timestamp)),
     ):
-        # The types are immutable, though not their dictionaries. What these held stays alive: the interpreter keeps it in caches.
+        # The types are immutable, but their dictionaries are not. The old values stay alive, because the interpreter's caches hold them.
         attributes = gc.get_referents(kind.__dict__)[0]
         for function in functions:
             name = function.__name__.removeprefix("date_")
             natives[kind, name] = attributes[name]
             functools.update_wrapper(getattr(function, "__func__", function), attributes[name])
             attributes[name] = function
-        # Which empties those caches.
+        # Empties those caches.
         _modified.__set__(kind, ())
         _modified.__delete__(kind)
 

@@ -6,7 +6,7 @@ A display is one message to a device: what kind it is, then media type and data 
 DISPLAYS = "/dev/glovebox/displays"
 BACKEND = "module://glovebox_figures"  # of matplotlib, as `MPLBACKEND` names it
 
-# As IPython has them, so that what libraries make for notebooks is shown here.
+# As in IPython, so that objects that libraries make for notebooks are shown here.
 _METHODS = (
     ("text/html", "_repr_html_"),
     ("text/markdown", "_repr_markdown_"),
@@ -19,7 +19,7 @@ _METHODS = (
     ("application/pdf", "_repr_pdf_"),
 )
 _TEXTS = "text/", "application/json", "application/javascript", "image/svg+xml"
-# Nothing of these has other forms, and most values are of these.
+# Most values have these types, which have no other form.
 _PLAIN = frozenset((bool, bytes, complex, dict, float, frozenset, int, list, range, set, str, tuple))
 
 
@@ -81,7 +81,7 @@ def forms_of(value):
             pass
     for media_type, name in _METHODS:
         method = None if media_type in forms else getattr(kind, name, None)
-        # One picture is enough.
+        # A second picture is unnecessary.
         if method is None or media_type == "image/jpeg" and "image/png" in forms:
             continue
         try:

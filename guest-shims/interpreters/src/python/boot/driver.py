@@ -1,6 +1,6 @@
 """What the host calls."""
 
-# A script's trace and profile hooks end with it: they would see the driver's own calls, and could raise in them.
+# A script's trace and profile hooks end with it. They would see the driver's own calls, and could raise in them.
 settrace, setprofile = sys.settrace, sys.setprofile
 
 

@@ -1,7 +1,7 @@
 """numpy's default integer has 64 bits if the module was prepared so: the binary's code makes it so (see the recipe's `wide_integers`), and
 names and results that are made in Python follow here. `intp` stays the type of an index, which has 32 bits."""
 
-# Modules that make arrays of `intp` in Python, for scripts or from those of scripts. They take `int64` in its place.
+# Modules that make arrays of `intp` in Python, for scripts or from arrays of scripts. They use `int64` instead.
 INDEX_MODULES = """
     numpy._core.numeric numpy.lib._arraysetops_impl numpy.lib._histograms_impl numpy.lib._index_tricks_impl numpy.ma.core
     pandas.core.series scipy.io._mmio scipy.signal._peak_finding
@@ -52,7 +52,7 @@ def aliases_module(module):
     kinds, aliases = module.allTypes, module.sctypeDict
     kinds["int_"] = aliases["int_"] = aliases["int"] = kinds["int64"]
     kinds["uint"] = aliases["uint"] = kinds["uint64"]
-    # `randint` asks for it by this name. `numpy.long` stays the C type.
+    # `randint` looks it up under this name. `numpy.long` stays the C type.
     aliases["long"] = kinds["int64"]
 
 

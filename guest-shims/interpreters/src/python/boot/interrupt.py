@@ -36,7 +36,7 @@ def interrupted(number, frame):
         loop = running_loop()
         if loop is None or "/asyncio/" not in frame.f_code.co_filename:
             raise error
-        # In the midst of its own work, a loop would lose a task, and then wait for it.
+        # In the middle of its own work, a loop would lose a task, and then wait for it.
         loop.call_soon(throw, error)
 
 

@@ -27,7 +27,7 @@ late = {}  # by the name of a module of the library: a function that changes it 
 
 
 def module_code(self, fullname):
-    # The library is a zip of bytecode that names files of the machine it was built on.
+    # The library is a zip of bytecode with file names of the machine that built it.
     code, is_package, path = _module_code(self, fullname)
     if code is not None and self.archive == LIBRARY:
         if fullname in early:
@@ -37,8 +37,8 @@ def module_code(self, fullname):
 
 
 def exec_module(self, module):
-    # Where its code says that it comes from: by that, packages tell their own frames from those of scripts. The host has put what
-    # they open as files, beside their own, where it would be in a directory.
+    # The file name in the code, by which packages tell their frames from those of scripts. The host provides the files
+    # that packages open next to their code at this path, as in a directory.
     if self.archive == LIBRARY:
         module.__file__ = module.__file__.replace(ARCHIVE, VERSION).removesuffix("c")
     if module.__name__ == "matplotlib.pyplot" and self.archive == LIBRARY:
@@ -49,14 +49,14 @@ def exec_module(self, module):
 
 
 def get_data(self, pathname):
-    # By the name that a module has for its own file.
+    # By the name that a module uses for its own file.
     directory = LIBRARY.replace(ARCHIVE, VERSION)
     if self.archive == LIBRARY and pathname.startswith(directory + "/"):
         pathname = LIBRARY + pathname[len(directory) :]
     return _get_data(self, pathname)
 
 
-# Before anything else is imported.
+# This must precede all other imports.
 zipimport._get_module_code, zipimport.zipimporter.exec_module = module_code, exec_module
 zipimport.zipimporter.get_data = get_data
 
@@ -99,7 +99,7 @@ import warnings
 import weakref
 import zoneinfo
 
-# What scripts import most, loaded here so that importing it costs next to nothing there.
+# The most common imports of scripts, loaded here so that importing them is nearly free there.
 for _name in """
     abc argparse array ast asyncio base64 bisect builtins cProfile calendar cmath collections.abc colorsys
     concurrent.futures configparser contextlib contextvars copy csv dataclasses datetime decimal difflib doctest

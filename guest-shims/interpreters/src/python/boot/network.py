@@ -91,14 +91,14 @@ class Wire:
         method, target = first.split(" ")[:2]
         place = self.place()
         asked = {"method": method, "redirect": "manual"}
-        # One that was meant for a proxy is whole.
+        # A target that was meant for a proxy is complete.
         is_whole = target.startswith(("http://", "https://"))
         asked["url"] = target if is_whole else f"{self.scheme}://{place}{target}"
         headers = [tuple(line.split(": ", 1)) if ": " in line else (line.rstrip(":"), "") for line in lines]
         named = {name.lower(): value for name, value in headers}
         if "chunked" in named.get("transfer-encoding", "").lower():
             body = unchunked(body)
-        # What the library adds by itself, of which the host knows better.
+        # The library's headers that the host sets itself.
         own = {
             "accept-encoding": named.get("accept-encoding") == "identity",
             "connection": named.get("connection", "").lower() in ("close", "keep-alive"),
@@ -166,7 +166,7 @@ def connect(self):
 def send_request(self, *args, **named):
     _send_request(self, *args, **named)
     if isinstance(self.sock, Wire):
-        # Now, as a connection would be made now: `urllib` makes an `URLError` of what fails here.
+        # Connects at once, as a real connection would: `urllib` turns a failure here into an `URLError`.
         self.sock.answer = self.sock.perform()
 
 

@@ -2,12 +2,12 @@
 
 SITE = WORKSPACE + "/site-packages"
 
-# Whether packages lie in the library's zip file too. Those in `SITE` come before them then: they are the ones of a known version, or
-# the user's own. Names of the standard library are not looked for there, and so stay the library's, as everywhere.
+# `True` if the library's zip file has packages too. Those in `SITE` then come first: they have a known version, or are
+# the user's. Names of the standard library are not looked up there, and so stay the library's, as everywhere.
 LIBRARY_HAS_PACKAGES = machinery.PathFinder.find_spec("numpy", [LIBRARY]) is not None
 
-# All modules that are worth having at once. Importing a package brings those of its own that are named here, and those that they
-# import. What is there and not named is compiled when it is imported.
+# All modules that are worth preloading. Importing a package loads those of its modules that are listed here, and their
+# own imports. Modules that are not listed are compiled when they are imported.
 PRELOADED = """
     attr attrs certifi charset_normalizer cobble dateutil.easter dateutil.parser dateutil.relativedelta dateutil.rrule dateutil.tz
     dateutil.utils defusedxml.ElementTree defusedxml.minidom et_xmlfile idna jinja2 leather mammoth markdown markdown.extensions.extra
@@ -16,10 +16,10 @@ PRELOADED = """
 """.split()
 
 if LIBRARY_HAS_PACKAGES:
-    # It imports numpy, lxml and Pillow where there are any: such modules are loaded once, and not put aside.
+    # openpyxl imports numpy, lxml and Pillow if they exist. Such modules are loaded once, and not put aside.
     PRELOADED.remove("openpyxl")
 
-# A package of more modules does not bring them all: each costs a script a page.
+# A larger package does not load all its modules, because each costs a script a page.
 MODULES_MOST = 64
 
 shelf = {}  # by the name that is imported: the modules, by their names, and what looks for more of them
@@ -124,7 +124,7 @@ def preload():
             if name in sys.builtin_module_names and owner not in sys.stdlib_module_names:
                 raise ImportError(f"`{wanted}` imports `{name}`, which can be loaded only once", name=name)
             if owner not in sys.stdlib_module_names:
-                # What a package makes under another name is its own.
+                # A package's modules under another name are its own.
                 modules, _ = shelf.setdefault(owner if owner in tops else top, ({}, []))
                 modules[name] = sys.modules[name]
         for finder in sys.meta_path[known:]:

@@ -29,7 +29,7 @@ class Lines:
 
 
 def split_lines(text):
-    # Not str.splitlines, which breaks at form feeds too. traceback aligns its carets by the final newline.
+    # Not str.splitlines, which also breaks at form feeds. traceback aligns its carets by the final newline.
     return io.StringIO(text if text.endswith("\n") else text + "\n", None).readlines()
 
 
@@ -59,7 +59,7 @@ _format_frame = traceback.StackSummary.format_frame_summary
 
 
 def format_frame_summary(self, frame_summary, **settings):
-    # traceback parses a frame's line each time to place its carets: once will do for a thousand equal frames.
+    # traceback parses a frame's line each time to place its carets. Once is enough for a thousand equal frames.
     frame = frame_summary
     key = frame.filename, frame.lineno, frame.name, frame.colno, frame.end_lineno, frame.end_colno, frame.locals is None
     if getattr(self, "last_key", None) != key or frame.locals is not None:
@@ -74,7 +74,7 @@ _init = traceback.TracebackException.__init__
 
 
 def init(self, exc_type, exc_value, *args, **named):
-    # CPython adds a hint for interpreters without `site`: of directories that do not exist here.
+    # CPython adds a hint for interpreters without `site`, about directories that do not exist here.
     _init(self, exc_type, exc_value, *args, **named)
     if isinstance(exc_value, ModuleNotFoundError):
         self._str = self._str.partition(". Site initialization is disabled")[0]
@@ -87,8 +87,8 @@ _distance = traceback._levenshtein_distance
 
 
 def distance(a, b, max_cost):
-    # "Did you mean": the exact distance costs a thousand times what shows that most names are too far. A letter
-    # that the other name lacks, in either case, has to be moved or replaced, for two.
+    # "Did you mean": the exact distance costs a thousand times as much as a test that excludes most names. A letter
+    # that the other name does not have, in either case, must be moved or replaced, which costs two.
     ours, theirs = set(a.lower()), set(b.lower())
     if 2 * max(len(ours - theirs), len(theirs - ours)) > max_cost:
         return max_cost + 1
@@ -195,7 +195,7 @@ def line_of(error, trace, name):
     line = 0
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        # A kept name is its execution's own: functions of earlier ones have lines of another text.
+        # A kept name is specific to its execution: functions of earlier executions have lines of another text.
         if file is name or (type(name) is not Name and file == name):
             line = trace.tb_lineno or line
         trace = trace.tb_next

@@ -1,7 +1,7 @@
 """Warm every path, and settle."""
 
-# Each takes a path through the interpreter and the driver whose first use is dear: caches fill, code
-# specialises, modules load. What they print is thrown away by the host.
+# Each takes a path through the interpreter and the driver whose first use is expensive: caches fill, code specialises,
+# modules load. The host discards their output.
 SAMPLES = (
     "print(1)",
     "print('warm', 2.5, [1, 'a'], {'b': None}); x = 1; x += 1\ndef f(a, *b, c=2, **d): return f'{a:>5}{c!r}'\nf(1, z=3)",
@@ -75,7 +75,7 @@ def settle():
     gc.collect()  # which empties CPython's free lists: the last samples fill them again
     if shelf:
         fill_holes()
-        # In fresh memory now: the first script that raises must not be the one that has it set up.
+        # In fresh memory now, so that the first script that raises does not have to set it up.
         for sample in SAMPLES:
             buffer[:] = sample.encode()
             run(False, False)
@@ -116,10 +116,10 @@ def setup():
         exec(compile(buffer.decode(), "<setup>", "exec", 0, True), namespace)
     except BaseException as error:
         return failed(error, "<setup>", True)
-    # What is to run at the interpreter's end would run at that of the first script.
+    # Exit handlers of this process would otherwise run at the end of the first script.
     atexit._clear()
     threading._threading_atexits.clear()
-    # Its files are gone.
+    # The samples' files are gone.
     sys.path_importer_cache.clear()
     os.chdir(WORKSPACE)
     return None

@@ -33,7 +33,7 @@ def enter_lock(self):
 
 
 def acquire_restore(self, state):
-    # A lock that can be taken again never waits, unless it belongs to a thread that is not there.
+    # A reentrant lock never waits, unless it belongs to a thread that does not exist.
     if state[1] != this_thread():
         raise RuntimeError(DEADLOCK)
     return restore_free(self, state)
@@ -323,7 +323,7 @@ def pool_module(module):
     module.IMapUnorderedIterator = IMapIterator
 
 
-# What only another process could use.
+# Names that only another process could use.
 PROCESS_NAMES = """
     Array Barrier BoundedSemaphore Condition Event JoinableQueue Lock Manager Pipe Queue RLock Semaphore SimpleQueue Value
 """.split()
@@ -341,7 +341,7 @@ late.update({
     "multiprocessing.managers": lambda module: replace(module.BaseManager, "start", no_processes),
     "multiprocessing.pool": pool_module,
     "multiprocessing.process": lambda module: replace(module.BaseProcess, "start", no_processes),
-    # Its monitor is a thread.
+    # The monitor of tqdm is a thread.
     "tqdm.std": lambda module: setattr(module.tqdm, "monitor_interval", 0),
 })
 

@@ -15,9 +15,9 @@ _ATTEMPTS = 8
 _SCALARS = {str, int, float, bool, type(None)}
 chain = itertools.chain.from_iterable
 
-# How statements begin that are no expressions. "clause" and "block" cannot stand inside of an expression, nor can "simple",
-# which has no block; "open" and "other" can, as parts of a comprehension, a call, a product. No name is tried in a second way: `+`
-# after a repetition forbids it.
+# The beginnings of statements that are not expressions. "clause" and "block" cannot occur inside an expression, nor can
+# "simple", which has no block. "open" and "other" can, as parts of a comprehension, a call, a product. The `+` after a
+# repetition prevents a second attempt at a name.
 _TARGET = r"[^\W\d][\w.]*+(?:\[[^\[\]\n]*+\][\w.]*+)*+"
 _STATEMENT = re.compile(
     r"(?P<clause>(?:elif|except|finally)\b|else[ ]*:)"
@@ -26,7 +26,7 @@ _STATEMENT = re.compile(
     r"|(?P<simple>(?:assert|break|continue|del|global|import|nonlocal|pass|raise|return)\b)"
     rf"|(?P<other>from\b|(?!lambda\b){_TARGET}(?:[ ,]++{_TARGET})*+[ ]*+(?::(?!=)|(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)))"
 ).match
-# Text whose brackets are closed, and whose strings are plain.
+# Text with closed brackets and plain strings.
 _BALANCED = r"""[^()\[\]{}"'#\\]++|(?<![fFrRbBuU])(?:"[^"\\\n]*+"(?!")|'[^'\\\n]*+'(?!'))"""
 for _ in range(3):
     _BALANCED = rf"(?:{_BALANCED}|\((?:{_BALANCED})*+\)|\[(?:{_BALANCED})*+\]|\{{(?:{_BALANCED})*+\}})"
@@ -241,7 +241,7 @@ def is_json(value):
     return False
 
 
-# Without Python code of `json`, which believes whatever a script made of the builtins.
+# Without Python code of `json`, which trusts the builtins even if a script has changed them.
 
 
 def numpy_scalars():

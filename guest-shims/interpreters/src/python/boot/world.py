@@ -77,7 +77,7 @@ def workspace_hook(path):
 
 
 class Selector(selectors.DefaultSelector):
-    # Waits for tools of the host, sleeps where there is nothing to wait for, and says so where nothing can ever happen.
+    # Waits for tools of the host, sleeps if there are none to wait for, and fails if no event can ever happen.
 
     def select(self, timeout=None):
         if self.get_map():
@@ -106,7 +106,7 @@ async def no_names(self, *args, **kwargs):
 replace(asyncio.base_events.BaseEventLoop, "getaddrinfo", no_addresses)
 replace(asyncio.base_events.BaseEventLoop, "getnameinfo", no_names)
 replace(asyncio.unix_events._UnixSelectorEventLoop, "_make_subprocess_transport", no_processes)
-# The self-pipe wakes a loop from another thread or a signal; WASI has neither.
+# The self-pipe lets another thread or a signal wake a loop; WASI has neither.
 for _name in "_make_self_pipe", "_close_self_pipe", "_write_to_self":
     replace(asyncio.selector_events.BaseSelectorEventLoop, _name, lambda self: None)
 functools.update_wrapper(Selector.select, selectors.DefaultSelector.select)
@@ -116,8 +116,8 @@ selectors.DefaultSelector = Selector
 
 # --- no looking outside ---------------------------------------------------------------------------
 
-# Files and programs of the machine that these would look for do not exist here, and looking would count as
-# an attempt to escape.
+# These would look for files and programs of the machine, which do not exist here. Looking would count as an attempt to
+# escape.
 mimetypes.knownfiles.clear()
 uuid._GETTERS = []
 zoneinfo.reset_tzpath(to=())
@@ -183,7 +183,7 @@ _chmod, _stat = os.chmod, os.stat
 
 
 def chmod(path, mode, *, dir_fd=None, follow_symlinks=True):
-    # The C library's changes nothing, and succeeds whether there is a file or not.
+    # The C library's version changes nothing, and succeeds whether or not there is a file.
     _stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
     _chmod(path, mode)
 
