@@ -17,7 +17,7 @@ use crate::{
 /// which is limited to 4 GiB and ends the instance when it is full.
 const MAX_SESSION_TOTAL_BYTES: u64 = 2 << 30;
 
-/// Reduces the limits to what a provider can hold.
+/// Reduces the limits to the maximum of a provider.
 fn held(limits: Limits) -> Limits {
     let mut held = limits;
     held.session_total_bytes = held.session_total_bytes.min(MAX_SESSION_TOTAL_BYTES);

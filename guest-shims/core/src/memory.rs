@@ -46,7 +46,7 @@ impl From<u64> for MemoryLimit {
     }
 }
 
-/// Limits the sum of the counted linear memory and what the host holds for the guest.
+/// Limits the sum of the counted linear memory and the host's memory for the guest.
 #[derive(Debug, Default)]
 pub struct MemoryLimiter {
     limit: MemoryLimit,

@@ -12,10 +12,10 @@ use crate::BOOT_REALTIME_NS;
 
 /// The bytes of a standard library. A backend decides where they come from.
 pub trait StandardFiles: Send + Sync + 'static {
-    /// A file beside the archive.
+    /// A file next to the archive.
     type File;
 
-    /// Reads bytes of the archive. The range lies within the archive.
+    /// Reads bytes of the archive. The range is within the archive.
     ///
     /// # Errors
     /// The archive is unavailable; the guest sees `io`.
@@ -31,7 +31,7 @@ pub trait StandardFiles: Send + Sync + 'static {
     /// Returns the length of a file next to the archive.
     fn len_of(&self, file: &Self::File) -> u64;
 
-    /// Reads bytes of a file next to the archive. The range lies within the file.
+    /// Reads bytes of a file next to the archive. The range is within the file.
     ///
     /// # Errors
     /// As for [`read_archive`](Self::read_archive).

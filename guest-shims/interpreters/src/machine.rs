@@ -38,7 +38,7 @@ pub enum MachineError {
     /// The export, table slot or global does not exist, or has another type.
     #[error("the guest has no usable `{name}`; its binary does not match its recipe", name = escaped(.0))]
     Missing(String),
-    /// An address lies outside the guest's linear memory.
+    /// The address is outside the guest's linear memory.
     #[error("address {0:#x} lies outside the guest's memory")]
     OutOfBounds(u32),
 }

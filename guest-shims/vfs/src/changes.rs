@@ -39,7 +39,7 @@ impl Changes {
 pub(crate) struct Node {
     pub(crate) inode: InodeId,
     pub(crate) kind: FileKind,
-    /// The source's stat of this path, if the path still refers to what it did in the source.
+    /// The source's stat of this path, if the path still has the same target as in the source.
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 

@@ -118,7 +118,7 @@ impl Vfs {
                 files.extend(self.file_step(path, file.inode, base.copied()));
             }
         }
-        // A directory sorts before what it contains.
+        // A directory sorts before its entries.
         removed_dirs.reverse();
         deletions.append(&mut removed_dirs);
         deletions.append(&mut made_dirs);

@@ -57,7 +57,7 @@ pub enum VfsError {
     /// `rofs`: the root is read-only.
     #[error("read-only file system")]
     ReadOnly,
-    /// `xdev`: source and target lie in different roots; copy instead.
+    /// `xdev`: source and target are in different roots; copy instead.
     #[error("source and target are in different roots; copy instead")]
     CrossRoot,
     /// `perm`: never allowed, such as a hard link to a directory.

@@ -1,10 +1,9 @@
-//! An in-memory file system for untrusted guests: quotas, copy-on-write forks, change tracking,
-//! lazily read mounts and commit plans.
+//! An in-memory file system for untrusted guests: quotas, copy-on-write forks, change tracking, lazily read mounts and
+//! commit plans.
 //!
-//! A guest's files are a Rust data structure. There is no host path that a symlink, a `..` or a
-//! race could reach; what a killed run leaves behind is dropped with it; and the whole of it is
-//! forked by counting a reference. The crate does no input or output, asks no clock and starts no
-//! thread, so it compiles for `wasm32-unknown-unknown`.
+//! A guest's files are a Rust data structure. There is no host path that a symlink, a `..` or a race could reach; the
+//! remains of a killed run are dropped with it; and a fork only increments a reference count. The crate does no input
+//! or output, reads no clock and starts no thread, so it compiles for `wasm32-unknown-unknown`.
 //!
 //! ```
 //! use glovebox_vfs::{Access, OpenOptions, Vfs, VfsLimits};

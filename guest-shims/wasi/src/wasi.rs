@@ -19,8 +19,8 @@ use crate::{
     Clock, Entropy, Host, Mount, Output, SecurityEvent, Stream, StringError, WasiConfig, WasiError, WasiLimits,
 };
 
-/// The WASI state of one guest instance: descriptor table, file system, arguments, environment, standard streams, clocks,
-/// entropy, devices.
+/// The WASI state of one guest instance: descriptor table, file system, arguments, environment, standard streams,
+/// clocks, entropy, devices.
 ///
 /// A clone is a fork: it shares file contents until one of the two writes, and continues at the same positions.
 #[derive(Clone)]

@@ -64,7 +64,7 @@ pub fn reseal(
     Ok(sealed(&opened(bytes, key, bound_to)?, key, rebound_to))
 }
 
-/// Seals unsealed bytes with a key under a name, without decompressing them.
+/// Seals bytes with a key under a name, without decompressing them. The bytes must have been sealed without a key.
 pub fn seal(bytes: &[u8], key: &SessionKey, bound_to: &str) -> Result<Vec<u8>, ResumeError> {
     Ok(sealed(&opened(bytes, None, "")?, Some(key), bound_to))
 }

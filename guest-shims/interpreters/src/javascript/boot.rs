@@ -266,7 +266,7 @@ impl Booted<'_> {
         self.settle(name, value)
     }
 
-    /// Makes the boot scripts compile what scripts would read from `/data_js`.
+    /// Makes the boot scripts compile the library, which scripts would otherwise read from `/data_js`.
     fn preload(&mut self, preload: JsValue) -> Result<(), DriverError> {
         let function = preload.address().ok_or_else(|| fault("the boot scripts left no `preload`"))?;
         let sources = sources();

@@ -3,8 +3,8 @@
 //! A collection decrements and increments the references of every object on the runtime's list, and so would write to
 //! every page of the image that holds one: that is slow and makes all of them private to the guest. Nothing that boot
 //! created is garbage. QuickJS links its objects in a ring with a head in `JSRuntime` (`gc_obj_list`); here the ring is
-//! closed without the head. A freed object is unlinked from whichever ring it is in. The collector decrements
-//! references to objects that are not on its list, and restores them.
+//! closed without the head. A freed object is unlinked from its ring. The collector decrements references to objects
+//! that are not on its list, and restores them.
 
 use crate::DriverError;
 

@@ -221,7 +221,7 @@ impl Booted<'_> {
         let lexicals = self.lexicals()?;
         self.ask(self.at.expect_imports, &[lexicals])?;
         let mut module = None;
-        // The value of the script is not that of the module.
+        // A module has no value.
         let imports = Script { wants_value: false, ..*imports };
         let ending = self.run_program(&imports, program, Grammar::Module, &mut module)?;
         if let Some(module) = module {

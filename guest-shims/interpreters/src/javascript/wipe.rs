@@ -10,7 +10,7 @@ use crate::DriverError;
 
 use super::guest::Guest;
 
-/// The bits beside a chunk's size.
+/// The flags in the low bits of a chunk's size.
 const PREVIOUS_IN_USE: u32 = 1;
 const IN_USE: u32 = 2;
 const FLAGS: u32 = 7;
@@ -61,7 +61,7 @@ fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<Free> {
     }
 }
 
-/// Allocates the small free chunks for good, so that what scripts allocate is contiguous.
+/// Allocates the small free chunks permanently, so that allocations of scripts are contiguous.
 pub(super) fn fill_holes(guest: &mut Guest<'_>, first: u32) -> Result<(), DriverError> {
     let mut holes: Vec<u32> = free_chunks(guest, first)
         .into_iter()

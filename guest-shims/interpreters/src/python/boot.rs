@@ -59,13 +59,13 @@ const REACTOR_LOADER: &str = "import sys\n\
     driver.__builtins__ = dict(vars(__import__('builtins')))\n\
     exec(compile(bytes.fromhex('HEX'), '<glovebox>', 'exec'), driver.__dict__)\n";
 
-/// The stack of a command after boot. The build's own 512 KiB overflow at 60 nested constructors, because its code is not
-/// optimised.
+/// The stack of a command after boot, in bytes. The build's own 512 KiB overflow at 60 nested constructors, because its
+/// code is not optimised.
 ///
 /// An overflow of this stack would run into the heap instead of trapping, so another limit must come first. Recursion
-/// that CPython counts ends at 2.1 MiB, whatever `sys.setrecursionlimit` says. Recursion that it does not count (`hash`
-/// of nested tuples, `next` of nested `map`s) takes at most one byte here for each byte of native stack, of which the
-/// engine grants 16 MiB: that is exhausted first, and traps.
+/// that CPython counts ends at 2.1 MiB, regardless of `sys.setrecursionlimit`. Recursion that it does not count (`hash`
+/// of nested tuples, `next` of nested `map`s) takes at most one byte here for each byte of native stack. The engine
+/// grants 16 MiB of native stack, which is exhausted first, and traps.
 const C_STACK_BYTES: u32 = 24 << 20;
 /// Size of a reactor's stack, which is below all other memory, so an overflow traps.
 const REACTOR_STACK_BYTES: u32 = 16 << 20;

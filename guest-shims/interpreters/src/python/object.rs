@@ -1,8 +1,8 @@
 //! The parts of CPython's objects that the driver accesses in guest memory.
 //!
-//! The layouts are those of a 32-bit CPython 3.12 to 3.15 without debug fields (Include/object.h, Include/cpython/*.h). The
-//! addresses come from preparation. A guest that damages this memory harms only itself: every access is checked against
-//! its memory, and sizes from the guest are clamped.
+//! The layouts are those of a 32-bit CPython 3.12 to 3.15 without debug fields (Include/object.h, Include/cpython/*.h).
+//! The addresses come from preparation. A guest that damages this memory harms only itself: every access is checked
+//! against its memory, and sizes from the guest are clamped.
 
 use crate::{Anchors, Callee, DriverError, Machine, MachineError, Value};
 

@@ -46,7 +46,7 @@ enum SavedTarget<'a> {
 }
 
 impl Wasi {
-    /// Restores what [`save`](Self::save) wrote, into a state that the embedder created for this guest: with the same
+    /// Restores the output of [`save`](Self::save) into a state that the embedder created for this guest: with the same
     /// mounts in the same order and the same image. Limits, sources, access, clock and generator are this state's.
     ///
     /// The bytes are untrusted: accepted state is state that a guest could have reached by calls within the limits. Set
