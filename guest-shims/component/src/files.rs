@@ -7,6 +7,7 @@ use glovebox_core::{
 
 use crate::bindings::types::{self, SandboxError};
 
+/// The files of a workspace at one moment.
 #[derive(Clone, Debug)]
 pub struct Files(Snapshot);
 

@@ -66,6 +66,7 @@ impl FileError {
         move |source| Self::Refused { action, path, source }
     }
 
+    /// Returns the kind of refusal in the contract's terms.
     #[must_use]
     pub fn kind(&self) -> FileErrorKind {
         match self {

@@ -111,6 +111,7 @@ impl History {
         }
     }
 
+    /// Returns the checkpoint with this id.
     #[must_use]
     pub fn find(&self, id: CheckpointId) -> Option<&Saved> {
         self.saved.iter().find(|saved| saved.id == id)
@@ -128,6 +129,7 @@ impl History {
         self.count_held();
     }
 
+    /// Drops all checkpoints.
     pub fn clear(&mut self) {
         self.saved.clear();
         self.count_held();

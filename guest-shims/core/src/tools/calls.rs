@@ -169,6 +169,7 @@ pub enum Received {
     Pending(Duration),
 }
 
+/// The queue, the running calls and the unread replies of one execution.
 pub struct ToolCalls<R: ToolRunner> {
     runner: R,
     account: Arc<Account>,
