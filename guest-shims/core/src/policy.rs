@@ -88,13 +88,13 @@ pub enum PolicyError {
         reason: String,
     },
     /// An argument is invalid.
-    #[error("`args[{index}]` holds a NUL byte; remove it")]
+    #[error("`args[{index}]` contains a NUL byte; remove it")]
     Arg {
         /// Its index in the list.
         index: usize,
     },
     /// Arguments and environment together are too large.
-    #[error("`args` and `env` take {bytes} bytes together; the most is {most}")]
+    #[error("`args` and `env` take {bytes} bytes together; the maximum is {most}")]
     TooLarge {
         /// The size of both in bytes.
         bytes: usize,
@@ -148,10 +148,10 @@ impl PolicyParts<'_> {
         for (key, value) in self.env {
             let wrong = |reason: &str| PolicyError::Env { key: key.clone(), reason: reason.into() };
             if key.is_empty() || key.contains(['=', '\0']) {
-                return Err(wrong("a variable's name is not empty and has neither `=` nor NUL in it"));
+                return Err(wrong("the name must not be empty or contain `=` or NUL"));
             }
             if value.contains('\0') {
-                return Err(wrong("a variable's value has no NUL in it"));
+                return Err(wrong("the value must not contain NUL"));
             }
         }
         if let Some(index) = self.args.iter().position(|arg| arg.contains('\0')) {

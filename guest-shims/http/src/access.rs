@@ -28,7 +28,7 @@ pub(crate) fn check_origin(request: &Request) -> Result<(), Problem> {
     let host = request.authority.as_deref().or_else(|| request.header("host")).unwrap_or_default();
     match origin.split_once("://") {
         Some((_, authority)) if !host.is_empty() && authority.eq_ignore_ascii_case(host) => Ok(()),
-        _ => Err(Problem::new(403, "origin", "pages of this `Origin` may not ask here; ask from a server of your own")),
+        _ => Err(Problem::new(403, "origin", "pages of this `Origin` are not allowed; send requests from a server")),
     }
 }
 
@@ -41,7 +41,9 @@ pub(crate) fn check_token(token: Option<&Token>, request: &Request) -> Result<()
     });
     match bearer.or_else(|| request.header("x-api-key")) {
         Some(shown) if token.is(shown) => Ok(()),
-        Some(_) => Err(Problem::new(401, "unauthorized", "this token is not known here")),
+        Some(_) => {
+            Err(Problem::new(401, "unauthorized", "unknown token; check the `authorization` or `x-api-key` header"))
+        }
         None => {
             let detail = "send the token of this server, as `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`";
             Err(Problem::new(401, "unauthorized", detail))

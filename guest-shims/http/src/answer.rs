@@ -87,7 +87,9 @@ pub(crate) fn finish(started: &Started) -> Result<Execution, Problem> {
         match started.step(&[])? {
             Step::Done(execution) => return Ok(execution),
             Step::Running => {}
-            Step::NeedsTools(_) => return Err(Problem::internal("the script waits for tools that nobody gave it")),
+            Step::NeedsTools(_) => {
+                return Err(Problem::internal("the script waits for tools, and the request has none"));
+            }
         }
     }
 }

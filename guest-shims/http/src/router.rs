@@ -44,7 +44,7 @@ fn carried_out(
     access::check_token(settings.token.as_ref(), request)?;
     let Some((_, route)) = routes.iter().find(|(path, _)| *path == request.path) else {
         let paths: Vec<_> = routes.iter().map(|(path, _)| *path).collect();
-        let detail = format!("there is nothing at this path; there are {} and {HEALTH}", paths.join(", "));
+        let detail = format!("unknown path; use {} or {HEALTH}", paths.join(", "));
         return Err(Problem::new(404, "no-route", detail));
     };
     if request.method != "POST" {
@@ -61,11 +61,11 @@ fn carried_out(
 
 /// Returns the problem of an excessive body.
 pub(crate) fn body_too_large(most: usize) -> Problem {
-    Problem::too_large(format!("the request's body is larger than {most} bytes, the most that is taken"))
+    Problem::too_large(format!("the request's body exceeds the maximum of {most} bytes; send a smaller one"))
 }
 
 fn no_method() -> Problem {
-    Problem::new(405, "no-method", "this path has no such method; ask /healthz by `GET`, and all others by `POST`")
+    Problem::new(405, "no-method", "method not allowed; use `GET` for /healthz and `POST` for all other paths")
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ fn sealed(settings: &Settings, key: &SessionKey, session: &Session) -> Result<Ve
     let (bytes, most) = (blob.size(), settings.state_bytes);
     if usize::try_from(bytes).map_or(true, |bytes| bytes > most) {
         let detail = format!(
-            "the session's state would have {bytes} bytes; {most} are carried at most; go on with the state before, and keep less in variables and files"
+            "the session's state has {bytes} bytes; the maximum is {most}. Continue with the previous state, and keep less in variables and files"
         );
         return Err(Problem::new(500, "unsaved", detail));
     }

@@ -80,7 +80,7 @@ impl Settings {
     pub(crate) fn session_key(&self) -> Result<&SessionKey, Problem> {
         self.key.as_ref().ok_or_else(|| {
             Problem::unsupported(format!(
-                "there are no sessions here: their state would come back unsealed; set the environment variable `{SESSION_KEY}` of the component to 32 to 64 random bytes in base64"
+                "sessions are unavailable without a key to seal their state; set the environment variable `{SESSION_KEY}` of the component to 32 to 64 random bytes in base64"
             ))
         })
     }

@@ -114,7 +114,7 @@ impl ExecuteBody {
     /// Converts the body for a new interpreter.
     pub(crate) fn fresh(mut self) -> Result<Fresh, Problem> {
         if self.state.is_some() {
-            return Err(Problem::invalid("`state` is a session's; send it to `/v1/sessions/execute`, or leave it out"));
+            return Err(Problem::invalid("`state` is a session's; send it to `/v1/sessions/execute`, or remove it"));
         }
         let patterns = self.patterns()?;
         let policy = self.policy.take().map(|policy| policy_of(&policy)).transpose()?.unwrap_or_default();
@@ -138,15 +138,14 @@ impl ExecuteBody {
         ];
         if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {
             return Err(Problem::invalid(format!(
-                "`{name}` cannot be given in a session, which has its own; leave it out, or execute outside of a session"
+                "`{name}` is not supported in a session; remove it, or execute outside a session"
             )));
         }
         let patterns = self.patterns()?;
         let state = self.state.take();
-        let state =
-            state.ok_or_else(|| Problem::invalid("the request's body has no `state`, which the last answer had"))?;
-        let too_large =
-            || Problem::too_large(format!("`state` has more than {max_state_bytes} bytes, the most that are taken"));
+        let state = state
+            .ok_or_else(|| Problem::invalid("the request's body has no `state`; send the one from the last answer"))?;
+        let too_large = || Problem::too_large(format!("`state` exceeds the maximum of {max_state_bytes} bytes"));
         // Every four characters encode three bytes, except for up to two at the end. Larger states are rejected before
         // decoding.
         if state.len() / 4 * 3 > max_state_bytes.saturating_add(2) {
@@ -182,7 +181,7 @@ impl ExecuteBody {
         let stars = patterns.iter().map(|pattern| pattern.matches('*').count()).max().unwrap_or_default();
         if bytes > MAX_PATTERN_BYTES || stars > MAX_STARS {
             return Err(Problem::invalid(format!(
-                "the patterns of `return_files` take {bytes} bytes, with {stars} `*` in one; at most {MAX_PATTERN_BYTES} and {MAX_STARS} are taken"
+                "the patterns of `return_files` take {bytes} bytes, with {stars} `*` in one; the maxima are {MAX_PATTERN_BYTES} and {MAX_STARS}"
             )));
         }
         // An invalid pattern must be reported before anything runs.
@@ -198,9 +197,7 @@ impl OpenBody {
     /// Converts the body.
     pub(crate) fn open(self) -> Result<Open, Problem> {
         if self.id.is_some() {
-            return Err(Problem::invalid(
-                "`id` cannot be given here: a session is its state, and has no name; leave it out",
-            ));
+            return Err(Problem::invalid("`id` is not supported: a session is its state and has no name. Remove it"));
         }
         let context = self.context.map(context_of).transpose()?;
         Ok(Open { runtime: runtime(self.language, self.runtime), context })
@@ -227,9 +224,7 @@ fn context_of(raw: Box<RawValue>) -> Result<String, Problem> {
 fn policy_of(raw: &RawValue) -> Result<Map<String, Value>, Problem> {
     let bytes = raw.get().len();
     if bytes > MAX_POLICY_BYTES {
-        return Err(Problem::invalid(format!(
-            "`policy` is {bytes} bytes of JSON; at most {MAX_POLICY_BYTES} are taken"
-        )));
+        return Err(Problem::invalid(format!("`policy` is {bytes} bytes of JSON; the maximum is {MAX_POLICY_BYTES}")));
     }
     serde_json::from_str(raw.get()).map_err(|error| Problem::invalid(format!("`policy`: {error}")))
 }

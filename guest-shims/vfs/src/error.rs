@@ -30,7 +30,7 @@ pub enum VfsError {
     #[error("path leads out of its directory; use a relative path that stays inside")]
     NotCapable,
     /// `nametoolong`: a name, a path or the nesting of directories exceeds its limit.
-    #[error("name, path or nesting is over its limit; shorten it")]
+    #[error("name, path or nesting exceeds its limit; shorten it")]
     NameTooLong,
     /// `loop`: more symlinks than `symlink_hops`, or a symlink where following is not allowed.
     #[error("too many symbolic links, or one where following is not allowed")]

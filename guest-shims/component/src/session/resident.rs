@@ -145,6 +145,6 @@ impl Resident for SessionMemory {
 
 pub(super) fn no_memory(bytes: u64) -> SandboxError {
     SandboxError::Unavailable(format!(
-        "the session's {bytes} bytes of memory are not to be had within `limits.memory-bytes`"
+        "the session needs {bytes} bytes of memory, more than `limits.memory-bytes` leaves; raise it"
     ))
 }

@@ -32,7 +32,7 @@ fn check_header(packed: &[u8]) -> io::Result<()> {
     let wrong = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
     let (magic, rest) = packed.split_first_chunk().ok_or_else(|| wrong("it ends too early"))?;
     if u32::from_le_bytes(*magic) != 0xFD2F_B528 {
-        return Err(wrong("it is no frame"));
+        return Err(wrong("it is not a frame"));
     }
     let ([descriptor, first], rest) = rest.split_first_chunk().ok_or_else(|| wrong("it ends too early"))?;
     if descriptor & 0b11 != 0 {

@@ -30,11 +30,11 @@ pub enum ResumeError<S = Infallible> {
     },
     /// A key is required and the bytes were sealed without one.
     #[error(
-        "the hibernated session is not authenticated, and this program has a session key; seal it with the key where it was made, or resume it without a key if you trust where it comes from"
+        "the hibernated session is not authenticated, and this program has a session key; seal it with the key where it was made, or resume it without a key if you trust its origin"
     )]
     Unauthenticated,
     /// The bytes were sealed with a key, and the caller gave none.
-    #[error("the hibernated session is sealed with a key; give that session key")]
+    #[error("the hibernated session is sealed with a key; provide the session key")]
     KeyMissing,
     /// The bytes were changed, or sealed with another key or for another session.
     #[error(

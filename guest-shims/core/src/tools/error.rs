@@ -135,8 +135,8 @@ impl From<ToolError> for Failure {
 pub enum ToolDefinitionError {
     /// The name is not valid in scripts.
     #[error(
-        "tool `{name}`: a name is 1 to 64 letters, digits and underscores, begins with a letter, and is neither a \
-         keyword nor what `tools` has itself", name = escaped(.0)
+        "tool `{name}`: invalid name; use 1 to 64 letters, digits and underscores, starting with a letter, except \
+         keywords and attributes of `tools`", name = escaped(.0)
     )]
     Name(String),
     /// Two tools have the same name.

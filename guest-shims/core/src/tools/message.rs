@@ -33,22 +33,22 @@ impl Message {
     /// Parses a message, or returns the reason why it is invalid. The parser bounds nesting at 128 levels.
     pub(super) fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(text) else {
-            return Err("it is no JSON object, or nested more than 128 levels deep");
+            return Err("it is not a JSON object, or is nested more than 128 levels deep");
         };
         let message = if let Some(list) = fields.remove("list") {
-            (list == Value::Bool(true)).then_some(Self::List).ok_or("`list` is only ever true")
+            (list == Value::Bool(true)).then_some(Self::List).ok_or("`list` must be true")
         } else if let Some(wait) = fields.remove("wait") {
             match wait {
                 Value::Null => Ok(Self::Wait(None)),
                 wait => {
-                    let wait = wait.as_u64().ok_or("`wait` is a whole number of milliseconds, or null")?;
+                    let wait = wait.as_u64().ok_or("`wait` must be a whole number of milliseconds, or null")?;
                     Ok(Self::Wait(Some(Duration::from_millis(wait))))
                 }
             }
         } else {
             Self::call(&mut fields, text)
         }?;
-        if fields.is_empty() { Ok(message) } else { Err("it has a key that no message has") }
+        if fields.is_empty() { Ok(message) } else { Err("it has an unknown key") }
     }
 
     /// Parses only the id of a call, without building values.
@@ -63,8 +63,8 @@ impl Message {
 
     fn call(fields: &mut Map<String, Value>, message: &[u8]) -> Result<Self, &'static str> {
         let id = fields.remove("id").and_then(|id| id.as_u64()).filter(|id| *id <= MAX_ID);
-        let id = id.ok_or("`id` is a whole number below 2^53")?;
-        let Some(Value::String(name)) = fields.remove("name") else { return Err("`name` is a string") };
+        let id = id.ok_or("`id` must be a whole number below 2^53")?;
+        let Some(Value::String(name)) = fields.remove("name") else { return Err("`name` must be a string") };
         let arguments = fields.remove("arguments").unwrap_or_else(|| Value::Object(Map::new()));
         let text = arguments_text(message, &arguments);
         Ok(Self::Call { id, name, arguments, text })

@@ -25,7 +25,7 @@ impl Pattern {
     pub(super) fn parse(pattern: &str) -> Result<Self, FileError> {
         let wrong = |reason: String| FileError::Pattern { pattern: pattern.chars().take(100).collect(), reason };
         if pattern.len() > MAX_PATTERN_BYTES {
-            return Err(wrong(format!("it is over {MAX_PATTERN_BYTES} bytes long; shorten it")));
+            return Err(wrong(format!("it is longer than {MAX_PATTERN_BYTES} bytes; shorten it")));
         }
         if let Some(reason) = path::fault(pattern) {
             return Err(wrong(format!("it {reason}")));
