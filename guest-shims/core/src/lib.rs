@@ -1,7 +1,7 @@
 //! The parts that every backend shares: limits, policies, outcomes, saved sessions, files, the tools protocol.
 //!
-//! The crate uses no WebAssembly engine, no host files, no threads and no clock, so that the Rust engine and the
-//! provider component run the same code and behave alike. A backend adds an instance to run
+//! The crate uses no WebAssembly engine, no host files, no threads and no clock. The Rust engine and the provider
+//! component therefore run the same code and behave alike. A backend adds an instance to run
 //! ([`glovebox_interpreters::Machine`]), time, and the parts of the host that it gives to guests.
 //!
 //! | module | contents |

@@ -1,8 +1,8 @@
 //! Drivers: how to boot a language interpreter once, park it, and call into it for each execution.
 //!
-//! An interpreter's state is its linear memory. A driver boots the unmodified binary at preparation time, stops it
-//! where nothing live points into the C stack, and records *anchors* (addresses in the saved memory) through which
-//! every later instance is called directly.
+//! An interpreter's state is its linear memory. A driver boots the unmodified binary at preparation time and stops it
+//! where nothing live points into the C stack. It records *anchors*, which are addresses in the saved memory, and calls
+//! every later instance directly through them.
 //!
 //! This crate depends on no WebAssembly engine: it talks to a [`Machine`], which the Rust host implements with Wasmtime
 //! and the provider component with a handful of intrinsics. It is not the security boundary: a guest that damages its

@@ -215,7 +215,7 @@ pub trait Driver: Send + Sync {
     fn execute(&self, machine: &mut dyn Machine, anchors: &Anchors, script: &Script<'_>)
     -> Result<Report, DriverError>;
 
-    /// Returns the words to write into the memory of a running guest, in this order, so that the interpreter raises an
+    /// Returns the words, in order, to write into the memory of a running guest. They make the interpreter raise an
     /// exception in the script at its next check. They must be harmless to a guest that has just ended its script.
     fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError>;
 

@@ -6,10 +6,11 @@ use std::fmt::{self, Write as _};
 /// Escapes a name, or any text chosen by a guest or from a host's file, for messages, tables and logs. The result
 /// cannot forge lines, hide, or reorder the text next to it.
 ///
-/// Escaped, as in a Rust string, are line ends and all other controls, U+2028 and U+2029, characters that change the
-/// text direction, invisible characters (zero-width characters, U+FEFF, variation selectors, tags), the backslash, and
-/// the backtick that quotes names. Bytes that are not UTF-8 become `\xNN`. All other characters stay, so an ordinary
-/// name is unchanged. A name of more than 256 bytes keeps its beginning and its end, with `…` between them.
+/// The escapes are those of Rust strings. They apply to line ends and all other controls, U+2028 and U+2029, and to
+/// characters that change the text direction. They also apply to invisible characters (zero-width characters, U+FEFF,
+/// variation selectors, tags), the backslash, and the backtick that quotes names. Bytes that are not UTF-8 become
+/// `\xNN`. All other characters stay, so an ordinary name is unchanged. A name of more than 256 bytes keeps its
+/// beginning and its end, with `…` between them.
 ///
 /// ```
 /// use glovebox_vfs::escaped;

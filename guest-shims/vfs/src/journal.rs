@@ -1,8 +1,8 @@
 //! The changes in a root since a point in time, recorded as they happen.
 //!
 //! The journal holds the old value of each directory entry that changed, and which files have been written. The old
-//! tree is the current tree with these values restored, so that the cost is proportional to the changes and no copy of
-//! the old tree (or of its bytes) is held.
+//! tree is the current tree with these values restored. The cost is therefore proportional to the changes, and no copy
+//! of the old tree or its bytes is held.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

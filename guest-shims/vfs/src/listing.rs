@@ -17,7 +17,7 @@ const MAX_ENTRIES: usize = 1_024;
 const LOOK_UP_WORK: u64 = 100;
 
 /// A cookie contains the position to continue from and, above it, the end of the listing. The end is fixed when a
-/// listing starts, so that a guest that renames or creates in a loop over a directory does not see its own names
+/// listing starts. A guest that renames or creates in a loop over a directory therefore does not see its own names
 /// forever. A name keeps its position for as long as it exists, so that no name is skipped or repeated.
 #[derive(Clone, Copy)]
 struct Cookie {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 pub enum Checkpoints {
     /// Before every execution while the session has at most [`SessionPolicy::checkpoint_auto_bytes`] of private memory.
-    /// Beyond that, before every second execution up to twice as much, before every third up to three times, and so on,
-    /// so that the average cost of checkpoints stays constant.
+    /// Beyond that, before every second execution up to twice as much, before every third up to three times, and so on.
+    /// The average cost of checkpoints therefore stays constant.
     #[default]
     Auto,
     /// Before every execution.

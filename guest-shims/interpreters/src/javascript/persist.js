@@ -187,8 +187,8 @@
     setDelete(above, value);
   };
 
-  // Returns the text of a checked value, without the interpreter's own code, which asks every object for its `toJSON`
-  // and sets numeric properties of its own lists, for which a script may have setters.
+  // Returns the text of a checked value, without the interpreter's own code. That code asks every object for its
+  // `toJSON` and sets numeric properties of its own lists, and scripts may define setters for these.
   const spell = (value) => {
     if (typeof value === 'string') return stringify(value);
     if (typeof value !== 'object' || value === null) return `${value}`;
