@@ -111,7 +111,7 @@ class Daemon:
 def use_daemon() -> None:
     """Makes tests use one shared daemon, if the command has been built."""
     if not COMMAND.exists() and not os.environ.get("CI"):
-        raise unittest.SkipTest(f"there is no `{COMMAND}`; build it with: cargo build")
+        raise unittest.SkipTest(f"there is no `{COMMAND}`; build it with: cargo build --workspace")
     if Daemon.shared is None:
         Daemon.shared = Daemon()
         atexit.register(Daemon.shared.stop)

@@ -8,10 +8,7 @@ use clap::{
 };
 
 use crate::args::GlobalArgs;
-use crate::commands::{
-    daemon, doctor, fleet, image, mcp, packages, policy, repl, run, run_component, runtimes, serve, session, validate,
-    weave,
-};
+use crate::commands::{doctor, image, packages, policy, repl, run, runtimes, services, session, validate};
 use crate::source::STDIN;
 
 const USAGE: &str = "glovebox [OPTIONS] <COMMAND>\n       glovebox FILE [OPTIONS] [ARG]...";
@@ -118,31 +115,16 @@ fn looks_like_a_file(name: &str) -> bool {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::RunArgs>),
-    // Alias: the subcommand's former name.
-    #[command(alias = "host")]
-    RunComponent(Box<run_component::RunComponentArgs>),
     Repl(Box<repl::ReplArgs>),
-    Serve(Box<serve::ServeArgs>),
     Session(session::SessionArgs),
     Validate(validate::ValidateArgs),
     Runtimes(runtimes::RuntimesArgs),
     Packages(packages::PackagesArgs),
     Image(image::ImageArgs),
-    Mcp(Box<mcp::McpArgs>),
-    Daemon(Box<daemon::DaemonArgs>),
-    Fleet(Box<fleet::FleetArgs>),
-    Weave(weave::WeaveArgs),
     Policy(policy::PolicyCommandArgs),
     Doctor(doctor::DoctorArgs),
-    /// Compile the component on standard input; used by `run-component`
-    #[command(hide = true)]
-    CompileComponent,
-    /// Convert the component's text on standard input to a binary; used by `run-component`
-    #[command(hide = true)]
-    ParseComponent,
-    /// Execute requests that the server forwards; used by `serve --workers`
-    #[command(hide = true)]
-    ServeWorker,
+    #[command(flatten)]
+    Service(services::ServiceCommand),
 }
 
 #[cfg(test)]

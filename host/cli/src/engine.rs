@@ -20,8 +20,10 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pooling {
     /// A pool of the default size.
+    #[cfg(feature = "full")]
     Pooled,
     /// A pool for at least this many guests, or of the default size if that is larger.
+    #[cfg(feature = "full")]
     Holding(u32),
     Single,
 }
@@ -45,10 +47,14 @@ impl Host {
     pub(crate) fn open(global: &GlobalArgs, pooling: Pooling) -> anyhow::Result<Self> {
         let steps = Arc::new(Steps::default());
         let mut config = EngineConfig::default();
-        match (pooling, &mut config.pool) {
-            (Pooling::Single, pool) => *pool = None,
-            (Pooling::Holding(count), Some(pool)) => pool.instance_count = pool.instance_count.max(count),
-            (Pooling::Holding(_), None) | (Pooling::Pooled, _) => {}
+        match pooling {
+            Pooling::Single => config.pool = None,
+            #[cfg(feature = "full")]
+            Pooling::Pooled => {}
+            #[cfg(feature = "full")]
+            Pooling::Holding(count) => {
+                config.pool.iter_mut().for_each(|pool| pool.instance_count = pool.instance_count.max(count));
+            }
         }
         if global.no_packages {
             config.packages = Packages::None;

@@ -4,7 +4,7 @@ use glovebox::escaped;
 use std::{
     fs,
     io::{self, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -52,7 +52,10 @@ pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Like [`replace`], with the permissions of the existing file: it may contain secrets, or be meant for others.
+#[cfg(feature = "full")]
 pub(crate) fn replace_alike(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+
     let there = fs::metadata(path).ok().map(|metadata| metadata.permissions().mode() & 0o777);
     put_or_explain(path, bytes, there.unwrap_or(0o666))
 }

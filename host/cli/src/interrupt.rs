@@ -82,6 +82,7 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
 
 /// Like [`install`], for a server: SIGTERM requests a shutdown like SIGINT, and the server takes the time that it
 /// needs. A second signal ends the process.
+#[cfg(feature = "full")]
 pub(crate) fn install_for_server() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();
     let cancelled = token.clone();

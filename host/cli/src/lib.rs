@@ -19,6 +19,7 @@ mod source;
 mod state;
 mod stdin;
 mod stored;
+#[cfg(feature = "full")]
 mod tenants;
 mod terminal;
 

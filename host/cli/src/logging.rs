@@ -8,7 +8,6 @@ use std::{
 
 use anyhow::Context as _;
 use glovebox::Timestamp;
-use glovebox_server::Telemetry;
 use serde_json::{Map, Value};
 use tracing::{
     Event, Subscriber,
@@ -18,23 +17,26 @@ use tracing_subscriber::{
     Layer,
     filter::Targets,
     fmt,
-    layer::{Context, SubscriberExt},
+    layer::{Context, Identity, SubscriberExt},
     registry,
+    registry::Registry,
 };
 
 use crate::args::{GlobalArgs, LogFormat};
 
 /// Starts logging if `--log`, `GLOVEBOX_LOG`, `-v` or `--log-format json` requests it. Costs nothing otherwise.
 pub(crate) fn start(global: &GlobalArgs) -> anyhow::Result<()> {
-    start_with(global, None)
+    start_with(global, None::<Identity>)
 }
 
-/// Like [`start`], with the traces of a server.
-pub(crate) fn start_with(global: &GlobalArgs, traces: Option<&Telemetry>) -> anyhow::Result<()> {
-    let spans = || traces.map(Telemetry::layer);
+/// Like [`start`], with a layer for the traces of a server.
+pub(crate) fn start_with<L>(global: &GlobalArgs, traces: Option<L>) -> anyhow::Result<()>
+where
+    L: Layer<Registry> + Send + Sync,
+{
     let filter = match (&global.log, global.verbose) {
         (Some(filter), _) if !filter.is_empty() => filter.as_str(),
-        (_, 0) if global.log_format == LogFormat::Text => match traces {
+        (_, 0) if global.log_format == LogFormat::Text => match &traces {
             Some(_) => "off",
             None => return Ok(()),
         },
@@ -50,10 +52,10 @@ pub(crate) fn start_with(global: &GlobalArgs, traces: Option<&Telemetry>) -> any
         LogFormat::Text => {
             let colour = anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
             let lines = fmt::layer().with_writer(io::stderr).with_ansi(colour).with_filter(targets);
-            tracing::subscriber::set_global_default(registry().with(spans()).with(lines))
+            tracing::subscriber::set_global_default(registry().with(traces).with(lines))
         }
         LogFormat::Json => {
-            tracing::subscriber::set_global_default(registry().with(spans()).with(JsonLines.with_filter(targets)))
+            tracing::subscriber::set_global_default(registry().with(traces).with(JsonLines.with_filter(targets)))
         }
     };
     started.context("cannot start logging")

@@ -10,6 +10,7 @@ pub(crate) fn set(path: PathBuf) {
 }
 
 /// Returns the path.
+#[cfg(feature = "full")]
 pub(crate) fn path() -> PathBuf {
     PATH.get().cloned().unwrap_or_else(|| "glovebox".into())
 }

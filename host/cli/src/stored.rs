@@ -6,8 +6,8 @@ use glovebox::{
     CancelToken, Execution, HibernateOptions, IfExists, Language, Request, Sandbox, Session, SessionKey, escaped,
 };
 use glovebox_sessions::{
-    DirectoryStore, NewSession, ObjectStore, Pages, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions,
-    SessionsError, StoreError, StorePolicy, StoredEntry, block_on,
+    DirectoryStore, NewSession, Pages, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions, SessionsError,
+    StoreError, StorePolicy, StoredEntry, block_on,
 };
 
 use crate::{
@@ -36,7 +36,10 @@ pub(crate) fn open_store(at: &Path) -> anyhow::Result<Arc<dyn SessionStore>> {
         Hinted::new(format!("cannot store sessions in `{}`", escaped(at)), remedy).because(error)
     };
     match at.to_str().filter(|_| is_url(at)) {
-        Some(url) => match block_on(ObjectStore::open(url)) {
+        #[cfg(not(feature = "full"))]
+        Some(_) => Err(crate::commands::services::missing("object stores").into()),
+        #[cfg(feature = "full")]
+        Some(url) => match block_on(glovebox_sessions::ObjectStore::open(url)) {
             Ok(store) => Ok(Arc::new(store)),
             Err(error @ StoreError::Directory(_)) => Err(failed(NOT_OURS_REMEDY, error).into()),
             Err(error) => Err(failed(REMOTE_REMEDY, error).into()),
@@ -99,6 +102,7 @@ impl SessionDir {
     }
 
     /// Returns the store, for commands with their own sessions in it.
+    #[cfg(feature = "full")]
     pub(crate) fn shared_store(&self) -> Arc<dyn SessionStore> {
         Arc::clone(&self.store)
     }

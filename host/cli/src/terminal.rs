@@ -34,6 +34,7 @@ impl Hinted {
     }
 
     /// Adds the causes of `error`. The message already contains the text of `error` itself.
+    #[cfg(feature = "full")]
     pub(crate) fn because_of(self, error: &dyn Error) -> Self {
         match error.source() {
             Some(source) => self.because(source.to_string()),
@@ -101,6 +102,7 @@ pub(crate) fn out_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 }
 
 /// Like [`out_json`], to standard error.
+#[cfg(feature = "full")]
 pub(crate) fn err_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     json(value, io::stderr().lock())
 }

@@ -77,7 +77,7 @@ impl Args {
                 own.with_file_name(format!("glovebox{}", env::consts::EXE_SUFFIX))
             }
         };
-        let hint = "build it with `cargo build --bin glovebox`, or give its path with --glovebox";
+        let hint = "build it with `cargo build --workspace`, or give its path with --glovebox";
         ensure!(path.is_file(), "there is no `glovebox` program at `{}`; {hint}", path.display());
         Ok(path)
     }

@@ -247,6 +247,7 @@ impl PolicyArgs {
 
 impl GrantArgs {
     /// Like [`PolicyArgs::resolve`].
+    #[cfg(feature = "full")]
     pub(crate) fn resolve(&self) -> anyhow::Result<Policy> {
         checked(self.unchecked(Policy::default())?)
     }

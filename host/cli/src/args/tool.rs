@@ -55,6 +55,7 @@ impl std::error::Error for WrongTool {}
 
 impl ProgramArgs {
     /// Returns the names of the tools.
+    #[cfg(feature = "full")]
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().map(|tool| tool.name.as_str())
     }

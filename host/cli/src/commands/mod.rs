@@ -1,20 +1,32 @@
 //! The subcommands, one file each. Each takes its arguments and returns the process's exit code.
 
+#[cfg(feature = "full")]
 pub(crate) mod daemon;
 pub(crate) mod doctor;
+#[cfg(feature = "full")]
 pub(crate) mod fleet;
 pub(crate) mod image;
+#[cfg(feature = "full")]
 pub(crate) mod mcp;
 pub(crate) mod packages;
 pub(crate) mod policy;
 pub(crate) mod repl;
 pub(crate) mod run;
+#[cfg(feature = "full")]
 pub(crate) mod run_component;
 pub(crate) mod runtimes;
+#[cfg(feature = "full")]
 pub(crate) mod serve;
+#[cfg(feature = "full")]
 pub(crate) mod serve_worker;
+#[cfg(feature = "full")]
+pub(crate) mod services;
+#[cfg(not(feature = "full"))]
+#[path = "absent.rs"]
+pub(crate) mod services;
 pub(crate) mod session;
 pub(crate) mod validate;
+#[cfg(feature = "full")]
 pub(crate) mod weave;
 
 use crate::cli::{Cli, Command};
@@ -23,27 +35,19 @@ use crate::cli::{Cli, Command};
 pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
     cli.global.color.apply();
     // A server reads its configuration first, because that contains the collector of traces.
-    if !matches!(cli.command, Command::Serve(_)) {
+    if !matches!(&cli.command, Command::Service(command) if command.starts_logging()) {
         crate::logging::start(&cli.global)?;
     }
     match &cli.command {
         Command::Run(args) => run::run(&cli.global, args),
-        Command::RunComponent(args) => run_component::run(&cli.global, args),
         Command::Repl(args) => repl::run(&cli.global, args),
-        Command::Serve(args) => serve::run(&cli.global, args),
-        Command::ServeWorker => serve_worker::run(&cli.global),
         Command::Session(args) => session::run(&cli.global, args),
         Command::Validate(args) => validate::run(&cli.global, args),
         Command::Runtimes(args) => runtimes::run(&cli.global, args),
         Command::Packages(args) => packages::run(args),
         Command::Image(args) => image::run(&cli.global, args),
-        Command::Mcp(args) => mcp::run(&cli.global, args),
-        Command::Weave(args) => weave::run(&cli.global, args),
         Command::Policy(args) => policy::run(args),
-        Command::Daemon(args) => daemon::run(&cli.global, args),
-        Command::Fleet(args) => fleet::run(&cli.global, args),
         Command::Doctor(args) => doctor::run(&cli.global, args),
-        Command::CompileComponent => Ok(glovebox_component_runner::compile_stdin()),
-        Command::ParseComponent => Ok(run_component::parse_stdin()),
+        Command::Service(command) => services::run(&cli.global, command),
     }
 }

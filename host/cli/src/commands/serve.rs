@@ -161,7 +161,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
         .context("cannot start the server's threads")?;
     let endpoint = config.telemetry.otlp.as_deref();
     let telemetry = endpoint.map(|endpoint| Telemetry::start(endpoint, runtime.handle())).transpose()?;
-    logging::start_with(global, telemetry.as_ref())?;
+    logging::start_with(global, telemetry.as_ref().map(Telemetry::layer))?;
     // With workers, this process executes nothing, but prepares the runtimes that they load.
     let pooling = if config.workers.count == 0 { Pooling::Pooled } else { Pooling::Single };
     let host = Host::open(global, pooling)?;

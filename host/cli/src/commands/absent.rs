@@ -1,0 +1,54 @@
+//! The subcommands that a build without the feature `full` lacks. They say how to build them.
+
+use std::ffi::OsString;
+
+use clap::{Args, Subcommand};
+
+use crate::{args::GlobalArgs, terminal::Hinted};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServiceCommand {
+    /// Run a component that uses the sandbox (in builds with the feature `full`)
+    RunComponent(AnyArgs),
+    /// Answer requests over HTTP (in builds with the feature `full`)
+    Serve(AnyArgs),
+    /// Serve the Model Context Protocol (in builds with the feature `full`)
+    Mcp(AnyArgs),
+    /// Serve programs of this machine over a Unix socket (in builds with the feature `full`)
+    Daemon(AnyArgs),
+    /// Serve sessions that outlive their machine (in builds with the feature `full`)
+    Fleet(AnyArgs),
+    /// Make a provider component (in builds with the feature `full`)
+    Weave(AnyArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub(crate) struct AnyArgs {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    _args: Vec<OsString>,
+}
+
+impl ServiceCommand {
+    #[expect(clippy::unused_self, reason = "the subcommand `serve` starts logging itself")]
+    pub(crate) fn starts_logging(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) fn run(_: &GlobalArgs, command: &ServiceCommand) -> anyhow::Result<i32> {
+    let name = match command {
+        ServiceCommand::RunComponent(_) => "run-component",
+        ServiceCommand::Serve(_) => "serve",
+        ServiceCommand::Mcp(_) => "mcp",
+        ServiceCommand::Daemon(_) => "daemon",
+        ServiceCommand::Fleet(_) => "fleet",
+        ServiceCommand::Weave(_) => "weave",
+    };
+    Err(missing(&format!("`glovebox {name}`")).into())
+}
+
+/// The error for something that needs the feature `full`.
+pub(crate) fn missing(what: &str) -> Hinted {
+    Hinted::new(format!("this build has no {what}"), "build it with `cargo build --workspace --bin glovebox`")
+}

@@ -1,0 +1,48 @@
+//! Subcommands of the feature `full`: servers, components and weaving.
+
+use clap::Subcommand;
+
+use super::{daemon, fleet, mcp, run_component, serve, serve_worker, weave};
+use crate::args::GlobalArgs;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServiceCommand {
+    // Alias: the subcommand's former name.
+    #[command(alias = "host")]
+    RunComponent(Box<run_component::RunComponentArgs>),
+    Serve(Box<serve::ServeArgs>),
+    Mcp(Box<mcp::McpArgs>),
+    Daemon(Box<daemon::DaemonArgs>),
+    Fleet(Box<fleet::FleetArgs>),
+    Weave(weave::WeaveArgs),
+    /// Compile the component on standard input; used by `run-component`
+    #[command(hide = true)]
+    CompileComponent,
+    /// Convert the component's text on standard input to a binary; used by `run-component`
+    #[command(hide = true)]
+    ParseComponent,
+    /// Execute requests that the server forwards; used by `serve --workers`
+    #[command(hide = true)]
+    ServeWorker,
+}
+
+impl ServiceCommand {
+    /// Returns `true` if the subcommand starts logging itself.
+    pub(crate) fn starts_logging(&self) -> bool {
+        matches!(self, Self::Serve(_))
+    }
+}
+
+pub(crate) fn run(global: &GlobalArgs, command: &ServiceCommand) -> anyhow::Result<i32> {
+    match command {
+        ServiceCommand::RunComponent(args) => run_component::run(global, args),
+        ServiceCommand::Serve(args) => serve::run(global, args),
+        ServiceCommand::Mcp(args) => mcp::run(global, args),
+        ServiceCommand::Daemon(args) => daemon::run(global, args),
+        ServiceCommand::Fleet(args) => fleet::run(global, args),
+        ServiceCommand::Weave(args) => weave::run(global, args),
+        ServiceCommand::CompileComponent => Ok(glovebox_component_runner::compile_stdin()),
+        ServiceCommand::ParseComponent => Ok(run_component::parse_stdin()),
+        ServiceCommand::ServeWorker => serve_worker::run(global),
+    }
+}
