@@ -1,4 +1,4 @@
-//! The cases, measured in turns.
+//! Alternating measurement of all cases.
 
 use std::{path::Path, process::Command, time::Duration};
 
@@ -16,19 +16,19 @@ use crate::{
     work,
 };
 
-/// How much is measured.
+/// The amount of measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
-    /// Turns that every case but the parallel ones gets.
+    /// Turns of every case except the parallel ones.
     turns: u64,
-    /// Runs that each point of the curve gets.
+    /// Runs per point of the checkpoint curve.
     curve_turns: u64,
-    /// How many sessions there are at once, and how often one of them executes.
+    /// Number of concurrent sessions, and of executions distributed over them.
     sessions: u64,
     session_executions: u64,
-    /// Turns that the parallel ones get.
+    /// Turns of the parallel cases.
     parallel_turns: u64,
-    /// How long such a turn is.
+    /// Duration of a parallel turn.
     parallel_period: Duration,
 }
 
@@ -55,15 +55,15 @@ impl Work {
     }
 }
 
-/// Runs per turn of the cases that take well under a millisecond.
+/// Runs per turn of cases that take well under a millisecond.
 const FRESH_PER_TURN: usize = 20;
 const LIVE_PER_TURN: usize = 50;
 
-/// Everything measured about one runtime. Its sessions take no checkpoint but those that are measured.
+/// All measurements of one runtime. Its sessions take only the checkpoints that are measured.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) fresh: Samples,
-    /// None of a runtime that components do not find.
+    /// `None` for a runtime that components cannot use.
     pub(crate) component: Option<Samples>,
     pub(crate) live: Samples,
     pub(crate) instantiate: Samples,
@@ -79,7 +79,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// The cases by name.
+    /// Returns the samples of each case with its name.
     pub(crate) fn cases(&self) -> Vec<(&'static str, &Samples)> {
         let sessions = &self.sessions;
         let mut cases = vec![
@@ -105,12 +105,12 @@ impl Measured {
     }
 }
 
-/// One runtime and how to start it in every way.
+/// A runtime to measure, in every way that starts it.
 pub(crate) struct Subject<'a> {
     sandbox: &'a Sandbox,
-    /// The same, but its sessions save their state before each execution.
+    /// Like `sandbox`, but its sessions take a checkpoint before each execution.
     saving: &'a Sandbox,
-    /// The same on an engine of its own, whose memory no other case has used.
+    /// Like `sandbox`, but on a separate engine whose memory no other case has used.
     apart: &'a Sandbox,
     component: Option<ComponentCase>,
     rival: Option<&'a Rival>,
@@ -157,13 +157,13 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Measures every case, in turns.
+    /// Measures every case. Cases alternate, so that other load affects all of them.
     pub(crate) fn measure(&self, work: Work, bar: &ProgressBar) -> anyhow::Result<Measured> {
         let mut measured = Measured::default();
         let session = self.sandbox.session()?;
         let sessions = SessionCases::open(self.sandbox, self.saving, self.source)?;
         for turn in 0..work.turns {
-            // Whoever comes second finds the file cache and the processor's clock as the first left them.
+            // The order alternates: the first process changes the file cache and the processor's clock speed.
             if turn % 2 == 0 {
                 self.spawn_rival(&mut measured)?;
                 self.spawn_ours(&mut measured)?;

@@ -1,4 +1,4 @@
-//! Executions that a component asks for.
+//! Executions requested by a component.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use wit_parser::Resolve;
 
 use crate::samples::Samples;
 
-/// The component's code; what stands in capitals is put in.
+/// The component's code, in which `component` replaces the words in capitals.
 const MODULE: &str = include_str!("component.wat");
 
-/// What it imports and exports. Of WASI's clocks only what it calls: the versions of everything are the contract's.
+/// The component's world. Its WASI clocks contain only the function that it calls, at the contract's version.
 const WORLD: &str = "
 package glovebox:bench;
 
@@ -30,7 +30,7 @@ package wasi:clocks@0.2.12 {
 }
 ";
 
-/// An application that executes a script again and again, and measures each execution by its own clock.
+/// A component that executes a script repeatedly and times each execution with its own clock.
 pub(crate) struct ComponentCase {
     application: Application,
     host: SandboxHost,
@@ -45,7 +45,7 @@ impl ComponentCase {
         })
     }
 
-    /// Measures so many executions in a row, and one before them.
+    /// Measures `count` consecutive executions, after one that is not counted.
     pub(crate) fn turn(&self, into: &mut Samples, count: usize) -> anyhow::Result<()> {
         let ended = self.application.invoke(&format!("turn({})", count + 1), &self.host, &AppConfig::default())?;
         let Some(list) = ended.value.filter(|_| ended.outcome.is_success()) else {
@@ -58,7 +58,7 @@ impl ComponentCase {
     }
 }
 
-/// The component that executes a script with a runtime.
+/// Builds the component that executes a script with a runtime.
 fn component(runtime: &str, source: &str) -> anyhow::Result<Vec<u8>> {
     let text = MODULE
         .replace("NAME_LEN", &runtime.len().to_string())
@@ -74,15 +74,15 @@ fn component(runtime: &str, source: &str) -> anyhow::Result<Vec<u8>> {
     ComponentEncoder::default().validate(true).module(&module)?.encode()
 }
 
-/// The interfaces that the component needs, as one file.
+/// Returns the interfaces that the component needs, as one WIT file.
 fn contract() -> String {
     let [types, sandbox] = [include_str!("../../../wit/types.wit"), include_str!("../../../wit/sandbox.wit")];
-    // Only one file of a package says which it is.
+    // Only one file may declare the package.
     let (_, sandbox) = sandbox.split_once(';').unwrap_or_default();
     format!("{types}{sandbox}")
 }
 
-/// Text as a string of the text format.
+/// Returns a string literal of the WebAssembly text format.
 fn literal(text: &str) -> String {
     let bytes: String = text.bytes().map(|byte| format!("\\{byte:02x}")).collect();
     format!("\"{bytes}\"")

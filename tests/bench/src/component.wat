@@ -1,16 +1,16 @@
-;; An application that measures what an execution takes it: `turn(count)` gives the nanoseconds of each.
+;; A component that times executions: `turn(count)` returns the nanoseconds of each.
 (module
   (import "wasi:clocks/monotonic-clock@0.2.12" "now" (func $now (result i64)))
   (import "glovebox:sandbox/sandbox@0.2.0" "execute" (func $execute (param i32 i32)))
 
-  ;; 16: the arguments of `execute`; 1024: its result; 4096: the runtime's name; 8192: the source; 16384: the samples;
-  ;; 65536 and on: what the host allocates for the result, anew for each.
+  ;; Memory: 16 the arguments of `execute`; 1024 its result; 4096 the runtime's name; 8192 the source; 16384 the samples;
+  ;; from 65536 the host's allocations for the result, reset before each execution.
   (memory (export "memory") 32)
   (global $free (mut i32) (i32.const 65536))
-  ;; runtime: `named`, with its name
+  ;; The runtime: `named`, with its name.
   (data (i32.const 16) "\02\00\00\00\00\10\00\00")
   (data (i32.const 4096) NAME)
-  ;; request: the source; everything else, and the policy, is none
+  ;; The request: the source. All other fields, and the policy, are `none`.
   (data (i32.const 32) "\00\20\00\00")
   (data (i32.const 8192) SOURCE)
 
@@ -39,7 +39,7 @@
         (i64.store
           (i32.add (i32.const 16384) (i32.shl (local.get $done) (i32.const 3)))
           (i64.sub (call $now) (local.get $begin)))
-        ;; `ok`, and the outcome `completed`
+        ;; Require `ok` and the outcome `completed`.
         (if (i32.load8_u (i32.const 1024)) (then unreachable))
         (if (i32.load8_u (i32.const 1032)) (then unreachable))
         (local.set $done (i32.add (local.get $done) (i32.const 1)))

@@ -1,20 +1,20 @@
-//! What the figures were measured on.
+//! The measured machine.
 
 use std::{collections::BTreeMap, fs, thread::available_parallelism};
 
 use serde::Serialize;
 
-/// The machine, as far as it tells.
+/// Properties of the machine, as far as the system reports them.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,
     pub(crate) threads: usize,
     pub(crate) memory_bytes: u64,
     pub(crate) os: String,
-    /// Runnable processes in the last minute when the measuring began: above a fraction of `threads`, distrust the figures.
+    /// The system's load average of the last minute, taken before the measurement. See [`Self::is_busy`].
     pub(crate) load_average: f64,
     pub(crate) glovebox: &'static str,
-    /// The interpreters we are compared with.
+    /// Versions of the installed interpreters, by name.
     pub(crate) rivals: BTreeMap<String, String>,
 }
 
@@ -45,7 +45,7 @@ impl Machine {
         }
     }
 
-    /// Whether something else was busy.
+    /// Returns `true` if other load makes the figures unreliable.
     pub(crate) fn is_busy(&self) -> bool {
         self.load_average > self.threads as f64 / 2.0
     }

@@ -1,4 +1,4 @@
-//! Measures how fast Glovebox is on this machine, in one run with the interpreters that are installed.
+//! Measures the speed of Glovebox on this machine, in one run with the installed interpreters.
 //! `cargo run -p glovebox-bench -- --help` explains the cases.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
@@ -53,7 +53,7 @@ fn main() -> anyhow::Result<()> {
         }
         let plain = sandbox(&engine, runtime, Checkpoints::Never)?;
         let saving = sandbox(&engine, runtime, Checkpoints::Always)?;
-        // Its memory must not have been used by another case.
+        // No other case may have used its memory.
         let apart = sandbox(&self::engine(&args)?, runtime, Checkpoints::Never)?;
         let bar = bar(&runtime.name, work.rounds());
         let subject = Subject::new(&program, &args, &engine, runtime, [&plain, &saving, &apart], rival.as_ref())?;
@@ -95,7 +95,7 @@ fn prepare(program: &Path, args: &Args, runtimes: &[RuntimeInfo]) -> anyhow::Res
     Ok(())
 }
 
-/// Creates a sandbox. Checkpoints are a case of their own.
+/// Creates a sandbox with the default limits. Checkpoints are explicit because they are measured separately.
 fn sandbox(engine: &Engine, runtime: &RuntimeInfo, checkpoints: Checkpoints) -> anyhow::Result<Sandbox> {
     let mut policy = Policy::default();
     policy.session.checkpoints = checkpoints;

@@ -1,4 +1,4 @@
-//! Many sessions at once, of which now one and now another executes.
+//! Executions that alternate randomly between many sessions.
 
 use std::fs;
 
@@ -7,19 +7,19 @@ use glovebox::{Sandbox, Session};
 
 use crate::samples::{Samples, timed};
 
-/// What many sessions took.
+/// Time and memory of many sessions.
 #[derive(Debug, Default)]
 pub(crate) struct ManySessions {
-    /// Executions, each in a session that nobody could foresee.
+    /// Executions, each in a random session.
     pub(crate) samples: Samples,
-    /// How many sessions there were.
+    /// Number of sessions.
     pub(crate) count: u64,
-    /// What they held together of memory that is this process's own, after their executions.
+    /// Anonymous memory of all sessions together, after their executions.
     pub(crate) bytes: u64,
 }
 
 impl ManySessions {
-    /// Opens so many, lets each execute once, and then so many times one or another.
+    /// Opens `count` sessions, executes once in each, and then measures `executions` in random sessions.
     pub(crate) fn measure(sandbox: &Sandbox, source: &str, count: u64, executions: u64) -> anyhow::Result<Self> {
         let before = anonymous_bytes();
         let mut sessions = Vec::new();
@@ -40,7 +40,7 @@ impl ManySessions {
     }
 }
 
-/// One of them, by Marsaglia's xorshift.
+/// Returns a random session, chosen with Marsaglia's xorshift.
 fn any<'a>(sessions: &'a [Session], random: &mut u64) -> anyhow::Result<&'a Session> {
     *random ^= *random << 13;
     *random ^= *random >> 7;
@@ -50,7 +50,7 @@ fn any<'a>(sessions: &'a [Session], random: &mut u64) -> anyhow::Result<&'a Sess
     sessions.get(place).context("there is no session")
 }
 
-/// Memory that is this process's alone and no file's; 0 where the system does not tell.
+/// Returns this process's anonymous memory in bytes, or 0 if the system does not report it.
 fn anonymous_bytes() -> u64 {
     let text = fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"));

@@ -1,4 +1,4 @@
-//! Fresh executions on several threads at once.
+//! Fresh executions on several threads.
 
 use std::{
     sync::Barrier,
@@ -11,7 +11,7 @@ use glovebox::Sandbox;
 
 use crate::samples::Samples;
 
-/// What some threads got done.
+/// Executions of several threads, and the time that they took together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Throughput {
     pub(crate) samples: Samples,
@@ -19,12 +19,12 @@ pub(crate) struct Throughput {
 }
 
 impl Throughput {
-    /// Executions a second.
+    /// Returns the number of executions per second.
     pub(crate) fn rate(&self) -> f64 {
         if self.busy.is_zero() { 0.0 } else { self.samples.len() as f64 / self.busy.as_secs_f64() }
     }
 
-    /// Runs the script on so many threads for so long, and adds what they did.
+    /// Runs the script repeatedly on `threads` threads for `period`, and adds the samples.
     pub(crate) fn run(
         &mut self,
         sandbox: &Sandbox,

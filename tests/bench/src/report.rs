@@ -1,4 +1,4 @@
-//! The figures, for machines and for people.
+//! The report, as JSON and as tables.
 
 use std::fmt::Write as _;
 
@@ -13,21 +13,21 @@ use crate::{
     table::{Align, bytes, table},
 };
 
-/// What is compared with starting the installed interpreter: each gives one that is ready.
+/// Cases that provide a ready interpreter, compared with starting the installed one.
 const AGAINST_RIVAL: [&str; 5] = ["fresh", "live", "process", "fork", "resume"];
-/// What is compared with an execution in a session: each comes on top of one.
+/// Cases that add to an execution in a session, compared with that execution.
 const AGAINST_LIVE: [&str; 2] = ["checkpoint", "hibernate"];
 
-/// Everything `bench` found out.
+/// The results of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
     results: Vec<ResultLine>,
     ratios: Vec<Ratio>,
     differences: Vec<Difference>,
-    /// What live sessions hold.
+    /// Memory of live sessions.
     sessions: Vec<Held>,
-    /// Executions a second of the parallel cases, for people; the JSON has their ratio.
+    /// Executions per second of the parallel cases. The JSON contains their ratio instead.
     #[serde(skip)]
     rates: Vec<(String, f64)>,
 }
@@ -49,7 +49,7 @@ struct Ratio {
     ratio: f64,
 }
 
-/// What a case takes beyond another one.
+/// The difference between the median times of two cases.
 #[derive(Debug, Serialize)]
 struct Difference {
     case: &'static str,
@@ -58,7 +58,7 @@ struct Difference {
     difference_us: f64,
 }
 
-/// What sessions hold of memory that is nobody else's, after a few executions each.
+/// Anonymous memory per session, after a few executions in each.
 #[derive(Debug, Serialize)]
 struct Held {
     runtime: String,
@@ -78,7 +78,7 @@ impl Report {
         }
     }
 
-    /// Adds what was measured about one runtime.
+    /// Adds the measurements of one runtime.
     pub(crate) fn add(&mut self, runtime: &RuntimeInfo, rival: Option<&Rival>, measured: &Measured) {
         let cases = measured.cases();
         for &(case, samples) in &cases {
@@ -139,7 +139,7 @@ impl Report {
         }
     }
 
-    /// The figures as tables.
+    /// Formats the report as tables.
     pub(crate) fn rendered(&self) -> String {
         let Machine { cpu, threads, memory_bytes, os, load_average, glovebox, rivals } = &self.machine;
         let mut text = format!("glovebox {glovebox} on {cpu}, {threads} threads, {}, {os}\n", bytes(*memory_bytes));
@@ -186,7 +186,7 @@ impl Report {
     }
 }
 
-/// No more digits than the measurement bears.
+/// Rounds to a number of decimals.
 pub(super) fn rounded(value: f64, digits: i32) -> f64 {
     let factor = 10_f64.powi(digits);
     (value * factor).round() / factor

@@ -1,4 +1,4 @@
-//! The interpreters that are installed here.
+//! The installed interpreters to compare with.
 
 use std::{
     path::PathBuf,
@@ -11,21 +11,21 @@ use glovebox::Language;
 
 use crate::work;
 
-/// An interpreter that is spawned for every script.
+/// An installed interpreter, started anew for every script.
 #[derive(Debug)]
 pub(crate) struct Rival {
     pub(crate) name: &'static str,
-    /// Its version and where it is.
+    /// The version and the path.
     pub(crate) description: String,
     program: PathBuf,
-    /// What comes before the script.
+    /// The arguments before the script.
     options: &'static [&'static str],
 }
 
 impl Rival {
-    /// The one for a language, where it is installed.
+    /// Finds the interpreter of a language, or returns `None` if it is not installed.
     pub(crate) fn find(language: Language) -> Option<Self> {
-        // What `PATH` finds may be a version manager's shell script, which would make us look good: ask for the real thing.
+        // `PATH` may contain the slow shell script of a version manager. The interpreter itself reports its path.
         let (name, ask, options): (_, &[&str], &'static [&'static str]) = match language {
             Language::Python => {
                 ("python3", &["-c", "import sys; print(sys.executable); print(sys.version.split()[0])"], &["-I", "-c"])
@@ -44,12 +44,12 @@ impl Rival {
         })
     }
 
-    /// Runs a script once, from nothing to exit.
+    /// Runs a script in a new process, and returns the time until it exits.
     pub(crate) fn spawn(&self, source: &str) -> anyhow::Result<Duration> {
         time_process(Command::new(&self.program).args(self.options).arg(source))
     }
 
-    /// Runs the script for the processor, which says itself how long it took.
+    /// Runs the script of the case `work`, and returns the time that it prints.
     pub(crate) fn work(&self, source: &str) -> anyhow::Result<Duration> {
         let mut command = Command::new(&self.program);
         command.args(self.options).arg(source).stdin(Stdio::null()).stderr(Stdio::null());
@@ -59,7 +59,7 @@ impl Rival {
     }
 }
 
-/// The time from spawning a process to its exit, its output thrown away.
+/// Returns the time from starting a process to its exit. Its output is discarded.
 pub(crate) fn time_process(command: &mut Command) -> anyhow::Result<Duration> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let start = Instant::now();

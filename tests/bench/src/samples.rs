@@ -1,11 +1,11 @@
-//! Times, and what is told about them.
+//! Measured times and their percentiles.
 
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use glovebox::Execution;
 
-/// The times of one case.
+/// The measured times of one case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<Duration>);
 
@@ -22,7 +22,7 @@ impl Samples {
         self.0.len()
     }
 
-    /// The time that so many of a hundred stayed within (nearest rank), in milliseconds; 0 when there is none.
+    /// Returns a percentile in milliseconds, by nearest rank, or 0 without samples.
     pub(crate) fn percentile_ms(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -31,7 +31,7 @@ impl Samples {
     }
 }
 
-/// Measures some runs in a row and leaves the first out.
+/// Measures `count` consecutive runs, after one that is not counted.
 pub(crate) fn block(
     into: &mut Samples,
     count: usize,
@@ -44,7 +44,7 @@ pub(crate) fn block(
     Ok(())
 }
 
-/// How long an execution took, which must have printed 1.
+/// Times an execution, which must print 1.
 pub(crate) fn timed<E: std::error::Error + Send + Sync + 'static>(
     run: impl FnOnce() -> Result<Execution, E>,
 ) -> anyhow::Result<Duration> {

@@ -1,4 +1,4 @@
-//! What can be done with a session beside executing in it.
+//! Session operations other than executing: checkpoints, forks, hibernation.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use glovebox::{HibernateOptions, Language, ResumeOptions, Sandbox, Session};
 
 use crate::samples::{Samples, block};
 
-/// A session's private memory in the cases `checkpoint_*`, in bytes beyond what the interpreter itself writes to.
+/// Memory that the sessions of the cases `checkpoint_*` hold, in bytes, in addition to the interpreter's own.
 const CURVE: [(&str, u32); 5] = [
     ("checkpoint_512k", 512 << 10),
     ("checkpoint_1m", 1 << 20),
@@ -16,24 +16,24 @@ const CURVE: [(&str, u32); 5] = [
     ("checkpoint_64m", 64 << 20),
 ];
 
-/// The same of the session that is forked.
+/// Memory that the forked session holds, in addition to the interpreter's own.
 const FORKED_BYTES: u32 = 1 << 20;
 
 /// Runs per turn.
 const PER_TURN: usize = 5;
 
-/// What sessions took.
+/// The times of all session operations.
 #[derive(Debug, Default)]
 pub(crate) struct SessionSamples {
     pub(crate) checkpoint: Samples,
     pub(crate) fork: Samples,
     pub(crate) hibernate: Samples,
     pub(crate) resume: Samples,
-    /// `checkpoint` by private memory.
+    /// `checkpoint` by held memory.
     pub(crate) curve: Vec<(&'static str, Samples)>,
 }
 
-/// Two sessions alike, but that one saves its state before each execution.
+/// Two equal sessions, of which `saving` takes a checkpoint before each execution.
 #[derive(Debug)]
 struct Pair {
     saving: Session,
@@ -41,19 +41,19 @@ struct Pair {
 }
 
 impl Pair {
-    /// Both hold so many bytes, none of them zero.
+    /// Opens both sessions, each with `bytes` nonzero bytes.
     fn holding(sandbox: &Sandbox, saving: &Sandbox, bytes: u32) -> anyhow::Result<Self> {
         Ok(Self { saving: holding(saving, bytes)?, plain: holding(sandbox, bytes)? })
     }
 
-    /// What saving adds to an execution: the page map read, and the pages compared that were ever written to.
+    /// Measures what a checkpoint adds to an execution: reading the page map and comparing all pages ever written.
     fn checkpoint(&self, source: &str) -> anyhow::Result<Duration> {
         let plain = made(|| Ok(self.plain.execute(source)?))?;
         Ok(made(|| Ok(self.saving.execute(source)?))?.saturating_sub(plain))
     }
 }
 
-/// The sessions that are measured in turns with everything else.
+/// The session operations that alternate with the other cases.
 #[derive(Debug)]
 pub(crate) struct SessionCases<'a> {
     sandbox: &'a Sandbox,
@@ -68,7 +68,7 @@ impl<'a> SessionCases<'a> {
         Ok(Self { sandbox, source, small, forked: holding(sandbox, FORKED_BYTES)? })
     }
 
-    /// Measures every case but the curve.
+    /// Measures every session operation except the curve.
     pub(crate) fn turn(&self, into: &mut SessionSamples) -> anyhow::Result<()> {
         block(&mut into.checkpoint, PER_TURN, || self.small.checkpoint(self.source))?;
         block(&mut into.fork, PER_TURN, || made(|| Ok(self.forked.fork()?)))?;
@@ -82,7 +82,7 @@ impl<'a> SessionCases<'a> {
     }
 }
 
-/// Measures checkpoints of larger and larger sessions, one after the other: all of them at once are a lot of memory.
+/// Measures checkpoints of increasingly large sessions. One pair is open at a time, to limit the memory.
 pub(crate) fn curve(
     sandbox: &Sandbox,
     saving: &Sandbox,
@@ -101,7 +101,7 @@ pub(crate) fn curve(
     Ok(curve)
 }
 
-/// The time it takes to make something, without that of freeing it.
+/// Times an operation, without dropping its result.
 fn made<T>(make: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Duration> {
     let start = Instant::now();
     let made = make()?;
@@ -110,7 +110,7 @@ fn made<T>(make: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Duration>
     Ok(took)
 }
 
-/// A session that holds so many bytes, none of them zero.
+/// Opens a session that holds `bytes` nonzero bytes.
 fn holding(sandbox: &Sandbox, bytes: u32) -> anyhow::Result<Session> {
     let session = sandbox.session()?;
     let held = session.execute(&match sandbox.language() {

@@ -1,11 +1,11 @@
-//! Work for the processor: a script that says itself how long it took, here and in an installed interpreter.
+//! The case `work`: a script that times its own computation, here and in the installed interpreter.
 
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use glovebox::{Language, Outcome, Sandbox};
 
-/// 28,657 calls of a function, after which it prints the milliseconds they took.
+/// Returns a script that makes 28,657 function calls and prints their duration in milliseconds.
 pub(super) const fn source(language: Language) -> &'static str {
     match language {
         Language::Python => {
@@ -24,7 +24,7 @@ pub(super) const fn source(language: Language) -> &'static str {
     }
 }
 
-/// Runs it in a fresh sandbox.
+/// Runs the script in a fresh interpreter, and returns the time that it prints.
 pub(super) fn run(sandbox: &Sandbox, source: &str) -> anyhow::Result<Duration> {
     let execution = sandbox.execute(source)?;
     ensure!(
@@ -35,7 +35,7 @@ pub(super) fn run(sandbox: &Sandbox, source: &str) -> anyhow::Result<Duration> {
     took(&execution.stdout.text())
 }
 
-/// The time that the script printed.
+/// Parses the time that the script printed.
 pub(super) fn took(printed: &str) -> anyhow::Result<Duration> {
     let millis: f64 = printed.trim().parse().with_context(|| format!("`{}` is no time", printed.trim()))?;
     Duration::try_from_secs_f64(millis / 1000.0).context("it took no time that there is")

@@ -1,4 +1,4 @@
-//! The JSON report. Programs read it, `.ci/threads` among them.
+//! Tests of the JSON report, which programs such as `.ci/threads` read.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

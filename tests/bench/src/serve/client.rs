@@ -1,4 +1,4 @@
-//! Clients that ask the same again and again, each over one connection.
+//! HTTP clients that repeat one request, each over one connection.
 
 use std::{
     net::SocketAddr,
@@ -14,7 +14,7 @@ use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::samples::Samples;
 
-/// What is asked of whom.
+/// A server and the request to send to it.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) address: SocketAddr,
@@ -23,17 +23,17 @@ pub(super) struct Target {
     pub(super) body: Bytes,
 }
 
-/// What was measured.
+/// Results of all clients.
 #[derive(Default)]
 pub(super) struct Measured {
-    /// The times of the requests that were carried out.
+    /// Response times of the successful requests.
     pub(super) samples: Samples,
-    /// How many were not: the server has said why, by a status of 429 or 503.
+    /// Number of requests refused with status 429 or 503.
     pub(super) refused: usize,
     pub(super) time: Duration,
 }
 
-/// The address of a URL `http://HOST[:PORT]`, and what to call it.
+/// Returns the address of a URL `http://HOST[:PORT]`, and the value of its `Host` header.
 pub(super) async fn resolve(url: &str) -> anyhow::Result<(SocketAddr, String)> {
     let uri: Uri = url.parse().with_context(|| format!("`{url}` is no URL"))?;
     ensure!(uri.scheme_str() == Some("http"), "`{url}` is not `http://HOST[:PORT]`, which is what can be measured");
@@ -44,7 +44,7 @@ pub(super) async fn resolve(url: &str) -> anyhow::Result<(SocketAddr, String)> {
     Ok((address, authority.as_str().to_owned()))
 }
 
-/// Has so many clients ask for this time, after some that is not counted.
+/// Runs `connections` clients for `time`, after a warm-up that is not counted.
 pub(super) async fn measure(
     target: &Target,
     connections: usize,
@@ -103,10 +103,10 @@ async fn client(target: Target, begin: Instant, end: Instant) -> anyhow::Result<
     Ok(measured)
 }
 
-/// Whether it is the answer of a script that has printed 1.
+/// Returns `true` if the response is that of a script that printed 1.
 fn has_printed(body: &[u8]) -> bool {
     body.windows(STDOUT.len()).any(|window| window == STDOUT)
 }
 
-/// How an answer shows that.
+/// The part of a response that shows the output `1`.
 pub(super) const STDOUT: &[u8] = br#""stdout":"1\n""#;

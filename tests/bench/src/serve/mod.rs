@@ -1,4 +1,4 @@
-//! `--serve`: executions over HTTP, beside a handler that does nothing.
+//! `--serve`: executions over HTTP, compared with an empty handler.
 
 mod client;
 mod server;
@@ -17,14 +17,14 @@ use self::{
 };
 use crate::{args::Args, machine::Machine, print};
 
-/// How many connections ask at once.
+/// Numbers of concurrent connections to measure.
 const CONNECTIONS: [usize; 3] = [1, 16, 256];
-/// How long each of them is measured, in full and with --quick.
+/// Duration of each measurement, by default and with `--quick`.
 const TIMES: (Duration, Duration) = (Duration::from_secs(3), Duration::from_millis(400));
-/// What is not counted at the beginning of each: caches fill, threads start.
+/// Uncounted time before each measurement, in which caches fill and threads start.
 const WARM_UP: Duration = Duration::from_millis(200);
 
-/// What is asked.
+/// A server to measure, with its name in the report.
 struct Case {
     name: &'static str,
     target: Target,
@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args, program: &Path, url: &str) -> anyhow::Result<()> 
     print(args.json, &report, ServeReport::rendered)
 }
 
-/// A request for one line.
+/// Returns the body of a request for a script that prints one line.
 fn body(language: Language) -> Bytes {
     let source = match language {
         Language::Python => "print(1)",

@@ -1,4 +1,4 @@
-//! Servers to measure: one of ours, as a process, and a handler that does nothing.
+//! Servers to measure: `glovebox serve` as a process, and an empty handler.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -16,10 +16,10 @@ use tokio::net::TcpListener;
 
 use crate::args::Args;
 
-/// The token of the server, which only this machine can reach.
+/// The server's token. Only this machine can reach the server.
 const TOKEN: &str = "measured by glovebox-bench";
 
-/// `glovebox serve` on this machine, for as long as this is there.
+/// A process of `glovebox serve`, killed on drop.
 pub(super) struct Child {
     process: Process,
     pub(super) address: SocketAddr,
@@ -32,7 +32,7 @@ impl Child {
     pub(super) fn start(program: &Path, args: &Args) -> anyhow::Result<Self> {
         let store = TempDir::new().context("cannot make a directory for the server")?;
         let mut config = NamedTempFile::new().context("cannot write the server's configuration")?;
-        // As many as are asked for at once; the rest is as by default.
+        // More concurrent executions than the benchmark requests. Other settings have their defaults.
         write!(
             config,
             "[[tokens]]\nname = \"bench\"\nsha256 = \"{}\"\nexecutions_at_once = 1_024\n",
@@ -55,7 +55,7 @@ impl Child {
             .by_ref()
             .map_while(Result::ok)
             .find_map(|line| line.split_once("listening on http://").and_then(|(_, address)| address.parse().ok()));
-        // What it says later must not fill the pipe.
+        // Further messages must not fill the pipe.
         thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         let Some(address) = address else {
             let _ = process.kill();
@@ -65,13 +65,13 @@ impl Child {
         Ok(Self { process, address, token: TOKEN, _store: store, _config: config })
     }
 
-    /// The server's memory, and that of its workers, where the system says that.
+    /// Returns the memory of the server and of each worker in bytes, as far as the system reports it.
     pub(super) fn resident_bytes(&self) -> Vec<u64> {
         let pid = self.process.id();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         let mut all = vec![pid];
         all.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
-        // Those that a thread has started are under that thread.
+        // Linux lists a child under the thread that started it.
         if let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) {
             for task in tasks.flatten().filter(|task| task.file_name().to_str() != Some(&pid.to_string())) {
                 let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Child {
     }
 }
 
-/// What a process has of memory, what it shares counted in part.
+/// Returns the proportional set size of a process in bytes: shared memory counts in part.
 fn proportional_bytes(pid: u32) -> Option<u64> {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
@@ -96,7 +96,7 @@ impl Drop for Child {
     }
 }
 
-/// A handler that takes the same request, does nothing, and gives an answer as long as that of an execution.
+/// An HTTP server that executes nothing and returns responses of the size of an execution's.
 pub(super) struct Bare {
     pub(super) address: SocketAddr,
 }

@@ -1,4 +1,4 @@
-//! The figures of a server.
+//! The report of `--serve`, as JSON and as a table.
 
 use std::fmt::Write as _;
 
@@ -11,17 +11,17 @@ use crate::{
     table::{Align, bytes, table},
 };
 
-/// What a server did.
+/// Results of a server.
 #[derive(Debug, Serialize)]
 pub(super) struct ServeReport {
     machine: Machine,
     workers: usize,
-    /// The memory of the server's process, and of each worker; what they share is counted in part.
+    /// Memory of the server process, then of each worker. Shared memory counts in part.
     pub(super) server_bytes: Vec<u64>,
     results: Vec<Line>,
 }
 
-/// One case with so many connections.
+/// A case with a number of connections.
 #[derive(Debug, Serialize)]
 pub(super) struct Line {
     case: &'static str,
@@ -58,7 +58,7 @@ impl ServeReport {
         self.results.push(line);
     }
 
-    /// The figures as a table.
+    /// Formats the report as a table.
     pub(super) fn rendered(&self) -> String {
         let Machine { cpu, threads, memory_bytes, os, load_average, glovebox, .. } = &self.machine;
         let mut text = format!("glovebox {glovebox} on {cpu}, {threads} threads, {}, {os}\n", bytes(*memory_bytes));
