@@ -76,7 +76,7 @@ async function site(name: string): Promise<string> {
 const BUNDLERS: Record<string, () => Promise<void>> = {
   async esbuild() {
     await site('esbuild');
-    // The configuration in docs/from-javascript.md.
+    // The configuration in docs/bundle-javascript.md.
     await import('./esbuild.mjs');
   },
   async rollup() {
@@ -107,7 +107,7 @@ for (const [name, build] of Object.entries(BUNDLERS)) {
 }
 
 test("Vite's development server, which is to leave the package as it is", async () => {
-  // The configuration in docs/from-javascript.md.
+  // The configuration in docs/bundle-javascript.md.
   const { default: config } = await import('./vite.config.mjs');
   const server = await vite.createServer({ ...config, root, configFile: false, logLevel: 'error', server: { ...config.server, port: 0, host: '127.0.0.1' } });
   await server.listen();

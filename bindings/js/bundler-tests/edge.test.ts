@@ -12,7 +12,7 @@ const out = join(root, 'out-edge');
 await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
 
-/** The handler of a request. `answer.js` is the example in docs/from-javascript.md. */
+/** The handler of a request. `answer.js` is the example in docs/bundle-javascript.md. */
 const CHECKS = `
 import { createSandbox } from 'glovebox-sandbox';
 import provider from 'glovebox-sandbox/providers/glovebox-javascript/modules.js';
