@@ -32,6 +32,7 @@ fn pages() -> Vec<(PathBuf, String)> {
         "README.md",
         "SECURITY.md",
         "CONTRIBUTING.md",
+        "tests/README.md",
         "bindings/js/README.md",
         "bindings/python/README.md",
         "wit/README.md",
