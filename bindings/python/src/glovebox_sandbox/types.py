@@ -38,7 +38,7 @@ class RuntimeNamed:
 
 
 Runtime = Union[RuntimePython, RuntimeJavascript, RuntimeNamed]
-"""What runs a script."""
+"""The interpreter for a script."""
 
 
 SourceKind = Literal["detect", "script", "module"]
@@ -47,106 +47,112 @@ SourceKind = Literal["detect", "script", "module"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """How much an execution may use. Every limit is finite and enforced where the resource is spent. An omitted limit has its
-    default. A limit that is out of range, or over what the provider grants, makes the policy `invalid-policy`: the text names
-    the limit, the value, and the range. A provider never silently lowers a limit. If the caller's fuel quota has less left than
-    `fuel`, `exhausted.limit` reports the amount that was available.
+    """Upper bounds on the resources of an execution. Every limit is finite and enforced where the resource is spent.
+    An omitted limit has its default. A limit that is out of range, or larger than the provider grants, is
+    `invalid-policy`: the text names the limit, the value, and the range. A provider never silently lowers a limit.
+    If the remaining fuel quota of the caller is less than `fuel`, `exhausted.limit` reports the amount that was
+    available.
     """
 
     fuel: int | None = None
-    """Fuel: about one unit per WebAssembly instruction, plus the cost of host calls. The guest is unwound when none is left.
-    Booting the interpreter is free. At least 1. Default 400,000,000,000: enough that a script reaches the default
-    `timeout-ms` first. On a provider without a clock, fuel alone ends a loop, after about a minute.
+    """Fuel: about one unit per WebAssembly instruction, plus the cost of host calls. The guest is unwound when the
+    fuel is used up. Booting the interpreter is free. At least 1. Default 400,000,000,000: enough for a script
+    to reach the default `timeout-ms` first. On a provider without a clock, fuel alone ends a loop, after about
+    a minute.
     """
 
     fuel_reserve: int | None = None
-    """The part of `fuel` that is reserved for the soft limit: when only this much is left, the script gets an exception that
-    it can handle. Capped at a tenth of `fuel`; 0 disables it. There is no soft limit under a fixed clock with seeded
-    entropy. Default 100,000,000.
+    """The part of `fuel` that is reserved for the soft limit: when only this much fuel remains, the script gets an
+    exception that it can handle. Capped at a tenth of `fuel`; 0 disables the soft limit. There is no soft limit
+    under a fixed clock with seeded entropy. Default 100,000,000.
     """
 
     timeout_ms: int | None = None
-    """Wall-clock milliseconds, including waits and excluding compilation. Then the guest is unwound. At least 1.
-    Default 10,000. Ignored by providers without `features.wall-clock`.
+    """Wall-clock milliseconds, including waits and excluding compilation. The guest is unwound when they have
+    passed. At least 1. Default 10,000. Ignored by providers without `features.wall-clock`.
     """
 
     timeout_reserve_ms: int | None = None
-    """The part of `timeout-ms` that is reserved for the soft limit, in milliseconds. A cancelled script gets the same time to
-    clean up. Capped at a tenth of `timeout-ms`; 0 disables it. Default 100.
+    """The part of `timeout-ms` that is reserved for the soft limit, in milliseconds. A cancelled script gets the
+    same time to clean up. Capped at a tenth of `timeout-ms`; 0 disables the soft limit. Default 100.
     """
 
     memory_bytes: int | None = None
-    """Bytes of linear memory, files, captured output and displays together. The interpreter's image counts as 2,097,152 bytes,
-    whatever its size: an execution holds at most this limit plus the image. The guest sees a failed allocation, or
-    `ENOSPC`. At least 1,048,576 and more than the image counts as; at most 4,294,967,296. Default 134,217,728.
+    """Bytes of linear memory, files, captured output and displays together. The interpreter's image counts as
+    2,097,152 bytes, whatever its size: an execution holds at most this limit plus the image. The guest sees a
+    failed allocation, or `ENOSPC`. At least 1,048,576, more than the counted size of the image, and at most
+    4,294,967,296. Default 134,217,728.
     """
 
     stdout_bytes: int | None = None
-    """Bytes of standard output that are retained. The rest is counted and dropped. Default 2,000,000."""
+    """Bytes of standard output to retain. Further output is counted and dropped. Default 2,000,000."""
 
     stderr_bytes: int | None = None
-    """Bytes of standard error that are retained. The rest is counted and dropped. Default 1,000,000."""
+    """Bytes of standard error to retain. Further output is counted and dropped. Default 1,000,000."""
 
     display_bytes: int | None = None
-    """Bytes of the displays that are retained, with all their forms. One that does not fit is dropped as a whole and counted, and so
-    are all after it. Nor are more than 1,000 retained. Default 8,388,608.
+    """Bytes of displays to retain, including all their forms. A display that does not fit is dropped as a whole
+    and counted, as are all displays after it. At most 1,000 displays are retained. Default 8,388,608.
     """
 
     source_bytes: int | None = None
-    """Bytes of source text. More is `sandbox-error.source-too-large`. At least 1. Default 1,048,576."""
+    """Bytes of source text. A larger source is `sandbox-error.source-too-large`. At least 1. Default 1,048,576."""
 
     stdin_bytes: int | None = None
-    """Bytes of standard input, and of JSON text for a variable. More is `sandbox-error.stdin-too-large`. Default 16,777,216."""
+    """Bytes of standard input, and of JSON text for a variable. Larger input is `sandbox-error.stdin-too-large`.
+    Default 16,777,216.
+    """
 
     workspace_bytes: int | None = None
     """Bytes of files, including names and directory entries. The guest sees `ENOSPC`. Default 67,108,864."""
 
     workspace_inodes: int | None = None
-    """Number of files, directories and links, including deleted files that are still open. The guest sees `ENOSPC`.
-    At least 1. Default 10,000.
+    """Number of files, directories and links, including deleted files that are still open. The guest sees
+    `ENOSPC`. At least 1. Default 10,000.
     """
 
     open_files: int | None = None
-    """Number of descriptors open at once, not counting the three standard streams. The guest sees `EMFILE`. At least 8.
-    Default 256.
+    """Number of descriptors open at once, not counting the three standard streams. The guest sees `EMFILE`. At
+    least 8. Default 256.
     """
 
     tool_calls: int | None = None
-    """Number of tool calls in one execution, to tools of the caller and of the provider. Further calls fail in the guest.
-    Default 100.
+    """Number of tool calls in one execution, to tools of the caller and of the provider. Further calls fail in the
+    guest. Default 100.
     """
 
     tool_calls_at_once: int | None = None
-    """Number of tool calls that are running, or whose result the guest has not read yet. Further calls wait. At least 1.
-    Default 16.
+    """Number of tool calls that are running, or whose result the guest has not read yet. Further calls wait. At
+    least 1. Default 16.
     """
 
     tool_timeout_ms: int | None = None
-    """Milliseconds that one tool call may take. Then it fails in the guest. At least 1. Default 10,000. Ignored by providers
-    without `features.wall-clock`.
+    """Milliseconds that one tool call may take. A call that takes longer fails in the guest. At least 1. Default
+    10,000. Ignored by providers without `features.wall-clock`.
     """
 
     tool_bytes: int | None = None
-    """Bytes of a tool call's arguments, and of its result, each as JSON text. More fails in the guest. At least 1.
-    Default 1,048,576.
+    """Bytes of a tool call's arguments, and of its result, each as JSON text. A larger call fails in the guest. At
+    least 1. Default 1,048,576.
     """
 
     tool_record_bytes: int | None = None
-    """Bytes of arguments and results that the record of tool calls keeps. Default 1,048,576."""
+    """Bytes of arguments and results to keep in the record of tool calls. Default 1,048,576."""
 
     persisted_bytes: int | None = None
-    """Bytes of the file that `policy.auto-persist-globals` writes. If the globals take more, the largest are left out until the
-    rest fits, and a line on standard error names each of them. At least 13. Default 1,048,576.
+    """Bytes of the file that `policy.auto-persist-globals` writes. If the globals need more, the largest are left
+    out until the rest fits, and a line on standard error names each omitted global. At least 13. Default
+    1,048,576.
     """
 
     session_count: int | None = None
-    """Number of sessions that the provider keeps at once, of all callers. One more is `sandbox-error.too-many-sessions`.
-    Default 1,000.
+    """Number of sessions that the provider keeps at once, over all callers. A further session is
+    `sandbox-error.too-many-sessions`. Default 1,000.
     """
 
     session_total_bytes: int | None = None
-    """Bytes that all these sessions may hold together. Checked when a session is opened and when a checkpoint is requested.
-    Default 4,294,967,296.
+    """Bytes that all sessions may hold together. Checked when a session is opened and when a checkpoint is
+    requested. Default 4,294,967,296.
     """
 
 
@@ -159,14 +165,16 @@ class ClockHost:
 
 @dataclass(frozen=True, slots=True)
 class ClockFixed:
-    """A clock that stands still at this time, in nanoseconds since 1970-01-01T00:00:00Z. A sleep advances it at once."""
+    """A clock that stands still at this time, in nanoseconds since 1970-01-01T00:00:00Z. A sleep advances it at
+    once.
+    """
 
     value: int
     tag: ClassVar[Literal["fixed"]] = "fixed"
 
 
 Clock = Union[ClockHost, ClockFixed]
-"""The time a guest sees."""
+"""The time that a guest sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +193,14 @@ class EntropySeeded:
 
 
 Entropy = Union[EntropyHost, EntropySeeded]
-"""The randomness a guest sees."""
+"""The randomness that a guest sees."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsAuto:
-    """Before every execution while the session's private memory is at most `checkpoint-auto-bytes`; less often the more it has."""
+    """Before every execution while the session's private memory is at most `checkpoint-auto-bytes`; less often the
+    larger it is.
+    """
 
     tag: ClassVar[Literal["auto"]] = "auto"
 
@@ -204,7 +214,7 @@ class CheckpointsAlways:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsEvery:
-    """Once every so many executions. At least 1."""
+    """Once per this number of executions. At least 1."""
 
     value: int
     tag: ClassVar[Literal["every"]] = "every"
@@ -218,19 +228,19 @@ class CheckpointsNever:
 
 
 Checkpoints = Union[CheckpointsAuto, CheckpointsAlways, CheckpointsEvery, CheckpointsNever]
-"""When a session takes a checkpoint by itself."""
+"""The schedule of a session's automatic checkpoints."""
 
 
 OnUnwind = Literal["roll-back", "end"]
-"""What happens to a session whose guest was unwound: stopped at a limit, cancelled, trapped, or damaged."""
+"""The fate of a session whose guest was unwound: stopped at a limit, cancelled, trapped, or damaged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionPolicy:
-    """How sessions keep and lose their state."""
+    """The retention and loss of a session's state."""
 
     checkpoints: Checkpoints | None = None
-    """When the session takes a checkpoint by itself. Default: `auto`."""
+    """The schedule of automatic checkpoints. Default: `auto`."""
 
     checkpoint_auto_bytes: int | None = None
     """Bytes of private memory up to which `auto` takes a checkpoint before every execution. Default 4,194,304."""
@@ -239,49 +249,50 @@ class SessionPolicy:
     """Number of requested checkpoints that are retained. A new one replaces the oldest. At least 1. Default 8."""
 
     on_unwind: OnUnwind | None = None
-    """What happens to a session whose guest was unwound. Default: `roll-back`."""
+    """The fate of a session whose guest was unwound. Default: `roll-back`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """Everything an execution may do. An empty policy is valid and safe."""
+    """The permissions and limits of an execution. An empty policy is valid and safe."""
 
     limits: Limits | None = None
-    """How much it may use."""
+    """Upper bounds on its resources."""
 
     clock: Clock | None = None
-    """The time it sees. Under `fixed` and `seeded`, equal input uses exactly equal fuel. Default: `host`, or `fixed(0)` if
-    the provider has no clock.
+    """The time that the guest sees. Under `fixed` and `seeded`, equal input uses exactly equal fuel. Default:
+    `host`, or `fixed(0)` if the provider has no clock.
     """
 
     entropy: Entropy | None = None
-    """The randomness it sees. Default: `host`, or `seeded(0)` if the provider has no entropy source."""
+    """The randomness that the guest sees. Default: `host`, or `seeded(0)` if the provider has no entropy source."""
 
     args: list[str] | None = None
-    """Arguments after the script's name, without NUL. At most 131,072 bytes together with `env`; each argument counts one
-    more byte than its length, each variable two more. Default: none.
+    """Arguments after the script's name, without NUL. At most 131,072 bytes together with `env`; each argument
+    counts one more byte than its length, each variable two more. Default: none.
     """
 
     env: list[tuple[str, str]] | None = None
-    """Environment variables. A name is not empty and contains no `=`; neither name nor value contains NUL. A name that is
-    given twice is `invalid-policy`. The provider's own environment is never passed on. Default: none.
+    """Environment variables. A name is not empty and contains no `=`; neither name nor value contains NUL. A
+    duplicate name is `invalid-policy`. The provider's own environment is never passed on. Default: none.
     """
 
     inject_setup: bool | None = None
-    """Whether Python scripts find packages: whether `/app/site-packages` is in `sys.path`. A session that was opened without
-    it does not get it later. Default: true.
+    """Adds `/app/site-packages` to `sys.path`, so that Python scripts find packages there. A session that was
+    opened with `false` cannot add it later. Default: true.
     """
 
     auto_persist_globals: bool | None = None
-    """Whether an execution outside a session loads its global variables from the workspace before the script and saves them
-    there afterwards: in `.globals_py.json` for Python and `.globals_js.json` for JavaScript. Only values that JSON can
-    represent are saved, under names without a leading `_`, and the object `_state`. An unwound script leaves the file
-    as it was. The file is not listed in `execution.files-created` and its like; `started.files` has it, and
-    `request.files` gives it to the next execution. Sessions ignore this. Default: false.
+    """Loads the global variables of an execution outside a session from the workspace before the script, and saves
+    them there afterwards. The files are `.globals_py.json` for Python and `.globals_js.json` for JavaScript.
+    Only values that JSON can represent are saved, under names without a leading `_`, and the object `_state`.
+    An unwound script leaves the file unchanged. The file does not appear in `execution.files-created`,
+    `files-modified` or `files-deleted`. Read it with `started.files`, and pass it to the next execution in
+    `request.files`. Sessions ignore this setting. Default: false.
     """
 
     session: SessionPolicy | None = None
-    """How sessions keep and lose their state."""
+    """The retention and loss of a session's state."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -289,10 +300,10 @@ class InputFile:
     """A file to put into a workspace."""
 
     path: str
-    """Its path relative to `/app`. Missing directories are created."""
+    """The path relative to `/app`. Missing directories are created."""
 
     bytes: bytes
-    """Its contents."""
+    """The contents of the file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -303,28 +314,28 @@ class Request:
     """The source text."""
 
     name: str | None = None
-    """The file name that tracebacks show: at most 4,096 bytes without NUL. Default: `<sandbox>`."""
+    """The file name in tracebacks: at most 4,096 bytes without NUL. Default: `<sandbox>`."""
 
     kind: SourceKind | None = None
     """How JavaScript source is parsed. Default: `detect`."""
 
     stdin: bytes | None = None
-    """What the script reads from standard input. Default: nothing."""
+    """The script's standard input. Default: empty."""
 
     context: str | None = None
-    """JSON text of the global variable `context`, at most `limits.stdin-bytes`. In a session it is `invalid-argument`: use
-    `session-options.context` or `session.set-variable`. Default: no such variable.
+    """JSON text of the global variable `context`, at most `limits.stdin-bytes`. Not allowed in a session
+    (`invalid-argument`): use `session-options.context` or `session.set-variable`. Default: no such variable.
     """
 
     files: list[InputFile] | None = None
-    """The files in the workspace when the script starts. If two have the same path, the last one counts. In a session it is
-    `invalid-argument`: use `session.write-file`. Default: none.
+    """The files in the workspace when the script starts. Of two files with the same path, the last one counts. Not
+    allowed in a session (`invalid-argument`): use `session.write-file`. Default: none.
     """
 
     deadline_ms: int | None = None
-    """Milliseconds after which the execution is cancelled, unless `limits.timeout-ms` ends it first. The script gets an
-    exception and `limits.timeout-reserve-ms` to clean up; then it is unwound. In both cases the outcome is `cancelled`.
-    Ignored by providers without `features.wall-clock`. Default: never.
+    """Milliseconds after which the execution is cancelled, unless `limits.timeout-ms` ends it first. The script
+    gets an exception and `limits.timeout-reserve-ms` to clean up; then it is unwound. In both cases the outcome
+    is `cancelled`. Ignored by providers without `features.wall-clock`. Default: never.
     """
 
 
@@ -333,19 +344,21 @@ class Tool:
     """A tool that scripts can call by name, with JSON arguments and a JSON result."""
 
     name: str
-    """The name that scripts use: 1 to 64 ASCII letters, digits and underscores, starting with a letter. Keywords of Python and
-    JavaScript are refused, and so are the names that `tools` itself has (`ToolError` and its like, `then`, `constructor`).
+    """The name that scripts use: 1 to 64 ASCII letters, digits and underscores, starting with a letter. Keywords
+    of Python and JavaScript are refused, as are the names of the `tools` object itself (such as `ToolError`,
+    `then` and `constructor`).
     """
 
     description: str
     """The text that `help(tools.name)` shows."""
 
     arguments_schema: str | None = None
-    """A JSON Schema of an object whose properties are the arguments, as text. Arguments are validated against it before the
-    tool is called. It must not refer to anything outside itself. The descriptions and schemas of all tools of an execution
-    take at most 1,048,576 bytes together. For a caller's tools a provider may refuse schemas that are expensive to
-    validate or compile: references (`$ref`), `unevaluatedProperties` and its like, more than 2,000 values in one schema, more
-    than 8 regular expressions in all, or a large one. Default: any object.
+    """A JSON Schema, as text, of the object whose properties are the arguments. Arguments are validated against
+    the schema before the tool is called. The schema must not refer to anything outside itself. The descriptions
+    and schemas of all tools of an execution take at most 1,048,576 bytes together. For a caller's tools a
+    provider may refuse schemas that are expensive to validate or compile. These are references (`$ref`),
+    keywords such as `unevaluatedProperties`, more than 2,000 values in one schema, more than 8 regular
+    expressions in all, or a large regular expression. Default: any object.
     """
 
 
@@ -357,13 +370,13 @@ class Raised:
     """The exception's class (`ValueError`, `TypeError`, …). Empty if the thrown value is not an object."""
 
     message: str
-    """Its message."""
+    """The exception's message."""
 
     traceback: str
     """The traceback or stack as the interpreter prints it."""
 
     line: int | None = None
-    """The script's line that raised it, counted from 1, if known."""
+    """The script's line that raised the exception, counted from 1, if known."""
 
 
 ResourceKind = Literal["fuel", "time", "memory"]
@@ -375,7 +388,7 @@ class Exhausted:
     """A limit that was reached."""
 
     resource: ResourceKind
-    """The resource."""
+    """The resource whose limit was reached."""
 
     limit: int
     """The limit, in the resource's unit."""
@@ -385,7 +398,7 @@ class Exhausted:
 
 
 TrapKind = Literal["stack-overflow", "unreachable", "out-of-bounds", "bad-call", "arithmetic", "bad-report", "other"]
-"""Why a guest broke."""
+"""The cause of a trap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,26 +434,26 @@ class OutcomeExhausted:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeCancelled:
-    """The caller cancelled it."""
+    """The caller cancelled the execution."""
 
     tag: ClassVar[Literal["cancelled"]] = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeTrapped:
-    """The guest broke."""
+    """The guest trapped."""
 
     value: TrapKind
     tag: ClassVar[Literal["trapped"]] = "trapped"
 
 
 Outcome = Union[OutcomeCompleted, OutcomeExited, OutcomeRaised, OutcomeExhausted, OutcomeCancelled, OutcomeTrapped]
-"""What a guest did."""
+"""The ending of a guest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Output:
-    """What a guest wrote to one of its standard streams."""
+    """The output of a guest on one of its standard streams."""
 
     bytes: bytes
     """The retained bytes, at most the first 4,194,304 of them. `started.read-output` gives all retained bytes."""
@@ -449,15 +462,15 @@ class Output:
     """The number of bytes that were retained: at most the stream's limit."""
 
     total_bytes: int
-    """The number of bytes that were written. The difference to `retained-bytes` was dropped."""
+    """The number of bytes that were written. The difference from `retained-bytes` was dropped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Metadata:
-    """How an execution was carried out."""
+    """The runtime that carried out an execution."""
 
     runtime: Language
-    """The language."""
+    """The runtime's language."""
 
     runtime_name: str
     """The runtime's name."""
@@ -466,7 +479,7 @@ class Metadata:
     """The interpreter's version, if known."""
 
     prepared: bool
-    """Whether a prepared image ran. Otherwise the binary was booted for this execution."""
+    """True if a prepared image ran; false if the binary was booted for this execution."""
 
     image_sha256: str | None = None
     """The identity of the prepared image, the SHA-256 of its module in hexadecimal. Equal images behave alike."""
@@ -474,41 +487,41 @@ class Metadata:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GuestValue:
-    """A value of a guest."""
+    """A value in a guest."""
 
     repr: str
-    """The language's own representation, cut at 65,536 characters."""
+    """The language's own representation of the value, cut at 65,536 characters."""
 
     json: str | None = None
-    """The value as JSON text, if it can be represented in at most 1,048,576 bytes. The text is well-formed; its content is
-    under the guest's control.
+    """The value as JSON text, if it can be represented in at most 1,048,576 bytes. The text is well-formed; its
+    content is under the guest's control.
     """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Form:
-    """One form of a `display`."""
+    """A form of a `display`."""
 
     media_type: str
-    """Its media type in lower case, without parameters: `image/png`, `text/html`. At most 127 bytes."""
+    """The media type in lower case, without parameters: `image/png`, `text/html`. At most 127 bytes."""
 
     data: bytes
-    """Its bytes. A text is in UTF-8, unless the guest says so and it is not."""
+    """The data of the form. Text is in UTF-8, unless the guest mislabels it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Display:
-    """Something that a script showed: a picture, a table, a document, or the value of its last expression. The forms are for
-    different readers, of which each takes the one that it can show best (a MIME bundle, in Jupyter's words). All of it is
-    under the guest's control, and may be hostile to whoever shows it.
+    """An object that a script displayed: a picture, a table, a document, or the value of its last expression. Its
+    forms serve different readers, and each reader takes the form that it can render best (a MIME bundle in
+    Jupyter's terms). The content is under the guest's control and may be hostile to its renderer.
     """
 
     forms: list[Form]
-    """At least one and at most 32, in the order that the guest gave, each media type once."""
+    """At least one form and at most 32, in the guest's order. Each media type occurs once."""
 
     is_result: bool
-    """Whether it is the value of the script's last expression, which is shown in sessions alone. Otherwise it is what the script
-    gave to its function for showing, or a figure.
+    """True for the value of the script's last expression, which only sessions display. False for a value that the
+    script displayed explicitly, or a figure.
     """
 
 
@@ -518,13 +531,13 @@ ToolError = Literal["failed", "limit", "timeout", "unknown", "invalid-arguments"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallFailure:
-    """Why a tool call has no result."""
+    """The reason for a tool call without a result."""
 
     kind: ToolError
     """The kind of failure, which selects the exception class that the script gets."""
 
     message: str
-    """The message for the script, cut at 4,096 bytes. Do not put anything into it that a script must not know."""
+    """The message for the script, cut at 4,096 bytes. It must not contain secrets, because the script reads it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -535,12 +548,12 @@ class ToolFailure:
     """The kind of failure."""
 
     message: str | None = None
-    """The message that the script got; `none` if the record is full."""
+    """The message for the script; `none` if the record is full."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcomeReturned:
-    """It returned this JSON text; `none` if the record is full."""
+    """The tool returned this JSON text; `none` if the record is full."""
 
     value: str | None
     tag: ClassVar[Literal["returned"]] = "returned"
@@ -548,7 +561,7 @@ class ToolOutcomeReturned:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcomeFailed:
-    """It failed, or was refused."""
+    """The call failed, or was refused."""
 
     value: ToolFailure
     tag: ClassVar[Literal["failed"]] = "failed"
@@ -556,33 +569,33 @@ class ToolOutcomeFailed:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcomeUnfinished:
-    """The execution ended first."""
+    """The execution ended before the call did."""
 
     tag: ClassVar[Literal["unfinished"]] = "unfinished"
 
 
 ToolOutcome = Union[ToolOutcomeReturned, ToolOutcomeFailed, ToolOutcomeUnfinished]
-"""How a tool call ended."""
+"""The ending of a tool call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolRecord:
-    """One tool call."""
+    """A call of a tool."""
 
     name: str
-    """The name that the script called, cut at 64 characters. There may be no tool with this name."""
+    """The name that the script called, cut at 64 characters. A tool of this name need not exist."""
 
     arguments: str | None = None
     """The arguments as JSON text; `none` if the record is full."""
 
     outcome: ToolOutcome
-    """How the call ended."""
+    """The ending of the call."""
 
     started_ns: int
-    """When it was called, in nanoseconds from the start of the execution; 0 without `features.wall-clock`."""
+    """The time of the call, in nanoseconds from the start of the execution; 0 without `features.wall-clock`."""
 
     duration_ns: int
-    """How long it took, in nanoseconds, including its wait in the queue; 0 without `features.wall-clock`."""
+    """The duration in nanoseconds, including the wait in the queue; 0 without `features.wall-clock`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -593,16 +606,16 @@ class Rollback:
     """The id of the checkpoint."""
 
     executions_lost: int
-    """The number of executions before the unwound one that are lost with it: 0 if the checkpoint was taken right before it."""
+    """The number of executions lost in addition to the unwound one: 0 if the checkpoint was taken right before it."""
 
 
 FuelStatus = Literal["efficient", "moderate", "warning", "critical", "exhausted"]
-"""How close an execution came to its fuel limit."""
+"""The fuel use of an execution relative to its limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FuelAnalysis:
-    """How much of its fuel an execution used."""
+    """The fuel use of an execution."""
 
     used: int
     """Fuel used: `execution.fuel-consumed`."""
@@ -614,19 +627,19 @@ class FuelAnalysis:
     """The used part of the limit, in whole percent."""
 
     status: FuelStatus
-    """How close it came to the limit."""
+    """The used part of the limit as a status."""
 
     suggested_limit: int | None = None
-    """A value for `limits.fuel` that leaves room: twice the limit if fuel ran out, one and a half times the limit if it
-    nearly did, `none` otherwise.
+    """A value for `limits.fuel` that leaves room: twice the limit if fuel ran out, one and a half times the limit
+    if it nearly did, `none` otherwise.
     """
 
     likely_causes: list[str]
-    """What may have used the fuel, if it ran out. One sentence each."""
+    """Possible causes of the fuel use, if the fuel ran out. One sentence each."""
 
 
 AdviceKind = Literal["fuel", "time", "memory", "call-depth", "output", "module", "syntax", "typescript-syntax", "path", "network", "subprocess", "threads", "input", "environment"]
-"""What advice is about."""
+"""The subject of advice."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -634,7 +647,7 @@ class Correction:
     """A corrected line of the script."""
 
     line: int
-    """The line's number, counted from 1."""
+    """The number of the line, counted from 1."""
 
     text: str
     """The corrected line."""
@@ -642,16 +655,16 @@ class Correction:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Advice:
-    """What went wrong, and what to do about it."""
+    """A known problem and its solution."""
 
     kind: AdviceKind
-    """What it is about."""
+    """The subject of the advice."""
 
     summary: str
-    """What happened, in one sentence."""
+    """The problem, in one sentence."""
 
     steps: list[str]
-    """What can be done, one step each."""
+    """The solution, one step each."""
 
     correction: Correction | None = None
     """The corrected line, if the correction is certain."""
@@ -659,12 +672,12 @@ class Advice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guidance:
-    """What an execution did with its fuel, and advice on its failure. It is for people and for models that write scripts. It is
-    derived from the outcome, the limits and the source. Its texts change between versions.
+    """The fuel use of an execution, and advice on its failure, for people and for models that write scripts. Derived
+    from the outcome, the limits and the source. The texts change between versions.
     """
 
     fuel: FuelAnalysis
-    """How much of its fuel it used."""
+    """The fuel use."""
 
     advice: list[Advice]
     """Known problems and their solutions, the most important first. Often empty."""
@@ -672,38 +685,38 @@ class Guidance:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Execution:
-    """What one execution did and used."""
+    """The outcome, output and resource use of one execution."""
 
     outcome: Outcome
-    """What the guest did."""
+    """The ending of the guest."""
 
     interrupted: Raised | None = None
-    """The exception by which the script ended after the soft limit or a cancellation interrupted it. The outcome is then that
-    limit or `cancelled`.
+    """The exception by which the script ended after the soft limit or a cancellation interrupted it. The outcome
+    is then that limit or `cancelled`.
     """
 
     value: GuestValue | None = None
-    """In a session, the value of the script's last expression; `none` if the script does not end with an expression, or if
-    its value is `None` or `undefined`.
+    """In a session, the value of the script's last expression; `none` if the script does not end with an
+    expression, or if its value is `None` or `undefined`.
     """
 
     stdout: Output
-    """What it wrote to standard output."""
+    """The guest's standard output."""
 
     stderr: Output
-    """What it wrote to standard error. If a limit ended it, the last line names the limit: `OutOfFuel`, `TimedOut` or
-    `OutOfMemory`.
+    """The guest's standard error. If a limit ended the execution, the last line names the limit: `OutOfFuel`,
+    `TimedOut` or `OutOfMemory`.
     """
 
     displays: list[Display]
-    """What it showed, in order. Never what an earlier execution showed."""
+    """The objects that the script displayed, in order. Contains no displays of earlier executions."""
 
     displays_dropped: int
-    """How many displays `limits.display-bytes` or their number dropped."""
+    """The number of displays that were dropped because of `limits.display-bytes` or the maximum of 1,000."""
 
     fuel_consumed: int
-    """Fuel used. An execution that ran out of fuel used all of it. If it was stopped by time or by a cancellation, this is a
-    lower bound.
+    """Fuel used. An execution that ran out of fuel used all of it.  A lower bound for an execution that was
+    stopped by time or by a cancellation.
     """
 
     memory_used_bytes: int
@@ -728,20 +741,20 @@ class Execution:
     """The session's id, for an execution in a session."""
 
     rolled_back_to: Rollback | None = None
-    """The state that the session was rolled back to, if the guest was unwound. What the script did to variables and files is
-    undone.
+    """The state that the session was rolled back to, if the guest was unwound. What the script did to variables
+    and files is undone.
     """
 
     guidance: Guidance
-    """What it did with its fuel, and advice on its failure."""
+    """The fuel use of the execution, and advice on its failure."""
 
     metadata: Metadata
-    """How it was carried out."""
+    """The runtime that carried out the execution."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diagnostic:
-    """One message of the language's own parser about a source."""
+    """A message of the language's own parser about a source."""
 
     line: int
     """The line, counted from 1."""
@@ -762,24 +775,24 @@ class FileEntry:
     """A file, directory or symbolic link of a workspace."""
 
     path: str
-    """Its normalized path relative to `/app`. Empty for the workspace itself."""
+    """The normalized path relative to `/app`. Empty for the workspace itself."""
 
     kind: FileKind
-    """Its kind."""
+    """The kind of the entry."""
 
     size_bytes: int
     """The size in bytes of a file, or of a link's target; 0 for a directory."""
 
     modified_ns: int
-    """The time of its last modification, in nanoseconds since 1970, by the policy's clock."""
+    """The time of the last modification, in nanoseconds since 1970, by the policy's clock."""
 
 
 IfExists = Literal["fail", "replace"]
-"""What to do if the target of an operation exists."""
+"""The behaviour if the target of an operation exists."""
 
 
 FileError = Literal["invalid-path", "not-found", "exists", "wrong-kind", "no-space", "refused"]
-"""Why a file operation failed. The workspace is unchanged."""
+"""The reason for a failed file operation. The workspace is unchanged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -787,10 +800,10 @@ class FileFailure:
     """A file operation that failed."""
 
     kind: FileError
-    """Why it failed."""
+    """The category of the failure."""
 
     path: str
-    """The path or pattern that was given, cut at 4,096 bytes."""
+    """The path or pattern of the operation, cut at 4,096 bytes."""
 
     message: str
     """The reason as text."""
@@ -801,16 +814,18 @@ class CheckpointInfo:
     """A saved state of a session."""
 
     id: int
-    """Its id within the session. Later checkpoints have greater ids."""
+    """The id within the session. Later checkpoints have greater ids."""
 
     automatic: bool
-    """Whether the session took it by itself before an execution. The next such checkpoint replaces it."""
+    """True if the session took the checkpoint automatically, before an execution. The next automatic checkpoint
+    replaces it.
+    """
 
     executions: int
     """The number of executions up to this state."""
 
     private_bytes: int
-    """Private memory in bytes: the difference to a new session."""
+    """Private memory in bytes: the difference from a new session."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -818,13 +833,13 @@ class SessionInfo:
     """A session after its last execution."""
 
     id: str
-    """Its id. The provider chooses it, and it is not a secret."""
+    """The id. The provider chooses it, and it is not a secret."""
 
     language: Language
-    """The language of its scripts."""
+    """The language of the session's scripts."""
 
     runtime_name: str
-    """The runtime's name."""
+    """The name of the runtime."""
 
     executions: int
     """The number of executions up to its current state. A rollback and `session.undo` decrease it."""
@@ -836,21 +851,21 @@ class SessionInfo:
     """The part of the linear memory that is private to the session, in bytes, as of its last checkpoint."""
 
     held_bytes: int
-    """The bytes that it counts towards `limits.session-total-bytes`."""
+    """The bytes that the session counts towards `limits.session-total-bytes`."""
 
     checkpoints: int
-    """The number of its checkpoints."""
+    """The number of checkpoints."""
 
     checkpoints_skipped: int
-    """The number of automatic checkpoints that were skipped because `limits.session-total-bytes` left no room. A rollback then
-    goes to an earlier checkpoint.
+    """The number of automatic checkpoints that were skipped because `limits.session-total-bytes` left no room. A
+    rollback then goes to an earlier checkpoint.
     """
 
     rollbacks: int
     """The number of rollbacks."""
 
     ended: str | None = None
-    """Why it has ended, if it has."""
+    """The reason for the end of the session, if it has ended."""
 
 
 Features = frozenset[Literal["wall-clock", "entropy", "tools", "stepping"]]
@@ -862,10 +877,10 @@ class RuntimeInfo:
     """A runtime of a provider."""
 
     name: str
-    """Its name, for `runtime.named`."""
+    """The name for `runtime.named`."""
 
     language: Language
-    """The language of its scripts."""
+    """The language of the runtime's scripts."""
 
     version: str | None = None
     """The interpreter's version, if known."""
@@ -876,16 +891,16 @@ class ProviderInfo:
     """A description of a provider."""
 
     name: str
-    """Its name."""
+    """The provider's name."""
 
     version: str
-    """Its version."""
+    """The provider's version."""
 
     features: Features
-    """Its optional capabilities."""
+    """The provider's optional capabilities."""
 
     runtimes: list[RuntimeInfo]
-    """Its runtimes. The default runtime of each language comes first."""
+    """The provider's runtimes. The default runtime of each language comes first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -917,7 +932,9 @@ class SandboxErrorInvalidPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorInvalidArgument:
-    """An argument is invalid: a script's name, a variable's name, JSON text, a file, or a tool's definition. The text names it."""
+    """An argument is invalid: a script's name, a variable's name, JSON text, a file, or a tool's definition. The
+    text names it.
+    """
 
     value: str
     tag: ClassVar[Literal["invalid-argument"]] = "invalid-argument"
@@ -941,7 +958,7 @@ class SandboxErrorStdinTooLarge:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorTooManySessions:
-    """One more session or checkpoint would exceed a limit. The text names the limit."""
+    """A further session or checkpoint would exceed a limit. The text names the limit."""
 
     value: str
     tag: ClassVar[Literal["too-many-sessions"]] = "too-many-sessions"
@@ -949,8 +966,8 @@ class SandboxErrorTooManySessions:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorQuotaExceeded:
-    """The caller's quota as a whole would be exceeded. The text names the quota. If the quota is on resources that are held,
-    dropping some of them helps.
+    """The caller's quota as a whole would be exceeded. The text names the quota. If the quota bounds held
+    resources, dropping some of them helps.
     """
 
     value: str
@@ -959,8 +976,8 @@ class SandboxErrorQuotaExceeded:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorSessionEnded:
-    """The session has ended: the script exited its interpreter, the session was closed, or it was unwound without a
-    checkpoint to roll back to. The text says which.
+    """The session has ended: the script exited its interpreter, the session was closed, or it was unwound without
+    a checkpoint to roll back to. The text gives the reason.
     """
 
     value: str
@@ -969,7 +986,7 @@ class SandboxErrorSessionEnded:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorSessionBusy:
-    """A started execution has not ended yet: one in this session, or the one whose files are requested."""
+    """A started execution has not ended yet: an execution in this session, or the one whose files are requested."""
 
     value: str
     tag: ClassVar[Literal["session-busy"]] = "session-busy"
@@ -977,7 +994,7 @@ class SandboxErrorSessionBusy:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorNoCheckpoint:
-    """The session has no such checkpoint."""
+    """The session has no checkpoint with this id, or none to undo to."""
 
     value: str
     tag: ClassVar[Literal["no-checkpoint"]] = "no-checkpoint"
@@ -985,8 +1002,8 @@ class SandboxErrorNoCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorVariable:
-    """A variable could not be read or set. The text is the guest's message, or names what stopped the guest. If the guest was
-    unwound, the session was rolled back: `session-info.rollbacks` counts it.
+    """A variable could not be read or set. The text is the guest's message, or names what stopped the guest. If
+    the guest was unwound, the session was rolled back: `session-info.rollbacks` counts it.
     """
 
     value: str
@@ -1003,7 +1020,7 @@ class SandboxErrorFile:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorNotResumable:
-    """The bytes are not a hibernated session, or not one that this provider, runtime and policy can resume."""
+    """The bytes are not a hibernated session, or this provider, runtime and policy cannot resume it."""
 
     value: str
     tag: ClassVar[Literal["not-resumable"]] = "not-resumable"
@@ -1011,7 +1028,9 @@ class SandboxErrorNotResumable:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorUnsupported:
-    """The provider does not support this. The text names what it lacks. `provider-info.features` tells beforehand."""
+    """The provider does not support the operation. The text names the missing capability. Check
+    `provider-info.features` before the call.
+    """
 
     value: str
     tag: ClassVar[Literal["unsupported"]] = "unsupported"
@@ -1026,9 +1045,9 @@ class SandboxErrorUnavailable:
 
 
 SandboxError = Union[SandboxErrorUnknownRuntime, SandboxErrorInvalidPolicy, SandboxErrorInvalidArgument, SandboxErrorSourceTooLarge, SandboxErrorStdinTooLarge, SandboxErrorTooManySessions, SandboxErrorQuotaExceeded, SandboxErrorSessionEnded, SandboxErrorSessionBusy, SandboxErrorNoCheckpoint, SandboxErrorVariable, SandboxErrorFile, SandboxErrorNotResumable, SandboxErrorUnsupported, SandboxErrorUnavailable]
-"""A fault of the caller or of the provider. Nothing was executed and nothing was changed, except for `variable`, which reports
-a failure of code in the guest. The texts are for people and change between versions. It is not called `error` because some
-bindings reserve that word.
+"""A fault of the caller or of the provider. Nothing was executed and nothing was changed, except for `variable`,
+which reports a failure of code in the guest. The texts are for people and change between versions. The type is
+not called `error` because some bindings reserve that word.
 """
 
 
@@ -1037,8 +1056,8 @@ class ToolRequest:
     """A call of one of the caller's tools. The script waits for its result."""
 
     id: int
-    """The call's index in `execution.tool-calls`, counted from 0. Calls of the provider's tools count too, so that there may be
-    gaps.
+    """The call's index in `execution.tool-calls`, counted from 0. Calls of the provider's tools count too, so the
+    ids may have gaps.
     """
 
     name: str
@@ -1056,12 +1075,12 @@ class ToolAnswer:
     """The id of the request."""
 
     answer: str | CallFailure
-    """The result as JSON text, or why there is none. A result over `limits.tool-bytes` fails in the guest."""
+    """The result as JSON text, or a failure. A result over `limits.tool-bytes` fails in the guest."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """It has ended."""
+    """The execution has ended."""
 
     value: Execution
     tag: ClassVar[Literal["done"]] = "done"
@@ -1069,8 +1088,8 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class StepNeedsTools:
-    """These calls have no answer yet, in ascending order of their ids. Either the script waits for at least one of them, or the
-    time given to `continue` is over.
+    """The calls without an answer, in ascending order of their ids. Either the script waits for at least one of
+    them, or the time given to `continue` has passed.
     """
 
     value: list[ToolRequest]
@@ -1079,7 +1098,7 @@ class StepNeedsTools:
 
 @dataclass(frozen=True, slots=True)
 class StepRunning:
-    """The time given to `continue` is over and the script is running. No call is outstanding."""
+    """The time given to `continue` has passed and the script is running. No call is outstanding."""
 
     tag: ClassVar[Literal["running"]] = "running"
 
@@ -1089,7 +1108,7 @@ Step = Union[StepDone, StepNeedsTools, StepRunning]
 
 
 OutputStream = Literal["stdout", "stderr"]
-"""One of a script's output streams."""
+"""A script's output stream."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1100,8 +1119,8 @@ class SessionOptions:
     """JSON text of the global variable `context`, at most `limits.stdin-bytes`. Default: no such variable."""
 
     tools: list[Tool] | None = None
-    """The caller's tools, as for `start`. They answer in executions that `session.start` begins. In other executions a call to
-    one of them fails (`tool-error.failed`). Default: none.
+    """The caller's tools, as for `start`. They serve executions that `session.start` begins. In other executions a
+    call to one of these tools fails (`tool-error.failed`). Default: none.
     """
 
 __all__ = [

@@ -52,3 +52,21 @@ pub(crate) fn run(_: &GlobalArgs, command: &ServiceCommand) -> anyhow::Result<i3
 pub(crate) fn missing(what: &str) -> Hinted {
     Hinted::new(format!("this build has no {what}"), "build it with `cargo build --workspace --bin glovebox`")
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::run;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn a_missing_subcommand_says_how_to_build_it() {
+        for words in ["glovebox serve --listen 127.0.0.1:0", "glovebox mcp --help", "glovebox run-component a.wasm"] {
+            let cli = Cli::try_parse_from(words.split(' ')).unwrap();
+            let Command::Service(command) = &cli.command else { panic!("{words}") };
+            let error = run(&cli.global, command).unwrap_err().to_string();
+            assert!(error.starts_with("this build has no `glovebox "), "{error}");
+        }
+    }
+}

@@ -7,8 +7,6 @@ use crate::args::GlobalArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServiceCommand {
-    // Alias: the subcommand's former name.
-    #[command(alias = "host")]
     RunComponent(Box<run_component::RunComponentArgs>),
     Serve(Box<serve::ServeArgs>),
     Mcp(Box<mcp::McpArgs>),
