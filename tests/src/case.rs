@@ -46,7 +46,7 @@ pub struct Case {
     pub policy: Policy,
     /// Files in the workspace before each step, by path relative to `/app`.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// Its steps, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 

@@ -129,8 +129,8 @@ impl<'a> Fence<'a> {
         Ok(Self { backticks, name, has_newline })
     }
 
-    /// Whether a line is a closing fence by the rules of CommonMark: indented by at most three spaces, at least as long as
-    /// the opening fence, and followed by nothing but spaces and tabs.
+    /// Returns `true` if a line is a closing fence by the rules of CommonMark: indented by at most three spaces, at
+    /// least as long as the opening fence, and followed by nothing but spaces and tabs.
     fn is_closed_by(&self, line: &str) -> bool {
         let fence = line.trim_start_matches(' ');
         let rest = fence.trim_start_matches('`');
@@ -146,14 +146,14 @@ mod tests {
 
     use super::CaseFile;
 
-    /// The names and contents of the blocks after an empty front matter.
+    /// Parses blocks after an empty front matter. Returns their names and contents.
     fn blocks(text: &str) -> Vec<(String, String)> {
         let text = format!("+++\n+++\n{text}");
         let file = CaseFile::parse(&text).unwrap();
         file.blocks.iter().map(|(name, block)| ((*name).to_owned(), block.content.to_owned())).collect()
     }
 
-    /// The message for blocks after an empty front matter, whose first line is the third.
+    /// Returns the message for invalid blocks after an empty front matter. The blocks begin on line 3.
     fn error(text: &str) -> String {
         CaseFile::parse(&format!("+++\n+++\n{text}")).unwrap_err().in_file(Path::new("x.md"))
     }

@@ -1,4 +1,4 @@
-//! The line format of the program `cases`: a case per line, and a line with the results of its steps.
+//! The line format of the program `cases`: one case per line, answered by one line with the results of its steps.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use serde_json::{Value, json};
 
 use crate::{Action, Case, CaseTool, DiagnosticSeen, Observed, Operation, Request, Step, StepResult};
 
-/// The options of a line, beside the case itself.
+/// The options of a line, in addition to the case itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LineOptions {
-    /// Whether to step through every execution, instead of only those that need it.
+    /// Steps through every execution, instead of only those that need it.
     pub stepped: bool,
-    /// Whether the provider chooses the clock and entropy source of a case that wants the host's: not every provider
-    /// has them.
+    /// Lets the provider choose the clock and entropy source of a case that requests those of the host, because not
+    /// every provider has them.
     pub any_clock_and_entropy: bool,
 }
 
-/// A case on a runtime, as a line for the program.
+/// Returns the line that makes the program run a case on a runtime.
 #[must_use]
 pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
     let mut policy = serde_json::to_value(&case.policy).expect("a policy is JSON");
     let told = policy.as_object_mut().expect("a policy is an object");
-    // What is the host's own is not part of the contract.
+    // The contract excludes settings that belong to the host.
     for key in ["workspace", "mounts", "commit", "metering", "network"] {
         told.remove(key);
     }
@@ -39,7 +39,7 @@ pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
         let told = json!({
             "description": tool.description,
             "schema": tool.schema,
-            // As the engine's own tools write it: every byte matters to the script and its fuel.
+            // Formatted like the engine's own tools: every byte affects the script and its fuel.
             "reply": tool.reply.as_ref().map(|reply| compact(reply)),
             "error": tool.error,
             "delay_ms": tool.delay_ms,
@@ -135,7 +135,7 @@ impl Told {
     }
 }
 
-/// Files, with their bytes in hexadecimal.
+/// Decodes files whose bytes are in hexadecimal.
 fn contents(files: BTreeMap<String, String>) -> BTreeMap<String, Vec<u8>> {
     let byte = |digits: &[u8]| {
         let digits = std::str::from_utf8(digits).expect("the program wrote digits");

@@ -18,20 +18,20 @@ pub enum Action {
     Run {
         /// The source text.
         source: String,
-        /// The request.
+        /// The request, without the source.
         request: Request,
     },
     /// Reads a variable.
     Get {
-        /// Its name.
+        /// The name of the variable.
         name: String,
     },
     /// Sets variables.
     Set {
-        /// By name.
+        /// The values by name of the variable.
         values: BTreeMap<String, Value>,
     },
-    /// Makes a second session of this one.
+    /// Forks the session.
     Fork {
         /// The name of the copy in later steps.
         to: String,
@@ -43,48 +43,48 @@ pub enum Action {
     },
     /// Rolls the session back.
     Undo {
-        /// To this checkpoint, or to the last one that differs from the current state.
+        /// The checkpoint to restore; by default the last one that differs from the current state.
         to: Option<String>,
     },
-    /// Turns the session into bytes and drops it.
+    /// Serializes the session and drops it.
     Hibernate {
-        /// The name of the bytes in later steps.
+        /// The name of the serialized session in later steps.
         label: String,
     },
-    /// Resumes the session from bytes.
+    /// Restores the session from its serialized form.
     Resume {
-        /// The name of the bytes.
+        /// The name of the serialized session.
         label: String,
     },
-    /// Writes files from outside, replacing existing ones.
+    /// Writes files through the host's interface, replacing existing ones.
     Write {
-        /// By path.
+        /// The contents by path.
         files: BTreeMap<String, String>,
     },
-    /// Deletes a file from outside.
+    /// Deletes a file through the host's interface.
     Delete {
-        /// Its path.
+        /// The path of the file.
         path: String,
     },
-    /// Lists files from outside.
+    /// Lists files through the host's interface.
     List {
-        /// The pattern.
+        /// The glob pattern.
         pattern: String,
     },
 }
 
-/// One step of a case in one language.
+/// A step of a case, in one language.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Its name in reports: the script's name without the extension, or the step's number and action.
+    /// The name in reports: the script's name without the extension, or the step's number and action.
     pub name: String,
-    /// Its session, in a case whose steps share sessions.
+    /// The name of the session, in a case with sessions.
     pub session: String,
-    /// What it does.
+    /// The action of the step.
     pub action: Action,
-    /// The expectations.
+    /// The expectations for runtimes without an entry in `expect_on`.
     pub expect: Expect,
-    /// Those on runtimes that differ, by the runtime's name or its beginning.
+    /// The expectations for specific runtimes, by the runtime's name or a prefix of it.
     pub expect_on: BTreeMap<String, Expect>,
 }
 
@@ -93,7 +93,7 @@ pub struct Step {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StepFile {
     pub(crate) script: Option<String>,
-    /// The source itself, if it is short.
+    /// The source of a short script, instead of a block.
     pub(crate) python: Option<String>,
     pub(crate) javascript: Option<String>,
     pub(crate) request: Request,
@@ -115,23 +115,23 @@ pub(crate) struct StepFile {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Undo {
-    /// `true`: the last execution.
+    /// `true` undoes the last execution; `false` is an error.
     Last(bool),
     To(String),
 }
 
 impl StepFile {
-    /// A case's only step: `script.*`.
+    /// Creates the step of a case without `[[step]]`, which runs `script.*`.
     pub(crate) fn single(request: Request, expect: toml::Table) -> Self {
         Self { script: Some("script".into()), request, expect: Some(expect), ..Self::default() }
     }
 
-    /// Whether it runs something, and so must in every language of the case.
+    /// Returns `true` if the step has a script. It then needs one in every language of the case.
     pub(crate) fn runs(&self) -> bool {
         self.script.is_some() || self.python.is_some() || self.javascript.is_some()
     }
 
-    /// The source in the front matter.
+    /// Returns the source in the front matter.
     pub(crate) fn inline(&self, language: Language) -> Option<&String> {
         match language {
             Language::Python => self.python.as_ref(),
@@ -139,12 +139,11 @@ impl StepFile {
         }
     }
 
-    /// Whether it needs a session.
     fn needs_session(&self) -> bool {
         !self.runs() || self.session.is_some()
     }
 
-    /// The step in one language, with its source if it runs something.
+    /// Builds the step in one language, with its source if it runs a script.
     pub(crate) fn step(
         &self,
         number: usize,
@@ -194,26 +193,26 @@ impl StepFile {
     }
 }
 
-/// A tool that scripts of a case may call. It does one of a few simple things, so that every backend can implement it.
+/// A tool that scripts of a case may call. It is simple, so that every backend can implement it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaseTool {
-    /// Its description in `help`.
+    /// The description in `help`.
     #[serde(default)]
     pub description: String,
-    /// Its schema as JSON text; any object if absent.
+    /// The schema of the arguments, as JSON text; any object if absent.
     pub schema: Option<String>,
-    /// Answers this JSON text.
+    /// The result, as JSON text; the arguments if absent.
     pub reply: Option<String>,
-    /// Fails with this message.
+    /// The message with which the tool fails, if set.
     pub error: Option<String>,
-    /// Waits before it answers.
+    /// The delay before the answer, in milliseconds.
     #[serde(default)]
     pub delay_ms: u64,
 }
 
 impl CaseTool {
-    /// Its answer: `reply`, or otherwise its arguments.
+    /// Returns `reply`, or the arguments if there is no `reply`.
     pub fn answer(&self, arguments: String) -> Result<String, String> {
         match (&self.error, &self.reply) {
             (Some(error), _) => Err(error.clone()),

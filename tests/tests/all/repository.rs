@@ -1,4 +1,4 @@
-//! Files of the repository: what is ignored, what pages and cases name, and what `vendor_js` contains.
+//! Checks on files of the repository: ignored files, citations, the runtimes page, and `vendor_js`.
 
 use std::{fs, path::Path};
 
@@ -71,7 +71,7 @@ fn the_packages_of_javascript_are_pure_and_small() {
 
 #[test]
 fn the_boundaries_are_tested_in_both_languages() {
-    /// Prefixes of the names of cases about what a sandbox denies.
+    /// Name prefixes of cases about a sandbox's restrictions.
     const BOUNDARIES: [&str; 10] = [
         "deep-",
         "descriptors-",

@@ -1,4 +1,4 @@
-//! What is simulated: who uses the fleet, what things cost, and how the fleet decides.
+//! Configuration of a simulation: users, costs, and the fleet's policies.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,156 +7,158 @@ use crate::gaps::Part;
 /// A kind of user.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Kind {
-    /// How many of the sessions.
+    /// Share of the sessions, 0 to 1.
     pub share: f64,
-    /// From the end of an execution to the next.
+    /// Mixture of the times from the end of an execution to the next one.
     pub gaps: Vec<Part>,
-    /// What scripts compute beyond the measured step: processor time, log-normal, at most `work_max_s`.
+    /// Median of the processor time that a script uses beyond the measured step. Log-normal, cut at `work_max_s`.
     pub work_median_s: f64,
-    /// The standard deviation of its logarithm.
+    /// Standard deviation of the logarithm of that time.
     pub work_sigma: f64,
-    /// At which scripts are stopped.
+    /// Maximum processor time of a script beyond the measured step.
     pub work_max_s: f64,
 }
 
-/// Sessions of one runtime and size, with what they cost.
+/// The costs of sessions of one runtime and size.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
-    /// How many of the sessions.
+    /// Share of the sessions, 0 to 1.
     pub share: f64,
-    /// A small step of a session in memory.
+    /// Time of a small step of a session in memory.
     pub execute_s: f64,
-    /// Making the bytes.
+    /// Time to serialize the session.
     pub hibernate_s: f64,
-    /// Making a session of the bytes, and what its first step takes longer.
+    /// Time to restore the session, including the extra time of its first step.
     pub resume_s: f64,
-    /// The bytes.
+    /// Size of the serialized session.
     pub blob_bytes: f64,
-    /// The bytes that differ from the generation before.
+    /// Size of the difference from the previous generation.
     pub delta_bytes: f64,
-    /// Private memory of a session that waits.
+    /// Private memory of an idle session.
     pub warm_bytes: f64,
 }
 
-/// How the object store answers: log-normal times by their p50 and p99, and the rate of one transfer.
+/// Latency and throughput of the object store. Latencies are log-normal, given as p50 and p99.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Store {
-    /// Reading, first byte.
+    /// Time to the first byte of a read.
     pub get_s: [f64; 2],
-    /// Writing, without the transfer.
+    /// Time of a write, without the transfer.
     pub put_s: [f64; 2],
-    /// Of one transfer.
+    /// Rate of a single transfer.
     pub bytes_per_s: f64,
 }
 
-/// Which node executes.
+/// Policy that chooses the node of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// Any.
+    /// A random node.
     Random,
-    /// Of two, the one that executes less.
+    /// The less busy of two random nodes.
     TwoChoices,
-    /// By the session's hash; the next by another hash where that one is gone.
+    /// The node given by the session's hash. If that node is gone, another hash chooses the next one.
     Hash,
-    /// The same, and the next also where a node executes more than 1.25 times the mean, rounded up.
+    /// Like `Hash`, but also skips nodes with more than 1.25 times the mean number of executions, rounded up.
     BoundedHash,
-    /// Where the session was last, unless more than so many wait there for each processor; then of two the one that executes less.
+    /// The session's last node, unless that node is gone or already has `at_most` executions per processor. Otherwise
+    /// the less busy of two random nodes.
     Warm {
-        /// Executions for each processor.
+        /// Maximum number of executions per processor.
         at_most: u32,
     },
 }
 
-/// When a session's state reaches the object store.
+/// Policy that decides when a session's state is written to the object store.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Persistence {
-    /// All of it before each answer.
+    /// The full state, before each answer.
     Every,
-    /// What differs before each answer; all of it every so many executions.
+    /// The difference before each answer, and the full state every `full_every` executions.
     Delta {
-        /// Executions.
+        /// Number of executions between two full saves.
         full_every: u16,
     },
-    /// Once the session has been idle, or has executed so often; the engine's journal has the requests until then.
+    /// After an idle period or a number of executions. Until then, the engine's journal holds the requests.
     Coalesced {
-        /// Seconds.
+        /// Idle time before a save, in seconds.
         idle_s: f64,
-        /// Executions.
+        /// Maximum number of unsaved executions.
         at_most: u16,
-        /// Only what differs, but for every so-manieth time. What several executions write is taken to be as much as each writes.
+        /// If set, a save writes only differences, and every `full_every`-th save writes the full state. The
+        /// differences of several executions are assumed to add up.
         full_every: Option<u16>,
     },
 }
 
-/// How busy people are, by time of day.
+/// Activity of users by time of day.
 #[derive(Clone, Copy, Debug)]
 pub enum Intensity {
-    /// Always as busy.
+    /// Constant activity.
     Constant(f64),
-    /// 1 in the mean of a day, more by so much at noon and less at midnight, in steps of an hour.
+    /// A daily wave with mean 1 and this amplitude, highest at noon and lowest at midnight, in steps of an hour.
     Daily(f64),
 }
 
-/// All nodes of a zone end at once.
+/// A failure of all nodes of a zone at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
-    /// When.
+    /// Time of the failure.
     pub at_s: f64,
-    /// How many zones there are: every so-manieth node is in the one that ends.
+    /// Number of zones. Nodes whose number is a multiple of it are in the failing zone.
     pub zones: u32,
-    /// How long it takes to be noticed.
+    /// Time until the router notices the failure.
     pub noticed_s: f64,
-    /// Whether other nodes resume at once what was in memory there, and at most how many a second each.
+    /// If set, other nodes resume the lost sessions without waiting for requests, at this rate per second and node.
     pub resume_all: Option<f64>,
 }
 
-/// One simulation.
+/// The configuration of a simulation.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Of random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// How many sessions there are, always.
+    /// Number of sessions, constant over the simulation.
     pub sessions: u32,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// Processors of each.
+    /// Processors per node.
     pub cores: u32,
-    /// Memory of each for sessions.
+    /// Memory for sessions per node.
     pub memory_bytes: f64,
-    /// What each reads from the store and writes to it, a second.
+    /// Throughput of the link between a node and the store.
     pub link_bytes_per_s: f64,
-    /// Idle sessions leave memory after this time.
+    /// Idle time after which a session leaves memory.
     pub ttl_s: f64,
-    /// What a call through the engine adds.
+    /// Latency that the durable-execution engine adds to a call.
     pub call_s: f64,
-    /// The kinds of users.
+    /// Kinds of users.
     pub kinds: Vec<Kind>,
-    /// The kinds of sessions.
+    /// Classes of sessions.
     pub classes: Vec<Class>,
     /// The object store.
     pub store: Store,
-    /// Where.
+    /// Placement of executions.
     pub placement: Placement,
-    /// When it is saved.
+    /// Persistence of sessions.
     pub persistence: Persistence,
-    /// How busy.
+    /// Activity of users.
     pub intensity: Intensity,
-    /// What is not counted, at the begin.
+    /// Warm-up time at the start, which is not counted.
     pub settle_s: f64,
-    /// What is counted, after that.
+    /// Duration of the counted window after the warm-up.
     pub window_s: f64,
-    /// Seconds of one step of the timeline.
+    /// Duration of one step of the timeline.
     pub step_s: f64,
-    /// What fails.
+    /// Injected failure.
     pub failure: Option<Failure>,
-    /// Refuse an execution that would wait longer for a processor.
+    /// Maximum wait for a processor. Executions that would wait longer are refused.
     pub shed_s: Option<f64>,
 }
 
 impl Config {
-    /// When the simulation ends.
+    /// Returns the time at which the simulation ends.
     pub fn end_s(&self) -> f64 {
         self.settle_s + self.window_s
     }

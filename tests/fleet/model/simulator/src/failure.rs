@@ -1,10 +1,10 @@
-//! What happens when a zone ends: what was in its memory is gone, and others go on from what was saved.
+//! The failure of a zone. Its memory is lost, and other nodes resume its sessions from the store.
 
 use crate::config::Failure;
 use crate::fleet::{Fleet, Phase};
 use crate::node::NONE;
 
-/// A session that is resumed before anybody asks for it.
+/// A session that is resumed before its next request.
 pub(crate) struct Ahead {
     session: u32,
     node: u32,
@@ -18,7 +18,8 @@ enum Stage {
 }
 
 impl Fleet {
-    /// Ends the zone before the event of `who`, if its time has come. That event is then still to come.
+    /// Applies the failure, or its detection by the router, if either is due at `now`. Returns `true` if so; the event
+    /// of `who` is then scheduled again.
     pub(crate) fn fail_if_due(&mut self, now: f64, who: u32) -> bool {
         let Some(failure) = self.config.failure else { return false };
         if now >= failure.at_s && self.nodes[0].alive {
@@ -35,7 +36,7 @@ impl Fleet {
         false
     }
 
-    /// When the router knows.
+    /// Returns the time at which the router notices the failure.
     pub(crate) fn noticed_s(&self) -> f64 {
         self.config.failure.map_or(0.0, |failure| failure.at_s + failure.noticed_s)
     }
@@ -59,7 +60,7 @@ impl Fleet {
                 self.save_if_idle(id, failure.at_s);
                 self.lost.push(id);
             } else {
-                // It is begun again once that is noticed. What it has done is not saved.
+                // The execution starts again when the failure is noticed. Its work is not saved.
                 let session = &mut self.sessions[id as usize];
                 session.phase = Phase::Asked;
                 if phase == Phase::Done {
@@ -75,7 +76,7 @@ impl Fleet {
         self.wheel.move_all(&begun);
     }
 
-    /// Sends sessions that were in memory to others, if that is wanted.
+    /// Schedules the resumption of the lost sessions on other nodes, if the configuration asks for it.
     fn notice(&mut self, now: f64, failure: Failure) {
         let Some(most_per_s) = failure.resume_all else { return };
         let per_s = most_per_s * self.router.members.len() as f64;
@@ -89,7 +90,7 @@ impl Fleet {
 
     pub(crate) fn resume_ahead(&mut self, now: f64, who: u32) {
         let Ahead { session, node, ref stage } = self.ahead[(who - self.config.sessions) as usize];
-        // Whoever asked for it meanwhile has resumed it.
+        // A request has resumed the session in the meantime.
         if self.sessions[session as usize].warm || self.sessions[session as usize].phase != Phase::Asked {
             return;
         }

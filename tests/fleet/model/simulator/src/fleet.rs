@@ -1,4 +1,4 @@
-//! The simulation: sessions that execute, wait and execute again, on nodes that hold some of them in memory.
+//! The simulation. Sessions alternate between executing and idling, on nodes that hold some of them in memory.
 
 use crate::config::{Class, Config, Intensity, Persistence, Store};
 use crate::gaps::Gaps;
@@ -9,14 +9,14 @@ use crate::random::Random;
 use crate::report::Report;
 use crate::wheel::Wheel;
 
-/// What the event of a session is.
+/// The next event of a session.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Phase {
-    /// Somebody asks for an execution.
+    /// A client requests an execution.
     Asked,
-    /// Its bytes are there, where it had to resume.
+    /// The saved state has arrived from the store.
     Ready,
-    /// It is answered.
+    /// The execution is answered.
     Done,
 }
 
@@ -25,14 +25,14 @@ pub(crate) struct Session {
     pub(crate) kind: u8,
     pub(crate) class: u8,
     pub(crate) phase: Phase,
-    /// Whether the current execution has to resume.
+    /// The current execution must resume the session first.
     pub(crate) cold: bool,
-    /// Executions since it was saved, and the processor time to do them again.
+    /// Executions since the last save, and the processor time to repeat them.
     pub(crate) unsaved: u16,
     pub(crate) unsaved_s: f32,
     /// The processor time of the current execution.
     pub(crate) work_s: f32,
-    /// In whose memory it is, or was last.
+    /// The node that holds the session in memory, or held it last.
     pub(crate) node: u32,
     pub(crate) warm: bool,
     pub(crate) asked_s: f64,
@@ -50,15 +50,15 @@ pub struct Fleet {
     pub(crate) wheel: Wheel,
     pub(crate) router: Router,
     pub(crate) report: Report,
-    /// Sessions that were in memory of nodes that ended.
+    /// Idle sessions that were in the memory of failed nodes.
     pub(crate) lost: Vec<u32>,
-    /// Sessions that are resumed ahead, by their numbers beyond those of the sessions.
+    /// Sessions that are resumed before their next request. Their event numbers follow those of the sessions.
     pub(crate) ahead: Vec<crate::failure::Ahead>,
     pub(crate) get: Latency,
     pub(crate) put: Latency,
 }
 
-/// A log-normal time.
+/// A log-normal duration.
 #[derive(Clone, Copy)]
 pub(crate) struct Latency {
     median_s: f64,
@@ -66,7 +66,7 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// By p50 and p99: of the standard normal distribution 99% is below 2.326.
+    /// Fits the distribution to p50 and p99. The 99th percentile of the standard normal distribution is 2.326.
     fn new([p50, p99]: [f64; 2]) -> Self {
         Self { median_s: p50, sigma: libm::log(p99 / p50) / 2.326_347_874_040_841 }
     }
@@ -77,7 +77,7 @@ impl Latency {
 }
 
 impl Fleet {
-    /// As it is at any moment: every session somewhere between two executions.
+    /// Creates a fleet in equilibrium: each session is at a random moment between two executions.
     pub fn new(config: Config) -> Self {
         let begin = match config.intensity {
             Intensity::Constant(intensity) => intensity,
@@ -119,7 +119,7 @@ impl Fleet {
                 used_s: -age,
             });
         }
-        // In memory is what was used last.
+        // The most recently used sessions start in memory.
         let mut recent: Vec<u32> =
             (0..fleet.config.sessions).filter(|id| -fleet.sessions[*id as usize].used_s < fleet.config.ttl_s).collect();
         recent.sort_by(|a, b| fleet.sessions[*a as usize].used_s.total_cmp(&fleet.sessions[*b as usize].used_s));
@@ -132,7 +132,7 @@ impl Fleet {
         fleet
     }
 
-    /// Lets all of it happen.
+    /// Runs the simulation to its end.
     pub fn run(mut self) -> Report {
         while let Some((now, who)) = self.wheel.pop() {
             if self.fail_if_due(now, who) {
@@ -164,7 +164,7 @@ impl Fleet {
         let Session { node: last, warm, asked_s, .. } = self.sessions[id as usize];
         let node = self.router.node(id, last, &self.nodes, &mut self.random);
         if !self.nodes[node as usize].alive {
-            // Nobody has noticed yet: the call ends when somebody does.
+            // The router has not noticed the failure yet, so the call waits until then.
             self.sessions[id as usize].asked_s = if asked_s > 0.0 { asked_s } else { now };
             let noticed = self.noticed_s();
             self.wheel.set(id, noticed);
@@ -173,7 +173,7 @@ impl Fleet {
         if self.config.shed_s.is_some_and(|most| self.nodes[node as usize].wait_s(now) > most) {
             self.report.refused += u64::from(self.counts(now));
             self.report.step(now).refused += 1;
-            // Who is refused tries again.
+            // Clients retry refused executions.
             let again = now + 5.0 + 5.0 * self.random.unit();
             self.wheel.set(id, again);
             return;
@@ -209,9 +209,9 @@ impl Fleet {
         self.wheel.set(id, ready);
     }
 
-    /// Reads a session's bytes; answers when they are there.
+    /// Reads a session's state from the store. Returns the time at which it has arrived.
     pub(crate) fn fetch(&mut self, now: f64, id: u32, node: u32) -> f64 {
-        // All of it, and each difference since.
+        // Reads the last full state and each difference since.
         let differences = match self.config.persistence {
             Persistence::Delta { .. } => self.sessions[id as usize].unsaved,
             _ => 0,
@@ -231,7 +231,7 @@ impl Fleet {
         let work = self.random.log_normal(kind.work_median_s, kind.work_sigma).min(kind.work_max_s) + class.execute_s;
         let (mut processor, mut after) = (work, 0.0);
         if self.sessions[id as usize].cold {
-            // What was not saved when its node ended is done again.
+            // Repeats the unsaved executions of a failed node.
             processor += class.resume_s + f64::from(self.sessions[id as usize].unsaved_s);
         }
         let session = &mut self.sessions[id as usize];
@@ -245,7 +245,7 @@ impl Fleet {
             Persistence::Coalesced { .. } => None,
         };
         if let Some(bytes) = put {
-            // Making a difference is taken to cost its share of making all.
+            // The cost of a difference is assumed to be proportional to its size.
             processor += class.hibernate_s * bytes / class.blob_bytes;
             after = self.put.sample(&mut self.random) + bytes / self.config.store.bytes_per_s;
         }
@@ -296,7 +296,7 @@ impl Fleet {
     fn next(&mut self, now: f64, id: u32) -> f64 {
         let (gap, daily) = self.gaps[self.sessions[id as usize].kind as usize].sample(&mut self.random);
         match self.config.intensity {
-            // These gaps are made for another hour than this.
+            // Gaps were scaled for the intensity at midnight.
             Intensity::Daily(amplitude) if daily => later(now, gap * hourly(amplitude, 0.0), amplitude),
             _ => now + gap,
         }
@@ -310,7 +310,7 @@ impl Fleet {
         now >= self.config.settle_s
     }
 
-    /// Drops what is too old, and then what was used longest ago, until so much more fits.
+    /// Evicts expired sessions and then the least recently used ones, until `bytes` more fit.
     pub(crate) fn make_room(&mut self, node: u32, bytes: f64, now: f64) {
         loop {
             let oldest = self.nodes[node as usize].oldest();
@@ -348,7 +348,7 @@ impl Fleet {
         self.sessions[id as usize].warm = false;
     }
 
-    /// Adds the time since its last use to what was in memory.
+    /// Adds the time since the session's last use to the totals of time in memory.
     pub(crate) fn account(&mut self, id: u32, now: f64) {
         let used = self.sessions[id as usize].used_s;
         let held = now.min(used + self.config.ttl_s) - used.max(self.config.settle_s);

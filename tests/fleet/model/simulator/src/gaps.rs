@@ -1,4 +1,4 @@
-//! The time from the end of a session's execution to its next one.
+//! Times from the end of a session's execution to its next one.
 
 use serde::Deserialize;
 
@@ -8,31 +8,31 @@ use crate::random::Random;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Distribution {
-    /// Pareto's of the second kind: a power law with exponent `tail` beyond the median, cut at `max_s`.
+    /// Pareto distribution of the second kind: a power law with exponent `tail`, cut at `max_s`.
     Lomax {
-        /// The exponent of what is above: the smaller, the heavier the tail.
+        /// Exponent of the survival function. Smaller values have heavier tails.
         tail: f64,
-        /// Half of the times are below, but for the cut.
+        /// Median before the cut.
         median_s: f64,
-        /// No time is longer.
+        /// Maximum time.
         max_s: f64,
     },
     /// Log-normal.
     LogNormal {
-        /// Half of the times are below.
+        /// Median.
         median_s: f64,
-        /// The standard deviation of the logarithm.
+        /// Standard deviation of the logarithm.
         sigma: f64,
     },
-    /// Exponential: what Poisson processes have.
+    /// Exponential, as in a Poisson process.
     Exponential {
-        /// The mean.
+        /// Mean.
         mean_s: f64,
     },
 }
 
 impl Distribution {
-    /// The same with all times multiplied.
+    /// Returns the distribution with all times multiplied by `factor`.
     pub fn scaled(self, factor: f64) -> Self {
         match self {
             Self::Lomax { tail, median_s, max_s } => {
@@ -43,7 +43,7 @@ impl Distribution {
         }
     }
 
-    /// How likely a time is at most `x`.
+    /// Returns the probability of a time of at most `x`.
     pub fn below(self, x: f64) -> f64 {
         match self {
             Self::Lomax { tail, median_s, max_s } => {
@@ -58,7 +58,7 @@ impl Distribution {
         }
     }
 
-    /// One time.
+    /// Samples a time.
     pub fn sample(self, random: &mut Random) -> f64 {
         match self {
             Self::Lomax { tail, median_s, max_s } => {
@@ -76,23 +76,24 @@ fn lomax_scale(tail: f64, median_s: f64) -> f64 {
     median_s / (libm::pow(2.0, 1.0 / tail) - 1.0)
 }
 
-/// One of the times that a mixture is made of.
+/// A component of a mixture.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// How often.
+    /// Probability of this component.
     pub share: f64,
-    /// Whether people wait that long, so that it is shorter at the busy time of the day.
+    /// True for pauses of people, which are shorter at busy times of the day.
     pub daily: bool,
-    /// How long.
+    /// Distribution of the time.
     pub time: Distribution,
 }
 
-/// Times between executions: a mixture, each drawn independently of those before.
+/// Times between executions: independent samples of a mixture.
 #[derive(Clone, Debug)]
 pub struct Gaps {
     parts: Vec<Part>,
-    /// Points in time, growing by a constant factor, and up to each: the probability of longer times summed, and of being within.
+    /// Times that grow by a constant factor. `survived_s` is the integral of the survival function up to each of them,
+    /// and `biased_s` the integral of the density weighted by the time.
     grid: Vec<f64>,
     survived_s: Vec<f64>,
     biased_s: Vec<f64>,
@@ -103,7 +104,7 @@ const FIRST_S: f64 = 1e-3;
 const LAST_S: f64 = 1e7;
 
 impl Gaps {
-    /// The mixture, with what depends on the time of day divided by `intensity`.
+    /// Creates the mixture. Divides times that depend on the time of day by `intensity`.
     pub fn new(parts: &[Part], intensity: f64) -> Self {
         let scaled = |part: &Part| Part {
             time: if part.daily { part.time.scaled(1.0 / intensity) } else { part.time },
@@ -127,30 +128,32 @@ impl Gaps {
         Self { parts, grid, survived_s, biased_s }
     }
 
-    /// The mean.
+    /// Returns the mean.
     pub fn mean_s(&self) -> f64 {
         self.survived_s[POINTS - 1]
     }
 
-    /// How likely a time is longer than `x`: the share of executions whose session has been idle for so long.
+    /// Returns the probability of a time longer than `x`: the share of executions whose session was idle for longer
+    /// than that.
     pub fn longer(&self, x: f64) -> f64 {
         1.0 - self.parts.iter().map(|part| part.share * part.time.below(x)).sum::<f64>()
     }
 
-    /// The share of all time that lies within `x` of an execution before it: how many of the sessions are in memory if each stays for `x`.
+    /// Returns the share of time that is at most `x` after an execution. This is the share of sessions in memory if
+    /// each session stays for `x`.
     pub fn within(&self, x: f64) -> f64 {
         let i = self.grid.partition_point(|each| *each < x).clamp(1, POINTS - 1);
         let share = (x - self.grid[i - 1]) / (self.grid[i] - self.grid[i - 1]);
         (self.survived_s[i - 1] + share.min(1.0) * (self.survived_s[i] - self.survived_s[i - 1])) / self.mean_s()
     }
 
-    /// A time, and whether it depends on the time of day.
+    /// Samples a time. The second value is `true` if it depends on the time of day.
     pub fn sample(&self, random: &mut Random) -> (f64, bool) {
         let part = &self.parts[random.index(self.parts.iter().map(|part| part.share))];
         (part.time.sample(random), part.daily)
     }
 
-    /// For a session that is looked at at any moment: how long ago its last execution was, and how long it is to the next.
+    /// Samples a session at a random moment: the time since its last execution, and the time to the next one.
     pub fn equilibrium(&self, random: &mut Random) -> (f64, f64) {
         let goal = random.unit() * self.biased_s[POINTS - 1];
         let i = self.biased_s.partition_point(|each| *each < goal).clamp(1, POINTS - 1);

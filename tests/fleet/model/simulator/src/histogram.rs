@@ -1,12 +1,12 @@
-//! Counts of durations, by buckets of about one hundredth.
+//! A histogram of durations, with buckets about one percent wide.
 
-/// Buckets for each doubling.
+/// Binary logarithm of the number of buckets per octave.
 const PER_OCTAVE_BITS: u32 = 6;
-/// 2^-20 s, a microsecond, is the first bucket; 2^14 s, four hours and a half, the last.
+/// The first bucket is 2^-20 s, a microsecond. The last one ends at 2^14 s, four and a half hours.
 const FIRST_EXPONENT: u64 = 1023 - 20;
 const OCTAVES: usize = 34;
 
-/// How many durations there were of which length.
+/// Counts of durations by bucket.
 #[derive(Clone)]
 pub struct Histogram {
     counts: Vec<u32>,
@@ -21,9 +21,9 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one.
+    /// Counts a duration.
     pub fn add(&mut self, seconds: f64) {
-        // Exponent and the first bits of the fraction, as they lie in the number.
+        // The exponent and the first bits of the fraction are adjacent in the number.
         let bits = seconds.max(0.0).to_bits() >> (52 - PER_OCTAVE_BITS);
         let index = bits.saturating_sub(FIRST_EXPONENT << PER_OCTAVE_BITS) as usize;
         let last = self.counts.len() - 1;
@@ -32,17 +32,17 @@ impl Histogram {
         self.sum_s += seconds;
     }
 
-    /// How many there are.
+    /// Returns the number of durations.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The mean, in seconds.
+    /// Returns the mean in seconds.
     pub fn mean_s(&self) -> f64 {
         self.sum_s / self.total as f64
     }
 
-    /// What a share of all is below, in seconds: the upper end of a bucket. 0 where there are none.
+    /// Returns a quantile in seconds, rounded up to the end of its bucket; 0 for an empty histogram.
     pub fn quantile(&self, share: f64) -> f64 {
         let goal = (share * self.total as f64).ceil() as u64;
         let mut seen = 0;

@@ -1,12 +1,12 @@
 //! The time of day.
 
-/// How busy people are at a time of day: a wave in steps of an hour, highest at noon.
+/// Returns the activity at a time of day: a wave in steps of an hour, highest at noon.
 pub fn hourly(amplitude: f64, now_s: f64) -> f64 {
     let hour = (now_s / 3_600.0).floor() + 0.5;
     1.0 - amplitude * libm::cos(core::f64::consts::TAU * hour / 24.0)
 }
 
-/// When so much time has passed by a clock that goes faster the busier people are.
+/// Returns the time at which `gap_s` has passed on a clock whose rate is the activity.
 pub fn later(mut now_s: f64, mut gap_s: f64, amplitude: f64) -> f64 {
     loop {
         let rate = hourly(amplitude, now_s);

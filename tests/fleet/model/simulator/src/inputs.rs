@@ -1,4 +1,4 @@
-//! `inputs.toml`: what was measured, and what is assumed.
+//! The measurements and assumptions in `inputs.toml`.
 
 use std::collections::BTreeMap;
 
@@ -6,41 +6,41 @@ use serde::Deserialize;
 
 use crate::config::{Class, Config, Intensity, Kind, Persistence, Placement, Store};
 
-/// The file. Its keys that say where a number is from are not read.
+/// The content of the file. The keys `from`, which name the source of a number, are ignored.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Inputs {
-    /// What a call through the engine takes on three nodes.
+    /// Measured: the latency of a call through the durable-execution engine.
     pub call: Call,
-    /// Measured, by runtime and size.
+    /// Measured: costs of a session by runtime and size.
     pub session: Vec<Measured>,
-    /// Assumed: how many sessions are of which runtime.
+    /// Assumed: shares of the runtimes.
     pub runtimes: Runtimes,
-    /// Assumed: how many have so much memory of their own.
+    /// Assumed: shares of the sizes.
     pub sizes: Vec<Size>,
-    /// Assumed: who uses them.
+    /// Assumed: kinds of users.
     pub kind: Vec<Kind>,
-    /// Assumed: how much more is done at noon than in the mean of a day.
+    /// Assumed: activity by time of day.
     pub day: Day,
     /// The object stores, by name.
     pub store: BTreeMap<String, Store>,
-    /// A node.
+    /// Measured and assumed: the size of a node.
     pub node: NodeSize,
-    /// Its parts, and the store's requests.
+    /// Assumed: prices of a node's parts and of the store's requests.
     pub price: Price,
-    /// How the fleet is run.
+    /// Assumed: size and settings of the fleet.
     pub fleet: FleetInputs,
-    /// Measured: the trace against a server.
+    /// Measured: result of the trace against a server.
     pub served: Served,
 }
 
-/// What the engine adds to a call.
+/// Latency that the durable-execution engine adds to a call.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Call {
-    /// Milliseconds.
+    /// Latency in milliseconds.
     pub fleet_ms: f64,
 }
 
-/// Sessions of one runtime and size.
+/// Measurements of a session, by runtime and size.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "the measuring program says what each is")]
 pub struct Measured {
@@ -55,14 +55,14 @@ pub struct Measured {
     pub written_packed_bytes: f64,
 }
 
-/// How common each is.
+/// Share of each runtime.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "the table in the file says it")]
 pub struct Runtimes {
     pub share: BTreeMap<String, f64>,
 }
 
-/// A size and how common it is.
+/// A size with its share of the sessions.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "the table in the file says it")]
 pub struct Size {
@@ -70,14 +70,14 @@ pub struct Size {
     pub share: f64,
 }
 
-/// The day.
+/// Activity by time of day.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "the table in the file says it")]
 pub struct Day {
     pub amplitude: f64,
 }
 
-/// A node.
+/// Size of a node.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "the table in the file says it")]
 pub struct NodeSize {
@@ -87,7 +87,7 @@ pub struct NodeSize {
     pub link_bytes_per_s: f64,
 }
 
-/// Dollars.
+/// Prices in dollars.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "the table in the file says it")]
 pub struct Price {
@@ -98,7 +98,7 @@ pub struct Price {
     pub stored_gb_month: f64,
 }
 
-/// How many, and how they are run.
+/// Size and settings of the fleet.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "the table in the file says it")]
 pub struct FleetInputs {
@@ -111,7 +111,7 @@ pub struct FleetInputs {
     pub store: String,
 }
 
-/// What the trace came to.
+/// Result of the trace against a server.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "the measuring program says what each is")]
 pub struct Served {
@@ -122,12 +122,12 @@ pub struct Served {
 }
 
 impl Inputs {
-    /// Of a file's text.
+    /// Parses the text of `inputs.toml`.
     pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
         toml::from_str(text)
     }
 
-    /// Each runtime and size with its share.
+    /// Returns a class for each measured runtime and size.
     pub fn classes(&self) -> Vec<Class> {
         let mut classes = Vec::new();
         for (runtime, of_runtime) in &self.runtimes.share {
@@ -139,7 +139,7 @@ impl Inputs {
         classes
     }
 
-    /// The fleet as it is asked about, at the busiest hour of the day.
+    /// Returns the base configuration: the fleet at the busiest hour of the day.
     pub fn config(&self) -> Config {
         Config {
             seed: 1,
@@ -173,7 +173,7 @@ impl Measured {
             hibernate_s: self.hibernate_ms / 1e3,
             resume_s: (self.resume_ms + (self.first_execute_ms - self.execute_ms).max(0.0)) / 1e3,
             blob_bytes: self.blob_bytes,
-            // Who writes all of it anew saves all of it.
+            // A difference is never larger than the full state.
             delta_bytes: self.written_packed_bytes.min(self.blob_bytes),
             warm_bytes: self.warm_bytes,
         }

@@ -1,7 +1,6 @@
-//! A simulation of a fleet of Glovebox: sessions over many machines, from costs that were measured on one.
-//!
-//! [`fleet::Fleet`] runs one [`config::Config`] and answers a [`report::Report`]; [`figures`] has the questions that `docs/fleet-model.md`
-//! answers. Everything is seeded, and the same on every machine.
+//! A simulation of a Glovebox fleet: sessions on many machines, with costs measured on one.
+//! [`fleet::Fleet`] runs a [`config::Config`] and returns a [`report::Report`]. [`figures`] computes the figures of
+//! `docs/fleet-model.md`. All random numbers are seeded, so results are identical on every machine.
 
 pub mod config;
 mod failure;

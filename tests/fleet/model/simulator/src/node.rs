@@ -1,29 +1,29 @@
-//! A node: its processors, its link to the store, and the sessions in its memory, in the order of their last use.
+//! Nodes: processors, the link to the store, and the sessions in memory in the order of their last use.
 
-/// No session, or no node.
+/// Sentinel for no session or no node.
 pub const NONE: u32 = u32::MAX;
 
-/// What a node has.
+/// A node.
 #[derive(Clone)]
 pub struct Node {
-    /// Whether it is there.
+    /// False after a failure of the node.
     pub alive: bool,
-    /// Executions that have been sent to it and not been answered.
+    /// Unanswered executions on the node.
     pub executing: u32,
-    /// The sessions in memory, executing ones included.
+    /// Memory of the sessions, including executing ones.
     pub held_bytes: f64,
-    /// Processor time that was used within the window.
+    /// Processor time used within the window.
     pub busy_s: f64,
-    /// When each processor is free.
+    /// Time at which each processor becomes free.
     free_s: Vec<f64>,
-    /// When the link has brought what it has been asked for.
+    /// Time at which the link has finished all transfers.
     link_free_s: f64,
     oldest: u32,
     newest: u32,
 }
 
 impl Node {
-    /// An empty one.
+    /// Creates a node without sessions.
     pub fn new(cores: u32) -> Self {
         Self {
             alive: true,
@@ -37,17 +37,18 @@ impl Node {
         }
     }
 
-    /// How many processors it has.
+    /// Returns the number of processors.
     pub fn cores(&self) -> u32 {
         self.free_s.len() as u32
     }
 
-    /// How long who comes now waits for a processor.
+    /// Returns the wait for a processor of an execution that arrives now.
     pub fn wait_s(&self, now_s: f64) -> f64 {
         (self.free_s.iter().copied().fold(f64::INFINITY, f64::min) - now_s).max(0.0)
     }
 
-    /// Gives the work to the processor that is free first; answers when it is done. First come, first served: call it in order of time.
+    /// Assigns work to the processor that becomes free first, and returns the time at which the work is done. Work is
+    /// done in the order of calls, so `now_s` must not decrease.
     pub fn compute(&mut self, now_s: f64, work_s: f64) -> f64 {
         let mut first = 0;
         for (core, free_s) in self.free_s.iter().enumerate() {
@@ -59,31 +60,31 @@ impl Node {
         self.free_s[first]
     }
 
-    /// Reads through the link, one after the other; answers when all of it is here.
+    /// Queues a transfer on the link, and returns the time at which it is complete.
     pub fn fetch(&mut self, now_s: f64, transfer_s: f64) -> f64 {
         self.link_free_s = self.link_free_s.max(now_s) + transfer_s;
         self.link_free_s
     }
 
-    /// The session in memory that was used longest ago and does not execute.
+    /// Returns the least recently used session in memory that is not executing, or [`NONE`].
     pub fn oldest(&self) -> u32 {
         self.oldest
     }
 }
 
-/// The links of the lists in which nodes have their sessions.
+/// Linked lists of the idle sessions in memory, one list per node, in the order of their last use.
 pub struct Order {
     older: Vec<u32>,
     newer: Vec<u32>,
 }
 
 impl Order {
-    /// For so many sessions, none in a list.
+    /// Creates empty lists for `sessions` sessions.
     pub fn new(sessions: u32) -> Self {
         Self { older: vec![NONE; sessions as usize], newer: vec![NONE; sessions as usize] }
     }
 
-    /// The session was used just now.
+    /// Appends a session as the most recently used one.
     pub fn push(&mut self, node: &mut Node, session: u32) {
         self.older[session as usize] = node.newest;
         self.newer[session as usize] = NONE;
@@ -94,7 +95,7 @@ impl Order {
         node.newest = session;
     }
 
-    /// Takes the session out of the list that it is in.
+    /// Removes a session from the node's list.
     pub fn remove(&mut self, node: &mut Node, session: u32) {
         let (older, newer) = (self.older[session as usize], self.newer[session as usize]);
         match older {

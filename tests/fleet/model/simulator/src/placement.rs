@@ -1,41 +1,41 @@
-//! Which node executes.
+//! Placement of executions on nodes.
 
 use crate::config::Placement;
 use crate::node::{NONE, Node};
 use crate::random::{Random, hash};
 
-/// What a router sees: who is believed to be there, and who executes how much.
+/// The router, with its view of the nodes.
 pub struct Router {
-    /// How it decides.
+    /// Placement policy.
     pub placement: Placement,
-    /// Executions in the fleet.
+    /// Number of unanswered executions in the fleet.
     pub executing: u64,
-    /// Nodes that are believed to be there.
+    /// Nodes that the router believes to be alive.
     pub members: Vec<u32>,
-    /// The same, by node.
+    /// Membership in `members`, by node.
     pub believed: Vec<bool>,
 }
 
 impl Router {
-    /// All nodes are there.
+    /// Creates a router that believes all nodes to be alive.
     pub fn new(placement: Placement, nodes: u32) -> Self {
         Self { placement, executing: 0, members: (0..nodes).collect(), believed: vec![true; nodes as usize] }
     }
 
-    /// These are there no more.
+    /// Removes nodes from the members.
     pub fn forget(&mut self, gone: impl Fn(u32) -> bool) {
         self.members.retain(|node| !gone(*node));
         self.believed.iter_mut().enumerate().for_each(|(node, believed)| *believed &= !gone(node as u32));
     }
 
-    /// The node for an execution of `session`, which was last at `last`.
+    /// Returns the node for an execution of `session`, whose last node was `last`.
     pub fn node(&self, session: u32, last: u32, nodes: &[Node], random: &mut Random) -> u32 {
         match self.placement {
             Placement::Random => self.any(random),
             Placement::TwoChoices => self.less_busy(nodes, random),
             Placement::Hash => self.hashed(session, |_| true),
             Placement::BoundedHash => {
-                // As in Mirrokni, Thorup and Zadimoghaddam: the execution that is placed counts.
+                // As in Mirrokni, Thorup and Zadimoghaddam, the bound includes the new execution.
                 let bound = (1.25 * (self.executing + 1) as f64 / self.members.len() as f64).ceil() as u32;
                 self.hashed(session, |node| nodes[node as usize].executing < bound)
             }
@@ -59,7 +59,8 @@ impl Router {
         if nodes[other as usize].executing < nodes[one as usize].executing { other } else { one }
     }
 
-    /// The first by hash that is there and fits: where a node is gone, only its sessions go elsewhere.
+    /// Returns the first node in the session's hash order that is alive and fits. The loss of a node moves only its
+    /// sessions.
     fn hashed(&self, session: u32, fits: impl Fn(u32) -> bool) -> u32 {
         let all = self.believed.len() as u64;
         let mut first = NONE;

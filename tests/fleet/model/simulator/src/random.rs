@@ -1,4 +1,5 @@
-//! Random numbers that are the same everywhere: a generator with documented output, and `libm` in place of the system's library.
+//! Random numbers that are identical on every machine: a generator with documented output, and `libm` instead of the
+//! system's C library.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -7,33 +8,33 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 pub struct Random(Xoshiro256PlusPlus);
 
 impl Random {
-    /// The stream that belongs to a seed.
+    /// Creates the stream of a seed.
     pub fn new(seed: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// Uniform in `(0, 1]`: never 0, so that its logarithm is finite.
+    /// Samples uniformly from `(0, 1]`. The result is never 0, so its logarithm is finite.
     pub fn unit(&mut self) -> f64 {
         ((self.0.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform below `n`.
+    /// Samples an integer uniformly from `0..n`.
     pub fn below(&mut self, n: u32) -> u32 {
         ((u64::from((self.0.next_u64() >> 32) as u32) * u64::from(n)) >> 32) as u32
     }
 
-    /// From the normal distribution, by Box and Muller.
+    /// Samples the standard normal distribution with the Box-Muller transform.
     pub fn normal(&mut self) -> f64 {
         let (radius, angle) = (self.unit(), self.unit());
         (-2.0 * libm::log(radius)).sqrt() * libm::cos(core::f64::consts::TAU * angle)
     }
 
-    /// From the log-normal distribution.
+    /// Samples a log-normal distribution.
     pub fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
         median * libm::exp(sigma * self.normal())
     }
 
-    /// An index, by weights that sum to 1.
+    /// Samples an index by weights that sum to 1.
     pub fn index(&mut self, weights: impl Iterator<Item = f64>) -> usize {
         let mut left = self.unit();
         let mut last = 0;
@@ -48,7 +49,7 @@ impl Random {
     }
 }
 
-/// Hashes a session and the number of an attempt: SplitMix64's finalizer.
+/// Hashes a session and the number of an attempt with SplitMix64's finalizer.
 pub fn hash(session: u32, attempt: u32) -> u64 {
     let mut z = (u64::from(session) << 32 | u64::from(attempt)).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

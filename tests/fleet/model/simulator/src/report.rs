@@ -1,65 +1,65 @@
-//! What a simulation counts.
+//! Results of a simulation.
 
 use crate::config::Config;
 use crate::histogram::Histogram;
 
-/// A stretch of time.
+/// Counts of one step of the timeline.
 #[derive(Clone)]
 pub struct Step {
-    /// How long executions took that were answered in it.
+    /// Latencies of the executions answered in the step.
     pub latency: Histogram,
-    /// How many had to resume.
+    /// Executions that had to resume their session.
     pub misses: u64,
-    /// How many were refused.
+    /// Refused executions.
     pub refused: u64,
-    /// How many sessions were resumed ahead.
+    /// Sessions resumed before their next request.
     pub resumed_ahead: u64,
 }
 
-/// The sums over the window.
+/// Totals over the counted window.
 pub struct Report {
     /// Answered executions.
     pub executions: u64,
-    /// Those whose session was not in the memory of their node.
+    /// Answered executions whose session was not in the memory of their node.
     pub misses: u64,
-    /// Those of them whose session was in the memory of another.
+    /// Executions whose session was in the memory of another node.
     pub moved: u64,
-    /// Sessions that others have pushed out of memory.
+    /// Sessions evicted for lack of memory.
     pub evicted: u64,
     /// Refused executions.
     pub refused: u64,
-    /// Executions that were begun again, since their node ended.
+    /// Executions that started again because their node failed.
     pub retried: u64,
-    /// From asking to the answer.
+    /// Latencies from request to answer.
     pub latency: Histogram,
-    /// Of those that had to resume.
+    /// Latencies of executions that had to resume their session.
     pub cold_latency: Histogram,
-    /// Of the others.
+    /// Latencies of executions whose session was in memory.
     pub warm_latency: Histogram,
-    /// Requests to the store.
+    /// Writes to the store.
     pub puts: u64,
-    /// Their bytes.
+    /// Bytes written to the store.
     pub put_bytes: f64,
-    /// Requests to the store.
+    /// Reads from the store.
     pub gets: u64,
-    /// Their bytes.
+    /// Bytes read from the store.
     pub get_bytes: f64,
-    /// Memory of sessions, over all nodes and the window.
+    /// Memory of sessions, in byte-seconds over all nodes.
     pub warm_byte_s: f64,
-    /// Sessions in memory, over all nodes and the window.
+    /// Sessions in memory, in session-seconds over all nodes.
     pub warm_session_s: f64,
-    /// Of each node: processor time.
+    /// Processor time of each node.
     pub busy_s: Vec<f64>,
-    /// From the begin of the simulation.
+    /// Steps from the start of the simulation, including the warm-up.
     pub timeline: Vec<Step>,
-    /// Seconds of one step of it.
+    /// Duration of a step of the timeline.
     step_s: f64,
-    /// Events that happened.
+    /// Number of simulated events.
     pub events: u64,
 }
 
 impl Report {
-    /// Nothing has happened.
+    /// Creates an empty report.
     pub fn new(config: &Config) -> Self {
         let step = Step { latency: Histogram::default(), misses: 0, refused: 0, resumed_ahead: 0 };
         Self {
@@ -85,19 +85,19 @@ impl Report {
         }
     }
 
-    /// The stretch that a moment is in.
+    /// Returns the step of the timeline that contains `now_s`.
     pub fn step(&mut self, now_s: f64) -> &mut Step {
         let last = self.timeline.len() - 1;
         &mut self.timeline[((now_s / self.step_s) as usize).min(last)]
     }
 
-    /// The busiest node's processor time, by the mean.
+    /// Returns the ratio of the busiest node's processor time to the mean.
     pub fn imbalance(&self) -> f64 {
         let sum: f64 = self.busy_s.iter().sum();
         self.busy_s.iter().copied().fold(0.0, f64::max) * self.busy_s.len() as f64 / sum
     }
 
-    /// The share of executions that had to resume.
+    /// Returns the share of executions that had to resume their session.
     pub fn miss_share(&self) -> f64 {
         self.misses as f64 / self.executions as f64
     }

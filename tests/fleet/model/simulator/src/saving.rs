@@ -1,10 +1,10 @@
-//! How a session's state reaches the store.
+//! Saves of sessions to the store.
 
 use crate::config::Persistence;
 use crate::fleet::{Fleet, Session};
 
 impl Fleet {
-    /// The node that has the session in memory saves it, for another one; answers how long that takes.
+    /// Saves a session on its current node before it moves to another one. Returns the duration.
     pub(crate) fn hand_over(&mut self, now: f64, id: u32) -> f64 {
         let bytes = self.saved_bytes(id);
         let class = self.class(id);
@@ -13,13 +13,14 @@ impl Fleet {
         hibernate_s + self.put.sample(&mut self.random) + bytes / self.config.store.bytes_per_s
     }
 
-    /// What saving now writes.
+    /// Returns the number of bytes that a save writes now.
     fn saved_bytes(&self, id: u32) -> f64 {
         let class = self.class(id);
         match self.config.persistence {
             Persistence::Coalesced { full_every: Some(every), .. } => {
                 let differences = f64::from(self.sessions[id as usize].unsaved) * class.delta_bytes;
-                // The whole is spread over those times, so that nobody need remember when it was written.
+                // Spreads the size of the full state over the saves between two full ones, so that no state about the
+                // last full save is needed.
                 (differences + class.blob_bytes / f64::from(every)).min(class.blob_bytes)
             }
             _ => class.blob_bytes,
@@ -37,12 +38,12 @@ impl Fleet {
         if let Persistence::Coalesced { .. } = self.config.persistence
             && at >= self.config.settle_s
         {
-            // Beside what is executed; it is left out of the queue, in which it would have the last place.
+            // A background save has the lowest priority, so it uses processor time but delays no execution.
             self.nodes[session.node as usize].busy_s += hibernate_s;
         }
     }
 
-    /// What is coalesced reaches the store once its session has been idle.
+    /// Saves a coalesced session at the end of its idle period, if that has passed.
     pub(crate) fn save_if_idle(&mut self, id: u32, now: f64) {
         if let Persistence::Coalesced { idle_s, .. } = self.config.persistence {
             let Session { unsaved, used_s, warm, .. } = self.sessions[id as usize];

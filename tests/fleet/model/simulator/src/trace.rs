@@ -1,4 +1,4 @@
-//! A short trace for a real server, and what the model says of each execution: was the session in memory?
+//! A short trace for a real server, with the model's prediction for each execution: session in memory or not.
 
 use std::fmt::Write;
 
@@ -7,7 +7,8 @@ use crate::node::{NONE, Node, Order};
 use crate::random::Random;
 use crate::wheel::Wheel;
 
-/// Executions of `sessions` with room for `live` of them, each opened in turn first; a line of JSON each.
+/// Returns a trace in lines of JSON: executions of `sessions` sessions, of which `live` fit into memory. All sessions
+/// are opened in order before the first execution.
 pub fn trace(sessions: u32, live: u32, executions: usize) -> String {
     let part =
         Part { share: 1.0, daily: false, time: Distribution::Lomax { tail: 1.0, median_s: 60.0, max_s: 86_400.0 } };
@@ -23,7 +24,7 @@ pub fn trace(sessions: u32, live: u32, executions: usize) -> String {
     for _ in 0..executions {
         let Some((now, id)) = wheel.pop() else { break };
         let warm = memory.used(&mut node, &mut order, id);
-        // Writing to a string does not fail.
+        // Writes to a string cannot fail.
         let _ = writeln!(text, "[{id}, {warm}]");
         wheel.set(id, now + gaps.sample(&mut random).0);
     }
@@ -37,7 +38,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// Uses a session; answers whether it was in memory.
+    /// Uses a session. Returns `true` if it was in memory.
     fn used(&mut self, node: &mut Node, order: &mut Order, id: u32) -> bool {
         let warm = self.held[id as usize];
         if warm {

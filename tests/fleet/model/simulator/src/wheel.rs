@@ -1,24 +1,25 @@
-//! What happens next: at most one event for each session, in buckets of a second, of which the current one is a heap.
+//! The event queue: at most one event per session, in buckets of a second. The current bucket is a heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 const NONE: u32 = u32::MAX;
 
-/// Events by time. An event is the number of whom it happens to.
+/// Events by time. An event is identified by the number of its owner.
 pub struct Wheel {
     end_s: f64,
-    /// The first event of each second, and after each event the next of the same second.
+    /// Linked lists of the events of each second: `first` by second, `next` by event.
     first: Vec<u32>,
     next: Vec<u32>,
     time_s: Vec<f64>,
-    /// Of the current second. Times are not negative, so that their bits have their order.
+    /// Events of the current second, as the bits of the time and the number. Times are not negative, so their bits sort
+    /// like the times.
     current: BinaryHeap<Reverse<(u64, u32)>>,
     second: usize,
 }
 
 impl Wheel {
-    /// For so many, until `end_s`: what is later never happens.
+    /// Creates a queue for `count` owners. Events at or after `end_s` are dropped.
     pub fn new(count: usize, end_s: f64) -> Self {
         Self {
             end_s,
@@ -30,19 +31,19 @@ impl Wheel {
         }
     }
 
-    /// Room for one more, who gets the number that is answered.
+    /// Adds an owner and returns its number.
     pub fn grow(&mut self) -> u32 {
         self.next.push(NONE);
         self.time_s.push(f64::INFINITY);
         (self.time_s.len() - 1) as u32
     }
 
-    /// When the event of `who` is.
+    /// Returns the time of the event of `who`.
     pub fn time_s(&self, who: u32) -> f64 {
         self.time_s[who as usize]
     }
 
-    /// Sets the event of `who`, who has none that is still to come.
+    /// Schedules the event of `who`, which must not have a pending event.
     pub fn set(&mut self, who: u32, time_s: f64) {
         self.time_s[who as usize] = time_s;
         if time_s >= self.end_s {
@@ -57,14 +58,14 @@ impl Wheel {
         }
     }
 
-    /// Sets the event of some who have one already.
+    /// Reschedules pending events.
     pub fn move_all(&mut self, moved: &[(u32, f64)]) {
         for (who, time_s) in moved {
             self.time_s[*who as usize] = *time_s;
         }
         let now = self.second;
         let times = std::mem::take(&mut self.time_s);
-        // Who had an event in this second has had it unless it is in the heap.
+        // An event of the current second is pending only if it is in the heap.
         let mut waiting: Vec<u32> = self.current.drain().map(|Reverse((_, who))| who).collect();
         waiting.extend(moved.iter().map(|(who, _)| *who));
         waiting.extend((0..times.len() as u32).filter(|who| times[*who as usize] >= (now + 1) as f64));
@@ -77,7 +78,7 @@ impl Wheel {
         }
     }
 
-    /// The next event, and when it is.
+    /// Removes the next event and returns it with its time.
     pub fn pop(&mut self) -> Option<(f64, u32)> {
         loop {
             if let Some(Reverse((bits, who))) = self.current.pop() {

@@ -1,4 +1,4 @@
-//! What the simulator says where mathematics says it, too.
+//! Compares the simulator with closed forms.
 
 use fleet_model::config::{Class, Config, Failure, Intensity, Kind, Persistence, Placement, Store};
 use fleet_model::figures::characteristic_s;
@@ -49,7 +49,7 @@ fn near(simulated: f64, expected: f64, share: f64) {
     assert!((simulated / expected - 1.0).abs() < share, "simulated {simulated}, and {expected} is expected");
 }
 
-/// Erlang's C: the mean wait for one of two processors.
+/// Erlang C: the mean wait for one of two processors.
 #[test]
 fn a_node_makes_wait_as_long_as_erlang_says() {
     let (rate, service_s) = (1.6, 1.0);
@@ -67,7 +67,8 @@ fn a_node_makes_wait_as_long_as_erlang_says() {
     near(waited_s / ALL as f64, waits / (2.0 / service_s - rate), 0.02);
 }
 
-/// Pollaczek and Khinchine: many sessions together ask as Poisson's process does, whatever each does.
+/// The Pollaczek-Khinchine formula. Requests of many independent sessions approximate a Poisson process, whatever the
+/// distribution of the gaps.
 #[test]
 fn a_fleet_makes_wait_as_long_as_pollaczek_and_khinchine_say() {
     let simulated = Config { nodes: 1, cores: 1, ttl_s: 1e9, persistence: coalesced(1e9), ..config() };
@@ -87,7 +88,8 @@ fn coalesced(idle_s: f64) -> Persistence {
     Persistence::Coalesced { idle_s, at_most: u16::MAX, full_every: None }
 }
 
-/// Little's law: sessions in memory are the rate of executions times the mean stay. And what resumes is what was idle for longer.
+/// Little's law: the number of sessions in memory is the rate of executions times the mean stay. Misses are the
+/// executions of sessions that were idle for longer than the limit.
 #[test]
 fn memory_and_misses_are_those_of_the_pauses() {
     let simulated = Config { sessions: 60_000, window_s: 2_000.0, ..config() };
@@ -100,7 +102,7 @@ fn memory_and_misses_are_those_of_the_pauses() {
     }
 }
 
-/// Che's approximation, of Poisson's requests and of others.
+/// Che's approximation, for Poisson requests and for others.
 #[test]
 fn a_memory_that_is_full_misses_as_che_says() {
     for time in
@@ -108,7 +110,7 @@ fn a_memory_that_is_full_misses_as_che_says() {
     {
         for share in [0.2, 0.6] {
             let simulated = Config {
-                // Of two kinds, one asks ten times as rarely.
+                // The gaps of the second kind are ten times as long.
                 kinds: vec![kind(0.5, time), kind(0.5, time.scaled(10.0))],
                 nodes: 1,
                 memory_bytes: share * 20_000.0 * 1e6,
@@ -138,7 +140,7 @@ fn what_is_coalesced_is_written_once_for_each_longer_pause() {
 #[test]
 fn a_zone_that_ends_loses_no_execution() {
     let failure = Failure { at_s: 600.0, zones: 2, noticed_s: 4.0, resume_all: None };
-    // Long ones, so that some are under way.
+    // Long executions, so that the failure interrupts some.
     let mut long = config();
     long.kinds[0].work_median_s = 0.1;
     let before = Fleet::new(long.clone()).run();
@@ -148,12 +150,12 @@ fn a_zone_that_ends_loses_no_execution() {
         assert!(after.retried > 0);
         near(after.executions as f64, before.executions as f64, 0.02);
         misses.push(after.misses);
-        // Nothing is computed there afterwards: of 1,100 s it had 500 in the window.
+        // A failed node computes nothing after 500 of the 1,000 s in the window.
         near(after.busy_s[0] / before.busy_s[0], 0.5, 0.1);
         assert!(after.busy_s[1] > 1.3 * before.busy_s[1]);
         assert_eq!(resume_all.is_some(), after.timeline.iter().any(|step| step.resumed_ahead > 0));
     }
-    // What is resumed ahead need not be resumed when it is asked for.
+    // Sessions resumed before their next request are no misses then.
     assert!(misses[0] > before.misses + 500 && misses[1] + 500 < misses[0], "{} before, {misses:?}", before.misses);
 }
 
@@ -163,7 +165,7 @@ fn a_refused_execution_comes_again() {
     busy.kinds[0].work_median_s = 0.05;
     let report = Fleet::new(busy).run();
     assert!(report.refused > 0);
-    // No more is computed than there is time for, and nobody waits for much longer than that.
+    // The processor is always busy, and no execution waits much longer than the limit.
     assert!(report.busy_s[0] <= 1_001.0 && report.busy_s[0] > 990.0, "{}", report.busy_s[0]);
     assert!(report.warm_latency.quantile(0.5) < 1.0);
 }
@@ -208,7 +210,7 @@ fn events_come_in_order_and_can_be_moved() {
         last = now;
         seen[who as usize] += 1;
         if popped == 300 {
-            // Some that are still to come.
+            // Moves some pending events.
             let moved: Vec<(u32, f64)> =
                 (0..1_000).filter(|who| wheel.time_s(*who) > now).take(50).map(|who| (who, now + 1.5)).collect();
             assert_eq!(moved.len(), 50);

@@ -1,4 +1,4 @@
-//! What a session costs an hour, by the prices that are assumed.
+//! Hourly cost of a session at the assumed prices.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use crate::inputs::Inputs;
 
 const HOURS_A_MONTH: f64 = 730.0;
 
-/// For each way to save, on all nodes and on as few as the busiest hour needs with a zone gone.
+/// Computes the cost for each persistence policy, on all nodes and on the minimum for the busiest hour without a zone.
 pub(super) fn costs(figures: &Map<String, Value>, inputs: &Inputs) -> Value {
     let price = &inputs.price;
     let node_hour = price.core_hour * f64::from(inputs.node.cores) + price.gb_hour * inputs.node.memory_bytes / 1e9;
@@ -17,12 +17,12 @@ pub(super) fn costs(figures: &Map<String, Value>, inputs: &Inputs) -> Value {
     let mut all = Vec::new();
     for way in figures["persistence"].as_array().into_iter().flatten() {
         let sessions = number(way, "sessions");
-        // Requests are those of the busiest hour; the mean of a day is lower by this.
+        // The rates are those of the busiest hour. This factor converts them to the mean of a day.
         let mean = 1.0 / (1.0 + inputs.day.amplitude);
         let puts = number(way, "puts_per_s") * 3_600.0 * price.put / sessions * mean;
         let gets = number(way, "gets_per_s") * 3_600.0 * price.get / sessions * mean;
         let nodes = number(way, "nodes");
-        // Enough if what is left of them is busy for at most 70% of the time.
+        // The remaining zones must be busy for at most 70% of the time.
         let zones = f64::from(inputs.fleet.zones);
         let by_processor = nodes * number(way, "processors_busy") / 0.7 * zones / (zones - 1.0);
         let by_memory =

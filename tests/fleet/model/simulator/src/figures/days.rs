@@ -1,4 +1,4 @@
-//! A day.
+//! A simulated day.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,11 @@ use crate::config::{Config, Intensity};
 
 const HOUR_S: f64 = 3_600.0;
 
-/// By the hour, from midnight.
+/// Simulates a day and returns figures by hour, from midnight.
 pub(super) fn day(run: &mut Run, config: Config) -> Value {
     let Intensity::Constant(busiest) = config.intensity else { return Value::Null };
     let intensity = Intensity::Daily(busiest - 1.0);
-    // What comes before the day fills the memory, and lets pauses begun the evening before end.
+    // The warm-up fills the memory, and ends pauses that began the evening before.
     let config = Config { intensity, settle_s: 6.0 * HOUR_S, window_s: 24.0 * HOUR_S, step_s: HOUR_S, ..config };
     let report = run("a day", config.clone());
     let hour = |(number, step): (usize, &crate::report::Step)| {

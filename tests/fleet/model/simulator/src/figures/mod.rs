@@ -1,4 +1,4 @@
-//! The questions, and what the model answers: each a part of `figures.json`.
+//! The figures in `figures.json`, one module per question.
 
 mod costs;
 mod days;
@@ -16,19 +16,19 @@ use crate::fleet::Fleet;
 use crate::inputs::Inputs;
 use crate::report::Report;
 
-/// How large the simulations are.
+/// Size of the simulations.
 #[derive(Clone, Copy)]
 pub struct Scale {
-    /// Of the sessions and nodes in `inputs.toml`, those that are simulated: one of so many.
+    /// Divisor of the numbers of sessions and nodes in `inputs.toml`.
     pub one_of: u32,
-    /// Where many fleets are compared, and in a simulated day: one of so many of these.
+    /// Further divisor for sweeps over many fleets and for the simulated day.
     pub sweeps_one_of: u32,
 }
 
 impl Scale {
-    /// What the page shows.
+    /// Scale of the figures on the page.
     pub const FULL: Self = Self { one_of: 1, sweeps_one_of: 10 };
-    /// For checks: the same questions, to a fleet of a fiftieth.
+    /// Scale for checks: the same figures for a fiftieth of the fleet.
     pub const QUICK: Self = Self { one_of: 50, sweeps_one_of: 2 };
 
     fn whole(self, inputs: &Inputs) -> Config {
@@ -42,7 +42,7 @@ impl Scale {
     }
 }
 
-/// All figures. `say` is told what is simulated next.
+/// Computes all figures. Calls `say` with the name of each simulation before it starts.
 pub fn figures(inputs: &Inputs, scale: Scale, say: &mut dyn FnMut(&str)) -> Value {
     let mut figures = Map::new();
     let mut events = 0;
@@ -83,12 +83,12 @@ fn served(inputs: &Inputs) -> Value {
     })
 }
 
-/// Five digits: enough to see, and to compare.
+/// Rounds to five digits, enough for plots and comparisons.
 fn round(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }
 
-/// What is said of every fleet.
+/// Returns the figures common to all simulations.
 fn summary(config: &Config, report: &Report) -> Map<String, Value> {
     let per_s = |count: u64| round(count as f64 / config.window_s);
     let mean_busy = report.busy_s.iter().sum::<f64>() / config.window_s / f64::from(config.nodes * config.cores);
@@ -121,7 +121,7 @@ fn summary(config: &Config, report: &Report) -> Map<String, Value> {
     }
 }
 
-/// The same, with what differs between the fleets that are compared in front.
+/// Like `summary`, preceded by the value that differs between the compared fleets.
 fn compared(name: &str, value: Value, config: &Config, report: &Report) -> Value {
     let mut map = Map::new();
     map.insert(name.into(), value);

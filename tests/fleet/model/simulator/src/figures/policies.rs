@@ -1,4 +1,4 @@
-//! What the fleet's decisions change.
+//! Effects of the fleet's policies.
 
 use serde_json::{Value, json};
 
@@ -6,14 +6,14 @@ use super::{Run, compared, summary};
 use crate::config::{Config, Persistence, Placement};
 use crate::inputs::Inputs;
 
-/// The fleet as it would be run today.
+/// Simulates the base configuration.
 pub(super) fn base(run: &mut Run, config: Config) -> Value {
     let config = Config { window_s: 1_800.0, ..config };
     let report = run("the fleet", config.clone());
     Value::Object(summary(&config, &report))
 }
 
-/// By placement.
+/// Compares placement policies.
 pub(super) fn placements(run: &mut Run, config: Config) -> Value {
     let Placement::Warm { at_most } = config.placement else { return Value::Null };
     let all = [
@@ -31,7 +31,7 @@ pub(super) fn placements(run: &mut Run, config: Config) -> Value {
     all.into_iter().map(each).collect()
 }
 
-/// By when a session's state reaches the store.
+/// Compares persistence policies.
 pub(super) fn persistences(run: &mut Run, config: Config, inputs: &Inputs) -> Value {
     let once = |idle_s, at_most, full_every| Persistence::Coalesced { idle_s, at_most, full_every };
     let all = [
@@ -54,7 +54,7 @@ pub(super) fn persistences(run: &mut Run, config: Config, inputs: &Inputs) -> Va
     all.into_iter().map(each).collect()
 }
 
-/// By object store.
+/// Compares object stores.
 pub(super) fn stores(run: &mut Run, config: Config, inputs: &Inputs) -> Value {
     let each = |(name, store): (&String, &crate::config::Store)| {
         let config = Config { store: *store, ..config.clone() };
@@ -64,7 +64,7 @@ pub(super) fn stores(run: &mut Run, config: Config, inputs: &Inputs) -> Value {
     inputs.store.iter().map(each).collect()
 }
 
-/// By number of nodes, for the same sessions.
+/// Compares numbers of nodes for the same sessions.
 pub(super) fn nodes(run: &mut Run, config: Config) -> Value {
     let each = |percent: u32| {
         let config = Config { nodes: config.nodes * percent / 100, window_s: 300.0, ..config.clone() };
@@ -74,7 +74,8 @@ pub(super) fn nodes(run: &mut Run, config: Config) -> Value {
     [100, 70, 50, 40, 35, 30].into_iter().map(each).collect()
 }
 
-/// By how many executions a node may have for each processor before a session leaves its memory behind, on few nodes.
+/// Compares limits of executions per processor above which a session leaves the node that holds it in memory, on few
+/// nodes.
 pub(super) fn affinities(run: &mut Run, config: Config) -> Value {
     let each = |at_most: u32| {
         let placement = Placement::Warm { at_most };

@@ -1,4 +1,4 @@
-//! What other assumptions would change.
+//! Sensitivity of the results to the assumptions.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{Run, compared, round};
 use crate::config::{Class, Config, Kind};
 use crate::gaps::{Distribution, Part};
 
-/// The same fleet, with one assumption changed at a time.
+/// Simulates the fleet with one assumption changed at a time.
 pub(super) fn assumptions(run: &mut Run, config: Config) -> Value {
     let base = || Config { window_s: 1_200.0, ..config.clone() };
     let pauses = |change: &dyn Fn(Distribution) -> Distribution| {
@@ -52,7 +52,7 @@ pub(super) fn assumptions(run: &mut Run, config: Config) -> Value {
     let each = |(name, config): (&str, Config)| {
         let report = run(name, config.clone());
         let mut value = compared("assumption", json!(name), &config, &report);
-        // As many as are 70% busy, and as many as have the memory, with no zone gone.
+        // Nodes needed at 70% load, and nodes needed for the memory, without a failure.
         let busy = report.busy_s.iter().sum::<f64>() / config.window_s;
         let per_million = 1e6 / f64::from(config.sessions);
         value["nodes_by_processor"] = json!(round(busy / 0.7 / f64::from(config.cores) * per_million));
