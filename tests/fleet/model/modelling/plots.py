@@ -15,9 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 STYLE = {
-    # Identifiers are hashed with this, and not with what is random.
+    # A fixed salt for hashed identifiers, instead of a random one.
     "svg.hashsalt": "fleet-model",
-    # Text stays text: smaller, and the same whatever fonts are installed.
+    # Text is not converted to paths: files are smaller and do not depend on installed fonts.
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 9.0,
