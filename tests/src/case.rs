@@ -19,30 +19,30 @@ use crate::{
 /// The prefix of the names of workspace files.
 const FILES: &str = "files/";
 
-/// A conformance case in one language.
+/// A conformance case, in one language.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The name of its file, without `.md`.
+    /// The file name without `.md`.
     pub name: String,
-    /// The language of its scripts.
+    /// The language of the scripts.
     pub language: Language,
-    /// All steps run in one session. Otherwise each step gets a fresh interpreter.
+    /// Runs all steps in one session. Otherwise each step gets a fresh interpreter.
     pub in_session: bool,
-    /// Each step in a fresh interpreter gets the files that the previous step left.
+    /// Passes the files that a step left to the next step. Not for sessions.
     pub carry: bool,
-    /// The value of `context` in its first session.
+    /// The value of `context` in the first session.
     pub context: Option<Value>,
-    /// The tools that its scripts may call, by name.
+    /// The tools that the scripts may call, by name.
     pub tools: BTreeMap<String, CaseTool>,
-    /// Its fuel is compared with a golden.
+    /// Compares the fuel with a golden.
     pub golden: bool,
-    /// It runs on every backend at every push.
+    /// Runs the case on every backend at every push.
     pub smoke: bool,
-    /// It needs the Python packages, which providers do not contain.
+    /// Requires the Python packages, which providers do not contain.
     pub packages: bool,
-    /// The only runtime that it runs on. `python-3.15` includes variants such as `python-3.15-data`.
+    /// The required runtime, if any. `python-3.15` includes variants such as `python-3.15-data`.
     pub runtime: Option<String>,
-    /// The policy of its executions.
+    /// The policy of the executions.
     pub policy: Policy,
     /// Files in the workspace before each step, by path relative to `/app`.
     pub files: BTreeMap<String, Vec<u8>>,
@@ -113,7 +113,7 @@ struct FrontMatter {
     in_session: bool,
     #[serde(default)]
     carry: bool,
-    /// JSON text: TOML has no null.
+    /// JSON text, because TOML has no null.
     context: Option<String>,
     #[serde(default)]
     tools: BTreeMap<String, CaseTool>,
@@ -134,7 +134,7 @@ struct FrontMatter {
 }
 
 impl FrontMatter {
-    /// Moves the steps out: the `[[step]]` tables, or the only step of a case with `[expect]`.
+    /// Takes the steps: the `[[step]]` tables, or the only step of a case with `[expect]`.
     fn take_steps(&mut self) -> Result<Vec<StepFile>, String> {
         match (self.expect.take(), mem::take(&mut self.step)) {
             (Some(expect), steps) if steps.is_empty() => {
@@ -162,7 +162,7 @@ impl FrontMatter {
     }
 }
 
-/// The directory that holds the cases.
+/// Returns the directory of the cases.
 #[must_use]
 pub fn cases_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")
@@ -182,7 +182,7 @@ pub fn load_cases(dir: &Path) -> Result<Vec<Case>, String> {
 /// As [`load_cases`].
 pub fn load_all_cases(dir: &Path) -> Result<Vec<Case>, String> {
     let wrong = |error: io::Error| format!("{}: {error}", dir.display());
-    // By name: the order of paths differs, because of their extension.
+    // Sorts by name. The order of paths would differ, because of the extension.
     let mut paths = BTreeMap::new();
     for entry in fs::read_dir(dir).map_err(wrong)? {
         let path = entry.map_err(wrong)?.path();
@@ -280,13 +280,13 @@ fn parse_case(name: &str, text: &str) -> Result<Vec<Case>, CaseError> {
     }
 }
 
-/// The language of a script's block; none if the block is not a script.
+/// Returns the language of a script's block, or `None` if the block is not a script.
 fn script_language(name: &str) -> Option<Language> {
     let (stem, extension) = name.rsplit_once('.')?;
     if stem.contains('/') { None } else { Language::from_extension(extension) }
 }
 
-/// The source of a step in one language, and the name of the block that contains it.
+/// Returns the source of a step in one language, and the name of the block that contains the source.
 fn step_source<'a>(
     step: &StepFile,
     language: Language,
@@ -337,7 +337,7 @@ fn for_language(
     Ok((checked(common, runs)?, on))
 }
 
-/// Keys of which each execution expects exactly one.
+/// Keys that exclude each other. Every execution has exactly one of them.
 const ANSWERS: [&str; 3] = ["outcome", "error", "diagnostics"];
 
 fn checked(table: toml::Table, runs: bool) -> Result<Expect, String> {
@@ -349,7 +349,7 @@ fn checked(table: toml::Table, runs: bool) -> Result<Expect, String> {
     Ok(expect)
 }
 
-/// The extensions of scripts.
+/// Returns the extensions of scripts in a language.
 fn extensions(language: Language) -> &'static [&'static str] {
     match language {
         Language::Python => &["py"],
@@ -364,12 +364,12 @@ mod tests {
     use super::{Case, cases_dir, load_all_cases, load_cases, parse_case};
     use crate::{Action, Operation};
 
-    /// Reads a case with this front matter, which ends with a newline, and these blocks.
+    /// Parses a case with this front matter, which ends with a newline, and these blocks.
     fn parse(front_matter: &str, blocks: &str) -> Result<Vec<Case>, String> {
         parse_case("x", &format!("+++\n{front_matter}+++\n{blocks}")).map_err(|error| error.in_file(Path::new("x.md")))
     }
 
-    /// The sources of a case's steps, with the file names of those that have one.
+    /// Returns the sources of a case's steps, with their file names.
     fn sources(case: &Case) -> Vec<(&str, Option<&str>)> {
         let runs = case.steps.iter().map(|step| match &step.action {
             Action::Run { source, request } => (source.as_str(), request.name.as_deref()),

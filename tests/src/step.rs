@@ -100,7 +100,7 @@ pub(crate) struct StepFile {
     pub(crate) expect: Option<toml::Table>,
     session: Option<String>,
     get: Option<String>,
-    /// JSON text by name: TOML has no null.
+    /// JSON text by name, because TOML has no null.
     set: Option<BTreeMap<String, String>>,
     fork: Option<String>,
     checkpoint: Option<String>,
@@ -115,7 +115,7 @@ pub(crate) struct StepFile {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Undo {
-    /// `true` undoes the last execution; `false` is an error.
+    /// `true` undoes the last execution, and `false` is an error.
     Last(bool),
     To(String),
 }
