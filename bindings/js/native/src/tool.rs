@@ -93,7 +93,7 @@ impl Calls {
             self.waiting().remove(&number);
             // Tells JavaScript that the call was abandoned, so that it can stop too.
             let _ = caller.call((number, index, None), ThreadsafeFunctionCallMode::NonBlocking);
-            return Err(ToolError::new("nobody waits for the answer any longer"));
+            return Err(ToolError::new("the caller no longer waits for the answer"));
         };
         answer.map_err(ToolError::new)
     }
