@@ -222,7 +222,7 @@ fn parse_case(name: &str, text: &str) -> Result<Vec<Case>, CaseError> {
     let is_inline = |language: &Language| steps.iter().any(|step| step.inline(*language).is_some());
     languages.extend(Language::ALL.into_iter().filter(is_inline));
     if languages.is_empty() {
-        return Err("there is no script".into());
+        return Err("the case has no script".into());
     }
 
     if front.in_session && steps.iter().any(|step| step.request.context.is_some()) {
@@ -259,7 +259,7 @@ fn parse_case(name: &str, text: &str) -> Result<Vec<Case>, CaseError> {
             claimed.extend(script);
             let (expect, expect_on) = match &step.expect {
                 Some(expect) => for_language(expect, language, step.runs()).map_err(wrong)?,
-                None if step.runs() => return Err(wrong("there is no `expect`".into()).into()),
+                None if step.runs() => return Err(wrong("missing `expect`".into()).into()),
                 None => (Expect::default(), BTreeMap::new()),
             };
             let mut step = step.step(number, source, expect, front.in_session).map_err(wrong)?;
@@ -293,15 +293,15 @@ fn step_source<'a>(
     scripts: &BTreeMap<&'a str, Block<'a>>,
 ) -> Result<(Option<String>, Option<&'a str>), String> {
     match (&step.script, step.inline(language)) {
-        (Some(_), Some(_)) => Err(format!("`script` and `{language}` exclude each other")),
+        (Some(_), Some(_)) => Err(format!("both `script` and `{language}`: remove one of them")),
         (Some(script), None) => {
             let names = extensions(language).iter().map(|extension| format!("{script}.{extension}"));
             let mut found = names.filter_map(|name| scripts.get_key_value(name.as_str()));
-            let (name, block) = found.next().ok_or_else(|| format!("there is no block for the script `{script}`"))?;
+            let (name, block) = found.next().ok_or_else(|| format!("no block for the script `{script}`"))?;
             Ok((Some(block.content.to_owned()), Some(name)))
         }
         (None, Some(source)) => Ok((Some(source.clone()), None)),
-        (None, None) if step.runs() => Err("there is no source in this language".into()),
+        (None, None) if step.runs() => Err("no source in this language".into()),
         (None, None) => Ok((None, None)),
     }
 }
@@ -317,7 +317,7 @@ fn for_language(
     let mut tables = BTreeMap::new();
     for name in general.keys().filter(|key| Language::ALL.iter().any(|each| each.name() == runtime_language(key))) {
         let Some(toml::Value::Table(table)) = common.remove(name) else {
-            return Err(format!("`expect.{name}` is no table"));
+            return Err(format!("`expect.{name}` is not a table"));
         };
         // The tables of the other language are checked too.
         Expect::deserialize(toml::Value::Table(table.clone())).map_err(|error| format!("expect.{name}: {error}"))?;
@@ -344,7 +344,7 @@ fn checked(table: toml::Table, runs: bool) -> Result<Expect, String> {
     let given = ANSWERS.iter().filter(|key| table.contains_key(**key)).count();
     let expect = Expect::deserialize(toml::Value::Table(table)).map_err(|error| error.to_string())?;
     if given > 1 || (runs && given == 0) {
-        return Err("expect exactly one of `outcome`, `error` and `diagnostics`".into());
+        return Err("expected exactly one of `outcome`, `error` and `diagnostics`".into());
     }
     Ok(expect)
 }
@@ -415,12 +415,12 @@ mod tests {
 
     #[test]
     fn every_step_has_its_script() {
-        assert_eq!(parse(EXPECT, "").unwrap_err(), "x.md: there is no script");
-        let missing = "x.md: step 0 (python): there is no block for the script `script`";
+        assert_eq!(parse(EXPECT, "").unwrap_err(), "x.md: the case has no script");
+        let missing = "x.md: step 0 (python): no block for the script `script`";
         assert_eq!(parse(EXPECT, "```python a.py\n```\n").unwrap_err(), missing);
         let one_language = "[[step]]\npython = '1'\nexpect.outcome = 'completed'\n";
         let error = parse(one_language, "```javascript script.js\n```\n").unwrap_err();
-        assert_eq!(error, "x.md: step 0 (javascript): there is no source in this language");
+        assert_eq!(error, "x.md: step 0 (javascript): no source in this language");
     }
 
     #[test]
@@ -463,7 +463,7 @@ mod tests {
         let missing: Vec<_> = touched_by(&others).difference(&touched).cloned().collect();
         assert_eq!(missing, Vec::<String>::new());
         let names: BTreeSet<_> = smoke.iter().map(|case| &case.name).collect();
-        assert!((30..=60).contains(&names.len()), "{} cases are no smoke set", names.len());
+        assert!((30..=60).contains(&names.len()), "{} cases in the smoke set", names.len());
     }
 
     fn touched_by(cases: &[Case]) -> BTreeSet<String> {

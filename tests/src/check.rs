@@ -24,7 +24,7 @@ pub fn check(expect: &Expect, result: &StepResult, language: Language) -> Vec<St
                 wrong.push(summary(observed));
             }
         }
-        (result, ..) => wrong.push(format!("expected another kind of answer than\n{result:#?}")),
+        (result, ..) => wrong.push(format!("unexpected kind of result:\n{result:#?}")),
     }
     wrong
 }

@@ -17,7 +17,7 @@ pub(crate) fn request<'a>(source: &'a str, asked: &'a Asked) -> Request<'a> {
             "detect" => SourceKind::Detect,
             "script" => SourceKind::Script,
             "module" => SourceKind::Module,
-            other => panic!("`{other}` is no kind of source"),
+            other => panic!("unknown kind of source `{other}`"),
         });
     }
     if let Some(json) = &asked.context {

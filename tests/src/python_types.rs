@@ -106,7 +106,7 @@ impl Module<'_> {
             }
             // Resources are handwritten classes, and used types are defined in their own interface.
             TypeDefKind::Resource | TypeDefKind::Type(_) => {}
-            other => panic!("`{name}` is of a kind that no type of the contract was: {}", other.as_str()),
+            other => panic!("`{name}` has an unsupported kind: {}", other.as_str()),
         }
     }
 
@@ -154,7 +154,7 @@ impl Module<'_> {
                 format!("{} | {}", part(of.ok), part(of.err))
             }
             TypeDefKind::Handle(Handle::Own(of) | Handle::Borrow(of)) => self.defined(*of),
-            other => panic!("no type of the contract was of this kind: {}", other.as_str()),
+            other => panic!("unsupported kind of type: {}", other.as_str()),
         }
     }
 }

@@ -200,7 +200,7 @@ impl<'a> Page<'a> {
             TypeDefKind::Enum(_) => ("enum", "case"),
             TypeDefKind::Flags(_) => ("flags", "flag"),
             TypeDefKind::Resource => ("resource", ""),
-            other => panic!("a way to write `{name}` down: {other:?}"),
+            other => panic!("unsupported kind of `{name}`: {other:?}"),
         };
         self.paragraph(format!("### `{name}`"));
         self.text.push_str(&format!("*{kind}*: "));
@@ -319,7 +319,7 @@ impl Page<'_> {
             Type::U32 => "`u32`".into(),
             Type::U64 => "`u64`".into(),
             Type::S32 => "`s32`".into(),
-            other => panic!("a way to write {other:?} down"),
+            other => panic!("unsupported type: {other:?}"),
         }
     }
 
@@ -339,7 +339,7 @@ impl Page<'_> {
             }
             TypeDefKind::Handle(Handle::Own(of)) => self.id(*of),
             TypeDefKind::Handle(Handle::Borrow(of)) => format!("borrow\\<{}\\>", self.id(*of)),
-            other => panic!("a way to write {other:?} down"),
+            other => panic!("unsupported type: {other:?}"),
         }
     }
 }

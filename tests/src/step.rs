@@ -152,11 +152,11 @@ impl StepFile {
         in_session: bool,
     ) -> Result<Step, String> {
         if self.needs_session() && !in_session {
-            return Err("only steps of a case with `in_session = true` have sessions".into());
+            return Err("this step needs `in_session = true`".into());
         }
         let parsed = |(name, text): (&String, &String)| match serde_json::from_str(text) {
             Ok(value) => Ok((name.clone(), value)),
-            Err(error) => Err(format!("`set.{name}` is no JSON text: {error}")),
+            Err(error) => Err(format!("`set.{name}` is not JSON: {error}")),
         };
         let actions = [
             source.map(|source| ("script", Action::Run { source, request: self.request.clone() })),
@@ -169,7 +169,7 @@ impl StepFile {
             self.checkpoint.clone().map(|label| ("checkpoint", Action::Checkpoint { label })),
             match &self.undo {
                 Some(Undo::Last(true)) => Some(("undo", Action::Undo { to: None })),
-                Some(Undo::Last(false)) => return Err("`undo = false` does nothing".into()),
+                Some(Undo::Last(false)) => return Err("`undo = false` has no effect: remove it".into()),
                 Some(Undo::To(label)) => Some(("undo", Action::Undo { to: Some(label.clone()) })),
                 None => None,
             },
@@ -181,7 +181,7 @@ impl StepFile {
         ];
         let mut actions = actions.into_iter().flatten();
         let (Some((what, action)), None) = (actions.next(), actions.next()) else {
-            return Err("a step does exactly one thing".into());
+            return Err("expected exactly one action in a step".into());
         };
         Ok(Step {
             name: self.script.clone().unwrap_or_else(|| format!("{number}: {what}")),

@@ -57,7 +57,7 @@ def lost(record: Record) -> list[str]:
     for session, operations in record.counters().items():
         counts = Counter(operation.count for operation in executions(operations) if operation.count is not None)
         found += [f"{session}: {times} executions were acknowledged with count {count}" for count, times in counts.items() if times > 1]
-        found += [f"{session}: count {n} was acknowledged, and at the end it is {record.finals[session]}" for n in counts if n > record.finals[session]]
+        found += [f"{session}: count {n} was acknowledged, but the final count is {record.finals[session]}" for n in counts if n > record.finals[session]]
     return found
 
 
@@ -70,7 +70,7 @@ def applied_twice(record: Record) -> list[str]:
         missing = set(range(1, record.finals[session] + 1)) - answered
         unknown = sum(operation.count is None for operation in asked)
         if len(missing) > unknown:
-            found.append(f"{session}: counts {sorted(missing)} were not answered, and the end of {unknown} executions is unknown")
+            found.append(f"{session}: counts {sorted(missing)} were not answered, but only {unknown} executions have an unknown outcome")
     return found
 
 
@@ -118,7 +118,7 @@ def not_linearizable(record: Record, checker: Path) -> list[str]:
     done = subprocess.run([checker], input=json.dumps(histories).encode(), stdout=subprocess.PIPE, timeout=CHECKER_S, check=True)
     verdict = json.loads(done.stdout)
     if verdict["operations"] != sum(len(each) for each in histories.values()):
-        raise RuntimeError(f"the checker has seen another history: {verdict}")
+        raise RuntimeError(f"the checker checked a different history: {verdict}")
     return [f"{session}: no order of its operations explains the answers" for session in verdict["refuted"]]
 
 

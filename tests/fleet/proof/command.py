@@ -34,12 +34,12 @@ LATE_PATIENCE_S = 30.0
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests/fleet/run", description=__doc__)
     parser.add_argument(
-        "--quick", action="store_true", help="a storm with one fault of each kind, and one of each that is measured, in place of 150 s and three"
+        "--quick", action="store_true", help="inject each fault once and measure each takeover once, instead of 150 s of faults and three takeovers each"
     )
     parser.add_argument("--sessions", type=int, default=200, help="sessions under load, with two clients each (default: 200)")
-    parser.add_argument("--pause", type=float, default=4.0, help="seconds that a client rests between two operations, on average (default: 4)")
-    parser.add_argument("--seed", type=int, default=None, help="seed of what is drawn (default: drawn)")
-    parser.add_argument("--keep", action="store_true", help="keep logs and data also of a run that passes")
+    parser.add_argument("--pause", type=float, default=4.0, help="mean pause of a client between two operations, in seconds (default: 4)")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the random numbers (default: random)")
+    parser.add_argument("--keep", action="store_true", help="keep logs and data even if the run passes")
     return parser.parse_args()
 
 
@@ -139,7 +139,7 @@ def missed(injector: Injector) -> list[str]:
         if not injected:
             found.append(f"{kind}: not injected")
         elif all(each.met == 0 for each in injected):
-            found.append(f"{kind}: nothing was met")
+            found.append(f"{kind}: no packet, connection or answer was hit")
     return found
 
 

@@ -91,7 +91,7 @@ def doctored(checker: Path) -> dict[str, dict[str, list[str]]]:
     check fails."""
     held = {name: found for name, found in check(example(), checker).items() if found}
     if held:
-        raise RuntimeError(f"self-test: the history in which everything holds is refused: {held}")
+        raise RuntimeError(f"self-test: violations in a valid history: {held}")
     noticed = {}
     meant = set()
     for variant, (name, doctor) in DOCTORED.items():
@@ -100,7 +100,7 @@ def doctored(checker: Path) -> dict[str, dict[str, list[str]]]:
         if not noticed[variant][name]:
             raise RuntimeError(f"self-test: `{name}` does not notice {variant}")
     if meant != set(check(example(), checker)):
-        raise RuntimeError(f"self-test: no doctored history is for {set(check(example(), checker)) - meant}")
+        raise RuntimeError(f"self-test: no doctored history for {set(check(example(), checker)) - meant}")
     return noticed
 
 

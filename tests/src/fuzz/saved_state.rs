@@ -101,7 +101,7 @@ impl MountSource for ToySource {
     }
 
     fn read_link(&self, path: &str) -> Result<String, SourceError> {
-        Err(SourceError::new(format!("`{path}` is no link")))
+        Err(SourceError::new(format!("`{path}` is not a link")))
     }
 }
 

@@ -61,7 +61,7 @@ fn tag_len(tag: Int) -> usize {
 }
 
 fn u32_of(value: &Value) -> u32 {
-    u32::try_from(value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))).unwrap()
+    u32::try_from(value.as_u64().unwrap_or_else(|| panic!("{value} is not a number"))).unwrap()
 }
 
 impl Codec {
@@ -126,7 +126,7 @@ impl Codec {
                 Type::String => self.store_bytes(arena, at, value),
                 ty => {
                     let number = value.as_u64().or(value.as_bool().map(u64::from));
-                    let number = number.unwrap_or_else(|| panic!("{value} is no number"));
+                    let number = number.unwrap_or_else(|| panic!("{value} is not a number"));
                     arena.put(at, &number.to_le_bytes()[..self.sizes.size(&ty).size_wasm32()]);
                 }
             };
@@ -145,7 +145,7 @@ impl Codec {
             TypeDefKind::List(Type::U8) => self.store_bytes(arena, at, value),
             TypeDefKind::List(_) if value.get("raw").is_some() => self.store_bytes(arena, at, value),
             TypeDefKind::List(of) => {
-                let values = value.as_array().unwrap_or_else(|| panic!("{value} is no list"));
+                let values = value.as_array().unwrap_or_else(|| panic!("{value} is not a list"));
                 let (size, len) = (self.size(of), u32::try_from(values.len()).unwrap());
                 let room = arena.room(usize::try_from(size * len).unwrap());
                 arena.put_pair(at, room, len);
@@ -162,7 +162,7 @@ impl Codec {
         if let Some(raw) = value.get("raw") {
             return arena.put_pair(at, u32_of(&raw[0]), u32_of(&raw[1]));
         }
-        let text = value.as_str().unwrap_or_else(|| panic!("{value} is no text"));
+        let text = value.as_str().unwrap_or_else(|| panic!("{value} is not a string"));
         let room = arena.room(text.len());
         arena.put(room, text.as_bytes());
         arena.put_pair(at, room, u32::try_from(text.len()).unwrap());
@@ -174,7 +174,7 @@ impl Codec {
             (TypeDefKind::Option(_), value) => ("some", value),
             (_, Value::String(name)) => (name.as_str(), &Value::Null),
             (_, value) => {
-                let mut entries = value.as_object().unwrap_or_else(|| panic!("{value} is no case")).iter();
+                let mut entries = value.as_object().unwrap_or_else(|| panic!("{value} is not a case")).iter();
                 entries.next().map(|(name, payload)| (name.as_str(), payload)).unwrap()
             }
         };

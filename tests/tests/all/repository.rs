@@ -23,7 +23,7 @@ fn cases_cite_only_existing_tests() {
 fn no_binary_of_a_runtime_can_be_committed() {
     let ignored = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.gitignore")).unwrap();
     for pattern in ["*.wasm", "*.cwasm"] {
-        assert!(ignored.lines().any(|line| line == pattern), "`.gitignore` lacks `{pattern}`");
+        assert!(ignored.lines().any(|line| line == pattern), "`.gitignore` does not contain `{pattern}`");
     }
 }
 
@@ -34,15 +34,15 @@ fn the_page_on_runtimes_names_each_with_version_checksum_licence_and_source() {
     let (images, runtimes): (Vec<_>, Vec<_>) = manifest.runtimes().iter().partition(|entry| entry.image.is_some());
     for image in images {
         let named = format!("| `{}` | CPython {}", image.name, image.version);
-        assert!(page.contains(&named), "the page does not say `{named}`");
+        assert!(page.contains(&named), "the page does not contain `{named}`");
     }
     for entry in runtimes {
         let checksum = entry.sha256.to_string();
         let line = page.lines().find(|line| line.contains(&checksum));
-        let line = line.unwrap_or_else(|| panic!("the page lacks the checksum of `{}`", entry.name));
+        let line = line.unwrap_or_else(|| panic!("the page does not contain the checksum of `{}`", entry.name));
         let source = format!("]({})", entry.homepage);
         for told in [&entry.name, &entry.version, &entry.licence, &source] {
-            assert!(line.contains(told.as_str()), "the page does not say `{told}` of `{}`", entry.name);
+            assert!(line.contains(told.as_str()), "the page does not contain `{told}` for `{}`", entry.name);
         }
     }
 }
@@ -56,9 +56,9 @@ fn the_packages_of_javascript_are_pure_and_small() {
         if path.file_name().unwrap() == "README.md" {
             continue;
         }
-        assert!(path.extension().unwrap() == "js", "{} is no JavaScript", path.display());
+        assert!(path.extension().unwrap() == "js", "{} is not JavaScript", path.display());
         let text = fs::read_to_string(&path).unwrap();
-        assert!(text.len() < 8 << 10, "{} has {} bytes: more than one reads through", path.display(), text.len());
+        assert!(text.len() < 8 << 10, "{} has {} bytes: too long to review", path.display(), text.len());
         for rest in text.split("require").skip(1).filter(|rest| rest.starts_with(['(', 'V'])) {
             let (call, _) = rest.split_once(')').unwrap();
             let asked = ["('fs'", "('path'", "Vendor('csv-simple'"];
@@ -100,13 +100,9 @@ fn the_boundaries_are_tested_in_both_languages() {
             continue;
         }
         let like = PYTHON_ONLY.iter().find(|(name, _)| *name == case.name).map_or(case.name.as_str(), |(_, like)| like);
-        assert!(
-            has(like, Language::JavaScript),
-            "`{}` is of Python alone: `{like}` is not there in JavaScript",
-            case.name
-        );
+        assert!(has(like, Language::JavaScript), "`{}` exists only for Python: add `{like}` for JavaScript", case.name);
     }
     for (name, _) in PYTHON_ONLY {
-        assert!(has(name, Language::Python) && !has(name, Language::JavaScript), "`{name}` is no case of Python alone");
+        assert!(has(name, Language::Python) && !has(name, Language::JavaScript), "`{name}` must exist only for Python");
     }
 }

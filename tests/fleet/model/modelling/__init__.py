@@ -1,1 +1,1 @@
-"""Runs the simulator, and draws what it says."""
+"""Runs the simulator, and plots its figures."""

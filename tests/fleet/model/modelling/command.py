@@ -1,4 +1,4 @@
-"""The command line."""
+"""The command line of `tests/fleet/model/run`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MADE = ROOT / "target" / "fleet-model"
 MANIFEST = HERE / "simulator" / "Cargo.toml"
 
 ABOUT = """\
-Simulates the fleet that tests/fleet/model/inputs.toml describes: two minutes on one processor. Writes figures.json, quick.json, the same
-questions to a fleet of a fiftieth, the tables of docs/fleet-model.md, and the plots. Needs Rust, and pip for what draws."""
+Simulates the fleet in tests/fleet/model/inputs.toml, in two minutes on one processor. Writes figures.json, quick.json (the same figures
+for a fiftieth of the fleet), the tables of docs/fleet-model.md, and the plots. Needs Rust, and pip to install matplotlib."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser("tests/fleet/model/run", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="only quick.json, in seconds")
-    parser.add_argument("--check", action="store_true", help="write nothing: fail where a number or a plot is not what is committed")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a number or a plot differs from the committed one")
     options = parser.parse_args()
     wrong = figures("quick.json", ["--quick"], check=options.check)
     if not options.quick:
@@ -52,28 +52,28 @@ def figures(name: str, flags: list[str], *, check: bool) -> list[str]:
 
 
 def differences(where: str, committed: Any, simulated: Any) -> list[str]:
-    """Where two figures are not the same, to the last digit."""
+    """Returns the exact differences between two sets of figures."""
     if isinstance(committed, dict) and isinstance(simulated, dict):
         keys = sorted(committed.keys() | simulated.keys())
         return [each for key in keys for each in differences(f"{where}: {key}", committed.get(key), simulated.get(key))]
     if isinstance(committed, list) and isinstance(simulated, list) and len(committed) == len(simulated):
         pairs = enumerate(zip(committed, simulated, strict=True))
         return [each for number, (one, other) in pairs for each in differences(f"{where}[{number}]", one, other)]
-    return [] if committed == simulated else [f"{where}: {committed} is committed, and {simulated} is what is simulated"]
+    return [] if committed == simulated else [f"{where}: committed {committed}, simulated {simulated}"]
 
 
 def tables(*, check: bool) -> list[str]:
-    """Writes the figures into the page."""
+    """Writes the figures into the page, or compares them with it."""
     page = PAGE.read_text()
     filled = tables_of(page, json.loads((HERE / "figures.json").read_text()))
     if not check:
         PAGE.write_text(filled)
         return []
-    return [] if filled == page else [f"{PAGE.name} has tables that are not of figures.json"]
+    return [] if filled == page else [f"{PAGE.name} does not match figures.json: run `tests/fleet/model/run`"]
 
 
 def plots(*, check: bool) -> list[str]:
-    """Draws in an environment of its own; drawn twice the files are the same bytes."""
+    """Draws the plots in a virtual environment, or compares them with the committed ones. The files are reproducible."""
     directory = MADE / "plots" if check else HERE / "plots"
     directory.mkdir(parents=True, exist_ok=True)
     code = "import sys; from pathlib import Path; from modelling.plots import draw; draw(Path(sys.argv[1]), Path(sys.argv[2]))"
@@ -84,7 +84,7 @@ def plots(*, check: bool) -> list[str]:
     drawn = {file.name: file.read_bytes() for file in directory.glob("*.svg")}
     committed = {file.name: file.read_bytes() for file in (HERE / "plots").glob("*.svg")}
     names = sorted(drawn.keys() | committed.keys())
-    return [f"plots/{name} is not what is drawn" for name in names if drawn.get(name) != committed.get(name)]
+    return [f"plots/{name} differs from the committed plot" for name in names if drawn.get(name) != committed.get(name)]
 
 
 def drawer() -> str:

@@ -1,4 +1,4 @@
-"""Plots of `figures.json`, as SVG: the same bytes for the same figures."""
+"""Draws plots of `figures.json` as SVG. Equal figures give equal files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of `docs/fleet-model.md`, from `figures.json`: each stands between two comments, and is written anew with the figures."""
+"""Generates the tables of `docs/fleet-model.md` from `figures.json`. Each table is between two comments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BLOCK = re.compile(r"(<!-- figures: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTAL
 
 
 def filled(page: str, data: dict[str, Any]) -> str:
-    """The page with its tables as the figures have them."""
+    """Returns the page with tables generated from the figures."""
     return BLOCK.sub(lambda block: block[1] + TABLES[block[2]](data) + block[3], page)
 
 
@@ -20,7 +20,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits, or all before the point."""
+    """Formats a number with three digits, or with all digits before the point."""
     if value == 0:
         return "0"
     if abs(value) >= 99.95:

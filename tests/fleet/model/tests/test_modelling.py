@@ -1,4 +1,4 @@
-"""What compares figures, and what finds linear memories, must find what is there."""
+"""Tests the comparison of figures and the search for linear memories."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ pub struct Call {
 
 /// Measurements of a session, by runtime and size.
 #[derive(Clone, Debug, Deserialize)]
-#[allow(missing_docs, reason = "the measuring program says what each is")]
+#[allow(missing_docs, reason = "documented by the measuring program")]
 pub struct Measured {
     pub runtime: String,
     pub own_mib: u32,
@@ -57,14 +57,14 @@ pub struct Measured {
 
 /// Share of each runtime.
 #[derive(Clone, Debug, Deserialize)]
-#[allow(missing_docs, reason = "the table in the file says it")]
+#[allow(missing_docs, reason = "documented in inputs.toml")]
 pub struct Runtimes {
     pub share: BTreeMap<String, f64>,
 }
 
 /// A size with its share of the sessions.
 #[derive(Clone, Debug, Deserialize)]
-#[allow(missing_docs, reason = "the table in the file says it")]
+#[allow(missing_docs, reason = "documented in inputs.toml")]
 pub struct Size {
     pub own_mib: u32,
     pub share: f64,
@@ -72,14 +72,14 @@ pub struct Size {
 
 /// Activity by time of day.
 #[derive(Clone, Debug, Deserialize)]
-#[allow(missing_docs, reason = "the table in the file says it")]
+#[allow(missing_docs, reason = "documented in inputs.toml")]
 pub struct Day {
     pub amplitude: f64,
 }
 
 /// Size of a node.
 #[derive(Clone, Debug, Deserialize)]
-#[allow(missing_docs, reason = "the table in the file says it")]
+#[allow(missing_docs, reason = "documented in inputs.toml")]
 pub struct NodeSize {
     pub cores: u32,
     pub memory_bytes: f64,
@@ -89,7 +89,7 @@ pub struct NodeSize {
 
 /// Prices in dollars.
 #[derive(Clone, Debug, Deserialize)]
-#[allow(missing_docs, reason = "the table in the file says it")]
+#[allow(missing_docs, reason = "documented in inputs.toml")]
 pub struct Price {
     pub core_hour: f64,
     pub gb_hour: f64,
@@ -100,7 +100,7 @@ pub struct Price {
 
 /// Size and settings of the fleet.
 #[derive(Clone, Debug, Deserialize)]
-#[allow(missing_docs, reason = "the table in the file says it")]
+#[allow(missing_docs, reason = "documented in inputs.toml")]
 pub struct FleetInputs {
     pub sessions: u32,
     pub nodes: u32,
@@ -113,7 +113,7 @@ pub struct FleetInputs {
 
 /// Result of the trace against a server.
 #[derive(Clone, Debug, Deserialize)]
-#[allow(missing_docs, reason = "the measuring program says what each is")]
+#[allow(missing_docs, reason = "documented by the measuring program")]
 pub struct Served {
     pub executions: u64,
     pub predicted_misses: u64,

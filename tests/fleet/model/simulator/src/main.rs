@@ -8,8 +8,8 @@ use fleet_model::inputs::Inputs;
 use fleet_model::trace::trace;
 
 const USAGE: &str = "\
-usage: fleet-model figures [--quick] INPUTS.toml   simulates, and prints figures as JSON
-       fleet-model trace SESSIONS LIVE EXECUTIONS  prints a trace for a server with room for LIVE sessions";
+usage: fleet-model figures [--quick] INPUTS.toml   prints the figures of a simulation as JSON
+       fleet-model trace SESSIONS LIVE EXECUTIONS  prints a trace for a server with memory for LIVE sessions";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -46,7 +46,7 @@ fn config() -> Config {
 
 #[track_caller]
 fn near(simulated: f64, expected: f64, share: f64) {
-    assert!((simulated / expected - 1.0).abs() < share, "simulated {simulated}, and {expected} is expected");
+    assert!((simulated / expected - 1.0).abs() < share, "simulated {simulated}, expected {expected}");
 }
 
 /// Erlang C: the mean wait for one of two processors.
