@@ -27,7 +27,7 @@ fn fixture(name: &str) -> PathBuf {
 fn host(args: &[&str]) -> Command {
     prepare();
     let mut command = Command::new(env!("CARGO_BIN_EXE_glovebox"));
-    command.arg("host").args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.arg("run-component").args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 

@@ -186,7 +186,7 @@ fn tools_that_cannot_be_are_told_of() {
     assert!(checked(&many).unwrap_err().contains("1025"));
     for (tools, said) in [
         (vec![tool("a", None), tool("a", None)], "twice"),
-        (vec![tool("a b", None)], "a name is"),
+        (vec![tool("a b", None)], "invalid name"),
         (vec![tool("a", Some("{"))], "is not JSON"),
         (vec![tool("a", Some("[]"))], "schema cannot be used"),
         (vec![tool("a", Some(&format!("[{}0]", "{},".repeat(50_000))))], "would take"),
