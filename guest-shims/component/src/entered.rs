@@ -1,4 +1,4 @@
-//! The running guest, through which its calls out of the woven module find its state.
+//! A guest's state in the host, and the running guest, through which its calls out of the woven module find that state.
 //!
 //! A call into a guest calls back into this code: for WASI calls, at an empty fuel counter, and to grow memory. During
 //! the call, the guest's [`State`] is stored here. The caller gets it back afterwards, even if the guest was unwound:
@@ -6,10 +6,14 @@
 
 use std::cell::RefCell;
 
-use glovebox_core::CallHost;
+use glovebox_core::{CallHost, GuestHost, MemoryLimit};
 use glovebox_wasi::{Stop, Wasi};
 
-use crate::{ComponentPlatform, GuestMemory, State};
+use crate::{
+    ComponentPlatform, ExecutionCtx, GuestMemory,
+    memory::{MAX_PAGES, PAGE_BYTES},
+    platform::slice,
+};
 
 /// The value returned to the guest's code to unwind the guest.
 pub const UNWIND: i32 = -1;
@@ -75,4 +79,92 @@ pub fn refuel() -> i32 {
 pub fn grow(pages: u32) -> i32 {
     let old = with_entered(|memory, state| state.grow(memory, pages)).flatten();
     old.and_then(|old| i32::try_from(old).ok()).unwrap_or(-1)
+}
+
+/// The state of a guest outside its memory and its globals.
+#[derive(Debug)]
+pub struct State {
+    /// The part that all backends share.
+    pub host: GuestHost<ComponentPlatform>,
+    /// The remaining fuel beyond the slice in the guest's counter.
+    reserve_fuel: u64,
+    /// The reason for unwinding the guest.
+    pub stop: Option<Stop>,
+}
+
+impl Default for State {
+    /// A placeholder while a guest's state is moved away.
+    fn default() -> Self {
+        Self::new(Wasi::default(), MemoryLimit::default(), ExecutionCtx::default())
+    }
+}
+
+impl State {
+    /// Creates the state of a guest without memory.
+    #[must_use]
+    pub fn new(wasi: Wasi, limit: MemoryLimit, ctx: ExecutionCtx) -> Self {
+        Self { host: GuestHost::new(Box::new(wasi), limit, ctx), reserve_fuel: 0, stop: None }
+    }
+
+    /// Returns the remaining fuel.
+    #[must_use]
+    pub fn fuel(&self, memory: &GuestMemory) -> u64 {
+        // A negative counter is charged to the reserve.
+        self.reserve_fuel.saturating_add_signed(memory.guests().fuel())
+    }
+
+    /// Sets the remaining fuel, and gives the guest a slice of it.
+    pub fn set_fuel(&mut self, memory: &GuestMemory, left: u64) {
+        self.hand_out(memory, slice(&self.host.ctx, left), left);
+    }
+
+    /// Charges a call to the guest's current slice. The guest gets no new slice: with occasional calls, it would never
+    /// reach the end of a slice, where the clock is checked.
+    fn charge(&mut self, memory: &GuestMemory, fuel: u64) {
+        let left = self.fuel(memory).saturating_sub(fuel);
+        let in_hand = u64::try_from(memory.guests().fuel()).unwrap_or(0);
+        self.hand_out(memory, in_hand.saturating_sub(fuel).min(left), left);
+    }
+
+    fn hand_out(&mut self, memory: &GuestMemory, slice: u64, left: u64) {
+        self.reserve_fuel = left - slice;
+        memory.guests().set_fuel(i64::try_from(slice).unwrap_or(i64::MAX));
+    }
+
+    /// Gives the guest its next slice when the counter is empty.
+    pub fn refuel(&mut self, memory: &mut GuestMemory) -> Result<(), Stop> {
+        let left = self.fuel(memory);
+        // Follows Wasmtime's rule: fuel is exhausted when the charge reaches the budget.
+        if left == 0 {
+            return Err(Stop::OutOfFuel);
+        }
+        self.host.ctx.look(left, memory)?;
+        self.set_fuel(memory, left);
+        Ok(())
+    }
+
+    /// Grows the guest's memory by `pages`, within the limits. Returns the old size in pages.
+    pub fn grow(&mut self, memory: &GuestMemory, pages: u32) -> Option<u32> {
+        let old = memory.pages();
+        if pages == 0 {
+            return Some(old);
+        }
+        let desired_bytes = u64::from(old).saturating_add(u64::from(pages)) * PAGE_BYTES;
+        let max_bytes = u64::from(MAX_PAGES) * PAGE_BYTES;
+        (self.host.limiter.grow(memory.bytes(), desired_bytes, Some(max_bytes)) && memory.grow(pages)).then_some(old)
+    }
+
+    /// Runs `work` with the WASI state, the guest's memory and the host. Its charges are taken from the fuel.
+    pub fn with_wasi<R>(
+        &mut self,
+        memory: &mut GuestMemory,
+        work: impl FnOnce(&mut Wasi, &mut CallHost<'_, GuestMemory, ComponentPlatform>) -> R,
+    ) -> R {
+        let fuel_left = self.fuel(memory);
+        let (result, left) = self.host.call(memory, fuel_left, work);
+        if left < fuel_left {
+            self.charge(memory, fuel_left - left);
+        }
+        result
+    }
 }

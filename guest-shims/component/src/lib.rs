@@ -20,37 +20,23 @@
 
 pub mod bindings;
 
-mod blob;
 mod convert;
-mod description;
 pub mod entered;
-mod error;
-mod executed;
-mod files;
-mod guest;
-mod guests;
 #[cfg(feature = "clock")]
 mod host_clocks;
 #[cfg(feature = "tools")]
 mod host_tools;
-mod image_runs;
 mod library;
 mod machine;
 mod memory;
 mod platform;
-mod policy;
 mod provider;
-mod residence;
 mod runtime;
 mod sandbox;
 mod session;
-mod standard_library;
 mod started;
-mod state;
 #[cfg(test)]
 mod tests;
-mod toolbox;
-mod watch;
 mod world;
 
 #[cfg(target_family = "wasm")]
@@ -58,26 +44,19 @@ mod entry;
 #[cfg(target_family = "wasm")]
 mod intrinsics;
 
-pub use blob::Blob;
-pub use description::{Description, GlobalDescription, GuestDescription, LibraryDescription, Weave};
-pub use executed::Executed;
-pub use files::Files;
-pub use guest::Guest;
-pub use guests::{Called, Guests, LibraryBytes, Unwound};
+pub use entered::State;
 #[cfg(feature = "clock")]
 pub use host_clocks::HostClocks;
 #[cfg(feature = "tools")]
 pub use host_tools::HostTools;
-pub use image_runs::{ImageRun, ImageRuns};
-pub use machine::GuestMachine;
+pub use machine::{Guest, GuestMachine};
 pub use memory::GuestMemory;
-pub use platform::{ComponentPlatform, ExecutionCtx, InlineRunner, Never};
+pub use platform::{ComponentPlatform, ExecutionCtx, InlineRunner, Never, Stopwatch, Toolbox};
 pub use provider::Provider;
-pub use runtime::Runtime;
+pub use runtime::{
+    Description, GlobalDescription, GuestDescription, ImageRun, ImageRuns, LibraryDescription, Runtime, Weave,
+};
 pub use sandbox::{Sandbox, Task};
 pub use session::{Session, Sessions};
-pub use started::Started;
-pub use state::State;
-pub use toolbox::Toolbox;
-pub use watch::Stopwatch;
-pub use world::{Clocks, Reading, ToolHost, World};
+pub use started::{Blob, Executed, Files, Started};
+pub use world::{Called, Clocks, Guests, LibraryBytes, Reading, ToolHost, Unwound, World};

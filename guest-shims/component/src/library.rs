@@ -1,13 +1,16 @@
-//! The files at `/data_js`, packed by the build.
+//! The guests' libraries: the files at `/data_js`, and an interpreter's standard library that is a separate file.
 
 use std::{
+    collections::BTreeMap,
     io::Read,
     sync::{Arc, LazyLock},
 };
 
-use glovebox_core::{Library, LibraryFiles};
+use glovebox_core::{Library, LibraryFiles, LibraryMount, StandardFiles};
 use glovebox_vfs::{MountSource, SourceError};
 use ruzstd::decoding::StreamingDecoder;
+
+use crate::{LibraryBytes, LibraryDescription};
 
 /// All files in one frame, each as its path, a zero, its text, and a zero. The frame has a third of the text's size.
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/library.zst"));
@@ -43,6 +46,63 @@ pub(crate) fn shared() -> Arc<dyn MountSource> {
     Arc::clone(&SHARED)
 }
 
+/// The location of a file in the segment.
+struct Place {
+    offset: u32,
+    len: u32,
+}
+
+/// The library of one guest.
+struct WovenLibrary {
+    bytes: Arc<dyn LibraryBytes>,
+    guest: u32,
+    files: BTreeMap<String, Place>,
+}
+
+/// Returns the mount of a guest's library. Returns `None` if the description exceeds the size of a segment.
+pub(crate) fn mount(guest: u32, library: LibraryDescription, bytes: &Arc<dyn LibraryBytes>) -> Option<LibraryMount> {
+    let LibraryDescription { guest_path, archive_bytes, files_directory, files: lengths } = library;
+    let (mut files, mut offset) = (BTreeMap::new(), archive_bytes);
+    for (path, len) in lengths {
+        let end = offset.checked_add(len)?;
+        files.insert(path, Place { offset, len });
+        offset = end;
+    }
+    let beside = (!files.is_empty()).then_some(files_directory.as_str());
+    let library = WovenLibrary { bytes: Arc::clone(bytes), guest, files };
+    Some(LibraryMount::new(&guest_path, archive_bytes.into(), beside, library))
+}
+
+impl WovenLibrary {
+    /// Reads from the segment. The range is within the segment, because `LibraryMount` never reads beyond a file's end.
+    fn read(&self, start: u32, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
+        let at = u32::try_from(offset).ok().and_then(|offset| start.checked_add(offset));
+        let at = at.ok_or_else(|| SourceError::new("the library is not so long"))?;
+        self.bytes.read(self.guest, at, into);
+        Ok(into.len())
+    }
+}
+
+impl StandardFiles for WovenLibrary {
+    type File = Place;
+
+    fn read_archive(&self, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
+        self.read(0, offset, into)
+    }
+
+    fn beside(&self) -> Result<&BTreeMap<String, Place>, SourceError> {
+        Ok(&self.files)
+    }
+
+    fn len_of(&self, file: &Place) -> u64 {
+        file.len.into()
+    }
+
+    fn read_beside(&self, file: &Place, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
+        self.read(file.offset, offset, into)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,5 +110,53 @@ mod tests {
     #[test]
     fn what_was_packed_comes_out_again() {
         assert_eq!(unpack(), glovebox_interpreters::library());
+    }
+
+    /// A segment of the only guest with a library.
+    struct Segment(&'static [u8]);
+
+    impl LibraryBytes for Segment {
+        fn read(&self, guest: u32, offset: u32, into: &mut [u8]) {
+            assert_eq!(guest, 3);
+            let offset = usize::try_from(offset).unwrap();
+            into.copy_from_slice(&self.0[offset..offset + into.len()]);
+        }
+    }
+
+    fn described(files: &[(&str, u32)]) -> LibraryDescription {
+        LibraryDescription {
+            guest_path: "/lib/python.zip".to_owned(),
+            archive_bytes: 7,
+            files_directory: if files.is_empty() { "" } else { "data" }.to_owned(),
+            files: files.iter().map(|(path, len)| ((*path).to_owned(), *len)).collect(),
+        }
+    }
+
+    fn read(source: &dyn MountSource, path: &str, offset: u64) -> Vec<u8> {
+        let mut into = [0; 4];
+        let count = source.read(path, offset, &mut into).unwrap();
+        into[..count].to_vec()
+    }
+
+    #[test]
+    fn the_archive_and_the_files_behind_it_are_read_from_the_segment() {
+        let bytes: Arc<dyn LibraryBytes> = Arc::new(Segment(b"libraryone-twothree"));
+        let library = described(&[("data/a", 3), ("data/b", 4), ("data/c/d", 5)]);
+        let LibraryMount { directory, source } = mount(3, library, &bytes).unwrap();
+        assert_eq!(directory, "/lib");
+        assert_eq!(read(&*source, "python.zip", 0), b"libr");
+        assert_eq!(read(&*source, "python.zip", 5), b"ry");
+        assert_eq!(read(&*source, "python.zip", 7), b"");
+        assert_eq!(read(&*source, "data/a", 1), b"ne");
+        assert_eq!(read(&*source, "data/b", 0), b"-two");
+        assert_eq!(read(&*source, "data/c/d", 4), b"e");
+        assert_eq!(read(&*source, "data/c/d", u64::MAX), b"");
+    }
+
+    #[test]
+    fn more_than_a_segment_can_hold_is_refused() {
+        let bytes: Arc<dyn LibraryBytes> = Arc::new(Segment(b""));
+        assert!(mount(3, described(&[("data/a", u32::MAX - 7)]), &bytes).is_some());
+        assert!(mount(3, described(&[("data/a", u32::MAX - 6)]), &bytes).is_none());
     }
 }

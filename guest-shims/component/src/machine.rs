@@ -1,12 +1,15 @@
-//! The driver's view of a guest: [`Machine`] on the woven module.
+//! A guest: its creation, and the driver's view of it, which is [`Machine`] on the woven module.
 
 use std::rc::Rc;
 
-use glovebox_core::{GuestHost, TrapKind, session::Pages};
+use glovebox_core::{GuestHost, Limits, MemoryLimit, TrapKind, session::Pages};
 use glovebox_interpreters::{Callee, Machine, MachineError, Value};
 use glovebox_wasi::{Fault, Host, Stop, Wasi};
 
-use crate::{Called, ComponentPlatform, GuestMemory, Runtime, State, Unwound, entered, session::ResidentMemory};
+use crate::{
+    Called, ComponentPlatform, ExecutionCtx, GuestMemory, Guests, Runtime, State, Unwound,
+    bindings::types::SandboxError, entered, session::ResidentMemory,
+};
 
 /// Maximum number of arguments of a function that drivers call.
 const MAX_ARGS: usize = 8;
@@ -154,4 +157,34 @@ impl glovebox_core::GuestMachine for GuestMachine {
     fn host_mut(&mut self) -> &mut GuestHost<ComponentPlatform> {
         &mut self.state.host
     }
+}
+
+/// A guest. The memory of a runtime holds one guest at a time.
+pub type Guest = glovebox_core::Guest<GuestMachine>;
+
+/// Fuel for work that is not charged to a script, such as reseeding.
+const UNBILLED_FUEL: u64 = u64::MAX;
+
+/// Creates a guest from the image. A one-shot guest in the runtime's memory is lost; a session's guest is evicted.
+pub(crate) fn instantiate(
+    runtime: &Rc<Runtime>,
+    guests: &Rc<dyn Guests>,
+    limits: &Limits,
+    wasi: Wasi,
+    ctx: ExecutionCtx,
+) -> Result<Guest, SandboxError> {
+    let limit = MemoryLimit::of_image(limits.memory_bytes, runtime.memory_bytes());
+    let mut state = State::new(wasi, limit, ctx);
+    if !state.host.limiter.grow(0, runtime.memory_bytes(), None) {
+        return Err(SandboxError::Unavailable(format!(
+            "`limits.memory-bytes` has no room for `{}` and what its guest begins with",
+            runtime.name
+        )));
+    }
+    runtime.residence.vacate()?;
+    let memory = GuestMemory::new(Rc::clone(guests), runtime.number);
+    memory.reset(runtime.memory_pages, &runtime.image);
+    state.set_fuel(&memory, UNBILLED_FUEL);
+    runtime.reset_globals(memory.guests());
+    Ok(Guest::new(GuestMachine::new(Rc::clone(runtime), memory, state), limits))
 }

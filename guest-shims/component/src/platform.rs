@@ -1,15 +1,20 @@
 //! The component's time and tools for executions.
 
-use std::{rc::Rc, time::Duration};
+use std::{fmt, rc::Rc, time::Duration};
 
+#[cfg(any(feature = "tools", test))]
+use glovebox_core::tools::{Definition, MAX_PROVIDER_LEVELS, ToolDefinitionError, weight};
 use glovebox_core::{
     Moment, Platform, Watch,
     tools::{
-        Answer, Checked, Failure, QueuedCall, ReadyCall, Start, ToolError, ToolErrorKind, ToolRunner, json_text, within,
+        Answer, Checked, Failure, QueuedCall, ReadyCall, Start, ToolError, ToolErrorKind, ToolRunner, Toolset,
+        json_text, within,
     },
 };
+#[cfg(any(feature = "tools", test))]
+use serde_json::{Value, json};
 
-use crate::{Stopwatch, ToolHost, Toolbox, World, bindings::types};
+use crate::{Clocks, Reading, ToolHost, World, bindings::types};
 
 /// The current execution of a guest. The default has no clock and never stops the guest.
 pub type ExecutionCtx = glovebox_core::ExecutionCtx<ComponentPlatform>;
@@ -110,4 +115,114 @@ impl ToolRunner for InlineRunner {
         let ReadyCall { call, max_bytes, .. } = ready;
         Ok(Start::Answered(self.answer(call, max_bytes)))
     }
+}
+
+/// Measures the time since a moment. Without a clock, no time passes.
+#[derive(Clone, Default)]
+pub struct Stopwatch {
+    clocks: Option<Rc<dyn Clocks>>,
+    begun: Duration,
+}
+
+impl fmt::Debug for Stopwatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stopwatch").field("begun", &self.begun).finish_non_exhaustive()
+    }
+}
+
+impl Stopwatch {
+    /// Starts a measurement.
+    #[must_use]
+    pub fn start(clocks: Option<Rc<dyn Clocks>>) -> Self {
+        let begun = clocks.as_ref().map(|clocks| clocks.read().now).unwrap_or_default();
+        Self { clocks, begun }
+    }
+
+    /// Returns the clock, if there is one.
+    #[must_use]
+    pub fn clocks(&self) -> Option<&dyn Clocks> {
+        self.clocks.as_deref()
+    }
+
+    /// Returns the state of an execution that began at that moment, from one reading of the clock. Without a clock, the
+    /// host cannot cancel it.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        let read = |clocks: &dyn Clocks| {
+            let Reading { now, is_cancelled } = clocks.read();
+            Moment { elapsed: now.saturating_sub(self.begun), is_cancelled }
+        };
+        self.clocks().map_or(Moment { elapsed: Duration::ZERO, is_cancelled: false }, read)
+    }
+
+    /// Returns nanoseconds since 1970; 0 without a clock.
+    #[must_use]
+    pub fn realtime_ns(&self) -> u64 {
+        self.clocks().map_or(0, Clocks::realtime_ns)
+    }
+}
+
+impl Watch for Stopwatch {
+    fn elapsed(&self) -> Duration {
+        self.moment().elapsed
+    }
+
+    fn has_clock(&self) -> bool {
+        self.clocks.is_some()
+    }
+}
+
+/// Maximum number of tools (`wit/tools.wit`).
+#[cfg(any(feature = "tools", test))]
+const MAX_TOOLS: usize = 1_024;
+
+/// Maximum memory of all their schemas as values, in bytes.
+#[cfg(any(feature = "tools", test))]
+const MAX_SCHEMAS_WEIGHT: u64 = 32 << 20;
+
+/// The tools, ready to be called.
+pub type Toolbox = Toolset<Rc<Checked>>;
+
+/// Returns the host's tools.
+///
+/// # Errors
+/// A tool is invalid; the text names the problem.
+#[cfg(any(feature = "tools", test))]
+pub(crate) fn host_toolbox(world: &World) -> Result<Toolbox, String> {
+    world.tools.as_ref().map_or_else(|| Ok(Toolbox::default()), |tools| checked(&tools.list()))
+}
+
+/// Returns an empty set. The compiler for schemas is three times as large as everything else, so a component without
+/// tools omits it.
+#[cfg(not(any(feature = "tools", test)))]
+pub(crate) fn host_toolbox(_world: &World) -> Result<Toolbox, String> {
+    Ok(Toolbox::default())
+}
+
+/// Checks the tools and compiles their schemas.
+#[cfg(any(feature = "tools", test))]
+pub(crate) fn checked(tools: &[types::Tool]) -> Result<Toolbox, String> {
+    if tools.len() > MAX_TOOLS {
+        return Err(format!("there are {}; the maximum is {MAX_TOOLS}", tools.len()));
+    }
+    let schemas = tools.iter().filter_map(|tool| tool.arguments_schema.as_ref());
+    let bytes = schemas.fold(0u64, |sum, text| sum.saturating_add(weight(text.as_bytes())));
+    if bytes > MAX_SCHEMAS_WEIGHT {
+        return Err(format!("their schemas would take {bytes} bytes; the maximum is {MAX_SCHEMAS_WEIGHT}"));
+    }
+    let told = |error: ToolDefinitionError| error.to_string();
+    let mut toolbox = Toolbox::default();
+    for types::Tool { name, description, arguments_schema } in tools {
+        let schema: Value = match arguments_schema {
+            None => json!({ "type": "object" }),
+            Some(text) => {
+                serde_json::from_str(text).map_err(|error| format!("the schema of `{name}` is not JSON: {error}"))?
+            }
+        };
+        let max_levels = MAX_PROVIDER_LEVELS;
+        let definition = Definition { name, description, schema: &schema, is_foreign: true, max_levels };
+        toolbox.add(name, Rc::new(definition.check().map_err(told)?)).map_err(told)?;
+    }
+    toolbox.check().map_err(told)?;
+    Ok(toolbox)
 }

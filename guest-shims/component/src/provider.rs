@@ -10,8 +10,8 @@ use crate::{
         exports::glovebox::sandbox::sandbox::SessionOptions,
         types::{self, SandboxError},
     },
+    platform::host_toolbox,
     started::no_tools,
-    toolbox::host_toolbox,
 };
 
 /// The provider: its runtimes, sessions and tools.

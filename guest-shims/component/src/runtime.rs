@@ -1,14 +1,18 @@
-//! A woven runtime.
+//! A woven runtime: its description by the weaver, its image, and the session's guest in its memory.
 
-use std::{fmt, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    fmt,
+    rc::{Rc, Weak},
+    sync::Arc,
+};
 
 use glovebox_core::{ImageDriver, Language, LibraryMount};
 use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
+use serde::Deserialize;
 
-use crate::{
-    GlobalDescription, GuestDescription, Guests, ImageRuns, LibraryBytes, memory::PAGE_BYTES, residence::Residence,
-    standard_library,
-};
+use crate::{Guests, LibraryBytes, bindings::types::SandboxError, library, memory::PAGE_BYTES};
 
 /// A runtime: its description by the weaver, and its driver.
 pub struct Runtime {
@@ -82,7 +86,7 @@ impl Runtime {
         let mut idle_globals: Vec<_> = globals.iter().map(|global| (global.export.clone(), global.value)).collect();
         idle_globals.sort();
         let mounted = |library| {
-            let mount = standard_library::mount(number, library, libraries);
+            let mount = library::mount(number, library, libraries);
             mount.ok_or_else(|| format!("the weaver's description of `{name}` has a library that is too long"))
         };
         let library = library.map(mounted).transpose()?;
@@ -140,5 +144,205 @@ impl Runtime {
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
+    }
+}
+
+/// Description of all guests.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// The guests by number.
+    pub guests: Vec<GuestDescription>,
+    /// The parameters of the weave.
+    pub weave: Weave,
+}
+
+/// Description of one guest.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuestDescription {
+    /// The runtime's name.
+    pub name: String,
+    /// Further names.
+    pub aliases: Vec<String>,
+    /// `python` or `javascript`.
+    pub language: String,
+    /// The name of the driver: `cpython`, `quickjs-reactor` or `quickjs-command`.
+    pub driver: String,
+    /// The interpreter's version.
+    pub version: String,
+    /// The SHA-256 of the prepared module, in hexadecimal.
+    pub image_sha256: String,
+    /// The size of the prepared memory in 64 KiB pages.
+    pub memory_pages: u32,
+    /// Addresses in the image that the driver needs.
+    pub anchors: BTreeMap<String, u32>,
+    /// Functions that the driver calls, by index.
+    pub exports: Vec<String>,
+    /// Mutable globals, by number.
+    pub globals: Vec<GlobalDescription>,
+    /// The pristine image as alternating lengths, of zeros and of bytes from its data segment. The rest of the memory
+    /// is zero.
+    pub image: Vec<u32>,
+    /// The standard library, if it is a separate file.
+    #[serde(default)]
+    pub library: Option<LibraryDescription>,
+}
+
+/// A standard library: an archive in a data segment, followed by other files in the order of their paths.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LibraryDescription {
+    /// The guest path of the archive.
+    pub guest_path: String,
+    /// The length of the archive in bytes.
+    pub archive_bytes: u32,
+    /// The directory of all other files, relative to the archive's directory.
+    pub files_directory: String,
+    /// The lengths of the other files, by path relative to the archive's directory.
+    pub files: BTreeMap<String, u32>,
+}
+
+/// A mutable global.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GlobalDescription {
+    /// The export name in the prepared module.
+    pub export: String,
+    /// The type: `i32`, `i64`, `f32` or `f64`.
+    pub kind: String,
+    /// The value in the image, as bits.
+    pub value: u64,
+}
+
+/// Parameters of the weave.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Weave {
+    /// The weaver's version.
+    pub version: String,
+    /// The stack limit of guests' calls in bytes.
+    pub stack_bytes: u32,
+}
+
+/// A contiguous non-zero part of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageRun {
+    /// The address of the first byte.
+    pub start: u32,
+    /// The length in bytes.
+    pub length: u32,
+    /// The offset in the image's data segment, which holds the runs one after the other.
+    pub offset: u32,
+}
+
+impl ImageRun {
+    /// Returns the address after the run.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        u64::from(self.start) + u64::from(self.length)
+    }
+}
+
+/// All runs of an image, in ascending order of addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageRuns(Vec<ImageRun>);
+
+impl ImageRuns {
+    /// Parses alternating lengths, of zeros and of bytes in the data segment. Returns `None` if they exceed the 32 bits
+    /// of an address, or if the last length is missing.
+    #[must_use]
+    pub fn new(lengths: &[u32]) -> Option<Self> {
+        let (pairs, rest) = lengths.as_chunks();
+        let (mut end, mut offset) = (0u32, 0u32);
+        let runs = pairs.iter().map(|&[zeros, length]| {
+            let start = end.checked_add(zeros)?;
+            let run = ImageRun { start, length, offset };
+            (end, offset) = (start.checked_add(length)?, offset.checked_add(length)?);
+            Some(run)
+        });
+        runs.collect::<Option<_>>().filter(|_| rest.is_empty()).map(Self)
+    }
+
+    /// Returns all runs.
+    #[must_use]
+    pub fn all(&self) -> &[ImageRun] {
+        &self.0
+    }
+
+    /// Returns the runs that overlap the addresses from `start` to `end`.
+    pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = &ImageRun> {
+        let first = self.0.partition_point(|run| run.end() <= start);
+        self.0.iter().skip(first).take_while(move |run| u64::from(run.start) < end)
+    }
+}
+
+/// A session's guest, which can be evicted from its runtime's memory.
+pub(crate) trait Resident {
+    /// Copies the guest's pages out, so that another guest can use the memory.
+    fn evict(&mut self) -> Result<(), SandboxError>;
+}
+
+/// The session's guest in a runtime's memory, if there is one.
+#[derive(Default)]
+pub(crate) struct Residence(RefCell<Option<Weak<RefCell<dyn Resident>>>>);
+
+impl fmt::Debug for Residence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let resident = self.0.try_borrow();
+        let is_taken = resident.is_ok_and(|resident| resident.as_ref().is_some_and(|weak| weak.strong_count() > 0));
+        f.debug_struct("Residence").field("is_taken", &is_taken).finish()
+    }
+}
+
+impl Residence {
+    /// Evicts the guest in the memory.
+    pub(crate) fn vacate(&self) -> Result<(), SandboxError> {
+        let Some(resident) = self.0.take().and_then(|resident| resident.upgrade()) else { return Ok(()) };
+        let evicted = resident.try_borrow_mut().map_err(|_| busy()).and_then(|mut resident| resident.evict());
+        if evicted.is_err() {
+            self.0.replace(Some(Rc::downgrade(&resident)));
+        }
+        evicted
+    }
+
+    /// Records the guest that now occupies the memory.
+    pub(crate) fn enter<R: Resident + 'static>(&self, resident: &Rc<RefCell<R>>) {
+        let resident: Weak<RefCell<R>> = Rc::downgrade(resident);
+        self.0.replace(Some(resident));
+    }
+}
+
+/// Returns the error for a guest in the middle of a call.
+pub(crate) fn busy() -> SandboxError {
+    SandboxError::Unavailable("a guest of this runtime is running".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ImageRun, ImageRuns};
+
+    #[test]
+    fn lengths_are_read_by_turns() {
+        let runs = ImageRuns::new(&[100, 3, 40, 7]).unwrap();
+        let (one, other) =
+            (ImageRun { start: 100, length: 3, offset: 0 }, ImageRun { start: 143, length: 7, offset: 3 });
+        assert_eq!(runs.all(), [one, other]);
+        let within = |start, end| runs.within(start, end).copied().collect::<Vec<_>>();
+        assert_eq!(within(0, 100), []);
+        assert_eq!(within(0, 101), [one]);
+        assert_eq!(within(102, 143), [one]);
+        assert_eq!(within(102, 144), [one, other]);
+        assert_eq!(within(103, 144), [other]);
+        assert_eq!(within(150, u64::MAX), []);
+    }
+
+    #[test]
+    fn lengths_that_are_no_image_are_refused() {
+        assert_eq!(ImageRuns::new(&[]), Some(ImageRuns::default()));
+        assert_eq!(ImageRuns::new(&[1]), None);
+        assert!(ImageRuns::new(&[u32::MAX - 1, 1]).is_some());
+        assert_eq!(ImageRuns::new(&[u32::MAX - 1, 2]), None);
+        assert_eq!(ImageRuns::new(&[u32::MAX - 1, 1, 1, 1]), None);
     }
 }

@@ -16,8 +16,8 @@ use glovebox_wasi::{Mount, Wasi};
 use crate::{
     ComponentPlatform, Executed, ExecutionCtx, Guest, InlineRunner, Runtime, Toolbox, World,
     bindings::types::{self, InputFile, SandboxError, TooLarge},
-    error::refused_variable,
-    guest, library,
+    convert::refused_variable,
+    library, machine,
 };
 
 /// The script's name in tracebacks if the request has none.
@@ -129,7 +129,7 @@ impl Sandbox {
 
     /// Creates a guest from the image.
     pub(crate) fn instantiate(&self, wasi: Wasi, ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
-        guest::instantiate(&self.runtime, &self.world.guests, &self.policy.limits, wasi, ctx)
+        machine::instantiate(&self.runtime, &self.world.guests, &self.policy.limits, wasi, ctx)
     }
 
     /// Returns the context of calls that run no script: access to variables, exit handlers.

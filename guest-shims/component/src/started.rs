@@ -1,12 +1,22 @@
-//! An execution that the caller steps through. A guest cannot be suspended here, so the first `continue` runs all of
-//! it.
+//! An execution that the caller steps through, its result, and its files.
+//!
+//! A guest cannot be suspended here, so the first `continue` runs all of it.
 
-use std::fmt;
+use std::{fmt, rc::Rc, time::Duration};
 
-use glovebox_core::contract::part;
+use glovebox_core::{
+    CallResult, Displays, Metadata, Metering, Output as StreamOutput,
+    contract::{MAX_LISTED_FILES, MAX_READ_BYTES, nanoseconds, part, too_many_files},
+    files::{FileError, Snapshot},
+    guidance::Guidance,
+    session::Rollback,
+    tools::ToolRecord,
+};
+use glovebox_vfs::Changes;
+use glovebox_wasi::Output;
 
 use crate::{
-    Executed, Files,
+    Runtime,
     bindings::{
         exports::glovebox::sandbox::sandbox::{OutputStream, Step, ToolAnswer},
         types::{self, SandboxError},
@@ -134,4 +144,149 @@ pub(crate) fn no_tools(tools: &[types::Tool]) -> Result<(), SandboxError> {
     }
     let text = "`tools`: this provider cannot suspend a guest (`features.stepping`), so that no caller can answer one";
     Err(SandboxError::Unsupported(text.into()))
+}
+
+/// The result of one execution.
+#[derive(Debug)]
+pub struct Executed {
+    /// The result of the call into the guest.
+    pub ran: CallResult,
+    /// The retained output.
+    pub output: Output,
+    /// Records of the tool calls.
+    pub tool_calls: Vec<ToolRecord>,
+    /// The created, modified and deleted files.
+    pub changes: Changes,
+    /// Duration of the execution.
+    pub duration: Duration,
+    /// A snapshot of the files after the execution.
+    pub files: Snapshot,
+    /// The runtime of the execution.
+    pub runtime: Rc<Runtime>,
+    /// The session's id, if the execution was in a session.
+    pub session_id: Option<String>,
+    /// The checkpoint that the session was rolled back to after this execution.
+    pub rolled_back_to: Option<Rollback>,
+    /// The fuel analysis, and advice on a failure.
+    pub guidance: Guidance,
+}
+
+impl Executed {
+    /// Converts the execution to the contract's type.
+    #[must_use]
+    pub fn to_wit(&self) -> types::Execution {
+        let Self {
+            ran,
+            output,
+            tool_calls,
+            changes,
+            duration,
+            files: _,
+            runtime,
+            session_id,
+            rolled_back_to,
+            guidance,
+        } = self;
+        let metadata = Metadata {
+            runtime: runtime.language,
+            runtime_name: runtime.name.clone(),
+            version: Some(runtime.version.clone()),
+            prepared: true,
+            image_sha256: Some(runtime.image_sha256.clone()),
+            metering: Metering::Fuel,
+            stdout_total_bytes: output.stdout.total_bytes,
+            stderr_total_bytes: output.stderr.total_bytes,
+        };
+        let displays = Displays::from(output.displays.clone());
+        types::Execution {
+            outcome: ran.outcome.clone().into(),
+            interrupted: ran.interrupted.clone().map(Into::into),
+            value: ran.value.clone().map(Into::into),
+            stdout: StreamOutput::from(output.stdout.clone()).into(),
+            stderr: StreamOutput::from(output.stderr.clone()).into(),
+            displays: displays.retained.into_iter().map(Into::into).collect(),
+            displays_dropped: displays.dropped,
+            fuel_consumed: ran.fuel_consumed,
+            memory_used_bytes: ran.memory_used_bytes,
+            duration_ns: nanoseconds(*duration),
+            files_created: changes.created.clone(),
+            files_modified: changes.modified.clone(),
+            files_deleted: changes.deleted.clone(),
+            tool_calls: tool_calls.iter().cloned().map(Into::into).collect(),
+            session_id: session_id.clone(),
+            rolled_back_to: rolled_back_to.map(Into::into),
+            guidance: guidance.clone().into(),
+            metadata: metadata.into(),
+        }
+    }
+}
+
+/// The files of a workspace at one moment.
+#[derive(Clone, Debug)]
+pub struct Files(Snapshot);
+
+impl Files {
+    /// Wraps a snapshot of a workspace.
+    #[must_use]
+    pub fn new(snapshot: Snapshot) -> Self {
+        Self(snapshot)
+    }
+
+    /// Lists the entries that match a pattern.
+    pub fn list(&self, pattern: &str) -> Result<Vec<types::FileEntry>, SandboxError> {
+        let entries = self.0.list(pattern).map_err(refused(pattern))?;
+        if entries.len() > MAX_LISTED_FILES {
+            let message = too_many_files(entries.len());
+            return Err(SandboxError::from_file(types::FileError::Refused, pattern, message));
+        }
+        Ok(entries.into_iter().map(Into::into).collect())
+    }
+
+    /// Returns the entry at a path.
+    pub fn stat(&self, path: &str) -> Result<types::FileEntry, SandboxError> {
+        Ok(self.0.stat(path).map_err(refused(path))?.into())
+    }
+
+    /// Reads bytes of a file.
+    pub fn read(&self, path: &str, offset: u64, len: u64) -> Result<Vec<u8>, SandboxError> {
+        self.0.read(path, offset, Some(len.min(MAX_READ_BYTES))).map_err(refused(path))
+    }
+}
+
+/// Returns a function for `map_err`, for a failed operation on `path`.
+pub(crate) fn refused(path: &str) -> impl FnOnce(FileError) -> SandboxError + use<'_> {
+    move |error| SandboxError::from_file(error.kind().into(), path, error.message())
+}
+
+/// A byte buffer that grows at its end.
+#[derive(Clone, Debug, Default)]
+pub struct Blob(Vec<u8>);
+
+impl Blob {
+    /// Wraps these bytes.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// Returns all bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Appends bytes. Returns `false` if there is not enough memory.
+    pub fn append(&mut self, bytes: &[u8]) -> bool {
+        let has_room = self.0.try_reserve(bytes.len()).is_ok();
+        if has_room {
+            self.0.extend_from_slice(bytes);
+        }
+        has_room
+    }
+
+    /// Returns at most `len` bytes from `offset`.
+    #[must_use]
+    pub fn read(&self, offset: u64, len: u64) -> Vec<u8> {
+        part(&self.0, offset, len).to_vec()
+    }
 }

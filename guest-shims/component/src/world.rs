@@ -1,8 +1,8 @@
-//! The interface to the component's host.
+//! The interfaces to the woven module and to the component's host.
 
 use std::{fmt, rc::Rc, sync::Arc, time::Duration};
 
-use crate::{Guests, LibraryBytes, bindings::types};
+use crate::bindings::types;
 
 /// The clocks of the host.
 pub trait Clocks {
@@ -54,4 +54,99 @@ impl fmt::Debug for World {
             .field("has_tools", &self.tools.is_some())
             .finish_non_exhaustive()
     }
+}
+
+/// Access to the guests by number: their memories, pristine images, mutable globals and functions, and the fuel counter
+/// that they share.
+///
+/// Addresses are not checked here. An access outside a memory ends the whole instance, so callers check first, as
+/// [`GuestMemory`](crate::GuestMemory) does.
+pub trait Guests {
+    /// Returns the weaver's description of the guests: the JSON text of a [`Description`](crate::Description).
+    fn describe(&self) -> Vec<u8>;
+
+    /// Returns the real size of a guest's memory in pages. The memory never shrinks, and the guest sees another size.
+    fn memory_size(&self, guest: u32) -> u32;
+
+    /// Grows the real memory by `pages` pages of zeros. Returns `false` if it cannot grow.
+    fn memory_grow(&self, guest: u32, pages: u32) -> bool;
+
+    /// Returns the size of the memory that the guest sees, in pages.
+    fn virtual_size(&self, guest: u32) -> u32;
+
+    /// Sets the size of the memory that the guest sees, in pages.
+    fn set_virtual_size(&self, guest: u32, pages: u32);
+
+    /// Copies bytes out of guest memory.
+    fn memory_read(&self, guest: u32, at: u32, into: &mut [u8]);
+
+    /// Copies bytes into guest memory.
+    fn memory_write(&self, guest: u32, at: u32, from: &[u8]);
+
+    /// Fills a range of guest memory with a byte.
+    fn memory_fill(&self, guest: u32, at: u32, byte: u8, len: u32);
+
+    /// Returns whether guest memory has these bytes at `at`.
+    fn memory_equals(&self, guest: u32, at: u32, with: &[u8]) -> bool;
+
+    /// Returns whether a range of guest memory is zero.
+    fn memory_is_zero(&self, guest: u32, at: u32, len: u32) -> bool;
+
+    /// Copies a part of the pristine image's bytes ([`ImageRuns`](crate::ImageRuns)) into guest memory.
+    fn image_to_guest(&self, guest: u32, offset: u32, at: u32, len: u32);
+
+    /// Copies a part of the pristine image's bytes into the shim's memory.
+    fn image_to_shim(&self, guest: u32, offset: u32, into: &mut [u8]);
+
+    /// Returns the bits of a mutable global, by its index in the guest's description.
+    fn global_get(&self, guest: u32, global: u32) -> u64;
+
+    /// Sets the bits of a mutable global, by its index in the guest's description.
+    fn global_set(&self, guest: u32, global: u32, bits: u64);
+
+    /// Returns the fuel counter, which metered code decrements. The value is negative after a charge that exceeded it.
+    fn fuel(&self) -> i64;
+
+    /// Sets the fuel counter.
+    fn set_fuel(&self, fuel: i64);
+
+    /// Calls a function from the list of exports in the guest's description.
+    fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> Called;
+
+    /// Calls the function in a slot of a guest's table, with the function's own type.
+    fn call_table(&self, guest: u32, slot: u32, args: &[u64]) -> Called;
+}
+
+/// The bytes of the guests' libraries, which never change.
+pub trait LibraryBytes: Send + Sync {
+    /// Copies a part of a guest's library into the shim's memory. Like [`Guests`], it checks no offsets.
+    fn read(&self, guest: u32, offset: u32, into: &mut [u8]);
+}
+
+/// The result of a call into a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Called {
+    /// The function returned nothing.
+    Nothing,
+    /// The function returned an `i32`, as bits.
+    I32(u32),
+    /// The function returned an `i64`, as bits.
+    I64(u64),
+    /// The guest was unwound.
+    Unwound(Unwound),
+    /// The guest was not entered: the function does not exist or has another type.
+    Missing,
+}
+
+/// The reason for unwinding a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unwound {
+    /// The shim requested it; the reason is in [`State`](crate::State).
+    Asked,
+    /// The guest reached `unreachable`: the interpreter aborted.
+    Unreachable,
+    /// The guest's calls are nested too deep.
+    CallDepth,
+    /// The guest threw an exception that it does not catch.
+    Thrown,
 }

@@ -13,7 +13,7 @@ use glovebox_vfs::{RootId, Vfs, VfsError};
 use glovebox_wasi::Wasi;
 
 use super::resident::{ResidentMemory, no_memory};
-use crate::{ExecutionCtx, Guest, GuestMachine, Sandbox, bindings::types::SandboxError, error::refused_variable};
+use crate::{ExecutionCtx, Guest, GuestMachine, Sandbox, bindings::types::SandboxError, convert::refused_variable};
 
 /// The component's state for a session.
 #[derive(Debug)]

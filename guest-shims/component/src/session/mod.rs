@@ -2,12 +2,10 @@
 //!
 //! * [`Session`]: the caller's handle.
 //! * `backend`: the component's part of the session state machine of `glovebox-core`.
-//! * `resident`: the memory of a session's guest, in its runtime's memory or evicted; `image`: comparison of that
-//!   memory with its image.
+//! * `resident`: the memory of a session's guest, in its runtime's memory or evicted, and its comparison with the image.
 //! * `zstandard`: compression of hibernated sessions.
 
 mod backend;
-mod image;
 mod resident;
 mod zstandard;
 
@@ -28,11 +26,10 @@ use glovebox_core::{
     session::{Checkpoint, CheckpointId, Pages, RandomNumbers, SessionCall, SessionInfo, SessionLedger, SessionState},
 };
 use glovebox_vfs::{RootId, Vfs};
+use resident::Image;
 
-pub(crate) use self::resident::ResidentMemory;
 use self::{
     backend::{ComponentBackend, change_files},
-    image::Image,
     zstandard::Zstandard,
 };
 use crate::{
@@ -41,9 +38,10 @@ use crate::{
         exports::glovebox::sandbox::sandbox::SessionOptions,
         types::{self, SandboxError},
     },
-    files::refused,
-    started::no_tools,
+    started::{no_tools, refused},
 };
+
+pub(crate) use self::resident::ResidentMemory;
 
 /// All sessions of a provider.
 #[derive(Debug, Default)]

@@ -1,23 +1,18 @@
 //! Tests of executions in the fake's guests, independent of an interpreter.
 
 pub(crate) mod fake;
-mod fuel;
-mod isolation;
-mod memory;
+mod limits;
 mod policy;
 mod requests;
-mod started;
-mod time;
 mod tools;
 
 use std::rc::Rc;
 
+use self::fake::{Fake, closed_world, runtime};
 use crate::{
     Sandbox, World,
     bindings::types::{self, SandboxError},
 };
-
-use self::fake::{Fake, closed_world, runtime};
 
 /// Returns an empty policy request.
 pub(crate) fn no_policy() -> types::Policy {
@@ -76,7 +71,7 @@ pub(crate) fn request(source: &str) -> types::Request {
 
 pub(crate) fn sandbox_in(world: &World, policy: types::Policy) -> Result<Sandbox, SandboxError> {
     let policy = world.policy(policy)?;
-    let toolbox = crate::toolbox::host_toolbox(world).unwrap();
+    let toolbox = crate::platform::host_toolbox(world).unwrap();
     Sandbox::new(world, runtime(0), policy, Rc::new(toolbox))
 }
 

@@ -1,7 +1,16 @@
 //! Tests of the fields of requests, and of the reports of executions.
 
-use super::*;
-use crate::bindings::types::{AdviceKind, FuelStatus, InputFile, TooLarge};
+use super::{
+    fake::{IMAGE, IMAGE_AT, SEED_AT},
+    *,
+};
+use crate::{
+    Guests, Started,
+    bindings::{
+        exports::glovebox::sandbox::sandbox::{OutputStream, Step, ToolAnswer},
+        types::{AdviceKind, FuelStatus, InputFile, Outcome, SandboxError, TooLarge},
+    },
+};
 
 fn with_files(source: &str, files: &[(&str, &str)]) -> types::Request {
     let file = |(path, text): &(&str, &str)| InputFile { path: (*path).into(), bytes: (*text).into() };
@@ -73,4 +82,115 @@ fn validation_needs_the_source_alone() {
     let request = types::Request { stdin: Some(b"x".to_vec()), deadline_ms: Some(0), ..with_context("{") };
     let task = sandbox.task(types::Request { source: "print 1".into(), ..request }.for_validation()).unwrap();
     assert!(sandbox.validate(&task).unwrap().is_empty());
+}
+
+#[test]
+fn nothing_of_one_guest_is_there_for_the_next() {
+    let (fake, sandbox) = closed(no_policy());
+    let seeded = {
+        sandbox.guest(Vec::new(), &[], sandbox.one_shot_ctx()).unwrap();
+        fake.real_memory(0)
+    };
+    let mut expected = vec![0; 65_536];
+    expected[IMAGE_AT as usize..][..IMAGE.len()].copy_from_slice(&IMAGE);
+    expected[SEED_AT as usize..][..8].copy_from_slice(&seeded[SEED_AT as usize..][..8]);
+    assert_eq!(seeded, expected, "the image, and what makes its numbers its own");
+    // Everywhere, also beyond the end that the guest sees.
+    execute(&sandbox, "grow 5\nfill 1024 115");
+    fake.global_set(0, 0, 12);
+    assert!(fake.memory_grow(0, 3));
+    sandbox.guest(Vec::new(), &[], sandbox.one_shot_ctx()).unwrap();
+    expected.resize(9 * 65_536, 0);
+    assert!(fake.real_memory(0) == expected, "all of it is the image again");
+    assert_eq!((fake.virtual_size(0), fake.global_get(0, 0)), (1, 77));
+}
+
+#[test]
+fn files_are_gone_with_their_execution() {
+    let (_, sandbox) = closed(no_policy());
+    let execution = execute(&sandbox, "write a.txt");
+    assert_eq!((execution.files_created, execution.outcome), (vec!["a.txt".to_owned()], Outcome::Completed));
+    let task = sandbox.task(request("")).unwrap();
+    let executed = sandbox.execute(&task).unwrap();
+    assert!(crate::Files::new(executed.files).list("**").unwrap().is_empty());
+}
+
+#[test]
+fn seeded_numbers_are_the_same_each_time_and_differ_by_seed() {
+    let (fake, world) = closed_world();
+    let numbers = |seed| {
+        let policy = types::Policy { entropy: Some(types::Entropy::Seeded(seed)), ..no_policy() };
+        let sandbox = sandbox_in(&world, policy).unwrap();
+        sandbox.guest(Vec::new(), &[], sandbox.one_shot_ctx()).unwrap();
+        fake.real_memory(0)[SEED_AT as usize..][..8].to_vec()
+    };
+    assert_eq!(numbers(1), numbers(1));
+    assert_ne!(numbers(1), numbers(2));
+    assert_ne!(numbers(1), [0; 8]);
+}
+
+#[test]
+fn a_call_of_nobodys_is_answered_with_the_end() {
+    use crate::entered;
+    assert_eq!(entered::refuel(), 1);
+    assert_eq!(entered::grow(1), -1);
+    assert_eq!(entered::wasi(|wasi, host| wasi.sched_yield(host)), entered::UNWIND);
+}
+
+fn started(source: &str) -> Started {
+    let (_, sandbox) = closed(no_policy());
+    let task = sandbox.task(request(source)).unwrap();
+    Started::new(Box::new(move |is_cancelled| sandbox.execute(&if is_cancelled { task.cancelled() } else { task })))
+}
+
+fn done(step: Result<Step, SandboxError>) -> types::Execution {
+    match step {
+        Ok(Step::Done(execution)) => execution,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn it_runs_when_it_is_first_gone_on_with() {
+    let mut started = started("print one\nwrite f");
+    assert!(!started.is_over());
+    assert_eq!(started.read_output(OutputStream::Stdout, 0, 10), b"");
+    assert!(matches!(started.files(), Err(SandboxError::SessionBusy(_))));
+    let execution = done(started.go_on(&[]));
+    assert_eq!(printed(&execution), "one\n");
+    assert!(started.is_over());
+    assert_eq!(done(started.go_on(&[])), execution, "the same each time");
+    for (offset, len, part) in [(0, 10, &b"one\n"[..]), (1, 2, b"ne"), (4, 1, b""), (u64::MAX, u64::MAX, b"")] {
+        assert_eq!(started.read_output(OutputStream::Stdout, offset, len), part);
+    }
+    assert_eq!(started.files().unwrap().list("*").unwrap().len(), 1);
+    let in_session = started.in_session();
+    assert!(matches!(in_session.files(), Err(SandboxError::Unsupported(_))));
+}
+
+#[test]
+fn one_that_is_cancelled_before_does_nothing() {
+    let mut started = started("print one");
+    started.cancel();
+    let execution = done(started.go_on(&[]));
+    assert_eq!((printed(&execution), &execution.outcome), ("", &Outcome::Cancelled));
+}
+
+#[test]
+fn cancelling_afterwards_changes_nothing() {
+    let mut started = started("print one");
+    let execution = done(started.go_on(&[]));
+    started.cancel();
+    assert_eq!(done(started.go_on(&[])), execution);
+}
+
+#[test]
+fn an_answer_to_no_call_is_refused() {
+    let mut started = started("print one");
+    let answer = ToolAnswer { id: 0, answer: Ok("1".into()) };
+    for _ in 0..2 {
+        let refused = started.go_on(std::slice::from_ref(&answer));
+        assert!(matches!(refused, Err(SandboxError::InvalidArgument(_))), "{refused:?}");
+        assert_eq!(printed(&done(started.go_on(&[]))), "one\n");
+    }
 }

@@ -4,7 +4,7 @@ use super::{fake::FakeClocks, *};
 use crate::{
     ToolHost,
     bindings::types::{CallFailure, Outcome, Tool, ToolError, ToolFailure, ToolOutcome},
-    toolbox::checked,
+    platform::checked,
 };
 
 /// Tools that return their arguments, fail, return nonsense or much text, or take a while.
