@@ -1,7 +1,6 @@
 //! The JSON form of an execution, as in the answers of `glovebox serve`.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_core::{
@@ -11,7 +10,7 @@ use glovebox_core::{
 use glovebox_guest::{Display, Execution, FileKind, Files, Form, OutputStream, Started, Step};
 use serde::{Serialize, Serializer};
 
-use crate::{convert, problem::Problem};
+use crate::{convert, http::Problem};
 
 /// Maximum bytes of returned files in an answer.
 const MAX_RETURNED_BYTES: u64 = 32 << 20;

@@ -1,4 +1,4 @@
-//! Bindings that `wit-bindgen` generates from `wit/`: WASI's HTTP and environment.
+//! Bindings that `wit-bindgen` generates from `wit/`: WASI's HTTP and environment, and the component's export.
 
 #![allow(
     missing_docs,
@@ -21,3 +21,9 @@ wit_bindgen::generate!({
     pub_export_macro: true,
     default_bindings_module: "crate::bindings",
 });
+
+#[cfg(target_family = "wasm")]
+use crate::entry::Adapter;
+
+#[cfg(target_family = "wasm")]
+export!(Adapter);

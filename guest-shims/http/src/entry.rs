@@ -11,10 +11,8 @@ use crate::{
             io::streams::{OutputStream, StreamError},
         },
     },
-    http::{Answer, Request},
-    policy,
-    problem::Problem,
-    router,
+    http::{Answer, Problem, Request},
+    policy, router,
     settings::Settings,
 };
 

@@ -1,8 +1,9 @@
-//! Requests and answers, independent of the host's interface.
+//! Requests, answers and problem documents (RFC 9457), independent of the host's interface.
 
+use glovebox_core::hibernate::ResumeError;
+use glovebox_guest::Error;
+use glovebox_vfs::Untrusted;
 use serde::Serialize;
-
-use crate::problem::Problem;
 
 /// Reads a request's body of at most this many bytes.
 pub(crate) type ReadBody<'a> = dyn FnMut(usize) -> Result<Vec<u8>, Problem> + 'a;
@@ -65,5 +66,125 @@ impl From<Problem> for Answer {
         };
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         Self { status: problem.status, content_type: "application/problem+json", headers, body }
+    }
+}
+
+/// The reason why a request was not carried out. A script's failure is never a problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Problem {
+    /// The kind of problem for programs: the contract's name for it, if it has one.
+    #[serde(rename = "type")]
+    pub(crate) kind: &'static str,
+    /// The HTTP status.
+    pub(crate) status: u16,
+    /// The kind of problem in words.
+    pub(crate) title: &'static str,
+    /// The problem, and how to fix it.
+    pub(crate) detail: String,
+}
+
+impl Problem {
+    pub(crate) fn new(status: u16, kind: &'static str, detail: impl Into<Untrusted>) -> Self {
+        Self { kind, status, title: title(status), detail: detail.into().to_string() }
+    }
+
+    /// An invalid part of a request.
+    pub(crate) fn invalid(detail: impl Into<Untrusted>) -> Self {
+        Self::new(400, "invalid-argument", detail)
+    }
+
+    /// A policy that is invalid or exceeds the grant.
+    pub(crate) fn policy(detail: impl Into<Untrusted>) -> Self {
+        Self::new(400, "invalid-policy", detail)
+    }
+
+    /// A feature that this server does not support.
+    pub(crate) fn unsupported(detail: impl Into<Untrusted>) -> Self {
+        Self::new(422, "unsupported", detail)
+    }
+
+    /// A part of a request that exceeds its maximum size.
+    pub(crate) fn too_large(detail: impl Into<Untrusted>) -> Self {
+        Self::new(413, "too-large", detail)
+    }
+
+    /// An error of the server.
+    pub(crate) fn internal(detail: impl Into<Untrusted>) -> Self {
+        Self::new(500, "internal", detail)
+    }
+
+    /// An invalid setting of the operator.
+    pub(crate) fn misconfigured(detail: impl Into<Untrusted>) -> Self {
+        Self::new(500, "misconfigured", detail)
+    }
+}
+
+/// Returns the HTTP reason phrase of a status.
+fn title(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        409 => "Conflict",
+        410 => "Gone",
+        413 => "Payload Too Large",
+        422 => "Unprocessable Entity",
+        429 => "Too Many Requests",
+        503 => "Service Unavailable",
+        _ => "Internal Server Error",
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let (status, kind) = match &error {
+            Error::InvalidArgument(_) => (400, "invalid-argument"),
+            Error::InvalidPolicy(_) => (400, "invalid-policy"),
+            Error::UnknownRuntime(_) => (404, "unknown-runtime"),
+            Error::SourceTooLarge { .. } | Error::StdinTooLarge { .. } => (413, "too-large"),
+            Error::TooManySessions(_) | Error::QuotaExceeded(_) => (429, "quota-exceeded"),
+            Error::SessionEnded(_) => (410, "session-ended"),
+            Error::SessionBusy(_) => (409, "session-busy"),
+            Error::NoCheckpoint(_) => (409, "no-checkpoint"),
+            Error::NotResumable(_) => (409, "not-resumable"),
+            Error::Variable(_) => (422, "variable"),
+            Error::File(_) => (422, "file"),
+            Error::Unsupported(_) => (422, "unsupported"),
+            Error::Unavailable(_) => (503, "unavailable"),
+            // Later versions may add cases.
+            _ => (500, "internal"),
+        };
+        // The kind has its own field.
+        let text = error.to_string();
+        let detail = text.strip_prefix(error.name()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
+        Self::new(status, kind, detail)
+    }
+}
+
+impl From<ResumeError> for Problem {
+    fn from(error: ResumeError) -> Self {
+        Self::new(409, "not-resumable", error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_errors_name_is_its_kind_and_not_in_its_detail() {
+        let of = |error: Error| {
+            let Problem { kind, status, detail, .. } = error.into();
+            (status, kind, detail)
+        };
+        let text = || "`files`: no".to_owned();
+        assert_eq!(of(Error::InvalidArgument(text())), (400, "invalid-argument", text()));
+        assert_eq!(of(Error::TooManySessions(text())), (429, "quota-exceeded", text()));
+        assert_eq!(of(Error::NotResumable(text())), (409, "not-resumable", text()));
+        let (status, kind, detail) = of(Error::SourceTooLarge { bytes: 7, limit: 5 });
+        assert_eq!((status, kind), (413, "too-large"));
+        assert!(detail.contains('7') && detail.contains('5'), "{detail}");
     }
 }

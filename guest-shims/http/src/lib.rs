@@ -5,26 +5,21 @@
 //! its sealed state, which the client carries.
 //!
 //! * [`entry`] implements the component's export; everything else compiles on any target and is tested natively.
-//! * `router` selects the handler of a request, in `scripts` or `sessions`, after the checks of `access`.
+//! * `router` selects the handler of a request, in `scripts`, after the access checks.
 //! * `settings` are the operator's environment variables. `policy` checks requests against the grant.
-//! * `wire` has the bodies of requests, `answer` the JSON form of executions, and `problem` the errors.
+//! * `wire` has the bodies of requests, `answer` the JSON form of executions, and `http` the answers and errors.
 //!
 //! The adapter protects the operator from clients: it enforces sizes and the policy, and rejects states that it did not
 //! seal. The provider confines scripts. The adapter's memory, which holds the key, is separate from the provider's:
 //! neither scripts nor interpreters can reach it.
 
-mod access;
 mod answer;
 pub mod bindings;
 mod convert;
 pub mod entry;
-#[cfg(target_family = "wasm")]
-mod export;
 mod http;
 mod policy;
-mod problem;
 mod router;
 mod scripts;
-mod sessions;
 mod settings;
 mod wire;

@@ -10,7 +10,7 @@ use glovebox_core::{
 use glovebox_guest as wit;
 use serde_json::{Map, Value};
 
-use crate::problem::Problem;
+use crate::http::Problem;
 
 /// Names in a policy that are tables and are merged entry by entry.
 const TABLES: [&str; 2] = ["limits", "session"];

@@ -1,15 +1,24 @@
-//! Scripts in a new interpreter.
+//! Scripts in a new interpreter, or in a session whose state the client carries.
+//!
+//! Between two requests, a session consists of bytes: the provider's hibernated state, sealed with the operator's key.
+//! The format is the engine's, so `glovebox serve` with the same key resumes these states (`PUT /v1/sessions/{id}`),
+//! and returns such states (`GET …/state`).
 
-use glovebox_guest::{Diagnostic, Runtime, Sandbox};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use glovebox_core::{
+    Language,
+    hibernate::{self, HibernatedInfo, SessionKey},
+};
+use glovebox_guest::{Blob, Diagnostic, Error, Runtime, Sandbox, Session, SessionOptions};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
     answer::{ExecutionAnswer, Returned, finish},
-    http::Answer,
+    http::{Answer, Problem},
     policy,
-    problem::Problem,
     settings::Settings,
-    wire::{self, ExecuteBody, Fresh},
+    wire::{self, ExecuteBody, Fresh, InSession, Open, OpenBody},
 };
 
 /// Runs a script in a new interpreter with new files.
@@ -45,4 +54,90 @@ fn sandbox(
 pub(crate) fn first_runtime() -> Result<Runtime, Problem> {
     let first = glovebox_guest::info().runtimes.into_iter().next();
     first.map(|runtime| Runtime::Named(runtime.name)).ok_or_else(|| Problem::internal("the provider has no runtime"))
+}
+
+/// The name in the seal. States that leave a server have none.
+const NAME: &str = "";
+
+/// A session as the client receives it.
+#[derive(Debug, Serialize)]
+struct State {
+    /// In base64.
+    state: String,
+    language: Language,
+    runtime: String,
+    version: Option<String>,
+    /// Number of executions so far.
+    executions: u64,
+    /// Size of the state.
+    bytes: usize,
+}
+
+/// The result of a script in a session, and the session's new state.
+#[derive(Debug, Serialize)]
+struct InSessionAnswer {
+    #[serde(flatten)]
+    execution: ExecutionAnswer,
+    /// In base64; null if the session has ended.
+    state: Option<String>,
+    /// The reason for the session's end.
+    session_ended: Option<String>,
+}
+
+/// Opens a session. The answer contains all of it.
+pub(crate) fn open_session(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
+    let key = settings.session_key()?;
+    let body = if body.is_empty() { OpenBody::default() } else { wire::json(body)? };
+    let Open { runtime, context } = body.open()?;
+    let runtime = runtime.map_or_else(first_runtime, Ok)?;
+    let sandbox = Sandbox::new(runtime).policy(policy::asked(&settings.policy));
+    let session = sandbox.open_session(&SessionOptions { context, tools: None })?;
+    let state = sealed(settings, key, &session)?;
+    let HibernatedInfo { language, runtime, version, executions, .. } = HibernatedInfo::read(&state)?;
+    let bytes = state.len();
+    Answer::json(201, &State { state: BASE64_STANDARD.encode(state), language, runtime, version, executions, bytes })
+}
+
+/// Runs a script in a session and answers with the session's new state.
+pub(crate) fn execute_in_session(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
+    let key = settings.session_key()?;
+    let InSession { state, request, patterns } = wire::json::<ExecuteBody>(body)?.in_session(settings.state_bytes)?;
+    let session = resumed(settings, key, state)?;
+    let started = session.start(request)?;
+    let execution = finish(&started)?;
+    let returned = match session.files() {
+        Ok(files) if !patterns.is_empty() => Returned::of(&files, &patterns)?,
+        Ok(_) | Err(Error::SessionEnded(_)) => Returned::default(),
+        Err(error) => return Err(error.into()),
+    };
+    let session_ended = session.info().ended;
+    let state = match session_ended {
+        Some(_) => None,
+        None => Some(BASE64_STANDARD.encode(sealed(settings, key, &session)?)),
+    };
+    let execution = ExecutionAnswer::new(&started, execution, returned);
+    Answer::json(200, &InSessionAnswer { execution, state, session_ended })
+}
+
+/// Resumes a session from a state with this server's seal. Any other state is rejected before parsing.
+fn resumed(settings: &Settings, key: &SessionKey, state: Vec<u8>) -> Result<Session, Problem> {
+    let plain = hibernate::unseal(&state, key, NAME)?;
+    drop(state);
+    let HibernatedInfo { runtime, .. } = HibernatedInfo::read(&plain)?;
+    let blob = Blob::of(&plain)?;
+    let sandbox = Sandbox::named(runtime).policy(policy::asked(&settings.policy));
+    Ok(sandbox.resume(&blob, &SessionOptions::default())?)
+}
+
+/// Returns a session's state, sealed for the client.
+fn sealed(settings: &Settings, key: &SessionKey, session: &Session) -> Result<Vec<u8>, Problem> {
+    let blob = session.hibernate()?;
+    let (bytes, most) = (blob.size(), settings.state_bytes);
+    if usize::try_from(bytes).map_or(true, |bytes| bytes > most) {
+        let detail = format!(
+            "the session's state has {bytes} bytes; the maximum is {most}. Continue with the previous state, and keep less in variables and files"
+        );
+        return Err(Problem::new(500, "unsaved", detail));
+    }
+    Ok(hibernate::seal(&blob.to_vec(), key, NAME)?)
 }

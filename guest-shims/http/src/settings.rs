@@ -4,7 +4,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_core::{contract::ContractPolicy, hibernate::SessionKey};
 use serde_json::{Map, Value};
 
-use crate::{access::Token, policy, problem::Problem};
+use crate::{http::Problem, policy, router::Token};
 
 /// The policy granted to executions: JSON with the names of a policy file, applied to the provider's default.
 pub(crate) const POLICY: &str = "GLOVEBOX_POLICY";

@@ -11,7 +11,7 @@ use serde::{
 };
 use serde_json::{Map, Value, value::RawValue};
 
-use crate::problem::Problem;
+use crate::http::Problem;
 
 /// Maximum bytes of a policy in a request. As JSON values, it takes many times the memory of its text.
 const MAX_POLICY_BYTES: usize = 256 << 10;
