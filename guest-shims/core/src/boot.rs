@@ -1,4 +1,4 @@
-//! The environment in which an image boots and its instances resume.
+//! The environment and the time in which an image boots and its instances resume.
 
 use std::sync::Arc;
 
@@ -6,10 +6,7 @@ use glovebox_interpreters::WORKSPACE;
 use glovebox_vfs::{Access, MountSource, Vfs, VfsLimits};
 use glovebox_wasi::{Clock as WasiClock, Entropy as WasiEntropy, Mount, Wasi, WasiConfig, WasiError};
 
-use crate::{
-    Clock, Entropy, Limits,
-    boot_time::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS},
-};
+use crate::{Clock, Entropy, Limits};
 
 /// Returns the WASI state in which an image boots and resumes, over a new file system. `/app` is the workspace: empty,
 /// or filled with the given files, which the guest may change. The other sources are mounted read-only at their paths.
@@ -88,3 +85,10 @@ impl GuestWorld<'_> {
         Ok(wasi)
     }
 }
+
+/// Wall-clock time at boot, in nanoseconds: 2020-01-01T00:00:00Z. Later than any file time in the binaries, earlier
+/// than any run.
+pub const BOOT_REALTIME_NS: u64 = 1_577_836_800_000_000_000;
+
+/// The monotonic clock at boot, in nanoseconds. Every guest's monotonic clock continues from it.
+pub const BOOT_MONOTONIC_NS: u64 = 1_000_000_000;

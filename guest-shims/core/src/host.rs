@@ -1,11 +1,11 @@
-//! The host's state for a guest, and the view of it that WASI calls have.
+//! The host's state for a guest, the view that WASI calls have of it, and the time and memory that the platform provides.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use glovebox_wasi::{Fault, Host, Stop, Stream, Wasi};
 
 use crate::{
-    ExecutionCtx, LinearMemory, MemoryLimit, MemoryLimiter, Platform, TrapKind,
+    ExecutionCtx, MemoryLimit, MemoryLimiter, Platform, TrapKind,
     tools::{CALL_FUEL, ToolRunner as _, message_fuel},
 };
 
@@ -137,5 +137,61 @@ impl<M: LinearMemory + ?Sized, P: Platform> Host for CallHost<'_, M, P> {
 
     fn tool_receive(&mut self) -> Result<Option<Vec<u8>>, Stop> {
         Ok(self.ctx.receive(self.fuel_left, self.memory)?.map(String::into_bytes))
+    }
+}
+
+/// A guest's linear memory. Every access is bounds-checked.
+pub trait LinearMemory {
+    /// Returns the size in bytes.
+    fn bytes(&self) -> u64;
+
+    /// Reads `into.len()` bytes at `at`.
+    fn read(&self, at: u32, into: &mut [u8]) -> Result<(), Fault>;
+
+    /// Writes `from` at `at`.
+    fn write(&mut self, at: u32, from: &[u8]) -> Result<(), Fault>;
+
+    /// Returns the 32-bit little-endian word at an address; `None` outside the memory.
+    fn word(&self, at: u32) -> Option<u32> {
+        let mut word = [0; 4];
+        self.read(at, &mut word).ok()?;
+        Some(u32::from_le_bytes(word))
+    }
+
+    /// Writes a 32-bit little-endian word. Does nothing outside the memory.
+    fn set_word(&mut self, at: u32, word: u32) {
+        self.write(at, &word.to_le_bytes()).unwrap_or_default();
+    }
+}
+
+fn range(at: u32, len: usize) -> Range<usize> {
+    let at = usize::try_from(at).unwrap_or(usize::MAX);
+    at..at.saturating_add(len)
+}
+
+impl LinearMemory for [u8] {
+    fn bytes(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn read(&self, at: u32, into: &mut [u8]) -> Result<(), Fault> {
+        into.copy_from_slice(self.get(range(at, into.len())).ok_or(Fault)?);
+        Ok(())
+    }
+
+    fn write(&mut self, at: u32, from: &[u8]) -> Result<(), Fault> {
+        self.get_mut(range(at, from.len())).ok_or(Fault)?.copy_from_slice(from);
+        Ok(())
+    }
+}
+
+/// Measures the time since a moment.
+pub trait Watch: Clone {
+    /// Returns the elapsed time; zero without a clock.
+    fn elapsed(&self) -> Duration;
+
+    /// Returns whether the platform has a clock. Without a clock, time limits do not apply.
+    fn has_clock(&self) -> bool {
+        true
     }
 }

@@ -9,8 +9,7 @@
 //! | `limits`, `policy`, `request` | the input of an execution, and its checks |
 //! | `outcome`, `value`, `call`, `limit_line` | the result of an execution, decided in one place |
 //! | `guest` | an instance, and every call into it |
-//! | `host` | the host's state for a guest, and the view that WASI calls have of it |
-//! | `watch`, `linear_memory` | time and memory, as the platform provides them |
+//! | `host` | the host's state for a guest, the view that WASI calls have of it, and the platform's time and memory |
 //! | `execution` | the current execution: its time, its stop conditions, its tool calls |
 //! | `boot` | the environment in which an image boots and its instances resume |
 //! | `guidance` | explanations of failures, with advice |
@@ -27,11 +26,9 @@
 //! limits.
 
 mod boot;
-mod boot_time;
 mod call;
 pub mod contract;
 mod display;
-mod duration;
 mod execution;
 pub mod files;
 pub mod grant;
@@ -40,16 +37,11 @@ pub mod guidance;
 pub mod hibernate;
 mod host;
 mod json;
-mod language;
 mod library;
 mod limit_line;
 mod limits;
-mod linear_memory;
 mod memory;
-mod metadata;
 mod outcome;
-mod output;
-mod persist;
 mod policy;
 mod request;
 pub mod session;
@@ -57,31 +49,22 @@ mod soft_stop;
 mod standard_library;
 pub mod tools;
 mod value;
-mod watch;
 
-pub use boot::{GuestWorld, boot_wasi};
-pub use boot_time::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS};
+pub use boot::{BOOT_MONOTONIC_NS, BOOT_REALTIME_NS, GuestWorld, boot_wasi};
 pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
 pub use display::{Display, Displays, Form, is_text};
-pub use duration::{from_milliseconds, milliseconds};
 pub use execution::{ExecutionCtx, Moment, Platform, Woken};
 pub use glovebox_interpreters::{SCRATCH, WORKSPACE};
 pub use guest::{Guest, GuestMachine, ImageDriver, Written};
-pub use host::{CallHost, GuestHost};
-pub use json::check_json;
-pub use language::{Language, UnknownLanguage};
+pub use host::{CallHost, GuestHost, LinearMemory, Watch};
+pub use json::{check_json, from_milliseconds, milliseconds};
 pub use library::{LIBRARY_PATH, Library, LibraryFiles, PACKAGES_PATH};
 pub use limit_line::name_limit;
 pub use limits::{LimitError, Limits};
-pub use linear_memory::LinearMemory;
 pub use memory::{MemoryLimit, MemoryLimiter};
-pub use metadata::{Metadata, Metering};
-pub use outcome::{Outcome, RaisedOutcome, Resource, TrapKind, clipped};
-pub use output::Output;
-pub use persist::changes;
+pub use outcome::{Metadata, Metering, Outcome, Output, RaisedOutcome, Resource, TrapKind, changes, clipped};
 pub use policy::{Clock, Entropy, PolicyError, PolicyParts};
-pub use request::{RequestError, check_request};
+pub use request::{Language, RequestError, UnknownLanguage, check_request};
 pub use soft_stop::{InterruptWords, SoftStop};
 pub use standard_library::{LibraryMount, StandardFiles};
 pub use value::GuestValue;
-pub use watch::Watch;

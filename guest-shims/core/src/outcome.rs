@@ -1,7 +1,11 @@
-//! The outcome of a guest's run. Failures of the host are errors instead.
+//! What an execution produced: its outcome, output, changes to files, and information about it.
 
-use glovebox_interpreters::Raised;
+use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE, Raised};
+use glovebox_vfs::{Changes, RootId, Vfs};
+use glovebox_wasi::Captured;
 use serde::{Deserialize, Serialize};
+
+use crate::Language;
 
 /// A resource with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -147,6 +151,92 @@ impl Outcome {
 pub fn clipped(text: &str) -> &str {
     const MAX_CHARS: usize = 200;
     text.char_indices().nth(MAX_CHARS).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+}
+
+/// The counting of fuel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metering {
+    /// Fuel is counted, and `limits.fuel` applies.
+    #[default]
+    Fuel,
+    /// Fuel is not counted. Only the time limit ends an endless script. Scripts run faster, and `fuel_consumed` is 0.
+    None,
+}
+
+/// Information about an execution apart from its outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metadata {
+    /// The language: `python` or `javascript`.
+    pub runtime: Language,
+    /// The runtime's name in the manifest, or the path of a custom binary.
+    pub runtime_name: String,
+    /// The interpreter's version; absent for a custom binary.
+    pub version: Option<String>,
+    /// `true` if a prepared image ran, `false` if the binary booted as a plain command.
+    pub prepared: bool,
+    /// The identity of the prepared image, the SHA-256 of its module. Equal images behave alike.
+    pub image_sha256: Option<String>,
+    /// The counting of fuel in this execution.
+    pub metering: Metering,
+    /// Total bytes written to standard output, retained or not.
+    pub stdout_total_bytes: u64,
+    /// Total bytes written to standard error, retained or not.
+    pub stderr_total_bytes: u64,
+}
+
+/// Captured output of one standard stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// The retained bytes, at most the stream's limit.
+    pub bytes: Vec<u8>,
+    /// The number of bytes written in total.
+    pub total_bytes: u64,
+}
+
+impl Output {
+    /// Returns whether bytes were dropped at the limit.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        self.total_bytes > self.bytes.len() as u64
+    }
+
+    /// Returns the bytes as text. A character that the limit cut in two is omitted; other invalid UTF-8 becomes U+FFFD.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let held = if self.is_truncated() {
+            match std::str::from_utf8(&self.bytes) {
+                Err(error) if error.error_len().is_none() => self.bytes.get(..error.valid_up_to()).unwrap_or(&[]),
+                _ => &self.bytes,
+            }
+        } else {
+            &self.bytes
+        };
+        String::from_utf8_lossy(held).into_owned()
+    }
+}
+
+impl From<Captured> for Output {
+    fn from(Captured { bytes, total_bytes, .. }: Captured) -> Self {
+        Self { bytes, total_bytes }
+    }
+}
+
+/// Returns the script's changes to the workspace. With `persists`, the file of stored globals is left out, because the
+/// script did not write it.
+#[must_use]
+pub fn changes(vfs: &Vfs, workspace: Option<RootId>, language: Language, persists: bool) -> Changes {
+    let mut changes = workspace.map(|root| vfs.changes(root)).unwrap_or_default();
+    if persists {
+        let file = match language {
+            Language::Python => PYTHON_STATE_FILE,
+            Language::JavaScript => JAVASCRIPT_STATE_FILE,
+        };
+        for paths in [&mut changes.created, &mut changes.modified, &mut changes.deleted] {
+            paths.retain(|path| path != file);
+        }
+    }
+    changes
 }
 
 #[cfg(test)]

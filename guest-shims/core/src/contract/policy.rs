@@ -1,4 +1,4 @@
-//! The part of a policy that the contract can express.
+//! The part of a policy that the contract can express, and its conversions.
 
 use std::{collections::BTreeMap, fmt::Display};
 
@@ -101,4 +101,159 @@ impl ContractPolicy {
         }
         Ok(variables)
     }
+}
+
+/// The part of [`contract_conversions!`](crate::contract_conversions) for policies.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! contract_policy {
+    () => {
+        impl From<$crate::Clock> for types::Clock {
+            fn from(clock: $crate::Clock) -> Self {
+                match clock {
+                    $crate::Clock::Host => Self::Host,
+                    $crate::Clock::Fixed(time_ns) => Self::Fixed(time_ns),
+                }
+            }
+        }
+
+        impl From<$crate::Entropy> for types::Entropy {
+            fn from(entropy: $crate::Entropy) -> Self {
+                match entropy {
+                    $crate::Entropy::Host => Self::Host,
+                    $crate::Entropy::Seeded(seed) => Self::Seeded(seed),
+                }
+            }
+        }
+
+        impl From<$crate::session::Checkpoints> for types::Checkpoints {
+            fn from(checkpoints: $crate::session::Checkpoints) -> Self {
+                match checkpoints {
+                    $crate::session::Checkpoints::Auto => Self::Auto,
+                    $crate::session::Checkpoints::Always => Self::Always,
+                    $crate::session::Checkpoints::Every(count) => Self::Every(count),
+                    $crate::session::Checkpoints::Never => Self::Never,
+                }
+            }
+        }
+
+        impl From<types::Checkpoints> for $crate::session::Checkpoints {
+            fn from(checkpoints: types::Checkpoints) -> Self {
+                match checkpoints {
+                    types::Checkpoints::Auto => Self::Auto,
+                    types::Checkpoints::Always => Self::Always,
+                    types::Checkpoints::Every(count) => Self::Every(count),
+                    types::Checkpoints::Never => Self::Never,
+                }
+            }
+        }
+
+        impl From<contract::ContractPolicy> for types::Policy {
+            fn from(policy: contract::ContractPolicy) -> Self {
+                let contract::ContractPolicy {
+                    limits,
+                    clock,
+                    entropy,
+                    args,
+                    env,
+                    inject_setup,
+                    auto_persist_globals,
+                    session,
+                } = policy;
+                Self {
+                    limits: Some($crate::with_limits!(limits_into_wit, limits)),
+                    clock: Some(clock.into()),
+                    entropy: Some(entropy.into()),
+                    args: Some(args),
+                    env: Some(env.into_iter().collect()),
+                    inject_setup: Some(inject_setup),
+                    auto_persist_globals: Some(auto_persist_globals),
+                    session: Some(types::SessionPolicy {
+                        checkpoints: Some(session.checkpoints.into()),
+                        checkpoint_auto_bytes: Some(session.checkpoint_auto_bytes),
+                        checkpoints_retained: Some(session.checkpoints_retained),
+                        on_unwind: Some(session.on_unwind.into()),
+                    }),
+                }
+            }
+        }
+
+        impl types::Policy {
+            /// Returns the requested policy, with the defaults for omitted settings.
+            pub(crate) fn from_wit(
+                self,
+                grant: &contract::Grant,
+            ) -> Result<contract::ContractPolicy, contract::PolicyRefusal> {
+                let Self { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session } = self;
+                let mut policy = grant.defaults.clone();
+                if let Some(limits) = limits {
+                    $crate::with_limits!(limits_from_wit, limits, policy.limits, grant);
+                }
+                match clock {
+                    None => {}
+                    Some(types::Clock::Fixed(time_ns)) => policy.clock = $crate::Clock::Fixed(time_ns),
+                    Some(types::Clock::Host) => {
+                        grant.host_clock_refusal.clone().map_or(Ok(()), Err)?;
+                        policy.clock = $crate::Clock::Host;
+                    }
+                }
+                match entropy {
+                    None => {}
+                    Some(types::Entropy::Seeded(seed)) => policy.entropy = $crate::Entropy::Seeded(seed),
+                    Some(types::Entropy::Host) => {
+                        grant.host_entropy_refusal.clone().map_or(Ok(()), Err)?;
+                        policy.entropy = $crate::Entropy::Host;
+                    }
+                }
+                policy.args = args.unwrap_or(policy.args);
+                if let Some(env) = env {
+                    policy.env = contract::ContractPolicy::variables(env)?;
+                }
+                policy.inject_setup = inject_setup.unwrap_or(policy.inject_setup);
+                policy.auto_persist_globals = auto_persist_globals.unwrap_or(policy.auto_persist_globals);
+                if let Some(session) = session {
+                    let types::SessionPolicy { checkpoints, checkpoint_auto_bytes, checkpoints_retained, on_unwind } =
+                        session;
+                    let session = &mut policy.session;
+                    session.checkpoints = checkpoints.map_or(session.checkpoints, Into::into);
+                    session.checkpoint_auto_bytes = grant.limit(
+                        "session.checkpoint_auto_bytes",
+                        checkpoint_auto_bytes,
+                        session.checkpoint_auto_bytes,
+                    )?;
+                    session.checkpoints_retained = grant.limit(
+                        "session.checkpoints_retained",
+                        checkpoints_retained,
+                        session.checkpoints_retained,
+                    )?;
+                    session.on_unwind = on_unwind.map_or(session.on_unwind, Into::into);
+                }
+                Ok(policy)
+            }
+        }
+    };
+}
+
+/// Takes each limit from the request if it is granted, and from the defaults if it is omitted.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! limits_from_wit {
+    ($requested:expr, $limits:expr, $grant:expr, $($name:ident),*) => {{
+        let types::Limits { $($name),* } = $requested;
+        $($limits.$name = $grant.limit(
+            concat!("limits.", stringify!($name)),
+            $name,
+            $limits.$name,
+        )?;)*
+    }};
+}
+
+/// Builds the contract's record of limits, field by field.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! limits_into_wit {
+    ($limits:expr, $($name:ident),*) => {{
+        let limits: $crate::Limits = $limits;
+        types::Limits { $($name: Some(limits.$name)),* }
+    }};
 }

@@ -5,13 +5,167 @@
 //! * *All or nothing*: a change that fails, for example at a quota, leaves the workspace unchanged.
 
 pub mod change;
-mod entry;
-mod error;
 pub mod path;
 mod pattern;
 mod snapshot;
 pub mod walk;
 
-pub use entry::{FileEntry, FilePage, IfExists, ListLimits};
-pub use error::{FileError, FileErrorKind};
+use glovebox_vfs::{FileKind, Stat, VfsError, escaped};
+use serde::{Serialize, Serializer};
+
 pub use snapshot::{Snapshot, check_pattern, fill};
+
+/// A file, directory or symbolic link of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileEntry {
+    /// The path relative to the workspace; `""` is the workspace itself.
+    pub path: String,
+    /// The type. As JSON `file`, `directory` or `symlink`.
+    #[serde(serialize_with = "kind_name")]
+    pub kind: FileKind,
+    /// The length of a file or of a link's target, in bytes; 0 for a directory.
+    pub size_bytes: u64,
+    /// Last change of the content, in nanoseconds since 1970, by the clock of the policy.
+    pub modified_ns: u64,
+}
+
+impl FileEntry {
+    /// Creates an entry from a path and its attributes.
+    #[must_use]
+    pub fn new(path: String, stat: &Stat) -> Self {
+        Self { path, kind: stat.kind, size_bytes: stat.size_bytes, modified_ns: stat.modified_ns }
+    }
+}
+
+fn kind_name<S: Serializer>(kind: &FileKind, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match kind {
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+    })
+}
+
+/// The limits of one page of a listing.
+#[derive(Clone, Copy, Debug)]
+pub struct ListLimits {
+    /// Maximum number of entries.
+    pub entries: usize,
+    /// Maximum number of bytes in their paths. A page has at least one entry, however long its path.
+    pub path_bytes: usize,
+}
+
+impl ListLimits {
+    /// No limits: the page has every entry.
+    pub const NONE: Self = Self { entries: usize::MAX, path_bytes: usize::MAX };
+}
+
+/// The first entries of a listing, in ascending order of paths.
+#[derive(Clone, Debug, Default)]
+pub struct FilePage {
+    /// The entries, as many as the limits allow.
+    pub entries: Vec<FileEntry>,
+    /// The number of entries after these.
+    pub more: u64,
+}
+
+/// The handling of an existing file with the same name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IfExists {
+    /// The operation fails, even if the file is empty. Existing directories are still entered.
+    #[default]
+    Fail,
+    /// The new file replaces the existing one. A directory is never replaced by a file, nor a file by a directory.
+    Replace,
+}
+
+/// A refused operation on a workspace's files. The workspace is unchanged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FileError {
+    /// The path does not lead into the workspace.
+    #[error("`{path}` {reason}", path = escaped(.path))]
+    Path {
+        /// The path as given.
+        path: String,
+        /// The problem, and a replacement.
+        reason: &'static str,
+    },
+    /// The pattern is invalid.
+    #[error("`{pattern}` is not a valid file name pattern: {reason}", pattern = escaped(.pattern))]
+    Pattern {
+        /// The pattern as given.
+        pattern: String,
+        /// The syntax error.
+        reason: String,
+    },
+    /// The name exists, even if the file is empty.
+    #[error("`{path}` exists; choose another name or allow replacing it", path = escaped(.path))]
+    Exists {
+        /// Relative to the workspace.
+        path: String,
+    },
+    /// The file system refused the operation: for example, the file does not exist, is a directory, or would exceed a
+    /// quota.
+    #[error("could not {action} `{path}`", path = escaped(.path))]
+    Refused {
+        /// The operation, as a verb.
+        action: &'static str,
+        /// Relative to the workspace.
+        path: String,
+        /// The file system's error.
+        #[source]
+        source: VfsError,
+    },
+}
+
+/// The kind of refusal, in the contract's terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileErrorKind {
+    /// The path does not lead into the workspace, or the pattern is invalid.
+    InvalidPath,
+    /// The file does not exist.
+    NotFound,
+    /// The name exists.
+    Exists,
+    /// A file where a directory is required, a directory where a file is required, or a directory that is not empty.
+    WrongKind,
+    /// A quota is exhausted.
+    NoSpace,
+    /// The file system refused the operation for another reason.
+    Refused,
+}
+
+impl FileError {
+    /// Returns a function for `map_err`, for a refusal of the file system on `path`.
+    pub fn refused(action: &'static str, path: &str) -> impl FnOnce(VfsError) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Refused { action, path, source }
+    }
+
+    /// Returns the kind of refusal in the contract's terms.
+    #[must_use]
+    pub fn kind(&self) -> FileErrorKind {
+        match self {
+            Self::Path { .. } | Self::Pattern { .. } => FileErrorKind::InvalidPath,
+            Self::Exists { .. } => FileErrorKind::Exists,
+            Self::Refused { source, .. } => match source {
+                VfsError::NotFound => FileErrorKind::NotFound,
+                VfsError::AlreadyExists => FileErrorKind::Exists,
+                VfsError::NotADirectory | VfsError::IsADirectory | VfsError::NotEmpty => FileErrorKind::WrongKind,
+                VfsError::NoSpace => FileErrorKind::NoSpace,
+                VfsError::NotCapable | VfsError::IllegalBytes => FileErrorKind::InvalidPath,
+                _ => FileErrorKind::Refused,
+            },
+        }
+    }
+
+    /// Returns the message without the path, for a caller that shows the path itself.
+    #[must_use]
+    pub fn message(&self) -> String {
+        match self {
+            Self::Path { reason, .. } => format!("the path {reason}"),
+            Self::Pattern { reason, .. } => format!("invalid pattern: {reason}"),
+            Self::Exists { .. } => "the name exists".into(),
+            Self::Refused { action, source, .. } => format!("could not {action} it: {source}"),
+        }
+    }
+}

@@ -1,11 +1,9 @@
 //! Common failures of JavaScript scripts.
 
 use super::{
-    advice::{Advice, AdviceKind, quoted},
-    failure::{Failure, is_fenced},
-    limits,
+    Advice, AdviceKind, Failure, is_fenced, limits,
     names::{self, nearest},
-    network, typescript,
+    quoted, typescript,
 };
 use crate::Language;
 
@@ -69,7 +67,7 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
     if is_fenced(failure.source) {
         return Some(syntax(failure));
     }
-    if let Some(advice) = network::advice(failure.message()) {
+    if let Some(advice) = limits::advice(failure.message()) {
         return Some(advice);
     }
     match failure.raised.type_name.as_str() {
@@ -97,7 +95,7 @@ fn reference(failure: &Failure<'_>) -> Option<Advice> {
         "XMLHttpRequest" | "WebSocket" | "EventSource" => Some(Advice::new(
             AdviceKind::Network,
             format!("There is no {}: the sandbox has `fetch`, where its policy has a network.", quoted(name)),
-            &network::STEPS,
+            &limits::STEPS,
         )),
         "Worker" | "SharedWorker" => Some(threads()),
         "None" | "True" | "False" => {
@@ -186,7 +184,7 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
             return Advice::new(
                 AdviceKind::Network,
                 format!("{missing} There is `fetch`, where the sandbox's policy has a network."),
-                &network::STEPS,
+                &limits::STEPS,
             );
         }
         "child_process" | "cluster" | "execa" | "shelljs" => {

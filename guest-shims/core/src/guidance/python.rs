@@ -1,10 +1,9 @@
 //! Common failures of Python scripts.
 
 use super::{
-    advice::{Advice, AdviceKind, Correction, quoted},
-    failure::{Failure, is_fenced},
+    Advice, AdviceKind, Correction, Failure, is_fenced, limits,
     names::{self, nearest},
-    network,
+    quoted,
 };
 use crate::Language;
 
@@ -141,12 +140,12 @@ const DATA_RUNTIME: &str = "Have the operator add the runtime that has it (`glov
 
 /// Returns advice for an exception; `None` if its own message is enough.
 pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
-    if let Some(advice) = network::advice(failure.message()) {
+    if let Some(advice) = limits::advice(failure.message()) {
         return Some(advice);
     }
     match failure.raised.type_name.as_str() {
         "SyntaxError" | "IndentationError" | "TabError" => Some(syntax(failure)),
-        "MemoryError" if super::limits::is_parser_stack(failure.message()) => Some(Advice::new(
+        "MemoryError" if limits::is_parser_stack(failure.message()) => Some(Advice::new(
             AdviceKind::Syntax,
             "The text is nested too deeply for Python's parser. More memory does not help.",
             &[
@@ -170,7 +169,7 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
         }
         "OSError" => directory(failure),
         // The message describes the server's failure.
-        "URLError" if network::was_tried(failure.message()) => None,
+        "URLError" if limits::was_tried(failure.message()) => None,
         "URLError" | "SSLError" | "gaierror" => Some(network()),
         "AttributeError" => attribute(failure),
         "NameError" => name(failure),
@@ -271,7 +270,7 @@ fn network() -> Advice {
     Advice::new(
         AdviceKind::Network,
         "There are no sockets in the sandbox, and no network unless its policy has one.",
-        &network::STEPS,
+        &limits::STEPS,
     )
 }
 
@@ -305,7 +304,7 @@ fn input() -> Advice {
 /// Recognizes pandas' message about a missing directory.
 fn directory(failure: &Failure<'_>) -> Option<Advice> {
     let directory = failure.within("Cannot save file into a non-existent directory: '", "'")?;
-    super::limits::path(&format!("{directory}/x"), Language::Python).map(|mut advice| {
+    limits::path(&format!("{directory}/x"), Language::Python).map(|mut advice| {
         advice.summary = format!("There is no directory {}.", quoted(directory));
         advice
     })
@@ -316,7 +315,7 @@ fn path(failure: &Failure<'_>) -> Option<Advice> {
     let (_, written) = failure.message().split_once("]")?.1.split_once(": ")?;
     let quote = written.chars().next().filter(|char| matches!(char, '\'' | '"'))?;
     let (path, _) = written.get(1..)?.split_once(quote)?;
-    super::limits::path(&path.replace(r"\\", r"\"), Language::Python)
+    limits::path(&path.replace(r"\\", r"\"), Language::Python)
 }
 
 /// Recognizes names from JavaScript, called or accessed.

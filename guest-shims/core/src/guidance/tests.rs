@@ -1,6 +1,6 @@
 //! Advice per failure; the full texts are in the goldens of `glovebox-tests`.
 
-use super::{advice::quoted, *};
+use super::{quoted, *};
 use crate::{Limits, RaisedOutcome, Resource, TrapKind};
 
 fn facts<'a>(language: Language, source: &'a str, outcome: &'a Outcome, limits: &'a Limits) -> Facts<'a> {

@@ -1,9 +1,6 @@
 //! Common failures of TypeScript scripts. Types are removed; syntax beyond types stays in place.
 
-use super::{
-    advice::{Advice, AdviceKind, Correction},
-    failure::Failure,
-};
+use super::{Advice, AdviceKind, Correction, Failure};
 
 /// TypeScript syntax that generates code, by the type remover's message, with replacements.
 const MAKES_CODE: &[(&str, &str, &str)] = &[

@@ -4,8 +4,7 @@ use std::{io::Read, sync::Arc};
 
 use super::{
     Caps, Codec, ImageView, PAGE_BYTES, Page, Pages, ResumeError, Saved, SessionKey, Unpacked,
-    header::{Envelope, SEAL_KIND_AT},
-    seal::{Seal, SealKind},
+    header::{Envelope, SEAL_KIND_AT, Seal, SealKind},
 };
 use crate::MemoryLimit;
 

@@ -7,8 +7,7 @@ use std::{
 
 use super::{
     Codec, ImageView, PAGE_BYTES, Page, Saved, SessionKey,
-    header::{self, HibernatedInfo},
-    seal::{Seal, SealKind},
+    header::{self, HibernatedInfo, Seal, SealKind},
 };
 
 /// Encodes a session.

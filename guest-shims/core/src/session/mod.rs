@@ -9,22 +9,20 @@
 mod backend;
 mod checkpoint;
 mod history;
-mod id;
 mod info;
 mod ledger;
 mod pages;
-mod policy;
 mod recovery;
-mod restore;
 mod state;
 
 pub use backend::{CtxOf, Memory, SessionBackend, SessionCall, SessionError, SessionFailure, SessionSetup};
 pub use checkpoint::Checkpoint;
 pub use history::{History, Saved};
-pub use id::{MAX_SESSION_ID_BYTES, is_session_id};
-pub use info::{CheckpointId, CheckpointInfo, Rollback, SessionInfo};
+pub use info::{
+    CheckpointId, CheckpointInfo, Checkpoints, MAX_SESSION_ID_BYTES, OnUnwind, Rollback, SessionInfo, SessionPolicy,
+    is_session_id,
+};
 pub use ledger::{Place, Reservation, SessionLedger, SessionUsage, TooMany};
 pub use pages::{GuestPages, PAGE_BYTES, Page, PageChange, Pages};
-pub use policy::{Checkpoints, OnUnwind, SessionPolicy};
-pub use restore::RandomNumbers;
+pub use recovery::RandomNumbers;
 pub use state::SessionState;

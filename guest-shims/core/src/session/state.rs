@@ -6,7 +6,7 @@ use glovebox_interpreters::Machine as _;
 
 use super::{
     Checkpoint, CheckpointId, CheckpointInfo, History, Memory, Pages, Place, RandomNumbers, Rollback, Saved,
-    SessionBackend, SessionCall, SessionFailure, SessionInfo, SessionSetup, TooMany, restore::restore,
+    SessionBackend, SessionCall, SessionFailure, SessionInfo, SessionSetup, TooMany, recovery::restore,
 };
 use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Outcome, Refusal, WORKSPACE, files::Snapshot};
 

@@ -6,41 +6,35 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `definition` | a tool's definition, with its schema compiled for checking arguments |
-//! | `toolset` | tools by name, and the catalogue that guests read |
+//! | `definition` | a tool's definition, with its schema compiled for checking arguments; tools by name |
 //! | `schema` | the cost of checking arguments against a schema |
 //! | `validator` | checking arguments against a schema |
 //! | `message` | the guest's messages, and their cost in memory |
-//! | `reply` | the guest's replies |
+//! | `reply` | replies to the guest, and errors |
 //! | `account` | the memory held for tool calls, within the guest's memory limit |
 //! | `calls` | the calls of one execution: queued, running, answered |
-//! | `tally` | the count, the limits and the record of an execution's calls |
-//! | `prices` | the fuel cost of calls |
+//! | `tally` | the count, the limits, the fuel cost and the record of an execution's calls |
 //! | `record` | the record of calls in an execution's result |
 
 mod account;
 mod calls;
 mod definition;
-mod error;
 mod message;
-mod prices;
 mod record;
 mod reply;
 mod schema;
 mod tally;
-mod toolset;
 mod validator;
+
+use message::Message;
+use reply::{Reply, answered, not_understood, timeout};
+use tally::{Begun, NO_ROOM, Size, Tally};
 
 pub use account::{Account, Held};
 pub use calls::{Done, QueuedCall, ReadyCall, Received, RunningCall, Start, ToolCalls, ToolRunner, Turn};
-pub use definition::{Checked, Definition, MAX_CATALOGUE_BYTES, MAX_FOREIGN_PATTERN_BYTES};
-pub use error::{Failure, ToolDefinitionError, ToolError, ToolErrorKind};
-use message::Message;
+pub use definition::{Checked, Definition, MAX_CATALOGUE_BYTES, MAX_FOREIGN_PATTERN_BYTES, Toolset};
 pub use message::weight;
-pub use prices::{CALL_FUEL, message_fuel};
 pub use record::{ToolOutcome, ToolRecord};
-pub use reply::{Answer, hold_answer, json_text, within};
-use reply::{Reply, answered, not_understood, timeout};
-use tally::{Begun, NO_ROOM, Size, Tally};
-pub use toolset::Toolset;
+pub use reply::{Answer, Failure, ToolDefinitionError, ToolError, ToolErrorKind, hold_answer, json_text, within};
+pub use tally::{CALL_FUEL, message_fuel};
 pub use validator::{MAX_ENGINE_LEVELS, MAX_PROVIDER_LEVELS};

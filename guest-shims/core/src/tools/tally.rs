@@ -1,4 +1,4 @@
-//! The count, the limits and the record of an execution's tool calls.
+//! The count, the limits, the fuel cost and the record of an execution's tool calls.
 
 use std::time::Duration;
 
@@ -121,6 +121,21 @@ impl Tally {
     pub(super) fn take(&mut self) -> Vec<ToolRecord> {
         self.records.take()
     }
+}
+
+/// The price of a message to the tools, regardless of its length.
+const MESSAGE_FUEL: u64 = 5_000;
+
+/// The price per byte of a message. Reading a byte takes some 5 ns.
+const MESSAGE_BYTE_FUEL: u64 = 64;
+
+/// The price of a call, for which the engine starts a thread.
+pub const CALL_FUEL: u64 = 300_000;
+
+/// Returns the price of a message of this length.
+#[must_use]
+pub fn message_fuel(bytes: usize) -> u64 {
+    MESSAGE_FUEL.saturating_add(MESSAGE_BYTE_FUEL.saturating_mul(bytes as u64))
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! Patterns of file names.
 
-mod matcher;
-mod parser;
 #[cfg(test)]
 mod tests;
 
+use std::{
+    iter::{self, Peekable},
+    mem,
+    str::Chars,
+};
+
 use super::{FileError, path};
-use matcher::Matcher;
 
 /// Maximum length of a pattern in bytes, equal to that of a path.
 const MAX_PATTERN_BYTES: usize = 4_096;
@@ -31,11 +34,358 @@ impl Pattern {
             return Err(wrong(format!("it {reason}")));
         }
         let names: Vec<&str> = pattern.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
-        let matcher = Matcher::new(parser::parse(&names.join("/")).map_err(wrong)?);
+        let matcher = Matcher::new(parse(&names.join("/")).map_err(wrong)?);
         let dirs = names.split_last().map_or(&[][..], |(_, dirs)| dirs);
         let is_name = |name: &&&str| !name.contains(['*', '?', '[', ']', '{', '}', '\\']);
         let prefix: Vec<String> = dirs.iter().take_while(is_name).map(|name| (*name).to_owned()).collect();
         let max_depth = if pattern.contains("**") { usize::MAX } else { names.len() - prefix.len() };
         Ok(Self { matcher, prefix, max_depth })
+    }
+}
+
+/// A pattern as an automaton that follows all its states at once: matching takes time in proportion to the length of
+/// the path times that of the pattern.
+pub(super) struct Matcher {
+    /// At most one for each byte of the pattern, and [`State::End`]. A state comes after those it leads to, so that one
+    /// pass from the last to the first finds all states that are reached without a character.
+    states: Vec<State>,
+    start: usize,
+}
+
+enum State {
+    /// The pattern ends.
+    End,
+    /// Exactly one character.
+    One { chosen: Chosen, then: usize },
+    /// Any number of characters, with or without slashes.
+    Run { slashes: bool, then: usize },
+    /// All of these.
+    Fork(Vec<usize>),
+}
+
+impl Matcher {
+    fn new(tokens: Vec<Token>) -> Self {
+        let mut matcher = Self { states: vec![State::End], start: 0 };
+        matcher.start = matcher.sequence(tokens, 0);
+        matcher
+    }
+
+    pub(super) fn is_match(&self, path: &str) -> bool {
+        self.run(path).0
+    }
+
+    /// Returns whether a path matches, and the number of steps.
+    fn run(&self, path: &str) -> (bool, usize) {
+        let (mut now, mut after) = (Set::new(self.states.len()), Set::new(self.states.len()));
+        now.insert(self.start);
+        let mut steps = 0;
+        let mut matches = false;
+        // The end of the path is also a step.
+        for c in path.chars().map(Some).chain(iter::once(None)) {
+            let mut is_over = true;
+            while let Some(at) = now.take_highest() {
+                is_over = false;
+                steps += 1;
+                match self.states.get(at) {
+                    None => {}
+                    Some(State::End) => matches |= c.is_none(),
+                    Some(State::One { chosen, then }) => {
+                        steps += chosen.steps();
+                        if c.is_some_and(|c| chosen.has(c)) {
+                            after.insert(*then);
+                        }
+                    }
+                    Some(State::Run { slashes, then }) => {
+                        now.insert(*then);
+                        if c.is_some_and(|c| *slashes || c != '/') {
+                            after.insert(at);
+                        }
+                    }
+                    Some(State::Fork(branches)) => {
+                        steps += branches.len();
+                        branches.iter().for_each(|branch| now.insert(*branch));
+                    }
+                }
+            }
+            if is_over {
+                break;
+            }
+            mem::swap(&mut now, &mut after);
+        }
+        (matches, steps)
+    }
+
+    /// Adds `tokens`, followed by the state `then`, and returns their first state. Works backwards, because a state
+    /// refers to its successors.
+    fn sequence(&mut self, tokens: Vec<Token>, then: usize) -> usize {
+        tokens.into_iter().rev().fold(then, |then, token| match token {
+            Token::One(chosen) => self.state(State::One { chosen, then }),
+            Token::Star => self.state(State::Run { slashes: false, then }),
+            Token::Dirs => self.dirs(then),
+            Token::SlashDirs => {
+                let dirs = self.dirs(then);
+                self.slash(dirs)
+            }
+            Token::SlashAll => {
+                let all = self.state(State::Run { slashes: true, then });
+                self.slash(all)
+            }
+            Token::Alternatives(branches) if branches.is_empty() => then,
+            Token::Alternatives(branches) => {
+                let starts = branches.into_iter().map(|branch| self.sequence(branch, then)).collect();
+                self.state(State::Fork(starts))
+            }
+        })
+    }
+
+    fn dirs(&mut self, then: usize) -> usize {
+        let slash = self.slash(then);
+        let names = self.state(State::Run { slashes: true, then: slash });
+        self.state(State::Fork(vec![names, then]))
+    }
+
+    fn slash(&mut self, then: usize) -> usize {
+        self.state(State::One { chosen: Chosen::Exactly('/'), then })
+    }
+
+    fn state(&mut self, state: State) -> usize {
+        self.states.push(state);
+        self.states.len() - 1
+    }
+}
+
+impl Chosen {
+    fn has(&self, c: char) -> bool {
+        match self {
+            Self::Exactly(this) => c == *this,
+            Self::OfName => c != '/',
+            Self::Class { negated, ranges } => ranges.iter().any(|(from, to)| (*from..=*to).contains(&c)) != *negated,
+        }
+    }
+
+    /// Returns the number of comparisons of [`Chosen::has`] beyond the first.
+    fn steps(&self) -> usize {
+        match self {
+            Self::Exactly(_) | Self::OfName => 0,
+            Self::Class { ranges, .. } => ranges.len() - 1,
+        }
+    }
+}
+
+/// A set of states, as bits.
+struct Set {
+    words: Vec<u64>,
+    /// No word from here on has a bit set.
+    top: usize,
+}
+
+impl Set {
+    fn new(count: usize) -> Self {
+        Self { words: vec![0; count.div_ceil(64)], top: 0 }
+    }
+
+    fn insert(&mut self, state: usize) {
+        let at = state / 64;
+        if let Some(word) = self.words.get_mut(at) {
+            *word |= 1 << (state % 64);
+            self.top = self.top.max(at);
+        }
+    }
+
+    fn take_highest(&mut self) -> Option<usize> {
+        loop {
+            let word = self.words.get_mut(self.top)?;
+            if let Some(bit) = word.checked_ilog2() {
+                *word ^= 1 << bit;
+                return Some(self.top * 64 + bit as usize);
+            }
+            self.top = self.top.checked_sub(1)?;
+        }
+    }
+}
+
+/// Maximum nesting of alternatives. Each level is one more recursion.
+const MAX_DEPTH: usize = 32;
+
+/// A part of a pattern.
+#[derive(Debug)]
+enum Token {
+    /// Exactly one character.
+    One(Chosen),
+    /// `*`: any number of characters of a name.
+    Star,
+    /// `**/` at the beginning: nothing, or directories with a trailing slash.
+    Dirs,
+    /// `/**/`: a slash, and then [`Token::Dirs`].
+    SlashDirs,
+    /// `/**` at the end: a slash and everything after it.
+    SlashAll,
+    /// `{a,b}`, without empty ones: `globset` skips them, in `{}` and `{{},}` too.
+    Alternatives(Vec<Vec<Token>>),
+}
+
+/// The characters that match.
+#[derive(Debug)]
+enum Chosen {
+    /// Exactly this character.
+    Exactly(char),
+    /// Any character of a name: `?`.
+    OfName,
+    /// A character in these ranges, both ends included, or in none of them. A slash is an ordinary character here.
+    Class { negated: bool, ranges: Vec<(char, char)> },
+}
+
+/// Parses a pattern, or returns the reason why it is invalid.
+fn parse(pattern: &str) -> Result<Vec<Token>, String> {
+    let mut parser =
+        Parser { chars: pattern.chars().peekable(), last: None, before: None, tokens: Vec::new(), open: Vec::new() };
+    parser.all()?;
+    if !parser.open.is_empty() {
+        return Err("a `{` has no `}`; write `\\{` for the character".to_owned());
+    }
+    Ok(match &*parser.tokens {
+        // `**` matches everything; elsewhere directories end with a slash.
+        [Token::Dirs] => vec![Token::Dirs, Token::Star],
+        _ => parser.tokens,
+    })
+}
+
+struct Parser<'a> {
+    chars: Peekable<Chars<'a>>,
+    /// The last character, and the one before it.
+    last: Option<char>,
+    before: Option<char>,
+    /// The sequence being parsed: the pattern's, or that of the innermost alternative.
+    tokens: Vec<Token>,
+    /// The alternatives being parsed, the innermost last.
+    open: Vec<Open>,
+}
+
+/// Alternatives that have not been closed.
+struct Open {
+    /// The sequence before them.
+    outside: Vec<Token>,
+    /// The completed alternatives.
+    branches: Vec<Vec<Token>>,
+}
+
+impl Parser<'_> {
+    fn all(&mut self) -> Result<(), String> {
+        while let Some(c) = self.take() {
+            match c {
+                '?' => self.tokens.push(Token::One(Chosen::OfName)),
+                '*' => self.star(),
+                '[' => self.class()?,
+                '{' if self.open.len() == MAX_DEPTH => {
+                    return Err(format!("its alternatives are nested more than {MAX_DEPTH} levels deep; flatten them"));
+                }
+                '{' => {
+                    self.open.push(Open { outside: mem::take(&mut self.tokens), branches: Vec::new() });
+                }
+                '}' => self.close()?,
+                ',' => match self.open.last_mut() {
+                    Some(open) => open.branches.push(mem::take(&mut self.tokens)),
+                    None => self.literal(','),
+                },
+                '\\' => {
+                    let c = self.take().ok_or("it ends with a single `\\`; write `\\\\` for the character")?;
+                    self.literal(c);
+                }
+                c => self.literal(c),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> Option<char> {
+        self.before = self.last;
+        self.last = self.chars.next();
+        self.last
+    }
+
+    fn literal(&mut self, c: char) {
+        self.tokens.push(Token::One(Chosen::Exactly(c)));
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        let Open { outside, mut branches } =
+            self.open.pop().ok_or("a `}` has no `{`; write `\\}` for the character")?;
+        branches.push(mem::replace(&mut self.tokens, outside));
+        let is_nothing = |token: &Token| matches!(token, Token::Alternatives(branches) if branches.is_empty());
+        branches.retain(|branch| !branch.iter().all(is_nothing));
+        // Added even if empty: text that follows is not at the beginning of the pattern.
+        self.tokens.push(Token::Alternatives(branches));
+        Ok(())
+    }
+
+    /// `**` matches directories only between slashes and at the ends of a pattern or an alternative.
+    fn star(&mut self) {
+        let after_slash = self.before == Some('/');
+        if self.chars.next_if_eq(&'*').is_none() {
+            return self.within_name();
+        }
+        self.before = self.last;
+        let next = self.chars.peek().copied();
+        if self.tokens.is_empty() {
+            if !matches!(next, None | Some('/')) {
+                return self.within_name();
+            }
+            self.tokens.push(Token::Dirs);
+        } else {
+            let is_end = match next {
+                None => true,
+                Some(',' | '}') => !self.open.is_empty(),
+                _ => false,
+            };
+            if !after_slash || !(is_end || next == Some('/')) {
+                return self.within_name();
+            }
+            // The token includes the slash before it, and directories before that, as in `**/**`.
+            match self.tokens.pop() {
+                Some(Token::Dirs) => self.tokens.push(Token::Dirs),
+                _ if is_end => self.tokens.push(Token::SlashAll),
+                _ => self.tokens.push(Token::SlashDirs),
+            }
+        }
+        if next == Some('/') {
+            self.take();
+        }
+    }
+
+    /// Treats adjacent stars as one.
+    fn within_name(&mut self) {
+        if !matches!(self.tokens.last(), Some(Token::Star)) {
+            self.tokens.push(Token::Star);
+        }
+    }
+
+    /// As in POSIX, `]` is literal in first position, `-` in first or last position, and `\` everywhere.
+    fn class(&mut self) -> Result<(), String> {
+        let negated = matches!(self.chars.peek(), Some('!' | '^'));
+        if negated {
+            self.take();
+        }
+        let mut ranges: Vec<(char, char)> = Vec::new();
+        let mut in_range = false;
+        loop {
+            let c = self.take().ok_or("a `[` has no `]`; write `\\[` for the character")?;
+            match ranges.last_mut() {
+                Some(_) if c == ']' => break,
+                Some((from, to)) if in_range => {
+                    if c < *from {
+                        return Err(format!("the range `{from}-{c}` is empty; write `{c}-{from}`"));
+                    }
+                    *to = c;
+                    in_range = false;
+                }
+                Some(_) if c == '-' => in_range = true,
+                _ => ranges.push((c, c)),
+            }
+        }
+        if in_range {
+            ranges.push(('-', '-'));
+        }
+        self.tokens.push(Token::One(Chosen::Class { negated, ranges }));
+        Ok(())
     }
 }

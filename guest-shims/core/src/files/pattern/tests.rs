@@ -2,10 +2,11 @@
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use super::{MAX_PATTERN_BYTES, matcher::Matcher, parser};
+use super::{MAX_PATTERN_BYTES, Matcher};
+use crate::files::pattern;
 
 fn ours(pattern: &str) -> Result<Matcher, String> {
-    parser::parse(pattern).map(Matcher::new)
+    pattern::parse(pattern).map(Matcher::new)
 }
 
 fn globset(pattern: &str) -> Result<GlobSet, globset::Error> {

@@ -2,11 +2,11 @@
 
 use std::io::Write as _;
 
-use super::super::{
-    header::{HibernatedInfo, head},
-    seal::{Seal, SealKind},
+use super::{
+    super::header::{HibernatedInfo, head},
+    *,
 };
-use super::*;
+use crate::hibernate::header::{Seal, SealKind};
 
 /// A session built by hand, with any header and any body.
 struct Forged {
@@ -244,7 +244,7 @@ fn whatever_is_changed_under_a_fitting_seal_nothing_breaks() {
                 _ => bytes.insert(at, numbers.byte()),
             }
         }
-        sealed::forge_checksum(&mut bytes);
+        forge_checksum(&mut bytes);
         if let Ok(saved) = sample.decode(&bytes) {
             accepted += 1;
             assert!(saved.memory_bytes <= CAPS.memory_bytes && saved.wasi.len() as u64 <= CAPS.wasi_bytes);

@@ -7,11 +7,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::{
-    pattern::Pattern,
-    rule::{Kind, Rule},
-    values::{has_equals, is_multiple, is_of_type, same},
-};
+use super::{Kind, Pattern, Rule, has_equals, is_multiple, is_of_type, same};
 
 /// Step limit for regular expressions in one check, about one second.
 pub(super) const MAX_STEPS: u64 = 100_000_000;

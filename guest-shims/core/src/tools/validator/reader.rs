@@ -4,10 +4,7 @@ use std::{collections::HashMap, ptr};
 
 use serde_json::{Map, Value};
 
-use super::{
-    pattern::Pattern,
-    rule::{Kind, Rule, Sized},
-};
+use super::{Kind, Pattern, Rule, Sized};
 
 /// Unsupported keywords that would have to be enforced.
 const REFUSED: [&str; 3] = ["contentSchema", "$recursiveRef", "$dynamicRef"];

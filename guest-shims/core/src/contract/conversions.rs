@@ -1,4 +1,167 @@
-//! Results of executions, files and sessions.
+//! Conversions between this crate's types and those that a backend generates from `wit/`.
+//!
+//! Each macro defines a part of the conversions, which
+//! [`contract_conversions!`](crate::contract_conversions) expands.
+
+/// Implements the conversions between core's types and the generated module `types` at a path, such as
+/// `contract_conversions!(crate::bindings::types)`.
+///
+/// Every backend generates its own types, with the same fields and cases. The implementations are expanded in the
+/// backend's crate, where these types are local.
+#[macro_export]
+macro_rules! contract_conversions {
+    ($($types:tt)::+) => {
+        const _: () = {
+            use $crate::{contract, limits_from_wit, limits_into_wit};
+            use $($types)::+ as types;
+
+            $crate::contract_cases!();
+            $crate::contract_policy!();
+            $crate::contract_request!();
+            $crate::contract_results!();
+            $crate::contract_errors!();
+        };
+    };
+}
+
+/// Converts one enumeration into another with the same cases.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! same_cases {
+    ($from:ty => $to:ty { $($case:ident),* $(,)? }) => {
+        impl From<$from> for $to {
+            fn from(value: $from) -> Self {
+                match value {
+                    $(<$from>::$case => Self::$case),*
+                }
+            }
+        }
+    };
+}
+
+/// The part of [`contract_conversions!`](crate::contract_conversions) for enumerations.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! contract_cases {
+    () => {
+        impl From<$crate::Language> for types::Language {
+            fn from(value: $crate::Language) -> Self {
+                match value {
+                    $crate::Language::Python => Self::Python,
+                    $crate::Language::JavaScript => Self::Javascript,
+                }
+            }
+        }
+
+        $crate::same_cases!(types::SourceKind => contract::SourceKind { Detect, Script, Module });
+        $crate::same_cases!($crate::Resource => types::ResourceKind { Fuel, Time, Memory });
+        $crate::same_cases!($crate::TrapKind => types::TrapKind {
+            StackOverflow, Unreachable, OutOfBounds, BadCall, Arithmetic, BadReport, Other,
+        });
+        $crate::same_cases!($crate::tools::ToolErrorKind => types::ToolError {
+            Failed, Limit, Timeout, Unknown, InvalidArguments,
+        });
+        $crate::same_cases!(types::ToolError => $crate::tools::ToolErrorKind {
+            Failed, Limit, Timeout, Unknown, InvalidArguments,
+        });
+        $crate::same_cases!(contract::FileKind => types::FileKind { File, Directory, Symlink });
+        $crate::same_cases!($crate::files::FileErrorKind => types::FileError {
+            InvalidPath, NotFound, Exists, WrongKind, NoSpace, Refused,
+        });
+        $crate::same_cases!(types::IfExists => $crate::files::IfExists { Fail, Replace });
+        $crate::same_cases!($crate::session::OnUnwind => types::OnUnwind { RollBack, End });
+        $crate::same_cases!(types::OnUnwind => $crate::session::OnUnwind { RollBack, End });
+        $crate::same_cases!($crate::guidance::FuelStatus => types::FuelStatus {
+            Efficient, Moderate, Warning, Critical, Exhausted,
+        });
+        $crate::same_cases!($crate::guidance::AdviceKind => types::AdviceKind {
+            Fuel, Time, Memory, CallDepth, Output, Module, Syntax, TypescriptSyntax, Path, Network, Subprocess, Threads, Input,
+            Environment,
+        });
+    };
+}
+
+/// The part of [`contract_conversions!`](crate::contract_conversions) for errors.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! contract_errors {
+    () => {
+        impl types::SandboxError {
+            /// The error of a file operation that failed, on this path or pattern.
+            pub(crate) fn from_file(kind: types::FileError, path: &str, message: String) -> Self {
+                Self::File(types::FileFailure { kind, path: contract::quoted(path).to_owned(), message })
+            }
+        }
+
+        impl From<contract::InvalidArgument> for types::SandboxError {
+            fn from(contract::InvalidArgument(text): contract::InvalidArgument) -> Self {
+                Self::InvalidArgument(text)
+            }
+        }
+
+        impl From<contract::PolicyRefusal> for types::SandboxError {
+            fn from(refusal: contract::PolicyRefusal) -> Self {
+                match refusal {
+                    contract::PolicyRefusal::Invalid(text) => Self::InvalidPolicy(text),
+                    contract::PolicyRefusal::Unsupported(text) => Self::Unsupported(text),
+                }
+            }
+        }
+
+        impl From<$crate::PolicyError> for types::SandboxError {
+            fn from(error: $crate::PolicyError) -> Self {
+                Self::InvalidPolicy(contract::invalid_policy(&error))
+            }
+        }
+
+        impl From<$crate::RequestError> for types::SandboxError {
+            fn from(error: $crate::RequestError) -> Self {
+                match error {
+                    $crate::RequestError::SourceTooLarge { bytes, most } => {
+                        Self::SourceTooLarge(types::TooLarge { bytes, limit: most })
+                    }
+                    $crate::RequestError::StdinTooLarge { bytes, most } => {
+                        Self::StdinTooLarge(types::TooLarge { bytes, limit: most })
+                    }
+                    $crate::RequestError::Name(_) => Self::InvalidArgument(error.to_string()),
+                }
+            }
+        }
+
+        impl From<$crate::session::TooMany> for types::SandboxError {
+            fn from(error: $crate::session::TooMany) -> Self {
+                let $crate::session::TooMany { key, used, most } = error;
+                Self::TooManySessions(contract::too_many_sessions(key, used, most))
+            }
+        }
+    };
+}
+
+/// The part of [`contract_conversions!`](crate::contract_conversions) for requests.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! contract_request {
+    () => {
+        impl types::Request {
+            /// Reduces the request to the fields that `validate` reads: the source, its name and its kind.
+            pub(crate) fn for_validation(self) -> Self {
+                Self { stdin: None, context: None, files: None, deadline_ms: None, ..self }
+            }
+
+            /// Rejects fields that only an execution outside a session may have.
+            pub(crate) fn check_in_session(&self) -> Result<(), contract::InvalidArgument> {
+                let wrong = |text: &str| Err(contract::InvalidArgument(text.to_owned()));
+                if self.context.is_some() {
+                    return wrong("`context`: in a session, use `session-options.context` or `session.set-variable`");
+                }
+                if self.files.is_some() {
+                    return wrong("`files`: in a session, use `session.write-file`");
+                }
+                Ok(())
+            }
+        }
+    };
+}
 
 /// The part of [`contract_conversions!`](crate::contract_conversions) for results.
 #[doc(hidden)]
