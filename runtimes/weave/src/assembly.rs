@@ -12,7 +12,7 @@ use wasmparser::{FuncType, TypeRef};
 use crate::{
     WeaveError,
     module::{Module, index},
-    shift::Shift,
+    plan::Shift,
 };
 
 type Signature = (Vec<ValType>, Vec<ValType>);

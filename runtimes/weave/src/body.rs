@@ -9,7 +9,7 @@
 //!   tests both counters; the call must not proceed if either is negative.
 //! * **Exceptions**: a guest is unwound by an exception, which no `catch_all` of the guest may intercept. The first
 //!   clause of each `try_table` that catches everything therefore leads our exception to the function's end, where it
-//!   is thrown again. Both counters are reloaded where exceptions [land](crate::landings).
+//!   is thrown again. Both counters are reloaded where exceptions [land](crate::reach).
 //! * `unreachable` becomes an unwind that the shim can catch. `memory.size` and `memory.grow` use the virtual size.
 
 use std::borrow::Cow;
@@ -20,10 +20,11 @@ use wasmparser::{FunctionBody, Operator};
 use crate::{
     WeaveError,
     charges::{Charges, Look, Step, charges},
-    cost::ENTRY,
-    landings, lengths,
+    lengths,
+    metered::ENTRY,
     module::Module,
-    shift::Shift,
+    plan::Shift,
+    reach,
 };
 
 /// The functions, globals and tag that rewritten functions use. Indices are those of the woven module.
@@ -283,7 +284,7 @@ impl<'w> Writer<'w> {
     /// Writes a `try_table` inside `around` blocks. The unwinding exception branches to the outermost generated block.
     fn try_table(&mut self, before: &wasmparser::TryTable, again: &Instruction<'_>, around: u32) {
         let Instruction::TryTable(of, catches) = again else { return self.copy(again) };
-        if !before.catches.iter().any(landings::catches_all) {
+        if !before.catches.iter().any(reach::catches_all) {
             return self.copy(again);
         }
         // Label of the outer generated block, which receives the exception.

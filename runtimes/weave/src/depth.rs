@@ -13,8 +13,8 @@ use wasmparser::Operator;
 
 use crate::{
     WeaveError,
+    image::slots,
     module::{Module, count, index},
-    segments::slots,
 };
 
 /// Bytes for the return address, frame pointer, saved registers, and the compiler's own data in a frame.

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use glovebox_runtimes::{Digest, rewrite::MutableGlobal};
 use wasmparser::{ExternalKind, FuncType, Import, Operator, TypeRef, ValType};
 
 use crate::{
     GuestLibrary, WeaveError,
     depth::{Depths, depths},
-    image::Image,
+    image::{Image, Slots, slots},
     module::{Module, index},
-    segments::{Slots, slots},
 };
-use glovebox_runtimes::{Digest, rewrite::MutableGlobal};
 
 const WASI: &str = "wasi_snapshot_preview1";
 

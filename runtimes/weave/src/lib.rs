@@ -47,39 +47,27 @@
 
 mod assembly;
 mod body;
-mod calls;
 mod charges;
-mod compare;
-mod component;
-mod cost;
 mod depth;
 mod describe;
-mod error;
 mod glue;
 mod guest;
 mod image;
-mod landings;
 mod lengths;
-mod library;
 mod machine;
 mod metered;
 mod module;
-mod options;
 mod plan;
 mod reach;
-mod segments;
 mod served;
-mod shift;
-mod switch;
 mod values;
 mod weave;
 mod woven;
 
-pub use describe::{Description, GlobalDescription, GuestDescription, WeaveDescription};
-pub use error::WeaveError;
+pub use describe::{
+    Description, GlobalDescription, GuestDescription, GuestLibrary, LibraryDescription, WeaveDescription,
+};
 pub use guest::Guest;
-pub use library::{GuestLibrary, LibraryDescription};
 pub use metered::metered;
-pub use options::WeaveOptions;
 pub use served::served;
-pub use weave::{Woven, weave};
+pub use weave::{WeaveError, WeaveOptions, Woven, weave};

@@ -1,17 +1,19 @@
-//! The functions that the shim imports from `glovebox:machine` to operate on guests.
+//! The functions that the shim imports from `glovebox:machine` to operate on guests: memory, globals, and calls into
+//! guests.
 //!
 //! The first parameter of most functions is the guest's number. An invalid guest or global is an error in the shim and
-//! traps.
+//! traps. Only calls into guests catch the unwinding exception.
 
-use wasm_encoder::{Function, InstructionSink, ValType};
+use std::collections::BTreeSet;
+
+use glovebox_runtimes::rewrite::GlobalKind;
+use wasm_encoder::{BlockType, Catch, Function, InstructionSink, MemArg, ValType};
+use wasmparser::FuncType;
 
 use crate::{
-    calls, compare,
-    module::count,
-    plan::{Placed, Plan},
-    switch::{for_guest, switch},
+    module::{count, index},
+    plan::{Placed, Plan, Reason},
 };
-use glovebox_runtimes::rewrite::GlobalKind;
 
 const I32: ValType = ValType::I32;
 const I64: ValType = ValType::I64;
@@ -50,12 +52,11 @@ pub(crate) fn function(name: &str, plan: &Plan<'_>) -> Option<(Signature, Functi
             ((&[I32, I32, I32, I32], &[]), body)
         }
         "memory_equals" => {
-            let body =
-                each(plan, |code, guest| compare::equals(code, guest.memory(), 1, Some((plan.shim_memory, 2)), 3));
+            let body = each(plan, |code, guest| equals(code, guest.memory(), 1, Some((plan.shim_memory, 2)), 3));
             ((&[I32, I32, I32, I32], &[I32]), body)
         }
         "memory_is_zero" => {
-            let body = each(plan, |code, guest| compare::equals(code, guest.memory(), 1, None, 2));
+            let body = each(plan, |code, guest| equals(code, guest.memory(), 1, None, 2));
             ((&[I32, I32, I32], &[I32]), body)
         }
         "image_to_guest" => {
@@ -73,8 +74,8 @@ pub(crate) fn function(name: &str, plan: &Plan<'_>) -> Option<(Signature, Functi
         "fuel_get" => ((&[], &[I64]), whole(|code| _ = code.global_get(plan.fuel).i64_const(1).i64_add())),
         "fuel_set" => ((&[I64], &[]), whole(|code| _ = code.local_get(0).i64_const(1).i64_sub().global_set(plan.fuel))),
         "unwound" => ((&[], &[I32]), whole(|code| _ = code.global_get(plan.reason))),
-        "call_export" => ((&[I32, I32, I32, I32, I32], &[I32]), calls::exports(plan)),
-        "call_table" => ((&[I32, I32, I32, I32, I32], &[I32]), calls::tables(plan)),
+        "call_export" => ((&[I32, I32, I32, I32, I32], &[I32]), exports(plan)),
+        "call_table" => ((&[I32, I32, I32, I32, I32], &[I32]), tables(plan)),
         _ => return None,
     })
 }
@@ -153,6 +154,210 @@ fn global_set(code: &mut InstructionSink<'_>, guest: &Placed<'_>) {
 
 /// Returns the index and type of a mutable global, by its number.
 fn global(guest: &Placed<'_>, number: u32) -> Option<(u32, GlobalKind)> {
-    let (global, _) = guest.read.globals.get(crate::module::index(number))?;
+    let (global, _) = guest.read.globals.get(index(number))?;
     Some((global.index.saturating_add(guest.shift.globals), global.kind))
+}
+
+/// Writes code for the guest whose number is in the first local. Execution continues behind it for unknown numbers.
+pub(crate) fn for_guest(
+    code: &mut InstructionSink<'_>,
+    plan: &Plan<'_>,
+    write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>),
+) {
+    for (number, guest) in (0i32..).zip(&plan.guests) {
+        code.local_get(0).i32_const(number).i32_eq().if_(BlockType::Empty);
+        write(code, guest);
+        code.end();
+    }
+}
+
+/// Branches to the case whose number is in a local. Each case must leave the function; the code after the switch
+/// handles all other numbers.
+pub(crate) fn switch(
+    code: &mut InstructionSink<'_>,
+    selector: u32,
+    cases: u32,
+    write: impl FnMut(&mut InstructionSink<'_>, u32),
+) {
+    let targets: Vec<u32> = (0..cases).collect();
+    switch_by(code, selector, &targets, cases, write);
+}
+
+/// Like [`switch`], with `targets` mapping each number to its case.
+pub(crate) fn switch_by(
+    code: &mut InstructionSink<'_>,
+    selector: u32,
+    targets: &[u32],
+    cases: u32,
+    mut write: impl FnMut(&mut InstructionSink<'_>, u32),
+) {
+    for _ in 0..=cases {
+        code.block(BlockType::Empty);
+    }
+    code.local_get(selector).br_table(targets.iter().copied(), cases).end();
+    for case in 0..cases {
+        write(code, case);
+        code.end();
+    }
+}
+
+/// Returns an access to a memory, without assumptions about alignment.
+pub(crate) fn access(memory: u32, offset: u64) -> MemArg {
+    MemArg { offset, align: 0, memory_index: memory }
+}
+
+/// Bytes that one iteration of each loop compares. A loop hands over to the next one where another iteration would read
+/// too far. Compared ranges are often shorter than two iterations of the first loop.
+const STRIDES: [i32; 2] = [64, 8];
+
+/// Gives 1 if `len` bytes are equal, else 0. Compares the guest's `memory` at `at` with the memory and address that
+/// `with` names, or with zeros.
+///
+/// `at`, `len` and the address in `with` are locals, which the code changes. The code reads no byte beyond the ranges;
+/// an address outside of its memory traps.
+pub(crate) fn equals(code: &mut InstructionSink<'_>, memory: u32, at: u32, with: Option<(u32, u32)>, len: u32) {
+    code.block(BlockType::Empty);
+
+    for stride in STRIDES {
+        code.loop_(BlockType::Empty);
+        code.local_get(len).i32_const(stride).i32_ge_u().if_(BlockType::Empty);
+        for word in 0..stride.unsigned_abs() / 8 {
+            let offset = u64::from(word) * 8;
+            code.local_get(at).i64_load(access(memory, offset));
+            if let Some((memory, with)) = with {
+                code.local_get(with).i64_load(access(memory, offset)).i64_xor();
+            }
+            if word > 0 {
+                code.i64_or();
+            }
+        }
+        code.i64_const(0).i64_ne().br_if(2);
+        step(code, at, with, len, stride);
+        code.br(1).end().end();
+    }
+
+    code.loop_(BlockType::Empty);
+    code.local_get(len).if_(BlockType::Empty);
+    code.local_get(at).i32_load8_u(access(memory, 0));
+    if let Some((memory, with)) = with {
+        code.local_get(with).i32_load8_u(access(memory, 0)).i32_xor();
+    }
+    code.br_if(2);
+    step(code, at, with, len, 1);
+    code.br(1).end().end();
+
+    code.i32_const(1).return_().end();
+    code.i32_const(0);
+}
+
+fn step(code: &mut InstructionSink<'_>, at: u32, with: Option<(u32, u32)>, len: u32, bytes: i32) {
+    for local in [Some(at), with.map(|(_, with)| with)].into_iter().flatten() {
+        code.local_get(local).i32_const(bytes).i32_add().local_set(local);
+    }
+    code.local_get(len).i32_const(bytes).i32_sub().local_set(len);
+}
+
+/// Parameters of both functions: the guest, the callee, the address of the arguments (an `i64` each), their number, and
+/// the address of the result, an `i64` too.
+const CALLEE: u32 = 1;
+const ARGUMENTS: u32 = 2;
+const COUNT: u32 = 3;
+const RESULT: u32 = 4;
+
+/// Locals of both functions: a result, and the stack that remained before the call.
+const RETURNED: u32 = 5;
+const DEPTH: u32 = 6;
+
+#[derive(Clone, Copy)]
+enum Status {
+    Nothing = 0,
+    I32 = 1,
+    I64 = 2,
+    Unwound = 3,
+    Missing = 4,
+}
+
+/// `call_export`: calls a function by its number in the description.
+pub(crate) fn exports(plan: &Plan<'_>) -> Function {
+    caught(plan, |code, guest| {
+        switch(code, CALLEE, count(&guest.read.exports), |code, number| {
+            let function = guest.read.exports.get(index(number));
+            let Some((function, of)) = function.and_then(|at| Some((*at, guest.read.module.function_type(*at)?)))
+            else {
+                return;
+            };
+            call(code, plan, of, |code| _ = code.call(guest.shift.function(function)));
+        });
+    })
+}
+
+/// `call_table`: calls the function in a slot of the guest's table. The contents of slots are known, so each function
+/// is called with its own type.
+pub(crate) fn tables(plan: &Plan<'_>) -> Function {
+    caught(plan, |code, guest| {
+        let Some((table, slots)) = &guest.read.table else { return };
+        let module = &guest.read.module;
+        let type_of = |slot: &Option<u32>| module.functions.get(index((*slot)?)).copied();
+        let types: BTreeSet<u32> = slots.iter().filter_map(type_of).collect();
+        let types: Vec<u32> = types.into_iter().collect();
+        let none = count(&types);
+        let case = |slot: &Option<u32>| {
+            let at = type_of(slot).and_then(|of| types.binary_search(&of).ok());
+            at.and_then(|at| u32::try_from(at).ok()).unwrap_or(none)
+        };
+        let targets: Vec<u32> = slots.iter().map(case).collect();
+        switch_by(code, CALLEE, &targets, none, |code, case| {
+            let Some(at) = types.get(index(case)) else { return };
+            let Some(of) = module.types.get(index(*at)) else { return };
+            let (at, table) = (at.saturating_add(guest.shift.types), table.saturating_add(guest.shift.tables));
+            call(code, plan, of, |code| _ = code.local_get(CALLEE).call_indirect(table, at));
+        });
+    })
+}
+
+/// Generates a function that calls into a guest and catches what unwinds it. `write` must return after each call that
+/// it writes: code behind its calls never runs.
+fn caught(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>)) -> Function {
+    let mut function = Function::new([(2, ValType::I64)]);
+    let mut code = function.instructions();
+    code.global_get(plan.depth).local_set(DEPTH);
+    code.block(BlockType::Empty).block(BlockType::Empty);
+    let ours = Catch::One { tag: plan.tag, label: 1 };
+    // An exception that the guest itself throws ends the guest, as in the engine, and not the whole instance.
+    let catches = if plan.throws() { vec![ours, Catch::All { label: 0 }] } else { vec![ours] };
+    code.try_table(BlockType::Empty, catches);
+    for_guest(&mut code, plan, write);
+    code.i32_const(Status::Missing as i32).return_();
+    code.end().unreachable().end();
+    code.i32_const(Reason::Thrown as i32).global_set(plan.reason).end();
+    // Unwound calls did not give back their stack.
+    code.local_get(DEPTH).global_set(plan.depth);
+    code.i32_const(Status::Unwound as i32).end();
+    function
+}
+
+/// Loads the arguments, calls, stores the result and returns.
+fn call(code: &mut InstructionSink<'_>, plan: &Plan<'_>, of: &FuncType, write: impl FnOnce(&mut InstructionSink<'_>)) {
+    let parameters = of.params();
+    code.local_get(COUNT).i32_const(count(parameters).cast_signed()).i32_ne().if_(BlockType::Empty);
+    code.i32_const(Status::Missing as i32).return_().end();
+    for (at, parameter) in (0u64..).zip(parameters) {
+        code.local_get(ARGUMENTS).i64_load(access(plan.shim_memory, at * 8));
+        if *parameter == wasmparser::ValType::I32 {
+            code.i32_wrap_i64();
+        }
+    }
+    write(code);
+    let status = match of.results() {
+        [] => Status::Nothing,
+        [wasmparser::ValType::I32, ..] => {
+            code.i64_extend_i32_u();
+            Status::I32
+        }
+        _ => Status::I64,
+    };
+    if !of.results().is_empty() {
+        code.local_set(RETURNED).local_get(RESULT).local_get(RETURNED).i64_store(access(plan.shim_memory, 0));
+    }
+    code.i32_const(status as i32).return_();
 }

@@ -1,7 +1,9 @@
-//! Metering of a single module.
+//! Metering of a single module, and the fuel costs of operators.
+//!
+//! The costs are those of Wasmtime 48: `fuel_*` in its `func_environ.rs`, `default_operator_cost` in `tunables.rs`.
 
 use wasm_encoder::{ConstExpr, EntityType, ExportKind, Function, ValType, reencode::Reencode};
-use wasmparser::TypeRef;
+use wasmparser::{Operator, TypeRef};
 
 use crate::{
     WeaveError,
@@ -9,7 +11,7 @@ use crate::{
     body::{self, Frame, Fuel, Work},
     glue,
     module::{Module, count, index},
-    shift::Shift,
+    plan::Shift,
 };
 
 /// Meters the fuel of one module like that of a woven one, for comparison with Wasmtime's metering.
@@ -76,4 +78,40 @@ pub fn metered(bytes: &[u8]) -> Result<Vec<u8>, WeaveError> {
     throw.instructions().throw(tag).end();
     assembly.define(signature, &throw);
     Ok(assembly.finish())
+}
+
+/// Cost of entering a function, charged before the check at its beginning.
+pub(crate) const ENTRY: i64 = 1;
+
+/// Largest constant length that is not checked before the work begins: `SMALL_BULK_OP_COST` in Wasmtime's
+/// `func_environ.rs`.
+pub(crate) const SMALL_BULK: i64 = 128;
+
+/// Returns `true` for operators whose work and cost are proportional to the number on top of the stack.
+pub(crate) fn is_bulk(operator: &Operator<'_>) -> bool {
+    matches!(
+        operator,
+        Operator::MemoryCopy { .. }
+            | Operator::MemoryFill { .. }
+            | Operator::MemoryInit { .. }
+            | Operator::TableCopy { .. }
+            | Operator::TableFill { .. }
+            | Operator::TableInit { .. }
+            | Operator::TableGrow { .. }
+    )
+}
+
+/// Returns the fixed cost of a reachable operator.
+pub(crate) fn cost(operator: &Operator<'_>) -> i64 {
+    match operator {
+        Operator::Nop
+        | Operator::Drop
+        | Operator::Block { .. }
+        | Operator::Loop { .. }
+        | Operator::Unreachable
+        | Operator::Return
+        | Operator::Else
+        | Operator::End => 0,
+        _ => 1,
+    }
 }

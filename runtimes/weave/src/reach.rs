@@ -1,4 +1,15 @@
-//! Reachability of operators by Wasmtime's rules. Unreachable operators cost no fuel.
+//! Reachability of operators by Wasmtime's rules, and landings. Unreachable operators cost no fuel.
+//!
+//! Landings are the labels that `catch` clauses branch to. An exception comes out of a call, so a function's locals are
+//! out of date where it lands. The fuel counter is in its global. The depth counter is, too, but still includes the
+//! functions that were unwound. Every other branch to such a label therefore saves the fuel counter to its global
+//! first, and both counters are reloaded after the label.
+
+use std::collections::HashSet;
+
+use wasmparser::Operator;
+
+use crate::module::index;
 
 /// Kind of block that a label belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,5 +108,79 @@ impl Frame {
             Kind::If => self.entered_live,
             Kind::Else => self.then_live,
         }
+    }
+}
+
+/// The landings of one function.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Landings {
+    /// Positions of the operators whose labels are landings.
+    at: HashSet<usize>,
+    /// The function's own label is a landing.
+    pub(crate) is_function: bool,
+}
+
+impl Landings {
+    pub(crate) fn of(operators: &[Operator<'_>]) -> Self {
+        let (mut landings, mut open) = (Self::default(), Vec::new());
+        for (place, operator) in operators.iter().enumerate() {
+            match operator {
+                Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => open.push(place),
+                Operator::TryTable { try_table } => {
+                    for catch in &try_table.catches {
+                        match open.iter().nth_back(index(label(catch))) {
+                            Some(place) => _ = landings.at.insert(*place),
+                            None => landings.is_function = true,
+                        }
+                    }
+                    open.push(place);
+                }
+                Operator::End => _ = open.pop(),
+                _ => {}
+            }
+        }
+        landings
+    }
+
+    /// Returns `true` if the label of the operator at `place` is a landing.
+    pub(crate) fn is_at(&self, place: usize) -> bool {
+        self.at.contains(&place)
+    }
+}
+
+/// Returns the label of a clause, counted from outside of its `try_table`.
+pub(crate) fn label(catch: &wasmparser::Catch) -> u32 {
+    match catch {
+        wasmparser::Catch::One { label, .. }
+        | wasmparser::Catch::OneRef { label, .. }
+        | wasmparser::Catch::All { label }
+        | wasmparser::Catch::AllRef { label } => *label,
+    }
+}
+
+/// Returns `true` for a clause that catches every exception, including the unwinding one.
+pub(crate) fn catches_all(catch: &wasmparser::Catch) -> bool {
+    matches!(catch, wasmparser::Catch::All { .. } | wasmparser::Catch::AllRef { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Landings;
+    use crate::module::Module;
+
+    fn landings(body: &str) -> Landings {
+        let bytes = wat::parse_str(format!("(module (tag $t) (func {body}))")).unwrap();
+        let module = Module::read("guest", &bytes).unwrap();
+        let operators = module.bodies.first().unwrap().get_operators_reader().unwrap();
+        Landings::of(&operators.into_iter().collect::<Result<Vec<_>, _>>().unwrap())
+    }
+
+    #[test]
+    fn labels_are_counted_from_outside() {
+        let found = landings("block loop block try_table (catch $t 0) (catch_all 2) end end end end");
+        assert_eq!(found, Landings { at: [0, 2].into(), is_function: false });
+        assert!(found.is_at(0) && !found.is_at(1) && !found.is_at(3));
+        assert_eq!(landings("try_table (catch_all 0) end"), Landings { at: [].into(), is_function: true });
+        assert_eq!(landings("block end block br 0 end try_table end"), Landings::default());
     }
 }

@@ -8,7 +8,7 @@ use wasm_encoder::{
 };
 use wasmparser::{Parser, Payload, Validator, WasmFeatures};
 
-use crate::{WeaveError, component};
+use crate::{WeaveError, weave};
 
 /// Prefix of the interfaces that the provider gives to the adapter.
 const SANDBOX: &str = "glovebox:sandbox/";
@@ -28,14 +28,14 @@ pub fn served(provider: &[u8], adapter: &[u8]) -> Result<Vec<u8>, WeaveError> {
     let adapter = if Parser::is_component(adapter) {
         adapter
     } else {
-        made = component::component(adapter)?;
+        made = weave::component(adapter)?;
         &made
     };
-    let (imports, exports) = component::names(provider)?;
+    let (imports, exports) = weave::names(provider)?;
     if let Some(import) = imports.first() {
         return Err(refused(format!("the provider imports `{import}`; use a provider without imports")));
     }
-    let (_, handlers) = component::names(adapter)?;
+    let (_, handlers) = weave::names(adapter)?;
     let handler = handlers.iter().find(|name| name.starts_with(HANDLER));
     let handler = handler.ok_or_else(|| refused("the adapter does not export `wasi:http/incoming-handler`"))?;
     let mut whole = Component::new();
@@ -178,11 +178,11 @@ mod tests {
     #[test]
     fn the_whole_imports_what_the_adapter_does_but_the_sandbox() {
         let whole = composed(PROVIDER, &adapter(&[ENVIRONMENT, SANDBOX].concat())).unwrap();
-        let (imports, exports) = component::names(&whole).unwrap();
+        let (imports, exports) = weave::names(&whole).unwrap();
         assert_eq!(imports, ["wasi:cli/environment@0.2.12"]);
         assert_eq!(exports, ["wasi:http/incoming-handler@0.2.12"]);
         let whole = composed(PROVIDER, &adapter(SANDBOX)).unwrap();
-        assert_eq!(component::names(&whole).unwrap().0, Vec::<String>::new());
+        assert_eq!(weave::names(&whole).unwrap().0, Vec::<String>::new());
     }
 
     #[test]

@@ -11,8 +11,7 @@ use crate::{
     guest::{Read, is_host_call},
     machine,
     module::{Module, count, index},
-    plan::{Own, Placed, Plan, Reason},
-    shift::Shift,
+    plan::{Own, Placed, Plan, Reason, Shift},
 };
 
 /// Module name of the shim's imports that operate on guests.

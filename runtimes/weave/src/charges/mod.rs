@@ -15,7 +15,7 @@
 //!
 //! A charge may be negative if one side of an `if` is cheaper than the other. No check observes a negative charge.
 //!
-//! At a landing of exceptions ([`landings`](crate::landings)), the counter has its value from the call. These labels
+//! At a landing of exceptions ([`Landings`](crate::reach::Landings)), the counter has its value from the call. These labels
 //! therefore have potential zero, and every other branch to them saves the counter.
 
 #[cfg(test)]
@@ -24,16 +24,15 @@ mod tests;
 use wasmparser::Operator;
 
 use crate::{
-    cost::{self, SMALL_BULK, cost},
-    landings::{self, Landings},
     lengths::Constants,
-    reach::{Kind, Reach},
+    metered::{self, SMALL_BULK, cost},
+    reach::{self, Kind, Landings, Reach},
 };
 
 /// The code to insert around each operator of a function.
 #[derive(Debug, Default)]
 pub(crate) struct Charges {
-    /// Charge at the beginning, after the function's first check, which covers only [`ENTRY`](crate::cost::ENTRY).
+    /// Charge at the beginning, after the function's first check, which covers only [`ENTRY`](crate::metered::ENTRY).
     pub(crate) first: i64,
     /// Steps, by operator position.
     pub(crate) steps: Vec<Step>,
@@ -232,7 +231,7 @@ impl Planner {
                     self.begin(Some(place), EXACT);
                 }
             }
-            _ if cost::is_bulk(operator) => self.bulk(place, length),
+            _ if metered::is_bulk(operator) => self.bulk(place, length),
             _ => {}
         }
     }
@@ -257,9 +256,9 @@ impl Planner {
     /// Handles the clauses of a reachable `try_table`. Exceptions may reach their labels whatever the body contains.
     fn catches(&mut self, catches: &[wasmparser::Catch]) {
         self.charges.catches |= !catches.is_empty();
-        self.charges.catches_all |= catches.iter().any(landings::catches_all);
+        self.charges.catches_all |= catches.iter().any(reach::catches_all);
         for catch in catches {
-            self.reached(landings::label(catch));
+            self.reached(reach::label(catch));
         }
     }
 

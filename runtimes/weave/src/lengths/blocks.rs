@@ -1,12 +1,71 @@
-//! Control flow through a function, and the values that branches carry.
+//! Control flow through a function with its exceptions, and the values that branches carry.
 
-use wasmparser::{BlockType, ValType};
+use wasmparser::{BlockType, Catch, TryTable, ValType};
 
-use super::reader::{Frame, Kind, Reader};
 use crate::{
-    module::index,
-    values::{Block, Variable},
+    module::{Module, index},
+    reach,
+    values::{Block, Origin, Value, Values, Variable},
 };
+
+pub(super) struct Reader<'m> {
+    pub(super) module: &'m Module<'m>,
+    pub(super) imported_globals: usize,
+    pub(super) values: Values,
+    pub(super) variables: Variable,
+    pub(super) at: Block,
+    pub(super) is_live: bool,
+    pub(super) stack: Vec<Value>,
+    pub(super) frames: Vec<Frame>,
+    /// Handlers of the exceptions that a call may throw at the current position.
+    pub(super) handlers: Vec<Block>,
+}
+
+/// An open block, with the data that `else` and `end` need.
+pub(super) struct Frame {
+    pub(super) kind: Kind,
+    /// The block after the end, and the variables that it receives.
+    pub(super) next: Block,
+    pub(super) results: Vec<Variable>,
+    /// Height of the operand stack below the block's parameters.
+    pub(super) height: usize,
+    pub(super) entered_live: bool,
+    pub(super) branched: bool,
+}
+
+pub(super) enum Kind {
+    Block,
+    /// A `try_table` inside `around` handlers.
+    Try {
+        around: usize,
+    },
+    /// Branches go to the header.
+    Loop {
+        header: Block,
+        params: Vec<Variable>,
+    },
+    If {
+        /// The block that tests the condition.
+        head: Block,
+        /// Block for a false condition. `None` if parameters and results have equal types: `else` is optional then, and
+        /// a false condition leads to the end until it appears.
+        otherwise: Option<Block>,
+        params: Vec<Value>,
+    },
+    Else {
+        then_live: bool,
+    },
+}
+
+impl Frame {
+    /// Returns the block that branches go to, and the variables that they carry.
+    pub(super) fn target(&self) -> (Block, &[Variable]) {
+        match &self.kind {
+            Kind::Loop { header, params } => (*header, params),
+            _ => (self.next, &self.results),
+        }
+    }
+}
 
 impl Reader<'_> {
     /// Follows a fuel check and the epoch check behind it. They change no values, but add blocks between a variable's
@@ -195,5 +254,61 @@ impl Reader<'_> {
             self.at = from;
         }
         self.is_live = false;
+    }
+}
+
+impl Reader<'_> {
+    /// Enters a `try_table`. Each clause gets a block that calls lead to and that leads to the clause's label.
+    pub(super) fn enter_try(&mut self, of: &TryTable) {
+        let (params, results) = self.block_type(of.ty);
+        let (body, next, results) = (self.values.block(), self.values.block(), self.fresh(results.len()));
+        self.values.jump(self.at, body);
+        self.values.seal(body);
+        let around = self.handlers.len();
+        // Wasmtime adds the handlers in reverse order.
+        for catch in of.catches.iter().rev() {
+            let handler = self.values.block();
+            self.at = handler;
+            let height = self.stack.len();
+            for _ in 0..self.carried(catch) {
+                self.push(Origin::Computed);
+            }
+            self.branch(reach::label(catch));
+            self.stack.truncate(height);
+            self.handlers.push(handler);
+        }
+        self.enter(Kind::Try { around }, next, results, params.len());
+        self.at = body;
+    }
+
+    /// Returns the number of values that a clause carries to its label.
+    fn carried(&self, catch: &Catch) -> usize {
+        match catch {
+            Catch::One { tag, .. } => self.module.tag_values(*tag),
+            Catch::OneRef { tag, .. } => self.module.tag_values(*tag).saturating_add(1),
+            Catch::All { .. } => 0,
+            Catch::AllRef { .. } => 1,
+        }
+    }
+
+    /// Follows a call, which returns or goes to one of the handlers.
+    pub(super) fn may_throw(&mut self) {
+        if self.handlers.is_empty() {
+            return;
+        }
+        let next = self.values.block();
+        for handler in self.handlers.iter().rev() {
+            self.values.jump(self.at, *handler);
+        }
+        self.values.jump(self.at, next);
+        self.values.seal(next);
+        self.at = next;
+    }
+
+    /// Leaves a `try_table` inside `around` handlers, and seals its own handlers.
+    pub(super) fn seal_handlers(&mut self, around: usize) {
+        for handler in self.handlers.split_off(around.min(self.handlers.len())) {
+            self.values.seal(handler);
+        }
     }
 }

@@ -2,6 +2,4 @@
 
 // `#[cfg(test)]` makes the lints treat helpers in these files as test code.
 #[cfg(test)]
-mod binaries;
-#[cfg(test)]
 mod weave;

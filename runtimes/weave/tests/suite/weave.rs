@@ -1,17 +1,15 @@
 //! Weaving of small modules and of the pinned binaries.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use glovebox_runtimes::{
-    Digest,
+    Binary, CacheDir, Digest, Manifest, Quiet, Runtimes,
     rewrite::{GlobalKind, MutableGlobal},
 };
 use glovebox_weave::{Guest, WeaveError, WeaveOptions, weave};
 use wasmparser::{Validator, WasmFeatures};
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
-
-use crate::binaries::load;
 
 fn valid(wasm: &[u8]) {
     let features = (WasmFeatures::WASM3 | WasmFeatures::COMPONENT_MODEL) - WasmFeatures::GC - WasmFeatures::MEMORY64;
@@ -194,4 +192,21 @@ fn nothing_of_a_guest_is_exported() {
         assert!(!names.contains(&name), "{name}: {names:?}");
     }
     assert!(names.contains(&"memory") && names.contains(&"call_export"));
+}
+
+pub(crate) fn load(name: &str) -> Option<Binary> {
+    let path = match std::env::var_os("GLOVEBOX_CACHE_DIR") {
+        Some(path) => PathBuf::from(path),
+        None => CacheDir::default_path().unwrap(),
+    };
+    let runtimes = Runtimes::new(Manifest::builtin().unwrap(), CacheDir::open(path).unwrap());
+    let entry = runtimes.manifest().find(name).unwrap();
+    if std::env::var_os("CI").is_some() {
+        runtimes.fetch(entry, &Quiet).unwrap();
+    }
+    if !runtimes.present(entry).unwrap() {
+        eprintln!("skipped: `{name}` is not in the cache; type `glovebox runtimes fetch {name}`");
+        return None;
+    }
+    Some(runtimes.load(entry).unwrap())
 }
