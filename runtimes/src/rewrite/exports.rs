@@ -6,10 +6,12 @@ use serde::{Deserialize, Serialize};
 use wasm_encoder::ExportKind;
 use wasmparser::{Name, ValType};
 
-use super::export_section::Exports;
-use super::framed::Wrapper;
-use super::sections::{Changed, Sections};
-use super::{RewriteError, callbacks, framed, numpy};
+use super::{
+    RewriteError, callbacks,
+    framed::{self, Wrapper},
+    numpy,
+    sections::{Changed, Exports, Sections},
+};
 use crate::{ExportList, FunctionId};
 
 /// Prefix of export names for globals that the recipe does not name. The index follows. All mutable globals are

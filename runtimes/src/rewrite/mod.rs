@@ -4,23 +4,68 @@
 //! The input is untrusted: a damaged or hostile module gives a [`RewriteError`], in time and memory proportional to its
 //! length. The output depends only on the input, because the hash of a prepared module is its identity.
 
-mod apart;
 mod callbacks;
-mod error;
-mod export_section;
 mod exports;
 mod framed;
 mod image;
 mod inspect;
-mod longer;
 mod numpy;
 mod sections;
-mod state;
 
-pub use apart::{Apart, MEMORY_EXPORT, MEMORY_IMPORT, apart, memory_of};
-pub use error::RewriteError;
+use glovebox_vfs::{escaped, escaped_text};
+use wasmparser::BinaryReaderError;
+
 pub use exports::{Bootable, GlobalKind, MutableGlobal, with_exports};
-pub use image::{GlobalValue, Image, with_image};
-pub use inspect::{Export, GlobalInfo, Import, ItemKind, MemoryInfo, ModuleInfo, ModuleKind, inspect};
+pub use image::{Apart, GlobalValue, Image, MEMORY_EXPORT, MEMORY_IMPORT, apart, memory_of, with_image};
+pub use inspect::{
+    Export, GlobalInfo, Import, ItemKind, MemoryInfo, ModuleInfo, ModuleKind, changes_only_memory_and_globals, inspect,
+};
 pub use sections::strip;
-pub use state::changes_only_memory_and_globals;
+
+/// Why a module cannot be inspected or rewritten.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RewriteError {
+    /// The bytes are not a well-formed module.
+    #[error("this is not a valid WebAssembly module: {0}")]
+    Malformed(#[from] BinaryReaderError),
+    /// The bytes are a component instead of a core module.
+    #[error("this is a WebAssembly component, not a core module; an interpreter has to be a core module")]
+    Component,
+    /// A saved memory image cannot represent the module's state.
+    #[error("this module cannot be prepared: {name}; it can still run as a plain command", name = escaped_text(.0))]
+    Unsupported(String),
+    /// A function to export is not in the `name` section.
+    #[error("this module has no function named `{name}`; its binary does not match its recipe", name = escaped(.0))]
+    NoFunction(String),
+    /// Several functions have the name of a function to export.
+    #[error("this module has several functions named `{name}`; its binary does not match its recipe", name = escaped(.0))]
+    AmbiguousFunction(String),
+    /// A function's code differs from the code that its recipe changes.
+    #[error("this module's function `{name}` has unexpected code; its binary does not match its recipe", name = escaped(.0))]
+    UnexpectedCode(String),
+    /// A global or table to export does not exist.
+    #[error("this module has no {kind} {index} to export as `{name}`; its binary does not match its recipe", name = escaped(.name))]
+    NoItem {
+        /// `global` or `table`.
+        kind: &'static str,
+        /// Index of the item.
+        index: u32,
+        /// Export name.
+        name: String,
+    },
+    /// The module already exports something else under this name.
+    #[error("this module exports something else as `{name}`; its binary does not match its recipe", name = escaped(.0))]
+    ExportTaken(String),
+    /// The saved memory does not match the module.
+    #[error("the memory image does not match the module: {name}", name = escaped_text(.0))]
+    Image(String),
+    /// A saved global does not match the module.
+    #[error("the saved value of global {index} does not match the module: {problem}")]
+    Global {
+        /// Index of the global.
+        index: u32,
+        /// Description of the problem.
+        problem: String,
+    },
+}

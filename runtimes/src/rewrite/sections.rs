@@ -1,8 +1,11 @@
 //! A module as a list of sections.
 
-use wasm_encoder::{Module, RawSection, SectionId};
+use std::collections::BTreeMap;
+
+use wasm_encoder::{Encode, ExportKind, ExportSection, Module, RawSection, SectionId};
 use wasmparser::{
-    Encoding, ExternalKind, GlobalType, KnownCustom, MemoryType, NameSectionReader, Parser, Payload, TypeRef,
+    BinaryReader, Encoding, ExternalKind, GlobalType, KnownCustom, MemoryType, NameSectionReader, Parser, Payload,
+    TypeRef,
 };
 
 use super::RewriteError;
@@ -232,13 +235,13 @@ pub(super) fn bound(count: usize, what: &str) -> Result<(), RewriteError> {
     Ok(())
 }
 
-pub(super) fn export_kind(kind: ExternalKind) -> wasm_encoder::ExportKind {
+pub(super) fn export_kind(kind: ExternalKind) -> ExportKind {
     match kind {
-        ExternalKind::Func | ExternalKind::FuncExact => wasm_encoder::ExportKind::Func,
-        ExternalKind::Table => wasm_encoder::ExportKind::Table,
-        ExternalKind::Memory => wasm_encoder::ExportKind::Memory,
-        ExternalKind::Global => wasm_encoder::ExportKind::Global,
-        ExternalKind::Tag => wasm_encoder::ExportKind::Tag,
+        ExternalKind::Func | ExternalKind::FuncExact => ExportKind::Func,
+        ExternalKind::Table => ExportKind::Table,
+        ExternalKind::Memory => ExportKind::Memory,
+        ExternalKind::Global => ExportKind::Global,
+        ExternalKind::Tag => ExportKind::Tag,
     }
 }
 
@@ -246,4 +249,115 @@ pub(super) fn export_kind(kind: ExternalKind) -> wasm_encoder::ExportKind {
 /// compiler would read them every time.
 pub fn strip(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     Ok(Sections::read(module)?.rebuild(Vec::new()))
+}
+
+/// An encoded section.
+pub(super) struct Raw {
+    pub(super) id: u8,
+    pub(super) data: Vec<u8>,
+}
+
+impl Encode for Raw {
+    fn encode(&self, sink: &mut Vec<u8>) {
+        self.data.encode(sink);
+    }
+}
+
+impl wasm_encoder::Section for Raw {
+    fn id(&self) -> u8 {
+        self.id
+    }
+}
+
+/// Splits a section's contents into the number of entries and the entries.
+fn split(data: &[u8]) -> Result<(u32, &[u8]), RewriteError> {
+    let mut reader = BinaryReader::new(data, 0);
+    let count = reader.read_var_u32()?;
+    Ok((count, data.get(reader.original_position()..).unwrap_or_default()))
+}
+
+/// Returns the encoded entries of a new section, without their number.
+pub(super) fn entries(section: &impl Encode) -> Result<Vec<u8>, RewriteError> {
+    let mut encoded = Vec::new();
+    section.encode(&mut encoded);
+    // The length of the section comes first.
+    let (_, content) = split(&encoded)?;
+    Ok(split(content)?.1.to_vec())
+}
+
+/// Returns a section with additional entries. The module need not have the section.
+pub(super) fn longer(sections: &Sections<'_>, id: SectionId, more: u32, entries: &[u8]) -> Result<Raw, RewriteError> {
+    let id = u8::from(id);
+    let (count, before) = match sections.0.iter().find(|section| section.id == id) {
+        Some(section) => split(section.data)?,
+        None => (0, &[][..]),
+    };
+    let mut data = Vec::new();
+    count.checked_add(more).ok_or_else(|| too_long(id))?.encode(&mut data);
+    data.extend_from_slice(before);
+    data.extend_from_slice(entries);
+    Ok(Raw { id, data })
+}
+
+fn too_long(id: u8) -> RewriteError {
+    RewriteError::Unsupported(format!("its section {id} has no room for another entry"))
+}
+
+/// Exports of a module, in order.
+pub(super) struct Exports {
+    list: Vec<(String, ExportKind, u32)>,
+    by_name: BTreeMap<String, (ExportKind, u32)>,
+    /// A name of each exported global, by index.
+    globals: BTreeMap<u32, String>,
+}
+
+impl Exports {
+    pub(super) fn of(sections: &Sections<'_>) -> Result<Self, RewriteError> {
+        let mut exports = Self { list: Vec::new(), by_name: BTreeMap::new(), globals: BTreeMap::new() };
+        for export in sections.exports()? {
+            exports.push(export.name, export_kind(export.kind), export.index);
+        }
+        Ok(exports)
+    }
+
+    fn push(&mut self, name: &str, kind: ExportKind, index: u32) {
+        self.list.push((name.to_owned(), kind, index));
+        self.by_name.insert(name.to_owned(), (kind, index));
+        if kind == ExportKind::Global {
+            self.globals.insert(index, name.to_owned());
+        }
+    }
+
+    pub(super) fn has(&self, name: &str, kind: ExportKind) -> bool {
+        self.by_name.get(name).is_some_and(|(of, _)| *of == kind)
+    }
+
+    /// Returns the index of an exported function.
+    pub(super) fn function(&self, name: &str) -> Option<u32> {
+        self.by_name.get(name).and_then(|(kind, index)| (*kind == ExportKind::Func).then_some(*index))
+    }
+
+    /// Returns a name of an exported global.
+    pub(super) fn global(&self, index: u32) -> Option<&String> {
+        self.globals.get(&index)
+    }
+
+    pub(super) fn add(&mut self, name: &str, kind: ExportKind, index: u32) -> Result<(), RewriteError> {
+        match self.by_name.get(name) {
+            Some(there) if *there == (kind, index) => Ok(()),
+            Some(_) => Err(RewriteError::ExportTaken(name.to_owned())),
+            None => {
+                self.push(name, kind, index);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn section(&self) -> ExportSection {
+        let mut section = ExportSection::new();
+        for (name, kind, index) in &self.list {
+            section.export(name, *kind, *index);
+        }
+        section
+    }
 }

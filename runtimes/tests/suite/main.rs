@@ -2,15 +2,9 @@
 
 // `#[cfg(test)]` makes the lints treat helpers in these files as test code.
 #[cfg(test)]
-mod added;
-#[cfg(test)]
-mod apart;
-#[cfg(test)]
 mod bundle;
 #[cfg(test)]
 mod callbacks;
-#[cfg(test)]
-mod crash;
 #[cfg(test)]
 mod eviction;
 #[cfg(test)]

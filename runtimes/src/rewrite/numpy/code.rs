@@ -2,7 +2,7 @@
 
 use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
 
-use super::functions::Functions;
+use super::Functions;
 use crate::rewrite::RewriteError;
 
 /// The added functions, in order.
