@@ -2,7 +2,11 @@
 //!
 //! Devices are visible through the preopen `/`, regardless of the mounts, and not listed in any directory.
 
-use crate::{DISPLAYS_DEVICE, NULL_DEVICE, SCRYPT_DEVICE, TOOLS_DEVICE};
+use crate::{
+    DISPLAYS_DEVICE, Errno, SCRYPT_DEVICE,
+    memory::{guest_size, size},
+    streams::{Source, held_bytes},
+};
 
 /// The guest's path of the space device. It is visible like [`TOOLS_DEVICE`]. Each read returns four decimal numbers,
 /// separated by spaces: the quota of the files in bytes, the used bytes, the quota of files, directories and links, and
@@ -76,4 +80,44 @@ pub(crate) fn claims(path: &str) -> bool {
 /// Returns whether an absolute path is `above` or below it.
 fn is_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|below| below.is_empty() || below.starts_with('/'))
+}
+
+/// The guest's path of the null device. It is visible like [`TOOLS_DEVICE`].
+pub const NULL_DEVICE: &str = "/dev/null";
+
+/// The guest's path of the tools device. It is visible through the preopen `/`, regardless of the mounts, and not
+/// listed in any directory.
+pub const TOOLS_DEVICE: &str = "/dev/glovebox/tools";
+
+/// The reply that the guest is reading. There is a single one, shared by all descriptors of the device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ToolsDevice {
+    frame: Vec<u8>,
+    position: usize,
+}
+
+impl ToolsDevice {
+    /// Makes a reply available for reading, prefixed by its length as four bytes, little-endian.
+    pub(crate) fn put(&mut self, reply: &[u8]) -> Result<(), Errno> {
+        let len = guest_size(reply.len())?;
+        self.frame = [&len.to_le_bytes(), reply].concat();
+        self.position = 0;
+        Ok(())
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        held_bytes(&self.frame)
+    }
+}
+
+impl Source for ToolsDevice {
+    fn rest_bytes(&self) -> u64 {
+        u64::try_from(self.frame.len().saturating_sub(self.position)).unwrap_or(u64::MAX)
+    }
+
+    fn next(&mut self, len: u32) -> &[u8] {
+        let from = self.position;
+        self.position = from.saturating_add(size(len)).min(self.frame.len());
+        self.frame.get(from..self.position).unwrap_or_default()
+    }
 }

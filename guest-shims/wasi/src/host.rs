@@ -1,4 +1,6 @@
-//! The interface that the embedder implements.
+//! The interface that the embedder implements, and the failure of a call.
+
+use crate::Errno;
 
 /// An output stream of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,3 +84,30 @@ pub trait Host {
         Ok(None)
     }
 }
+
+/// An error for the guest, or a stop that unwinds it.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Errno(Errno),
+    Stop(Stop),
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+impl From<Stop> for Failure {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(_: Fault) -> Self {
+        Self::Errno(Errno::Fault)
+    }
+}
+
+pub(crate) type Call<T = ()> = Result<T, Failure>;

@@ -1,7 +1,6 @@
 //! Reading and writing guest memory. Every address and length is checked.
 
-use crate::failure::Call;
-use crate::{Errno, Host, prices};
+use crate::{Errno, Host, host::Call, prices};
 
 /// Maximum length of a path from a guest, in bytes (`PATH_MAX` of the platforms that guests are written for).
 pub(crate) const PATH_MAX_BYTES: u32 = 4096;

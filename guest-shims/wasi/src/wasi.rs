@@ -4,19 +4,16 @@ use std::fmt;
 
 use glovebox_vfs::{RootId, Vfs, VfsLimits};
 
-use crate::clock::{ClockId, ClockState};
-use crate::displays::DisplaysDevice;
-use crate::entropy::Generator;
-use crate::events::EventLog;
-use crate::mounting::{check_mounts, directory};
-use crate::output::Capture;
-use crate::park::Park;
-use crate::stdin::Stdin;
-use crate::strings::Strings;
-use crate::table::{Descriptor, Table, Target};
-use crate::tools::ToolsDevice;
 use crate::{
     Clock, Entropy, Host, Mount, Output, SecurityEvent, Stream, StringError, WasiConfig, WasiError, WasiLimits,
+    clock::{ClockId, ClockState},
+    config::Strings,
+    device::ToolsDevice,
+    entropy::Generator,
+    events::EventLog,
+    mounts::{check_mounts, directory},
+    streams::{Capture, DisplaysDevice, Park, Stdin},
+    table::{Descriptor, Table, Target},
 };
 
 /// The WASI state of one guest instance: descriptor table, file system, arguments, environment, standard streams,

@@ -2,11 +2,15 @@
 
 use glovebox_vfs::InodeId;
 
-use crate::device::Device;
-use crate::failure::Call;
-use crate::memory::{check, guest_size, write_u64};
-use crate::table::{Descriptor, Target};
-use crate::{Errno, Host, Stop, Wasi, layout, rights};
+use crate::{
+    Errno, Host, Stop, Wasi,
+    device::Device,
+    host::Call,
+    layout,
+    memory::{check, guest_size, write_u64},
+    rights,
+    table::{Descriptor, Target},
+};
 
 pub(super) fn fd_fdstat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
     if fd == 0 && wasi.park.take() {

@@ -2,11 +2,15 @@
 
 use glovebox_vfs::{DirEntry, FileKind, InodeId};
 
-use crate::failure::Call;
-use crate::memory::{check, guest_size, size, write_u32};
-use crate::mounts::{children, virtual_inode};
-use crate::table::Target;
-use crate::{Errno, Host, Wasi, layout, prices, rights};
+use crate::{
+    Errno, Host, Wasi,
+    host::Call,
+    layout,
+    memory::{check, guest_size, size, write_u32},
+    mounts::{children, virtual_inode},
+    prices, rights,
+    table::Target,
+};
 
 /// Number of entries requested from the file system at once: enough to fill the C library's buffer of 4 KiB, and a
 /// bound on the host memory of one call.

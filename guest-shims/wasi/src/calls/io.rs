@@ -6,14 +6,16 @@
 
 use glovebox_vfs::InodeId;
 
-use crate::device::Device;
-use crate::failure::{Call, Failure};
-use crate::memory::{CHUNK_BYTES, Region, check, read_array, read_iovecs, size, write_u32};
-use crate::scrypt::{Derivation, MAX_REQUEST_BYTES};
-use crate::stdin::{Source, Stdin};
-use crate::table::Target;
-use crate::tools::ToolsDevice;
-use crate::{Errno, Host, Stream, Wasi, prices, rights};
+use crate::{
+    Errno, Host, Stream, Wasi,
+    device::{Device, ToolsDevice},
+    host::{Call, Failure},
+    memory::{CHUNK_BYTES, Region, check, read_array, read_iovecs, size, write_u32},
+    prices, rights,
+    scrypt::{Derivation, MAX_REQUEST_BYTES},
+    streams::{Source, Stdin},
+    table::Target,
+};
 
 pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32, iovs_len: u32, nread: u32) -> Call {
     check(host, nread, 4)?;

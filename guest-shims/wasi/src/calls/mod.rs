@@ -5,14 +5,10 @@
 mod descriptor;
 mod directory;
 mod io;
-mod open;
 mod path;
 mod poll;
 mod stat;
 mod world;
-
-use crate::failure::Failure;
-use crate::{Errno, Host, Stop, Wasi, prices, wasi_preview1_functions};
 
 use descriptor::{
     fd_advise, fd_allocate, fd_close, fd_datasync, fd_fdstat_get, fd_fdstat_set_flags, fd_fdstat_set_rights,
@@ -20,9 +16,9 @@ use descriptor::{
 };
 use directory::fd_readdir;
 use io::{fd_pread, fd_pwrite, fd_read, fd_write};
-use open::path_open;
 use path::{
-    path_create_directory, path_link, path_readlink, path_remove_directory, path_rename, path_symlink, path_unlink_file,
+    path_create_directory, path_link, path_open, path_readlink, path_remove_directory, path_rename, path_symlink,
+    path_unlink_file,
 };
 use poll::poll_oneoff;
 use stat::{fd_filestat_get, fd_filestat_set_size, fd_filestat_set_times, path_filestat_get, path_filestat_set_times};
@@ -30,6 +26,8 @@ use world::{
     args_get, args_sizes_get, clock_res_get, clock_time_get, environ_get, environ_sizes_get, proc_exit, proc_raise,
     random_get, sched_yield, sock_accept, sock_recv, sock_send, sock_shutdown,
 };
+
+use crate::{Errno, Host, Stop, Wasi, host::Failure, prices, wasi_preview1_functions};
 
 macro_rules! methods {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {

@@ -1,13 +1,16 @@
 //! Waiting.
 
-use crate::clock::ClockId;
-use crate::device::Device;
-use crate::failure::Call;
-use crate::layout::{event, field};
-use crate::memory::{check, check_array, offset, read_array, write_u32};
-use crate::stdin::Source;
-use crate::table::Target;
-use crate::{Errno, Host, Wasi, prices, rights};
+use crate::{
+    Errno, Host, Wasi,
+    clock::ClockId,
+    device::Device,
+    host::Call,
+    layout::{event, field},
+    memory::{check, check_array, offset, read_array, write_u32},
+    prices, rights,
+    streams::Source,
+    table::Target,
+};
 
 /// Maximum number of subscriptions in one call, to bound the host's memory. C libraries need at most one per descriptor
 /// and one for a timeout.

@@ -2,13 +2,16 @@
 
 use glovebox_vfs::InodeId;
 
-use crate::access::{GuestPath, Purpose, follow};
-use crate::device::Device;
-use crate::failure::Call;
-use crate::layout::{self, FileStat};
-use crate::mounts::virtual_inode;
-use crate::table::Target;
-use crate::{Errno, Host, Wasi, rights};
+use crate::{
+    Errno, Host, Wasi,
+    access::{GuestPath, Purpose, follow},
+    device::Device,
+    host::Call,
+    layout::{self, FileStat},
+    mounts::virtual_inode,
+    rights,
+    table::Target,
+};
 
 pub(super) fn fd_filestat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
     let found = stat_descriptor(wasi, host, fd)?;

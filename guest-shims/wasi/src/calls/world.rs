@@ -1,9 +1,12 @@
 //! Arguments, environment, clocks, randomness, the process, and the sockets that do not exist.
 
-use crate::clock::ClockId;
-use crate::failure::Call;
-use crate::memory::{Region, check, size, write_u64};
-use crate::{Errno, Host, Stop, Wasi, prices};
+use crate::{
+    Errno, Host, Stop, Wasi,
+    clock::ClockId,
+    host::Call,
+    memory::{Region, check, size, write_u64},
+    prices,
+};
 
 pub(super) fn args_get<H: Host>(wasi: &mut Wasi, host: &mut H, argv: u32, argv_buf: u32) -> Call {
     wasi.args.deliver(host, argv, argv_buf)

@@ -1,13 +1,9 @@
 //! Tests of every call of WASI preview 1, its limits, and hostile arguments, on a host whose memory is a vector.
 
 #[cfg(test)]
-mod descriptor_names;
-#[cfg(test)]
 mod descriptors;
 #[cfg(test)]
-mod directories;
-#[cfg(test)]
-mod displays;
+mod devices;
 mod embedding;
 #[cfg(test)]
 mod hostile;
@@ -16,8 +12,6 @@ mod limits;
 #[cfg(test)]
 mod mounts;
 #[cfg(test)]
-mod null_device;
-#[cfg(test)]
 mod paths;
 #[cfg(test)]
 mod polling;
@@ -25,8 +19,6 @@ mod polling;
 mod reading_and_writing;
 #[cfg(test)]
 mod saving;
-#[cfg(test)]
-mod saving_hostile;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]

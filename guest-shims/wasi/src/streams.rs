@@ -1,8 +1,8 @@
-//! A guest's standard output and standard error.
+//! A guest's standard streams: input, output and error, with the frame that parks it and the displays device.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
-use crate::displays::Shown;
+use crate::memory::size;
 
 /// The output of one execution to one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -146,4 +146,149 @@ pub(crate) fn append_within(buffer: &mut Vec<u8>, bytes: &[u8], cap_bytes: u64, 
         buffer.reserve_exact(wanted.max(needed).saturating_sub(buffer.len()));
     }
     buffer.extend_from_slice(bytes);
+}
+
+/// A source of bytes that are read once, from the beginning.
+pub(crate) trait Source {
+    /// Returns the number of remaining bytes.
+    fn rest_bytes(&self) -> u64;
+
+    /// Returns the next bytes, at most `len`.
+    fn next(&mut self, len: u32) -> &[u8];
+}
+
+/// The given bytes and the guest's position in them. End of file follows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stdin {
+    // Shared: a fork of the instance reads the same bytes.
+    bytes: Arc<[u8]>,
+    position: usize,
+    /// The number of bytes that were read before `bytes`.
+    read_before: u64,
+}
+
+impl Stdin {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self::resumed(0, bytes)
+    }
+
+    /// Creates the rest of an input of which `read_before` bytes were read.
+    pub(crate) fn resumed(read_before: u64, rest: Vec<u8>) -> Self {
+        Self { bytes: rest.into(), position: 0, read_before }
+    }
+
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.bytes.get(self.position..).unwrap_or_default()
+    }
+
+    pub(crate) fn position(&self) -> u64 {
+        self.read_before.saturating_add(u64::try_from(self.position).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        u64::try_from(self.bytes.len()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Source for Stdin {
+    fn rest_bytes(&self) -> u64 {
+        u64::try_from(self.rest().len()).unwrap_or(u64::MAX)
+    }
+
+    fn next(&mut self, len: u32) -> &[u8] {
+        let count = size(len).min(self.rest().len());
+        let from = self.position;
+        self.position = from.saturating_add(count);
+        self.bytes.get(from..self.position).unwrap_or_default()
+    }
+}
+
+/// The frame that the guest writes to standard error, in one call, to be parked at the next `fd_fdstat_get(0)`. It is
+/// recognized only while the embedder allows it, and is then not part of the output. Every binary can reach standard
+/// error, even one with its own descriptor table (such as those packed with wasi-vfs).
+pub const PARK_FRAME: &[u8] = b"\0park";
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Park {
+    allowed: bool,
+    armed: bool,
+}
+
+impl Park {
+    pub(crate) fn allow(&mut self, allowed: bool) {
+        self.allowed = allowed;
+        self.armed &= allowed;
+    }
+
+    pub(crate) fn is_allowed(self) -> bool {
+        self.allowed
+    }
+
+    /// Arms the park if this is the frame that requests it and parking is allowed.
+    pub(crate) fn check_frame(&mut self, bytes: &[u8]) -> bool {
+        let asked = self.allowed && bytes == PARK_FRAME;
+        self.armed |= asked;
+        asked
+    }
+
+    pub(crate) fn arm(&mut self) {
+        self.armed = true;
+    }
+
+    /// Returns whether to park the guest now. `true` once per arming.
+    pub(crate) fn take(&mut self) -> bool {
+        std::mem::take(&mut self.armed)
+    }
+}
+
+/// The guest's path of the displays device. It is visible like [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). A write is one
+/// display, in a format defined by the guest's driver and the embedder. Reads return nothing.
+pub const DISPLAYS_DEVICE: &str = "/dev/glovebox/displays";
+
+/// Maximum number of retained displays of one execution, regardless of their size, because each is an allocation.
+pub const MAX_DISPLAYS: usize = 1_000;
+
+/// The displays of one execution.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// The retained writes, in order.
+    pub messages: Vec<Vec<u8>>,
+    /// The number of displays that were dropped as a whole because they did not fit.
+    pub dropped: u64,
+}
+
+/// The device's state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DisplaysDevice {
+    shown: Shown,
+    bytes: u64,
+}
+
+impl DisplaysDevice {
+    /// Returns whether a message of this length is retained. After the first dropped message all others are dropped, so
+    /// the retained ones are a prefix.
+    pub(crate) fn accepts(&self, len: u64, cap_bytes: u64, room_bytes: u64) -> bool {
+        self.shown.dropped == 0
+            && self.shown.messages.len() < MAX_DISPLAYS
+            && self.bytes.saturating_add(len) <= cap_bytes
+            && len <= room_bytes
+    }
+
+    pub(crate) fn keep(&mut self, message: Vec<u8>) {
+        self.bytes = self.bytes.saturating_add(u64::try_from(message.capacity()).unwrap_or(u64::MAX));
+        self.shown.messages.push(message);
+    }
+
+    pub(crate) fn drop_one(&mut self) {
+        self.shown.dropped = self.shown.dropped.saturating_add(1);
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes the displays and starts again.
+    pub(crate) fn take(&mut self) -> Shown {
+        std::mem::take(self).shown
+    }
 }

@@ -1,20 +1,173 @@
-//! Restoring.
+//! A guest's WASI state as bytes, to be restored in another process.
+//!
+//! The layout, in the terms of [`glovebox_vfs::encoding`]:
+//!
+//! ```text
+//! version, mounts { path, root }, descriptors { ascending number, target, flags, rights }, standard input { read, rest },
+//! clock { monotonic, slept }, generator's position, file system
+//! ```
 
 use std::collections::BTreeMap;
 
-use glovebox_vfs::encoding::{Damaged, Decoder};
-use glovebox_vfs::{Access, FileKind, InodeId, RootId};
-
-use super::{
-    DIRECTORY, DISPLAYS, FILE, NULL, PREOPEN, RestoreError, SCRYPT, SPACE, STDERR, STDIN, STDOUT, TOOLS, VERSION,
-    VIRTUAL,
+use glovebox_vfs::{
+    Access, FileKind, InodeId, RootId,
+    encoding::{Damaged, Decoder, Encoder},
+    escaped, escaped_text,
 };
-use crate::clock::SavedClock;
-use crate::device::Device;
-use crate::mounts::is_above_a_mount;
-use crate::stdin::Stdin;
-use crate::table::{Descriptor, FIRST_FREE, Table, Target};
-use crate::{Wasi, rights};
+
+use crate::{
+    Wasi,
+    clock::SavedClock,
+    device::Device,
+    mounts::is_above_a_mount,
+    rights,
+    streams::Stdin,
+    table::{Descriptor, FIRST_FREE, Table, Target},
+};
+
+/// The first byte, which identifies the version of the layout.
+const VERSION: u8 = 1;
+
+// The target of a descriptor.
+const PREOPEN: u8 = 0;
+const STDIN: u8 = 1;
+const STDOUT: u8 = 2;
+const STDERR: u8 = 3;
+const FILE: u8 = 4;
+const DIRECTORY: u8 = 5;
+const VIRTUAL: u8 = 6;
+const TOOLS: u8 = 7;
+const NULL: u8 = 8;
+const DISPLAYS: u8 = 9;
+const SPACE: u8 = 10;
+const SCRYPT: u8 = 11;
+
+/// The reason for rejecting saved bytes. The state is unchanged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// The bytes are not a saved state.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+    /// The bytes were saved in another version of the layout.
+    #[error("the state was saved in version {0} of the layout; restore it with the release that saved it")]
+    Version(u8),
+    /// The paths of the mounts, or their order, differ from the saved ones.
+    #[error(
+        "the state was saved with mounts at {saved}, and here they are at {present}; mount the same paths in the same order",
+        saved = escaped_text(.saved), present = escaped_text(.present)
+    )]
+    OtherMounts {
+        /// The saved mounts.
+        saved: String,
+        /// The current mounts.
+        present: String,
+    },
+    /// A mounted path has another kind of root.
+    #[error(
+        "{0} was a directory of the host when the state was saved and is in memory here, or the other way round; give it the \
+         same workspace and mounts"
+    )]
+    OtherMountKind(String),
+    /// The image preopens other directories.
+    #[error(
+        "the state was saved by a guest with other preopened directories; restore it with the image that it came from"
+    )]
+    OtherPreopens,
+    /// The saved descriptors exceed the limit on open files. Holds their number.
+    #[error("{0} descriptors are open; raise the limit on open files")]
+    OpenFiles(u64),
+    /// The rest of standard input exceeds the memory limit.
+    #[error("the rest of standard input exceeds the memory limit; raise it")]
+    Memory,
+    /// A file is open for writing in a mount that is now read-only.
+    #[error("a file in `{name}` is open for writing, but the mount is now read-only; mount it read-write", name = escaped(.0))]
+    ReadOnly(String),
+    /// The saved file system was rejected.
+    #[error(transparent)]
+    FileSystem(#[from] glovebox_vfs::RestoreError),
+}
+
+impl Wasi {
+    /// Encodes the guest's own state for [`restore`](Self::restore): descriptors, files (see
+    /// [`Vfs::save`](glovebox_vfs::Vfs::save)), the rest of standard input, clocks, the generator's position. Equal
+    /// states give equal bytes.
+    ///
+    /// State that the embedder supplies is not saved: limits, the sources and access of mounts, arguments, environment,
+    /// the generator's seed, the clock's source. State of one execution is not saved either: output, events, an unread
+    /// tool reply. Under [`Clock::Host`](crate::Clock::Host), call [`settle_clock`](Self::settle_clock) first.
+    #[must_use]
+    pub fn save(&self) -> Vec<u8> {
+        let mut to = Encoder::new();
+        to.byte(VERSION);
+        to.length(self.mounts.len());
+        for mount in &self.mounts {
+            to.text(&mount.path);
+            to.number(u64::from(mount.root.index()));
+        }
+        let mut next = 0;
+        for (fd, descriptor) in self.table.iter().filter(|(_, descriptor)| self.is_held(descriptor)) {
+            // The gap plus one, so that 0 is the end.
+            to.number(u64::from(fd).saturating_add(1).saturating_sub(next));
+            next = u64::from(fd).saturating_add(1);
+            encode_descriptor(&mut to, descriptor);
+        }
+        to.number(0);
+        to.number(self.stdin.position());
+        to.run(self.stdin.rest());
+        let clock = self.clock.save();
+        to.fixed(clock.monotonic_ns);
+        to.number(clock.slept_ns);
+        let position = self.entropy.position();
+        to.byte(u8::from(position.is_some()));
+        to.raw(&position.unwrap_or_default().to_le_bytes());
+        let open = self.table.iter().filter(|(_, descriptor)| descriptor.preopen.is_none());
+        let open = open.filter_map(|(_, descriptor)| descriptor.target.inode()).collect();
+        to.raw(&self.vfs.save(&open));
+        to.finish()
+    }
+
+    /// Returns whether a descriptor's target exists. An embedder may have replaced the file system.
+    fn is_held(&self, descriptor: &Descriptor) -> bool {
+        descriptor.target.inode().is_none_or(|inode| self.vfs.stat(inode).is_ok())
+    }
+}
+
+fn encode_descriptor(to: &mut Encoder, descriptor: &Descriptor) {
+    if let Some(path) = &descriptor.preopen {
+        // The embedder decides the target and the rights of a preopen.
+        to.byte(PREOPEN);
+        to.text(path);
+        to.number(u64::from(descriptor.flags));
+        return;
+    }
+    match &descriptor.target {
+        Target::Stdin => to.byte(STDIN),
+        Target::Stdout => to.byte(STDOUT),
+        Target::Stderr => to.byte(STDERR),
+        Target::File { inode, position } => {
+            to.byte(FILE);
+            to.number(inode.get());
+            to.number(*position);
+        }
+        Target::Directory { inode } => {
+            to.byte(DIRECTORY);
+            to.number(inode.get());
+        }
+        Target::Virtual { path } => {
+            to.byte(VIRTUAL);
+            to.text(path);
+        }
+        Target::Device(Device::Null) => to.byte(NULL),
+        Target::Device(Device::Tools) => to.byte(TOOLS),
+        Target::Device(Device::Displays) => to.byte(DISPLAYS),
+        Target::Device(Device::Space) => to.byte(SPACE),
+        Target::Device(Device::Scrypt) => to.byte(SCRYPT),
+    }
+    to.number(u64::from(descriptor.flags));
+    to.number(descriptor.rights_base);
+    to.number(descriptor.rights_inheriting);
+}
 
 /// The maximum position in a file, because the guest sees positions as signed numbers.
 const MAX_POSITION: u64 = i64::MAX.unsigned_abs();
