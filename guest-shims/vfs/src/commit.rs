@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::changes::{Difference, Differences, Node};
-use crate::error::VfsError;
-use crate::ids::{FileKind, InodeId, Name, RootId};
-use crate::inode::{Body, Content, SourcePath};
-use crate::journal::Journal;
-use crate::mount::SourceStat;
-use crate::vfs::{Vfs, root_mut};
+use crate::{
+    changes::{Difference, Differences, Journal, Node},
+    error::VfsError,
+    inode::{Body, Content, FileKind, InodeId, Name, RootId, SourcePath},
+    mount::SourceStat,
+    vfs::{Vfs, root_mut},
+};
 
 /// A step of a commit. Paths are relative to the root, without `.`, `..` or empty components.
 ///

@@ -1,11 +1,12 @@
 //! The entries of a directory, by name and in a stable order.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use crate::error::VfsError;
-use crate::ids::{FileKind, InodeId, Name};
-use crate::mount::SourceStat;
+use crate::{
+    error::VfsError,
+    inode::{FileKind, InodeId, Name},
+    mount::SourceStat,
+};
 
 /// A directory entry, in the view of a guest or the embedder.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::charge::workspace_charge;
-use crate::error::VfsError;
-use crate::ids::{FileKind, InodeId, Name, RootId};
-use crate::inode::{Body, Inode, Link, Listed};
-use crate::journal::Was;
-use crate::limits::entry_charge;
-use crate::resolve::ResolvedPath;
-use crate::vfs::{Vfs, root_mut};
+use crate::{
+    changes::Was,
+    error::VfsError,
+    inode::{Body, FileKind, Inode, InodeId, Link, Listed, Name, RootId},
+    limits::{entry_charge, workspace_charge},
+    resolve::ResolvedPath,
+    vfs::{Vfs, root_mut},
+};
 
 /// The position of a directory in the tree.
 #[derive(Clone, Copy, Debug)]

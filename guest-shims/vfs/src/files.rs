@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::cache::MountCache;
-use crate::content::{CHUNK_BYTES, Chunks};
-use crate::error::VfsError;
-use crate::ids::InodeId;
-use crate::inode::{Body, Content};
-use crate::limits::{MAX_FILE_BYTES, data_charge};
-use crate::mount::{MountSource, SOURCE_CHUNK_BYTES, SourceError};
-use crate::vfs::{Vfs, root_mut};
+use crate::{
+    content::{CHUNK_BYTES, Chunks},
+    error::VfsError,
+    inode::{Body, Content, InodeId},
+    limits::{MAX_FILE_BYTES, data_charge},
+    mount::{MountCache, MountSource, SOURCE_CHUNK_BYTES, SourceError},
+    vfs::{Vfs, root_mut},
+};
 
 fn to_u64(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)

@@ -1,12 +1,13 @@
 //! Access to files by path in a root, for the embedder.
 
-use crate::directory::{DirEntry, FIRST_PLACE};
-use crate::error::{FileError, VfsError};
-use crate::ids::{FileKind, InodeId, RootId};
-use crate::inode::{Body, Stat};
-use crate::limits::data_charge;
-use crate::resolve::{End, Follow};
-use crate::vfs::Vfs;
+use crate::{
+    directory::{DirEntry, FIRST_PLACE},
+    error::{FileError, VfsError},
+    inode::{Body, FileKind, InodeId, RootId, Stat},
+    limits::data_charge,
+    resolve::{End, Follow},
+    vfs::Vfs,
+};
 
 /// Converts a path: `"/a/b"` and `"a/b"` are equal; `""` and `"/"` are the root.
 fn relative(path: &str) -> &[u8] {

@@ -1,10 +1,8 @@
-//! Files, directories and symlinks, and their public ids.
+//! Files, directories and symlinks: their ids and attributes.
 
 use std::sync::Arc;
 
-use crate::content::Chunks;
-use crate::directory::Entries;
-use crate::ids::{FileKind, InodeId, Name, RootId};
+use crate::{content::Chunks, directory::Entries, error::VfsError, limits::length, vfs::Vfs};
 
 /// The attributes of an inode. Times are nanoseconds since 1970, by the embedder's clock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -137,5 +135,122 @@ impl Inode {
             Body::Directory { entries, .. } => Some(entries),
             Body::File { .. } | Body::Symlink(_) => None,
         }
+    }
+}
+
+/// A name in a directory, shared by everything that refers to it.
+pub(crate) type Name = Arc<str>;
+
+/// The id of a file, directory or symlink of one [`Vfs`](crate::Vfs) and its forks.
+///
+/// Numbers are assigned in order and never reused, so that the same operations give the same numbers everywhere and a
+/// stale id is detected.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct InodeId(pub(crate) u64);
+
+impl InodeId {
+    /// Returns the number that a guest sees as `st_ino`.
+    #[must_use]
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// The id of a tree in a [`Vfs`](crate::Vfs), in the order of their creation.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct RootId(pub(crate) u32);
+
+impl RootId {
+    /// Returns the position among the roots, from 0.
+    #[must_use]
+    pub fn index(self) -> u32 {
+        self.0
+    }
+}
+
+/// The type of an inode.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+}
+
+impl Vfs {
+    /// Returns the attributes of an inode.
+    ///
+    /// # Errors
+    /// [`VfsError::BadInode`].
+    pub fn stat(&self, inode: InodeId) -> Result<Stat, VfsError> {
+        let found = self.inode(inode)?;
+        let links = if found.kind() == FileKind::Directory {
+            u64::from(self.is_linked(inode)?)
+        } else {
+            u64::try_from(found.links.len()).unwrap_or(u64::MAX)
+        };
+        let size_bytes = match &found.body {
+            Body::File { size_bytes, .. } => *size_bytes,
+            Body::Directory { .. } => 0,
+            Body::Symlink(target) => length(target),
+        };
+        Ok(Stat {
+            inode,
+            root: found.root,
+            kind: found.kind(),
+            links,
+            size_bytes,
+            accessed_ns: found.times.accessed_ns,
+            modified_ns: found.times.modified_ns,
+            changed_ns: found.times.changed_ns,
+        })
+    }
+
+    /// Sets the times of access and modification; `None` leaves a time unchanged. A change of times alone does not
+    /// report a file as modified.
+    ///
+    /// # Errors
+    /// [`VfsError::ReadOnly`], [`VfsError::BadInode`].
+    pub fn set_times(
+        &mut self,
+        inode: InodeId,
+        accessed_ns: Option<u64>,
+        modified_ns: Option<u64>,
+    ) -> Result<(), VfsError> {
+        self.check_writable(inode)?;
+        let now_ns = self.now_ns;
+        let times = &mut self.inode_mut(inode)?.times;
+        times.accessed_ns = accessed_ns.unwrap_or(times.accessed_ns);
+        times.modified_ns = modified_ns.unwrap_or(times.modified_ns);
+        times.changed_ns = now_ns;
+        Ok(())
+    }
+
+    /// Returns a path of an inode from its root, `""` for the root itself. Returns `None` for an inode without a name,
+    /// and the oldest of several names.
+    #[must_use]
+    pub fn path_of(&self, inode: InodeId) -> Option<String> {
+        let found = self.inode(inode).ok()?;
+        match found.links.first() {
+            Some(link) => Some(join(&self.path_of_dir(link.dir)?, &link.name)),
+            None => self.is_linked(inode).ok()?.then(String::new),
+        }
+    }
+
+    /// Returns the path of a directory that has a name or is a root.
+    pub(crate) fn path_of_dir(&self, dir: InodeId) -> Option<String> {
+        let mut names = Vec::new();
+        let mut at = dir;
+        while let Some(link) = self.inode(at).ok()?.links.first() {
+            names.push(&*link.name);
+            at = link.dir;
+        }
+        if !self.is_linked(at).ok()? {
+            return None;
+        }
+        names.reverse();
+        Some(names.join("/"))
     }
 }

@@ -43,9 +43,7 @@
 //! it (see [`CommitStep::Symlink`]), or that give special meaning to names that are harmless here. It has no
 //! permissions and no owners: a root is either writable or not.
 
-mod cache;
 mod changes;
-mod charge;
 mod commit;
 mod content;
 mod directory;
@@ -55,16 +53,11 @@ mod error;
 mod escaped;
 mod files;
 mod host;
-mod ids;
 mod inode;
-mod journal;
 mod limits;
 mod listing;
-mod metadata;
 mod mount;
 mod names;
-mod quota;
-mod rename;
 mod resolve;
 mod saved;
 mod table;
@@ -75,8 +68,7 @@ pub use commit::CommitStep;
 pub use directory::DirEntry;
 pub use error::{FileError, VfsError};
 pub use escaped::{Escaped, Untrusted, escaped, escaped_text, is_control, is_hidden};
-pub use ids::{FileKind, InodeId, RootId};
-pub use inode::Stat;
+pub use inode::{FileKind, InodeId, RootId, Stat};
 pub use limits::VfsLimits;
 pub use mount::{FileIdentity, MountSource, SourceEntry, SourceError, SourceStat};
 pub use names::{OpenOptions, Opened};

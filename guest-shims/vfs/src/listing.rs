@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::directory::{DirEntry, Entries, FIRST_PLACE};
-use crate::error::VfsError;
-use crate::ids::{FileKind, InodeId, Name, RootId};
-use crate::inode::{Body, Content, Inode, Link, Listed, SourcePath, join};
-use crate::limits::{INODE_BYTES, entry_charge, length};
-use crate::mount::{MountSource, SourceEntry, SourceStat};
-use crate::vfs::Vfs;
+use crate::{
+    directory::{DirEntry, Entries, FIRST_PLACE},
+    error::VfsError,
+    inode::{Body, Content, FileKind, Inode, InodeId, Link, Listed, Name, RootId, SourcePath, join},
+    limits::{INODE_BYTES, entry_charge, length},
+    mount::{MountSource, SourceEntry, SourceStat},
+    vfs::Vfs,
+};
 
 /// Maximum number of entries returned by one call.
 const MAX_ENTRIES: usize = 1_024;

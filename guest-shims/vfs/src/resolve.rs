@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::error::VfsError;
-use crate::ids::{FileKind, InodeId, Name};
-use crate::inode::Body;
-use crate::vfs::Vfs;
+use crate::{
+    error::VfsError,
+    inode::{Body, FileKind, InodeId, Name},
+    vfs::Vfs,
+};
 
 /// The handling of a symlink at the end of a path. A symlink before a slash is always followed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

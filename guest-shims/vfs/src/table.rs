@@ -1,10 +1,8 @@
 //! The inodes of a file system, in pages that forks share.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use crate::ids::InodeId;
-use crate::inode::Inode;
+use crate::inode::{Inode, InodeId};
 
 /// Inodes per page: small enough for a cheap copy after a fork, large enough for a small map of pages.
 const PAGE_LEN: u64 = 32;

@@ -1,18 +1,15 @@
 //! The file system as a whole: its roots, its clock, its charges and its open handles.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use crate::cache::MountCache;
-use crate::charge::workspace_charge;
-use crate::error::VfsError;
-use crate::ids::{FileKind, InodeId, RootId};
-use crate::inode::{Body, Inode, Listed, SourcePath, Times};
-use crate::journal::Journal;
-use crate::limits::{Usage, VfsLimits};
-use crate::mount::{MountSource, SourceError};
-use crate::table::Table;
+use crate::{
+    changes::Journal,
+    error::VfsError,
+    inode::{Body, FileKind, Inode, InodeId, Listed, RootId, SourcePath, Times},
+    limits::{Usage, VfsLimits, workspace_charge},
+    mount::{MountCache, MountSource, SourceError},
+    table::Table,
+};
 
 /// The permission of guests (and the embedder) to change a root.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,25 +1,22 @@
 //! Restoring inodes from bytes. `tree.rs` checks that they form a file system.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use super::read::{Read, check_usage};
-use super::tree::Tree;
 use super::{
     CHARGED_TO_MOUNT, DIRECTORY, GONE, KIND, MAX_INODES, MOUNTED, PRIVATE, RestoreError, SYMLINK, VERSION,
-    WITHOUT_CHANGED, WRITTEN,
+    WITHOUT_CHANGED, WRITTEN, tree::Tree,
 };
-use crate::charge::workspace_charge;
-use crate::content::Chunks;
-use crate::directory::{Entries, FIRST_PLACE};
-use crate::encoding::{Damaged, Decoder};
-use crate::ids::{FileKind, InodeId, Name, RootId};
-use crate::inode::{Body, Content, Inode, Link, Listed, SourcePath, Times};
-use crate::journal::{ChangedNames, Journal, Was, charge};
-use crate::limits::{INODE_BYTES, MAX_FILE_BYTES, Usage, data_charge, entry_charge, length};
-use crate::mount::{FileIdentity, SourceStat};
-use crate::table::Table;
-use crate::vfs::{Access, Root, State, Vfs};
+use crate::{
+    changes::{ChangedNames, Journal, Was, charge},
+    content::Chunks,
+    directory::{Entries, FIRST_PLACE},
+    encoding::{Damaged, Decoder},
+    inode::{Body, Content, FileKind, Inode, InodeId, Link, Listed, Name, RootId, SourcePath, Times},
+    limits::{INODE_BYTES, MAX_FILE_BYTES, Usage, data_charge, entry_charge, length, workspace_charge},
+    mount::{FileIdentity, SourceStat},
+    table::Table,
+    vfs::{Access, Root, State, Vfs},
+};
 
 impl Vfs {
     /// Restores the state that [`save`](Self::save) wrote: all roots with their content, under this file system's
@@ -326,4 +323,29 @@ fn place_after(place: u32, by: u64) -> Result<u32, Damaged> {
 
 fn file_size(size_bytes: u64) -> Result<u64, Damaged> {
     if size_bytes <= MAX_FILE_BYTES { Ok(size_bytes) } else { Err(Damaged("a file is larger than the maximum")) }
+}
+
+/// The decoded state, before its consistency is checked.
+pub(super) struct Read {
+    pub(super) table: Table,
+    pub(super) roots: Vec<Root>,
+    /// All names: the inode, the index of this name among the inode's names, and the name.
+    pub(super) names: Vec<(InodeId, usize, Link)>,
+}
+
+/// Checks the usage against the limits. As in a running file system, remembered deletions may exceed the quota, because
+/// a deletion must always be possible.
+pub(super) fn check_usage(usage: &Usage, vfs: &Vfs) -> Result<(), RestoreError> {
+    let limits = &vfs.limits;
+    for (used, limit, name) in [
+        (usage.workspace_bytes, limits.bytes, "bytes"),
+        (usage.inodes, limits.inodes, "inodes"),
+        (usage.mount_entries, limits.known_entries(), "mount_entries"),
+        (usage.total_bytes(), vfs.available_bytes, "memory"),
+    ] {
+        if used > limit {
+            return Err(RestoreError::Limit(name));
+        }
+    }
+    Ok(())
 }

@@ -1,17 +1,22 @@
 //! Checks that decoded inodes form a file system. This module checks every invariant.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use super::RestoreError;
-use super::read::{Read, check_usage};
-use crate::encoding::Damaged;
-use crate::entries::Position;
-use crate::ids::{FileKind, InodeId};
-use crate::inode::{Body, Content, Inode, Listed, SourcePath};
-use crate::journal::Journal;
-use crate::limits::{MAX_LINKS, Usage, VfsLimits, length};
-use crate::vfs::{Access, Root, Vfs};
+use super::{
+    RestoreError,
+    decode::{Read, check_usage},
+};
+use crate::{
+    changes::Journal,
+    encoding::Damaged,
+    entries::Position,
+    inode::{Body, Content, FileKind, Inode, InodeId, Listed, SourcePath},
+    limits::{MAX_LINKS, Usage, VfsLimits, length},
+    vfs::{Access, Root, Vfs},
+};
 
 /// Decoded state that is being assembled into a file system.
 pub(super) struct Tree<'a> {

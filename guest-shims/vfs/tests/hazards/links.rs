@@ -1,6 +1,6 @@
-use glovebox_vfs::{Follow, VfsError};
+use glovebox_vfs::{Access, Follow, VfsError, VfsLimits};
 
-use crate::{fresh, touch};
+use crate::{fresh, touch, with_limits};
 
 #[test]
 fn hard_links_share_the_content_and_are_counted() {
@@ -95,4 +95,111 @@ fn removal_meets_the_right_kind_only() {
     vfs.unlink(top, b"l").unwrap();
     vfs.remove_dir(top, b"d/e/").unwrap();
     vfs.remove_dir(top, b"d").unwrap();
+}
+
+#[test]
+fn a_directory_does_not_move_into_itself() {
+    let (mut vfs, _, top) = fresh();
+    vfs.create_dir(top, b"a").unwrap();
+    let b = vfs.create_dir(top, b"a/b").unwrap();
+    assert_eq!(vfs.rename(top, b"a", top, b"a/x"), Err(VfsError::Invalid));
+    assert_eq!(vfs.rename(top, b"a", top, b"a/b/x"), Err(VfsError::Invalid));
+    assert_eq!(vfs.rename(top, b"a", b, b"x"), Err(VfsError::Invalid));
+    assert_eq!(vfs.rename(top, b"a/b", top, b"a"), Err(VfsError::NotEmpty));
+    assert_eq!(vfs.rename(top, b".", top, b"x"), Err(VfsError::Invalid));
+    assert_eq!(vfs.rename(top, b"a/b/..", top, b"x"), Err(VfsError::Invalid));
+    assert_eq!(vfs.rename(top, b"a", top, b"a"), Ok(()));
+}
+
+#[test]
+fn only_like_replaces_like() {
+    let (mut vfs, root, top) = fresh();
+    for dir in [&b"empty"[..], b"full", b"dir"] {
+        vfs.create_dir(top, dir).unwrap();
+    }
+    touch(&mut vfs, top, "full/x").unwrap();
+    vfs.write_file(root, "f", b"f").unwrap();
+    vfs.write_file(root, "g", b"g").unwrap();
+    vfs.symlink(b"full", top, b"l").unwrap();
+    assert_eq!(vfs.rename(top, b"dir", top, b"full"), Err(VfsError::NotEmpty));
+    assert_eq!(vfs.rename(top, b"dir", top, b"f"), Err(VfsError::NotADirectory));
+    assert_eq!(vfs.rename(top, b"f", top, b"empty"), Err(VfsError::IsADirectory));
+    assert_eq!(vfs.rename(top, b"f", top, b"new/"), Err(VfsError::NotADirectory));
+    assert_eq!(vfs.rename(top, b"f/", top, b"new"), Err(VfsError::NotADirectory));
+    assert_eq!(vfs.rename(top, b"no", top, b"new"), Err(VfsError::NotFound));
+    vfs.rename(top, b"dir/", top, b"empty/").unwrap();
+    vfs.rename(top, b"f", top, b"g").unwrap();
+    assert_eq!(vfs.read_file(root, "g", 9).unwrap(), b"f");
+    // A symlink itself is replaced and renamed, not its target.
+    vfs.rename(top, b"l", top, b"m").unwrap();
+    assert_eq!(&*vfs.read_link(top, b"m").unwrap(), "full");
+    vfs.rename(top, b"g", top, b"m").unwrap();
+    assert_eq!(vfs.read_file(root, "m", 9).unwrap(), b"f");
+    assert!(vfs.lookup(top, b"full/x", Follow::No).is_ok());
+}
+
+#[test]
+fn two_names_of_one_file_stay() {
+    let (mut vfs, root, top) = fresh();
+    vfs.write_file(root, "a", b"1").unwrap();
+    vfs.link(top, b"a", Follow::No, top, b"b").unwrap();
+    vfs.rename(top, b"a", top, b"b").unwrap();
+    assert_eq!(vfs.list(root, "/").unwrap().len(), 2);
+}
+
+#[test]
+fn nothing_moves_between_roots() {
+    let (mut vfs, _, top) = fresh();
+    let other = vfs.add_root(Access::ReadWrite);
+    let other = vfs.root_dir(other).unwrap();
+    touch(&mut vfs, top, "f").unwrap();
+    assert_eq!(vfs.rename(top, b"f", other, b"f"), Err(VfsError::CrossRoot));
+    assert_eq!(vfs.link(top, b"f", Follow::No, other, b"f"), Err(VfsError::CrossRoot));
+}
+
+#[test]
+fn a_removed_directory_takes_nothing_in() {
+    let (mut vfs, _, top) = fresh();
+    let dir = vfs.create_dir(top, b"d").unwrap();
+    vfs.retain(dir).unwrap();
+    touch(&mut vfs, top, "f").unwrap();
+    vfs.remove_dir(top, b"d").unwrap();
+    assert_eq!(touch(&mut vfs, dir, "x"), Err(VfsError::NotFound));
+    assert_eq!(vfs.create_dir(dir, b"x"), Err(VfsError::NotFound));
+    assert_eq!(vfs.symlink(b"x", dir, b"x"), Err(VfsError::NotFound));
+    assert_eq!(vfs.rename(top, b"f", dir, b"x"), Err(VfsError::NotFound));
+    assert_eq!(vfs.link(top, b"f", Follow::No, dir, b"x"), Err(VfsError::NotFound));
+    assert!(vfs.read_dir(dir, 0, 9).unwrap().is_empty());
+    assert_eq!(vfs.stat(dir).unwrap().links, 0);
+    assert_eq!(vfs.path_of(dir), None);
+    vfs.release(dir);
+    assert_eq!(vfs.stat(dir), Err(VfsError::BadInode));
+}
+
+#[test]
+fn a_rename_cannot_nest_deeper_than_making_directories_can() {
+    let (mut vfs, _, top) = with_limits(VfsLimits { depth: 4, ..VfsLimits::default() });
+    for dir in [&b"a"[..], b"a/b", b"a/b/c", b"x", b"x/y"] {
+        vfs.create_dir(top, dir).unwrap();
+    }
+    assert_eq!(vfs.rename(top, b"x", top, b"a/b/c/x"), Err(VfsError::NameTooLong));
+    vfs.rename(top, b"x", top, b"a/b/x").unwrap();
+    assert_eq!(vfs.create_dir(top, b"a/b/x/y/z"), Err(VfsError::NameTooLong));
+    touch(&mut vfs, top, "a/b/x/y/file").unwrap();
+}
+
+#[test]
+fn a_rename_at_the_full_quota_never_passes_it() {
+    let (mut vfs, root, top) = fresh();
+    vfs.write_file(root, "a", b"x").unwrap();
+    vfs.write_file(root, "b", b"x").unwrap();
+    let used = vfs.bytes_used();
+    let (mut vfs, root, top2) = with_limits(VfsLimits { bytes: used, ..VfsLimits::default() });
+    assert_eq!(top, top2);
+    vfs.write_file(root, "a", b"x").unwrap();
+    vfs.write_file(root, "b", b"x").unwrap();
+    assert_eq!(vfs.rename(top, b"a", top, b"longer"), Err(VfsError::NoSpace));
+    vfs.rename(top, b"a", top, b"c").unwrap();
+    vfs.rename(top, b"c", top, b"b").unwrap();
+    assert_eq!(vfs.peak_bytes(), used);
 }

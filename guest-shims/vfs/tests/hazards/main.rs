@@ -15,17 +15,13 @@ mod support;
 
 mod changes;
 mod commit;
-mod endless;
 mod files;
 mod forged;
-mod forks;
-mod host;
 mod links;
 mod listing;
 mod mounts;
 mod paths;
 mod quotas;
-mod renames;
 mod saved;
 
 use glovebox_vfs::{Access, InodeId, OpenOptions, RootId, Vfs, VfsError, VfsLimits};

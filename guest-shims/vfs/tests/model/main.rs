@@ -13,11 +13,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod check;
 mod forged;
 mod operations;
 mod reference;
-mod resolution;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
