@@ -4,18 +4,16 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde_json::json;
 
-use crate::{Anchors, DriverError, Machine, Value};
-
 use super::{
-    build::Build,
+    Build,
     compile::{NAME_BYTES, SOURCE_BYTES},
-    guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest, SCRATCH_BYTES},
+    guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest, JsValue, SCRATCH_BYTES},
     library::{FILES, library},
     places::{fault, limit_stack},
     state::{Addresses, Booted},
-    value::JsValue,
     wipe::{fill_holes, wipe_free_memory},
 };
+use crate::{Anchors, DriverError, Machine, Value};
 
 /// The shadow stack for scripts, in bytes: room for 1,000 levels of plain functions. QuickJS limits this stack, while
 /// frames use the native one. The native stack takes at most 25 times as much (`JSON.parse`, nested parentheses), and

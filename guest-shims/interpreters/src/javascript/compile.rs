@@ -1,14 +1,12 @@
 //! Compiling source text, and choosing the grammar for it.
 
-use crate::{DriverError, MachineError, Script, SourceKind, Value};
-
 use super::{
-    guest::{EVAL_ASYNC, EVAL_COMPILE_ONLY, EVAL_MODULE},
+    guest::{EVAL_ASYNC, EVAL_COMPILE_ONLY, EVAL_MODULE, JsValue},
     report::{Facts, Position},
     split::may_import,
     state::Booted,
-    value::JsValue,
 };
+use crate::{DriverError, MachineError, Script, SourceKind, Value};
 
 /// Size of the source buffer that every image has, in bytes. A source fits with its terminating zero.
 pub(super) const SOURCE_BYTES: u32 = 64 << 10;

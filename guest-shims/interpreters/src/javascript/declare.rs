@@ -9,9 +9,12 @@
 //!
 //! Functions created earlier look a global name up on each use, and so see the new binding.
 
+use super::{
+    compile::Grammar,
+    guest::{JsValue, PROMISE_REJECTED},
+    state::Booted,
+};
 use crate::{DriverError, Script};
-
-use super::{compile::Grammar, promise::PROMISE_REJECTED, state::Booted, value::JsValue};
 
 /// The result of running a compiled source.
 pub(super) enum Started {

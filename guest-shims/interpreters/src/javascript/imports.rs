@@ -4,16 +4,14 @@
 //! module that a source imports before it compiles the source. Modules that only an imported file names show up when
 //! compiling fails.
 
-use crate::{DriverError, Script};
-
 use super::{
     compile::Compiled,
-    guest::EVAL_MODULE,
+    guest::{EVAL_MODULE, JsValue},
     report::{Facts, Position},
     split::may_import,
     state::Booted,
-    value::JsValue,
 };
+use crate::{DriverError, Script};
 
 /// The modules of `lazy.js`, `fs.js`, `path.js` and `modules.js`.
 const MODULES: [&str; 23] = [

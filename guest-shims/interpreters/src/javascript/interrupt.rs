@@ -5,9 +5,8 @@
 //! and asks again later in case native code swallowed it. No code of the script runs while it unwinds: iterators are
 //! not closed, running generators are finished, and promises of running async functions stay pending.
 
+use super::{guest::JsValue, state::Booted};
 use crate::{Anchors, DriverError, Interrupt, Poke, Raised};
-
-use super::{state::Booted, value::JsValue};
 
 /// The name of the interpreter's own error.
 const THROWN: (&str, &str) = ("InternalError", "interrupted");

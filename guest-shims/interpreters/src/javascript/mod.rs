@@ -13,38 +13,34 @@
 //! [`state::Addresses`]. A script that damages them damages its own interpreter.
 
 mod boot;
-mod build;
 mod compile;
 mod declare;
-mod freeze;
 mod guest;
 mod imports;
 mod interrupt;
 mod library;
 mod persist;
 mod places;
-mod promise;
 mod report;
 mod run;
 mod split;
 mod state;
-mod value;
 mod variables;
 mod wipe;
 
 use std::collections::BTreeMap;
 
+use compile::Compiled;
+use report::{Facts, OUT_OF_MEMORY};
 use serde_json::json;
+use state::Booted;
 
 use crate::{
     Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
     SourceKind, persist::Persisting,
 };
-use build::Build;
-use compile::Compiled;
+
 pub use library::library;
-use report::{Facts, OUT_OF_MEMORY};
-use state::Booted;
 
 /// The name of an image's own code. Its relative imports are resolved in the workspace.
 const SETUP_NAME: &str = "setup.js";
@@ -59,12 +55,12 @@ pub struct JavaScript {
 impl JavaScript {
     /// Creates the driver of QuickJS-NG 0.17.0, `qjs-wasi-reactor.wasm`.
     pub fn reactor() -> Self {
-        Self { build: &build::REACTOR_0_17, lean: false }
+        Self { build: &REACTOR_0_17, lean: false }
     }
 
     /// Creates the driver of QuickJS-NG 0.11.0, `qjs-wasi.wasm`.
     pub fn command() -> Self {
-        Self { build: &build::COMMAND_0_11, lean: false }
+        Self { build: &COMMAND_0_11, lean: false }
     }
 
     /// Boots without the modules of Node. Scripts then compile the modules that they use from `/data_js`.
@@ -209,3 +205,33 @@ impl Driver for JavaScript {
         Ok(())
     }
 }
+
+/// The facts about one pinned binary. Table slots are specific to the binary; preparation calls each and checks its
+/// effect, so a wrong one is detected there.
+#[derive(Debug)]
+struct Build {
+    /// The function that runs the C library's constructors. `_start` and `qjs_init` are never called.
+    initialise: &'static str,
+    /// The function that installs the module loader; its signature follows from `module_loader`.
+    set_module_loader: &'static str,
+    /// Table slots of `js_module_loader` and, where the build has it, `js_module_check_attributes`.
+    module_loader: &'static [u32],
+    /// Table slot of `js_std_promise_rejection_tracker`.
+    rejection_tracker: u32,
+}
+
+/// `qjs-wasi-reactor.wasm` of QuickJS-NG 0.17.0.
+static REACTOR_0_17: Build = Build {
+    initialise: "_initialize",
+    set_module_loader: "JS_SetModuleLoaderFunc2",
+    module_loader: &[70, 71],
+    rejection_tracker: 72,
+};
+
+/// `qjs-wasi.wasm` of QuickJS-NG 0.11.0.
+static COMMAND_0_11: Build = Build {
+    initialise: "__wasm_call_ctors",
+    set_module_loader: "JS_SetModuleLoaderFunc",
+    module_loader: &[2],
+    rejection_tracker: 3,
+};

@@ -1,11 +1,10 @@
 //! Persisting globals of JavaScript with the functions of persist.js.
 
+use super::{guest::JsValue, state::Booted, variables::is_identifier};
 use crate::{
     DriverError, Machine, Value,
     persist::{GlobalJson, Globals, JAVASCRIPT_STATE_FILE, Next},
 };
-
-use super::{state::Booted, value::JsValue, variables::is_identifier};
 
 /// The largest small integer of the interpreter.
 const MAX_INT: u32 = i32::MAX.cast_unsigned();

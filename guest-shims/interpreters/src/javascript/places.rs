@@ -4,13 +4,11 @@
 //! Anything but exactly one match that behaves as expected is an error: preparation fails, and no script ever runs on a
 //! guess.
 
-use crate::{DriverError, Value};
-
 use super::{
-    guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest},
+    guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest, JsValue},
     state::Booted,
-    value::JsValue,
 };
+use crate::{DriverError, Value};
 
 /// Maximum part of the shadow stack that the first call uses before the runtime records where the stack begins.
 const FIRST_FRAME_BYTES: u32 = 4 << 10;

@@ -1,8 +1,7 @@
 //! Descriptions of thrown values, produced by the boot scripts.
 
+use super::{guest::JsValue, state::Booted};
 use crate::{Diagnostic, DriverError, Raised, Script};
-
-use super::{state::Booted, value::JsValue};
 
 /// The result of `facts` and `report` of `driver.js`.
 #[derive(Debug, Default)]

@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{DriverError, GuestValue, Raised, Report, Script, SourceKind, Value};
-
 use super::{
     compile::{Compiled, Grammar, keeps_bindings},
     declare::Started,
-    promise::{PROMISE_FULFILLED, PROMISE_PENDING},
+    guest::{JsValue, PROMISE_FULFILLED, PROMISE_PENDING},
     report::Facts,
     split::{Split, replace_expressions, split},
     state::Booted,
-    value::JsValue,
 };
+use crate::{DriverError, GuestValue, Raised, Report, Script, SourceKind, Value};
 
 /// The name of a script without a file. An image's `scriptArgs` already contains it.
 const DEFAULT_NAME: &str = "<sandbox>";

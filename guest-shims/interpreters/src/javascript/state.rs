@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::{
+    Build,
+    guest::{Guest, JsValue},
+};
 use crate::{Anchors, DriverError, Machine};
-
-use super::{build::Build, guest::Guest, value::JsValue};
 
 /// Defines the image's addresses once: fields, anchor names, and the conversions between them.
 macro_rules! addresses {

@@ -1,8 +1,7 @@
 //! Values for the host, and the variables that the host reads and sets between executions.
 
+use super::{compile::NAME_BYTES, guest::JsValue, report::Facts, state::Booted};
 use crate::{DriverError, GuestValue, Raised, Value};
-
-use super::{compile::NAME_BYTES, report::Facts, state::Booted, value::JsValue};
 
 /// Reserved words, which cannot be identifiers in scripts (ECMA-262, 12.7.2).
 const RESERVED: [&str; 38] = [

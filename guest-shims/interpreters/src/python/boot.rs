@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use glovebox_wasi::{Stop, Stream};
 
-use super::form::Form;
-use super::object::{Interpreter, SCRATCH_BYTES, TWISTER_SAMPLE};
-use super::packages::{self, COMPILER};
-use super::wire::{DEFAULT_NAME, decode_report};
+use super::{
+    COMPILER, Form,
+    object::{Interpreter, SCRATCH_BYTES, TWISTER_SAMPLE},
+    wire::{DEFAULT_NAME, decode_report},
+};
 use crate::{
     Anchors, Boot, Callee, DriverError, Interrupt, Machine, MachineError, Report, SCRATCH, Script, SourceKind, Value,
+    python,
 };
 
 /// The code that runs in every interpreter, as one module, followed by the files in `$own`.
@@ -327,7 +329,7 @@ fn allocate(machine: &mut dyn Machine, bytes: u32) -> Result<u32, DriverError> {
 /// Compiles the packages in a reactor.
 pub(super) fn compile_in_reactor(machine: &mut dyn Machine) -> Result<(), DriverError> {
     start_reactor(machine)?;
-    let args: Vec<String> = packages::compiler_args().into_iter().skip(3).map(|arg| format!("'{arg}'")).collect();
+    let args: Vec<String> = python::compiler_args().into_iter().skip(3).map(|arg| format!("'{arg}'")).collect();
     let prelude = format!("import sys\nsys.dont_write_bytecode = True\nsys.argv = ['', {}]\n", args.join(", "));
     run_in_reactor(machine, &format!("{prelude}{COMPILER}"))
 }

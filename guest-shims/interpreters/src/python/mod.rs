@@ -7,25 +7,22 @@
 //! Request and reply go through guest memory ([`object`]).
 
 mod boot;
-mod form;
-mod globals;
 mod interrupt;
 mod object;
-mod packages;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 use std::borrow::Cow;
 
+use glovebox_wasi::Stop;
+use object::{IMMORTAL, IMMORTAL_SINCE_3_14, Interpreter};
+use wire::{DEFAULT_NAME, decode_diagnostic, decode_report, decode_variable, fields, framed};
+
 use crate::{
-    Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
-    persist::Persisting,
+    Anchors, Boot, COMPILED_FILE, Callee, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine,
+    MachineError, Poke, Raised, Report, Script, persist::Persisting,
 };
-use form::Form;
-use object::Interpreter;
-pub use packages::EMBEDDED_PACKAGES;
-use wire::{DEFAULT_NAME, decode_diagnostic, decode_report, decode_variable, framed};
 
 /// The driver of CPython.
 #[derive(Clone, Copy, Debug)]
@@ -68,18 +65,18 @@ impl Boot for Python {
     }
 
     fn compiler_args(&self) -> Option<Vec<String>> {
-        Some(packages::compiler_args())
+        Some(compiler_args())
     }
 
     fn compile_packages(&self, machine: &mut dyn Machine) -> Result<(), DriverError> {
         match self.form {
-            Form::Command => packages::compile(machine),
+            Form::Command => compile(machine),
             Form::Reactor => boot::compile_in_reactor(machine),
         }
     }
 
     fn compiled_packages(&self, written: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DriverError> {
-        packages::compiled(written)
+        compiled(written)
     }
 
     fn boot(&self, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
@@ -272,4 +269,69 @@ fn no_memory(what: &str) -> Raised {
         message: format!("{what} does not fit into the guest's memory"),
         ..Raised::default()
     }
+}
+
+/// The kind of a binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// A command, 3.12: it runs a script and exits, and is parked before its exit.
+    Command,
+    /// A reactor, 3.15: its functions create an interpreter, run code in it, and return.
+    Reactor,
+}
+
+impl Form {
+    /// Returns the reference count of an object that is never freed.
+    fn immortal(self) -> u32 {
+        match self {
+            Self::Command => IMMORTAL,
+            Self::Reactor => IMMORTAL_SINCE_3_14,
+        }
+    }
+}
+
+/// Packages of this project, by path below `/app/site-packages`, sorted.
+pub const EMBEDDED_PACKAGES: &[(&str, &[u8])] = &[
+    ("requests/__init__.py", include_bytes!("site/requests/__init__.py")),
+    ("requests/auth.py", include_bytes!("site/requests/auth.py")),
+    ("requests/cookies.py", include_bytes!("site/requests/cookies.py")),
+    ("requests/exceptions.py", include_bytes!("site/requests/exceptions.py")),
+    ("requests/models.py", include_bytes!("site/requests/models.py")),
+    ("requests/sessions.py", include_bytes!("site/requests/sessions.py")),
+    ("requests/structures.py", include_bytes!("site/requests/structures.py")),
+    ("sandbox_utils/__init__.py", include_bytes!("site/sandbox_utils/__init__.py")),
+    ("sandbox_utils/data.py", include_bytes!("site/sandbox_utils/data.py")),
+    ("sandbox_utils/files.py", include_bytes!("site/sandbox_utils/files.py")),
+    ("sandbox_utils/formats.py", include_bytes!("site/sandbox_utils/formats.py")),
+    ("sandbox_utils/paths.py", include_bytes!("site/sandbox_utils/paths.py")),
+    ("sandbox_utils/shell.py", include_bytes!("site/sandbox_utils/shell.py")),
+    ("sandbox_utils/text.py", include_bytes!("site/sandbox_utils/text.py")),
+    ("sandbox_utils/yaml_reader.py", include_bytes!("site/sandbox_utils/yaml_reader.py")),
+    ("sandbox_utils/yaml_writer.py", include_bytes!("site/sandbox_utils/yaml_writer.py")),
+];
+
+/// Compiles the packages that are mounted at their path.
+const COMPILER: &str = include_str!("compile.py");
+
+/// The arguments of the compiling interpreter. It may write to the workspace.
+fn compiler_args() -> Vec<String> {
+    ["python", "-c", COMPILER, "/app/site-packages", &format!("/app/{COMPILED_FILE}")].map(str::to_owned).to_vec()
+}
+
+/// Runs [`COMPILER`] in a command that was given [`compiler_args`].
+fn compile(machine: &mut dyn Machine) -> Result<(), DriverError> {
+    match machine.call(Callee::Export("_start"), &[]) {
+        Ok(_) | Err(MachineError::Stopped(Stop::Exit(0))) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Decodes the output of [`COMPILER`].
+fn compiled(written: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DriverError> {
+    let parts = fields(written)?;
+    let pairs = parts.chunks(2).map(|pair| match pair {
+        [path, bytes] => Ok((String::from_utf8_lossy(path).into_owned(), bytes.to_vec())),
+        _ => Err(DriverError::Boot("a path of a compiled package stands alone".to_owned())),
+    });
+    pairs.collect()
 }

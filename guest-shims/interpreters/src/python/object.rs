@@ -1,10 +1,14 @@
-//! The parts of CPython's objects that the driver accesses in guest memory.
+//! The parts of CPython's objects that the driver accesses in guest memory, and the globals that persist.
 //!
 //! The layouts are those of a 32-bit CPython 3.12 to 3.15 without debug fields (Include/object.h, Include/cpython/*.h).
 //! The addresses come from preparation. A guest that damages this memory harms only itself: every access is checked
 //! against its memory, and sizes from the guest are clamped.
 
-use crate::{Anchors, Callee, DriverError, Machine, MachineError, Value};
+use super::wire::{decode_global, framed};
+use crate::{
+    Anchors, Callee, DriverError, Machine, MachineError, Value,
+    persist::{Globals, Next, PYTHON_STATE_FILE},
+};
 
 /// `PyObject`: `ob_refcnt`, `ob_type`; then `PyVarObject`'s `ob_size`.
 const OB_TYPE: u32 = 4;
@@ -291,5 +295,31 @@ fn damaged(error: MachineError) -> DriverError {
     match error {
         MachineError::OutOfBounds(at) => DriverError::Report(format!("its memory points to {at:#x}, outside itself")),
         error => DriverError::Machine(error),
+    }
+}
+
+impl Globals for Interpreter<'_> {
+    const FILE: &'static str = PYTHON_STATE_FILE;
+
+    fn machine(&mut self) -> &mut dyn Machine {
+        Interpreter::machine(self)
+    }
+
+    fn restore(&mut self, json: Option<&str>, max_bytes: u64) -> Result<bool, DriverError> {
+        let request = framed([max_bytes.to_string().as_str(), json.unwrap_or_default()]);
+        Ok(self.send(&request)? && self.call("restore_globals")?.is_none())
+    }
+
+    fn next(&mut self, max_bytes: u64) -> Result<Next, DriverError> {
+        let bytes = u32::try_from(max_bytes).unwrap_or(u32::MAX);
+        self.call_for("next_global", bytes)?.map_or(Ok(Next::End), |reply| decode_global(&reply))
+    }
+
+    fn print_error(&mut self, line: &str) -> Result<(), DriverError> {
+        // A guest without memory for the line skips it.
+        if self.send(line.as_bytes())? {
+            self.call("complain")?;
+        }
+        Ok(())
     }
 }

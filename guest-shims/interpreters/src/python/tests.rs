@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use glovebox_vfs::{Vfs, VfsLimits};
-use glovebox_wasi::{Errno, FileAt, Host, Stop, Wasi, WasiConfig};
+use glovebox_wasi::{Errno, FileAt, Host, Wasi, WasiConfig};
 
 use super::*;
-use crate::{Callee, MachineError, SourceKind, Value};
+use crate::{SourceKind, Value};
 
 const BUFFER: u32 = 0x100;
 const START: u32 = 0x400;
@@ -423,4 +423,22 @@ fn the_indentation_that_all_lines_share_is_removed() {
         let (dedented, indentation) = dedented(source);
         assert_eq!((dedented.as_ref(), indentation), (expected, columns), "{source:?}");
     }
+}
+
+#[test]
+fn what_was_compiled_is_taken_apart() {
+    let framed = |parts: &[&[u8]]| {
+        let length = |part: &[u8]| u32::try_from(part.len()).unwrap().to_le_bytes();
+        parts.iter().flat_map(|part| [&length(part)[..], part].concat()).collect::<Vec<u8>>()
+    };
+    assert_eq!(compiled(b"").unwrap(), []);
+    let whole = framed(&[b"a", b"\0\xff", b"b", b""]);
+    assert_eq!(compiled(&whole).unwrap(), [("a".into(), vec![0, 255]), ("b".into(), vec![])]);
+    assert!(compiled(&framed(&[b"a"])).is_err(), "a path without bytes");
+    assert!(compiled(&whole[..whole.len() - 1]).is_err(), "cut short");
+}
+
+#[test]
+fn packages_of_our_own_are_sorted() {
+    assert!(EMBEDDED_PACKAGES.is_sorted_by_key(|(path, _)| *path));
 }
