@@ -5,11 +5,11 @@ use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError};
 use crate::{
     Errno, Host, Mount, Stop, Wasi,
     device::Device,
-    host::{Call, Failure},
+    host::{Call, CallFailure},
     memory::read_path,
     mounts::{self, Above},
     prices,
-    table::{Descriptor, Target},
+    table::{Descriptor, FdTarget},
 };
 
 /// The purpose of a path in a call. It decides the error for a path that leads out of every mount.
@@ -74,7 +74,7 @@ impl Wasi {
             if matches!(error, VfsError::NoSpace | VfsError::MountTooLarge) {
                 self.events.quota_exceeded();
             }
-            Failure::Errno(errno_of(error))
+            CallFailure::Errno(errno_of(error))
         })
     }
 
@@ -92,7 +92,7 @@ impl Wasi {
 
     /// Records a path that would have left its mount, and returns the error of the call for such a path.
     pub(crate) fn watch<T>(&mut self, places: &[&RealPath], result: Call<T>) -> Call<T> {
-        if let Err(Failure::Errno(Errno::NotCapable)) = result {
+        if let Err(CallFailure::Errno(Errno::NotCapable)) = result {
             // Of two paths, the one with `..` or an absolute one is the likelier. The event is a hint, not evidence.
             let place = places.iter().find(|place| place.path.split('/').any(|part| part == ".."));
             if let Some(place) = place.or(places.first()) {
@@ -116,9 +116,9 @@ impl Wasi {
     ) -> Call<GuestPath> {
         let descriptor = self.table.get(fd)?;
         let (at, below) = match &descriptor.target {
-            Target::Directory { inode } => (Some(*inode), descriptor.preopen.clone()),
-            Target::Virtual { path } => (None, Some(path.clone())),
-            Target::Stdin | Target::Stdout | Target::Stderr | Target::File { .. } | Target::Device(_) => {
+            FdTarget::Directory { inode } => (Some(*inode), descriptor.preopen.clone()),
+            FdTarget::Virtual { path } => (None, Some(path.clone())),
+            FdTarget::Stdin | FdTarget::Stdout | FdTarget::Stderr | FdTarget::File { .. } | FdTarget::Device(_) => {
                 return Err(Errno::NotDir.into());
             }
         };
@@ -140,7 +140,7 @@ impl Wasi {
             return match self.resolve(host, &outer, &path) {
                 Ok(Above::Mounted { root, path }) => self.mounted(root, path, outside),
                 // The file system then returns the error itself.
-                Ok(_) | Err(Failure::Errno(_)) => Ok(GuestPath::Real(RealPath { at, path, below: outer, outside })),
+                Ok(_) | Err(CallFailure::Errno(_)) => Ok(GuestPath::Real(RealPath { at, path, below: outer, outside })),
                 Err(failure) => Err(failure),
             };
         }
@@ -219,7 +219,7 @@ impl Wasi {
         host.charge(prices::FILE_SYSTEM_WORK.saturating_mul(mounts))?;
         match self.resolve(host, below, path) {
             Ok(found) => self.found(found, outside),
-            Err(Failure::Errno(Errno::NotCapable)) => {
+            Err(CallFailure::Errno(Errno::NotCapable)) => {
                 self.events.path_escape(&format!("{}/{path}", below.trim_end_matches('/')));
                 Err(outside.into())
             }
@@ -336,7 +336,7 @@ impl Wasi {
 fn split_stop<T>(done: Call<T>) -> Result<Result<T, Errno>, Stop> {
     match done {
         Ok(done) => Ok(Ok(done)),
-        Err(Failure::Errno(errno)) => Ok(Err(errno)),
-        Err(Failure::Stop(stop)) => Err(stop),
+        Err(CallFailure::Errno(errno)) => Ok(Err(errno)),
+        Err(CallFailure::Stop(stop)) => Err(stop),
     }
 }

@@ -87,27 +87,27 @@ pub trait Host {
 
 /// An error for the guest, or a stop that unwinds it.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CallFailure {
     Errno(Errno),
     Stop(Stop),
 }
 
-impl From<Errno> for Failure {
+impl From<Errno> for CallFailure {
     fn from(errno: Errno) -> Self {
         Self::Errno(errno)
     }
 }
 
-impl From<Stop> for Failure {
+impl From<Stop> for CallFailure {
     fn from(stop: Stop) -> Self {
         Self::Stop(stop)
     }
 }
 
-impl From<Fault> for Failure {
+impl From<Fault> for CallFailure {
     fn from(_: Fault) -> Self {
         Self::Errno(Errno::Fault)
     }
 }
 
-pub(crate) type Call<T = ()> = Result<T, Failure>;
+pub(crate) type Call<T = ()> = Result<T, CallFailure>;

@@ -7,7 +7,7 @@ use glovebox_vfs::{RootId, Vfs};
 use crate::{
     Errno, Wasi, WasiError,
     device::{self, Device, descriptor_at, is_above_one},
-    table::{Descriptor, Target},
+    table::{Descriptor, FdTarget},
 };
 
 /// A root of the file system at an absolute guest path.
@@ -164,9 +164,9 @@ pub(crate) fn virtual_inode(path: &str) -> u64 {
 }
 
 /// Returns the directory of a mount.
-pub(crate) fn directory(vfs: &Vfs, mount: &Mount) -> Result<Target, WasiError> {
+pub(crate) fn directory(vfs: &Vfs, mount: &Mount) -> Result<FdTarget, WasiError> {
     let inode = vfs.root_dir(mount.root).ok_or_else(|| WasiError::UnknownRoot(mount.path.clone()))?;
-    Ok(Target::Directory { inode })
+    Ok(FdTarget::Directory { inode })
 }
 
 /// Checks that these mounts are valid together.
@@ -199,7 +199,7 @@ impl Wasi {
         let mut table = self.table.clone();
         for slot in table.iter_mut() {
             let Some(descriptor) = slot else { continue };
-            if let (Some(path), Target::Directory { .. }) = (&descriptor.preopen, &descriptor.target) {
+            if let (Some(path), FdTarget::Directory { .. }) = (&descriptor.preopen, &descriptor.target) {
                 let mount = mounts.iter().find(|mount| mount.path == *path);
                 let mount = mount.ok_or_else(|| WasiError::PreopenWithoutMount(path.clone()))?;
                 descriptor.target = directory(&vfs, mount)?;
@@ -239,7 +239,7 @@ impl Wasi {
         self.vfs = vfs;
         for slot in self.table.iter_mut() {
             let Some(Descriptor { preopen, target, .. }) = slot else { continue };
-            if let (Some(path), Target::Directory { inode }) = (&preopen, &mut *target) {
+            if let (Some(path), FdTarget::Directory { inode }) = (&preopen, &mut *target) {
                 let mount = self.mounts.iter().find(|mount| mount.path == *path);
                 *inode = mount.and_then(|mount| self.vfs.root_dir(mount.root)).unwrap_or(*inode);
             } else if let Some((inode, kind)) = target.opened() {
@@ -260,7 +260,7 @@ impl Wasi {
         check_mounts(&self.vfs, std::slice::from_ref(&mount))?;
         let target = directory(&self.vfs, &mount)?;
         for slot in self.table.iter_mut() {
-            if let Some(Descriptor { preopen: Some(path), target: old @ Target::Directory { .. }, .. }) = slot
+            if let Some(Descriptor { preopen: Some(path), target: old @ FdTarget::Directory { .. }, .. }) = slot
                 && *path == mount.path
             {
                 *old = target.clone();

@@ -22,7 +22,7 @@ use crate::{
     mounts::is_above_a_mount,
     rights,
     streams::Stdin,
-    table::{Descriptor, FIRST_FREE, Table, Target},
+    table::{Descriptor, FIRST_FREE, FdTarget, Table},
 };
 
 /// The first byte, which identifies the version of the layout.
@@ -142,27 +142,27 @@ fn encode_descriptor(to: &mut Encoder, descriptor: &Descriptor) {
         return;
     }
     match &descriptor.target {
-        Target::Stdin => to.byte(STDIN),
-        Target::Stdout => to.byte(STDOUT),
-        Target::Stderr => to.byte(STDERR),
-        Target::File { inode, position } => {
+        FdTarget::Stdin => to.byte(STDIN),
+        FdTarget::Stdout => to.byte(STDOUT),
+        FdTarget::Stderr => to.byte(STDERR),
+        FdTarget::File { inode, position } => {
             to.byte(FILE);
             to.number(inode.get());
             to.number(*position);
         }
-        Target::Directory { inode } => {
+        FdTarget::Directory { inode } => {
             to.byte(DIRECTORY);
             to.number(inode.get());
         }
-        Target::Virtual { path } => {
+        FdTarget::Virtual { path } => {
             to.byte(VIRTUAL);
             to.text(path);
         }
-        Target::Device(Device::Null) => to.byte(NULL),
-        Target::Device(Device::Tools) => to.byte(TOOLS),
-        Target::Device(Device::Displays) => to.byte(DISPLAYS),
-        Target::Device(Device::Space) => to.byte(SPACE),
-        Target::Device(Device::Scrypt) => to.byte(SCRYPT),
+        FdTarget::Device(Device::Null) => to.byte(NULL),
+        FdTarget::Device(Device::Tools) => to.byte(TOOLS),
+        FdTarget::Device(Device::Displays) => to.byte(DISPLAYS),
+        FdTarget::Device(Device::Space) => to.byte(SPACE),
+        FdTarget::Device(Device::Scrypt) => to.byte(SCRYPT),
     }
     to.number(u64::from(descriptor.flags));
     to.number(descriptor.rights_base);
@@ -191,7 +191,7 @@ struct Saved<'a> {
 
 enum SavedTarget<'a> {
     Preopen { path: &'a str },
-    Stream(Target),
+    Stream(FdTarget),
     File { number: u64, position: u64 },
     Directory { number: u64 },
     Virtual { path: &'a str },
@@ -297,9 +297,9 @@ impl Wasi {
                     let present = present.filter(|(at, known)| *at == fd && known.preopen.as_deref() == Some(path));
                     let (_, present) = present.ok_or(RestoreError::OtherPreopens)?;
                     let target = match self.mount_root(path) {
-                        Some(root) if matches!(present.target, Target::Directory { .. }) => {
+                        Some(root) if matches!(present.target, FdTarget::Directory { .. }) => {
                             let inode = self.vfs.root_dir(root).ok_or(RestoreError::OtherPreopens)?;
-                            Target::Directory { inode }
+                            FdTarget::Directory { inode }
                         }
                         _ => present.target.clone(),
                     };
@@ -317,7 +317,7 @@ impl Wasi {
         let Saved { target, flags, rights_base, rights_inheriting } = saved;
         let (target, max_base, max_inheriting) = match target {
             SavedTarget::Preopen { .. } => return Err(RestoreError::OtherPreopens),
-            SavedTarget::Stream(Target::Stdin) => (Target::Stdin, rights::INPUT, 0),
+            SavedTarget::Stream(FdTarget::Stdin) => (FdTarget::Stdin, rights::INPUT, 0),
             SavedTarget::Stream(target) => (target, rights::OUTPUT, 0),
             SavedTarget::File { number, position } => {
                 let (inode, root) = self.opened(number, FileKind::File)?;
@@ -325,19 +325,19 @@ impl Wasi {
                     let mount = self.mounts.iter().find(|mount| mount.root == root);
                     return Err(RestoreError::ReadOnly(mount.map(|mount| mount.path.clone()).unwrap_or_default()));
                 }
-                (Target::File { inode, position }, rights::ALL, rights::ALL)
+                (FdTarget::File { inode, position }, rights::ALL, rights::ALL)
             }
             SavedTarget::Directory { number } => {
                 let (inode, _) = self.opened(number, FileKind::Directory)?;
-                (Target::Directory { inode }, rights::ALL & !rights::FD_WRITE, rights::ALL)
+                (FdTarget::Directory { inode }, rights::ALL & !rights::FD_WRITE, rights::ALL)
             }
             SavedTarget::Virtual { path } => {
                 if path != "/" && !is_above_a_mount(&self.mounts, path) {
                     return Err(Damaged("a virtual directory is not above any mount").into());
                 }
-                (Target::Virtual { path: path.to_owned() }, rights::ALL & !rights::FD_WRITE, rights::ALL)
+                (FdTarget::Virtual { path: path.to_owned() }, rights::ALL & !rights::FD_WRITE, rights::ALL)
             }
-            SavedTarget::Device(device) => (Target::Device(device), rights::DEVICE, 0),
+            SavedTarget::Device(device) => (FdTarget::Device(device), rights::DEVICE, 0),
         };
         if rights_base & !max_base != 0 || rights_inheriting & !max_inheriting != 0 {
             return Err(Damaged("a descriptor has invalid rights").into());
@@ -357,9 +357,9 @@ impl<'a> Saved<'a> {
     fn decode(from: &mut Decoder<'a>) -> Result<Self, Damaged> {
         let target = match from.byte()? {
             PREOPEN => SavedTarget::Preopen { path: from.text()? },
-            STDIN => SavedTarget::Stream(Target::Stdin),
-            STDOUT => SavedTarget::Stream(Target::Stdout),
-            STDERR => SavedTarget::Stream(Target::Stderr),
+            STDIN => SavedTarget::Stream(FdTarget::Stdin),
+            STDOUT => SavedTarget::Stream(FdTarget::Stdout),
+            STDERR => SavedTarget::Stream(FdTarget::Stderr),
             FILE => SavedTarget::File { number: from.number()?, position: from.number()? },
             DIRECTORY => SavedTarget::Directory { number: from.number()? },
             VIRTUAL => SavedTarget::Virtual { path: from.text()? },

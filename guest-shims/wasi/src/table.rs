@@ -8,7 +8,7 @@ use crate::{Errno, rights};
 
 /// The target of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum FdTarget {
     Stdin,
     Stdout,
     Stderr,
@@ -26,7 +26,7 @@ pub(crate) enum Target {
     Device(Device),
 }
 
-impl Target {
+impl FdTarget {
     /// Returns the inode that a descriptor keeps alive.
     pub(crate) fn inode(&self) -> Option<InodeId> {
         self.opened().map(|(inode, _)| inode)
@@ -57,7 +57,7 @@ impl Target {
 /// An open descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
-    pub(crate) target: Target,
+    pub(crate) target: FdTarget,
     pub(crate) flags: u16,
     pub(crate) rights_base: u64,
     pub(crate) rights_inheriting: u64,
@@ -66,12 +66,12 @@ pub(crate) struct Descriptor {
 }
 
 impl Descriptor {
-    pub(crate) fn stdio(target: Target) -> Self {
+    pub(crate) fn stdio(target: FdTarget) -> Self {
         Self::opened(target, 0, rights::ALL, 0)
     }
 
     /// Creates a descriptor with those of the requested rights that apply to its target.
-    pub(crate) fn opened(target: Target, flags: u16, rights_base: u64, rights_inheriting: u64) -> Self {
+    pub(crate) fn opened(target: FdTarget, flags: u16, rights_base: u64, rights_inheriting: u64) -> Self {
         let (max_base, max_inheriting) = target.max_rights();
         Self {
             target,
@@ -82,7 +82,7 @@ impl Descriptor {
         }
     }
 
-    pub(crate) fn preopen(target: Target, path: String) -> Self {
+    pub(crate) fn preopen(target: FdTarget, path: String) -> Self {
         Self { preopen: Some(path), ..Self::opened(target, 0, rights::ALL, rights::ALL) }
     }
 
@@ -119,7 +119,7 @@ impl Table {
         if self.slots.len() < first_free {
             self.slots.resize(first_free, None);
         }
-        for (slot, target) in self.slots.iter_mut().zip([Target::Stdin, Target::Stdout, Target::Stderr]) {
+        for (slot, target) in self.slots.iter_mut().zip([FdTarget::Stdin, FdTarget::Stdout, FdTarget::Stderr]) {
             match slot.replace(Descriptor::stdio(target)) {
                 None => self.open_count = self.open_count.saturating_add(1),
                 Some(old) => replaced.push(old),

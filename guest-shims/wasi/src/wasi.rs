@@ -13,7 +13,7 @@ use crate::{
     events::EventLog,
     mounts::{check_mounts, directory},
     streams::{Capture, DisplaysDevice, Park, Stdin},
-    table::{Descriptor, Table, Target},
+    table::{Descriptor, FdTarget, Table},
 };
 
 /// The WASI state of one guest instance: descriptor table, file system, arguments, environment, standard streams,
@@ -62,14 +62,14 @@ impl Wasi {
         }
         // `/` itself may be a mount.
         if root_preopen && !mounts.iter().any(|mount| mount.path == "/") {
-            wasi.preopen(Target::Virtual { path: "/".to_owned() }, "/")?;
+            wasi.preopen(FdTarget::Virtual { path: "/".to_owned() }, "/")?;
         }
         check_mounts(&wasi.vfs, &mounts)?;
         wasi.mounts = mounts;
         Ok(wasi)
     }
 
-    fn preopen(&mut self, target: Target, path: &str) -> Result<(), WasiError> {
+    fn preopen(&mut self, target: FdTarget, path: &str) -> Result<(), WasiError> {
         let descriptor = Descriptor::preopen(target, path.to_owned());
         match self.table.insert(descriptor, self.limits.open_files) {
             Ok(_) => Ok(()),

@@ -9,7 +9,7 @@ use crate::{
     layout,
     memory::{check, guest_size, write_u64},
     rights,
-    table::{Descriptor, Target},
+    table::{Descriptor, FdTarget},
 };
 
 pub(super) fn fd_fdstat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
@@ -19,10 +19,10 @@ pub(super) fn fd_fdstat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, sta
     let Descriptor { target, flags, rights_base, rights_inheriting, .. } = wasi.table.get(fd)?;
     let file_type = match target {
         // Not a character device, because the C library takes a character device that cannot seek for a terminal.
-        Target::Stdin | Target::Stdout | Target::Stderr => layout::UNKNOWN,
-        Target::File { .. } => layout::REGULAR,
-        Target::Directory { .. } | Target::Virtual { .. } => layout::DIRECTORY,
-        Target::Device(_) => layout::CHARACTER_DEVICE,
+        FdTarget::Stdin | FdTarget::Stdout | FdTarget::Stderr => layout::UNKNOWN,
+        FdTarget::File { .. } => layout::REGULAR,
+        FdTarget::Directory { .. } | FdTarget::Virtual { .. } => layout::DIRECTORY,
+        FdTarget::Device(_) => layout::CHARACTER_DEVICE,
     };
     Ok(host.write(stat, &layout::fdstat(file_type, *flags, *rights_base, *rights_inheriting))?)
 }
@@ -99,19 +99,19 @@ pub(super) fn fd_prestat_dir_name<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u3
 fn seekable(wasi: &Wasi, fd: u32, right: u64) -> Call<(InodeId, u64)> {
     let descriptor = wasi.table.get(fd)?;
     match descriptor.target {
-        Target::File { inode, position } => {
+        FdTarget::File { inode, position } => {
             descriptor.require(right)?;
             Ok((inode, position))
         }
-        Target::Stdin | Target::Stdout | Target::Stderr | Target::Device(_) => Err(Errno::Spipe.into()),
-        Target::Directory { .. } | Target::Virtual { .. } => Err(Errno::Badf.into()),
+        FdTarget::Stdin | FdTarget::Stdout | FdTarget::Stderr | FdTarget::Device(_) => Err(Errno::Spipe.into()),
+        FdTarget::Directory { .. } | FdTarget::Virtual { .. } => Err(Errno::Badf.into()),
     }
 }
 
 /// Returns whether a descriptor refers to the null device, whose position is always 0.
 fn is_null(wasi: &Wasi, fd: u32, right: u64) -> Result<bool, Errno> {
     let descriptor = wasi.table.get(fd)?;
-    if descriptor.target != Target::Device(Device::Null) {
+    if descriptor.target != FdTarget::Device(Device::Null) {
         return Ok(false);
     }
     descriptor.require(right).map(|()| true)
@@ -144,7 +144,7 @@ pub(super) fn fd_seek<H: Host>(
     };
     // The guest sees positions as signed numbers.
     let to = from.checked_add_signed(offset).filter(|to| i64::try_from(*to).is_ok()).ok_or(Errno::Inval)?;
-    if let Target::File { position, .. } = &mut wasi.table.get_mut(fd)?.target {
+    if let FdTarget::File { position, .. } = &mut wasi.table.get_mut(fd)?.target {
         *position = to;
     }
     write_u64(host, position, to)

@@ -9,7 +9,7 @@ use crate::{
     memory::{check, guest_size, size, write_u32},
     mounts::{children, virtual_inode},
     prices, rights,
-    table::Target,
+    table::FdTarget,
 };
 
 /// Number of entries requested from the file system at once: enough to fill the C library's buffer of 4 KiB, and a
@@ -38,7 +38,7 @@ pub(super) fn fd_readdir<H: Host>(
     check(host, buf, u64::from(buf_len))?;
     let descriptor = wasi.table.get(fd)?;
     let target = descriptor.target.clone();
-    if !matches!(target, Target::Directory { .. } | Target::Virtual { .. }) {
+    if !matches!(target, FdTarget::Directory { .. } | FdTarget::Virtual { .. }) {
         return Err(Errno::NotDir.into());
     }
     descriptor.require(rights::FD_READDIR)?;
@@ -46,12 +46,12 @@ pub(super) fn fd_readdir<H: Host>(
     let mut cookie = cookie;
     while packer.room > 0 {
         let entries = match &target {
-            Target::Directory { inode } => {
+            FdTarget::Directory { inode } => {
                 // An entry takes at least its header and one byte.
                 let wanted = (size(packer.room) / layout::DIRENT_BYTES).saturating_add(1).min(BATCH);
                 list(wasi, host, *inode, cookie, wanted)?
             }
-            Target::Virtual { path } => list_virtual(wasi, path, cookie)?,
+            FdTarget::Virtual { path } => list_virtual(wasi, path, cookie)?,
             _ => return Err(Errno::NotDir.into()),
         };
         let Some(last) = entries.last() else { break };

@@ -9,12 +9,12 @@ use glovebox_vfs::InodeId;
 use crate::{
     Errno, Host, Stream, Wasi,
     device::{Device, ToolsDevice},
-    host::{Call, Failure},
+    host::{Call, CallFailure},
     memory::{CHUNK_BYTES, Region, check, read_array, read_iovecs, size, write_u32},
     prices, rights,
     scrypt::{Derivation, MAX_REQUEST_BYTES},
     streams::{Source, Stdin},
-    table::Target,
+    table::FdTarget,
 };
 
 pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32, iovs_len: u32, nread: u32) -> Call {
@@ -22,7 +22,7 @@ pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32
     let target = readable(wasi, fd)?;
     let regions = read_iovecs(host, iovs, iovs_len)?;
     let count = match target {
-        Target::Stdin => {
+        FdTarget::Stdin => {
             if wasi.stdin.rest_bytes() == 0
                 && let Some(bytes) = host.stdin()?
             {
@@ -30,20 +30,20 @@ pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32
             }
             scatter(host, &regions, prices::BYTE, &mut wasi.stdin)?
         }
-        Target::File { inode, position } => {
+        FdTarget::File { inode, position } => {
             let count = read_file(wasi, host, inode, position, &regions)?;
             advance(wasi, fd, position.saturating_add(u64::from(count)))?;
             count
         }
-        Target::Device(Device::Null | Device::Displays) => 0,
-        Target::Device(Device::Tools) => read_reply(wasi, host, &regions)?,
-        Target::Device(Device::Scrypt) => scatter(host, &regions, prices::BYTE, &mut wasi.derived)?,
-        Target::Device(Device::Space) => {
+        FdTarget::Device(Device::Null | Device::Displays) => 0,
+        FdTarget::Device(Device::Tools) => read_reply(wasi, host, &regions)?,
+        FdTarget::Device(Device::Scrypt) => scatter(host, &regions, prices::BYTE, &mut wasi.derived)?,
+        FdTarget::Device(Device::Space) => {
             let mut space = Stdin::new(wasi.space().into_bytes());
             scatter(host, &regions, prices::BYTE, &mut space)?
         }
-        Target::Stdout | Target::Stderr => return Err(Errno::Badf.into()),
-        Target::Directory { .. } | Target::Virtual { .. } => return Err(Errno::IsDir.into()),
+        FdTarget::Stdout | FdTarget::Stderr => return Err(Errno::Badf.into()),
+        FdTarget::Directory { .. } | FdTarget::Virtual { .. } => return Err(Errno::IsDir.into()),
     };
     write_u32(host, nread, count)
 }
@@ -61,7 +61,7 @@ pub(super) fn fd_pread<H: Host>(
     let target = positional(wasi, fd, rights::FD_READ)?;
     let regions = read_iovecs(host, iovs, iovs_len)?;
     let count = match target {
-        Target::File { inode, .. } => read_file(wasi, host, inode, offset, &regions)?,
+        FdTarget::File { inode, .. } => read_file(wasi, host, inode, offset, &regions)?,
         _ => 0,
     };
     write_u32(host, nread, count)
@@ -82,10 +82,10 @@ pub(super) fn fd_write<H: Host>(
     descriptor.require(rights::FD_WRITE).map_err(|_| Errno::Badf)?;
     let regions = read_iovecs(host, iovs, iovs_len)?;
     let count = match target {
-        Target::Stdout => write_stream(wasi, host, Stream::Stdout, &regions)?,
-        Target::Stderr if check_park_frame(wasi, host, &regions)? => PARK_LEN,
-        Target::Stderr => write_stream(wasi, host, Stream::Stderr, &regions)?,
-        Target::File { inode, position } => {
+        FdTarget::Stdout => write_stream(wasi, host, Stream::Stdout, &regions)?,
+        FdTarget::Stderr if check_park_frame(wasi, host, &regions)? => PARK_LEN,
+        FdTarget::Stderr => write_stream(wasi, host, Stream::Stderr, &regions)?,
+        FdTarget::File { inode, position } => {
             let start = if append { None } else { Some(position) };
             let (count, end) = write_file(wasi, host, inode, start, &regions)?;
             if count > 0 {
@@ -93,11 +93,11 @@ pub(super) fn fd_write<H: Host>(
             }
             count
         }
-        Target::Device(Device::Null) => total_bytes(&regions),
-        Target::Device(Device::Tools) => send_message(wasi, host, &regions)?,
-        Target::Device(Device::Displays) => show(wasi, host, &regions)?,
-        Target::Device(Device::Scrypt) => derive(wasi, host, &regions)?,
-        Target::Stdin | Target::Directory { .. } | Target::Virtual { .. } | Target::Device(Device::Space) => {
+        FdTarget::Device(Device::Null) => total_bytes(&regions),
+        FdTarget::Device(Device::Tools) => send_message(wasi, host, &regions)?,
+        FdTarget::Device(Device::Displays) => show(wasi, host, &regions)?,
+        FdTarget::Device(Device::Scrypt) => derive(wasi, host, &regions)?,
+        FdTarget::Stdin | FdTarget::Directory { .. } | FdTarget::Virtual { .. } | FdTarget::Device(Device::Space) => {
             return Err(Errno::Badf.into());
         }
     };
@@ -118,7 +118,7 @@ pub(super) fn fd_pwrite<H: Host>(
     let target = positional(wasi, fd, rights::FD_WRITE)?;
     let regions = read_iovecs(host, iovs, iovs_len)?;
     let count = match target {
-        Target::File { inode, .. } => write_file(wasi, host, inode, Some(offset), &regions)?.0,
+        FdTarget::File { inode, .. } => write_file(wasi, host, inode, Some(offset), &regions)?.0,
         _ => total_bytes(&regions),
     };
     write_u32(host, nwritten, count)
@@ -126,9 +126,9 @@ pub(super) fn fd_pwrite<H: Host>(
 
 /// Returns the target of a readable descriptor. A missing right is `EBADF`, as POSIX requires for a descriptor that was
 /// opened for writing.
-fn readable(wasi: &Wasi, fd: u32) -> Result<Target, Errno> {
+fn readable(wasi: &Wasi, fd: u32) -> Result<FdTarget, Errno> {
     let descriptor = wasi.table.get(fd)?;
-    if matches!(descriptor.target, Target::Directory { .. } | Target::Virtual { .. }) {
+    if matches!(descriptor.target, FdTarget::Directory { .. } | FdTarget::Virtual { .. }) {
         return Err(Errno::IsDir);
     }
     descriptor.require(rights::FD_READ).map_err(|_| Errno::Badf)?;
@@ -136,25 +136,25 @@ fn readable(wasi: &Wasi, fd: u32) -> Result<Target, Errno> {
 }
 
 /// Returns a file or the null device, with the right to read or write at an offset.
-fn positional(wasi: &Wasi, fd: u32, right: u64) -> Result<Target, Errno> {
+fn positional(wasi: &Wasi, fd: u32, right: u64) -> Result<FdTarget, Errno> {
     let descriptor = wasi.table.get(fd)?;
     match descriptor.target {
-        Target::File { .. } | Target::Device(Device::Null) => {}
-        Target::Stdin
-        | Target::Stdout
-        | Target::Stderr
-        | Target::Device(Device::Tools | Device::Displays | Device::Space | Device::Scrypt) => {
+        FdTarget::File { .. } | FdTarget::Device(Device::Null) => {}
+        FdTarget::Stdin
+        | FdTarget::Stdout
+        | FdTarget::Stderr
+        | FdTarget::Device(Device::Tools | Device::Displays | Device::Space | Device::Scrypt) => {
             return Err(Errno::Spipe);
         }
-        Target::Directory { .. } | Target::Virtual { .. } if right == rights::FD_READ => return Err(Errno::IsDir),
-        Target::Directory { .. } | Target::Virtual { .. } => return Err(Errno::Badf),
+        FdTarget::Directory { .. } | FdTarget::Virtual { .. } if right == rights::FD_READ => return Err(Errno::IsDir),
+        FdTarget::Directory { .. } | FdTarget::Virtual { .. } => return Err(Errno::Badf),
     }
     descriptor.require(right).map_err(|_| Errno::Badf)?;
     Ok(descriptor.target.clone())
 }
 
 fn advance(wasi: &mut Wasi, fd: u32, to: u64) -> Result<(), Errno> {
-    if let Target::File { position, .. } = &mut wasi.table.get_mut(fd)?.target {
+    if let FdTarget::File { position, .. } = &mut wasi.table.get_mut(fd)?.target {
         *position = to;
     }
     Ok(())
@@ -193,7 +193,7 @@ fn read_file<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, mut offset:
             let bytes = buffer.of(chunk.len);
             let read = match wasi.with_vfs(host, |vfs| vfs.read_at(inode, offset, bytes)) {
                 Ok(read) => read,
-                Err(Failure::Errno(_)) if count > 0 => return Ok(count),
+                Err(CallFailure::Errno(_)) if count > 0 => return Ok(count),
                 Err(failure) => return Err(failure),
             };
             let read_bytes = bytes.get(..read).unwrap_or_default();
@@ -234,7 +234,7 @@ fn write_file<H: Host>(
         });
         match written {
             Ok(new_end) => end = new_end,
-            Err(Failure::Errno(_)) if count > 0 => break,
+            Err(CallFailure::Errno(_)) if count > 0 => break,
             Err(failure) => return Err(failure),
         }
         count = count.saturating_add(chunk.len);
@@ -339,7 +339,7 @@ fn show<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32>
 }
 
 /// Returns the bytes of all pieces. The caller has checked their total length.
-fn gather<H: Host>(host: &mut H, regions: &[Region]) -> Result<Vec<u8>, Failure> {
+fn gather<H: Host>(host: &mut H, regions: &[Region]) -> Result<Vec<u8>, CallFailure> {
     let mut bytes = vec![0; size(total_bytes(regions))];
     let mut rest = bytes.as_mut_slice();
     for region in regions {

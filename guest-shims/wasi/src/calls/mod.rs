@@ -27,7 +27,7 @@ use world::{
     random_get, sched_yield, sock_accept, sock_recv, sock_send, sock_shutdown,
 };
 
-use crate::{Errno, Host, Stop, Wasi, host::Failure, prices, wasi_preview1_functions};
+use crate::{Errno, Host, Stop, Wasi, host::CallFailure, prices, wasi_preview1_functions};
 
 macro_rules! methods {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
@@ -40,8 +40,8 @@ macro_rules! methods {
                     host.charge(prices::CALL)?;
                     match $name(self, host, $($arg),*) {
                         Ok(()) => Ok(Errno::Success),
-                        Err(Failure::Errno(errno)) => Ok(errno),
-                        Err(Failure::Stop(stop)) => Err(stop),
+                        Err(CallFailure::Errno(errno)) => Ok(errno),
+                        Err(CallFailure::Stop(stop)) => Err(stop),
                     }
                 }
             )*

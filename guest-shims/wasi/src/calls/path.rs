@@ -10,7 +10,7 @@ use crate::{
     host::Call,
     memory::{check, guest_size, read_path, size, write_u32},
     prices, rights,
-    table::{Descriptor, Target},
+    table::{Descriptor, FdTarget},
 };
 
 /// Runs an operation that changes a directory entry.
@@ -141,7 +141,7 @@ struct Request {
 }
 
 impl Request {
-    fn descriptor(&self, target: Target) -> Descriptor {
+    fn descriptor(&self, target: FdTarget) -> Descriptor {
         Descriptor::opened(target, self.flags, self.rights_base, self.rights_inheriting)
     }
 }
@@ -211,7 +211,7 @@ pub(super) fn path_open<H: Host>(
     }
 }
 
-fn open_virtual(path: String, request: &Request) -> Result<Target, Errno> {
+fn open_virtual(path: String, request: &Request) -> Result<FdTarget, Errno> {
     let options = &request.options;
     if options.create && options.directory {
         Err(Errno::Inval)
@@ -220,12 +220,12 @@ fn open_virtual(path: String, request: &Request) -> Result<Target, Errno> {
     } else if options.write || options.truncate {
         Err(Errno::IsDir)
     } else {
-        Ok(Target::Virtual { path })
+        Ok(FdTarget::Virtual { path })
     }
 }
 
 /// Opens a device. There is nothing to create or truncate.
-fn open_device(device: Device, request: &Request) -> Result<Target, Errno> {
+fn open_device(device: Device, request: &Request) -> Result<FdTarget, Errno> {
     let options = &request.options;
     if options.create && options.directory {
         Err(Errno::Inval)
@@ -234,7 +234,7 @@ fn open_device(device: Device, request: &Request) -> Result<Target, Errno> {
     } else if options.directory {
         Err(Errno::NotDir)
     } else {
-        Ok(Target::Device(device))
+        Ok(FdTarget::Device(device))
     }
 }
 
@@ -244,7 +244,7 @@ fn open_device(device: Device, request: &Request) -> Result<Target, Errno> {
 fn open_again(wasi: &mut Wasi, fd: u32, request: &Request) -> Call<Descriptor> {
     let original = wasi.named_descriptor(fd)?.clone();
     let options = &request.options;
-    let is_directory = matches!(original.target, Target::Directory { .. } | Target::Virtual { .. });
+    let is_directory = matches!(original.target, FdTarget::Directory { .. } | FdTarget::Virtual { .. });
     if options.create && options.exclusive {
         return Err(Errno::Exist.into());
     }
@@ -254,7 +254,7 @@ fn open_again(wasi: &mut Wasi, fd: u32, request: &Request) -> Call<Descriptor> {
     if options.write && original.rights_base & rights::FD_WRITE == 0 {
         return Err(Errno::Acces.into());
     }
-    if options.truncate && matches!(original.target, Target::File { .. }) {
+    if options.truncate && matches!(original.target, FdTarget::File { .. }) {
         return Err(Errno::Inval.into());
     }
     if let Some(inode) = original.target.inode() {
@@ -268,7 +268,7 @@ fn open_again(wasi: &mut Wasi, fd: u32, request: &Request) -> Call<Descriptor> {
     })
 }
 
-fn open_real<H: Host>(wasi: &mut Wasi, host: &mut H, place: &RealPath, request: &Request) -> Call<Target> {
+fn open_real<H: Host>(wasi: &mut Wasi, host: &mut H, place: &RealPath, request: &Request) -> Call<FdTarget> {
     if request.options.create {
         host.charge(prices::DIRECTORY_CHANGE)?;
     }
@@ -276,7 +276,7 @@ fn open_real<H: Host>(wasi: &mut Wasi, host: &mut H, place: &RealPath, request: 
     let opened = wasi.change_vfs(host, |vfs| vfs.open(place.at, place.path.as_bytes(), options));
     let opened = wasi.watch(&[place], opened)?;
     Ok(match opened.kind {
-        FileKind::Directory => Target::Directory { inode: opened.inode },
-        FileKind::File | FileKind::Symlink => Target::File { inode: opened.inode, position: 0 },
+        FileKind::Directory => FdTarget::Directory { inode: opened.inode },
+        FileKind::File | FileKind::Symlink => FdTarget::File { inode: opened.inode, position: 0 },
     })
 }

@@ -9,7 +9,7 @@ use crate::{
     memory::{check, check_array, offset, read_array, write_u32},
     prices, rights,
     streams::Source,
-    table::Target,
+    table::FdTarget,
 };
 
 /// Maximum number of subscriptions in one call, to bound the host's memory. C libraries need at most one per descriptor
@@ -136,15 +136,15 @@ fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> 
     descriptor.require(right).map_err(|_| Errno::Badf)?;
     descriptor.require(rights::POLL_FD_READWRITE)?;
     Ok(match (&descriptor.target, event_type) {
-        (Target::Stdin, FD_READ) => at_end(wasi.stdin.rest_bytes()),
-        (Target::File { inode, position }, FD_READ) => {
+        (FdTarget::Stdin, FD_READ) => at_end(wasi.stdin.rest_bytes()),
+        (FdTarget::File { inode, position }, FD_READ) => {
             let stat = wasi.vfs.stat(*inode).map_err(|_| Errno::Badf)?;
             (stat.size_bytes.saturating_sub(*position), 0)
         }
         // A read returns at once only while part of a reply is left. Otherwise it waits for a reply, with a timeout set
         // by a message, so a wait here would be redundant.
-        (Target::Device(Device::Null | Device::Displays | Device::Space | Device::Scrypt), FD_READ) => (0, 0),
-        (Target::Device(Device::Tools), FD_READ) => (wasi.tools.rest_bytes().max(1), 0),
+        (FdTarget::Device(Device::Null | Device::Displays | Device::Space | Device::Scrypt), FD_READ) => (0, 0),
+        (FdTarget::Device(Device::Tools), FD_READ) => (wasi.tools.rest_bytes().max(1), 0),
         _ => (1, 0),
     })
 }

@@ -10,7 +10,7 @@ use crate::{
     layout::{self, FileStat},
     mounts::virtual_inode,
     rights,
-    table::Target,
+    table::FdTarget,
 };
 
 pub(super) fn fd_filestat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
@@ -48,10 +48,10 @@ fn stat_descriptor<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32) -> Call<File
     let descriptor = wasi.table.get(fd)?;
     descriptor.require(rights::FD_FILESTAT_GET)?;
     Ok(match descriptor.target.clone() {
-        Target::File { inode, .. } | Target::Directory { inode } => stat_inode(wasi, host, inode)?,
-        Target::Virtual { path } => virtual_stat(&path),
-        Target::Device(device) => device_stat(device),
-        Target::Stdin | Target::Stdout | Target::Stderr => {
+        FdTarget::File { inode, .. } | FdTarget::Directory { inode } => stat_inode(wasi, host, inode)?,
+        FdTarget::Virtual { path } => virtual_stat(&path),
+        FdTarget::Device(device) => device_stat(device),
+        FdTarget::Stdin | FdTarget::Stdout | FdTarget::Stderr => {
             FileStat { inode: u64::from(fd), links: 1, ..FileStat::default() }
         }
     })
@@ -72,7 +72,7 @@ fn device_stat(device: Device) -> FileStat {
 
 pub(super) fn fd_filestat_set_size<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, size: u64) -> Call {
     let descriptor = wasi.table.get(fd)?;
-    let Target::File { inode, .. } = descriptor.target else {
+    let FdTarget::File { inode, .. } = descriptor.target else {
         return Err(Errno::Inval.into());
     };
     // As POSIX requires for a descriptor that was not opened for writing.
@@ -90,9 +90,9 @@ pub(super) fn fd_filestat_set_times<H: Host>(
 ) -> Call {
     let descriptor = wasi.table.get(fd)?;
     let inode = match &descriptor.target {
-        Target::File { inode, .. } | Target::Directory { inode } => *inode,
-        Target::Virtual { .. } | Target::Device(_) => return Err(Errno::Rofs.into()),
-        Target::Stdin | Target::Stdout | Target::Stderr => return Err(Errno::Badf.into()),
+        FdTarget::File { inode, .. } | FdTarget::Directory { inode } => *inode,
+        FdTarget::Virtual { .. } | FdTarget::Device(_) => return Err(Errno::Rofs.into()),
+        FdTarget::Stdin | FdTarget::Stdout | FdTarget::Stderr => return Err(Errno::Badf.into()),
     };
     descriptor.require(rights::FD_FILESTAT_SET_TIMES)?;
     set_times(wasi, host, inode, atim, mtim, fst_flags)
