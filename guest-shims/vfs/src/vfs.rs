@@ -43,7 +43,7 @@ impl fmt::Debug for Root {
 
 /// The state that forks share until one of them changes it.
 #[derive(Clone, Default)]
-pub(crate) struct State {
+pub(crate) struct VfsState {
     pub(crate) table: Table,
     pub(crate) roots: Vec<Root>,
     /// Open handles per inode. They are not stored in the inode, because opening a file must not copy it.
@@ -60,7 +60,7 @@ pub(crate) struct State {
 /// The file system never blocks, starts threads, reads a clock or touches the host, except through a [`MountSource`].
 #[derive(Clone)]
 pub struct Vfs {
-    pub(crate) state: Arc<State>,
+    pub(crate) state: Arc<VfsState>,
     pub(crate) cache: Arc<MountCache>,
     pub(crate) limits: VfsLimits,
     pub(crate) now_ns: u64,
@@ -279,6 +279,6 @@ impl Vfs {
     }
 }
 
-pub(crate) fn root_mut(state: &mut State, id: RootId) -> Option<&mut Root> {
+pub(crate) fn root_mut(state: &mut VfsState, id: RootId) -> Option<&mut Root> {
     usize::try_from(id.0).ok().and_then(|at| state.roots.get_mut(at))
 }

@@ -15,7 +15,7 @@ use crate::{
     limits::{INODE_BYTES, MAX_FILE_BYTES, Usage, data_charge, entry_charge, length, workspace_charge},
     mount::{FileIdentity, SourceStat},
     table::Table,
-    vfs::{Access, Root, State, Vfs},
+    vfs::{Access, Root, Vfs, VfsState},
 };
 
 impl Vfs {
@@ -52,7 +52,7 @@ impl Vfs {
         }
         let usage = Tree { read: &mut read, vfs: self, open: &references, usage }.assemble()?;
         let Read { table, roots, .. } = read;
-        self.state = Arc::new(State { table, roots, open: references, usage });
+        self.state = Arc::new(VfsState { table, roots, open: references, usage });
         self.cache = Arc::default();
         self.now_ns = now_ns;
         self.note_peak();
