@@ -9,8 +9,8 @@ use super::{
     compile::{NAME_BYTES, SOURCE_BYTES},
     guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest, JsValue, SCRATCH_BYTES},
     library::{FILES, library},
-    places::{fault, limit_stack},
     state::{Addresses, Booted},
+    structures::{fault, limit_stack},
     wipe::{fill_holes, wipe_free_memory},
 };
 use crate::{Anchors, DriverError, Machine, Value};

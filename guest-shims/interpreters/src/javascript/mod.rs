@@ -7,7 +7,7 @@
 //!
 //! A session also needs the value of the last statement and variables ([`variables`]), redeclared names ([`declare`]),
 //! and a stop that keeps the interpreter alive ([`interrupt`]). The internal structures that this needs are located at
-//! boot by their effects ([`places`]); if one is not found, preparation fails.
+//! boot by their effects ([`structures`]); if one is not found, preparation fails.
 //!
 //! The boot scripts rely on nothing that a script can replace, and share with the host only the addresses in
 //! [`state::Addresses`]. A script that damages them damages its own interpreter.
@@ -20,11 +20,11 @@ mod imports;
 mod interrupt;
 mod library;
 mod persist;
-mod places;
 mod report;
 mod run;
 mod split;
 mod state;
+mod structures;
 mod variables;
 mod wipe;
 

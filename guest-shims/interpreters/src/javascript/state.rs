@@ -104,7 +104,7 @@ const LISTENING_OFFSET: u32 = 40;
 
 /// The state of the boot scripts between two calls.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct State {
+pub(super) struct BootScriptState {
     /// The number of timers and replies that the script waits for.
     pub(super) waiting: u32,
     /// The code of `std.exit`, if the script called it.
@@ -130,12 +130,12 @@ impl<'a> Booted<'a> {
         Ok(Self { guest, at })
     }
 
-    pub(super) fn state(&mut self) -> Result<State, DriverError> {
+    pub(super) fn state(&mut self) -> Result<BootScriptState, DriverError> {
         let mut bytes = [0; 16];
         self.guest.machine.read(self.at.words, &mut bytes)?;
         let [t0, t1, t2, t3, e0, e1, e2, e3, c0, c1, c2, c3, i0, i1, i2, i3] = bytes;
         let exited = u32::from_le_bytes([e0, e1, e2, e3]) != 0;
-        Ok(State {
+        Ok(BootScriptState {
             waiting: u32::from_le_bytes([t0, t1, t2, t3]),
             exit: exited.then_some(i32::from_le_bytes([c0, c1, c2, c3])),
             input: u32::from_le_bytes([i0, i1, i2, i3]),

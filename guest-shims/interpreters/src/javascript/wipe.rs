@@ -13,7 +13,7 @@
 //! without the head. A freed object is unlinked from its ring. The collector decrements references to objects that are
 //! not on its list, and restores them.
 
-use super::{guest::Guest, places::fault, state::Booted};
+use super::{guest::Guest, state::Booted, structures::fault};
 use crate::DriverError;
 
 /// The flags in the low bits of a chunk's size.

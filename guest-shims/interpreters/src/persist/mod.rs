@@ -116,7 +116,7 @@ impl Persisting {
 
 fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), DriverError> {
     let Persisting { max_bytes, is_restored } = persisting;
-    let mut state = State::new(max_bytes);
+    let mut state = StoredGlobals::new(max_bytes);
     loop {
         let (name, global) = match globals.next(max_bytes)? {
             Next::Global(name, global) => (name, global),
@@ -211,7 +211,7 @@ fn is_too_deep(text: &str) -> bool {
 }
 
 /// The globals to store, by name. They always fit, because the largest are left out for the others.
-struct State {
+struct StoredGlobals {
     max_bytes: u64,
     bytes: u64,
     texts: BTreeMap<String, String>,
@@ -219,7 +219,7 @@ struct State {
     sizes: BTreeSet<(u64, String)>,
 }
 
-impl State {
+impl StoredGlobals {
     fn new(max_bytes: u64) -> Self {
         // The braces; each global has a colon, and a comma except for the last.
         Self { max_bytes, bytes: 1, texts: BTreeMap::new(), sizes: BTreeSet::new() }

@@ -5,8 +5,8 @@ fn file(bytes: &[u8]) -> Result<FileAt, Errno> {
 }
 
 /// Returns a state of these globals, and the names of the omitted ones.
-fn state(max_bytes: u64, globals: &[(&str, &str)]) -> (State, Vec<String>) {
-    let mut state = State::new(max_bytes);
+fn state(max_bytes: u64, globals: &[(&str, &str)]) -> (StoredGlobals, Vec<String>) {
+    let mut state = StoredGlobals::new(max_bytes);
     let left_out = globals.iter().flat_map(|(name, text)| state.add((*name).to_owned(), (*text).to_owned())).collect();
     (state, left_out)
 }
