@@ -1,7 +1,7 @@
 //! A guest's state in the host, and the running guest, through which its calls out of the woven module find that state.
 //!
 //! A call into a guest calls back into this code: for WASI calls, at an empty fuel counter, and to grow memory. During
-//! the call, the guest's [`State`] is stored here. The caller gets it back afterwards, even if the guest was unwound:
+//! the call, the guest's [`HostState`] is stored here. The caller gets it back afterwards, even if the guest was unwound:
 //! the exception is thrown after these functions have returned, so none of them is ever unwound itself.
 
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ pub const UNWIND: i32 = -1;
 
 struct Entered {
     memory: GuestMemory,
-    state: Box<State>,
+    state: Box<HostState>,
 }
 
 thread_local! {
@@ -28,7 +28,7 @@ thread_local! {
 }
 
 /// Runs a call into the guest, with `state` stored here during the call.
-pub(crate) fn during<R>(memory: &GuestMemory, state: &mut Box<State>, call: impl FnOnce() -> R) -> R {
+pub(crate) fn during<R>(memory: &GuestMemory, state: &mut Box<HostState>, call: impl FnOnce() -> R) -> R {
     let entered = Entered { memory: memory.clone(), state: std::mem::take(state) };
     ENTERED.set(Some(entered));
     let result = call();
@@ -39,7 +39,7 @@ pub(crate) fn during<R>(memory: &GuestMemory, state: &mut Box<State>, call: impl
 }
 
 /// Runs `work` with the running guest. Returns `None` if no guest runs or its state is borrowed; neither can happen.
-fn with_entered<R>(work: impl FnOnce(&mut GuestMemory, &mut State) -> R) -> Option<R> {
+fn with_entered<R>(work: impl FnOnce(&mut GuestMemory, &mut HostState) -> R) -> Option<R> {
     ENTERED.with(|entered| {
         let mut entered = entered.try_borrow_mut().ok()?;
         let Entered { memory, state } = entered.as_mut()?;
@@ -83,7 +83,7 @@ pub fn grow(pages: u32) -> i32 {
 
 /// The state of a guest outside its memory and its globals.
 #[derive(Debug)]
-pub struct State {
+pub struct HostState {
     /// The part that all backends share.
     pub host: GuestHost<ComponentPlatform>,
     /// The remaining fuel beyond the slice in the guest's counter.
@@ -92,14 +92,14 @@ pub struct State {
     pub stop: Option<Stop>,
 }
 
-impl Default for State {
+impl Default for HostState {
     /// A placeholder while a guest's state is moved away.
     fn default() -> Self {
         Self::new(Wasi::default(), MemoryLimit::default(), ExecutionCtx::default())
     }
 }
 
-impl State {
+impl HostState {
     /// Creates the state of a guest without memory.
     #[must_use]
     pub fn new(wasi: Wasi, limit: MemoryLimit, ctx: ExecutionCtx) -> Self {

@@ -10,7 +10,7 @@
 //!
 //! * [`Provider`] implements the component's exports: [`Sandbox`] is a runtime with a policy, [`Guest`] a guest in it,
 //!   and [`GuestMachine`] the driver's view of the guest.
-//! * [`State`] is the host's state for a guest, apart from its memory. While a guest runs, its WASI calls find the
+//! * [`HostState`] is the host's state for a guest, apart from its memory. While a guest runs, its WASI calls find the
 //!   state in [`entered`].
 //! * [`Description`] is the weaver's description of the guests.
 //!
@@ -44,7 +44,7 @@ mod entry;
 #[cfg(target_family = "wasm")]
 mod intrinsics;
 
-pub use entered::State;
+pub use entered::HostState;
 #[cfg(feature = "clock")]
 pub use host_clocks::HostClocks;
 #[cfg(feature = "tools")]

@@ -47,7 +47,7 @@ pub(crate) fn shared() -> Arc<dyn MountSource> {
 }
 
 /// The location of a file in the segment.
-struct Place {
+struct FileRange {
     offset: u32,
     len: u32,
 }
@@ -56,7 +56,7 @@ struct Place {
 struct WovenLibrary {
     bytes: Arc<dyn LibraryBytes>,
     guest: u32,
-    files: BTreeMap<String, Place>,
+    files: BTreeMap<String, FileRange>,
 }
 
 /// Returns the mount of a guest's library. Returns `None` if the description exceeds the size of a segment.
@@ -65,7 +65,7 @@ pub(crate) fn mount(guest: u32, library: LibraryDescription, bytes: &Arc<dyn Lib
     let (mut files, mut offset) = (BTreeMap::new(), archive_bytes);
     for (path, len) in lengths {
         let end = offset.checked_add(len)?;
-        files.insert(path, Place { offset, len });
+        files.insert(path, FileRange { offset, len });
         offset = end;
     }
     let beside = (!files.is_empty()).then_some(files_directory.as_str());
@@ -84,21 +84,21 @@ impl WovenLibrary {
 }
 
 impl StandardFiles for WovenLibrary {
-    type File = Place;
+    type File = FileRange;
 
     fn read_archive(&self, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
         self.read(0, offset, into)
     }
 
-    fn beside(&self) -> Result<&BTreeMap<String, Place>, SourceError> {
+    fn beside(&self) -> Result<&BTreeMap<String, FileRange>, SourceError> {
         Ok(&self.files)
     }
 
-    fn len_of(&self, file: &Place) -> u64 {
+    fn len_of(&self, file: &FileRange) -> u64 {
         file.len.into()
     }
 
-    fn read_beside(&self, file: &Place, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
+    fn read_beside(&self, file: &FileRange, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
         self.read(file.offset, offset, into)
     }
 }

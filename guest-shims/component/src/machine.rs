@@ -7,7 +7,7 @@ use glovebox_interpreters::{Callee, Machine, MachineError, Value};
 use glovebox_wasi::{Fault, Host, Stop, Wasi};
 
 use crate::{
-    Called, ComponentPlatform, ExecutionCtx, GuestMemory, Guests, Runtime, State, Unwound,
+    Called, ComponentPlatform, ExecutionCtx, GuestMemory, Guests, HostState, Runtime, Unwound,
     bindings::types::SandboxError, entered, session::ResidentMemory,
 };
 
@@ -20,7 +20,7 @@ pub struct GuestMachine {
     runtime: Rc<Runtime>,
     memory: GuestMemory,
     /// The host's state for the guest.
-    pub state: Box<State>,
+    pub state: Box<HostState>,
     /// The memory of a session's guest, which can be evicted.
     pub(crate) resident: Option<ResidentMemory>,
 }
@@ -28,7 +28,7 @@ pub struct GuestMachine {
 impl GuestMachine {
     /// Creates a guest with this memory.
     #[must_use]
-    pub fn new(runtime: Rc<Runtime>, memory: GuestMemory, state: State) -> Self {
+    pub fn new(runtime: Rc<Runtime>, memory: GuestMemory, state: HostState) -> Self {
         Self { runtime, memory, state: Box::new(state), resident: None }
     }
 
@@ -174,7 +174,7 @@ pub(crate) fn instantiate(
     ctx: ExecutionCtx,
 ) -> Result<Guest, SandboxError> {
     let limit = MemoryLimit::of_image(limits.memory_bytes, runtime.memory_bytes());
-    let mut state = State::new(wasi, limit, ctx);
+    let mut state = HostState::new(wasi, limit, ctx);
     if !state.host.limiter.grow(0, runtime.memory_bytes(), None) {
         return Err(SandboxError::Unavailable(format!(
             "`limits.memory-bytes` has no room for `{}` and what its guest begins with",

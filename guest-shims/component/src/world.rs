@@ -141,7 +141,7 @@ pub enum Called {
 /// The reason for unwinding a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwound {
-    /// The shim requested it; the reason is in [`State`](crate::State).
+    /// The shim requested it; the reason is in [`HostState`](crate::HostState).
     Asked,
     /// The guest reached `unreachable`: the interpreter aborted.
     Unreachable,

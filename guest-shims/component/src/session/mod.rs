@@ -59,7 +59,7 @@ impl Sessions {
     }
 }
 
-type State = SessionState<ComponentBackend>;
+type ComponentSession = SessionState<ComponentBackend>;
 
 /// An interpreter that persists between executions. Clones share one session.
 #[derive(Clone)]
@@ -67,7 +67,7 @@ pub struct Session {
     sessions: Rc<Sessions>,
     id: Rc<str>,
     runtime: Rc<Runtime>,
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<ComponentSession>>,
     /// Alive until a started execution has run.
     started: Rc<RefCell<Weak<()>>>,
 }
@@ -87,7 +87,7 @@ impl Session {
         let mut guest = sandbox.guest(Vec::new(), &[], sandbox.one_shot_ctx())?;
         guest.machine.make_resident(Pages::default(), false);
         let key = sandbox.policy.entropy.key();
-        let state = State::new(ComponentBackend::new(sandbox, &id), guest, key, place);
+        let state = ComponentSession::new(ComponentBackend::new(sandbox, &id), guest, key, place);
         Self::around(sessions, id, state).with_context(options)
     }
 
@@ -116,11 +116,11 @@ impl Session {
     ) -> Result<Self, SandboxError> {
         let place = sessions.ledger.enter(&sandbox.policy.limits, saved.held_bytes())?;
         let id = sessions.name();
-        let state = State::resume(ComponentBackend::new(sandbox, &id), saved, numbers, place)?;
+        let state = ComponentSession::resume(ComponentBackend::new(sandbox, &id), saved, numbers, place)?;
         Ok(Self::around(sessions, id, state))
     }
 
-    fn around(sessions: &Rc<Sessions>, id: Rc<str>, state: State) -> Self {
+    fn around(sessions: &Rc<Sessions>, id: Rc<str>, state: ComponentSession) -> Self {
         let runtime = Rc::clone(&state.backend().sandbox.runtime);
         Self { sessions: Rc::clone(sessions), id, runtime, state: Rc::new(RefCell::new(state)), started: Rc::default() }
     }
@@ -136,13 +136,13 @@ impl Session {
     }
 
     /// Runs `work` on the session, unless the session has ended or has a started execution.
-    fn set<R>(&self, work: impl FnOnce(&mut State) -> Result<R, SandboxError>) -> Result<R, SandboxError> {
+    fn set<R>(&self, work: impl FnOnce(&mut ComponentSession) -> Result<R, SandboxError>) -> Result<R, SandboxError> {
         let mut state = self.idle()?;
         state.check_alive()?;
         work(&mut state)
     }
 
-    fn idle(&self) -> Result<RefMut<'_, State>, SandboxError> {
+    fn idle(&self) -> Result<RefMut<'_, ComponentSession>, SandboxError> {
         let is_started = self.started.try_borrow().is_ok_and(|started| started.strong_count() > 0);
         let state = self.state.try_borrow_mut().ok().filter(|_| !is_started);
         state.ok_or_else(|| {
@@ -177,7 +177,7 @@ impl Session {
         })
     }
 
-    fn run(&self, state: &mut State, task: &Task) -> Result<Executed, SandboxError> {
+    fn run(&self, state: &mut ComponentSession, task: &Task) -> Result<Executed, SandboxError> {
         let execute = |SessionCall { backend, guest, .. }: SessionCall<'_, ComponentBackend>| {
             guest.ctx_mut().renew(backend.sandbox.start(task));
             let executed = backend.sandbox.execute_in(guest, task, false)?;
@@ -230,7 +230,7 @@ impl Session {
 
     /// Returns a snapshot of the files.
     pub fn files(&self) -> Result<Files, SandboxError> {
-        Ok(Files::new(self.set(State::files)?))
+        Ok(Files::new(self.set(ComponentSession::files)?))
     }
 
     /// Writes a file and creates its parent directories.
@@ -259,7 +259,7 @@ impl Session {
 
     /// Takes a checkpoint.
     pub fn checkpoint(&self) -> Result<u64, SandboxError> {
-        Ok(self.set(State::checkpoint)?.0)
+        Ok(self.set(ComponentSession::checkpoint)?.0)
     }
 
     /// Returns the checkpoints of the session, oldest first.
