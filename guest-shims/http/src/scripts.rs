@@ -61,7 +61,7 @@ const NAME: &str = "";
 
 /// A session as the client receives it.
 #[derive(Debug, Serialize)]
-struct State {
+struct OpenedSession {
     /// In base64.
     state: String,
     language: Language,
@@ -95,7 +95,10 @@ pub(crate) fn open_session(settings: &Settings, body: &[u8]) -> Result<Answer, P
     let state = sealed(settings, key, &session)?;
     let HibernatedInfo { language, runtime, version, executions, .. } = HibernatedInfo::read(&state)?;
     let bytes = state.len();
-    Answer::json(201, &State { state: BASE64_STANDARD.encode(state), language, runtime, version, executions, bytes })
+    Answer::json(
+        201,
+        &OpenedSession { state: BASE64_STANDARD.encode(state), language, runtime, version, executions, bytes },
+    )
 }
 
 /// Runs a script in a session and answers with the session's new state.
