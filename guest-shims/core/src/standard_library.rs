@@ -171,7 +171,10 @@ mod tests {
     use super::*;
 
     /// An archive and the files next to it, or the error of reading those.
-    struct Held(Vec<u8>, Result<BTreeMap<String, Vec<u8>>, SourceError>);
+    struct MemoryLibrary {
+        archive: Vec<u8>,
+        beside: Result<BTreeMap<String, Vec<u8>>, SourceError>,
+    }
 
     fn copy(bytes: &[u8], offset: u64, into: &mut [u8]) -> usize {
         let offset = usize::try_from(offset).unwrap();
@@ -180,15 +183,15 @@ mod tests {
         into.len()
     }
 
-    impl StandardFiles for Held {
+    impl StandardFiles for MemoryLibrary {
         type File = Vec<u8>;
 
         fn read_archive(&self, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
-            Ok(copy(&self.0, offset, into))
+            Ok(copy(&self.archive, offset, into))
         }
 
         fn beside(&self) -> Result<&BTreeMap<String, Vec<u8>>, SourceError> {
-            self.1.as_ref().map_err(Clone::clone)
+            self.beside.as_ref().map_err(Clone::clone)
         }
 
         fn len_of(&self, file: &Vec<u8>) -> u64 {
@@ -202,7 +205,12 @@ mod tests {
 
     fn mounted(beside: Option<&str>, files: &[(&str, &[u8])]) -> LibraryMount {
         let files = files.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())).collect();
-        LibraryMount::new("/usr/local/lib/python.zip", 7, beside, Held(b"library".to_vec(), Ok(files)))
+        LibraryMount::new(
+            "/usr/local/lib/python.zip",
+            7,
+            beside,
+            MemoryLibrary { archive: b"library".to_vec(), beside: Ok(files) },
+        )
     }
 
     fn with_data() -> Arc<dyn MountSource> {
@@ -267,7 +275,7 @@ mod tests {
 
     #[test]
     fn files_that_cannot_be_had_are_an_error_where_somebody_looks_for_them() {
-        let held = Held(b"library".to_vec(), Err(SourceError::new("damaged")));
+        let held = MemoryLibrary { archive: b"library".to_vec(), beside: Err(SourceError::new("damaged")) };
         let source = LibraryMount::new("/lib/python.zip", 7, Some("python/a/data"), held).source;
         source.stat("python/a/data/one").unwrap_err();
         assert_eq!(source.stat("python/other").unwrap(), None);

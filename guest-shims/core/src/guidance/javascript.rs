@@ -1,7 +1,7 @@
 //! Common failures of JavaScript scripts.
 
 use super::{
-    Advice, AdviceKind, Failure, is_fenced, limits,
+    Advice, AdviceKind, UncaughtException, is_fenced, limits,
     names::{self, nearest},
     quoted, typescript,
 };
@@ -62,7 +62,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
 ];
 
 /// Returns advice for an exception; `None` if its own message is enough.
-pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
+pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
     // The fence's backquotes could also be a template literal, which is called.
     if is_fenced(failure.source) {
         return Some(syntax(failure));
@@ -78,7 +78,7 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
     }
 }
 
-fn reference(failure: &Failure<'_>) -> Option<Advice> {
+fn reference(failure: &UncaughtException<'_>) -> Option<Advice> {
     let message = failure.message();
     if let Some(file) = file(failure) {
         return Some(file);
@@ -138,7 +138,7 @@ const PYTHON_FUNCTIONS: [&str; 16] = [
 ];
 
 /// Advises on a file that a function of `fs`, or one built on it, did not find or may not access.
-fn file(failure: &Failure<'_>) -> Option<Advice> {
+fn file(failure: &UncaughtException<'_>) -> Option<Advice> {
     let (code, rest) = failure.message().split_once(": ")?;
     if !matches!(code, "ENOENT" | "EACCES" | "EPERM") {
         return None;
@@ -175,7 +175,7 @@ fn threads() -> Advice {
     )
 }
 
-fn module(failure: &Failure<'_>, name: &str) -> Advice {
+fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
     let bare = name.strip_prefix("node:").unwrap_or(name);
     let missing = format!("There is no module {} here.", quoted(name));
     match bare {
@@ -230,7 +230,7 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
 }
 
 /// Advises on an import that the module does not export.
-fn export(failure: &Failure<'_>) -> Option<Advice> {
+fn export(failure: &UncaughtException<'_>) -> Option<Advice> {
     let name = failure.within("does not provide an export named '", "'")?;
     let module = failure.within("The requested module '", "'")?;
     if is_stream(name) {
@@ -253,13 +253,13 @@ fn no_stream(name: &str) -> Advice {
 }
 
 /// Advises on a file stream. Only the line shows which call was not a function.
-fn stream(failure: &Failure<'_>) -> Option<Advice> {
+fn stream(failure: &UncaughtException<'_>) -> Option<Advice> {
     let line = failure.line().filter(|_| failure.message() == "not a function")?;
     ["createReadStream", "createWriteStream"].into_iter().find(|name| line.contains(name)).map(no_stream)
 }
 
 /// Functions that open a file return `null` if the file does not exist.
-fn null_file(failure: &Failure<'_>) -> Option<Advice> {
+fn null_file(failure: &UncaughtException<'_>) -> Option<Advice> {
     let is_null = failure.message().ends_with(" of null");
     let line = failure.line().filter(|_| is_null)?;
     let path = ["std.open(", "std.loadFile("].iter().find_map(|call| {
@@ -271,7 +271,7 @@ fn null_file(failure: &Failure<'_>) -> Option<Advice> {
 }
 
 /// `os.readdir` and similar functions return two values: the result and the error.
-fn directory_entries(failure: &Failure<'_>) -> Option<Advice> {
+fn directory_entries(failure: &UncaughtException<'_>) -> Option<Advice> {
     let line = failure.line().filter(|_| failure.message() == "not a function")?;
     let call =
         ["os.readdir(", "os.stat(", "os.getcwd(", "os.realpath("].into_iter().find(|call| line.contains(call))?;
@@ -283,7 +283,7 @@ fn directory_entries(failure: &Failure<'_>) -> Option<Advice> {
     ))
 }
 
-fn syntax(failure: &Failure<'_>) -> Advice {
+fn syntax(failure: &UncaughtException<'_>) -> Advice {
     let advice = |steps: &[&str]| Advice::new(AdviceKind::Syntax, "The script is not valid JavaScript.", steps);
     if is_fenced(failure.source) {
         return advice(&["Send the code alone, without the ``` lines around it."]);

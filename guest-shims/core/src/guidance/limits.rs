@@ -1,6 +1,6 @@
 //! Advice on exceeded limits and on the missing network.
 
-use super::{Advice, AdviceKind, Facts, Failure, quoted};
+use super::{Advice, AdviceKind, Facts, UncaughtException, quoted};
 use crate::{Language, Outcome, Resource, SCRATCH, TrapKind, WORKSPACE};
 
 /// Returns advice for an outcome that concerns a limit.
@@ -31,7 +31,8 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
         Outcome::Exhausted { resource: Resource::Memory, .. } => Some(memory(facts)),
         Outcome::Trapped { trap: TrapKind::StackOverflow } => Some(call_depth()),
         Outcome::Raised(raised) => {
-            let failure = Failure { raised, source: facts.source, has_data_packages: facts.has_data_packages };
+            let failure =
+                UncaughtException { raised, source: facts.source, has_data_packages: facts.has_data_packages };
             let is_deep = match facts.language {
                 Language::Python => failure.is("RecursionError"),
                 Language::JavaScript => failure.is("RangeError") && failure.message().contains("call stack"),

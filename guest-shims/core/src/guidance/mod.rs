@@ -43,7 +43,7 @@ pub fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'static str
 pub fn guidance(facts: &Facts<'_>) -> Guidance {
     let mut advice: Vec<Advice> = limits::of_outcome(facts).into_iter().collect();
     if let Outcome::Raised(raised) = facts.outcome {
-        let failure = Failure { raised, source: facts.source, has_data_packages: facts.has_data_packages };
+        let failure = UncaughtException { raised, source: facts.source, has_data_packages: facts.has_data_packages };
         advice.extend(match facts.language {
             Language::Python => python::advice(&failure),
             Language::JavaScript => javascript::advice(&failure),
@@ -154,7 +154,7 @@ pub struct Facts<'a> {
 }
 
 /// An uncaught exception and its script.
-struct Failure<'a> {
+struct UncaughtException<'a> {
     raised: &'a RaisedOutcome,
     source: &'a str,
     has_data_packages: bool,
@@ -163,7 +163,7 @@ struct Failure<'a> {
 /// Maximum length of a line that advice repeats.
 const MAX_LINE_CHARS: usize = 300;
 
-impl<'a> Failure<'a> {
+impl<'a> UncaughtException<'a> {
     fn is(&self, type_name: &str) -> bool {
         self.raised.type_name == type_name
     }

@@ -1,7 +1,7 @@
 //! Common failures of Python scripts.
 
 use super::{
-    Advice, AdviceKind, Correction, Failure, is_fenced, limits,
+    Advice, AdviceKind, Correction, UncaughtException, is_fenced, limits,
     names::{self, nearest},
     quoted,
 };
@@ -139,7 +139,7 @@ pub(super) fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'sta
 const DATA_RUNTIME: &str = "Have the operator add the runtime that has it (`glovebox runtimes add python-3.15-data`), and run the script as it is.";
 
 /// Returns advice for an exception; `None` if its own message is enough.
-pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
+pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
     if let Some(advice) = limits::advice(failure.message()) {
         return Some(advice);
     }
@@ -187,7 +187,7 @@ fn needs_processes(message: &str) -> bool {
     message.contains("does not support processes") || message.ends_with("the sandbox has no processes")
 }
 
-fn module(failure: &Failure<'_>, name: &str) -> Advice {
+fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
     if name.starts_with("concurrent.futures.") {
         return threads();
     }
@@ -247,7 +247,7 @@ fn module(failure: &Failure<'_>, name: &str) -> Advice {
     advice
 }
 
-fn attribute(failure: &Failure<'_>) -> Option<Advice> {
+fn attribute(failure: &UncaughtException<'_>) -> Option<Advice> {
     let (_, rest) = failure.message().split_once("module '")?;
     let (module, rest) = rest.split_once("' has no attribute '")?;
     let name = rest.split_once('\'')?.0;
@@ -302,7 +302,7 @@ fn input() -> Advice {
 }
 
 /// Recognizes pandas' message about a missing directory.
-fn directory(failure: &Failure<'_>) -> Option<Advice> {
+fn directory(failure: &UncaughtException<'_>) -> Option<Advice> {
     let directory = failure.within("Cannot save file into a non-existent directory: '", "'")?;
     limits::path(&format!("{directory}/x"), Language::Python).map(|mut advice| {
         advice.summary = format!("There is no directory {}.", quoted(directory));
@@ -311,7 +311,7 @@ fn directory(failure: &Failure<'_>) -> Option<Advice> {
 }
 
 /// The message ends with a string in Python's notation.
-fn path(failure: &Failure<'_>) -> Option<Advice> {
+fn path(failure: &UncaughtException<'_>) -> Option<Advice> {
     let (_, written) = failure.message().split_once("]")?.1.split_once(": ")?;
     let quote = written.chars().next().filter(|char| matches!(char, '\'' | '"'))?;
     let (path, _) = written.get(1..)?.split_once(quote)?;
@@ -319,7 +319,7 @@ fn path(failure: &Failure<'_>) -> Option<Advice> {
 }
 
 /// Recognizes names from JavaScript, called or accessed.
-fn name(failure: &Failure<'_>) -> Option<Advice> {
+fn name(failure: &UncaughtException<'_>) -> Option<Advice> {
     const VALUES: [(&str, &str); 4] = [("null", "None"), ("undefined", "None"), ("true", "True"), ("false", "False")];
     const OBJECTS: [&str; 15] = [
         "Array", "Date", "JSON", "Map", "Math", "Number", "Object", "Promise", "Set", "String", "console", "document",
@@ -345,7 +345,7 @@ fn name(failure: &Failure<'_>) -> Option<Advice> {
 
 const LOOKS_LIKE_JAVASCRIPT: &str = "This looks like JavaScript: run it as that, or write it in Python.";
 
-fn syntax(failure: &Failure<'_>) -> Advice {
+fn syntax(failure: &UncaughtException<'_>) -> Advice {
     let line = failure.line();
     let advice = |steps: &[&str]| Advice::new(AdviceKind::Syntax, "The script is not valid Python.", steps);
     if is_fenced(failure.source) {
@@ -398,7 +398,7 @@ fn is_whole(text: &str) -> bool {
 
 /// Adds parentheses to `print x`. Not if it suppresses the newline or prints elsewhere, which parentheses do not
 /// express.
-fn print_call(failure: &Failure<'_>, line: &str) -> Option<Correction> {
+fn print_call(failure: &UncaughtException<'_>, line: &str) -> Option<Correction> {
     let (before, inside) = line.split_once("print ")?;
     let inside = inside.trim();
     let is_alone = before.trim().is_empty() && !inside.is_empty() && is_whole(inside);
@@ -407,7 +407,7 @@ fn print_call(failure: &Failure<'_>, line: &str) -> Option<Correction> {
 }
 
 /// Adds the missing colon to the head of a block, if nothing else is missing.
-fn colon(failure: &Failure<'_>, line: &str) -> Option<Correction> {
+fn colon(failure: &UncaughtException<'_>, line: &str) -> Option<Correction> {
     const HEADS: [&str; 12] =
         ["if ", "elif ", "else", "for ", "while ", "def ", "class ", "try", "except", "finally", "with ", "match "];
     let head = line.trim();

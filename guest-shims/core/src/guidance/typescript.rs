@@ -1,6 +1,6 @@
 //! Common failures of TypeScript scripts. Types are removed; syntax beyond types stays in place.
 
-use super::{Advice, AdviceKind, Correction, Failure};
+use super::{Advice, AdviceKind, Correction, UncaughtException};
 
 /// TypeScript syntax that generates code, by the type remover's message, with replacements.
 const MAKES_CODE: &[(&str, &str, &str)] = &[
@@ -42,7 +42,7 @@ const MAKES_CODE: &[(&str, &str, &str)] = &[
 ];
 
 /// Returns advice on code that the type remover rejected; `None` if it did not raise the exception.
-pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
+pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
     let message = failure.message();
     if is_in_module(failure) {
         return Some(Advice::new(
@@ -56,14 +56,14 @@ pub(super) fn advice(failure: &Failure<'_>) -> Option<Advice> {
 }
 
 /// Returns whether the error is in a TypeScript file that the script loads, not in the script.
-fn is_in_module(failure: &Failure<'_>) -> bool {
+fn is_in_module(failure: &UncaughtException<'_>) -> bool {
     let place = failure.raised.traceback.lines().find_map(|line| line.trim_start().strip_prefix("at "));
     let is_types = |place: &str| [".ts:", ".mts:", ".cts:"].iter().any(|extension| place.contains(extension));
     failure.raised.line.is_none() && place.is_some_and(is_types)
 }
 
 /// Corrects `import name = require('…')` in JavaScript.
-fn required(failure: &Failure<'_>) -> Option<Correction> {
+fn required(failure: &UncaughtException<'_>) -> Option<Correction> {
     let line = failure.line()?;
     let rest = line.trim_start().strip_prefix("import ")?;
     let (name, value) = rest.split_once('=')?;

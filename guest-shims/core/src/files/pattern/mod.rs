@@ -46,13 +46,13 @@ impl Pattern {
 /// A pattern as an automaton that follows all its states at once: matching takes time in proportion to the length of
 /// the path times that of the pattern.
 pub(super) struct Matcher {
-    /// At most one for each byte of the pattern, and [`State::End`]. A state comes after those it leads to, so that one
+    /// At most one for each byte of the pattern, and [`MatcherState::End`]. A state comes after those it leads to, so that one
     /// pass from the last to the first finds all states that are reached without a character.
-    states: Vec<State>,
+    states: Vec<MatcherState>,
     start: usize,
 }
 
-enum State {
+enum MatcherState {
     /// The pattern ends.
     End,
     /// Exactly one character.
@@ -65,7 +65,7 @@ enum State {
 
 impl Matcher {
     fn new(tokens: Vec<Token>) -> Self {
-        let mut matcher = Self { states: vec![State::End], start: 0 };
+        let mut matcher = Self { states: vec![MatcherState::End], start: 0 };
         matcher.start = matcher.sequence(tokens, 0);
         matcher
     }
@@ -88,20 +88,20 @@ impl Matcher {
                 steps += 1;
                 match self.states.get(at) {
                     None => {}
-                    Some(State::End) => matches |= c.is_none(),
-                    Some(State::One { chosen, then }) => {
+                    Some(MatcherState::End) => matches |= c.is_none(),
+                    Some(MatcherState::One { chosen, then }) => {
                         steps += chosen.steps();
                         if c.is_some_and(|c| chosen.has(c)) {
                             after.insert(*then);
                         }
                     }
-                    Some(State::Run { slashes, then }) => {
+                    Some(MatcherState::Run { slashes, then }) => {
                         now.insert(*then);
                         if c.is_some_and(|c| *slashes || c != '/') {
                             after.insert(at);
                         }
                     }
-                    Some(State::Fork(branches)) => {
+                    Some(MatcherState::Fork(branches)) => {
                         steps += branches.len();
                         branches.iter().for_each(|branch| now.insert(*branch));
                     }
@@ -119,36 +119,36 @@ impl Matcher {
     /// refers to its successors.
     fn sequence(&mut self, tokens: Vec<Token>, then: usize) -> usize {
         tokens.into_iter().rev().fold(then, |then, token| match token {
-            Token::One(chosen) => self.state(State::One { chosen, then }),
-            Token::Star => self.state(State::Run { slashes: false, then }),
+            Token::One(chosen) => self.state(MatcherState::One { chosen, then }),
+            Token::Star => self.state(MatcherState::Run { slashes: false, then }),
             Token::Dirs => self.dirs(then),
             Token::SlashDirs => {
                 let dirs = self.dirs(then);
                 self.slash(dirs)
             }
             Token::SlashAll => {
-                let all = self.state(State::Run { slashes: true, then });
+                let all = self.state(MatcherState::Run { slashes: true, then });
                 self.slash(all)
             }
             Token::Alternatives(branches) if branches.is_empty() => then,
             Token::Alternatives(branches) => {
                 let starts = branches.into_iter().map(|branch| self.sequence(branch, then)).collect();
-                self.state(State::Fork(starts))
+                self.state(MatcherState::Fork(starts))
             }
         })
     }
 
     fn dirs(&mut self, then: usize) -> usize {
         let slash = self.slash(then);
-        let names = self.state(State::Run { slashes: true, then: slash });
-        self.state(State::Fork(vec![names, then]))
+        let names = self.state(MatcherState::Run { slashes: true, then: slash });
+        self.state(MatcherState::Fork(vec![names, then]))
     }
 
     fn slash(&mut self, then: usize) -> usize {
-        self.state(State::One { chosen: Chosen::Exactly('/'), then })
+        self.state(MatcherState::One { chosen: Chosen::Exactly('/'), then })
     }
 
-    fn state(&mut self, state: State) -> usize {
+    fn state(&mut self, state: MatcherState) -> usize {
         self.states.push(state);
         self.states.len() - 1
     }
