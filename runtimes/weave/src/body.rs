@@ -19,7 +19,7 @@ use wasmparser::{FunctionBody, Operator};
 
 use crate::{
     WeaveError,
-    charges::{Charges, Look, Step, charges},
+    charges::{Charges, Look, OperatorCharge, charges},
     lengths,
     metered::ENTRY,
     module::Module,
@@ -191,7 +191,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    fn operator(&mut self, operator: &Operator<'_>, step: Step, again: &Instruction<'_>) {
+    fn operator(&mut self, operator: &Operator<'_>, step: OperatorCharge, again: &Instruction<'_>) {
         if step.syncs {
             self.sync();
         }
@@ -221,7 +221,7 @@ impl<'w> Writer<'w> {
             Operator::Loop { .. } => {
                 self.copy(again);
                 if step.lands {
-                    self.land(Step::default());
+                    self.land(OperatorCharge::default());
                 }
                 self.look(step);
                 self.charge(step.after);
@@ -261,7 +261,7 @@ impl<'w> Writer<'w> {
     }
 
     /// Writes the function's own `end`.
-    fn finish(&mut self, step: Step, again: &Instruction<'_>) {
+    fn finish(&mut self, step: OperatorCharge, again: &Instruction<'_>) {
         if step.syncs {
             self.sync();
         }
@@ -269,7 +269,7 @@ impl<'w> Writer<'w> {
             self.code.instructions().end();
         }
         if step.lands {
-            self.land(Step { stays_saved: true, ..step });
+            self.land(OperatorCharge { stays_saved: true, ..step });
         }
         if step.is_live {
             self.save(step.before);
@@ -295,7 +295,7 @@ impl<'w> Writer<'w> {
 
     /// Writes the code where exceptions land. It reloads the fuel counter and gives back the stack of the calls that
     /// did not return.
-    fn land(&mut self, step: Step) {
+    fn land(&mut self, step: OperatorCharge) {
         self.resume(step);
         if let Some(depth) = self.work.depth {
             let mut code = self.code.instructions();
@@ -318,7 +318,7 @@ impl<'w> Writer<'w> {
         self.code.instruction(again);
     }
 
-    fn grow(&mut self, step: Step, again: &Instruction<'_>) {
+    fn grow(&mut self, step: OperatorCharge, again: &Instruction<'_>) {
         let Some(memory) = self.work.memory else {
             self.look(step);
             self.charge(step.after);
@@ -357,7 +357,7 @@ impl<'w> Writer<'w> {
     }
 
     /// Reloads the local counter after a call.
-    fn resume(&mut self, step: Step) {
+    fn resume(&mut self, step: OperatorCharge) {
         let Some(fuel) = self.work.fuel else { return };
         self.is_saved = step.stays_saved;
         if self.is_saved {
@@ -372,7 +372,7 @@ impl<'w> Writer<'w> {
     }
 
     /// Charges and checks the remaining fuel, if the plan has a check here.
-    fn look(&mut self, step: Step) {
+    fn look(&mut self, step: OperatorCharge) {
         let Some(fuel) = self.work.fuel.filter(|_| step.look != Look::No) else { return };
         let mut code = self.code.instructions();
         if step.look == Look::CheckLength {

@@ -71,12 +71,12 @@ pub(crate) enum Reason {
 }
 
 /// Generated functions, whose indices are assigned before their bodies exist.
-pub(crate) struct Own {
+pub(crate) struct GeneratedFunctions {
     first: u32,
     functions: Vec<Option<(u32, Function)>>,
 }
 
-impl Own {
+impl GeneratedFunctions {
     /// `first` is the index of the first function.
     pub(crate) fn new(first: u32) -> Self {
         Self { first, functions: Vec::new() }

@@ -11,7 +11,7 @@ use crate::{
     guest::{Read, is_host_call},
     machine,
     module::{Module, count, index},
-    plan::{Own, Placed, Plan, Reason, Shift},
+    plan::{GeneratedFunctions, Placed, Plan, Reason, Shift},
 };
 
 /// Module name of the shim's imports that operate on guests.
@@ -38,7 +38,7 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     // Function indices: the component's imports, generated functions, the shim's, the guests'. Small indices have
     // shorter encodings, and generated functions are called from everywhere.
     let held = shim.imports.iter().filter(|import| import.module != MACHINE).count();
-    let mut own = Own::new(u32::try_from(held).unwrap_or(u32::MAX));
+    let mut own = GeneratedFunctions::new(u32::try_from(held).unwrap_or(u32::MAX));
 
     let shim_memory = count(&guests);
     let (mut shim_imports, mut machine_functions, mut next) = (Vec::new(), Vec::new(), 0u32);

@@ -35,7 +35,7 @@ pub(crate) struct Charges {
     /// Charge at the beginning, after the function's first check, which covers only [`ENTRY`](crate::metered::ENTRY).
     pub(crate) first: i64,
     /// Steps, by operator position.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<OperatorCharge>,
     /// A reachable operator branches to the function's end.
     pub(crate) branches_out: bool,
     /// A reachable operator catches exceptions.
@@ -46,7 +46,7 @@ pub(crate) struct Charges {
 
 /// The code to insert around one operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct OperatorCharge {
     /// The operator is reachable. For `else` and `end`: the code after it is reachable.
     pub(crate) is_live: bool,
     /// Amount charged before the counter is checked or saved here.
@@ -124,7 +124,7 @@ struct Planner {
 pub(crate) fn charges(operators: &[Operator<'_>], lengths: &Constants, grows_by_call: bool) -> Charges {
     let mut planner = Planner::new(Landings::of(operators));
     for (place, operator) in operators.iter().enumerate() {
-        planner.charges.steps.push(Step { is_live: planner.reach.is_live(), ..Step::default() });
+        planner.charges.steps.push(OperatorCharge { is_live: planner.reach.is_live(), ..OperatorCharge::default() });
         planner.operator(place, operator, lengths.get(&place).copied(), grows_by_call);
         if matches!(operator, Operator::Else | Operator::End) {
             planner.note_live(place);

@@ -1,6 +1,6 @@
 //! Charges of small functions.
 
-use super::{Charges, Look, Step, charges};
+use super::{Charges, Look, OperatorCharge, charges};
 use crate::{lengths, module::Module};
 
 fn plan(body: &str) -> Charges {
@@ -18,7 +18,8 @@ fn constant_pages_are_not_looked_at_and_others_are() {
     let known = plan("i32.const 1 memory.grow drop");
     assert!(known.steps.iter().all(|step| step.look == Look::No), "{known:?}");
     let unknown = plan("local.get 0 memory.grow drop");
-    let grow = Step { is_live: true, before: 2, look: Look::Check, stays_saved: true, ..Step::default() };
+    let grow =
+        OperatorCharge { is_live: true, before: 2, look: Look::Check, stays_saved: true, ..OperatorCharge::default() };
     assert_eq!(unknown.steps.get(1), Some(&grow));
 }
 
