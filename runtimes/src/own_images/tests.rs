@@ -201,11 +201,14 @@ fn an_archive_takes_no_more_memory_than_its_limits_allow_and_leads_nowhere() {
 /// Zeros, which a sparse file stores for free. They are not a wheel, but each entry has the right digest.
 #[test]
 fn an_import_reads_no_wheel_after_one_that_is_wrong() {
-    struct Counted<R>(R, std::rc::Rc<std::cell::Cell<u64>>);
+    struct Counted<R> {
+        reader: R,
+        bytes_read: std::rc::Rc<std::cell::Cell<u64>>,
+    }
     impl<R: Read> Read for Counted<R> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let read = self.0.read(buffer)?;
-            self.1.set(self.1.get() + read as u64);
+            let read = self.reader.read(buffer)?;
+            self.bytes_read.set(self.bytes_read.get() + read as u64);
             Ok(read)
         }
     }
@@ -216,7 +219,7 @@ fn an_import_reads_no_wheel_after_one_that_is_wrong() {
     let mut file = Vec::new();
     write_archive(&definition, &wheels, &mut file).unwrap();
     let bytes_read = std::rc::Rc::default();
-    let counted = Counted(&*file, std::rc::Rc::clone(&bytes_read));
+    let counted = Counted { reader: &*file, bytes_read: std::rc::Rc::clone(&bytes_read) };
     let check = |name: &str, bytes: &[u8]| check_wheel(name, bytes).map_err(io::Error::other);
     read_archive(counted, check).unwrap_err();
     assert!(bytes_read.get() < 2 << 20, "{} bytes", bytes_read.get());
