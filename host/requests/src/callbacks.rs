@@ -1,18 +1,29 @@
-//! Tools answered by a service: one HTTP request per call.
+//! Callbacks: tools of a request that a service answers over HTTP.
+//!
+//! Patterns say which addresses may be called, DNS names that no pattern names resolve to public addresses only, and each
+//! call is signed, to prove that it comes from this server.
 
 use std::{
+    fmt,
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::{CancelToken, Timestamp, Tool, ToolError, ToolErrorKind, UrlPatterns, escaped, is_public_address};
 use glovebox_sessions::SessionId;
-use reqwest::{Client, StatusCode, Url, header};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use reqwest::{
+    Client, StatusCode, Url,
+    dns::{Addrs, Name, Resolve, Resolving},
+    header,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
+use sha2::Sha256;
 use tokio::runtime::Handle;
 
-use super::{addresses::PublicOnly, allowed::Allowed, signature::Signer};
 use crate::cancelled;
 
 /// Maximum size of an answer in bytes. The script's own limit, `limits.tool_bytes`, also applies.
@@ -241,5 +252,139 @@ impl Inner {
             });
         }
         String::from_utf8(bytes).map_err(|_| failed("sent an answer that is not UTF-8"))
+    }
+}
+
+/// Maximum length of an address, in bytes.
+const MAX_URL_BYTES: usize = 2_048;
+
+/// An address that callbacks may use.
+#[derive(Clone, PartialEq, Eq)]
+struct Allowed {
+    url: Url,
+    /// True if a pattern names the host itself. The host may then have any address, even a private one.
+    is_named: bool,
+}
+
+impl fmt::Debug for Allowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Allowed").field("host", &self.url.host_str()).finish_non_exhaustive()
+    }
+}
+
+impl Allowed {
+    /// Parses an address, and returns it if one of the patterns matches.
+    fn find(patterns: &UrlPatterns, address: &str) -> Option<Self> {
+        let url = (address.len() <= MAX_URL_BYTES).then(|| Url::parse(address).ok()).flatten()?;
+        // The address of a service has no credentials and no fragment.
+        if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
+            return None;
+        }
+        patterns.allow(&url).then(|| Self { is_named: patterns.name_host_of(&url), url })
+    }
+}
+
+/// Resolves names to public addresses only. The connection uses the addresses checked here, so a name that resolves
+/// differently a moment later does no harm.
+struct PublicOnly;
+
+impl Resolve for PublicOnly {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            if found.is_empty() || !found.iter().all(|address| is_public_address(address.ip())) {
+                return Err("the host's address is not public".into());
+            }
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// Length of a secret, in bytes.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+/// The secret that signs calls.
+#[derive(Clone)]
+struct Signer(Hmac<Sha256>);
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Signer")
+    }
+}
+
+impl Signer {
+    /// Parses a secret: `whsec_` and base64 of 24 to 64 bytes.
+    fn new(secret: &str) -> Option<Self> {
+        let bytes = BASE64_STANDARD.decode(secret.trim().strip_prefix("whsec_")?).ok()?;
+        let fits = SECRET_BYTES.contains(&bytes.len());
+        fits.then(|| Hmac::new_from_slice(&bytes).ok()).flatten().map(Self)
+    }
+
+    /// The value of `webhook-signature`.
+    fn sign(&self, id: &str, timestamp_s: u64, body: &[u8]) -> String {
+        let mut mac = self.0.clone();
+        mac.update(format!("{id}.{timestamp_s}.").as_bytes());
+        mac.update(body);
+        format!("v1,{}", BASE64_STANDARD.encode(mac.finalize().into_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_taken_where_a_pattern_has_it_and_nowhere_else() {
+        let patterns = ["https://tools.example.com/box/*", "http://127.0.0.1:9000/one", "https://*.example.org/*"];
+        let patterns = UrlPatterns::new(&patterns.map(str::to_owned)).unwrap();
+        for (address, expected) in [
+            ("https://tools.example.com/box/", Some(true)),
+            ("https://TOOLS.example.com:443/box/a?b=c", Some(true)),
+            ("http://127.0.0.1:9000/one", Some(true)),
+            ("https://a.b.example.org/", Some(false)),
+            ("https://tools.example.com/box", None),
+            ("https://tools.example.com/box/../other", None),
+            ("https://tools.example.com/box/%2e%2e/other", None),
+            ("https://tools.example.com:444/box/", None),
+            ("http://tools.example.com/box/", None),
+            ("https://tools.example.com.evil.example/box/", None),
+            ("https://tools.example.com@evil.example/box/", None),
+            ("https://user:secret@tools.example.com/box/", None),
+            ("https://tools.example.com/box/#a", None),
+            ("https://evilexample.org/", None),
+            ("http://127.0.0.1:9000/one/two", None),
+            ("http://2130706433:9000/one", Some(true)),
+            ("file:///etc/passwd", None),
+            ("nothing", None),
+        ] {
+            assert_eq!(Allowed::find(&patterns, address).map(|found| found.is_named), expected, "{address}");
+        }
+        let long = format!("https://tools.example.com/box/{}", "a".repeat(MAX_URL_BYTES));
+        assert_eq!(Allowed::find(&patterns, &long), None);
+        assert!(Allowed::find(&patterns, long.get(..MAX_URL_BYTES).unwrap()).is_some());
+    }
+
+    /// The example in the Standard Webhooks specification.
+    #[test]
+    fn a_signature_is_that_of_the_specification() {
+        let signer = Signer::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let signature = signer.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn a_secret_is_long_enough_and_base64() {
+        let secret = |bytes: usize| format!("whsec_{}\n", BASE64_STANDARD.encode(vec![7; bytes]));
+        for (text, expected) in [
+            (secret(24), true),
+            (secret(64), true),
+            (secret(23), false),
+            (secret(65), false),
+            ("whsec_!".into(), false),
+        ] {
+            assert_eq!(Signer::new(&text).is_some(), expected, "{text}");
+        }
+        assert!(Signer::new(secret(24).trim_start_matches("whsec_")).is_none());
     }
 }
