@@ -13,15 +13,13 @@
 //!
 //! `docs/fleet.md` describes the guarantees and their cost.
 
+mod address;
 mod client;
 pub mod engine;
-mod name;
 mod node;
-mod url;
 mod wire;
 
+pub use address::{FleetName, FleetNameError, FleetUrl, FleetUrlError};
 pub use client::{FleetClient, FleetError, FleetImage, FleetPage};
-pub use name::{FleetName, FleetNameError};
 pub use node::{Node, NodeConfig, NodeError, NodePolicyError, Registered};
-pub use url::{FleetUrl, FleetUrlError};
 pub use wire::{ExecuteRequest, Executed, Expected, FleetSession, OpenRequest, ToolOffer};

@@ -7,7 +7,7 @@ use http::{Request, Response};
 use restate_sdk::ingress::RequestExecutor;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::error::FleetError;
+use super::FleetError;
 
 /// Timeout for connecting to the engine.
 const CONNECT_TIME: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{FleetClient, FleetError};
 use crate::{
     FleetName, FleetSession,
-    name::{IMAGE_PREFIX, SERVICE_PREFIX, image_service},
+    address::{IMAGE_PREFIX, SERVICE_PREFIX, image_service},
     node::STATE_KEY,
 };
 

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use super::{
-    admin::Admin,
+    attempt::StepError,
     config::{NodeConfig, session_policy},
-    error::{NodeError, StepError},
-    state::{State, blob_dir, blob_name, seed},
+    object::{State, blob_dir, blob_name, seed},
+    serve::{Admin, NodeError},
     warm::Warm,
 };
 use crate::{FleetName, FleetSession, OpenRequest, client::status};

@@ -11,13 +11,13 @@ use restate_sdk::{
     errors::{HandlerError, HandlerResult, TerminalError},
     serde::Json,
 };
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::{
-    error::StepError,
-    images,
+    attempt::{BoxFuture, CANCEL, StepError},
     machine::{Machine, Opening},
-    state::{ID_KEY, RUNNING_KEY, STATE_KEY, State},
-    steps::{BoxFuture, CANCEL},
+    services,
 };
 use crate::{
     ExecuteRequest, Executed, Expected, FleetName, FleetSession, OpenRequest,
@@ -62,7 +62,7 @@ impl SessionObject {
             None => ctx.clear(ID_KEY),
         }
         self.0.forget_blobs(std::mem::take(&mut state.stale));
-        let done = images::execute(&ctx, &self.0, state, request).await;
+        let done = services::execute(&ctx, &self.0, state, request).await;
         ctx.clear(RUNNING_KEY);
         ctx.clear(ID_KEY);
         let done = done?;
@@ -191,4 +191,154 @@ fn no_session(name: &FleetName) -> HandlerError {
 
 fn refused(code: u16, message: String) -> HandlerError {
     TerminalError::new_with_code(code, message).into()
+}
+
+/// The engine's key of the session's state.
+pub(crate) const STATE_KEY: &str = "session";
+/// The engine's key of the running invocation's id.
+pub(super) const RUNNING_KEY: &str = "running";
+/// The engine's key of the caller's id for the running execution.
+pub(super) const ID_KEY: &str = "running-id";
+
+/// The stored state of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct State {
+    /// The description of the session.
+    pub(super) session: FleetSession,
+    /// The id of the opening, unique among all sessions that ever have this name.
+    pub(super) opening: String,
+    /// The name of the current blob.
+    pub(super) blob: String,
+    /// The state before the last execution, for one undo.
+    pub(super) previous: Option<Previous>,
+    /// Blobs that are no longer referred to. The next reader deletes them, because by then the engine has stored this
+    /// state.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) stale: Vec<String>,
+}
+
+/// A previous state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Previous {
+    pub(super) blob: String,
+    pub(super) bytes: u64,
+    pub(super) executions: u64,
+}
+
+impl State {
+    /// Returns the state after the next change.
+    pub(super) fn next(&self, bytes: u64, executions: u64, at: Timestamp, blob: String) -> Self {
+        let session = FleetSession {
+            generation: self.session.generation + 1,
+            bytes,
+            executions,
+            updated_at: at,
+            ..self.session.clone()
+        };
+        let (bytes, executions) = (self.session.bytes, self.session.executions);
+        let previous = Some(Previous { blob: self.blob.clone(), bytes, executions });
+        let stale = self.previous.iter().map(|previous| previous.blob.clone()).collect();
+        Self { session, opening: self.opening.clone(), blob, previous, stale }
+    }
+
+    /// Returns the next generation of the same state, for an execution that changed nothing.
+    pub(super) fn unchanged(&self, at: Timestamp) -> Self {
+        let mut unchanged = self.clone();
+        unchanged.session.generation += 1;
+        unchanged.session.updated_at = at;
+        unchanged
+    }
+
+    /// Returns the state before the last execution as the next generation. Returns `None` if there is nothing to undo.
+    pub(super) fn undone(&self, at: Timestamp) -> Option<Self> {
+        let Previous { blob, bytes, executions } = self.previous.clone()?;
+        let mut undone = self.next(bytes, executions, at, blob);
+        undone.previous = None;
+        undone.stale = vec![self.blob.clone()];
+        Some(undone)
+    }
+
+    /// The id of the next execution, unique even if the session is closed and opened again under the same name.
+    pub(super) fn next_execution(&self) -> String {
+        format!("{}-{}", self.opening, self.session.generation + 1)
+    }
+}
+
+/// The directory of a session's blobs. A session opened again under the same name has another one, so a late close of
+/// the first session deletes nothing of the second.
+pub(super) fn blob_dir(name: &FleetName, opening: &str) -> String {
+    format!("sessions/{name}/{opening}")
+}
+
+/// The name of a state's blob. It contains a digest, so two writers of the same generation do not overwrite each other.
+pub(super) fn blob_name(name: &FleetName, opening: &str, generation: u64, state: &[u8]) -> String {
+    let digest: String = Sha256::digest(state).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}/{generation:010}-{digest}", blob_dir(name, opening))
+}
+
+/// The seed of a session's random numbers.
+pub(super) fn seed(name: &FleetName, opening: &str) -> u64 {
+    let digest = Sha256::digest(format!("{name} {opening}"));
+    digest.first_chunk().map_or(0, |first| u64::from_le_bytes(*first))
+}
+
+#[cfg(test)]
+mod tests {
+    use glovebox::Language;
+
+    use super::*;
+
+    fn state() -> State {
+        let at = Timestamp::from_unix_ms(5);
+        let session = FleetSession {
+            name: "notes".parse().unwrap(),
+            language: Language::Python,
+            runtime: "python-3.12".into(),
+            version: None,
+            image_sha256: "ab".into(),
+            generation: 1,
+            executions: 0,
+            bytes: 10,
+            created_at: at,
+            updated_at: at,
+            is_running: false,
+        };
+        State { session, opening: "0a".into(), blob: "sessions/notes/0a/1".into(), previous: None, stale: Vec::new() }
+    }
+
+    #[test]
+    fn each_change_has_a_generation_of_its_own_and_undoing_is_one() {
+        let first = state();
+        let second = first.next(20, 1, Timestamp::from_unix_ms(6), "sessions/notes/0a/2".into());
+        assert_eq!((second.session.generation, second.session.bytes, second.session.executions), (2, 20, 1));
+        let undone = second.undone(Timestamp::from_unix_ms(7)).unwrap();
+        assert_eq!((undone.session.generation, undone.session.bytes, undone.session.executions), (3, 10, 0));
+        assert_eq!(undone.blob, first.blob);
+        assert_eq!((first.stale.len(), second.stale.len()), (0, 0), "both are named");
+        assert_eq!(undone.stale, std::slice::from_ref(&second.blob));
+        let third = second.next(30, 2, Timestamp::from_unix_ms(8), "sessions/notes/0a/3".into());
+        assert_eq!(third.stale, std::slice::from_ref(&first.blob));
+        assert_eq!(undone.undone(Timestamp::from_unix_ms(8)), None, "not twice");
+        assert_eq!(first.undone(Timestamp::from_unix_ms(8)), None, "nothing was executed");
+        assert_ne!(undone.next_execution(), second.next_execution());
+    }
+
+    #[test]
+    fn a_session_that_was_opened_again_has_nothing_in_common_with_the_one_before() {
+        let name: FleetName = "team!notes".parse().unwrap();
+        assert_ne!(seed(&name, "0a"), seed(&name, "0b"));
+        assert_ne!(seed(&name, "0a"), seed(&"team!other".parse().unwrap(), "0a"));
+        let mut again = state();
+        again.opening = "0b".into();
+        assert_ne!(again.next_execution(), state().next_execution());
+        assert!(!blob_name(&name, "0b", 1, b"state").starts_with(&blob_dir(&name, "0a")));
+    }
+
+    #[test]
+    fn a_blob_is_named_by_what_is_in_it() {
+        let name: FleetName = "team!notes".parse().unwrap();
+        let blob = blob_name(&name, "0a", 7, b"state");
+        assert!(blob.starts_with("sessions/team!notes/0a/0000000007-"), "{blob}");
+        assert_ne!(blob, blob_name(&name, "0a", 7, b"other"));
+    }
 }

@@ -1,6 +1,7 @@
-//! Serves the connections of the engine.
+//! Serves the engine's connections to this node, and registers the node with the engine's admin API.
 
 use std::{
+    collections::BTreeSet,
     convert::Infallible,
     future::{Ready, ready},
     net::SocketAddr,
@@ -11,6 +12,8 @@ use std::{
     time::Duration,
 };
 
+use glovebox::{BuildError, escaped};
+use glovebox_sessions::StoreError;
 use http::{Request, StatusCode};
 use hyper::{body::Incoming, server::conn::http2, service::Service};
 use hyper_util::{
@@ -18,13 +21,18 @@ use hyper_util::{
     server::graceful::GracefulShutdown,
 };
 use restate_sdk::{endpoint::Endpoint, hyper::HyperEndpoint};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 
-use super::{NodeConfig, Registered, error::NodeError, machine::Machine, services};
-use crate::name::image_service;
+use super::{NodeConfig, machine::Machine, services};
+use crate::{
+    FleetUrl,
+    address::{IMAGE_PREFIX, image_service},
+    client::{FleetError, Http},
+};
 
 /// Maximum number of connections. Engines and balancers open a few each.
 const MAX_CONNECTIONS: usize = 1_024;
@@ -203,4 +211,136 @@ fn connection(
         .keep_alive_timeout(KEEP_ALIVE.1)
         .max_concurrent_streams(MAX_STREAMS)
         .serve_connection(TokioIo::new(stream), answering)
+}
+
+/// Timeout for the engine to discover the node and store the result.
+const WAIT: Duration = Duration::from_secs(60);
+/// Maximum number of attempts while the engine is not up, and the pause between them.
+const TRIES: u32 = 30;
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// The statuses for an address that is registered differently, and for an unknown service.
+const CONFLICT: u16 = 409;
+const NOT_FOUND: u16 = 404;
+
+#[derive(Serialize)]
+struct RegisterRequest<'a> {
+    uri: &'a str,
+    force: bool,
+}
+
+#[derive(Deserialize)]
+struct RegisterAnswer {
+    id: String,
+    services: Vec<RegisteredService>,
+}
+
+#[derive(Deserialize)]
+struct RegisteredService {
+    name: String,
+}
+
+impl RegisterAnswer {
+    /// Returns `true` if the nodes known at the address have exactly these images. The engine does not rediscover known
+    /// nodes.
+    fn has(&self, images: &BTreeSet<String>) -> bool {
+        let known = self.services.iter().map(|service| &service.name);
+        known.filter(|name| name.starts_with(IMAGE_PREFIX)).collect::<BTreeSet<_>>() == images.iter().collect()
+    }
+}
+
+/// The registration of nodes with the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Registered {
+    /// The engine's deployment id.
+    pub deployment: String,
+}
+
+/// A client of the engine's admin API.
+#[derive(Clone, Debug)]
+pub(super) struct Admin {
+    http: Http,
+    url: String,
+}
+
+impl Admin {
+    pub(super) fn new(fleet: &FleetUrl) -> Result<Self, FleetError> {
+        Ok(Self { http: Http::new()?, url: fleet.admin() })
+    }
+
+    /// Registers the address at which the engine finds nodes like this one. Does nothing if the same images are
+    /// registered there already. Fails if other images are registered there, unless `replaces`.
+    pub(super) async fn register(
+        &self,
+        advertised: &str,
+        images: &BTreeSet<String>,
+        replaces: bool,
+    ) -> Result<Registered, NodeError> {
+        let url = format!("{}/deployments", self.url);
+        let question = RegisterRequest { uri: advertised, force: replaces };
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.http.ask::<RegisterAnswer>(&url, Some(&question), WAIT).await {
+                Ok(Ok(answer)) if answer.has(images) => return Ok(Registered { deployment: answer.id }),
+                Ok(Ok(_)) | Ok(Err((CONFLICT, _))) => return Err(NodeError::OtherVersion(advertised.to_owned())),
+                // The engine cannot reach the node: perhaps a balancer is not up yet.
+                Ok(Err((status, text))) if tries >= TRIES => {
+                    return Err(NodeError::Refused(format!("status {status}: {text}")));
+                }
+                Err(error @ FleetError::Unreachable { .. }) if tries >= TRIES => return Err(error.into()),
+                Ok(Err(_)) | Err(FleetError::Unreachable { .. }) => tokio::time::sleep(BETWEEN).await,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Returns `true` if a service of this name is registered.
+    pub(super) async fn has_service(&self, name: &str) -> Result<bool, FleetError> {
+        let url = format!("{}/services/{name}", self.url);
+        match self.http.ask::<IgnoredAny>(&url, None::<&()>, WAIT).await? {
+            Ok(IgnoredAny) => Ok(true),
+            Err((NOT_FOUND, _)) => Ok(false),
+            Err((status, text)) => Err(FleetError::Answer(format!("status {status}: {text}"))),
+        }
+    }
+}
+
+/// A node failed to start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// Nodes cannot use this policy.
+    #[error(transparent)]
+    Policy(#[from] super::config::NodePolicyError),
+    /// A runtime cannot be prepared.
+    #[error(transparent)]
+    Runtime(#[from] BuildError),
+    /// The identity key is malformed.
+    #[error("the identity key is invalid; write the engine's public key as the engine shows it, `publickeyv1_…`")]
+    IdentityKey,
+    /// The node cannot listen on its address.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address to listen on.
+        address: SocketAddr,
+        /// Cause.
+        source: std::io::Error,
+    },
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The engine rejected the registration.
+    #[error("the fleet's engine did not register the node: {0}")]
+    Refused(String),
+    /// Nodes of another version are registered at this address.
+    #[error(
+        "nodes of another version are registered at `{url}` and may still have work; give nodes of this version their own address (--advertise)",
+        url = escaped(.0)
+    )]
+    OtherVersion(String),
+    /// A call to the engine failed.
+    #[error(transparent)]
+    Engine(#[from] FleetError),
 }

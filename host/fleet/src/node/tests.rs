@@ -14,14 +14,12 @@ use serde_json::{Value, json};
 
 use super::{
     NodeConfig,
-    admin::Admin,
-    attempt::Attempt,
-    error::StepError,
+    attempt::{Attempt, Called, Done, Step, StepError},
     machine::{Machine, Opening},
-    state::{State, blob_dir},
-    steps::{Called, Done, Step},
+    object::{State, blob_dir},
+    serve::Admin,
 };
-use crate::{ExecuteRequest, FleetName, FleetUrl, OpenRequest, name::image_service};
+use crate::{ExecuteRequest, FleetName, FleetUrl, OpenRequest, address::image_service};
 
 const COUNT: &str = "globalThis.n = (globalThis.n ?? 0) + 1; console.log(n)";
 const INVOCATION: &str = "inv_1";

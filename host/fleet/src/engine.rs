@@ -1,4 +1,7 @@
-//! The engine as a child process.
+//! A single-machine engine: Restate's own program as a child process, with its data in a directory. For getting started
+//! and for small fleets.
+//!
+//! Several machines need a Restate cluster, set up as its documentation describes.
 
 use std::{
     fs::{DirBuilder, File},
@@ -11,9 +14,8 @@ use std::{
 };
 
 use glovebox::escaped;
-use glovebox_runtimes::RuntimeError;
+use glovebox_runtimes::{HostProgram, Progress, RuntimeError};
 
-use super::config;
 use crate::{FleetError, FleetUrl, client::Http};
 
 /// Startup timeout. Startup takes about a second, and longer with much data.
@@ -82,7 +84,7 @@ impl LocalEngine {
             .create(data)
             .map_err(system(format!("create the directory `{}`", escaped(data))))?;
         let (config, log) = (data.join("engine.toml"), data.join("engine.log"));
-        std::fs::write(&config, config::text(ingress, admin, node, &data.join("data")))
+        std::fs::write(&config, config_text(ingress, admin, node, &data.join("data")))
             .map_err(system(format!("write `{}`", escaped(&config))))?;
         let output = File::create(&log).map_err(system(format!("write `{}`", escaped(&log))))?;
         let errors = output.try_clone().map_err(system("write the engine's log".into()))?;
@@ -162,4 +164,77 @@ fn free_ports((ingress, admin): (u16, u16)) -> io::Result<(u16, u16, u16)> {
     let held = [bind(ingress)?, bind(admin)?, bind(0)?];
     let [ingress, admin, node] = held.each_ref().map(|listener| listener.local_addr().map(|address| address.port()));
     Ok((ingress?, admin?, node?))
+}
+
+/// Number of partitions. Each costs memory, and one machine has few processors.
+const PARTITIONS: u32 = 4;
+/// Memory limit for the engine's tables in bytes. The engine's default suits a dedicated machine.
+const ROCKSDB_BYTES: u64 = 256 << 20;
+
+/// Formats the configuration as TOML. The engine listens on loopback only, and its telemetry is off.
+fn config_text(ingress: u16, admin: u16, node: u16, data: &Path) -> String {
+    let data = toml_string(&data.to_string_lossy());
+    format!(
+        r#"node-name = "glovebox"
+cluster-name = "glovebox"
+base-dir = {data}
+bind-ip = "127.0.0.1"
+bind-port = {node}
+listen-mode = "tcp"
+advertised-address = "http://127.0.0.1:{node}"
+default-num-partitions = {PARTITIONS}
+rocksdb-total-memory-size = "{ROCKSDB_BYTES} B"
+log-format = "compact"
+log-disable-ansi-codes = true
+disable-telemetry = true
+
+[worker.invoker]
+http2-keep-alive-interval = "2s"
+http2-keep-alive-timeout = "2s"
+
+[admin]
+bind-address = "127.0.0.1:{admin}"
+
+[ingress]
+bind-address = "127.0.0.1:{ingress}"
+"#
+    )
+}
+
+/// Formats a TOML string. JSON escapes strings the same way.
+fn toml_string(config_text: &str) -> String {
+    serde_json::Value::from(config_text).to_string()
+}
+
+/// The engine's program for Linux on x86-64. It is licensed under the Business Source License 1.1, which allows any use except offering Restate
+/// itself as a service.
+pub const PROGRAM: HostProgram = HostProgram {
+    name: "restate-server",
+    package: "@restatedev/restate-server-linux-x64",
+    version: "1.7.12",
+    file: "package/bin/restate-server",
+    size_bytes: 225_600_128,
+    sha256: "8597e9511a4aeb4f082c33a9f4cc62132ea1fe21289811a6e52ae3d2261a031f",
+};
+
+/// Returns the path of the engine's program, downloading it unless it is cached. Linux on x86-64 only.
+///
+/// # Errors
+/// [`EngineError::Platform`] on other platforms, [`EngineError::Program`] if it cannot be fetched.
+pub fn find_program(cache_dir: &Path, progress: &dyn Progress) -> Result<PathBuf, EngineError> {
+    if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
+        return Err(EngineError::Platform);
+    }
+    PROGRAM.fetch(cache_dir, progress).map_err(|error: RuntimeError| EngineError::Program(Box::new(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_of_any_name_stands_in_the_configuration_as_it_is() {
+        let config_text = config_text(1, 2, 3, Path::new("/a \"b\"\\c"));
+        assert!(config_text.contains(r#"base-dir = "/a \"b\"\\c""#), "{config_text}");
+    }
 }
