@@ -15,8 +15,9 @@ use std::{
 
 use glovebox::CompileError;
 use rustix::process::{Resource, Rlimit, setrlimit};
+use wasmtime::{Config, Engine};
 
-use crate::{LoadError, engine::wasmtime_engine};
+use crate::LoadError;
 
 /// Stack size for compilation, which recurses deeply.
 const STACK_BYTES: usize = 32 << 20;
@@ -212,4 +213,30 @@ fn end_with_parent() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     Ok(())
+}
+
+/// Maximum stack of WebAssembly calls, twice Wasmtime's default. Interpreters compiled to components need it.
+const WASM_STACK_BYTES: usize = 1 << 20;
+
+/// Stack of an application's fiber. The part beyond its own stack is for host functions: those of the sandbox convert
+/// whole policies and run guests on separate stacks.
+const FIBER_STACK_BYTES: usize = 4 << 20;
+
+/// Creates the engine for applications, with fuel, epochs, and the exceptions that unwind composed providers.
+pub(crate) fn wasmtime_engine() -> wasmtime::Result<Engine> {
+    let mut config = Config::new();
+    config
+        .wasm_component_model(true)
+        .wasm_multi_memory(true)
+        .wasm_exceptions(true)
+        .consume_fuel(true)
+        .epoch_interruption(true)
+        .max_wasm_stack(WASM_STACK_BYTES)
+        .async_stack_size(FIBER_STACK_BYTES)
+        // Creates memory images for dense data only. Otherwise two distant bytes would need megabytes of compiled
+        // component.
+        .memory_guaranteed_dense_image_size(0)
+        // Backtraces of an untrusted component do not help its user; the trap's message stays.
+        .wasm_backtrace_max_frames(None);
+    Engine::new(&config)
 }

@@ -1,11 +1,9 @@
-//! Configuration of one run.
+//! Configuration of one run: arguments, streams, resource limits, and grants of host directories.
 
-use std::fmt;
+use std::{fmt, path::PathBuf, str::FromStr};
 
-use glovebox::CancelToken;
+use glovebox::{CancelToken, component::LIFT_BYTES};
 use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe};
-
-use crate::{AppLimits, Directory};
 
 /// Configuration of one run of an application. The default grants nothing.
 #[derive(Clone, Debug, Default)]
@@ -92,6 +90,134 @@ impl Input {
             Self::Nothing => {}
             Self::Inherit => drop(wasi.inherit_stdin()),
             Self::Bytes(bytes) => drop(wasi.stdin(MemoryInputPipe::new(bytes.clone()))),
+        }
+    }
+}
+
+/// Limits of one run of an application. They apply to the component's own code; its scripts have the limits of the
+/// sandbox. Every limit is finite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AppLimits {
+    /// Fuel, about one unit per WebAssembly operator. Host functions cost no fuel; the wall-clock time limits them. The
+    /// component traps when fuel is exhausted. Default: 10^11, some minutes of computation.
+    pub fuel: u64,
+    /// Bytes of all linear memories and tables (eight per element), and of the host's data for instances: globals,
+    /// segments, and function references, at least some kilobytes.
+    ///
+    /// `memory.grow` beyond the limit returns -1, as WebAssembly specifies; most programs then trap. A component whose
+    /// instances alone exceed the limit does not start. Default: 512 MiB.
+    pub memory_bytes: u64,
+    /// Wall-clock milliseconds from the start, including waits and scripts. Default: 600,000 (ten minutes).
+    pub timeout_ms: u64,
+    /// Elements of all tables together. `table.grow` beyond this limit or `memory_bytes` fails. Default: 1,000,000.
+    pub table_elements: u64,
+    /// Instances of core modules in the component. Default: 1,000. The number of memories is limited to a tenth of it,
+    /// because each reserves 4 GiB of address space.
+    pub instances: usize,
+    /// Resource handles at any time, over all component instances. One more traps. Default: 50,000. The sandbox has a
+    /// smaller quota for its own resources.
+    pub handles: usize,
+    /// WASI resources at any time: open files, directories, streams, sockets, timers. One more traps. The default of
+    /// 512 stops an application from using up the descriptors of this process.
+    pub wasi_handles: usize,
+    /// Bytes that one call may pass to the host, or an export return, by their size in the host. More traps. Default:
+    /// 32 MiB.
+    pub lift_bytes: usize,
+}
+
+impl Default for AppLimits {
+    fn default() -> Self {
+        Self {
+            fuel: 100_000_000_000,
+            memory_bytes: 512 << 20,
+            timeout_ms: 600_000,
+            table_elements: 1_000_000,
+            instances: 1_000,
+            handles: 50_000,
+            wasi_handles: 512,
+            lift_bytes: LIFT_BYTES,
+        }
+    }
+}
+
+impl AppLimits {
+    /// Returns limits for one tool call: 10^10 units of fuel, 256 MiB of memory, ten seconds, 4 MiB for the result, and
+    /// the defaults for everything else. The deadline of the script's policy applies as well.
+    #[must_use]
+    pub fn for_tools() -> Self {
+        Self {
+            fuel: 10_000_000_000,
+            memory_bytes: 256 << 20,
+            timeout_ms: 10_000,
+            lift_bytes: 4 << 20,
+            ..Self::default()
+        }
+    }
+}
+
+/// A host directory that an application may open.
+///
+/// Textual form: `HOST` or `HOST::GUEST`, optionally followed by `:ro`.
+///
+/// ```
+/// use glovebox_component_runner::Directory;
+///
+/// let data: Directory = "data::/in:ro".parse()?;
+/// assert_eq!((data.guest.as_str(), data.is_read_only), ("/in", true));
+/// # Ok::<(), glovebox_component_runner::DirectoryError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directory {
+    /// Path on the host. The application cannot leave the directory through `..` or links.
+    pub host: PathBuf,
+    /// Path that the application sees.
+    pub guest: String,
+    /// The application cannot change anything in the directory.
+    pub is_read_only: bool,
+}
+
+/// The text does not describe a directory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write it as `HOST`, `HOST::GUEST`, `HOST:ro` or `HOST::GUEST:ro`")]
+pub struct DirectoryError;
+
+impl FromStr for Directory {
+    type Err = DirectoryError;
+
+    fn from_str(text: &str) -> Result<Self, DirectoryError> {
+        let (path, is_read_only) = match text.strip_suffix(":ro") {
+            Some(path) => (path, true),
+            None => (text, false),
+        };
+        let (host, guest) = path.split_once("::").unwrap_or((path, path));
+        if host.is_empty() || guest.is_empty() || guest.contains("::") || path.ends_with(':') {
+            return Err(DirectoryError);
+        }
+        Ok(Self { host: host.into(), guest: guest.into(), is_read_only })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Directory;
+
+    #[test]
+    fn a_directory_is_its_host_path_its_name_and_whether_it_can_change() {
+        let table = [
+            ("data", "data", "data", false),
+            ("/a/b:ro", "/a/b", "/a/b", true),
+            ("data::/in", "data", "/in", false),
+            ("data::/in:ro", "data", "/in", true),
+            (".::.", ".", ".", false),
+            ("a:b::c:d", "a:b", "c:d", false),
+        ];
+        for (text, host, guest, is_read_only) in table {
+            let expected = Directory { host: host.into(), guest: guest.into(), is_read_only };
+            assert_eq!(text.parse(), Ok(expected), "{text}");
+        }
+        for wrong in ["", ":ro", "::", "a::", "::b", "a::b::c", "a::b:", "a:", "::b:ro", "a:::ro"] {
+            assert!(wrong.parse::<Directory>().is_err(), "{wrong}");
         }
     }
 }

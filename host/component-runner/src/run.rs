@@ -20,7 +20,7 @@ use wasmtime::{
 use crate::{
     AppLimits, AppOutcome, RunError,
     ended::{classify, stopped},
-    state::State,
+    store::State,
     watch::{Running, Watch, Watched, Why},
 };
 

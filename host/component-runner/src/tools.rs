@@ -9,7 +9,7 @@ use crate::{
     AppConfig, AppOutcome, Applications, Export, LoadError, RunError,
     applications::read,
     run::{Call, Job, run},
-    state::State,
+    store::State,
 };
 
 /// Interface that the component exports. Later compatible versions work as well.

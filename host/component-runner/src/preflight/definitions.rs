@@ -5,10 +5,7 @@ use wasmparser::{
     Instance, Parser, Payload,
 };
 
-use super::{
-    module::Module,
-    refusal::{MAX_ITEMS, Refusal},
-};
+use super::{MAX_ITEMS, Refusal, module::Module};
 
 /// First bytes of a resource type in a type section. Other bytes may look the same, so the count may be too high.
 const RESOURCE: [u8; 2] = [0x3e, 0x3f];

@@ -8,9 +8,9 @@ use std::{collections::HashMap, rc::Rc};
 use wasmparser::ComponentExternalKind as Kind;
 
 use super::{
+    MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, Refusal,
     definitions::{Capture, Captured, Component, Definitions, Named, Step},
     module::Module,
-    refusal::{MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, Refusal},
 };
 
 /// Host memory per component instance, without its handles: `InstanceState`, and flags in `VMComponentContext`.

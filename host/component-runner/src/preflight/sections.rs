@@ -4,7 +4,7 @@
 //! validator copies a list of everything before: 240 KB with 20,000 of them took half a minute and 8 GB. And component
 //! and instance types are read recursively, three bytes per level: 300 KB overflowed the stack, which ends the process.
 
-use super::refusal::{MAX_PARTS, MAX_TYPES, Refusal};
+use super::{MAX_PARTS, MAX_TYPES, Refusal};
 
 /// Length of the header of a module or component.
 const PREAMBLE_BYTES: usize = 8;

@@ -2,10 +2,7 @@
 
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Component};
 
-use super::{
-    check,
-    refusal::{MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, MAX_TABLE_ELEMENTS, Refusal},
-};
+use super::{MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, MAX_TABLE_ELEMENTS, Refusal, check};
 
 fn checked(text: &str) -> Result<u64, Refusal> {
     check(&wat::parse_str(format!("(component {text})")).unwrap())

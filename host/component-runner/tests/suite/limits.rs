@@ -1,9 +1,11 @@
-//! Each limit of an application: under, at, over.
+//! Each limit of an application: under, at, over; and stopping one at any moment.
+
+use std::{sync::mpsc::channel, thread, time::Duration};
 
 use glovebox::Resource;
-use glovebox_component_runner::AppOutcome;
+use glovebox_component_runner::{AppConfig, AppOutcome, Input, Output};
 
-use crate::support::{call, config, trap, value};
+use crate::support::{call, config, probe, trap, value};
 
 fn exhausted(outcome: &AppOutcome) -> Resource {
     match outcome {
@@ -140,4 +142,87 @@ fn what_it_hands_over_has_a_limit() {
 fn recursion_ends_in_a_trap_of_its_own() {
     assert_eq!(trap("recurse()", &config(|_| ())), "call stack exhausted");
     assert_eq!(trap("crash()", &config(|_| ())), "wasm `unreachable` instruction executed");
+}
+
+#[test]
+fn random_bytes_are_bounded_in_one_call() {
+    const MOST: u64 = 16 << 20;
+    let limits = config(|_| ());
+    for bytes in [0, MOST - 1, MOST] {
+        assert_eq!(value(&format!("random({bytes})"), &limits), bytes.to_string());
+    }
+    for bytes in [MOST + 1, 1 << 40, u64::MAX] {
+        assert!(trap(&format!("random({bytes})"), &limits).contains("exceeds limit"), "{bytes}");
+    }
+}
+
+#[test]
+fn a_million_timers_are_a_trap() {
+    assert!(trap("timers(1000000)", &config(|_| ())).contains("no free keys"));
+}
+
+#[test]
+fn a_read_of_everything_gives_what_there_is() {
+    let input = config(|config| config.stdin = Input::Bytes(vec![1; 100_000]));
+    assert_eq!(value(&format!("read-input({})", u64::MAX), &input), "100000");
+}
+
+#[test]
+fn zeroes_without_end_are_refused() {
+    for stdout in [Output::Discard, Output::Buffer(glovebox_component_runner::OutputBuffer::new(1 << 40))] {
+        let limits = config(|config| config.stdout = stdout);
+        assert_eq!(value("write-zeroes(1)", &limits), "0");
+        let outcome = call(&format!("write-zeroes({})", 1_u64 << 41), &limits).outcome;
+        assert!(matches!(&outcome, AppOutcome::Trapped { words } if words.contains("zeroes")), "{outcome:?}");
+    }
+}
+
+/// Longer than any test may take.
+const LONG: Duration = Duration::from_secs(300);
+
+#[test]
+fn its_own_work_and_its_waits_are_cut_short() {
+    for endless in ["spin()", "sleep(3600000000000)"] {
+        let (world, application) = probe();
+        let config = AppConfig::default();
+        let cancel = config.cancel.clone();
+        let (sender, receiver) = channel();
+        let running = thread::spawn(move || {
+            let ended = application.invoke(endless, &world.host, &config).unwrap();
+            sender.send(()).unwrap();
+            ended
+        });
+        assert!(receiver.recv_timeout(Duration::from_millis(100)).is_err(), "it runs");
+        cancel.cancel();
+        receiver.recv_timeout(LONG).unwrap();
+        assert_eq!(running.join().unwrap().outcome, AppOutcome::Cancelled, "{endless}");
+    }
+}
+
+#[test]
+fn one_that_was_cancelled_before_does_not_begin() {
+    let (world, application) = probe();
+    let config = AppConfig::default();
+    config.cancel.cancel();
+    let ended = application.invoke("spin()", &world.host, &config).unwrap();
+    assert_eq!((ended.outcome, ended.fuel_consumed), (AppOutcome::Cancelled, 0));
+}
+
+#[test]
+fn others_of_the_same_engine_go_on() {
+    let (world, application) = probe();
+    let other = application.clone();
+    let (host, config) = (world.host.clone(), config(|config| config.limits.timeout_ms = 30));
+    let ended = thread::scope(|scope| {
+        let stopped = scope.spawn(|| {
+            (0..10).all(|_| {
+                let outcome = other.invoke("spin()", &host, &config).unwrap().outcome;
+                matches!(outcome, AppOutcome::Exhausted { .. })
+            })
+        });
+        let ended = application.invoke("burn(1000000000)", &world.host, &AppConfig::default()).unwrap();
+        assert!(stopped.join().unwrap());
+        ended
+    });
+    assert_eq!(ended.outcome, AppOutcome::Returned);
 }
