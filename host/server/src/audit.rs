@@ -1,20 +1,29 @@
-//! The audit log: one line of JSON for each execution and each operation on a session.
+//! The audit log: one line of JSON for each execution and each operation on a session, and the results it records.
 
 use std::{
-    fmt, io,
-    io::Write,
+    fmt,
+    io::{self, Write},
     path::PathBuf,
     sync::{Mutex, PoisonError},
 };
 
-use glovebox::{EscapedJson, Timestamp};
+use glovebox::{EscapedJson, Execution, Language, Outcome, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{
-    Door, ServiceError,
-    executed::{Ended, Failed},
-};
+use crate::{Door, ServiceError};
+
+/// The configuration of the audit log.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct AuditTable {
+    /// The file to append to.
+    pub file: PathBuf,
+    /// Record the source of scripts. Default `false`: only their SHA-256.
+    #[serde(default)]
+    pub source: bool,
+}
 
 /// Maximum length of a recorded name or path, in characters.
 const MAX_OF_CHARS: usize = 256;
@@ -196,6 +205,56 @@ impl Audit {
     }
 }
 
+/// The recorded result of an execution.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Executed {
+    pub(crate) language: Language,
+    pub(crate) runtime: String,
+    pub(crate) outcome: String,
+    pub(crate) fuel: u64,
+    pub(crate) duration_ms: f64,
+}
+
+impl From<&Execution> for Executed {
+    fn from(execution: &Execution) -> Self {
+        Self {
+            language: execution.metadata.runtime,
+            runtime: execution.metadata.runtime_name.clone(),
+            outcome: outcome(&execution.outcome).to_owned(),
+            fuel: execution.fuel_consumed,
+            duration_ms: execution.duration.as_secs_f64() * 1e3,
+        }
+    }
+}
+
+/// An execution that failed, or whose answer was lost.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Failed {
+    pub(crate) code: String,
+    /// True if the script may have run nevertheless.
+    pub(crate) has_run: bool,
+}
+
+impl From<&ServiceError> for Failed {
+    fn from(error: &ServiceError) -> Self {
+        Self { code: error.code().to_owned(), has_run: error.has_run() }
+    }
+}
+
+pub(crate) type Ended = Result<Executed, Failed>;
+
+/// The name of an outcome.
+fn outcome(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Completed => "completed",
+        Outcome::Exited { .. } => "exited",
+        Outcome::Raised(_) => "raised",
+        Outcome::Exhausted { .. } => "exhausted",
+        Outcome::Cancelled => "cancelled",
+        Outcome::Trapped { .. } => "trapped",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -205,8 +264,8 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::{Act, Asked, Audit};
-    use crate::{Door, executed::Executed};
+    use super::{Act, Asked, Audit, Executed};
+    use crate::Door;
 
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);

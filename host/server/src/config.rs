@@ -8,7 +8,7 @@ use glovebox_sessions::{Save, SessionId, StorePolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Admission, Suspension,
+    Admission, AuditTable, Suspension,
     http::{HttpConfig, TokenHash},
 };
 
@@ -183,18 +183,6 @@ impl Default for PageTable {
     fn default() -> Self {
         Self { enabled: true }
     }
-}
-
-/// The audit log.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct AuditTable {
-    /// The file to append to.
-    pub file: PathBuf,
-    /// Record the source of scripts. Default `false`: only their SHA-256.
-    #[serde(default)]
-    pub source: bool,
 }
 
 /// A token that a client authenticates with.

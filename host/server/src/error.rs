@@ -6,11 +6,10 @@ use glovebox::{
     AdvanceError, BuildError, ExecuteError, FilesError, RuntimeError, ToolDefinitionError, Untrusted, escaped,
     with_causes,
 };
+use glovebox_fleet::FleetError;
 use glovebox_sessions::{SessionIdError, SessionsError, StoreError};
 
-use glovebox_fleet::FleetError;
-
-use crate::{GrantError, NotInFleet, quoted::message};
+use crate::{GrantError, NotInFleet, text::message};
 
 /// A request failed. An error that a script raises is not among these: it is part of an
 /// [`Execution`](glovebox::Execution).

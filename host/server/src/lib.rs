@@ -15,35 +15,29 @@ mod audit;
 mod byte_budget;
 mod config;
 pub mod daemon;
-mod door;
 mod error;
-mod executed;
 mod grant;
 pub mod http;
-mod json_bytes;
-mod json_cost;
+mod json;
 pub mod mcp;
 mod metrics;
 mod places;
-mod quoted;
 mod service;
-mod shown;
 #[cfg(feature = "otlp")]
 mod telemetry;
 mod tenant;
-mod utf8_pieces;
+mod text;
 mod workers;
 
-pub use audit::{Audit, AuditError};
+pub use audit::{Audit, AuditError, AuditTable};
 pub use config::{
-    AdmissionTable, AuditTable, ConfigError, E2bTable, HttpTable, PageTable, ServerConfig, TelemetryTable, TokenTable,
-    ToolsTable, WorkersTable,
+    AdmissionTable, ConfigError, E2bTable, HttpTable, PageTable, ServerConfig, TelemetryTable, TokenTable, ToolsTable,
+    WorkersTable,
 };
-pub use door::Door;
 pub use error::ServiceError;
 pub use glovebox_requests::callbacks as tools;
 pub use grant::GrantError;
-pub use service::{Admission, Service, ServiceConfig, Suspension};
+pub use service::{Admission, Door, Service, ServiceConfig, Suspension};
 #[cfg(feature = "otlp")]
 pub use telemetry::{Telemetry, TelemetryError};
 pub(crate) use tenant::NO_CALLBACKS;

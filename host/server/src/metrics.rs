@@ -13,7 +13,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::{Door, executed::Executed};
+use crate::{Door, audit::Executed};
 
 /// A label value that is known at compile time. Text that guests or clients choose is never a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,23 +10,21 @@ use std::{
 };
 
 use glovebox::CancelToken;
+use glovebox_requests::cancelled;
 use serde_json::{json, value::RawValue};
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Daemon,
-    message::{Incoming, Message, parse},
+    client_calls::Peer,
+    lines::{Gone, Outbox, Outgoing},
+    message::{self, Answer, INVALID_REQUEST, Incoming, METHOD_NOT_FOUND, Message, REFUSED, RpcError, RpcId, parse},
     methods::{Context, Method},
-    outbox::{Gone, Outbox, Outgoing},
     params::{self, Cancel},
-    peer::Peer,
-    rpc::{self, Answer, INVALID_REQUEST, METHOD_NOT_FOUND, REFUSED, RpcError, RpcId},
-    sessions::{ClientSessions, PROTOCOL},
-    slot::{Slot, Waiting},
+    sessions::{ClientSessions, PROTOCOL, Slot, Waiting},
 };
-use crate::{byte_budget::Held, quoted::quoted};
-use glovebox_requests::cancelled;
+use crate::{byte_budget::Held, text::quoted};
 
 /// A client connection. Its sessions, running requests and pending calls end with it.
 pub(super) struct Connection {
@@ -118,12 +116,12 @@ impl Connection {
     pub(super) async fn take(self: &Arc<Self>, line: &[u8], held: Held) -> Result<(), Gone> {
         let messages = match params::aside(line.len(), || parse(line)) {
             Ok(messages) => messages,
-            Err(error) => return self.outbox.send_short(rpc::response(&RpcId::null(), &Err(error))).await,
+            Err(error) => return self.outbox.send_short(message::response(&RpcId::null(), &Err(error))).await,
         };
         match messages {
             Message::One(incoming) => match self.begin(incoming).await {
                 Begun::Nothing => Ok(()),
-                Begun::Now(id, answer) => self.outbox.send_short(rpc::response(&id, &answer)).await,
+                Begun::Now(id, answer) => self.outbox.send_short(message::response(&id, &answer)).await,
                 Begun::Later(id, work) => {
                     let connection = Arc::clone(self);
                     self.spawn(async move {
@@ -159,7 +157,7 @@ impl Connection {
                         match begun {
                             Ok(task) => messages.extend(task.await.ok().flatten()),
                             Err(Begun::Now(id, answer)) => {
-                                messages.extend(connection.outbox.outgoing(rpc::response(&id, &answer)).await.ok());
+                                messages.extend(connection.outbox.outgoing(message::response(&id, &answer)).await.ok());
                             }
                             Err(_) => {}
                         }
@@ -202,7 +200,7 @@ impl Connection {
     async fn answered(&self, id: Option<RpcId>, work: Task) -> Option<Outgoing> {
         let answer = work.await;
         let id = id?;
-        let text = rpc::response(&id, &answer);
+        let text = message::response(&id, &answer);
         // The answer may be large. Its memory is freed before the text waits for room.
         drop(answer);
         match self.outbox.outgoing(text).await {
@@ -211,7 +209,7 @@ impl Connection {
                 let message =
                     "the request was carried out, but the daemon's memory for answers is full; read answers faster";
                 let error = RpcError::named(REFUSED, "unavailable", message);
-                Some(Outgoing { text: rpc::response(&id, &Err(error)), held: Held::default() })
+                Some(Outgoing { text: message::response(&id, &Err(error)), held: Held::default() })
             }
         }
     }
@@ -230,11 +228,11 @@ impl Connection {
             None => Begun::Nothing,
         };
         match &*method {
-            "ping" => return now(rpc::result(&self.ping())),
+            "ping" => return now(message::result(&self.ping())),
             "cancel" => return now(self.cancel(params)),
             "shutdown" => {
                 self.daemon.stop();
-                return now(rpc::result(&json!({})));
+                return now(message::result(&json!({})));
             }
             _ => {}
         }
@@ -355,6 +353,6 @@ impl Connection {
                 count += 1;
             }
         }
-        rpc::result(&json!({ "cancelled": count }))
+        message::result(&json!({ "cancelled": count }))
     }
 }

@@ -11,39 +11,149 @@
 //! | file | contents |
 //! |---|---|
 //! | `connection` | dispatch of the messages of one client |
-//! | `message`, `params`, `rpc` | messages, parameters and errors |
-//! | `lines`, `outbox` | reading and writing of messages in bounded memory |
+//! | `message`, `params` | messages, errors, and parameters |
+//! | `lines` | reading and writing of messages in bounded memory |
 //! | `methods` | the methods |
-//! | `sessions`, `slot`, `worker` | sessions of a client, the queue of each, and interpreters that are started ahead |
-//! | `peer`, `router` | calls from scripts to the client |
+//! | `sessions`, `worker` | sessions of a client, the queue of each, and interpreters that are started ahead |
+//! | `client_calls` | calls from scripts to the client |
 //! | `socket`, `pipe`, `serve` | connections of clients |
 
-mod config;
+mod client_calls;
 mod connection;
 mod lines;
 mod message;
 mod methods;
-mod outbox;
 mod params;
-mod peer;
 #[cfg(windows)]
 mod pipe;
-mod router;
-mod rpc;
 mod serve;
 mod sessions;
-mod shared;
-mod slot;
 #[cfg(unix)]
 mod socket;
 mod worker;
 
-pub use config::DaemonConfig;
+pub use serve::serve_stdio;
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicUsize},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Service, Tenant, byte_budget::ByteBudget};
+use worker::Workers;
+
 #[cfg(windows)]
 pub use pipe::{Listener, serve};
-pub use serve::serve_stdio;
 #[cfg(unix)]
 pub use serve::{serve, serve_stream};
-pub use shared::Daemon;
 #[cfg(unix)]
 pub use socket::{Listener, SocketError};
+
+/// A daemon with in-memory sessions for any number of connections. Cheap to clone.
+#[derive(Clone)]
+pub struct Daemon(Arc<Shared>);
+
+struct Shared {
+    service: Service,
+    config: DaemonConfig,
+    workers: Arc<Workers>,
+    incoming: ByteBudget,
+    outgoing: ByteBudget,
+    connections: Arc<Semaphore>,
+    sessions: Arc<Semaphore>,
+    connected: AtomicUsize,
+    begun: Instant,
+    stop: CancellationToken,
+}
+
+impl fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Daemon").field("config", &self.0.config).finish_non_exhaustive()
+    }
+}
+
+impl Daemon {
+    /// Creates a daemon whose clients share the tenant's grant. Must be called on a Tokio runtime, where it starts
+    /// interpreters ahead.
+    #[must_use]
+    pub fn new(tenant: &Tenant, config: DaemonConfig) -> Self {
+        let permits = |count: usize| Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS)));
+        let budget = || ByteBudget::new(config.messages_bytes, config.message_time, []);
+        let daemon = Self(Arc::new(Shared {
+            service: tenant.service().clone(),
+            config,
+            workers: Workers::new(tenant.clone(), &config),
+            incoming: budget(),
+            outgoing: budget(),
+            connections: permits(config.connections),
+            sessions: permits(config.sessions),
+            connected: AtomicUsize::new(0),
+            begun: Instant::now(),
+            stop: CancellationToken::new(),
+        }));
+        daemon.0.workers.fill();
+        daemon
+    }
+
+    /// Stops accepting connections. The daemon ends once all running requests have ended; [`Service::drain`] bounds the
+    /// time for that.
+    pub fn stop(&self) {
+        self.0.stop.cancel();
+    }
+
+    /// Waits until the daemon is stopped, by [`stop`](Self::stop) or by a client's `shutdown`.
+    pub async fn stopped(&self) {
+        self.0.stop.cancelled().await;
+    }
+}
+
+/// Limits on the clients of a daemon and on their sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DaemonConfig {
+    /// Maximum number of open connections. Default 64. Further connections get an error and are closed.
+    pub connections: usize,
+    /// Maximum number of open sessions over all connections. Default 256.
+    pub sessions: usize,
+    /// Maximum number of open sessions per connection. Default 64.
+    pub connection_sessions: usize,
+    /// Maximum number of unanswered requests per connection. Default 64.
+    pub outstanding: usize,
+    /// Maximum size of one message, in bytes without its line feed. Default 32 MiB.
+    pub message_bytes: usize,
+    /// Memory for the incoming messages of all connections, in bytes. Outgoing messages have a separate budget of the
+    /// same size. Default 256 MiB.
+    pub messages_bytes: usize,
+    /// Maximum total size of the initial files and contexts of all sessions, in bytes. Default 256 MiB.
+    pub initial_bytes: usize,
+    /// Timeout for receiving a message, from its first byte to its last, and for waiting for room in memory.
+    /// Default 30 s.
+    pub message_time: Duration,
+    /// Time after which a client that does not read its messages is disconnected. Default 30 s.
+    pub write_time: Duration,
+    /// Idle time after which a session ends, and after which a connection without sessions is closed. Default 30 min.
+    pub idle: Duration,
+    /// Number of interpreters to start ahead for sessions with default options. Default 2.
+    pub ready: usize,
+}
+
+impl Default for DaemonConfig {
+    fn default() -> Self {
+        Self {
+            connections: 64,
+            sessions: 256,
+            connection_sessions: 64,
+            outstanding: 64,
+            message_bytes: 32 << 20,
+            messages_bytes: 256 << 20,
+            initial_bytes: 256 << 20,
+            message_time: Duration::from_secs(30),
+            write_time: Duration::from_secs(30),
+            idle: Duration::from_secs(30 * 60),
+            ready: 2,
+        }
+    }
+}

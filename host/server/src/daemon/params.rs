@@ -6,11 +6,11 @@ use glovebox::{JsonText, Language, SourceKind};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Value, value::RawValue};
 
-use super::rpc::RpcError;
+use super::message::RpcError;
 use crate::{
     Script,
-    json_bytes::{Bytes, at_most, entries_at_most},
-    quoted::quoted,
+    json::{Bytes, at_most, entries_at_most},
+    text::quoted,
 };
 
 /// Maximum number of initial files and of tools of a session.

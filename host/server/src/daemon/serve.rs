@@ -11,9 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{
     Daemon,
     connection::Connection,
-    lines::Lines,
-    outbox::{self, Outbox},
-    rpc::{self, INVALID_REQUEST, RpcError, RpcId},
+    lines::{self, Lines, Outbox},
+    message::{self, INVALID_REQUEST, RpcError, RpcId},
 };
 
 /// Interval between checks for idle sessions and connections.
@@ -48,7 +47,7 @@ where
     let writer = {
         let (gone, time) = (connection.gone.clone(), shared.config.write_time);
         tokio::spawn(async move {
-            let written = outbox::write_all(output, messages, time).await;
+            let written = lines::write_all(output, messages, time).await;
             if written.is_err() {
                 gone.cancel();
             }
@@ -99,7 +98,7 @@ async fn talk<R: AsyncRead + Unpin>(
                 }
                 Err(error) => {
                     let error = RpcError::new(INVALID_REQUEST, error.to_string());
-                    let _ = connection.outbox.send_short(rpc::response(&RpcId::null(), &Err(error))).await;
+                    let _ = connection.outbox.send_short(message::response(&RpcId::null(), &Err(error))).await;
                     return;
                 }
             },
@@ -122,8 +121,8 @@ pub async fn serve_stdio(daemon: &Daemon) {
 /// Sends an error to a client that is not served.
 pub(super) async fn refuse<W: AsyncWrite + Unpin>(mut output: W, code: &str, message: &str) -> io::Result<()> {
     use tokio::io::AsyncWriteExt as _;
-    let error = RpcError::named(rpc::REFUSED, code, message);
-    let text = rpc::response(&RpcId::null(), &Err(error)) + "\n";
+    let error = RpcError::named(message::REFUSED, code, message);
+    let text = message::response(&RpcId::null(), &Err(error)) + "\n";
     let written = tokio::time::timeout(Duration::from_secs(1), output.write_all(text.as_bytes()));
     written.await.map_err(|_| io::ErrorKind::TimedOut)?
 }

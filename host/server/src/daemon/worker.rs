@@ -6,14 +6,13 @@ use std::sync::{
 };
 
 use glovebox::{JsonText, Language, SessionOptions};
-
 use tokio::sync::Semaphore;
 
 use super::{
-    config::DaemonConfig,
+    DaemonConfig,
+    client_calls::Router,
+    message::{REFUSED, RpcError},
     params::{Initialize, Query},
-    router::Router,
-    rpc::{REFUSED, RpcError},
 };
 use crate::{
     NewSandbox, OwnSandbox, OwnSession, Tenant,

@@ -1,23 +1,30 @@
-//! Responses with the outcome of an execution.
+//! Responses with the outcome of an execution, and errors as problem documents (RFC 9457).
+
+use std::collections::BTreeMap;
 
 use axum::{
     Extension,
     body::{Body, Bytes},
-    http::{StatusCode, header},
-    response::{IntoResponse as _, Response},
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
 };
-use glovebox::Execution;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use glovebox::{Execution, Untrusted};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::{
-    BodyBudget, Problem, Shared,
-    budget::{Made, held_body},
-    counted::Counted,
-    if_match::with_etag,
+    BodyBudget, Shared,
+    budget::{Counted, Made, held_body},
     output::Pieces,
+    parameters::with_etag,
     tools::NeedsToolsAnswer,
-    wire::ExecutionAnswer,
 };
-use crate::{NeedsTools, ServiceError, json_cost::json_len};
+use crate::{NeedsTools, ServiceError, json::json_len, text::shown};
+
+/// Maximum total size of the files in a response, in bytes before base64.
+pub(crate) const MAX_RETURNED_BYTES: u64 = 32 << 20;
 
 /// Serializes an execution between two texts. Reserves room for the answer before it reads files and builds the JSON.
 fn framed(
@@ -87,4 +94,217 @@ pub(super) async fn needs_tools(shared: &Shared, tenant: &str, needs: NeedsTools
     let json = serde_json::to_vec(&answer).map_err(|error| ServiceError::Invalid(error.to_string()))?;
     let json_type = [(header::CONTENT_TYPE, "application/json")];
     Ok((StatusCode::ACCEPTED, Extension(Counted), json_type, held_body(json.into(), held)).into_response())
+}
+
+/// An error response: a problem document, `application/problem+json`. The outcome of a script is never a problem.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Problem {
+    /// Kind of the problem for programs: the contract's name of the error, if it has one. A URI reference relative to
+    /// this document.
+    #[serde(rename = "type")]
+    #[schema(example = "invalid-policy")]
+    pub kind: String,
+    /// HTTP status code.
+    #[schema(example = 400)]
+    pub status: u16,
+    /// Kind of the problem in words.
+    pub title: String,
+    /// Explanation of the problem, and how to solve it.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String)]
+    pub detail: Untrusted,
+    /// Seconds to wait before a retry. Also in the header `Retry-After`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u64>,
+}
+
+impl Problem {
+    /// Creates a problem that has no [`ServiceError`].
+    pub(crate) fn new(status: StatusCode, kind: &str, detail: impl Into<Untrusted>) -> Self {
+        let title = status.canonical_reason().unwrap_or("Error").to_owned();
+        Self { kind: kind.to_owned(), status: status.as_u16(), title, detail: detail.into(), retry_after: None }
+    }
+
+    /// Creates a problem for an invalid request, with status 400.
+    pub(crate) fn invalid(detail: impl Into<Untrusted>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid-argument", detail)
+    }
+}
+
+impl From<ServiceError> for Problem {
+    fn from(error: ServiceError) -> Self {
+        let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let retry_after = error.retry_after().map(|after| after.as_secs().max(1));
+        Self { retry_after, ..Self::new(status, error.code(), error.public()) }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// Outcome and usage of an execution: the fields that `glovebox run --json` prints, without the host's path, and
+/// returned files.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ExecutionAnswer {
+    /// `success`, `outcome`, `exit_code`, `interrupted`, `value`, `stdout`, `stderr`, `stdout_truncated`,
+    /// `stderr_truncated`, `displays`, `displays_dropped`, `fuel_consumed`, `memory_used_bytes`, `duration_ms`,
+    /// `files_created`, `files_modified`, `files_deleted`, `tool_calls`, `session_id`, `rolled_back_to`, `guidance`,
+    /// `metadata`.
+    #[serde(flatten)]
+    #[schema(value_type = ExecutionForm)]
+    execution: ExecutionFields,
+    /// Sizes of the files whose contents are not read yet.
+    #[serde(skip)]
+    sizes: BTreeMap<String, u64>,
+    /// Contents of the files that match `return_files`, in base64, by path.
+    files: BTreeMap<String, String>,
+    /// Number of matching files that are left out because the answer already has 32 MiB of files.
+    files_left_out: usize,
+}
+
+/// An execution without the host's path.
+#[derive(Debug)]
+struct ExecutionFields(Box<Execution>);
+
+impl Serialize for ExecutionFields {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl ExecutionAnswer {
+    /// Lists the files that match one of `patterns`. [`read_files`](Self::read_files) reads them later.
+    pub(crate) fn new(mut execution: Execution, patterns: &[String]) -> Result<Self, glovebox::FilesError> {
+        // Clients on a network must not see the host's path.
+        execution.workspace_path = None;
+        let (mut sizes, mut left_out, mut bytes) = (BTreeMap::new(), 0, 0_u64);
+        for pattern in patterns {
+            for entry in execution.files().list(pattern)? {
+                if entry.kind != glovebox::FileKind::File || sizes.contains_key(&entry.path) {
+                    continue;
+                }
+                bytes = bytes.saturating_add(entry.size_bytes);
+                if bytes > MAX_RETURNED_BYTES {
+                    left_out += 1;
+                    continue;
+                }
+                sizes.insert(entry.path, entry.size_bytes);
+            }
+        }
+        let execution = ExecutionFields(Box::new(execution));
+        Ok(Self { execution, sizes, files: BTreeMap::new(), files_left_out: left_out })
+    }
+
+    /// Returns the size of the JSON that [`read_files`](Self::read_files) adds, in bytes.
+    pub(crate) fn files_len(&self) -> usize {
+        let file = |(path, size): (&String, &u64)| {
+            let content = usize::try_from(size.div_ceil(3).saturating_mul(4)).unwrap_or(usize::MAX);
+            // In the form `"path":"content",`.
+            json_len(path).unwrap_or_default().saturating_add(content).saturating_add(4)
+        };
+        self.sizes.iter().map(file).fold(0, usize::saturating_add)
+    }
+
+    /// Adds the contents of the files. Must be called on a thread that may block: files of host directories are read.
+    pub(crate) fn read_files(&mut self) -> Result<(), glovebox::FilesError> {
+        for path in std::mem::take(&mut self.sizes).into_keys() {
+            let content = BASE64_STANDARD.encode(self.execution.0.files().read(&path)?);
+            self.files.insert(path, content);
+        }
+        Ok(())
+    }
+}
+
+/// Outcome and usage of an execution.
+// A test compares this schema with real responses.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes")]
+pub(crate) struct ExecutionForm {
+    /// `true` if the script succeeded.
+    success: bool,
+    /// Outcome of the script: `kind` is `completed`, `exited`, `raised`, `exhausted`, `cancelled` or `trapped`.
+    #[schema(value_type = Value)]
+    outcome: Value,
+    /// Exit code that a process would have had.
+    exit_code: i32,
+    /// Exception that ended the script when it was asked to stop.
+    #[schema(value_type = Option<Value>)]
+    interrupted: Value,
+    /// Value of the last expression: `repr`, and `json` as text.
+    #[schema(value_type = Option<Value>)]
+    value: Value,
+    /// Standard output. Bytes that are not UTF-8 are replaced.
+    stdout: String,
+    /// Text that the script wrote to standard error.
+    stderr: String,
+    /// `true` if the script wrote more than `limits.stdout_bytes`.
+    stdout_truncated: bool,
+    /// `true` if the script wrote more than `limits.stderr_bytes`.
+    stderr_truncated: bool,
+    /// Displays of the script: MIME bundles, each with `is_result` and `data` by media type. Text is a string, other
+    /// data is in base64.
+    displays: Vec<Value>,
+    /// Number of displays that were dropped.
+    displays_dropped: u64,
+    /// Fuel that the script used.
+    fuel_consumed: u64,
+    /// Maximum memory in use, in bytes.
+    memory_used_bytes: u64,
+    /// Milliseconds from the start of the guest to its end.
+    duration_ms: f64,
+    /// Files that did not exist before.
+    files_created: Vec<String>,
+    /// Files that were written to.
+    files_modified: Vec<String>,
+    /// Files that were deleted.
+    files_deleted: Vec<String>,
+    /// Calls of tools.
+    tool_calls: Vec<Value>,
+    /// Always `null`: the path belongs to the server.
+    #[schema(value_type = Option<String>)]
+    workspace_path: Option<String>,
+    /// Name of the session, if any.
+    session_id: Option<String>,
+    /// Checkpoint that the session was rolled back to, if any.
+    #[schema(value_type = Option<Value>)]
+    rolled_back_to: Value,
+    /// Fuel usage, and advice on a failure.
+    guidance: Value,
+    /// Details of how the script was executed.
+    metadata: Value,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::Problem;
+    use crate::ServiceError;
+
+    /// Parser errors quote their input.
+    #[test]
+    fn a_problem_quotes_a_client_escaped_and_short() {
+        let key = format!("a\nerror: forged\u{202e}\u{7f}{}", "x".repeat(10 << 20));
+        let error = serde_json::from_value::<glovebox::Limits>(serde_json::json!({ key: 1 })).unwrap_err();
+        for problem in [Problem::invalid(error.to_string()), ServiceError::Invalid(error.to_string()).into()] {
+            let text = serde_json::to_string(&problem).unwrap();
+            let detail = serde_json::from_str::<Value>(&text).unwrap()["detail"].as_str().unwrap().to_owned();
+            assert!(!detail.chars().any(glovebox::is_hidden), "{detail}");
+            assert!(detail.contains(r"a\nerror: forged\u{202e}\u{7f}x") && text.len() < 2_000, "{text}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Memory budget of requests and responses.
+//! Memory budget of requests and responses: reading of bodies, and counting of answers.
 
 use std::{
     convert::Infallible,
@@ -10,14 +10,20 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
-    http::{HeaderMap, StatusCode, header},
+    extract::{FromRequest, Request, State},
+    http::{HeaderMap, Method, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
 };
+use http_body::Body as _;
 use http_body_util::BodyExt as _;
+use serde::de::DeserializeOwned;
 
-use super::{HttpConfig, Problem};
+use super::{HttpConfig, Problem, Shared};
 use crate::{
-    ServiceError,
+    Service, ServiceError, Tenant,
     byte_budget::{ByteBudget, NoRoom, Room},
+    text::quoted,
 };
 
 pub(crate) use crate::byte_budget::Held;
@@ -27,7 +33,7 @@ pub(crate) use crate::byte_budget::Held;
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 /// Size up to which a response is sent even without room in the budget. An error would be as long, and each connection
 /// sends one response at a time.
-pub(super) const SHORT_BYTES: usize = 4 << 10;
+const SHORT_BYTES: usize = 4 << 10;
 
 /// Memory budget of all requests and responses together. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -144,7 +150,7 @@ fn too_many_requests() -> Problem {
     unavailable("the server's memory for requests is full; try again later")
 }
 
-pub(super) fn too_many_answers() -> Problem {
+fn too_many_answers() -> Problem {
     unavailable("the request was carried out, but the server's memory for answers is full; read answers faster")
 }
 
@@ -208,4 +214,149 @@ pub(crate) fn in_pieces(mut bytes: Bytes) -> impl Iterator<Item = Bytes> {
         let len = bytes.len().min(PIECE_BYTES);
         (len > 0).then(|| bytes.split_to(len))
     })
+}
+
+impl FromRequest<Shared> for ReadBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, shared: &Shared) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let tenant = parts.extensions.get::<Tenant>().map(Tenant::name);
+        shared.bodies.read(tenant, &parts.headers, body).await
+    }
+}
+
+impl ReadBody {
+    /// Returns the bytes, and the share of the budget to hold as long as the bytes exist.
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Held) {
+        (self.bytes, self.held)
+    }
+
+    /// Runs `read`. A large body is parsed on a thread that may block, so that other requests need not wait.
+    pub(crate) async fn aside<T: Send + 'static>(
+        self,
+        read: impl FnOnce(Self) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        if self.bytes.len() <= PIECE_BYTES { read(self) } else { Service::blocking(move || read(self)).await? }
+    }
+
+    /// Parses the body as JSON. Returns the value, and the share of the budget to hold as long as the value exists.
+    pub(crate) fn json<T: DeserializeOwned>(mut self) -> Result<(T, Held), Problem> {
+        if self.bytes.is_empty() {
+            return Err(Problem::invalid("the request has no body; send a JSON object"));
+        }
+        let len = self.bytes.len();
+        if len > PIECE_BYTES {
+            // The value has copies of the strings in the body.
+            self.grow(2 * len)?;
+        }
+        let value = serde_json::from_slice(&self.bytes);
+        let value = value.map_err(|error| Problem::invalid(format!("the request's body: {}", quoted(error))))?;
+        let Self { bytes, mut held, .. } = self;
+        drop(bytes);
+        held.shrink(len);
+        Ok((value, held))
+    }
+
+    /// Like [`json`](Self::json), but returns the default if the body is empty.
+    pub(crate) fn json_or_default<T: DeserializeOwned + Default>(self) -> Result<(T, Held), Problem> {
+        if self.bytes.is_empty() { Ok((T::default(), self.held)) } else { self.json() }
+    }
+}
+
+impl AsRef<[u8]> for ReadBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Marks a response that already holds room in the budget.
+#[derive(Clone, Copy)]
+pub(super) struct Counted;
+
+/// Middleware that counts every response against the memory budget, including errors.
+pub(super) async fn count(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let is_head = request.method() == Method::HEAD;
+    let tenant = shared.tenants.asking(request.headers()).ok().map(Tenant::name).map(str::to_owned);
+    let response = next.run(request).await;
+    if is_head { response } else { count_answer(&shared.bodies, tenant.as_deref(), response).await }
+}
+
+/// Counts a response until it is written, unless it is marked as [`Counted`] or has no known length.
+pub(crate) async fn count_answer(bodies: &BodyBudget, tenant: Option<&str>, response: Response) -> Response {
+    let is_counted = response.extensions().get::<Counted>().is_some();
+    let Some(len) = response.body().size_hint().exact().filter(|len| !is_counted && *len > 0) else { return response };
+    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    let held = match bodies.bytes().try_room(tenant, len) {
+        Ok(held) => held,
+        Err(_) if len <= SHORT_BYTES => return response,
+        Err(_) => match bodies.bytes().room(tenant, len).await {
+            Ok(held) => held,
+            Err(_) => return too_many_answers().into_response(),
+        },
+    };
+    let (parts, body) = response.into_parts();
+    match body.collect().await {
+        Ok(body) => Response::from_parts(parts, held_body(body.to_bytes(), held)),
+        Err(_) => Response::from_parts(parts, Body::empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{body::Body, http::StatusCode};
+
+    use super::{
+        super::{HttpConfig, Problem},
+        *,
+    };
+
+    fn bodies(bytes: usize) -> BodyBudget {
+        let config = HttpConfig { bodies_bytes: bytes, body_time: Duration::from_millis(20), ..HttpConfig::default() };
+        BodyBudget::new(&config, ["a"].into_iter())
+    }
+
+    fn response(bytes: usize) -> Response {
+        Response::new(Body::from(vec![b'x'; bytes]))
+    }
+
+    #[tokio::test]
+    async fn answers_that_nobody_reads_are_bounded() {
+        let bodies = bodies(1 << 20);
+        let mut unread = Vec::new();
+        let mut refused = 0;
+        for _ in 0..40 {
+            let answer = count_answer(&bodies, Some("a"), response(100_000)).await;
+            refused += usize::from(answer.status() == StatusCode::SERVICE_UNAVAILABLE);
+            unread.push(answer);
+        }
+        assert_eq!(refused, 30, "ten of 100,000 bytes have room");
+        let short = count_answer(&bodies, Some("a"), response(100)).await;
+        assert_eq!(short.status(), StatusCode::OK, "what is short is answered in any case");
+        drop(unread);
+        assert_eq!(count_answer(&bodies, Some("a"), response(1 << 19)).await.status(), StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn an_answer_counts_until_its_last_byte_is_written() {
+        let bodies = bodies(256 << 10);
+        let mut answer = count_answer(&bodies, None, response(100_000)).await.into_body();
+        let mut written = Vec::new();
+        while let Some(frame) = answer.frame().await {
+            written.push(frame.unwrap().into_data().unwrap());
+        }
+        drop(answer);
+        assert_eq!(written.iter().map(|piece| piece.len()).collect::<Vec<_>>(), [65_536, 34_464]);
+        assert!(bodies.bytes().try_room(None, 60_000).is_err());
+        drop(written);
+        drop(bodies.bytes().try_room(None, 60_000).unwrap());
+    }
+
+    #[test]
+    fn a_problem_is_short_whatever_it_quotes() {
+        for letter in ["x", "\u{202e}", "\u{1}"] {
+            let problem = Problem::invalid(letter.repeat(1 << 20));
+            assert!(serde_json::to_vec(&problem).unwrap().len() < 8 << 10);
+        }
+    }
 }

@@ -19,10 +19,8 @@ use tracing::{Instrument as _, Span};
 use super::{
     Problem, ReadBody, Shared,
     answer::again,
-    budget::Held as Room,
-    counted::Counted,
-    forwarded::Forwarded,
-    from_parent::TENANT,
+    budget::{Counted, Held as Room},
+    forwarded::{Forwarded, TENANT},
     idempotency::{Answer, Begun, Slot},
     output::Form,
     session_lists,

@@ -1,4 +1,4 @@
-//! Responses of workers.
+//! Requests that a worker gets from its parent, and responses of workers.
 
 use std::{
     pin::Pin,
@@ -7,19 +7,23 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
+    extract::{Request, State},
     http::{HeaderMap, HeaderName, StatusCode, header, response::Parts},
-    response::Response,
+    middleware::Next,
+    response::{IntoResponse as _, Response},
 };
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::{
-    BodyBudget, Problem,
-    budget::Held,
-    counted::Counted,
+    BodyBudget, Problem, Shared,
+    budget::{Counted, Held},
     output::{Form, error_piece},
 };
-use crate::ServiceError;
+use crate::{
+    ServiceError, Tenant,
+    workers::{REQUEST, RUNNING_PATH},
+};
 
 /// Response headers that clients receive. A worker cannot set any others.
 const PASSED_ON: [HeaderName; 7] = [
@@ -113,4 +117,34 @@ impl http_body::Body for Forwarded {
         // A stream may have an error piece in addition.
         if self.form.is_some() { SizeHint::default() } else { self.body.size_hint() }
     }
+}
+
+/// Header with the tenant's name.
+pub(super) const TENANT: &str = "glovebox-tenant";
+
+/// The tenant that the parent has authenticated. Only [`from_parent`] creates this extension.
+#[derive(Clone)]
+pub(crate) struct FromParent(pub(super) Tenant);
+
+/// Middleware that accepts the parent's statement of the tenant, and reports when the work for a request has ended.
+pub(crate) async fn from_parent(State(shared): State<Shared>, mut request: Request, next: Next) -> Response {
+    let number = text(request.headers(), REQUEST).and_then(|number| number.parse().ok());
+    let (Some(reporter), Some(number)) = (&shared.service.0.reporter, number) else { return unknown() };
+    if request.uri().path() == RUNNING_PATH {
+        let status = if reporter.is_running(number) { StatusCode::OK } else { StatusCode::NOT_FOUND };
+        return status.into_response();
+    }
+    let told = reporter.begin(number);
+    let tenant = text(request.headers(), TENANT);
+    let Some(tenant) = shared.tenants.all().find(|known| Some(known.name()) == tenant) else { return unknown() };
+    request.extensions_mut().insert(FromParent(tenant.in_worker(told)));
+    next.run(request).await
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn unknown() -> Response {
+    Problem::new(StatusCode::BAD_REQUEST, "invalid-argument", "not a request from the worker's parent").into_response()
 }

@@ -20,10 +20,9 @@ use tracing::Instrument as _;
 
 use super::{
     BodyBudget, Problem,
-    budget::{Held, Made, counted, in_pieces},
-    counted::Counted,
+    budget::{Counted, Held, Made, counted, in_pieces},
 };
-use crate::{OnOutput, ServiceError, utf8_pieces::Utf8Pieces};
+use crate::{OnOutput, ServiceError, text::Utf8Pieces};
 
 /// Maximum number of pieces that are queued for a client. A guest that writes faster than its client reads has to wait.
 const PIECES: usize = 64;

@@ -1,22 +1,31 @@
-//! Routes of the HTTP server.
+//! Routes of the HTTP server, the state that they share, those that describe the server, and the OpenAPI document.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, LazyLock},
+};
 
 use axum::{
-    Router,
-    http::StatusCode,
+    Json, Router,
+    body::Bytes,
+    extract::State,
+    http::{StatusCode, header},
     middleware,
+    response::IntoResponse,
     routing::{delete, get, post},
+};
+use utoipa::{
+    Modify, OpenApi,
+    openapi::security::{Http, HttpAuthScheme, SecurityScheme},
 };
 
 use super::{
-    Answered, BodyBudget, HttpConfig, Problem, Tenants, counted, e2b, execute, forward, from_parent, guard,
-    names::Names,
-    openapi, page, sessions,
-    shared::{Shared, State},
-    status, stepping,
+    Answered, BodyBudget, Caller, HttpConfig, Problem, Tenants, budget, e2b, execute, forward, forwarded,
+    names::{self, Names},
+    page, sessions,
+    wire::{InfoAnswer, RuntimeAnswer},
 };
-use crate::{Service, Tenant};
+use crate::{Service, Tenant, workers::Workers};
 
 /// Returns the routes, for embedders with their own HTTP server. `bound` is the address that the server listens on.
 pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: SocketAddr) -> Router {
@@ -26,21 +35,21 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
     let routes = Router::new()
         .merge(page)
         .merge(e2b)
-        .route("/metrics", get(status::metrics))
-        .route("/v1/info", get(status::info))
-        .route("/v1/openapi.json", get(openapi::answer))
+        .route("/metrics", get(metrics))
+        .route("/v1/info", get(info))
+        .route("/v1/openapi.json", get(answer))
         .merge(executing())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(shared.clone(), forward::forward))
-        .layer(middleware::from_fn_with_state(shared.clone(), guard::guard))
-        .layer(middleware::from_fn_with_state(shared.clone(), counted::count));
+        .layer(middleware::from_fn_with_state(shared.clone(), names::guard))
+        .layer(middleware::from_fn_with_state(shared.clone(), budget::count));
     #[cfg(feature = "otlp")]
     let routes = routes.layer(middleware::from_fn(crate::telemetry::trace));
     routes
         // Health checks may use any `Host`.
-        .route("/healthz", get(status::health).fallback(no_method))
-        .route("/readyz", get(status::ready).fallback(no_method))
+        .route("/healthz", get(health).fallback(no_method))
+        .route("/readyz", get(ready).fallback(no_method))
         .with_state(shared)
 }
 
@@ -51,13 +60,13 @@ pub(crate) fn worker_router(service: &Service, tenants: Tenants, config: &HttpCo
     executing()
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
-        .layer(middleware::from_fn_with_state(shared.clone(), from_parent::from_parent))
-        .layer(middleware::from_fn_with_state(shared.clone(), counted::count))
+        .layer(middleware::from_fn_with_state(shared.clone(), forwarded::from_parent))
+        .layer(middleware::from_fn_with_state(shared.clone(), budget::count))
         .with_state(shared)
 }
 
 fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, bound: SocketAddr) -> Shared {
-    Shared(Arc::new(State {
+    Shared(Arc::new(SharedState {
         service: service.clone(),
         bodies: BodyBudget::new(config, tenants.all().map(Tenant::name)),
         tenants,
@@ -83,8 +92,8 @@ fn executing() -> Router<Shared> {
     Router::new()
         .route("/v1/execute", post(execute::fresh))
         .route("/v1/validate", post(execute::validate))
-        .route("/v1/executions/{id}", delete(stepping::cancel))
-        .route("/v1/executions/{id}/continue", post(stepping::go_on))
+        .route("/v1/executions/{id}", delete(execute::cancel))
+        .route("/v1/executions/{id}/continue", post(execute::go_on))
         .route("/v1/sessions", get(sessions::list).post(sessions::open))
         .nest("/v1/sessions/{id}", session)
 }
@@ -96,4 +105,120 @@ async fn no_route() -> Problem {
 async fn no_method() -> Problem {
     let detail = "unsupported method; `GET /v1/openapi.json` lists the methods of each path";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no-method", detail)
+}
+
+/// State that all requests share. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Shared(pub(super) Arc<SharedState>);
+
+pub(crate) struct SharedState {
+    pub(crate) service: Service,
+    pub(crate) tenants: Tenants,
+    pub(crate) bodies: BodyBudget,
+    pub(crate) answered: Answered,
+    pub(crate) names: Names,
+}
+
+impl std::ops::Deref for Shared {
+    type Target = SharedState;
+
+    fn deref(&self) -> &SharedState {
+        &self.0
+    }
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Glovebox", description = "Runs untrusted Python and JavaScript. The contract `glovebox:sandbox` as HTTP and JSON."),
+    paths(
+        execute::fresh, execute::validate, execute::in_session, execute::go_on, execute::cancel, sessions::list, sessions::open, sessions::describe, sessions::resume,
+        sessions::close, sessions::state, sessions::fork, sessions::undo, sessions::checkpoint, sessions::checkpoints, sessions::hibernate,
+        sessions::get_variable, sessions::set_variable, sessions::list_files, sessions::read_file, sessions::write_file,
+        sessions::delete_file, info, health, ready, metrics, answer
+    ),
+    modifiers(&Token)
+)]
+struct Document;
+
+struct Token;
+
+impl Modify for Token {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    }
+}
+
+/// Returns the OpenAPI document of the HTTP API.
+#[must_use]
+pub fn document() -> serde_json::Value {
+    let mut document = serde_json::to_value(Document::openapi()).unwrap_or_default();
+    describe_octets(&mut document);
+    document
+}
+
+/// Describes octet streams as binary strings. The derived schema of `Vec<u8>` is an array of integers.
+fn describe_octets(part: &mut serde_json::Value) {
+    let Some(entries) = part.as_object_mut() else { return };
+    for (name, entry) in entries {
+        if name != "application/octet-stream" {
+            describe_octets(entry);
+        } else if let Some(schema) = entry.get_mut("schema") {
+            *schema = serde_json::json!({ "format": "binary", "type": "string" });
+        }
+    }
+}
+
+/// Returns the OpenAPI document.
+#[utoipa::path(get, path = "/v1/openapi.json", operation_id = "get_openapi", tag = "server",
+    responses((status = 200, description = "The document.", body = serde_json::Value), (status = "4XX", description = "The request was refused.", body = Problem)))]
+pub(crate) async fn answer() -> impl IntoResponse {
+    // Built only once: that costs more than most requests.
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+    ([(header::CONTENT_TYPE, "application/json")], TEXT.clone())
+}
+
+/// Version of the contract that the routes implement.
+const CONTRACT: &str = "glovebox:sandbox@0.2.0";
+
+/// Reports that the process is alive.
+#[utoipa::path(get, path = "/healthz", operation_id = "get_health", tag = "server", responses((status = 200, description = "The process is alive.", body = String)))]
+pub(crate) async fn health() -> &'static str {
+    "ok\n"
+}
+
+/// Reports whether the server accepts executions. It does not during shutdown, or while all workers are being started.
+#[utoipa::path(get, path = "/readyz", operation_id = "get_readiness", tag = "server",
+    responses((status = 200, description = "The server accepts executions.", body = String), (status = 503, description = "The server does not accept executions.", body = String)))]
+pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
+    match (shared.service.is_draining(), shared.service.is_ready()) {
+        (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+        (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "no worker is ready\n"),
+        (false, true) => (StatusCode::OK, "ready\n"),
+    }
+}
+
+/// Returns metrics for Prometheus: of all tokens, or only of this token if it may not see the others.
+#[utoipa::path(get, path = "/metrics", operation_id = "get_metrics", tag = "server", security(("token" = [])),
+    responses((status = 200, description = "Metrics in the text format of OpenMetrics.", body = String)))]
+pub(crate) async fn metrics(Caller(tenant): Caller) -> impl IntoResponse {
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, content_type)], tenant.metrics_text())
+}
+
+/// Describes the server: versions, runtimes, tools, and the policy that is granted to this token.
+#[utoipa::path(get, path = "/v1/info", operation_id = "get_info", tag = "server", security(("token" = [])),
+    responses((status = 200, description = "The runtimes, limits and tools.", body = InfoAnswer), (status = 401, description = "No token, or an unknown one.", body = Problem)))]
+pub(crate) async fn info(State(shared): State<Shared>, Caller(tenant): Caller) -> Json<InfoAnswer> {
+    let mut policy = tenant.policy().clone();
+    // Clients on a network must not see paths of the host.
+    (policy.workspace, policy.mounts) = (None, Vec::new());
+    Json(InfoAnswer {
+        version: env!("CARGO_PKG_VERSION"),
+        contract: CONTRACT,
+        runtimes: shared.service.runtimes().map(RuntimeAnswer::from).collect(),
+        tools: tenant.tools().iter().map(|tool| tool.name().to_owned()).collect(),
+        policy: serde_json::to_value(policy).unwrap_or_default(),
+        workers: shared.service.workers().map(Workers::state),
+    })
 }

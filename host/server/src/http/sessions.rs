@@ -13,16 +13,16 @@ use serde_json::value::RawValue;
 
 use super::{
     BodyBudget, Caller, InPath, Problem, ReadBody, Shared,
-    budget::{Made, held_body},
-    counted::Counted,
-    if_match::{IfMatch, done, with_etag},
+    answer::MAX_RETURNED_BYTES,
+    budget::{Counted, Made, held_body},
+    parameters::{IfMatch, done, with_etag},
     session_id,
     wire::{
         CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_LISTED, MAX_LISTED_BYTES,
-        MAX_RETURNED_BYTES, OpenBody, SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
+        OpenBody, SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
     },
 };
-use crate::{Changed, SessionSummary, quoted::quoted};
+use crate::{Changed, SessionSummary, text::quoted};
 
 /// Responds with a session, and its generation as `ETag`.
 fn described(status: StatusCode, session: SessionSummary) -> Response {

@@ -2,11 +2,14 @@
 
 use std::fmt;
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::{
+    extract::FromRequestParts,
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
+};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::Problem;
+use super::{Problem, Shared, forwarded::FromParent};
 use crate::Tenant;
 
 /// SHA-256 of a token, which the server stores in place of the token. A token is long and random, so no slower hash is
@@ -111,6 +114,24 @@ impl Tenants {
             }
         }
         found
+    }
+}
+
+/// Extracts the tenant of a request from the header `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`.
+pub(crate) struct Caller(pub(crate) Tenant);
+
+impl FromRequestParts<Shared> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
+        // In a worker process, the parent has authenticated the request.
+        let tenant = match parts.extensions.remove() {
+            Some(FromParent(tenant)) => tenant,
+            None => shared.tenants.asking(&parts.headers)?.clone(),
+        };
+        // The body counts against this tenant's share of the memory budget.
+        parts.extensions.insert(tenant.clone());
+        Ok(Self(tenant))
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
 use super::Problem;
-use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, json_bytes::at_most, tools::Callback};
+use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, json::at_most, tools::Callback};
 
 /// Maximum number of tools in a request, and of answers.
 const MAX_TOOLS: usize = 64;

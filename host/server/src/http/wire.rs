@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
-use glovebox::{
-    CheckpointInfo, Execution, FileEntry, FilePage, JsonText, Language, RuntimeInfo, SessionInfo, SourceKind,
-};
+use glovebox::{CheckpointInfo, FileEntry, FilePage, JsonText, Language, RuntimeInfo, SessionInfo, SourceKind};
 use glovebox_sessions::SessionId;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
@@ -17,9 +14,8 @@ use super::{
 };
 use crate::{
     Fresh, Script, ServiceError, SessionPage, SessionSummary,
-    json_bytes::{Bytes, at_most, entries_at_most},
-    json_cost::json_len,
-    quoted::quoted,
+    json::{Bytes, at_most, entries_at_most},
+    text::quoted,
     workers::WorkersState,
 };
 
@@ -35,9 +31,6 @@ const MAX_FILES: usize = 10_000;
 const MAX_PATTERNS: usize = 16;
 const MAX_PATTERN_BYTES: usize = 1_024;
 const MAX_STARS: usize = 8;
-
-/// Maximum total size of the files in a response, in bytes before base64.
-pub(crate) const MAX_RETURNED_BYTES: u64 = 32 << 20;
 
 /// Parsing mode of JavaScript.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
@@ -392,136 +385,4 @@ impl From<&RuntimeInfo> for RuntimeAnswer {
     fn from(info: &RuntimeInfo) -> Self {
         Self { name: info.name.clone(), language: info.language.name(), version: info.version.clone() }
     }
-}
-
-/// Outcome and usage of an execution: the fields that `glovebox run --json` prints, without the host's path, and
-/// returned files.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ExecutionAnswer {
-    /// `success`, `outcome`, `exit_code`, `interrupted`, `value`, `stdout`, `stderr`, `stdout_truncated`,
-    /// `stderr_truncated`, `displays`, `displays_dropped`, `fuel_consumed`, `memory_used_bytes`, `duration_ms`,
-    /// `files_created`, `files_modified`, `files_deleted`, `tool_calls`, `session_id`, `rolled_back_to`, `guidance`,
-    /// `metadata`.
-    #[serde(flatten)]
-    #[schema(value_type = ExecutionForm)]
-    execution: ExecutionFields,
-    /// Sizes of the files whose contents are not read yet.
-    #[serde(skip)]
-    sizes: BTreeMap<String, u64>,
-    /// Contents of the files that match `return_files`, in base64, by path.
-    files: BTreeMap<String, String>,
-    /// Number of matching files that are left out because the answer already has 32 MiB of files.
-    files_left_out: usize,
-}
-
-/// An execution without the host's path.
-#[derive(Debug)]
-struct ExecutionFields(Box<Execution>);
-
-impl Serialize for ExecutionFields {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
-    }
-}
-
-impl ExecutionAnswer {
-    /// Lists the files that match one of `patterns`. [`read_files`](Self::read_files) reads them later.
-    pub(crate) fn new(mut execution: Execution, patterns: &[String]) -> Result<Self, glovebox::FilesError> {
-        // Clients on a network must not see the host's path.
-        execution.workspace_path = None;
-        let (mut sizes, mut left_out, mut bytes) = (BTreeMap::new(), 0, 0_u64);
-        for pattern in patterns {
-            for entry in execution.files().list(pattern)? {
-                if entry.kind != glovebox::FileKind::File || sizes.contains_key(&entry.path) {
-                    continue;
-                }
-                bytes = bytes.saturating_add(entry.size_bytes);
-                if bytes > MAX_RETURNED_BYTES {
-                    left_out += 1;
-                    continue;
-                }
-                sizes.insert(entry.path, entry.size_bytes);
-            }
-        }
-        let execution = ExecutionFields(Box::new(execution));
-        Ok(Self { execution, sizes, files: BTreeMap::new(), files_left_out: left_out })
-    }
-
-    /// Returns the size of the JSON that [`read_files`](Self::read_files) adds, in bytes.
-    pub(crate) fn files_len(&self) -> usize {
-        let file = |(path, size): (&String, &u64)| {
-            let content = usize::try_from(size.div_ceil(3).saturating_mul(4)).unwrap_or(usize::MAX);
-            // In the form `"path":"content",`.
-            json_len(path).unwrap_or_default().saturating_add(content).saturating_add(4)
-        };
-        self.sizes.iter().map(file).fold(0, usize::saturating_add)
-    }
-
-    /// Adds the contents of the files. Must be called on a thread that may block: files of host directories are read.
-    pub(crate) fn read_files(&mut self) -> Result<(), glovebox::FilesError> {
-        for path in std::mem::take(&mut self.sizes).into_keys() {
-            let content = BASE64_STANDARD.encode(self.execution.0.files().read(&path)?);
-            self.files.insert(path, content);
-        }
-        Ok(())
-    }
-}
-
-/// Outcome and usage of an execution.
-// A test compares this schema with real responses.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "it describes")]
-pub(crate) struct ExecutionForm {
-    /// `true` if the script succeeded.
-    success: bool,
-    /// Outcome of the script: `kind` is `completed`, `exited`, `raised`, `exhausted`, `cancelled` or `trapped`.
-    #[schema(value_type = Value)]
-    outcome: Value,
-    /// Exit code that a process would have had.
-    exit_code: i32,
-    /// Exception that ended the script when it was asked to stop.
-    #[schema(value_type = Option<Value>)]
-    interrupted: Value,
-    /// Value of the last expression: `repr`, and `json` as text.
-    #[schema(value_type = Option<Value>)]
-    value: Value,
-    /// Standard output. Bytes that are not UTF-8 are replaced.
-    stdout: String,
-    /// Text that the script wrote to standard error.
-    stderr: String,
-    /// `true` if the script wrote more than `limits.stdout_bytes`.
-    stdout_truncated: bool,
-    /// `true` if the script wrote more than `limits.stderr_bytes`.
-    stderr_truncated: bool,
-    /// Displays of the script: MIME bundles, each with `is_result` and `data` by media type. Text is a string, other
-    /// data is in base64.
-    displays: Vec<Value>,
-    /// Number of displays that were dropped.
-    displays_dropped: u64,
-    /// Fuel that the script used.
-    fuel_consumed: u64,
-    /// Maximum memory in use, in bytes.
-    memory_used_bytes: u64,
-    /// Milliseconds from the start of the guest to its end.
-    duration_ms: f64,
-    /// Files that did not exist before.
-    files_created: Vec<String>,
-    /// Files that were written to.
-    files_modified: Vec<String>,
-    /// Files that were deleted.
-    files_deleted: Vec<String>,
-    /// Calls of tools.
-    tool_calls: Vec<Value>,
-    /// Always `null`: the path belongs to the server.
-    #[schema(value_type = Option<String>)]
-    workspace_path: Option<String>,
-    /// Name of the session, if any.
-    session_id: Option<String>,
-    /// Checkpoint that the session was rolled back to, if any.
-    #[schema(value_type = Option<Value>)]
-    rolled_back_to: Value,
-    /// Fuel usage, and advice on a failure.
-    guidance: Value,
-    /// Details of how the script was executed.
-    metadata: Value,
 }

@@ -1,4 +1,4 @@
-//! The answer of `run_code`: contents for a model, and structured content for programs.
+//! Results of tools, and the answer of `run_code`: contents for a model, and structured content for programs.
 //!
 //! Pictures are separate contents. They are never part of the structured content, because clients pass that to the
 //! model as text.
@@ -7,11 +7,10 @@ use glovebox::{Execution, GuestValue, Outcome, Output, Rollback};
 use rmcp::model::{CallToolResult, ContentBlock};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
-use super::{
-    outputs::{OutputId, Outputs, StoredOutput},
-    shorten::shortened,
-};
+use super::outputs::{OutputId, Outputs, StoredOutput};
+use crate::ServiceError;
 
 /// Maximum number of file names of each kind. A script can create ten thousand files; a model reads the first few
 /// names.
@@ -275,4 +274,70 @@ fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
         lines.extend(hint.correction.iter().map(|correction| format!("  {correction}")));
     }
     lines.join("\n")
+}
+
+/// The result of a tool: contents for a model, and structured content for programs.
+pub(super) struct Said {
+    content: Vec<ContentBlock>,
+    structured: Value,
+}
+
+impl Said {
+    /// A result with a text as its content.
+    pub(super) fn new(text: String, answer: &impl Serialize) -> Result<Self, ServiceError> {
+        Self::with(vec![ContentBlock::text(text)], answer)
+    }
+
+    pub(super) fn with(content: Vec<ContentBlock>, answer: &impl Serialize) -> Result<Self, ServiceError> {
+        let structured =
+            serde_json::to_value(answer).map_err(|error| ServiceError::Invalid(format!("no JSON: {error}")))?;
+        Ok(Self { content, structured })
+    }
+}
+
+impl From<Said> for CallToolResult {
+    fn from(Said { content, structured }: Said) -> Self {
+        let mut result = Self::success(content);
+        result.structured_content = Some(structured);
+        result
+    }
+}
+
+/// Characters of the head: about a thousand tokens, a screen or two. Scripts usually print their main result first.
+pub(super) const HEAD_CHARS: usize = 4_000;
+
+/// Characters of the tail: errors and results come last.
+pub(super) const TAIL_CHARS: usize = 4_000;
+
+/// Shortens a text to its head and tail, separated by a line that `note` builds from the number of omitted characters.
+/// Returns `None` if the text is short enough.
+pub(super) fn shortened(text: &str, note: impl FnOnce(usize) -> String) -> Option<String> {
+    // Most texts are short. The length in characters is at most that in bytes.
+    if text.len() <= HEAD_CHARS + TAIL_CHARS {
+        return None;
+    }
+    let count = text.chars().count();
+    let left_out = count.checked_sub(HEAD_CHARS + TAIL_CHARS).filter(|left_out| *left_out > 0)?;
+    let at = |chars: usize| text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
+    let head = text.get(..at(HEAD_CHARS)).unwrap_or_default();
+    let tail = text.get(at(count - TAIL_CHARS)..).unwrap_or_default();
+    Some(format!("{head}\n[… {} …]\n{tail}", note(left_out)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_shortened_over_the_limit_and_not_under_or_at_it() {
+        let most = HEAD_CHARS + TAIL_CHARS;
+        let note = |left_out: usize| format!("{left_out} left out");
+        for letter in ["x", "é", "🙂"] {
+            assert_eq!(shortened(&letter.repeat(most - 1), note), None);
+            assert_eq!(shortened(&letter.repeat(most), note), None);
+            let short = shortened(&letter.repeat(most + 1), note).unwrap();
+            let (head, tail) = short.split_once("\n[… 1 left out …]\n").unwrap();
+            assert_eq!((head, tail), (&*letter.repeat(HEAD_CHARS), &*letter.repeat(TAIL_CHARS)));
+        }
+    }
 }

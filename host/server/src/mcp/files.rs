@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    arguments as given, display,
+    answer::Said,
+    arguments as given, outputs,
     resources::{self, Address},
-    said::Said,
 };
 use crate::{ServiceError, Tenant};
 
@@ -114,7 +114,7 @@ pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Said
             let size_bytes = files.stat(&asked)?.size_bytes;
             let part = files.read_at(&asked, offset, wanted)?;
             // A picture is shown whole.
-            let is_picture = offset == 0 && length.is_none() && display::picture_type(&part).is_some();
+            let is_picture = offset == 0 && length.is_none() && outputs::picture_type(&part).is_some();
             let whole = match is_picture && size_bytes <= resources::MAX_READ_BYTES {
                 true => Some(files.read(&asked)?),
                 false => None,
@@ -126,7 +126,7 @@ pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Said
     let media_type = resources::media_type(&path, &part);
     let mut answer =
         ReadAnswer { path, size_bytes, media_type: media_type.clone(), offset, text: None, next_offset: None, uri };
-    let picture = whole.and_then(|bytes| display::picture(display::picture_type(&bytes)?, &bytes));
+    let picture = whole.and_then(|bytes| outputs::picture(outputs::picture_type(&bytes)?, &bytes));
     if let Some(picture) = picture {
         return Said::with(vec![picture], &answer);
     }

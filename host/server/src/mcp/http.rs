@@ -1,36 +1,41 @@
-//! The protocol over HTTP, for any number of clients.
+//! The protocol over HTTP, for any number of clients, and the memory accounted for their requests and answers.
 
 use std::{
     collections::HashMap,
     fmt,
     net::SocketAddr,
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use axum::{
     Router,
-    body::Body,
+    body::{Body, Bytes},
     extract::{Request, State},
-    http::{HeaderMap, Method, StatusCode},
+    http::{HeaderMap, Method, StatusCode, request::Parts},
     response::{IntoResponse as _, Response},
     routing::any,
 };
 use rmcp::{
+    RoleServer,
     model::ProtocolVersion,
+    service::RequestContext,
     transport::streamable_http_server::{
         StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
     },
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::{McpServer, account::Account};
+use super::McpServer;
 use crate::{
     Tenant,
-    http::{BodyBudget, HttpConfig, Names, Problem, Tenants, count_answer},
-    json_cost::JsonCost,
+    byte_budget::{Held, NoRoom},
+    http::{BodyBudget, HttpConfig, Names, PIECE_BYTES, Problem, Tenants, count_answer, counted},
+    json::{JsonCost, json_len},
 };
 
 /// Maximum number of connected clients per tenant with a protocol version before 2026-07-28. Each holds a task and some
@@ -47,7 +52,7 @@ const MAX_VERSION_BYTES: usize = 100;
 const MAX_ID_BYTES: usize = 1_000;
 
 /// Copies of a request's text in memory: its body, the parsed message, and the arguments of the tool.
-const COPIES: usize = 3;
+const REQUEST_COPIES: usize = 3;
 
 /// Interval of keep-alive writes to an open response. A failed write is the only sign that a client has disconnected,
 /// and cancels its work.
@@ -150,7 +155,7 @@ async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Probl
     let cost = JsonCost::of(&read.bytes).map_err(|error| {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", format!("the request's body: {error}"))
     })?;
-    read.grow(read.bytes.len() * COPIES + cost)?;
+    read.grow(read.bytes.len() * REQUEST_COPIES + cost)?;
     let (bytes, held) = read.into_parts();
     let account = Account::new(&endpoint.bodies, tenant.name(), held);
     parts.extensions.insert(account.clone());
@@ -190,4 +195,76 @@ fn connects(method: &Method, headers: &HeaderMap) -> bool {
     let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
     let is_stateless = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str());
     method == Method::POST && !headers.contains_key("mcp-session-id") && !is_stateless
+}
+
+/// Copies of an answer in memory: as values, and as JSON.
+const ANSWER_COPIES: usize = 2;
+
+/// Accounts for a request until its answer is written, and for the answer as soon as its length is known.
+#[derive(Clone, Debug)]
+pub(super) struct Account {
+    bodies: BodyBudget,
+    tenant: Arc<str>,
+    held: Arc<Mutex<Held>>,
+}
+
+impl Account {
+    /// `held`: the bytes already reserved for the request.
+    pub(super) fn new(bodies: &BodyBudget, tenant: &str, held: Held) -> Self {
+        Self { bodies: bodies.clone(), tenant: tenant.into(), held: Arc::new(Mutex::new(held)) }
+    }
+
+    /// Reserves memory for an answer. Does nothing if the request did not arrive over HTTP.
+    pub(super) async fn count(context: &RequestContext<RoleServer>, answer: &impl Serialize) -> Result<(), NoRoom> {
+        let account = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>());
+        let Some(Self { bodies, tenant, held }) = account else { return Ok(()) };
+        // An answer that cannot be serialized is not sent either.
+        let len = json_len(answer).unwrap_or_default();
+        let more = bodies.bytes().room(Some(tenant), ANSWER_COPIES * len).await?;
+        held.lock().unwrap_or_else(PoisonError::into_inner).join(more);
+        Ok(())
+    }
+
+    /// Wraps the response's body so that the reserved bytes are released when it is written.
+    pub(super) fn hold(self, response: Response) -> Response {
+        response.map(|body| Body::new(AccountedBody { body, left: Bytes::new(), held: self.held }))
+    }
+}
+
+/// A body split into pieces, each of which is accounted for until it is written.
+struct AccountedBody {
+    body: Body,
+    left: Bytes,
+    held: Arc<Mutex<Held>>,
+}
+
+impl http_body::Body for AccountedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, axum::Error>>> {
+        while self.left.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.left = data,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        let len = self.left.len().min(PIECE_BYTES);
+        let piece = self.left.split_to(len);
+        Poll::Ready(Some(Ok(http_body::Frame::data(counted(piece, &self.held)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        if self.left.is_empty() { self.body.size_hint() } else { http_body::SizeHint::default() }
+    }
 }

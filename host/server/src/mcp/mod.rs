@@ -7,25 +7,18 @@
 //!
 //! Supports the specification of 2026-07-28 and earlier ones. `rmcp` negotiates the version.
 
-mod account;
 mod answer;
 mod arguments;
-mod display;
 mod files;
 mod http;
 mod outputs;
 mod progress;
 mod resources;
-mod said;
-mod schema;
 mod server;
 mod sessions;
-mod shorten;
-mod stdio;
 mod tools;
 mod upstream;
 
 pub use http::router;
-pub use server::McpServer;
-pub use stdio::serve_stdio;
+pub use server::{McpServer, serve_stdio};
 pub use upstream::{Listing, UpstreamConfig, UpstreamError, Upstreams};

@@ -1,12 +1,15 @@
-//! Temporary storage of outputs that are too long to show to a model.
+//! Displays of scripts, and temporary storage of outputs that are too long to show to a model.
 
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use rmcp::model::Resource;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use glovebox::{Display, Execution, Form};
+use rmcp::model::{ContentBlock, Resource};
 
+use super::answer::{Answering, HEAD_CHARS};
 use crate::ServiceError;
 
 /// Maximum number of stored outputs. A model reads the last few, so the oldest is evicted first.
@@ -91,6 +94,133 @@ impl Outputs {
     }
 }
 
+/// Maximum size of a picture in bytes. Its base64 form stays below 5 MB, the limit of services that run models.
+const MAX_PICTURE_BYTES: usize = 3_700_000;
+
+/// Maximum number of pictures of one execution, because a model is charged for each. Further pictures are linked.
+const MAX_PICTURES: usize = 16;
+
+/// Maximum size of all pictures of one execution, in bytes. Their base64 form fits into 16 MiB, which many clients
+/// accept as one message.
+const MAX_PICTURES_BYTES: usize = 8 << 20;
+
+/// Maximum number of other displays of one execution.
+const MAX_TEXTS: usize = 32;
+
+/// Picture types that models accept, and their magic numbers. A service rejects a whole conversation if one picture in
+/// it is invalid.
+const PICTURES: [(&str, &[u8]); 4] = [
+    ("image/png", b"\x89PNG\r\n\x1a\n"),
+    ("image/jpeg", b"\xff\xd8\xff"),
+    ("image/gif", b"GIF8"),
+    ("image/webp", b"RIFF"),
+];
+
+/// Text types that a model reads, in order of preference.
+const TEXTS: [&str; 4] = ["text/markdown", "text/plain", "application/json", "text/latex"];
+
+/// Returns `true` for Python's default `repr` of an object, such as `<T object at 0x…>`.
+fn says_nothing(text: &str) -> bool {
+    text.starts_with('<') && text.ends_with('>') && text.contains(" object at 0x")
+}
+
+/// Returns `true` if the bytes are a picture of this type.
+pub(super) fn is_picture(media_type: &str, bytes: &[u8]) -> bool {
+    PICTURES.iter().any(|(known, begins)| *known == media_type && bytes.starts_with(begins))
+        && (media_type != "image/webp" || bytes.get(8..12) == Some(b"WEBP"))
+}
+
+/// The type of a picture that models accept, by its magic number.
+pub(super) fn picture_type(bytes: &[u8]) -> Option<&'static str> {
+    PICTURES.iter().map(|(media_type, _)| *media_type).find(|media_type| is_picture(media_type, bytes))
+}
+
+/// A picture as a content. Returns `None` if it is too large.
+pub(super) fn picture(media_type: &str, bytes: &[u8]) -> Option<ContentBlock> {
+    (bytes.len() <= MAX_PICTURE_BYTES).then(|| ContentBlock::image(BASE64_STANDARD.encode(bytes), media_type))
+}
+
+impl Answering<'_> {
+    /// Adds the displays of an execution.
+    pub(super) fn displays(&self, execution: &Execution, content: &mut Vec<ContentBlock>) {
+        let (mut pictures, mut picture_bytes, mut texts) = (0, 0, 0);
+        for (number, display) in execution.displays.iter().enumerate() {
+            let number = number + 1;
+            let shown = display.forms.iter().find(|form| is_picture(&form.media_type, &form.data));
+            if let Some(form) = shown {
+                pictures += 1;
+                let fits = pictures <= MAX_PICTURES && picture_bytes + form.data.len() <= MAX_PICTURES_BYTES;
+                match if fits { picture(&form.media_type, &form.data) } else { None } {
+                    Some(sent) => {
+                        picture_bytes += form.data.len();
+                        content.push(sent);
+                    }
+                    None => content.push(self.linked(number, form)),
+                }
+                continue;
+            }
+            texts += 1;
+            if texts <= MAX_TEXTS {
+                self.texts(number, display, content);
+            }
+        }
+        let left_out = texts.saturating_sub(MAX_TEXTS);
+        if left_out > 0 {
+            content.push(ContentBlock::text(format!("({left_out} more displays are not shown)")));
+        }
+    }
+
+    /// Adds a display without a picture: its best text, and links to other forms for a person.
+    fn texts(&self, number: usize, display: &Display, content: &mut Vec<ContentBlock>) {
+        let best = TEXTS.iter().find_map(|wanted| {
+            let form = display.forms.iter().find(|form| form.media_type == *wanted)?;
+            Some((form, form.text()?))
+        });
+        let best = best.filter(|(_, text)| !says_nothing(text));
+        let mut is_told = false;
+        if let Some((form, text)) = best {
+            is_told = true;
+            // The text of a result is already in the answer as its value.
+            if !(display.is_result && form.media_type == "text/plain") {
+                content.push(self.short(number, form, text));
+            }
+        }
+        for form in &display.forms {
+            if best.is_some_and(|(told, _)| told.media_type == form.media_type) {
+                continue;
+            }
+            match form.text() {
+                Some(text) if !is_told && (display.forms.len() == 1 || !says_nothing(text)) => {
+                    is_told = true;
+                    content.push(self.short(number, form, text));
+                }
+                // Other texts repeat the first one.
+                Some(_) if TEXTS.contains(&form.media_type.as_str()) => {}
+                _ => content.push(self.linked(number, form)),
+            }
+        }
+    }
+
+    /// A short text inline, or a link to a long one.
+    fn short(&self, number: usize, form: &Form, text: &str) -> ContentBlock {
+        if text.len() > HEAD_CHARS {
+            return self.linked(number, form);
+        }
+        match form.media_type.as_str() {
+            "text/plain" => ContentBlock::text(text),
+            other => ContentBlock::text(format!("{other}:\n{text}")),
+        }
+    }
+
+    fn linked(&self, number: usize, form: &Form) -> ContentBlock {
+        let subtype = form.media_type.split_once('/').map_or("bin", |(_, subtype)| subtype);
+        let name = format!("display-{number}.{}", subtype.split('+').next().unwrap_or("bin"));
+        let too_large =
+            || ContentBlock::text(format!("({}, {} bytes, too large to store)", form.media_type, form.data.len()));
+        self.keep(&name, &form.media_type, &form.data).unwrap_or_else(too_large)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,5 +263,27 @@ mod tests {
         assert_eq!(names(&outputs), ["d"], "and takes the place of nothing");
         assert!(outputs.keep(held("f", 1)));
         assert_eq!(names(&outputs), ["f"]);
+    }
+
+    #[test]
+    fn only_what_begins_as_a_picture_is_one() {
+        for (media_type, bytes, expected) in [
+            ("image/png", &b"\x89PNG\r\n\x1a\n..."[..], true),
+            ("image/png", b"GIF89a", false),
+            ("image/png", b"", false),
+            ("image/gif", b"GIF89a", true),
+            ("image/jpeg", b"\xff\xd8\xff\xe0", true),
+            ("image/webp", b"RIFF....WEBPVP8 ", true),
+            ("image/webp", b"RIFF....WAVE", false),
+            ("image/svg+xml", b"<svg/>", false),
+        ] {
+            assert_eq!(is_picture(media_type, bytes), expected, "{media_type} {bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_picture_is_sent_at_the_limit_and_not_over_it() {
+        assert!(picture("image/png", &vec![0; MAX_PICTURE_BYTES]).is_some());
+        assert!(picture("image/png", &vec![0; MAX_PICTURE_BYTES + 1]).is_none());
     }
 }

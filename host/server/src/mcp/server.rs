@@ -1,31 +1,33 @@
-//! The server: tools and resources over a tenant.
+//! The server: tools and resources over a tenant. Serves one client over standard input and output.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use glovebox::{Execution, IfExists, Language};
 use rmcp::{
-    RoleServer, ServerHandler,
+    RoleServer, ServerHandler, ServiceExt as _,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult, ErrorCode,
         ErrorData, Implementation, JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
         PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
         Tool,
     },
-    service::RequestContext,
+    service::{RequestContext, ServerInitializeError},
 };
 use serde_json::{Map, json};
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    account::Account,
     answer::Answering,
     arguments::{self as given, CodeLanguage},
     files,
+    http::Account,
     outputs::{OutputId, Outputs},
     progress::{self, LastLine},
     resources, sessions,
     tools::Name,
+    upstream::BoundedLines,
 };
-use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch, quoted::quoted};
+use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch, text::quoted};
 
 /// Instructions for models, sent when a client connects.
 const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox. Use run_code to compute, to work \
@@ -254,5 +256,22 @@ impl ServerHandler for McpServer {
         let read = resources::read(&self.0.tenant, &self.0.outputs, &request.uri).await?;
         Account::count(&context, &read).await.map_err(|_| ErrorData::internal_error(NO_ROOM, None))?;
         Ok(read.into())
+    }
+}
+
+/// Serves the client at standard input and output until it disconnects or `stop` is cancelled. Running work then has a
+/// moment to finish before it is cancelled. The rest of the process must not write to standard output.
+///
+/// # Errors
+/// Fails if the streams fail, or if the first message is not an MCP initialization.
+pub async fn serve_stdio(server: McpServer, stop: CancellationToken) -> io::Result<()> {
+    let (input, output) = rmcp::transport::stdio_pipes();
+    // The protocol limits the length of lines itself.
+    let begun = server.serve_with_ct((BoundedLines::new(input, usize::MAX), output), stop).await;
+    match begun {
+        Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
+        // The client disconnected before its first message.
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
+        Err(error) => Err(io::Error::other(error.to_string())),
     }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{arguments as given, said::Said};
+use super::{answer::Said, arguments as given};
 use crate::{ServiceError, SessionPage, SessionSummary, Tenant};
 
 /// Maximum number of sessions in a list. A tenant may have a thousand, too many for a model to read.

@@ -5,7 +5,7 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-use super::{answer, arguments as given, files, schema, sessions};
+use super::{answer, arguments, arguments as given, files, sessions};
 use crate::Tenant;
 
 /// The name of a tool.
@@ -65,7 +65,7 @@ impl Name {
         let has_tools = !tenant.tools().is_empty();
         match self {
             Self::RunCode => {
-                let (mut input, policy) = (schema::input::<given::RunCode>(), tenant.policy());
+                let (mut input, policy) = (arguments::input::<given::RunCode>(), tenant.policy());
                 name_languages(&mut input, tenant);
                 if let Some(timeout) = input.get_mut("properties").and_then(|properties| properties.get_mut("timeout_ms")) {
                     timeout["maximum"] = json!(policy.limits.timeout_ms);
@@ -79,7 +79,7 @@ impl Name {
                 )
             }
             Self::SessionOpen => {
-                let mut input = schema::input::<given::OpenSession>();
+                let mut input = arguments::input::<given::OpenSession>();
                 name_languages(&mut input, tenant);
                 self.made::<sessions::OneAnswer>(
                     "Open a session",
@@ -94,7 +94,7 @@ impl Name {
             Self::SessionList => self.made::<sessions::ListAnswer>(
                 "List sessions",
                 "Lists the sessions with their languages and the times of their last use.".into(),
-                schema::input::<given::Nothing>(),
+                arguments::input::<given::Nothing>(),
                 looks(),
             ),
             Self::SessionFork => self.made::<sessions::OneAnswer>(
@@ -102,7 +102,7 @@ impl Name {
                 "Copies a session with its variables and files. The copy and the original are independent: try something in \
                  the copy, and keep the better one."
                     .into(),
-                schema::input::<given::ForkSession>(),
+                arguments::input::<given::ForkSession>(),
                 adds(),
             ),
             Self::SessionUndo => self.made::<sessions::DoneAnswer>(
@@ -114,19 +114,19 @@ impl Name {
                         false => "Call it again to go back further, as long as there are checkpoints.",
                     }
                 ),
-                schema::input::<given::OneSession>(),
+                arguments::input::<given::OneSession>(),
                 ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(false),
             ),
             Self::SessionClose => self.made::<sessions::DoneAnswer>(
                 "Close a session",
                 "Ends a session and deletes its variables and files.".into(),
-                schema::input::<given::OneSession>(),
+                arguments::input::<given::OneSession>(),
                 ToolAnnotations::new().read_only(false).destructive(true).idempotent(true).open_world(false),
             ),
             Self::FilesList => self.made::<files::ListAnswer>(
                 "List files",
                 "Lists files of a session's working directory.".into(),
-                schema::input::<given::ListFiles>(),
+                arguments::input::<given::ListFiles>(),
                 looks(),
             ),
             Self::FilesRead => self.made::<files::ReadAnswer>(
@@ -136,13 +136,13 @@ impl Name {
                      For other files it returns a link to a resource that your client can fetch.",
                     files::MAX_TEXT_BYTES
                 ),
-                schema::input::<given::ReadFile>(),
+                arguments::input::<given::ReadFile>(),
                 looks(),
             ),
             Self::FilesWrite => self.made::<files::WriteAnswer>(
                 "Write a file",
                 "Writes a file of a session, as text or in base64.".into(),
-                schema::input::<given::WriteFile>(),
+                arguments::input::<given::WriteFile>(),
                 ToolAnnotations::new().read_only(false).destructive(true).idempotent(true).open_world(false),
             ),
         }
@@ -151,7 +151,7 @@ impl Name {
     fn made<O: JsonSchema>(self, title: &str, description: String, input: JsonObject, hints: ToolAnnotations) -> Tool {
         Tool::new(self.name(), description, input)
             .with_title(title)
-            .with_raw_output_schema(schema::output::<O>())
+            .with_raw_output_schema(arguments::output::<O>())
             .with_annotations(hints)
     }
 }

@@ -13,9 +13,8 @@ use tracing::{Span, field::Empty, info_span};
 use super::{Fresh, Script, Target, Tenant, Watch, generation};
 use crate::{
     Door, SPANS, Service, ServiceError,
-    audit::Asked,
+    audit::{Asked, Ended, Executed, Failed},
     error::known_code,
-    executed::{Ended, Executed, Failed},
     grant::narrowed,
 };
 

@@ -1,41 +1,298 @@
 //! A client of the service, and the operations on its behalf.
 //!
-//! * [`one`]: the tenant itself.
 //! * [`executing`], [`stepping`], [`sessions`], [`own`]: its operations.
 //! * [`fleet`]: the operations on sessions in a fleet.
-//! * [`summary`]: the description of a session.
-//! * [`stepped`], [`suspended`], [`suspending`]: suspended executions.
-//! * [`quotas`], [`stored_bytes`], [`turns`]: its limits.
+//! * [`work`]: the work that it asks for. [`summary`]: the description of a session.
+//! * [`suspended`]: suspended executions.
+//! * [`quotas`], [`stores`]: its limits.
 
-mod config;
 mod executing;
 mod fleet;
-mod no_store;
-mod one;
 mod own;
 mod quotas;
-mod script;
 mod sessions;
-mod stepped;
 mod stepping;
-mod stored;
-mod stored_bytes;
+mod stores;
 mod summary;
 mod suspended;
-mod suspending;
-mod traced_store;
-mod turns;
+mod work;
 
-pub use config::{SessionPlace, TenantConfig};
 pub(crate) use executing::{execution_span, record};
 pub use fleet::NotInFleet;
-pub use no_store::NoStore;
-pub use one::Tenant;
 pub use own::{NewSandbox, OwnSandbox, OwnSession};
 pub(crate) use quotas::Held;
-pub(crate) use script::NO_CALLBACKS;
-pub use script::{Changed, Fresh, OnOutput, Script, Target, Watch, Work};
-pub use stepped::Ended;
+use std::{
+    collections::HashMap,
+    fmt,
+    num::NonZeroU32,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
 pub use stepping::{NeedsTools, Stepped};
-use summary::generation;
+pub use stores::NoStore;
 pub use summary::{SessionPage, SessionSummary};
+pub use suspended::Ended;
+pub(crate) use work::NO_CALLBACKS;
+pub use work::{Changed, Fresh, OnOutput, Script, Target, Watch, Work};
+
+use glovebox::{Policy, Sandbox, SessionKey, Tool};
+use glovebox_fleet::FleetClient;
+use glovebox_sessions::{Save, SessionId, SessionStore, Sessions, StorePolicy};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use stores::{BoundedStore, TracedStore};
+use tokio::sync::Semaphore;
+
+use crate::{Door, Service, metrics::Metrics, tools::Callbacks, workers::Told};
+use fleet::Fleet;
+use summary::generation;
+use suspended::SuspendedExecutions;
+
+/// A client of the service, with a policy, quotas, and sessions that no other tenant sees. Cheap to clone.
+#[derive(Clone)]
+pub struct Tenant(Arc<Inner>, Door, Option<Arc<Told>>);
+
+struct Inner {
+    service: Service,
+    name: String,
+    policy: Policy,
+    tools: Vec<Tool>,
+    callbacks: Option<Callbacks>,
+    /// Sandboxes with the tenant's own policy, keyed by the runtime's name.
+    sandboxes: Mutex<HashMap<String, Sandbox>>,
+    /// The sessions of the store. Empty if the sessions are in a fleet.
+    sessions: Sessions,
+    fleet: Option<Fleet>,
+    max_sessions: usize,
+    /// Held while a session is created, so that the number of sessions does not change after it was checked.
+    making: Arc<tokio::sync::Mutex<()>>,
+    turns: Turns,
+    max_executions: usize,
+    executions: Arc<Semaphore>,
+    rate: Option<(NonZeroU32, DefaultDirectRateLimiter)>,
+    suspended: SuspendedExecutions,
+    max_suspended: usize,
+    suspensions: Arc<Semaphore>,
+    metrics: Metrics,
+    sees_all_metrics: bool,
+}
+
+impl fmt::Debug for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tenant").field("name", &self.0.name).finish_non_exhaustive()
+    }
+}
+
+impl Tenant {
+    /// Creates a tenant of `service`.
+    #[must_use]
+    pub fn new(service: &Service, config: TenantConfig) -> Self {
+        let TenantConfig {
+            name, policy, tools, callbacks, place, mut store_policy, key, sessions: max_sessions, ..
+        } = config;
+        let (store, fleet): (Arc<dyn SessionStore>, _) = match place {
+            SessionPlace::Store(store) => (store, None),
+            SessionPlace::Fleet { client, scope } => (Arc::new(NoStore), Some(Fleet::new(client, scope))),
+        };
+        // A session is saved before its answer is sent, and each save changes its generation.
+        store_policy.save = Save::AfterEach;
+        let (made, granted, offered) = (service.clone(), policy.clone(), tools.clone());
+        let store: Arc<dyn SessionStore> = Arc::new(BoundedStore::new(store, config.stored_bytes));
+        let builder = Sessions::builder(Arc::new(TracedStore(store))).policy(store_policy).stop(&service.token());
+        let mut sessions = builder.make_sandbox(move |language, runtime| {
+            // A session of a runtime that is not served is refused earlier.
+            let runtime = made.runtime(Some(language), runtime).map(|info| info.name.clone());
+            let mut builder = Sandbox::builder(&made.0.engine).language(language).policy(granted.clone());
+            if let Ok(runtime) = runtime {
+                builder = builder.runtime(runtime);
+            }
+            offered.iter().cloned().fold(builder, glovebox::SandboxBuilder::tool).build()
+        });
+        if let Some(key) = key {
+            sessions = sessions.key(key);
+        }
+        let rate = config.executions_per_minute.map(|most| (most, RateLimiter::direct(Quota::per_minute(most))));
+        let inner = Inner {
+            service: service.clone(),
+            name,
+            policy,
+            tools,
+            callbacks,
+            sandboxes: Mutex::default(),
+            sessions: sessions.build(),
+            fleet,
+            max_sessions,
+            making: Arc::default(),
+            turns: Turns::default(),
+            max_executions: config.executions_at_once,
+            executions: Arc::new(Semaphore::new(config.executions_at_once.clamp(1, Semaphore::MAX_PERMITS))),
+            rate,
+            suspended: SuspendedExecutions::default(),
+            max_suspended: config.suspended,
+            suspensions: Arc::new(Semaphore::new(config.suspended.min(Semaphore::MAX_PERMITS))),
+            metrics: Metrics::new(),
+            sees_all_metrics: config.sees_all_metrics,
+        };
+        Self(Arc::new(inner), Door::Http, None)
+    }
+
+    /// Returns the same tenant for requests through another door, which the audit log names.
+    #[must_use]
+    pub fn through(&self, door: Door) -> Self {
+        Self(Arc::clone(&self.0), door, self.2.clone())
+    }
+
+    /// Returns the same tenant in a worker, for one request of the parent process.
+    pub(crate) fn in_worker(&self, told: Arc<Told>) -> Self {
+        Self(Arc::clone(&self.0), self.1, Some(told))
+    }
+
+    /// Services that the tenant's requests may name to answer tools.
+    #[must_use]
+    pub fn callbacks(&self) -> Option<&Callbacks> {
+        self.0.callbacks.as_ref()
+    }
+
+    /// Returns `true` if the tenant's sessions are in a fleet, which does not support every operation
+    /// ([`NotInFleet`](crate::NotInFleet)).
+    #[must_use]
+    pub fn is_in_fleet(&self) -> bool {
+        self.0.fleet.is_some()
+    }
+
+    /// The metrics in the text format of OpenMetrics: of all tenants, or only of this one if it may not see all.
+    #[must_use]
+    pub fn metrics_text(&self) -> String {
+        if self.0.sees_all_metrics { self.0.service.metrics_text() } else { self.0.metrics.text() }
+    }
+
+    /// The tenant's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The service that the tenant belongs to.
+    #[must_use]
+    pub fn service(&self) -> &Service {
+        &self.0.service
+    }
+
+    /// The granted policy.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.0.policy
+    }
+
+    /// The maximum number of sessions, live or stored.
+    #[must_use]
+    pub(crate) fn max_sessions(&self) -> usize {
+        self.0.max_sessions
+    }
+
+    /// The tools that the tenant's scripts may call.
+    pub fn tools(&self) -> &[Tool] {
+        &self.0.tools
+    }
+
+    /// The tenant's sessions in this process, for blocking operations such as hibernating the idle ones. Empty if the
+    /// sessions are in a fleet.
+    #[must_use]
+    pub fn sessions(&self) -> &Sessions {
+        &self.0.sessions
+    }
+}
+
+/// The location of a tenant's sessions.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SessionPlace {
+    /// In a store. This process executes them. A store belongs to one tenant.
+    Store(Arc<dyn SessionStore>),
+    /// In a fleet. Its nodes execute them, under the policy of the nodes.
+    Fleet {
+        /// The client of the fleet.
+        client: FleetClient,
+        /// The scope of the session names. A scope belongs to one tenant.
+        scope: SessionId,
+    },
+}
+
+/// The configuration of a tenant.
+#[derive(Debug)]
+pub struct TenantConfig {
+    /// The tenant's name, in the audit log.
+    pub name: String,
+    /// The granted policy: the default of each request, and the maximum that a request may ask for.
+    pub policy: Policy,
+    /// Tools that the tenant's scripts may call.
+    pub tools: Vec<Tool>,
+    /// Services that the tenant's requests may name to answer tools. Default: none.
+    pub callbacks: Option<Callbacks>,
+    /// The location of the sessions.
+    pub place: SessionPlace,
+    /// When sessions are hibernated. `save` is ignored: sessions are always saved after each execution, before it is
+    /// answered.
+    pub store_policy: StorePolicy,
+    /// The key that seals the tenant's sessions. Default: sessions are not sealed.
+    pub key: Option<SessionKey>,
+    /// Maximum number of sessions, live or stored. Default 1,000.
+    pub sessions: usize,
+    /// Maximum size of the tenant's sessions in the store, in bytes. A session that would exceed it is not saved.
+    /// Default 4 GiB.
+    pub stored_bytes: u64,
+    /// Maximum number of executions that run or wait at once. Default 64.
+    pub executions_at_once: usize,
+    /// Maximum number of executions per minute. Default: unlimited.
+    pub executions_per_minute: Option<NonZeroU32>,
+    /// Maximum number of executions at once whose tool calls the client answers. Default 16.
+    pub suspended: usize,
+    /// Show the metrics of all tenants to this one, instead of only its own. Default `true`.
+    pub sees_all_metrics: bool,
+}
+
+impl TenantConfig {
+    /// Returns the defaults for a tenant with its sessions in a store.
+    pub fn new(name: impl Into<String>, store: Arc<dyn SessionStore>) -> Self {
+        Self::with(name.into(), SessionPlace::Store(store))
+    }
+
+    /// Returns the defaults for a tenant with its sessions in a fleet, in the scope of its name.
+    #[must_use]
+    pub fn in_fleet(name: SessionId, client: FleetClient) -> Self {
+        Self::with(name.to_string(), SessionPlace::Fleet { client, scope: name })
+    }
+
+    fn with(name: String, place: SessionPlace) -> Self {
+        Self {
+            name,
+            policy: Policy::default(),
+            tools: Vec::new(),
+            callbacks: None,
+            place,
+            store_policy: StorePolicy::default(),
+            key: None,
+            sessions: 1_000,
+            stored_bytes: 4 << 30,
+            executions_at_once: 64,
+            executions_per_minute: None,
+            suspended: 16,
+            sees_all_metrics: true,
+        }
+    }
+}
+
+/// Per-session async mutexes, so that waiting requests do not occupy a thread.
+#[derive(Default)]
+struct Turns(Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>);
+
+impl Turns {
+    fn of(&self, id: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(id).and_then(Weak::upgrade) {
+            return turn;
+        }
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::default();
+        turns.insert(id.clone(), Arc::downgrade(&turn));
+        turn
+    }
+}

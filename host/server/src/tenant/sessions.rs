@@ -1,7 +1,9 @@
-//! Operations on a tenant's sessions.
+//! Operations on a tenant's sessions, and their records in the store.
 
 use glovebox::{CheckpointId, CheckpointInfo, FilesError, GuestValue, IfExists, JsonText, Language, SessionFiles};
-use glovebox_sessions::{ActiveSession, NewSession, PageRequest, SessionGuard, SessionId, Sessions, SessionsError};
+use glovebox_sessions::{
+    ActiveSession, NewSession, PageRequest, SessionGuard, SessionId, SessionRecord, Sessions, SessionsError,
+};
 
 use super::{Changed, NotInFleet, SessionPage, SessionSummary, Target, Tenant, generation};
 use crate::{
@@ -360,5 +362,32 @@ impl Tenant {
             let asked = Asked { door: self.1, tenant: &self.0.name, session: session.map(SessionId::as_str) };
             audit.act(&asked, acted);
         }
+    }
+}
+
+impl Tenant {
+    /// Returns the stored record. Called on a blocking thread.
+    pub(super) fn record(&self, id: &SessionId) -> Result<SessionRecord, ServiceError> {
+        let record = self.0.sessions.record(id)?;
+        Ok(record.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?)
+    }
+
+    /// Checks a session's generation and that its runtime is served. Called on a blocking thread that holds the
+    /// session's turn.
+    pub(super) fn check(&self, target: &Target) -> Result<(), ServiceError> {
+        let record = self.check_generation(target)?;
+        self.0.service.runtime(Some(record.language), Some(&record.runtime)).map(drop)
+    }
+
+    /// Checks only the generation, for operations that need no runtime.
+    fn check_generation(&self, Target { id, expected }: &Target) -> Result<SessionRecord, ServiceError> {
+        let record = self.record(id)?;
+        if let Some(expected) = expected {
+            let has = generation(&record);
+            if has != *expected {
+                return Err(ServiceError::Generation { expected: expected.clone(), has });
+            }
+        }
+        Ok(record)
     }
 }

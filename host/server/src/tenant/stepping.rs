@@ -9,8 +9,7 @@ use super::{
     NotInFleet, Tenant, Watch, Work,
     executing::CancelOnDrop,
     generation,
-    stepped::{Ended, Output, Stepping},
-    suspended::Taken,
+    suspended::{Ended, Output, Stepping, Taken},
 };
 use crate::{Door, Service, ServiceError, service::Place};
 

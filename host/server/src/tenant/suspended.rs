@@ -1,15 +1,17 @@
-//! Suspended executions.
+//! Suspended executions: their state between two steps, and their end if they are never answered.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use glovebox::CancelToken;
+use glovebox::{CancelToken, Execution, Started, Stream};
+use glovebox_sessions::{ActiveSession, SessionId};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 
-use super::stepped::{Ended, Stepping};
-use crate::ServiceError;
+use super::{OnOutput, Tenant};
+use crate::{Door, Service, ServiceError};
 
 /// A tenant's suspended executions, by name. Cheap to clone.
 #[derive(Clone, Default)]
@@ -148,4 +150,90 @@ pub(super) enum Look {
 
 fn not_found(id: &str) -> ServiceError {
     ServiceError::NoExecution { execution: id.to_owned() }
+}
+
+/// A finished execution.
+#[derive(Debug)]
+pub struct Ended {
+    /// The outcome, output and usage of the execution.
+    pub execution: Execution,
+    /// The session's generation after the execution. `None` outside of sessions.
+    pub generation: Option<String>,
+    /// Patterns of the files to return, as given at the start of the execution.
+    pub return_files: Vec<String>,
+}
+
+/// The output callback, which each step replaces.
+#[derive(Clone, Default)]
+pub(super) struct Output(Arc<Mutex<Option<OnOutput>>>);
+
+impl Output {
+    pub(super) fn set(&self, on_output: Option<OnOutput>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = on_output;
+    }
+
+    pub(super) fn listener(&self) -> impl FnMut(Stream, &[u8]) + Send + 'static {
+        let output = self.clone();
+        move |stream, bytes| {
+            if let Some(on_output) = &mut *output.0.lock().unwrap_or_else(PoisonError::into_inner) {
+                on_output(stream, bytes);
+            }
+        }
+    }
+}
+
+/// An execution between two steps.
+pub(super) struct Stepping {
+    pub(super) started: Started,
+    /// The session, which stays in memory.
+    pub(super) active: Option<ActiveSession>,
+    pub(super) output: Output,
+    pub(super) cancel: CancelToken,
+    pub(super) door: Door,
+    pub(super) session: Option<SessionId>,
+    pub(super) source: String,
+    pub(super) return_files: Vec<String>,
+    /// Permits for a suspended execution: the tenant's and the service's.
+    pub(super) _suspended: [OwnedSemaphorePermit; 2],
+    pub(super) _own: OwnedSemaphorePermit,
+    pub(super) _turn: Option<OwnedMutexGuard<()>>,
+}
+
+/// Interval at which suspended executions are checked for their end and their timeout.
+const LOOK: Duration = Duration::from_millis(200);
+
+impl Tenant {
+    /// Suspends an execution and returns its timeout. Without an accepted answer the previous deadline stays. Called in
+    /// the context of a Tokio runtime.
+    pub(super) fn suspend(&self, id: String, stepping: Stepping, was_answered: bool) -> Duration {
+        let time = self.0.service.suspension().time;
+        if self.0.suspended.put(&id, stepping, Instant::now() + time, was_answered) {
+            tokio::spawn(watch(self.clone(), id));
+        }
+        time
+    }
+}
+
+/// Ends an execution when it expires or the service shuts down. Releases its resources if it has ended by itself.
+async fn watch(tenant: Tenant, id: String) {
+    let executions = tenant.0.suspended.clone();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = tenant.0.service.draining() => {}
+        }
+        let (tenant, draining) = (tenant.clone(), tenant.0.service.is_draining());
+        match executions.look(&id, draining) {
+            Look::Gone => return,
+            Look::Again => tokio::time::sleep(LOOK).await,
+            Look::End(stepping) => {
+                let _ = Service::blocking(move || drop(tenant.end(*stepping))).await;
+                return;
+            }
+            Look::HasEnded(stepping) => {
+                let ended = Service::blocking(move || tenant.result(*stepping, LOOK)).await;
+                executions.ended(&id, ended.and_then(|ended| ended));
+            }
+        }
+    }
 }

@@ -1,8 +1,9 @@
 //! Confines a worker before the engine starts.
 
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use std::path::PathBuf;
 
-use super::measure::{Confinement, Measure, Reach};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use serde::{Deserialize, Serialize};
 
 /// Confines this process. Call it while there is only one thread: landlock and seccomp restrict the calling thread and
 /// those it will start.
@@ -46,7 +47,7 @@ fn no_new_privileges() -> Measure {
 
 #[cfg(target_os = "linux")]
 fn landlock(reach: &Reach) -> Measure {
-    match super::files::restrict(reach) {
+    match super::linux::restrict_files(reach) {
         Ok(measure) => measure,
         Err(error) => Measure::Off(error.to_string()),
     }
@@ -54,7 +55,7 @@ fn landlock(reach: &Reach) -> Measure {
 
 #[cfg(target_os = "linux")]
 fn seccomp() -> Measure {
-    Measure::of(super::calls::restrict())
+    Measure::of(super::linux::restrict_calls())
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -74,3 +75,149 @@ fn seccomp() -> Measure {
 
 #[cfg(not(target_os = "linux"))]
 const ONLY_LINUX: &str = "supported only on Linux";
+
+/// The resources that a worker may access.
+#[derive(Clone, Debug, Default)]
+pub struct Reach {
+    /// Files and directories that the worker may read.
+    pub read: Vec<PathBuf>,
+    /// Directories that the worker may also write to.
+    pub write: Vec<PathBuf>,
+    /// Private memory in bytes (`RLIMIT_DATA`).
+    pub memory_bytes: u64,
+    /// Maximum number of open files (`RLIMIT_NOFILE`).
+    pub open_files: u64,
+}
+
+/// The state of one protection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    /// Fully enforced.
+    On,
+    /// Partly enforced, with the reason.
+    Partly(String),
+    /// Not enforced, with the reason.
+    Off(String),
+}
+
+/// The protections around a worker, in addition to the sandbox itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confinement {
+    /// Limits on memory and open files; no core dumps.
+    pub resource_limits: Measure,
+    /// Programs cannot gain privileges (`no_new_privs`).
+    pub no_new_privileges: Measure,
+    /// Access only to the files of the interpreters and of the worker's sessions; no TCP.
+    pub landlock: Measure,
+    /// Only the required system calls: no new sockets, no programs, no access to other processes.
+    pub seccomp: Measure,
+}
+
+impl Measure {
+    pub(super) fn of<E: std::fmt::Display>(result: Result<(), E>) -> Self {
+        match result {
+            Ok(()) => Self::On,
+            Err(error) => Self::Off(error.to_string()),
+        }
+    }
+}
+
+impl Confinement {
+    /// The protections that are not fully enforced: name and reason.
+    pub(crate) fn gaps(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let all = [
+            ("resource limits", &self.resource_limits),
+            ("no_new_privs", &self.no_new_privileges),
+            ("landlock", &self.landlock),
+            ("seccomp", &self.seccomp),
+        ];
+        all.into_iter().filter_map(|(name, measure)| match measure {
+            Measure::On => None,
+            Measure::Partly(reason) | Measure::Off(reason) => Some((name, reason.as_str())),
+        })
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::{
+        env, fs,
+        net::{TcpListener, TcpStream},
+        os::unix::net::UnixListener,
+        path::Path,
+        process::Command,
+        thread,
+    };
+
+    use rustix::process::{getppid, test_kill_process};
+
+    use super::*;
+
+    const DIR: &str = "GLOVEBOX_TEST_CONFINED";
+
+    #[test]
+    fn a_confined_process_reaches_what_it_was_left_and_nothing_else() {
+        let Some(dir) = env::var_os(DIR) else {
+            let dir = tempfile::tempdir().unwrap();
+            for name in ["read", "write"] {
+                fs::create_dir(dir.path().join(name)).unwrap();
+            }
+            fs::write(dir.path().join("read/file"), "text").unwrap();
+            // In a process of its own, because confinement cannot be undone.
+            let output = Command::new(env::current_exe().unwrap())
+                .args([
+                    "--exact",
+                    "workers::confine::tests::a_confined_process_reaches_what_it_was_left_and_nothing_else",
+                ])
+                .args(["--nocapture", "--test-threads=1"])
+                .env(DIR, dir.path())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.contains("confined: it holds"), "{said}");
+            return;
+        };
+        let dir = Path::new(&dir);
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let reach = Reach {
+            read: vec![dir.join("read"), "/proc/self".into()],
+            write: vec![dir.join("write")],
+            memory_bytes: 1 << 30,
+            open_files: 64,
+        };
+        let confinement = confine(&reach);
+        println!("{confinement:?}");
+        assert_eq!((&confinement.resource_limits, confinement.gaps().count() > 2), (&Measure::On, false));
+
+        // Permitted operations.
+        assert_eq!(fs::read_to_string(dir.join("read/file")).unwrap(), "text");
+        fs::write(dir.join("write/new"), "x").unwrap();
+        fs::rename(dir.join("write/new"), dir.join("write/renamed")).unwrap();
+        assert_eq!(thread::spawn(|| 7).join().unwrap(), 7);
+        assert!(fs::read("/proc/self/status").is_ok());
+
+        // Memory and files beyond the limits.
+        assert!(Vec::<u8>::new().try_reserve_exact(2 << 30).is_err());
+        let files: Vec<_> = (0..64).map_while(|_| fs::File::open(dir.join("read/file")).ok()).collect();
+        assert!(files.len() < 64, "{}", files.len());
+        drop(files);
+
+        if confinement.landlock == Measure::On {
+            for path in ["/etc/passwd", "/proc/1/status", "/"] {
+                assert!(fs::read(path).is_err() && fs::read_dir(path).is_err(), "{path}");
+            }
+            assert!(fs::write(dir.join("read/new"), "x").is_err());
+            assert!(fs::remove_file(dir.join("read/file")).is_err());
+            assert!(fs::rename(dir.join("write/renamed"), dir.join("renamed")).is_err());
+        }
+        if confinement.seccomp == Measure::On {
+            assert!(TcpStream::connect(listener.local_addr().unwrap()).is_err());
+            assert!(UnixListener::bind(dir.join("write/socket")).is_err());
+            assert!(Command::new("/bin/true").spawn().is_err());
+            assert!(std::os::unix::fs::symlink("/etc", dir.join("write/link")).is_err());
+            assert!(test_kill_process(getppid().unwrap()).is_err());
+        }
+        println!("confined: it holds");
+    }
+}

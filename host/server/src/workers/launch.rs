@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use super::{
     WorkersConfig,
     connections::Connections,
-    report::Report,
+    serve::Report,
     slot::{Live, Slot},
 };
 

@@ -14,8 +14,8 @@ use http_body_util::Full;
 use hyper::{Request, Response, StatusCode, body::Incoming, header::HeaderValue};
 use tokio::sync::watch;
 
-use super::{Confinement, connections::Connections, report::Done};
-use crate::{ServiceError, executed::Failed};
+use super::{Confinement, connections::Connections, serve::Done};
+use crate::{ServiceError, audit::Failed};
 
 /// Completion callback of a forwarded request. Receives what the worker did.
 pub(crate) type Pending = Box<dyn FnOnce(Done) + Send>;

@@ -11,14 +11,14 @@ use axum::{
 use serde::Deserialize;
 
 use super::{
-    super::{InPath, Problem, ReadBody, budget::Held},
-    caller::{Asked, By},
-    failure::Failure,
-    form::{DetailAnswer, NewSandbox, SandboxAnswer, Timeout, time},
+    form::{DetailAnswer, Failure, NewSandbox, SandboxAnswer, Timeout, time},
     lifecycle::stored,
-    sandboxes::{Sandbox, Sandboxes},
+    sandboxes::{Asked, By, Sandbox, Sandboxes},
 };
-use crate::Tenant;
+use crate::{
+    Tenant,
+    http::{InPath, Problem, ReadBody, budget::Held},
+};
 
 /// A request body, or the error from reading it.
 type Body = Result<ReadBody, Problem>;

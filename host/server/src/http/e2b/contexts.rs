@@ -1,23 +1,27 @@
-//! Contexts of a sandbox.
+//! Contexts of a sandbox, and executions in them.
 
 use std::collections::BTreeMap;
 
-use axum::{Json, http::StatusCode};
+use axum::{Json, http::StatusCode, response::Response};
 use glovebox::Language;
-use glovebox_sessions::SessionId;
+use glovebox_sessions::{SessionId, SessionsError};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::{InPath, Problem, ReadBody, budget::Held},
-    caller::Asked,
-    code,
-    failure::Failure,
+    files::{WORKSPACE, absolute, relative},
+    form::{Entries, Failure, check_entries},
     lifecycle::{context_name, stored},
-    place::{WORKSPACE, absolute, relative},
-    sandboxes::Sandboxes,
+    lines,
+    sandboxes::{Asked, Sandbox, Sandboxes},
 };
-
-use crate::SessionSummary;
+use crate::{
+    Door, Script, ServiceError, SessionSummary, Watch,
+    http::{
+        InPath, Problem, ReadBody, Shared,
+        budget::Held,
+        output::{Form, Pieces},
+    },
+};
 
 /// A context, as clients see it.
 #[derive(Debug, Serialize)]
@@ -52,12 +56,12 @@ pub(super) fn language(name: &str) -> Result<Language, Failure> {
 }
 
 /// Fails if `name` cannot be the name of a context.
-pub(super) fn check_name(name: &str) -> Result<(), Failure> {
+fn check_name(name: &str) -> Result<(), Failure> {
     let is_one = (1..=40).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_one.then_some(()).ok_or_else(|| no_context(name))
 }
 
-pub(super) fn no_context(name: &str) -> Failure {
+fn no_context(name: &str) -> Failure {
     let detail = format!("the sandbox has no context `{}`", glovebox::escaped(name));
     Failure::new(StatusCode::NOT_FOUND, "not-found", detail)
 }
@@ -81,7 +85,7 @@ pub(super) async fn create(
     if let Some(directory) = directory {
         sandbox.bring_files(&id).await?;
         cwd = absolute(&directory);
-        if let Some(source) = code::change_directory(&cwd) {
+        if let Some(source) = change_directory(&cwd) {
             sandbox.run(&id, source).await?;
         }
     }
@@ -146,4 +150,145 @@ pub(super) async fn restart(
     }
     opened?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Request to execute code.
+#[derive(Debug, Deserialize)]
+pub(super) struct Code {
+    code: String,
+    #[serde(default)]
+    context_id: Option<String>,
+    #[serde(default)]
+    language: Option<String>,
+    #[serde(default)]
+    env_vars: Option<Entries>,
+}
+
+/// Executes code. Streams output as the script writes it, then the displays and the value of the last expression.
+pub(super) async fn execute(
+    axum::extract::State(shared): axum::extract::State<Shared>,
+    Asked(sandbox): Asked,
+    read: Result<ReadBody, Problem>,
+) -> Result<Response, Failure> {
+    let read = read?.aside(|read| read.json::<Code>());
+    let (asked, held): (Code, Held) = read.await?;
+    let env = asked.env_vars.map(|Entries(entries)| entries).unwrap_or_default();
+    check_entries("env_vars", &env)?;
+    if let Some(name) = env.keys().find(|name| !is_env_name(name)) {
+        return Err(Failure::invalid(format!("`{}` in `env_vars` is not a valid name", glovebox::escaped(name))));
+    }
+    if asked.context_id.is_some() && asked.language.is_some() {
+        return Err(Failure::invalid("`context_id` and `language` are mutually exclusive; remove one of them"));
+    }
+    let wanted = asked.language.as_deref().map(language).transpose()?;
+    let is_typescript =
+        asked.language.is_some_and(|name| matches!(name.to_ascii_lowercase().as_str(), "typescript" | "ts"));
+    let (context, wanted) = match asked.context_id {
+        Some(context) => {
+            check_name(&context)?;
+            (context, None)
+        }
+        None => {
+            let language = wanted.unwrap_or(Language::Python);
+            (context_name(language).to_owned(), Some(language))
+        }
+    };
+    let record = match sandbox.context(&context, wanted).await {
+        Err(ServiceError::Sessions(SessionsError::NotFound { .. })) => return Err(no_context(&context)),
+        record => record?,
+    };
+    let name = is_typescript.then(|| "main.ts".to_owned());
+    let script = Script { source: asked.code, name, ..Script::default() };
+    let running = Running { context, language: record.language, script, env };
+    let tenant = sandbox.tenant.name().to_owned();
+    Ok(Pieces::answer(Form::Lines, &shared.bodies, tenant, move |pieces| async move {
+        let count = sandbox.count(&running.context);
+        let watch = Watch { on_output: Some(pieces.on_output_with(lines::output)), ..Watch::default() };
+        let executed = running.run(&sandbox, watch).await;
+        drop(held);
+        let end = lines::end(executed, count);
+        pieces.end(pieces.made(end)).await;
+    }))
+}
+
+/// An execution that is about to start.
+struct Running {
+    context: String,
+    language: Language,
+    script: Script,
+    env: BTreeMap<String, String>,
+}
+
+impl Running {
+    async fn run(self, sandbox: &Sandbox, watch: Watch) -> Result<glovebox::Execution, ServiceError> {
+        let Self { context, language, script, env } = self;
+        let _turn = sandbox.turn.lock().await;
+        sandbox.bring_files(&context).await?;
+        let exchange = exchange_env(language, &env);
+        if let Some((before, _)) = &exchange {
+            sandbox.run(&context, before.clone()).await?;
+        }
+        let id = sandbox.session(&context)?;
+        let executed = sandbox.tenant.execute_in(Door::E2b, (&id).into(), script, watch).await;
+        if let Some((_, after)) = exchange {
+            sandbox.run(&context, after).await?;
+        }
+        executed
+    }
+}
+
+/// Returns `true` if `name` can be the name of an environment variable: not empty, without `=` and NUL.
+pub(super) fn is_env_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+/// Returns code that sets environment variables, or `None` if `env` is empty.
+pub(super) fn set_env(language: Language, env: &BTreeMap<String, String>) -> Option<String> {
+    if env.is_empty() {
+        return None;
+    }
+    let literal = literal(env)?;
+    Some(match language {
+        Language::Python => format!("__import__('os').environ.update(__import__('json').loads({literal})) or None"),
+        Language::JavaScript => format!("void Object.assign(process.env, JSON.parse({literal}))"),
+    })
+}
+
+/// Returns code to run before and after an execution. The first part sets environment variables and saves their old
+/// values, the second part restores them.
+fn exchange_env(language: Language, env: &BTreeMap<String, String>) -> Option<(String, String)> {
+    let set = set_env(language, env)?;
+    let names = literal(&env.keys().collect::<Vec<_>>())?;
+    Some(match language {
+        Language::Python => (
+            format!(
+                "__import__('sys').__dict__['_e2b_env'] = {{name: __import__('os').environ.get(name) for name in __import__('json').loads({names})}}\n{set}"
+            ),
+            "for _e2b_name, _e2b_value in __import__('sys').__dict__.pop('_e2b_env', {}).items():\n    \
+             __import__('os').environ.pop(_e2b_name, None) if _e2b_value is None else __import__('os').environ.__setitem__(_e2b_name, _e2b_value)\n\
+             globals().pop('_e2b_name', None); globals().pop('_e2b_value', None); None"
+                .to_owned(),
+        ),
+        Language::JavaScript => (
+            format!(
+                "void (globalThis[Symbol.for('e2b.env')] = JSON.parse({names}).map((name) => [name, process.env[name]]));\n{set}"
+            ),
+            "void (globalThis[Symbol.for('e2b.env')] ?? []).forEach(([name, value]) => { if (value === undefined) delete process.env[name]; else process.env[name] = value; })"
+                .to_owned(),
+        ),
+    })
+}
+
+/// Returns Python code that creates a directory below the workspace and changes to it.
+fn change_directory(path: &str) -> Option<String> {
+    let literal = serde_json::to_string(path).ok()?;
+    Some(format!("__import__('os').makedirs({literal}, exist_ok=True) or __import__('os').chdir({literal})"))
+}
+
+/// Returns JSON as a string literal of both languages. Escapes the line separators U+2028 and U+2029, which JSON
+/// strings may contain unescaped.
+fn literal(value: &impl Serialize) -> Option<String> {
+    let json = serde_json::to_string(value).ok()?;
+    let text = serde_json::to_string(&json).ok()?;
+    Some(text.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029"))
 }

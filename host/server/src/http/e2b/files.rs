@@ -1,4 +1,4 @@
-//! HTTP routes of a sandbox's files.
+//! Files of a sandbox, as HTTP routes and as procedures, and their paths.
 
 use std::convert::Infallible;
 
@@ -6,23 +6,26 @@ use axum::{
     Json,
     extract::{Query, State},
     http::{HeaderMap, StatusCode, header},
-    response::Response,
+    response::{IntoResponse as _, Response},
 };
-use glovebox::{FilesError, IfExists, Language, SessionFiles, VfsError};
+use glovebox::{FileEntry, FileKind, FilesError, IfExists, Language, ListLimits, SessionFiles, VfsError};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::{
-    super::{
-        Problem, ReadBody, Shared,
-        sessions::{octets, read_with_room},
-    },
-    caller::Asked,
-    failure::Failure,
+    form::Failure,
     lifecycle::context_name,
-    place::{absolute, name, relative},
-    sandboxes::Sandbox,
+    sandboxes::{Asked, Sandbox},
 };
-use crate::{Changed, ServiceError};
+use crate::{
+    Changed, ServiceError,
+    http::{
+        InPath, Problem, ReadBody, Shared,
+        budget::Held,
+        sessions::{octets, read_with_room},
+        wire::{MAX_LISTED, MAX_LISTED_BYTES},
+    },
+};
 
 /// Maximum number of files in one request.
 const MAX_FILES: usize = 1_000;
@@ -48,7 +51,7 @@ pub(super) struct Written {
 impl Sandbox {
     /// Runs `work` on the sandbox's files, in the context that holds them. `changes` must be `true` if `work` modifies
     /// files. The caller must hold the sandbox's turn.
-    pub(super) async fn with_files<T: Send + 'static>(
+    async fn with_files<T: Send + 'static>(
         &self,
         path: &str,
         changes: bool,
@@ -149,5 +152,179 @@ async fn of_form(bytes: Vec<u8>, boundary: String, path: Option<String>) -> Resu
             Err(Failure::invalid("`path` is not supported with several files in the form; leave it out"))
         }
         _ => Ok(files),
+    }
+}
+
+/// Parameters of the procedures.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Question {
+    path: String,
+    depth: u32,
+    source: String,
+    destination: String,
+}
+
+/// A file or directory.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    name: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    path: String,
+    /// Decimal number in a string, as the protocol encodes 64-bit numbers.
+    size: String,
+    mode: u32,
+    permissions: &'static str,
+    owner: &'static str,
+    group: &'static str,
+    modified_time: String,
+    is_symlink: bool,
+}
+
+impl From<FileEntry> for Entry {
+    fn from(entry: FileEntry) -> Self {
+        let (kind, mode, permissions) = match entry.kind {
+            FileKind::Directory => ("FILE_TYPE_DIRECTORY", 0o755, "drwxr-xr-x"),
+            FileKind::File => ("FILE_TYPE_FILE", 0o644, "-rw-r--r--"),
+            FileKind::Symlink => ("FILE_TYPE_SYMLINK", 0o777, "lrwxrwxrwx"),
+        };
+        Self {
+            name: if entry.path.is_empty() { "app".to_owned() } else { name(&entry.path).to_owned() },
+            kind,
+            path: absolute(&entry.path),
+            size: entry.size_bytes.to_string(),
+            mode,
+            permissions,
+            owner: "user",
+            group: "user",
+            modified_time: glovebox::Timestamp::from_unix_ms(entry.modified_ns / 1_000_000).to_string(),
+            is_symlink: entry.kind == FileKind::Symlink,
+        }
+    }
+}
+
+/// Calls the procedure that the path names.
+pub(super) async fn call(
+    Asked(sandbox): Asked,
+    method: Result<InPath<String>, Problem>,
+    read: Result<ReadBody, Problem>,
+) -> Response {
+    match answer(&sandbox, method, read).await {
+        Ok(answer) => Json(answer).into_response(),
+        Err(failure) => failure.of_call(),
+    }
+}
+
+async fn answer(
+    sandbox: &Sandbox,
+    method: Result<InPath<String>, Problem>,
+    read: Result<ReadBody, Problem>,
+) -> Result<Value, Failure> {
+    let InPath(method) = method?;
+    let known = ["ListDir", "Stat", "Remove", "Move", "MakeDir"];
+    if !known.contains(&method.as_str()) {
+        return Err(Failure::unsupported(&format!("`{}`", glovebox::escaped(&method))));
+    }
+    let (asked, _held): (Question, Held) = read?.json_or_default()?;
+    let _turn = sandbox.turn.lock().await;
+    let path = relative(if method == "Move" { &asked.source } else { &asked.path })?;
+    let of = path.clone();
+    let done = match method.as_str() {
+        "ListDir" => {
+            let depth = usize::try_from(asked.depth).unwrap_or(usize::MAX);
+            sandbox.with_files(&of, false, move |files| list(files, &path, depth)).await
+        }
+        "Stat" => sandbox.with_files(&of, false, move |files| Ok(one(files.stat(&path)?))).await,
+        "Remove" => sandbox.with_files(&of, true, move |files| files.delete_all(&path).map(|()| json!({}))).await,
+        "Move" => {
+            let to = relative(&asked.destination)?;
+            let rename = move |files: &SessionFiles| {
+                files.rename(&path, &to, IfExists::Replace)?;
+                Ok(one(files.stat(&to)?))
+            };
+            sandbox.with_files(&of, true, rename).await
+        }
+        _ => {
+            let make = move |files: &SessionFiles| {
+                files.make_dir(&path)?;
+                Ok(one(files.stat(&path)?))
+            };
+            sandbox.with_files(&of, true, make).await
+        }
+    };
+    done.map_err(failed)
+}
+
+fn one(entry: FileEntry) -> Value {
+    json!({ "entry": Entry::from(entry) })
+}
+
+/// Lists a directory down to `depth` levels. A depth of 0 counts as 1.
+fn list(files: &SessionFiles, path: &str, depth: usize) -> Result<Value, FilesError> {
+    let limits = ListLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
+    let entries = files.list_below(path, depth.max(1), limits)?.entries;
+    Ok(json!({ "entries": entries.into_iter().map(Entry::from).collect::<Vec<_>>() }))
+}
+
+/// Path of the workspace, as scripts see it.
+pub(super) const WORKSPACE: &str = "/app";
+/// The home directory that E2B's clients expect: an alias of the workspace.
+const HOME: &str = "/home/user";
+
+/// Converts a client's path to a path relative to the workspace. Accepts relative paths, and absolute paths below the
+/// workspace or the home directory.
+pub(super) fn relative(path: &str) -> Result<String, Failure> {
+    let below = |top: &str| path.strip_prefix(top).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let rest = below(WORKSPACE).or_else(|| below(HOME)).or_else(|| below("~"));
+    let rest = match rest {
+        Some(rest) => rest,
+        None if path.starts_with('/') => {
+            let path = glovebox::escaped(path);
+            return Err(Failure::invalid(format!(
+                "`{path}` is outside of the workspace; use a path below `{WORKSPACE}` or `{HOME}`"
+            )));
+        }
+        None => path,
+    };
+    // Drops empty and `.` segments, so that the file system accepts the path.
+    Ok(rest.split('/').filter(|name| !matches!(*name, "" | ".")).collect::<Vec<_>>().join("/"))
+}
+
+/// Converts a path relative to the workspace to an absolute path, as scripts see it.
+pub(super) fn absolute(path: &str) -> String {
+    if path.is_empty() { WORKSPACE.to_owned() } else { format!("{WORKSPACE}/{path}") }
+}
+
+/// Returns the last segment of a path.
+pub(super) fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_of_the_workspace_or_refused() {
+        for (path, expected) in [
+            ("a/b", Some("a/b")),
+            ("/home/user/a", Some("a")),
+            ("/home/user", Some("")),
+            ("/app//a/./b", Some("a/b")),
+            ("~/a", Some("a")),
+            (".", Some("")),
+            ("", Some("")),
+            // The file system refuses `..`.
+            ("a/../b", Some("a/../b")),
+            ("/home/user/../x", Some("../x")),
+            ("/home/userx", None),
+            ("/etc/passwd", None),
+            ("/", None),
+        ] {
+            assert_eq!(relative(path).ok().as_deref(), expected, "{path}");
+        }
+        assert_eq!((absolute("").as_str(), absolute("a/b").as_str(), name("a/b")), ("/app", "/app/a/b", "b"));
     }
 }

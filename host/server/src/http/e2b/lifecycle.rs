@@ -6,7 +6,7 @@ use glovebox::Language;
 use glovebox_sessions::{SessionId, SessionsError};
 
 use super::{
-    code,
+    contexts,
     sandboxes::{Description, Sandbox, Sandboxes},
 };
 use crate::{Door, Script, ServiceError, SessionPage, SessionSummary, Tenant, Watch};
@@ -169,7 +169,7 @@ impl Sandbox {
     pub(super) async fn open(&self, context: &str, language: Language) -> Result<SessionSummary, ServiceError> {
         let id = self.session(context)?;
         let record = self.tenant.open(Some(id), Some(language), None, None).await?;
-        if let Some(source) = code::set_env(language, &self.description.env) {
+        if let Some(source) = contexts::set_env(language, &self.description.env) {
             self.run(context, source).await?;
         }
         Ok(record)

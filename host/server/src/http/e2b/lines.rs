@@ -6,7 +6,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::{Display, Execution, Form, Outcome};
 use serde_json::{Map, Value, json};
 
-use crate::{ServiceError, json_cost::JsonCost};
+use crate::{ServiceError, json::JsonCost};
 
 /// Returns the current Unix time in nanoseconds.
 fn now_ns() -> u64 {

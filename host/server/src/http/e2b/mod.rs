@@ -3,24 +3,16 @@
 //!
 //! * [`sandboxes`]: the registry of sandboxes, with their times and secrets. [`lifecycle`]: creating, pausing and
 //!   ending sandboxes.
-//! * [`api`]: handlers of the sandbox API. [`form`]: its JSON.
-//! * [`caller`]: authentication.
-//! * [`contexts`], [`running`]: contexts and executions in them; [`code`]: setup code; [`lines`]: results.
-//! * [`files`], [`filesystem`]: files, as HTTP routes and as procedures; [`place`]: paths.
-//! * [`failure`]: errors.
+//! * [`api`]: handlers of the sandbox API. [`form`]: its JSON, and errors.
+//! * [`contexts`]: contexts, executions in them, and setup code. [`lines`]: results.
+//! * [`files`]: files, as HTTP routes and as procedures.
 
 mod api;
-mod caller;
-mod code;
 mod contexts;
-mod failure;
 mod files;
-mod filesystem;
 mod form;
 mod lifecycle;
 mod lines;
-mod place;
-mod running;
 mod sandboxes;
 
 use axum::{
@@ -43,12 +35,12 @@ pub(super) fn router() -> Router<Shared> {
         .route("/snapshots", unsupported())
         .route("/templates/{*what}", unsupported())
         .route("/health", get(api::health))
-        .route("/execute", post(running::execute))
+        .route("/execute", post(contexts::execute))
         .route("/contexts", get(contexts::list).post(contexts::create))
         .route("/contexts/{id}", delete(contexts::remove))
         .route("/contexts/{id}/restart", post(contexts::restart))
         .route("/files", get(files::read).post(files::write))
-        .route("/filesystem.Filesystem/{method}", post(filesystem::call))
+        .route("/filesystem.Filesystem/{method}", post(files::call))
         .route("/process.Process/{method}", unsupported())
         .layer(Extension(sandboxes::Sandboxes::default()))
 }

@@ -1,4 +1,4 @@
-//! Registry of sandboxes.
+//! Registry of sandboxes, and authentication of their callers.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -6,11 +6,20 @@ use std::{
     time::{Duration, Instant},
 };
 
+use axum::{
+    Extension,
+    extract::FromRequestParts,
+    http::{HeaderMap, StatusCode, request::Parts},
+};
 use glovebox::Timestamp;
 use glovebox_sessions::SessionId;
 use subtle::ConstantTimeEq as _;
 
-use crate::{ServiceError, Tenant};
+use super::form::Failure;
+use crate::{
+    Door, ServiceError, Tenant,
+    http::{Caller, Shared},
+};
 
 /// Maximum total size of the descriptions of a tenant's sandboxes, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 4 << 20;
@@ -190,7 +199,7 @@ impl Sandbox {
     }
 
     /// Returns `true` if `text` is the secret. Compares in constant time.
-    pub(super) fn is_secret(&self, text: &str) -> bool {
+    fn is_secret(&self, text: &str) -> bool {
         self.secret.as_bytes().ct_eq(text.as_bytes()).into()
     }
 
@@ -264,4 +273,51 @@ impl Sandbox {
         state.executions.remove(context);
         state.last.take_if(|last| last == context);
     }
+}
+
+/// Extracts the tenant of a request to the sandbox API, as [`Caller`] does. E2B's clients send `X-API-Key`.
+pub(super) struct By(pub(super) Tenant);
+
+impl FromRequestParts<Shared> for By {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Failure> {
+        let Caller(tenant) = Caller::from_request_parts(parts, shared).await?;
+        Ok(Self(tenant.through(Door::E2b)))
+    }
+}
+
+/// Extracts the running sandbox of a request, from the headers `E2b-Sandbox-Id` and `X-Access-Token` or
+/// `E2B-Traffic-Access-Token`.
+pub(super) struct Asked(pub(super) Arc<Sandbox>);
+
+impl FromRequestParts<Shared> for Asked {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Failure> {
+        let extension = Extension::<Sandboxes>::from_request_parts(parts, shared).await;
+        let Extension(sandboxes) = extension.map_err(|_| Failure::unsupported("this"))?;
+        let id = text(&parts.headers, "e2b-sandbox-id").unwrap_or_default();
+        let named = sandboxes.named(id);
+        if named.is_empty() {
+            return Err(Failure::not_running(id));
+        }
+        let given = ["x-access-token", "e2b-traffic-access-token"].iter().find_map(|name| text(&parts.headers, name));
+        // Several tenants may have a sandbox with this id. The secret selects one.
+        let sandbox = given.and_then(|given| named.into_iter().find(|sandbox| sandbox.is_secret(given)));
+        let Some(sandbox) = sandbox else {
+            let detail = "wrong access token for this sandbox; connect to the sandbox again";
+            return Err(Failure::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
+        };
+        if sandbox.is_paused() {
+            return Err(Failure::not_running(id));
+        }
+        // The body counts against this tenant's share of the memory budget.
+        parts.extensions.insert(sandbox.tenant.clone());
+        Ok(Self(sandbox))
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
 }

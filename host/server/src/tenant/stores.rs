@@ -1,6 +1,7 @@
-//! Limits the size of a tenant's sessions in the store.
+//! Stores of a tenant's sessions: one that limits their size, one that traces its operations, and one that saves nothing.
 
 use std::{
+    io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -10,6 +11,9 @@ use glovebox_sessions::{
     Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredPage, StoredRecord,
     StoredSession, StoredVersion,
 };
+use tracing::{Instrument as _, info_span};
+
+use crate::SPANS;
 
 /// Maximum age of a count of the stored bytes. Other processes, such as a server's workers, write to the same store.
 const RECOUNT: Duration = Duration::from_secs(1);
@@ -141,11 +145,92 @@ impl SessionStore for BoundedStore {
     }
 }
 
+/// A store whose operations are spans, as children of the execution's span.
+#[derive(Debug)]
+pub(super) struct TracedStore(pub(super) Arc<dyn SessionStore>);
+
+#[async_trait]
+impl SessionStore for TracedStore {
+    async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+        self.0.try_lock(id).await
+    }
+
+    async fn put(
+        &self,
+        lock: &SessionLock,
+        expected: &Expected,
+        record: &SessionRecord,
+        state: &[u8],
+    ) -> Result<StoredVersion, StoreError> {
+        let span = info_span!(target: SPANS, "store", operation = "put", bytes = state.len());
+        self.0.put(lock, expected, record, state).instrument(span).await
+    }
+
+    async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        self.0.get(id).instrument(info_span!(target: SPANS, "store", operation = "get")).await
+    }
+
+    async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
+        self.0.record(id).await
+    }
+
+    async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
+        self.0.list(page).instrument(info_span!(target: SPANS, "store", operation = "list")).await
+    }
+
+    async fn count(&self, most: usize) -> Result<usize, StoreError> {
+        self.0.count(most).instrument(info_span!(target: SPANS, "store", operation = "count")).await
+    }
+
+    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+        self.0.remove(lock, expected).instrument(info_span!(target: SPANS, "store", operation = "remove")).await
+    }
+}
+
+/// A store that is always empty and refuses to save: for a tenant whose sessions are all in memory
+/// ([`OwnSession`](crate::OwnSession)).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoStore;
+
+#[async_trait]
+impl SessionStore for NoStore {
+    async fn try_lock(&self, _: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+        Ok(None)
+    }
+
+    async fn put(
+        &self,
+        _: &SessionLock,
+        _: &Expected,
+        _: &SessionRecord,
+        _: &[u8],
+    ) -> Result<StoredVersion, StoreError> {
+        Err(StoreError::Other(Box::new(io::Error::from(io::ErrorKind::Unsupported))))
+    }
+
+    async fn get(&self, _: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        Ok(None)
+    }
+
+    async fn record(&self, _: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
+        Ok(None)
+    }
+
+    async fn list(&self, _: &PageRequest) -> Result<StoredPage, StoreError> {
+        Ok(StoredPage::default())
+    }
+
+    async fn remove(&self, _: &SessionLock, _: &Expected) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use glovebox::{Language, Timestamp};
     use glovebox_sessions::{DirectoryStore, block_on};
+
+    use super::*;
 
     fn record(id: &SessionId, bytes: u64) -> SessionRecord {
         let at = Timestamp::from_unix_ms(0);

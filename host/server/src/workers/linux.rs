@@ -1,11 +1,44 @@
-//! The system calls allowed in a worker: seccomp.
+//! What Linux allows a worker: files (landlock) and system calls (seccomp).
 
 use std::collections::BTreeMap;
 
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
+    RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, apply_filter,
 };
+
+use super::confine::{Measure, Reach};
+
+/// The requested version. An older kernel enforces its subset and reports that.
+const WANTED: ABI = ABI::V6;
+
+/// Restricts this thread, and those that it will start, to these files. Also denies TCP and signals to processes
+/// outside.
+pub(super) fn restrict_files(reach: &Reach) -> Result<Measure, RulesetError> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let write = AccessFs::from_all(WANTED)
+        & !(AccessFs::Execute | AccessFs::MakeSock | AccessFs::MakeChar | AccessFs::MakeBlock);
+    let status = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(WANTED))?
+        .handle_access(AccessNet::from_all(WANTED))?
+        .scope(Scope::from_all(WANTED))?
+        .create()?
+        .add_rules(path_beneath_rules(&reach.read, read))?
+        .add_rules(path_beneath_rules(&reach.write, write))?
+        .restrict_self()?;
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => Measure::On,
+        RulesetStatus::PartiallyEnforced => Measure::Partly(
+            "landlock of this kernel is older than that of Linux 6.12 and may not restrict_files TCP or signals".into(),
+        ),
+        RulesetStatus::NotEnforced => Measure::Off("landlock is unavailable or disabled in this kernel".into()),
+    })
+}
 
 /// The allowed system calls. They serve the engine and its threads, files that are open or that landlock grants, and
 /// inherited sockets. Any other call fails with EPERM. None of these can connect a socket to another process, start a
@@ -176,7 +209,7 @@ pub(super) enum CallsError {
 }
 
 /// Restricts this thread, and those that it will start, to the allowed calls.
-pub(super) fn restrict() -> Result<(), CallsError> {
+pub(super) fn restrict_calls() -> Result<(), CallsError> {
     let program = program()?;
     // The flags of `clone3` are in memory, where a filter cannot read them. On ENOSYS the C library assumes an old
     // kernel and calls `clone`.

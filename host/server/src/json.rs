@@ -1,0 +1,233 @@
+//! Limits on JSON texts before they are parsed or written, bytes in JSON, and lists of limited length.
+
+use std::{collections::BTreeMap, fmt, io, marker::PhantomData};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error, MapAccess, SeqAccess, Visitor},
+};
+use utoipa::ToSchema;
+
+const MAX_DEPTH: usize = 100;
+/// Maximum cost of the values of one text.
+const MAX_COST: usize = 256 << 10;
+/// Costs of a list and of an object, which allocate even if they are empty. An element costs 1.
+const LIST_COST: usize = 4;
+const OBJECT_COST: usize = 8;
+/// Upper bound of the memory that one unit of cost takes during parsing, in bytes. The value takes 32 bytes. The buffer
+/// that `serde` deserializes untagged unions from takes 32 more, and the vectors of both have spare capacity.
+const UNIT_BYTES: usize = 160;
+
+/// The cost of the JSON text read so far. The text may be invalid and may arrive in pieces.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct JsonCost {
+    units: usize,
+    depth: usize,
+    in_string: bool,
+    is_escaped: bool,
+}
+
+/// The text has too many values, or they are nested too deeply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the JSON has too many values or more than {MAX_DEPTH} levels; split the request, or send data as text")]
+pub(crate) struct TooCostly;
+
+impl JsonCost {
+    /// The bytes that the values of a text take, without its strings.
+    pub(crate) fn of(text: &[u8]) -> Result<usize, TooCostly> {
+        let mut cost = Self::default();
+        cost.read(text)?;
+        Ok(cost.units * UNIT_BYTES)
+    }
+
+    /// Reads the next piece of the text.
+    pub(crate) fn read(&mut self, text: &[u8]) -> Result<(), TooCostly> {
+        for byte in text {
+            if self.in_string {
+                match byte {
+                    _ if self.is_escaped => self.is_escaped = false,
+                    b'\\' => self.is_escaped = true,
+                    b'"' => self.in_string = false,
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                b'"' => self.in_string = true,
+                b',' => self.units += 1,
+                b'[' | b'{' => {
+                    self.units += if *byte == b'[' { LIST_COST } else { OBJECT_COST };
+                    self.depth += 1;
+                }
+                b']' | b'}' => self.depth = self.depth.saturating_sub(1),
+                _ => continue,
+            }
+            if self.units > MAX_COST || self.depth > MAX_DEPTH {
+                return Err(TooCostly);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The length of a value as JSON, in bytes.
+pub(crate) fn json_len(value: &impl Serialize) -> serde_json::Result<usize> {
+    let mut len = Length(0);
+    serde_json::to_writer(&mut len, value)?;
+    Ok(len.0)
+}
+
+/// A writer that counts bytes.
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Bytes in JSON: a string is encoded as UTF-8, `{"base64": …}` gives arbitrary bytes.
+#[derive(Clone, Debug, Default, ToSchema)]
+#[schema(value_type = BytesForm)]
+pub(crate) struct Bytes(pub(crate) Vec<u8>);
+
+/// Bytes in JSON.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) enum BytesForm {
+    /// Text, encoded as UTF-8.
+    Text(String),
+    /// Arbitrary bytes.
+    Base64 {
+        /// Base64 with padding.
+        base64: String,
+    },
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(BytesVisitor)
+    }
+}
+
+/// Accepts both forms without buffering the value.
+struct BytesVisitor;
+
+impl<'de> Visitor<'de> for BytesVisitor {
+    type Value = Bytes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bytes, as a string or as an object `{\"base64\": \"…\"}`")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Bytes, E> {
+        Ok(Bytes(text.as_bytes().to_vec()))
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<Bytes, E> {
+        Ok(Bytes(text.into_bytes()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Bytes, A::Error> {
+        let wrong = || A::Error::custom("bytes that are no string are an object with `base64` alone");
+        let (name, text) = map.next_entry::<String, String>()?.ok_or_else(wrong)?;
+        if name != "base64" || map.next_key::<String>()?.is_some() {
+            return Err(wrong());
+        }
+        BASE64_STANDARD.decode(text).map(Bytes).map_err(A::Error::custom)
+    }
+}
+
+/// Deserializes a list of at most `MAX` elements. Fails at the first element beyond that, without reading on.
+pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Few<T, const MAX: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Few<T, MAX> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MAX} values")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut values = Vec::new();
+            while let Some(value) = list.next_element()? {
+                if values.len() == MAX {
+                    return Err(A::Error::invalid_length(MAX + 1, &self));
+                }
+                values.push(value);
+            }
+            Ok(values)
+        }
+    }
+
+    deserializer.deserialize_seq(Few::<T, MAX>(PhantomData))
+}
+
+/// Like [`at_most`], for the entries of an object. The last entry with a name wins.
+pub(crate) fn entries_at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
+    deserializer: D,
+) -> Result<BTreeMap<String, T>, D::Error> {
+    struct Few<T, const MAX: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Few<T, MAX> {
+        type Value = BTreeMap<String, T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "an object of at most {MAX} entries")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let (mut values, mut count) = (BTreeMap::new(), 0);
+            while let Some((name, value)) = map.next_entry()? {
+                if count == MAX {
+                    return Err(A::Error::invalid_length(MAX + 1, &self));
+                }
+                count += 1;
+                values.insert(name, value);
+            }
+            Ok(values)
+        }
+    }
+
+    deserializer.deserialize_map(Few::<T, MAX>(PhantomData))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_nesting_are_read_at_the_limit_and_not_over_it() {
+        let list = |count: usize| format!("[{}0]", "0,".repeat(count));
+        assert_eq!(JsonCost::of(list(MAX_COST - LIST_COST).as_bytes()), Ok(MAX_COST * UNIT_BYTES));
+        assert_eq!(JsonCost::of(list(MAX_COST - LIST_COST + 1).as_bytes()), Err(TooCostly));
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(JsonCost::of(nested(MAX_DEPTH).as_bytes()).is_ok());
+        assert_eq!(JsonCost::of(nested(MAX_DEPTH + 1).as_bytes()), Err(TooCostly));
+        for hostile in ["[],", "{},", "[0],", r#"{"a":0},"#] {
+            let text = format!("[{}0]", hostile.repeat(1 << 20));
+            assert_eq!(JsonCost::of(text.as_bytes()), Err(TooCostly), "{hostile}");
+        }
+    }
+
+    #[test]
+    fn strings_cost_nothing_whatever_is_in_them() {
+        let text = format!(r#"["{}","\"[[","\\"]"#, "[{,".repeat(1 << 20));
+        assert_eq!(JsonCost::of(text.as_bytes()), Ok((LIST_COST + 2) * UNIT_BYTES));
+        let mut cost = JsonCost::default();
+        for byte in text.as_bytes() {
+            cost.read(std::slice::from_ref(byte)).unwrap();
+        }
+        assert_eq!((cost.units, cost.depth, cost.in_string), (LIST_COST + 2, 0, false));
+    }
+}
