@@ -101,10 +101,10 @@ pub struct Callback {
 
 /// Calls services. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Callbacks(Arc<Inner>);
+pub struct Callbacks(Arc<CallbackClients>);
 
 #[derive(Debug)]
-struct Inner {
+struct CallbackClients {
     allowed: UrlPatterns,
     signer: Signer,
     /// The client for hosts that no pattern names. It connects only to public addresses.
@@ -125,7 +125,7 @@ struct Question<'a> {
 
 /// A failure reported by a service.
 #[derive(Deserialize)]
-struct Failure {
+struct FailureAnswer {
     error: String,
 }
 
@@ -148,7 +148,7 @@ impl Callbacks {
         };
         let public = builder().dns_resolver(Arc::new(PublicOnly)).build().map_err(CallbacksError::Client)?;
         let named = builder().build().map_err(CallbacksError::Client)?;
-        Ok(Self(Arc::new(Inner { allowed: config.allowed.clone(), signer, public, named })))
+        Ok(Self(Arc::new(CallbackClients { allowed: config.allowed.clone(), signer, public, named })))
     }
 
     /// Checks a tool's callback address.
@@ -209,7 +209,7 @@ fn is_private_literal(url: &Url) -> bool {
     host.parse().is_ok_and(|address| !is_public_address(address))
 }
 
-impl Inner {
+impl CallbackClients {
     async fn ask(&self, target: &Allowed, asked: Asked<'_>) -> Result<String, ToolError> {
         let Asked { key: id, tool, arguments, call, session, deadline, cancel } = asked;
         let failed = |reason: &str| ToolError::new(format!("the callback of `{tool}` {reason}"));
@@ -245,7 +245,7 @@ impl Inner {
             () = cancelled(cancel) => return Err(failed("was cancelled")),
         };
         if status != StatusCode::OK {
-            let said: Option<Failure> = serde_json::from_slice(&bytes).ok();
+            let said: Option<FailureAnswer> = serde_json::from_slice(&bytes).ok();
             return Err(match said.filter(|_| !status.is_redirection()) {
                 Some(said) => ToolError::new(said.error.chars().take(MAX_ERROR_CHARS).collect::<String>()),
                 None => failed(&format!("answered with status {}", status.as_u16())),
