@@ -219,7 +219,7 @@ pub enum FleetError {
 
 /// The body of an engine error.
 #[derive(serde::Deserialize)]
-struct Failure {
+struct FailureAnswer {
     #[serde(default)]
     message: String,
 }
@@ -235,7 +235,7 @@ impl FleetError {
         if response.status().is_success() {
             return Self::Answer(glovebox::with_causes(error));
         }
-        let failure: Option<Failure> = serde_json::from_slice(response.body()).ok();
+        let failure: Option<FailureAnswer> = serde_json::from_slice(response.body()).ok();
         let message = failure.map(|failure| failure.message).filter(|message| !message.is_empty());
         let message = message.unwrap_or_else(|| error.to_string());
         // The engine's own 404 means that the service is not registered.

@@ -24,7 +24,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     machine::{Machine, blocking, is_of_the_moment},
-    object::State,
+    object::SessionState,
 };
 use crate::{ExecuteRequest, Executed, client::status};
 
@@ -35,7 +35,7 @@ const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// An attempt at an execution, on one node.
 pub(super) struct Attempt {
     machine: Arc<Machine>,
-    state: State,
+    state: SessionState,
     request: Arc<ExecuteRequest>,
     cancel: CancelToken,
     /// The engine's invocation id.
@@ -64,7 +64,7 @@ impl Attempt {
     /// Creates an attempt on a session in this state. `cancel` stops the script.
     pub(super) fn new(
         machine: Arc<Machine>,
-        state: State,
+        state: SessionState,
         request: Arc<ExecuteRequest>,
         cancel: CancelToken,
         invocation: String,
@@ -74,7 +74,7 @@ impl Attempt {
 
     /// Runs the step after the recorded ones. `recorded` are the calls recorded since the last step that this attempt
     /// ran.
-    pub(super) async fn step(&mut self, recorded: Vec<Called>) -> Result<Step, StepError> {
+    pub(super) async fn step(&mut self, recorded: Vec<Called>) -> Result<JournalStep, StepError> {
         let mut recorded = recorded.into_iter();
         let mut running = match self.running.take() {
             Some(running) => running,
@@ -89,7 +89,7 @@ impl Attempt {
                     None => {
                         let called = self.ask(&running, call).await;
                         self.running = Some(running);
-                        return Ok(Step::Tool(called));
+                        return Ok(JournalStep::Tool(called));
                     }
                 }
             }
@@ -189,7 +189,7 @@ impl Attempt {
             )),
             false => Ok(answer),
         });
-        Called { call: call.id, tool: call.name.clone(), answer: answer.map_err(|error| Failure::from(&error)) }
+        Called { call: call.id, tool: call.name.clone(), answer: answer.map_err(|error| ToolFailure::from(&error)) }
     }
 
     /// Returns `true` if the execution was cancelled or timed out. A replay may reach either earlier than the first
@@ -200,7 +200,7 @@ impl Attempt {
     }
 
     /// Stores the session as the script left it. `is_short`: the script ended before it used all recorded answers.
-    async fn end(&self, running: Running, execution: &Execution, is_short: bool) -> Result<Step, StepError> {
+    async fn end(&self, running: Running, execution: &Execution, is_short: bool) -> Result<JournalStep, StepError> {
         let at = Timestamp::now();
         // A script stopped half-way may leave a session that cannot continue, or that has not seen all answers. Roll it
         // back.
@@ -223,7 +223,7 @@ impl Attempt {
             is_rolled_back,
             execution,
         };
-        Ok(Step::Done(Box::new(Done { state, executed })))
+        Ok(JournalStep::Done(Box::new(Done { state, executed })))
     }
 }
 
@@ -265,7 +265,7 @@ pub(super) const CANCEL: &str = "cancel";
 /// A step of an execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Step {
+pub(super) enum JournalStep {
     /// The script called a tool.
     Tool(Called),
     /// The script ended.
@@ -279,12 +279,12 @@ pub(super) struct Called {
     pub(super) call: u64,
     /// The name of the tool.
     pub(super) tool: String,
-    pub(super) answer: Result<String, Failure>,
+    pub(super) answer: Result<String, ToolFailure>,
 }
 
 /// The error that a failed tool raises.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Failure {
+pub(super) struct ToolFailure {
     /// The class name.
     class: String,
     message: String,
@@ -294,7 +294,7 @@ pub(super) struct Failure {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Done {
     /// The state of the session after the execution.
-    pub(super) state: State,
+    pub(super) state: SessionState,
     /// The answer to the caller.
     pub(super) executed: Executed,
 }
@@ -307,14 +307,14 @@ const KINDS: [ToolErrorKind; 5] = [
     ToolErrorKind::InvalidArguments,
 ];
 
-impl From<&ToolError> for Failure {
+impl From<&ToolError> for ToolFailure {
     fn from(error: &ToolError) -> Self {
         Self { class: error.kind().name().to_owned(), message: error.message().to_owned() }
     }
 }
 
-impl From<&Failure> for ToolError {
-    fn from(failure: &Failure) -> Self {
+impl From<&ToolFailure> for ToolError {
+    fn from(failure: &ToolFailure) -> Self {
         let kind = KINDS.into_iter().find(|kind| kind.name() == failure.class).unwrap_or(ToolErrorKind::Failed);
         Self::of(kind, &failure.message)
     }
@@ -372,9 +372,9 @@ mod tests {
     fn what_a_tool_failed_with_is_the_same_when_it_is_read_again() {
         for kind in KINDS {
             let error = ToolError::of(kind, "too much");
-            let called = Called { call: 3, tool: "t".into(), answer: Err(Failure::from(&error)) };
-            let text = serde_json::to_string(&Step::Tool(called)).unwrap();
-            let Step::Tool(read) = serde_json::from_str(&text).unwrap() else { panic!("{text}") };
+            let called = Called { call: 3, tool: "t".into(), answer: Err(ToolFailure::from(&error)) };
+            let text = serde_json::to_string(&JournalStep::Tool(called)).unwrap();
+            let JournalStep::Tool(read) = serde_json::from_str(&text).unwrap() else { panic!("{text}") };
             assert_eq!(read.answer().answer, Err(error));
         }
     }

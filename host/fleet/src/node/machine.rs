@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use super::{
     attempt::StepError,
     config::{NodeConfig, session_policy},
-    object::{State, blob_dir, blob_name, seed},
+    object::{SessionState, blob_dir, blob_name, seed},
     serve::{Admin, NodeError},
     warm::Warm,
 };
@@ -115,7 +115,7 @@ impl Machine {
         name: &FleetName,
         request: OpenRequest,
         opening: Opening,
-    ) -> Result<State, StepError> {
+    ) -> Result<SessionState, StepError> {
         let served = self.runtime(request.language, request.runtime.as_deref())?;
         let Opening { at: opened_at, id: opening } = opening;
         let (machine, id) = (Arc::clone(self), name.clone());
@@ -151,11 +151,11 @@ impl Machine {
             updated_at: opened_at,
             is_running: false,
         };
-        Ok(State { session, opening, blob, previous: None, stale: Vec::new() })
+        Ok(SessionState { session, opening, blob, previous: None, stale: Vec::new() })
     }
 
     /// Returns the session in this state, from memory or from its blob.
-    pub(super) async fn session(self: &Arc<Self>, state: &State) -> Result<Session, StepError> {
+    pub(super) async fn session(self: &Arc<Self>, state: &SessionState) -> Result<Session, StepError> {
         let name = &state.session.name;
         if let Some(session) = self.warm.take(name, &state.blob) {
             return Ok(session);
@@ -182,10 +182,10 @@ impl Machine {
     /// Stores the session as the next generation of `state` and keeps it in memory.
     pub(super) async fn save(
         self: &Arc<Self>,
-        state: &State,
+        state: &SessionState,
         session: Session,
         at: Timestamp,
-    ) -> Result<State, StepError> {
+    ) -> Result<SessionState, StepError> {
         let name = &state.session.name;
         let (machine, id, saved) = (Arc::clone(self), name.clone(), session.clone());
         let bytes = blocking(move || machine.hibernate(&id, &saved)).await?;
@@ -216,7 +216,7 @@ impl Machine {
     }
 
     /// Deletes all blobs of a session.
-    pub(super) async fn forget(&self, state: &State) -> Result<(), StepError> {
+    pub(super) async fn forget(&self, state: &SessionState) -> Result<(), StepError> {
         let name = &state.session.name;
         self.warm.forget(name);
         loop {

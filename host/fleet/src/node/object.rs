@@ -37,7 +37,7 @@ impl SessionObject {
         Json(request): Json<OpenRequest>,
     ) -> Result<Json<FleetSession>, HandlerError> {
         let name = name(ctx.key())?;
-        if ctx.get::<Json<State>>(STATE_KEY).await?.is_some() {
+        if ctx.get::<Json<SessionState>>(STATE_KEY).await?.is_some() {
             return Err(refused(status::EXISTS, format!("{EXISTS} `{name}`")));
         }
         let state = self.make(&ctx, &name, request).await?;
@@ -51,7 +51,7 @@ impl SessionObject {
         Json(mut request): Json<ExecuteRequest>,
     ) -> Result<Json<Executed>, HandlerError> {
         let name = name(ctx.key())?;
-        let mut state = match (ctx.get::<Json<State>>(STATE_KEY).await?, request.open.take()) {
+        let mut state = match (ctx.get::<Json<SessionState>>(STATE_KEY).await?, request.open.take()) {
             (Some(Json(state)), _) => state,
             (None, Some(open)) => self.make(&ctx, &name, open).await?,
             (None, None) => return Err(no_session(&name)),
@@ -77,7 +77,7 @@ impl SessionObject {
         Json(expected): Json<Option<Expected>>,
     ) -> Result<Json<FleetSession>, HandlerError> {
         let name = name(ctx.key())?;
-        let Json(mut state) = ctx.get::<Json<State>>(STATE_KEY).await?.ok_or_else(|| no_session(&name))?;
+        let Json(mut state) = ctx.get::<Json<SessionState>>(STATE_KEY).await?.ok_or_else(|| no_session(&name))?;
         check(&state, expected)?;
         self.0.forget_blobs(std::mem::take(&mut state.stale));
         // An execution that was killed may have left these.
@@ -98,7 +98,7 @@ impl SessionObject {
         ctx: ObjectContext<'_>,
         Json(expected): Json<Option<Expected>>,
     ) -> Result<Json<bool>, HandlerError> {
-        let Some(Json(state)) = ctx.get::<Json<State>>(STATE_KEY).await? else { return Ok(Json(false)) };
+        let Some(Json(state)) = ctx.get::<Json<SessionState>>(STATE_KEY).await? else { return Ok(Json(false)) };
         check(&state, expected)?;
         // Blobs first: if the store fails, the engine retries this step.
         let machine = Arc::clone(&self.0);
@@ -113,7 +113,7 @@ impl SessionObject {
     #[handler]
     pub(super) async fn info(&self, ctx: SharedObjectContext<'_>) -> Result<Json<FleetSession>, HandlerError> {
         let name = name(ctx.key())?;
-        let Json(state) = ctx.get::<Json<State>>(STATE_KEY).await?.ok_or_else(|| no_session(&name))?;
+        let Json(state) = ctx.get::<Json<SessionState>>(STATE_KEY).await?.ok_or_else(|| no_session(&name))?;
         let is_running = ctx.get::<String>(RUNNING_KEY).await?.is_some();
         Ok(Json(FleetSession { is_running, ..state.session }))
     }
@@ -143,11 +143,11 @@ impl SessionObject {
         ctx: &'a ObjectContext<'_>,
         name: &'a FleetName,
         request: OpenRequest,
-    ) -> BoxFuture<'a, Result<State, HandlerError>> {
+    ) -> BoxFuture<'a, Result<SessionState, HandlerError>> {
         Box::pin(async move {
             let Json(opening) = ctx.run(opening).name("opening").await?;
             let (machine, made) = (Arc::clone(&self.0), name.clone());
-            let make = move || -> BoxFuture<'static, HandlerResult<Json<State>>> {
+            let make = move || -> BoxFuture<'static, HandlerResult<Json<SessionState>>> {
                 Box::pin(async move {
                     machine.open(&made, request, opening).await.map(Json).map_err(StepError::into_handler_error)
                 })
@@ -174,7 +174,7 @@ fn name(key: &str) -> Result<FleetName, HandlerError> {
 }
 
 /// Fails unless the session is in the expected state.
-fn check(state: &State, expected: Option<Expected>) -> Result<(), HandlerError> {
+fn check(state: &SessionState, expected: Option<Expected>) -> Result<(), HandlerError> {
     let session = &state.session;
     match expected.is_none_or(|expected| session.is(expected)) {
         true => Ok(()),
@@ -202,7 +202,7 @@ pub(super) const ID_KEY: &str = "running-id";
 
 /// The stored state of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct SessionState {
     /// The description of the session.
     pub(super) session: FleetSession,
     /// The id of the opening, unique among all sessions that ever have this name.
@@ -225,7 +225,7 @@ pub(super) struct Previous {
     pub(super) executions: u64,
 }
 
-impl State {
+impl SessionState {
     /// Returns the state after the next change.
     pub(super) fn next(&self, bytes: u64, executions: u64, at: Timestamp, blob: String) -> Self {
         let session = FleetSession {
@@ -288,7 +288,7 @@ mod tests {
 
     use super::*;
 
-    fn state() -> State {
+    fn state() -> SessionState {
         let at = Timestamp::from_unix_ms(5);
         let session = FleetSession {
             name: "notes".parse().unwrap(),
@@ -303,7 +303,13 @@ mod tests {
             updated_at: at,
             is_running: false,
         };
-        State { session, opening: "0a".into(), blob: "sessions/notes/0a/1".into(), previous: None, stale: Vec::new() }
+        SessionState {
+            session,
+            opening: "0a".into(),
+            blob: "sessions/notes/0a/1".into(),
+            previous: None,
+            stale: Vec::new(),
+        }
     }
 
     #[test]

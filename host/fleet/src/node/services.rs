@@ -33,9 +33,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::{
-    attempt::{Attempt, BoxFuture, CANCEL, Called, Done, Step, StepError},
+    attempt::{Attempt, BoxFuture, CANCEL, Called, Done, JournalStep, StepError},
     machine::Machine,
-    object::{RUNNING_KEY, SessionObject, State},
+    object::{RUNNING_KEY, SessionObject, SessionState},
     serve::NodeError,
 };
 use crate::{
@@ -156,7 +156,7 @@ impl Service for ImageObject {
 /// The input of an image's service.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Question {
-    state: State,
+    state: SessionState,
     request: ExecuteRequest,
 }
 
@@ -180,7 +180,7 @@ impl ImageObject {
 pub(super) fn execute<'a>(
     ctx: &'a ObjectContext<'_>,
     machine: &'a Arc<Machine>,
-    state: State,
+    state: SessionState,
     request: ExecuteRequest,
 ) -> BoxFuture<'a, Result<Done, TerminalError>> {
     Box::pin(async move {
@@ -214,7 +214,7 @@ pub(super) fn execute<'a>(
 fn execute_here<'a>(
     ctx: &'a ObjectContext<'_>,
     machine: &'a Arc<Machine>,
-    state: State,
+    state: SessionState,
     request: ExecuteRequest,
 ) -> BoxFuture<'a, Result<Done, TerminalError>> {
     let cancel = CancelToken::new();
@@ -231,7 +231,7 @@ fn execute_here<'a>(
         let mut is_stopped = false;
         loop {
             let (attempt, given) = (Arc::clone(&attempt), Arc::clone(&recorded));
-            let make = move || -> BoxFuture<'static, HandlerResult<Json<Step>>> {
+            let make = move || -> BoxFuture<'static, HandlerResult<Json<JournalStep>>> {
                 Box::pin(async move {
                     let given = std::mem::take(&mut *given.lock().unwrap_or_else(PoisonError::into_inner));
                     attempt.lock().await.step(given).await.map(Json).map_err(StepError::into_handler_error)
@@ -249,8 +249,8 @@ fn execute_here<'a>(
                 }
             };
             match made {
-                Step::Done(done) => return Ok(*done),
-                Step::Tool(called) => recorded.lock().unwrap_or_else(PoisonError::into_inner).push(called),
+                JournalStep::Done(done) => return Ok(*done),
+                JournalStep::Tool(called) => recorded.lock().unwrap_or_else(PoisonError::into_inner).push(called),
             }
             count += 1;
         }

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use super::{
     NodeConfig,
-    attempt::{Attempt, Called, Done, Step, StepError},
+    attempt::{Attempt, Called, Done, JournalStep, StepError},
     machine::{Machine, Opening},
-    object::{State, blob_dir},
+    object::{SessionState, blob_dir},
     serve::Admin,
 };
 use crate::{ExecuteRequest, FleetName, FleetUrl, OpenRequest, address::image_service};
@@ -46,7 +46,7 @@ fn opening(id: &str) -> Opening {
     Opening { at: Timestamp::from_unix_ms(1_000), id: id.into() }
 }
 
-async fn opened(machine: &Arc<Machine>) -> State {
+async fn opened(machine: &Arc<Machine>) -> SessionState {
     let open = OpenRequest { language: Some(Language::JavaScript), ..OpenRequest::default() };
     machine.open(&name(), open, opening("0a")).await.unwrap()
 }
@@ -58,7 +58,7 @@ fn request(source: &str) -> Arc<ExecuteRequest> {
 /// Runs an execution to its end. Returns its result and the recorded calls.
 async fn run(
     machine: &Arc<Machine>,
-    state: &State,
+    state: &SessionState,
     request: Arc<ExecuteRequest>,
     mut recorded: Vec<Called>,
 ) -> Result<(Done, Vec<Called>), StepError> {
@@ -66,8 +66,8 @@ async fn run(
     let mut fresh = recorded.clone();
     loop {
         match attempt.step(std::mem::take(&mut fresh)).await? {
-            Step::Done(done) => return Ok((*done, recorded)),
-            Step::Tool(called) => {
+            JournalStep::Done(done) => return Ok((*done, recorded)),
+            JournalStep::Tool(called) => {
                 fresh.push(called.clone());
                 recorded.push(called);
             }
@@ -76,9 +76,9 @@ async fn run(
 }
 
 /// Starts an execution and drops it after its first call. Returns that call.
-async fn interrupted(machine: &Arc<Machine>, state: &State, request: Arc<ExecuteRequest>) -> Called {
+async fn interrupted(machine: &Arc<Machine>, state: &SessionState, request: Arc<ExecuteRequest>) -> Called {
     let mut attempt = Attempt::new(Arc::clone(machine), state.clone(), request, CancelToken::new(), INVOCATION.into());
-    let Step::Tool(called) = attempt.step(Vec::new()).await.unwrap() else { panic!("it calls a tool") };
+    let JournalStep::Tool(called) = attempt.step(Vec::new()).await.unwrap() else { panic!("it calls a tool") };
     called
 }
 
@@ -242,7 +242,7 @@ async fn what_is_cancelled_ends_and_says_so() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         cancel.cancel();
     });
-    let Step::Done(done) = ended.unwrap() else { panic!("it calls no tool") };
+    let JournalStep::Done(done) = ended.unwrap() else { panic!("it calls no tool") };
     let execution: Value = serde_json::from_str(done.executed.execution.get()).unwrap();
     assert_eq!(execution["outcome"]["kind"], "cancelled", "{execution}");
     assert_eq!(done.state.session.generation, 2);
@@ -262,7 +262,7 @@ async fn what_was_cancelled_before_it_was_taken_over_is_cancelled_and_leaves_not
     cancel.cancel();
     let mut taken_over =
         Attempt::new(Arc::clone(&other), state.clone(), service.request(ASK), cancel, INVOCATION.into());
-    let Step::Done(done) = taken_over.step(vec![called]).await.unwrap() else { panic!("it calls nothing") };
+    let JournalStep::Done(done) = taken_over.step(vec![called]).await.unwrap() else { panic!("it calls nothing") };
     let execution: Value = serde_json::from_str(done.executed.execution.get()).unwrap();
     assert_eq!(execution["outcome"]["kind"], "cancelled", "{execution}");
     assert!(done.executed.is_rolled_back && done.state.blob == state.blob);

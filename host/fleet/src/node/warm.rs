@@ -17,19 +17,19 @@ const INSTANCE_BYTES: u64 = 1 << 20;
 pub(super) struct Warm {
     max_count: usize,
     max_bytes: u64,
-    held: Mutex<Held>,
+    held: Mutex<WarmSessions>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
-    sessions: HashMap<FleetName, Place>,
+struct WarmSessions {
+    sessions: HashMap<FleetName, WarmSession>,
     bytes: u64,
     /// Use counter. The session with the lowest value was used least recently.
     uses: u64,
 }
 
 #[derive(Debug)]
-struct Place {
+struct WarmSession {
     session: Session,
     blob: String,
     bytes: u64,
@@ -41,7 +41,7 @@ impl Warm {
         Self { max_count, max_bytes, held: Mutex::default() }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, WarmSessions> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,7 +71,7 @@ impl Warm {
         held.uses += 1;
         held.bytes += bytes;
         let used = held.uses;
-        held.sessions.insert(name, Place { session, blob, bytes, used });
+        held.sessions.insert(name, WarmSession { session, blob, bytes, used });
         drop(held);
         drop(out);
     }
@@ -91,8 +91,8 @@ impl Warm {
     }
 }
 
-impl Held {
-    fn remove(&mut self, name: &FleetName) -> Option<Place> {
+impl WarmSessions {
+    fn remove(&mut self, name: &FleetName) -> Option<WarmSession> {
         let place = self.sessions.remove(name)?;
         self.bytes -= place.bytes;
         Some(place)
