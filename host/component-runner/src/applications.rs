@@ -14,7 +14,7 @@ use crate::{
     exports::{self, exports},
     preflight::{self, Refusal},
     run::{Call, Done, Job, run},
-    store::State,
+    store::StoreState,
 };
 
 /// Maximum size of a component. Compiling takes many times as much memory.
@@ -47,14 +47,14 @@ impl fmt::Debug for Applications {
 #[derive(Clone)]
 pub struct Application {
     name: String,
-    instance: InstancePre<State<SandboxCtx>>,
+    instance: InstancePre<StoreState<SandboxCtx>>,
     instance_bytes: u64,
     exports: Vec<Export>,
 }
 
 /// A component without a sandbox.
 pub(crate) struct Plain {
-    pub(crate) instance: InstancePre<State<()>>,
+    pub(crate) instance: InstancePre<StoreState<()>>,
     pub(crate) instance_bytes: u64,
     pub(crate) exports: Vec<Export>,
 }
@@ -132,7 +132,7 @@ impl Applications {
     }
 
     /// Creates a linker with WASI only.
-    fn wasi<S: Send + 'static>(&self, name: &str) -> Result<Linker<State<S>>, LoadError> {
+    fn wasi<S: Send + 'static>(&self, name: &str) -> Result<Linker<StoreState<S>>, LoadError> {
         let mut linker = Linker::new(&self.wasmtime);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(|error| link_error(name, &error))?;
         Ok(linker)
@@ -142,10 +142,10 @@ impl Applications {
     fn link<S: Send + 'static>(
         &self,
         name: &str,
-        linker: &Linker<State<S>>,
+        linker: &Linker<StoreState<S>>,
         provided: &[&str],
         component: &Component,
-    ) -> Result<InstancePre<State<S>>, LoadError> {
+    ) -> Result<InstancePre<StoreState<S>>, LoadError> {
         linker.instantiate_pre(component).map_err(|error| match self.missing(provided, component) {
             Some(import) => LoadError::MissingImport { name: name.to_owned(), import },
             None => link_error(name, &error),
@@ -224,7 +224,7 @@ impl Application {
         run(Job {
             instance: self.instance.clone(),
             instance_bytes: self.instance_bytes,
-            state: State::new(config, sandbox)?,
+            state: StoreState::new(config, sandbox)?,
             call,
             limits: config.limits.clone(),
             deadline: None,

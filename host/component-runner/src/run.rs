@@ -20,7 +20,7 @@ use wasmtime::{
 use crate::{
     AppLimits, AppOutcome, RunError,
     ended::{classify, stopped},
-    store::State,
+    store::StoreState,
     watch::{Running, Watch, Watched, Why},
 };
 
@@ -44,10 +44,10 @@ pub(crate) struct Call {
 
 /// A call with everything that it needs.
 pub(crate) struct Job<S: Send + 'static> {
-    pub(crate) instance: InstancePre<State<S>>,
+    pub(crate) instance: InstancePre<StoreState<S>>,
     /// Host memory of the instance in bytes, without linear memories and table elements.
     pub(crate) instance_bytes: u64,
-    pub(crate) state: State<S>,
+    pub(crate) state: StoreState<S>,
     pub(crate) call: Call,
     pub(crate) limits: AppLimits,
     /// Deadline of the call, if it is earlier than `limits.timeout_ms`.
@@ -192,7 +192,7 @@ fn carry_out<S: Send + 'static>(
     });
     let stop = watch.stop_reason();
     let fuel_left = store.get_fuel().unwrap_or_default();
-    let State { limiter, sandbox, .. } = store.into_data();
+    let StoreState { limiter, sandbox, .. } = store.into_data();
     running.report(Report {
         result,
         stop,
@@ -204,8 +204,8 @@ fn carry_out<S: Send + 'static>(
 }
 
 async fn enter<S: Send + 'static>(
-    store: &mut Store<State<S>>,
-    instance: &InstancePre<State<S>>,
+    store: &mut Store<StoreState<S>>,
+    instance: &InstancePre<StoreState<S>>,
     call: &Call,
 ) -> wasmtime::Result<Vec<Val>> {
     let instance = instance.instantiate_async(&mut *store).await?;

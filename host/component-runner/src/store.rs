@@ -11,14 +11,14 @@ use crate::{AppConfig, AppLimits, Output, RunError};
 const RANDOM_BYTES: u64 = 16 << 20;
 
 /// Data of one store. `S` is the sandbox, or `()`.
-pub(crate) struct State<S> {
+pub(crate) struct StoreState<S> {
     wasi: WasiCtx,
     table: ResourceTable,
     pub(crate) limiter: Limiter,
     pub(crate) sandbox: S,
 }
 
-impl<S> State<S> {
+impl<S> StoreState<S> {
     pub(crate) fn new(config: &AppConfig, sandbox: S) -> Result<Self, RunError> {
         let mut table = ResourceTable::new();
         table.set_max_capacity(config.limits.wasi_handles);
@@ -26,13 +26,13 @@ impl<S> State<S> {
     }
 }
 
-impl<S: Send> WasiView for State<S> {
+impl<S: Send> WasiView for StoreState<S> {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
     }
 }
 
-impl SandboxView for State<SandboxCtx> {
+impl SandboxView for StoreState<SandboxCtx> {
     fn sandbox(&mut self) -> &mut SandboxCtx {
         &mut self.sandbox
     }

@@ -9,7 +9,7 @@ use crate::{
     AppConfig, AppOutcome, Applications, Export, LoadError, RunError,
     applications::read,
     run::{Call, Job, run},
-    store::State,
+    store::StoreState,
 };
 
 /// Interface that the component exports. Later compatible versions work as well.
@@ -42,7 +42,7 @@ impl fmt::Debug for ToolsComponent {
 
 struct Provider {
     name: String,
-    instance: InstancePre<State<()>>,
+    instance: InstancePre<StoreState<()>>,
     instance_bytes: u64,
     call: Export,
     config: AppConfig,
@@ -115,7 +115,7 @@ impl Provider {
         let done = run(Job {
             instance: self.instance.clone(),
             instance_bytes: self.instance_bytes,
-            state: State::new(config, ())?,
+            state: StoreState::new(config, ())?,
             call: Call { function: function.index, arguments, result_count: function.result_count },
             limits: config.limits.clone(),
             deadline: call.map(|call| call.deadline),

@@ -24,12 +24,12 @@ pub(crate) enum Why {
 /// State shared by the two threads.
 #[derive(Debug)]
 pub(crate) struct Watch<R> {
-    state: Mutex<State<R>>,
+    state: Mutex<WatchState<R>>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State<R> {
+struct WatchState<R> {
     stop: Option<Why>,
     /// Wakes the task that waits for WASI.
     waker: Option<Waker>,
@@ -78,7 +78,7 @@ impl<R> Running<R> {
 
 impl<R> Watch<R> {
     pub(crate) fn new() -> Arc<Self> {
-        let state = State { stop: None, waker: None, report: None, is_over: false };
+        let state = WatchState { stop: None, waker: None, report: None, is_over: false };
         Arc::new(Self { state: Mutex::new(state), changed: Condvar::new() })
     }
 
@@ -87,7 +87,7 @@ impl<R> Watch<R> {
         Running(Arc::clone(self))
     }
 
-    fn state(&self) -> MutexGuard<'_, State<R>> {
+    fn state(&self) -> MutexGuard<'_, WatchState<R>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,7 +118,7 @@ impl<R> Watch<R> {
                 None => deadline.saturating_duration_since(Instant::now()),
                 Some(_) => NUDGE,
             };
-            let unchanged = |state: &mut State<R>| !state.is_over && (state.stop.is_none() || give_up.is_some());
+            let unchanged = |state: &mut WatchState<R>| !state.is_over && (state.stop.is_none() || give_up.is_some());
             (state, _) =
                 self.changed.wait_timeout_while(state, wait, unchanged).unwrap_or_else(PoisonError::into_inner);
             if state.is_over {

@@ -19,7 +19,7 @@ pub(super) struct Definitions<'a> {
 
 #[derive(Debug, Default)]
 pub(super) struct Component<'a> {
-    pub(super) steps: Vec<Step<'a>>,
+    pub(super) steps: Vec<InstantiationStep<'a>>,
     /// Modules and components that this component, or one inside it, takes from enclosing components. Wasmtime copies
     /// them into each copy of the component.
     pub(super) captures: Vec<Capture>,
@@ -50,7 +50,7 @@ pub(super) struct Named<'a> {
 
 /// A step of instantiating a component.
 #[derive(Debug)]
-pub(super) enum Step<'a> {
+pub(super) enum InstantiationStep<'a> {
     Import {
         name: &'a str,
         kind: ComponentExternalKind,
@@ -124,12 +124,12 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             Payload::ModuleSection { .. } => {
-                self.step(Step::Module(self.definitions.modules.len()), 1)?;
+                self.step(InstantiationStep::Module(self.definitions.modules.len()), 1)?;
                 self.open.push(Open::Begun);
                 Ok(())
             }
             Payload::ComponentSection { .. } => {
-                self.step(Step::Component(self.definitions.components.len()), 1)?;
+                self.step(InstantiationStep::Component(self.definitions.components.len()), 1)?;
                 self.open.push(Open::Begun);
                 Ok(())
             }
@@ -153,14 +153,14 @@ impl<'a> Reader<'a> {
             Payload::ComponentImportSection(imports) => {
                 for import in imports {
                     let import = import?;
-                    self.step(Step::Import { name: import.name.name, kind: import.ty.kind() }, 1)?;
+                    self.step(InstantiationStep::Import { name: import.name.name, kind: import.ty.kind() }, 1)?;
                 }
             }
             Payload::InstanceSection(instances) => {
                 for instance in instances {
                     match instance? {
                         Instance::Instantiate { module_index, args } => {
-                            self.step(Step::InstantiateModule(module_index), 1 + count(&args))?;
+                            self.step(InstantiationStep::InstantiateModule(module_index), 1 + count(&args))?;
                         }
                         Instance::FromExports(exports) => self.local(1 + count(&exports))?,
                     }
@@ -177,12 +177,12 @@ impl<'a> Reader<'a> {
                             };
                             let arguments: Box<[_]> = args.iter().map(named).collect();
                             let items = 1 + count(&arguments);
-                            self.step(Step::Instantiate { component: component_index, arguments }, items)?;
+                            self.step(InstantiationStep::Instantiate { component: component_index, arguments }, items)?;
                         }
                         ComponentInstance::FromExports(exports) => {
                             let bundle: Box<[_]> = exports.iter().map(exported).collect();
                             let items = 1 + count(&bundle);
-                            self.step(Step::Bundle(bundle), items)?;
+                            self.step(InstantiationStep::Bundle(bundle), items)?;
                         }
                     }
                 }
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
                 for alias in aliases {
                     match alias? {
                         ComponentAlias::InstanceExport { kind, instance_index, name } => {
-                            self.step(Step::AliasExport { kind, instance: instance_index, name }, 1)?;
+                            self.step(InstantiationStep::AliasExport { kind, instance: instance_index, name }, 1)?;
                         }
                         ComponentAlias::CoreInstanceExport { .. } => self.local(1)?,
                         ComponentAlias::Outer { kind, count, index } => match kind {
@@ -205,23 +205,23 @@ impl<'a> Reader<'a> {
             Payload::ComponentCanonicalSection(functions) => {
                 for function in functions {
                     let step = match function? {
-                        CanonicalFunction::Lift { .. } => Step::Lift,
-                        CanonicalFunction::Lower { func_index, .. } => Step::Lower(func_index),
-                        _ => Step::BuiltIn,
+                        CanonicalFunction::Lift { .. } => InstantiationStep::Lift,
+                        CanonicalFunction::Lower { func_index, .. } => InstantiationStep::Lower(func_index),
+                        _ => InstantiationStep::BuiltIn,
                     };
                     self.step(step, 1)?;
                 }
             }
             Payload::ComponentExportSection(exports) => {
                 for export in exports {
-                    self.step(Step::Export(exported(&export?)), 1)?;
+                    self.step(InstantiationStep::Export(exported(&export?)), 1)?;
                 }
             }
             Payload::ComponentTypeSection(types) => {
                 let text = bytes.get(types.range()).unwrap_or_default();
                 let resources = text.iter().filter(|byte| RESOURCE.contains(byte)).count();
                 let resources = u64::try_from(resources).unwrap_or(u64::MAX).min(types.count().into());
-                self.step(Step::Resources(resources), resources)?;
+                self.step(InstantiationStep::Resources(resources), resources)?;
                 self.local(types.count().into())?;
             }
             Payload::CoreTypeSection(types) => self.local(types.count().into())?,
@@ -241,18 +241,18 @@ impl<'a> Reader<'a> {
                 component.captures.push(Capture { kind, up, index });
             }
         }
-        self.step(Step::AliasOuter(Capture { kind, up: count, index }), 1)
+        self.step(InstantiationStep::AliasOuter(Capture { kind, up: count, index }), 1)
     }
 
     fn local(&mut self, items: u64) -> Result<(), Refusal> {
         if items == 0 {
             return Ok(());
         }
-        self.step(Step::Local(items), items)
+        self.step(InstantiationStep::Local(items), items)
     }
 
     /// Adds a step to the current component.
-    fn step(&mut self, step: Step<'a>, items: u64) -> Result<(), Refusal> {
+    fn step(&mut self, step: InstantiationStep<'a>, items: u64) -> Result<(), Refusal> {
         self.items(items)?;
         let Some(Open::Component(component)) = self.open.last() else {
             return Err(Refusal::Malformed("a core module has a section of a component".into()));

@@ -9,7 +9,7 @@ use wasmparser::ComponentExternalKind as Kind;
 
 use super::{
     MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, Refusal,
-    definitions::{Capture, Captured, Component, Definitions, Named, Step},
+    definitions::{Capture, Captured, Component, Definitions, InstantiationStep, Named},
     module::Module,
 };
 
@@ -121,7 +121,7 @@ struct Scope<'a> {
 /// A component that is being instantiated.
 #[derive(Debug)]
 struct Frame<'d, 'a> {
-    steps: std::slice::Iter<'d, Step<'a>>,
+    steps: std::slice::Iter<'d, InstantiationStep<'a>>,
     scope: usize,
     arguments: HashMap<&'a str, Value<'a>>,
     functions: Vec<Value<'a>>,
@@ -217,23 +217,23 @@ impl<'d, 'a> Machine<'d, 'a> {
         self.push(Value::Instance(Rc::new(instance)))
     }
 
-    fn step(&mut self, step: &'d Step<'a>) -> Result<(), Refusal> {
+    fn step(&mut self, step: &'d InstantiationStep<'a>) -> Result<(), Refusal> {
         match step {
-            Step::Import { name, kind } => {
+            InstantiationStep::Import { name, kind } => {
                 let value = self.import(name, *kind)?;
                 self.copy(value)
             }
-            Step::Module(definition) => self.copy(Value::Module(*definition)),
-            Step::Component(definition) => {
+            InstantiationStep::Module(definition) => self.copy(Value::Module(*definition)),
+            InstantiationStep::Component(definition) => {
                 let component = self.close(*definition)?;
                 self.copy(component)
             }
-            Step::InstantiateModule(index) => {
+            InstantiationStep::InstantiateModule(index) => {
                 let module = self.module(*index)?;
                 self.count.items(module.imports.saturating_add(1))?;
                 self.count.instance(module.instance_bytes())
             }
-            Step::Instantiate { component, arguments } => {
+            InstantiationStep::Instantiate { component, arguments } => {
                 let Value::Component(closure) = self.item(Kind::Component, *component)? else {
                     return Err(Refusal::Imported);
                 };
@@ -242,38 +242,38 @@ impl<'d, 'a> Machine<'d, 'a> {
                 let arguments = self.items(arguments)?;
                 self.enter(closure.definition, Some(closure.scope), arguments.into_iter().collect())
             }
-            Step::Bundle(items) => {
+            InstantiationStep::Bundle(items) => {
                 let items = self.items(items)?;
                 self.push(Value::Instance(Rc::new(Instance::new(items))))
             }
-            Step::AliasExport { kind, instance, name } => {
+            InstantiationStep::AliasExport { kind, instance, name } => {
                 let value = self.export(*kind, *instance, name)?;
                 self.copy(value)
             }
-            Step::AliasOuter(outer) => {
+            InstantiationStep::AliasOuter(outer) => {
                 let value = self.outer(*outer)?;
                 self.copy(value)
             }
-            Step::Lift => {
+            InstantiationStep::Lift => {
                 self.count.canonical(CANONICAL_BYTES)?;
                 let depth = u64::try_from(self.frames.len()).unwrap_or(u64::MAX);
                 self.copy(Value::Function(Function::Lifted(depth)))
             }
-            Step::Lower(index) => {
+            InstantiationStep::Lower(index) => {
                 let adapter = match self.item(Kind::Func, *index)? {
                     Value::Function(Function::Lifted(_)) => ADAPTER_BYTES,
                     _ => 0,
                 };
                 self.count.canonical(CANONICAL_BYTES + adapter)
             }
-            Step::BuiltIn => self.count.canonical(CANONICAL_BYTES),
-            Step::Resources(count) => {
+            InstantiationStep::BuiltIn => self.count.canonical(CANONICAL_BYTES),
+            InstantiationStep::Resources(count) => {
                 self.count.bytes = self.count.bytes.saturating_add(count.saturating_mul(RESOURCE_BYTES));
                 self.add_types(*count);
                 self.count.items(*count)
             }
-            Step::Local(count) => self.count.items(*count),
-            Step::Export(named) => {
+            InstantiationStep::Local(count) => self.count.items(*count),
+            InstantiationStep::Export(named) => {
                 let value = self.item(named.kind, named.index)?;
                 self.count.items(value.weight())?;
                 if let Some(frame) = self.frames.last_mut() {
