@@ -104,7 +104,7 @@ struct ActLine<'a> {
 }
 
 /// The origin of a request.
-pub(crate) struct Asked<'a> {
+pub(crate) struct AuditSubject<'a> {
     pub(crate) door: Door,
     pub(crate) tenant: &'a str,
     pub(crate) session: Option<&'a str>,
@@ -164,7 +164,7 @@ impl Audit {
     }
 
     /// Records an execution, or the error code if it failed.
-    pub(crate) fn write(&self, asked: &Asked<'_>, source: AuditSource, ended: &Ended) {
+    pub(crate) fn write(&self, asked: &AuditSubject<'_>, source: AuditSource, ended: &Ended) {
         let executed = ended.as_ref().ok();
         let line = Line {
             time: Timestamp::now(),
@@ -183,8 +183,8 @@ impl Audit {
     }
 
     /// Records an operation on a session.
-    pub(crate) fn act(&self, asked: &Asked<'_>, acted: &Acted) {
-        let Asked { door, tenant, session } = *asked;
+    pub(crate) fn act(&self, asked: &AuditSubject<'_>, acted: &Acted) {
+        let AuditSubject { door, tenant, session } = *asked;
         self.append(&ActLine { time: Timestamp::now(), tenant, door: door.name(), session, acted });
     }
 
@@ -264,7 +264,7 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::{Act, Asked, Audit, Executed};
+    use super::{Act, Audit, AuditSubject, Executed};
     use crate::Door;
 
     #[derive(Clone, Default)]
@@ -285,7 +285,7 @@ mod tests {
         let hostile = "a\n{}\r\u{1b}[2J\u{7f}\u{85}\u{9b}\u{2028}\u{202e}\u{e0041}";
         let out = Written::default();
         let audit = Audit::new(out.clone(), true);
-        let asked = Asked { door: Door::Http, tenant: "me", session: Some(hostile) };
+        let asked = AuditSubject { door: Door::Http, tenant: "me", session: Some(hostile) };
         audit.act(&asked, &Act::new("read-file").of(hostile).ended(None));
         let executed = Executed {
             language: glovebox::Language::Python,

@@ -33,7 +33,7 @@ struct Budget {
 
 /// Bytes that count against a budget until this value is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldBytes {
     permits: Vec<OwnedSemaphorePermit>,
     steps: usize,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) enum Room {
     /// Permits were available.
-    Held(Held),
+    HeldBytes(HeldBytes),
     /// No permits were available. The buffer may be created, and `settle` waits for permits then.
     Late(OwnedSemaphorePermit),
 }
@@ -51,7 +51,7 @@ pub(crate) enum Room {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
-impl Held {
+impl HeldBytes {
     /// Takes over the permits of `other`.
     pub(crate) fn join(&mut self, other: Self) {
         self.permits.extend(other.permits);
@@ -99,35 +99,35 @@ impl ByteBudget {
     }
 
     /// Grows `held` to `bytes` in total, waiting for permits if necessary. Dropping the future leaves `held` unchanged.
-    pub(crate) async fn grow(&self, tenant: Option<&str>, held: &mut Held, bytes: usize) -> Result<(), NoRoom> {
+    pub(crate) async fn grow(&self, tenant: Option<&str>, held: &mut HeldBytes, bytes: usize) -> Result<(), NoRoom> {
         let more = self.missing(tenant, held, bytes);
         if more > 0 {
             let waited = tokio::time::timeout(self.0.wait, self.wait(tenant, more)).await;
-            held.join(Held { permits: waited.map_err(|_| NoRoom)??, steps: more });
+            held.join(HeldBytes { permits: waited.map_err(|_| NoRoom)??, steps: more });
         }
         Ok(())
     }
 
     /// Like [`grow`](Self::grow), but fails instead of waiting.
-    pub(crate) fn try_grow(&self, tenant: Option<&str>, held: &mut Held, bytes: usize) -> Result<(), NoRoom> {
+    pub(crate) fn try_grow(&self, tenant: Option<&str>, held: &mut HeldBytes, bytes: usize) -> Result<(), NoRoom> {
         let more = self.missing(tenant, held, bytes);
         if more > 0 {
-            held.join(Held { permits: self.take(tenant, more).ok_or(NoRoom)?, steps: more });
+            held.join(HeldBytes { permits: self.take(tenant, more).ok_or(NoRoom)?, steps: more });
         }
         Ok(())
     }
 
     /// Acquires `bytes` without waiting. Fails if `bytes` exceed the limit.
-    pub(crate) fn try_room(&self, tenant: Option<&str>, bytes: usize) -> Result<Held, NoRoom> {
+    pub(crate) fn try_room(&self, tenant: Option<&str>, bytes: usize) -> Result<HeldBytes, NoRoom> {
         let steps = bytes.div_ceil(STEP_BYTES);
-        Ok(Held { permits: self.take(tenant, steps).ok_or(NoRoom)?, steps })
+        Ok(HeldBytes { permits: self.take(tenant, steps).ok_or(NoRoom)?, steps })
     }
 
     /// Reserves `bytes` for a buffer that is about to be created, without waiting. If the budget is exhausted, small
     /// buffers may still be created: their total is limited by `late_steps`.
     pub(crate) fn reserve(&self, tenant: Option<&str>, bytes: usize) -> Result<Room, NoRoom> {
         if let Ok(held) = self.try_room(tenant, bytes) {
-            return Ok(Room::Held(held));
+            return Ok(Room::HeldBytes(held));
         }
         let steps = bytes.div_ceil(STEP_BYTES);
         if steps > self.0.late_steps {
@@ -137,14 +137,14 @@ impl ByteBudget {
     }
 
     /// Turns a reservation into the permits for the `bytes` that the buffer has in the end.
-    pub(crate) async fn settle(&self, tenant: Option<&str>, room: Room, bytes: usize) -> Result<Held, NoRoom> {
+    pub(crate) async fn settle(&self, tenant: Option<&str>, room: Room, bytes: usize) -> Result<HeldBytes, NoRoom> {
         match room {
-            Room::Held(mut held) => {
+            Room::HeldBytes(mut held) => {
                 held.shrink(bytes);
                 Ok(held)
             }
             Room::Late(_late) => {
-                let mut held = Held::default();
+                let mut held = HeldBytes::default();
                 self.grow(tenant, &mut held, bytes).await?;
                 Ok(held)
             }
@@ -152,14 +152,14 @@ impl ByteBudget {
     }
 
     /// Acquires permits for `bytes` that are in memory already.
-    pub(crate) async fn room(&self, tenant: Option<&str>, bytes: usize) -> Result<Held, NoRoom> {
+    pub(crate) async fn room(&self, tenant: Option<&str>, bytes: usize) -> Result<HeldBytes, NoRoom> {
         let room = self.reserve(tenant, bytes)?;
         self.settle(tenant, room, bytes).await
     }
 
     /// The number of steps to add to `held`, capped at the total available to this tenant. A larger buffer is thus
     /// admitted alone.
-    fn missing(&self, tenant: Option<&str>, held: &Held, bytes: usize) -> usize {
+    fn missing(&self, tenant: Option<&str>, held: &HeldBytes, bytes: usize) -> usize {
         let own_steps = self.own(tenant).map_or(0, |_| self.0.own_steps);
         bytes.div_ceil(STEP_BYTES).min(self.0.shared_steps + own_steps).saturating_sub(held.steps)
     }
@@ -249,7 +249,7 @@ mod tests {
         let mut one = budget.room(None, STEP_BYTES).await.unwrap();
         budget.grow(None, &mut one, 7 * STEP_BYTES).await.unwrap();
         assert_eq!(budget.grow(None, &mut one, 9 * STEP_BYTES).await, Ok(()), "as much as there is");
-        assert_eq!(budget.try_grow(None, &mut Held::default(), 1), Err(NoRoom));
+        assert_eq!(budget.try_grow(None, &mut HeldBytes::default(), 1), Err(NoRoom));
         let (first, second) = tokio::join!(budget.room(None, 2 * STEP_BYTES), async {
             let begun = std::time::Instant::now();
             (budget.room(None, 1).await.map(drop), begun.elapsed())

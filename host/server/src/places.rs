@@ -10,16 +10,16 @@ use tokio::sync::{Notify, oneshot};
 /// A semaphore for running executions. A free place goes to the waiting tenant with the fewest places, so no tenant can
 /// starve the others.
 #[derive(Clone)]
-pub(crate) struct Places(Arc<Inner>);
+pub(crate) struct Places(Arc<SharedQueue>);
 
-struct Inner {
-    state: Mutex<State>,
+struct SharedQueue {
+    state: Mutex<QueueState>,
     changed: Notify,
     count: usize,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     taken: usize,
     /// Keyed by the tenant's name. Tenants without a place have no entry.
     by_tenant: HashMap<String, usize>,
@@ -54,7 +54,7 @@ impl Drop for Permit {
 
 impl Places {
     pub(crate) fn new(count: usize) -> Self {
-        Self(Arc::new(Inner { state: Mutex::default(), changed: Notify::new(), count }))
+        Self(Arc::new(SharedQueue { state: Mutex::default(), changed: Notify::new(), count }))
     }
 
     /// Takes a place if one is free. The queue is empty while a place is free.
@@ -101,12 +101,12 @@ impl Places {
         Permit { places: self.clone(), tenant: tenant.to_owned() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl QueueState {
     fn take(&mut self, tenant: &str) {
         self.taken += 1;
         *self.by_tenant.entry(tenant.to_owned()).or_default() += 1;

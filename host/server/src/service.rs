@@ -91,9 +91,9 @@ fn means(name: &str, info: &RuntimeInfo) -> bool {
 
 /// The part shared by all doors: the engine, the queue in front of it, metrics and the audit log. Cheap to clone.
 #[derive(Clone)]
-pub struct Service(pub(crate) Arc<Inner>);
+pub struct Service(pub(crate) Arc<ServiceInner>);
 
-pub(crate) struct Inner {
+pub(crate) struct ServiceInner {
     pub(crate) engine: Engine,
     pub(crate) runtimes: Vec<RuntimeInfo>,
     pub(crate) metrics: Metrics,
@@ -146,7 +146,7 @@ impl Service {
                 runtimes.push(info);
             }
         }
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(ServiceInner {
             engine,
             runtimes,
             metrics: Metrics::new(),
@@ -283,16 +283,16 @@ impl Service {
     }
 
     /// Takes a place to run when one is free and it is this tenant's turn. Dropping the future leaves the queue.
-    pub(crate) async fn admit(&self, tenant: &str) -> Result<Place, ServiceError> {
+    pub(crate) async fn admit(&self, tenant: &str) -> Result<ExecutionPermit, ServiceError> {
         self.admit_to(&self.0.places, tenant).await
     }
 
     /// Like [`admit`](Self::admit), for requests to a fleet. These do not take places from executions on this machine.
-    pub(crate) async fn admit_to_fleet(&self, tenant: &str) -> Result<Place, ServiceError> {
+    pub(crate) async fn admit_to_fleet(&self, tenant: &str) -> Result<ExecutionPermit, ServiceError> {
         self.admit_to(&self.0.places_in_fleet, tenant).await
     }
 
-    async fn admit_to(&self, places: &Places, tenant: &str) -> Result<Place, ServiceError> {
+    async fn admit_to(&self, places: &Places, tenant: &str) -> Result<ExecutionPermit, ServiceError> {
         if self.is_draining() {
             return Err(ServiceError::Draining);
         }
@@ -311,9 +311,9 @@ impl Service {
         }
     }
 
-    fn place(&self, permit: Permit) -> Place {
+    fn place(&self, permit: Permit) -> ExecutionPermit {
         self.0.metrics.running(1);
-        Place { service: self.clone(), _permit: permit }
+        ExecutionPermit { service: self.clone(), _permit: permit }
     }
 
     /// Runs blocking work on a thread where blocking is allowed.
@@ -325,22 +325,22 @@ impl Service {
 }
 
 /// A place to run, given back when dropped.
-pub(crate) struct Place {
+pub(crate) struct ExecutionPermit {
     service: Service,
     _permit: Permit,
 }
 
-impl Drop for Place {
+impl Drop for ExecutionPermit {
     fn drop(&mut self) {
         self.service.0.metrics.running(-1);
     }
 }
 
 /// Counts an execution in the queue.
-struct Waiting<'a>(&'a Inner);
+struct Waiting<'a>(&'a ServiceInner);
 
 impl<'a> Waiting<'a> {
-    fn enter(inner: &'a Inner) -> Result<Self, ServiceError> {
+    fn enter(inner: &'a ServiceInner) -> Result<Self, ServiceError> {
         let most = inner.admission.waiting;
         let entered = inner
             .waiting

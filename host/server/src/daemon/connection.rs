@@ -22,9 +22,9 @@ use super::{
     message::{self, Answer, INVALID_REQUEST, Incoming, METHOD_NOT_FOUND, Message, REFUSED, RpcError, RpcId, parse},
     methods::{Context, Method},
     params::{self, Cancel},
-    sessions::{ClientSessions, PROTOCOL, Slot, Waiting},
+    sessions::{ClientSessions, PROTOCOL, SessionSlot, Waiting},
 };
-use crate::{byte_budget::Held, text::quoted};
+use crate::{byte_budget::HeldBytes, text::quoted};
 
 /// A client connection. Its sessions, running requests and pending calls end with it.
 pub(super) struct Connection {
@@ -45,7 +45,7 @@ pub(super) struct Connection {
 /// A request that is not answered yet.
 struct InFlight {
     id: Option<RpcId>,
-    slot: Arc<Slot>,
+    slot: Arc<SessionSlot>,
     cancel: CancelToken,
 }
 
@@ -113,7 +113,7 @@ impl Connection {
     }
 
     /// Dispatches a message. Its requests run concurrently with later messages and send their own responses.
-    pub(super) async fn take(self: &Arc<Self>, line: &[u8], held: Held) -> Result<(), Gone> {
+    pub(super) async fn take(self: &Arc<Self>, line: &[u8], held: HeldBytes) -> Result<(), Gone> {
         let messages = match params::aside(line.len(), || parse(line)) {
             Ok(messages) => messages,
             Err(error) => return self.outbox.send_short(message::response(&RpcId::null(), &Err(error))).await,
@@ -184,7 +184,7 @@ impl Connection {
         if messages.is_empty() {
             return;
         }
-        let (mut text, mut held) = (String::from("["), Held::default());
+        let (mut text, mut held) = (String::from("["), HeldBytes::default());
         for (index, message) in messages.into_iter().enumerate() {
             if index > 0 {
                 text.push(',');
@@ -209,7 +209,7 @@ impl Connection {
                 let message =
                     "the request was carried out, but the daemon's memory for answers is full; read answers faster";
                 let error = RpcError::named(REFUSED, "unavailable", message);
-                Some(Outgoing { text: message::response(&id, &Err(error)), held: Held::default() })
+                Some(Outgoing { text: message::response(&id, &Err(error)), held: HeldBytes::default() })
             }
         }
     }
@@ -305,7 +305,7 @@ impl Connection {
         }))
     }
 
-    async fn work(&self, work: Work, slot: &Slot, params: Option<Box<RawValue>>, context: Context) -> Answer {
+    async fn work(&self, work: Work, slot: &SessionSlot, params: Option<Box<RawValue>>, context: Context) -> Answer {
         let cancel = context.cancel.clone();
         let turn = async |waiting: Waiting| {
             tokio::select! {

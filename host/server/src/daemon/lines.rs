@@ -9,14 +9,14 @@ use tokio::{
 };
 
 use super::DaemonConfig;
-use crate::byte_budget::{ByteBudget, Held, NoRoom};
+use crate::byte_budget::{ByteBudget, HeldBytes, NoRoom};
 
 /// Reads lines from a client. Dropping a pending read loses no data.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     input: BufReader<R>,
     line: Vec<u8>,
-    held: Held,
+    held: HeldBytes,
     /// Deadline for the line in progress.
     due: Option<Instant>,
     budget: ByteBudget,
@@ -27,7 +27,7 @@ pub(super) struct Lines<R> {
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) bytes: Vec<u8>,
-    pub(super) held: Held,
+    pub(super) held: HeldBytes,
 }
 
 /// An error that ends reading from a client.
@@ -45,7 +45,7 @@ pub(super) enum LineError {
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(super) fn new(input: R, budget: ByteBudget, config: DaemonConfig) -> Self {
-        Self { input: BufReader::new(input), line: Vec::new(), held: Held::default(), due: None, budget, config }
+        Self { input: BufReader::new(input), line: Vec::new(), held: HeldBytes::default(), due: None, budget, config }
     }
 
     /// Returns the next line that is not blank, or `None` at the end of the input. The last line needs no line feed.
@@ -72,7 +72,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     fn forget(&mut self) {
         self.line.clear();
-        self.held = Held::default();
+        self.held = HeldBytes::default();
         self.due = None;
     }
 
@@ -122,7 +122,7 @@ pub(super) struct Outbox {
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) text: String,
-    pub(super) held: Held,
+    pub(super) held: HeldBytes,
 }
 
 /// Error: the client has disconnected or reads too slowly.

@@ -46,12 +46,12 @@ struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    error: Option<Failure<'a>>,
+    error: Option<ErrorAnswer<'a>>,
 }
 
 /// The `error` object of a client's response.
 #[derive(Deserialize)]
-struct Failure<'a> {
+struct ErrorAnswer<'a> {
     #[serde(borrow, default)]
     message: Option<Cow<'a, str>>,
 }
@@ -113,7 +113,7 @@ fn incoming(text: &str) -> Incoming<'_> {
     match (method, result, error) {
         (Some(method), None, None) => Incoming::Request { id, method, params },
         (None, Some(result), None) => Incoming::Response { id: named(), answer: Ok(result) },
-        (None, None, Some(Failure { message })) => {
+        (None, None, Some(ErrorAnswer { message })) => {
             let message = message.map_or_else(|| "the client refused".to_owned(), Cow::into_owned);
             Incoming::Response { id: named(), answer: Err(message) }
         }

@@ -21,7 +21,7 @@ use super::{
     lines::Outbox,
     message::{self, Answer, RpcError, RpcId},
     params::{self, Execute, GetVariable, ListFiles, OneFile, Only, ReadFile, SetVariable, Undo, WriteFile},
-    sessions::{State, Turn},
+    sessions::{SessionState, Turn},
 };
 use crate::{Door, OnOutput, ServiceError, Watch, text::Utf8Pieces};
 
@@ -317,7 +317,7 @@ async fn info(mut turn: Turn, params: Option<&RawValue>) -> Answer {
 async fn destroy(mut turn: Turn, params: Option<&RawValue>) -> Answer {
     let Only { .. } = params::read(params)?;
     let session = turn.worker()?.session.take();
-    *turn = State::Ended("it was destroyed".to_owned());
+    *turn = SessionState::Ended("it was destroyed".to_owned());
     if let Some(session) = session {
         // Errors are ignored: a session that ended by itself is gone as well.
         let _ = session.ask(|session| Ok(session.close()?)).await;

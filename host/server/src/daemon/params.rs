@@ -45,7 +45,7 @@ fn read_text<T: DeserializeOwned>(text: &str) -> Result<T, RpcError> {
 
 /// The `session` parameter. All other parameters are ignored.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Target {
+pub(super) struct SessionTarget {
     #[serde(default)]
     pub(super) session: Option<String>,
 }

@@ -15,7 +15,7 @@ use super::{
     Daemon,
     client_calls::Peer,
     message::{self, Answer, NOT_INITIALIZED, REFUSED, RpcError},
-    params::{self, Fork, Initialize, Target},
+    params::{self, Fork, Initialize, SessionTarget},
     worker::Worker,
 };
 
@@ -26,7 +26,7 @@ pub(super) const PROTOCOL: u32 = 1;
 pub(super) struct ClientSessions {
     daemon: Daemon,
     peer: Arc<Peer>,
-    slots: Mutex<Vec<Arc<Slot>>>,
+    slots: Mutex<Vec<Arc<SessionSlot>>>,
 }
 
 impl ClientSessions {
@@ -34,7 +34,7 @@ impl ClientSessions {
         Self { daemon: daemon.clone(), peer: Arc::clone(peer), slots: Mutex::default() }
     }
 
-    fn slots(&self) -> MutexGuard<'_, Vec<Arc<Slot>>> {
+    fn slots(&self) -> MutexGuard<'_, Vec<Arc<SessionSlot>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -47,15 +47,15 @@ impl ClientSessions {
     }
 
     /// Removes a session from the list.
-    pub(super) fn forget(&self, slot: &Arc<Slot>) {
+    pub(super) fn forget(&self, slot: &Arc<SessionSlot>) {
         self.slots().retain(|other| !Arc::ptr_eq(other, slot));
     }
 
     /// Returns the session that `params` names, or else the session that was opened last.
-    pub(super) fn meant(&self, params: Option<&RawValue>) -> Result<Arc<Slot>, RpcError> {
-        let Target { session } = match params {
+    pub(super) fn meant(&self, params: Option<&RawValue>) -> Result<Arc<SessionSlot>, RpcError> {
+        let SessionTarget { session } = match params {
             Some(params) if params.get().starts_with('{') => params::read(Some(params))?,
-            _ => Target::default(),
+            _ => SessionTarget::default(),
         };
         let slots = self.slots();
         let Some(id) = session else { return slots.last().cloned().ok_or_else(not_initialized) };
@@ -70,7 +70,7 @@ impl ClientSessions {
 
     /// Reserves a slot for a new session, and its first turn. Fails if the connection or the daemon has too many
     /// sessions.
-    pub(super) async fn place(&self) -> Result<(Arc<Slot>, Waiting), RpcError> {
+    pub(super) async fn place(&self) -> Result<(Arc<SessionSlot>, Waiting), RpcError> {
         let config = &self.daemon.0.config;
         let full = |most: usize, whose: &str| {
             let message = format!("the limit of {most} sessions {whose} is reached; destroy one first");
@@ -80,14 +80,14 @@ impl ClientSessions {
             return Err(full(config.connection_sessions, "of this connection"));
         }
         let place = Arc::clone(&self.daemon.0.sessions).try_acquire_owned();
-        let slot = Slot::new(place.map_err(|_| full(config.sessions, "of this daemon"))?);
+        let slot = SessionSlot::new(place.map_err(|_| full(config.sessions, "of this daemon"))?);
         let waiting = slot.line_up().await;
         self.slots().push(Arc::clone(&slot));
         Ok((slot, waiting))
     }
 
     /// Opens a session in a reserved slot.
-    pub(super) async fn initialize(&self, slot: &Slot, waiting: Waiting, params: Option<&RawValue>) -> Answer {
+    pub(super) async fn initialize(&self, slot: &SessionSlot, waiting: Waiting, params: Option<&RawValue>) -> Answer {
         let turn = waiting.turn().await;
         let asked: Initialize = params::read(params)?;
         let worker = self.daemon.0.workers.get(asked).await?;
@@ -98,7 +98,7 @@ impl ClientSessions {
     pub(super) async fn fork(
         &self,
         mut original: Turn,
-        slot: &Slot,
+        slot: &SessionSlot,
         waiting: Waiting,
         params: Option<&RawValue>,
     ) -> Answer {
@@ -121,7 +121,7 @@ impl ClientSessions {
     }
 
     /// Puts a new session into its slot, and returns the answer that describes it.
-    fn opened(&self, slot: &Slot, mut turn: Turn, worker: Worker) -> Answer {
+    fn opened(&self, slot: &SessionSlot, mut turn: Turn, worker: Worker) -> Answer {
         worker.router.connect(&self.peer);
         let id = match &worker.session {
             Some(session) => session.id().to_owned(),
@@ -135,7 +135,7 @@ impl ClientSessions {
             "version": worker.sandbox.version(),
             "protocol": PROTOCOL,
         });
-        *turn = State::Open(worker);
+        *turn = SessionState::Open(worker);
         message::result(&answer)
     }
 }
@@ -143,16 +143,16 @@ impl ClientSessions {
 /// A session of a client. The slot exists as soon as the client requests the session, so that its next requests find
 /// it.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct SessionSlot {
     id: OnceLock<String>,
-    state: Arc<tokio::sync::Mutex<State>>,
+    state: Arc<tokio::sync::Mutex<SessionState>>,
     used: Mutex<Instant>,
     _place: OwnedSemaphorePermit,
 }
 
 /// State of a session.
 #[derive(Debug, Default)]
-pub(super) enum State {
+pub(super) enum SessionState {
     /// The session is being opened, or opening it failed.
     #[default]
     Nothing,
@@ -162,12 +162,12 @@ pub(super) enum State {
 }
 
 /// Exclusive access to a session: the owner of the guard has the turn.
-pub(super) type Turn = OwnedMutexGuard<State>;
+pub(super) type Turn = OwnedMutexGuard<SessionState>;
 
 /// A position in the queue for a turn.
 pub(super) struct Waiting(Pin<Box<dyn Future<Output = Turn> + Send>>, Option<Turn>);
 
-impl Slot {
+impl SessionSlot {
     pub(super) fn new(place: OwnedSemaphorePermit) -> Arc<Self> {
         Arc::new(Self { id: OnceLock::new(), state: Arc::default(), used: Mutex::new(Instant::now()), _place: place })
     }
@@ -203,11 +203,11 @@ impl Slot {
     fn end_if_idle(&self, idle: Duration) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
         let alone = self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
-        if alone >= idle && matches!(&*state, State::Open(Worker { session: Some(_), .. })) {
-            *state = State::Ended(format!("it was idle for {} s", idle.as_secs()));
+        if alone >= idle && matches!(&*state, SessionState::Open(Worker { session: Some(_), .. })) {
+            *state = SessionState::Ended(format!("it was idle for {} s", idle.as_secs()));
             return true;
         }
-        matches!(*state, State::Ended(_) | State::Nothing)
+        matches!(*state, SessionState::Ended(_) | SessionState::Nothing)
     }
 }
 
@@ -221,7 +221,7 @@ impl Waiting {
     }
 }
 
-impl State {
+impl SessionState {
     /// Returns the worker of an open session.
     pub(super) fn worker(&mut self) -> Result<&mut Worker, RpcError> {
         match self {

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     NewSandbox, OwnSandbox, OwnSession, Tenant,
-    byte_budget::{ByteBudget, Held},
+    byte_budget::{ByteBudget, HeldBytes},
 };
 
 /// A client's session: a sandbox, and an interpreter once a method needs one.
@@ -27,7 +27,7 @@ pub(super) struct Worker {
     pub(super) router: Arc<Router>,
     pub(super) context: Option<JsonText>,
     /// Share of the memory budget for the initial files and the context.
-    pub(super) held: Arc<Held>,
+    pub(super) held: Arc<HeldBytes>,
 }
 
 /// Maximum number of requests whose policies and tools are parsed at once. Parsed values take many times the memory of
@@ -103,7 +103,7 @@ impl Workers {
         Ok(worker)
     }
 
-    fn hold(&self, bytes: usize) -> Result<Arc<Held>, RpcError> {
+    fn hold(&self, bytes: usize) -> Result<Arc<HeldBytes>, RpcError> {
         let held = self.initial.try_room(None, bytes).map(Arc::new);
         held.map_err(|_| {
             let message = "the daemon's memory for files and contexts of sessions is full; destroy a session first";

@@ -26,7 +26,7 @@ use crate::{
     text::quoted,
 };
 
-pub(crate) use crate::byte_budget::Held;
+pub(crate) use crate::byte_budget::HeldBytes;
 
 /// Maximum size of one piece of a response, in bytes. The connection gets one piece at a time, which counts until it is
 /// written.
@@ -53,7 +53,7 @@ pub(super) struct Made {
 /// A request body and its share of the budget.
 pub(crate) struct ReadBody {
     pub(crate) bytes: Vec<u8>,
-    pub(super) held: Held,
+    pub(super) held: HeldBytes,
     tenant: Option<String>,
     budget: BodyBudget,
 }
@@ -88,7 +88,7 @@ impl BodyBudget {
     }
 
     async fn read_all(&self, tenant: Option<&str>, mut body: Body) -> Result<ReadBody, Problem> {
-        let (mut bytes, mut held) = (Vec::new(), Held::default());
+        let (mut bytes, mut held) = (Vec::new(), HeldBytes::default());
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| Problem::invalid("the request body ended early"))?;
             let Ok(data) = frame.into_data() else { continue };
@@ -109,7 +109,7 @@ impl BodyBudget {
     }
 
     /// Waits for room for a response. Slow clients free room when they read their responses or are disconnected.
-    pub(crate) async fn room(&self, tenant: &str, bytes: usize) -> Result<Held, Problem> {
+    pub(crate) async fn room(&self, tenant: &str, bytes: usize) -> Result<HeldBytes, Problem> {
         self.bytes.room(Some(tenant), bytes).await.map_err(|NoRoom| too_many_answers())
     }
 
@@ -119,7 +119,7 @@ impl BodyBudget {
     }
 
     /// Turns the reservation for a response into room for its actual size of `bytes`.
-    pub(crate) async fn settle(&self, tenant: &str, room: Room, bytes: usize) -> Result<Held, Problem> {
+    pub(crate) async fn settle(&self, tenant: &str, room: Room, bytes: usize) -> Result<HeldBytes, Problem> {
         self.bytes.settle(Some(tenant), room, bytes).await.map_err(|NoRoom| too_many_answers())
     }
 
@@ -158,7 +158,7 @@ fn too_many_answers() -> Problem {
 /// buffer a whole body at once.
 struct HeldBody {
     bytes: Bytes,
-    held: Arc<Held>,
+    held: Arc<HeldBytes>,
 }
 
 /// A piece of a response. The room of the response is held until its last piece is dropped.
@@ -179,7 +179,7 @@ pub(crate) fn counted<H: Send + Sync + 'static>(bytes: Bytes, held: &Arc<H>) -> 
 }
 
 /// Returns a body that counts against the budget until it is written.
-pub(super) fn held_body(bytes: Bytes, held: Held) -> Body {
+pub(super) fn held_body(bytes: Bytes, held: HeldBytes) -> Body {
     Body::new(HeldBody { bytes, held: Arc::new(held) })
 }
 
@@ -228,7 +228,7 @@ impl FromRequest<Shared> for ReadBody {
 
 impl ReadBody {
     /// Returns the bytes, and the share of the budget to hold as long as the bytes exist.
-    pub(crate) fn into_parts(self) -> (Vec<u8>, Held) {
+    pub(crate) fn into_parts(self) -> (Vec<u8>, HeldBytes) {
         (self.bytes, self.held)
     }
 
@@ -241,7 +241,7 @@ impl ReadBody {
     }
 
     /// Parses the body as JSON. Returns the value, and the share of the budget to hold as long as the value exists.
-    pub(crate) fn json<T: DeserializeOwned>(mut self) -> Result<(T, Held), Problem> {
+    pub(crate) fn json<T: DeserializeOwned>(mut self) -> Result<(T, HeldBytes), Problem> {
         if self.bytes.is_empty() {
             return Err(Problem::invalid("the request has no body; send a JSON object"));
         }
@@ -259,7 +259,7 @@ impl ReadBody {
     }
 
     /// Like [`json`](Self::json), but returns the default if the body is empty.
-    pub(crate) fn json_or_default<T: DeserializeOwned + Default>(self) -> Result<(T, Held), Problem> {
+    pub(crate) fn json_or_default<T: DeserializeOwned + Default>(self) -> Result<(T, HeldBytes), Problem> {
         if self.bytes.is_empty() { Ok((T::default(), self.held)) } else { self.json() }
     }
 }

@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
     answer::{ExecutionAnswer, again, made, needs_tools, result_piece, whole},
-    budget::{Held, Made},
+    budget::{HeldBytes, Made},
     idempotency::{Answer, Begun},
     output::{Form, Pieces},
     parameters::IfMatch,
@@ -45,13 +45,13 @@ pub(crate) async fn fresh(
     let (known, asking) = (shared.clone(), tenant.clone());
     let asked = read.aside(move |read| {
         let begun = known.answered.begin(asking.name(), &headers, &[b"execute", &read.bytes])?;
-        let (mut body, held): (ExecuteBody, Held) = read.json()?;
+        let (mut body, held): (ExecuteBody, HeldBytes) = read.json()?;
         let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, &asking)?);
         let (mut fresh, is_stepped) = (body.fresh()?, tools.is_stepped());
         tools.to(&mut fresh.script);
         fresh.script.wants_files = !patterns.is_empty();
         let work = Work::Fresh(Box::new(fresh));
-        Ok(Asked { begun, patterns, work, is_stepped, form: Form::of(&headers), held })
+        Ok(ParsedRequest { begun, patterns, work, is_stepped, form: Form::of(&headers), held })
     });
     execute(shared, tenant, asked.await?).await
 }
@@ -75,14 +75,14 @@ pub(crate) async fn in_session(
     let (known, asking) = (shared.clone(), tenant.clone());
     let asked = read.aside(move |read| {
         let begun = known.answered.begin(asking.name(), &headers, &[b"session", id.as_bytes(), &read.bytes])?;
-        let (mut body, held): (ExecuteBody, Held) = read.json()?;
+        let (mut body, held): (ExecuteBody, HeldBytes) = read.json()?;
         let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, &asking)?);
         let (mut script, is_stepped) = (body.in_session()?, tools.is_stepped());
         tools.to(&mut script);
         script.wants_files = !patterns.is_empty();
         script.key = begun.key().map(str::to_owned);
         let work = Work::InSession(IfMatch::of(&headers).target(id)?, Box::new(script));
-        Ok(Asked { begun, patterns, work, is_stepped, form: Form::of(&headers), held })
+        Ok(ParsedRequest { begun, patterns, work, is_stepped, form: Form::of(&headers), held })
     });
     execute(shared, tenant, asked.await?).await
 }
@@ -94,7 +94,7 @@ pub(crate) async fn in_session(
 pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<Json<ValidateAnswer>, Problem> {
     let (fresh, _held) = read
         .aside(|read| {
-            let (body, held): (ExecuteBody, Held) = read.json()?;
+            let (body, held): (ExecuteBody, HeldBytes) = read.json()?;
             Ok((body.fresh()?, held))
         })
         .await?;
@@ -102,19 +102,19 @@ pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<J
 }
 
 /// A parsed request.
-struct Asked {
+struct ParsedRequest {
     begun: Begun,
     work: Work,
     /// Set if the execution may be suspended at a tool call.
     is_stepped: bool,
     patterns: Vec<String>,
     form: Form,
-    held: Held,
+    held: HeldBytes,
 }
 
 /// Executes a request and responds in the form that the client accepts.
-async fn execute(shared: Shared, tenant: Tenant, asked: Asked) -> Result<Response, Problem> {
-    let Asked { begun, work, is_stepped, patterns, form, held } = asked;
+async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result<Response, Problem> {
+    let ParsedRequest { begun, work, is_stepped, patterns, form, held } = asked;
     let slot = match begun {
         Begun::Again(answer) => return again(&shared, tenant.name(), answer.body, answer.etag).await,
         Begun::Unkeyed => None,
@@ -221,7 +221,7 @@ pub(crate) async fn go_on(
 ) -> Result<Response, Problem> {
     let (answers, held) = read
         .aside(|read| {
-            let (body, held): (ContinueBody, Held) = read.json_or_default()?;
+            let (body, held): (ContinueBody, HeldBytes) = read.json_or_default()?;
             Ok((body.answers()?, held))
         })
         .await?;
@@ -243,7 +243,7 @@ pub(super) async fn step(
     tenant: Tenant,
     asking: Asking,
     form: Form,
-    held: Held,
+    held: HeldBytes,
 ) -> Result<Response, Problem> {
     if form == Form::Whole {
         let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());

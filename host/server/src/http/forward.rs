@@ -19,9 +19,9 @@ use tracing::{Instrument as _, Span};
 use super::{
     Problem, ReadBody, Shared,
     answer::again,
-    budget::{Counted, Held as Room},
+    budget::{Counted, HeldBytes as Room},
     forwarded::{Forwarded, TENANT},
-    idempotency::{Answer, Begun, Slot},
+    idempotency::{Answer, Begun, KeySlot},
     output::Form,
     session_lists,
 };
@@ -40,7 +40,7 @@ const PASSED_ON: [HeaderName; 3] = [header::ACCEPT, header::CONTENT_TYPE, header
 
 /// Kind of a request, as far as it affects forwarding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum RouteKind {
     /// Runs a script in a new interpreter.
     Execute,
     Validate,
@@ -55,7 +55,7 @@ enum What {
     NoSession,
 }
 
-impl What {
+impl RouteKind {
     fn of(method: &Method, path: &str) -> Option<Self> {
         Some(match path.strip_prefix("/v1/")? {
             "execute" if method == Method::POST => Self::Execute,
@@ -106,7 +106,7 @@ impl What {
 
 /// The fields of a request body that the parent reads.
 #[derive(Default, Deserialize)]
-struct Looked {
+struct PeekedBody {
     #[serde(default)]
     id: Option<String>,
     #[serde(default)]
@@ -117,14 +117,14 @@ struct Looked {
 struct Ask {
     shared: Shared,
     tenant: Tenant,
-    what: What,
+    what: RouteKind,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
     /// Share of the memory budget for the body.
     _room: Room,
-    looked: Looked,
+    looked: PeekedBody,
 }
 
 /// A worker's response.
@@ -136,12 +136,12 @@ struct Answered {
 
 /// Middleware that forwards requests to workers, if the service has workers.
 pub(crate) async fn forward(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    let what = shared.service.workers().and_then(|_| What::of(request.method(), request.uri().path()));
+    let what = shared.service.workers().and_then(|_| RouteKind::of(request.method(), request.uri().path()));
     let Some(what) = what else { return next.run(request).await };
     forwarded(shared, what, request).await.unwrap_or_else(|problem| problem.into_response())
 }
 
-async fn forwarded(shared: Shared, what: What, request: Request) -> Result<Response, Problem> {
+async fn forwarded(shared: Shared, what: RouteKind, request: Request) -> Result<Response, Problem> {
     let tenant = shared.tenants.asking(request.headers())?.clone();
     let (parts, body) = request.into_parts();
     let read = shared.bodies.read(Some(tenant.name()), &parts.headers, body).await?;
@@ -149,16 +149,19 @@ async fn forwarded(shared: Shared, what: What, request: Request) -> Result<Respo
     let (begun, read, looked, what) = read
         .aside(move |read: ReadBody| {
             let begun = match &what {
-                What::Execute => known.answered.begin(&name, &headers, &[b"execute", &read.bytes])?,
-                What::Session { id, rest } if rest == "execute" => {
+                RouteKind::Execute => known.answered.begin(&name, &headers, &[b"execute", &read.bytes])?,
+                RouteKind::Session { id, rest } if rest == "execute" => {
                     known.answered.begin(&name, &headers, &[b"session", id.as_str().as_bytes(), &read.bytes])?
                 }
                 _ => Begun::Unkeyed,
             };
-            let is_looked_at = what.is_execution() || what.is_fork() || what == What::Open;
+            let is_looked_at = what.is_execution() || what.is_fork() || what == RouteKind::Open;
             // The worker refuses a body that cannot be parsed.
-            let looked =
-                if is_looked_at { serde_json::from_slice(&read.bytes).unwrap_or_default() } else { Looked::default() };
+            let looked = if is_looked_at {
+                serde_json::from_slice(&read.bytes).unwrap_or_default()
+            } else {
+                PeekedBody::default()
+            };
             Ok((begun, read, looked, what))
         })
         .await?;
@@ -177,7 +180,7 @@ async fn forwarded(shared: Shared, what: What, request: Request) -> Result<Respo
         Begun::First(slot) => {
             tokio::spawn(ask.once(slot).in_current_span()).await.map_err(|_| ServiceError::Panicked)?
         }
-        Begun::Unkeyed if ask.what == What::List => ask.list().await,
+        Begun::Unkeyed if ask.what == RouteKind::List => ask.list().await,
         Begun::Unkeyed => {
             let name = ask.tenant.name().to_owned();
             let answered = ask.carry_out().await?;
@@ -188,7 +191,7 @@ async fn forwarded(shared: Shared, what: What, request: Request) -> Result<Respo
 
 impl Ask {
     /// Forwards a request with an `Idempotency-Key`, and stores the response for retries.
-    async fn once(self, slot: Slot) -> Result<Response, Problem> {
+    async fn once(self, slot: KeySlot) -> Result<Response, Problem> {
         let (shared, name) = (self.shared.clone(), self.tenant.name().to_owned());
         let answered = match self.carry_out().await {
             Ok(answered) => answered,
@@ -277,11 +280,11 @@ impl Ask {
 
     /// Returns the completion callback of the request. It records metrics and audit events, releases the admission, and
     /// reports whether a script has run.
-    fn pending(&mut self, held: crate::tenant::Held, done: oneshot::Sender<bool>) -> Pending {
+    fn pending(&mut self, held: crate::tenant::WorkPermits, done: oneshot::Sender<bool>) -> Pending {
         let tenant = self.tenant.clone();
         let is_execution = self.what.is_execution();
         let opened = || self.looked.id.as_ref().and_then(|id| SessionId::new(id).ok());
-        let session = self.what.session().cloned().or_else(|| opened().filter(|_| self.what == What::Open));
+        let session = self.what.session().cloned().or_else(|| opened().filter(|_| self.what == RouteKind::Open));
         let source = self.looked.source.take().unwrap_or_default();
         let span = if is_execution { execution_span(&Span::current()) } else { Span::none() };
         Box::new(move |Done { ended, acted }| {
@@ -309,7 +312,7 @@ impl Ask {
         let Some(workers) = self.shared.service.workers() else { return Chosen::Any };
         let home = |id: &SessionId| workers.home(self.tenant.name(), id);
         match &self.what {
-            What::Open => {
+            RouteKind::Open => {
                 let given = self.looked.id.as_ref().map(SessionId::new);
                 let id = match given {
                     Some(Ok(id)) => id,
@@ -320,7 +323,7 @@ impl Ask {
                 self.set_id(&id);
                 Chosen::Number(home)
             }
-            What::Session { id, .. } => {
+            RouteKind::Session { id, .. } => {
                 let original = home(id);
                 if self.what.is_fork() && self.looked.id.is_none() {
                     // Picks a name that belongs to the original's worker, where the fork is in memory.
@@ -397,12 +400,13 @@ mod tests {
 
     #[test]
     fn what_runs_scripts_is_passed_on_and_nothing_else() {
-        let of = |method: Method, path: &str| What::of(&method, path);
-        let session = |id: &str, rest: &str| Some(What::Session { id: SessionId::new(id).unwrap(), rest: rest.into() });
-        assert_eq!(of(Method::POST, "/v1/execute"), Some(What::Execute));
+        let of = |method: Method, path: &str| RouteKind::of(&method, path);
+        let session =
+            |id: &str, rest: &str| Some(RouteKind::Session { id: SessionId::new(id).unwrap(), rest: rest.into() });
+        assert_eq!(of(Method::POST, "/v1/execute"), Some(RouteKind::Execute));
         assert_eq!(of(Method::POST, "/v1/sessions/a/files/b/c"), session("a", "files/b/c"));
         assert_eq!(of(Method::PUT, "/v1/sessions/%61"), session("a", ""));
-        assert_eq!(of(Method::GET, "/v1/sessions/a%2fb/files"), Some(What::NoSession));
+        assert_eq!(of(Method::GET, "/v1/sessions/a%2fb/files"), Some(RouteKind::NoSession));
         for path in ["/metrics", "/v1/info", "/v1/openapi.json", "/healthz", "/v1/executed", "/", "/v2/execute"] {
             assert_eq!(of(Method::GET, path), None, "{path}");
         }

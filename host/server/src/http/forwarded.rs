@@ -17,7 +17,7 @@ use hyper::body::Incoming;
 
 use super::{
     BodyBudget, Problem, Shared,
-    budget::{Counted, Held},
+    budget::{Counted, HeldBytes},
     output::{Form, error_piece},
 };
 use crate::{
@@ -46,7 +46,7 @@ pub(super) struct Forwarded {
     /// Set if the last byte was a line feed.
     ends_line: bool,
     is_broken: bool,
-    _room: Held,
+    _room: HeldBytes,
 }
 
 impl Forwarded {

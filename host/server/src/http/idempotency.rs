@@ -66,7 +66,7 @@ pub(crate) enum Begun {
     /// The request has no key.
     Unkeyed,
     /// The key is new.
-    First(Slot),
+    First(KeySlot),
     /// The request is a retry, and this is the response to the first request.
     Again(Answer),
 }
@@ -82,7 +82,7 @@ impl Begun {
 }
 
 /// A reserved key. Dropping the slot without a response frees the key.
-pub(crate) struct Slot {
+pub(crate) struct KeySlot {
     held: Arc<Answers>,
     tenant: String,
     key: Option<String>,
@@ -138,7 +138,7 @@ impl Answered {
                     return Err(Problem { retry_after: Some(1), ..problem });
                 }
                 entries.by_key.insert(key.to_owned(), Entry::Running(request));
-                Ok(Begun::First(Slot {
+                Ok(Begun::First(KeySlot {
                     held: Arc::clone(&self.0),
                     tenant: tenant.to_owned(),
                     key: Some(key.to_owned()),
@@ -171,7 +171,7 @@ impl Entries {
     }
 }
 
-impl Slot {
+impl KeySlot {
     /// Stores the response. If it is too large, stores only that the request was carried out.
     pub(crate) fn done(self, answer: Answer) {
         let fits = answer.body.len() <= self.held.max_bytes;
@@ -202,7 +202,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for KeySlot {
     fn drop(&mut self) {
         if let Some(key) = &self.key
             && let Some(entries) = self.held.entries().get_mut(&self.tenant)
@@ -224,7 +224,7 @@ mod tests {
         Answer { body: vec![b'x'; bytes].into(), etag: None }
     }
 
-    fn first(answered: &Answered, key: &str) -> Slot {
+    fn first(answered: &Answered, key: &str) -> KeySlot {
         match answered.begin("a", &headers(key), &[b"x"]) {
             Ok(Begun::First(slot)) => slot,
             Ok(_) => panic!("`{key}` is known"),

@@ -20,7 +20,7 @@ use tracing::Instrument as _;
 
 use super::{
     BodyBudget, Problem,
-    budget::{Counted, Held, Made, counted, in_pieces},
+    budget::{Counted, HeldBytes, Made, counted, in_pieces},
 };
 use crate::{OnOutput, ServiceError, text::Utf8Pieces};
 
@@ -167,7 +167,7 @@ impl Pieces {
 
     /// Sends a piece once there is room and the client reads.
     async fn send(&self, piece: Bytes) {
-        let mut held = Held::default();
+        let mut held = HeldBytes::default();
         if self.bodies.bytes().grow(Some(&self.tenant), &mut held, piece.len()).await.is_ok() {
             let _ = self.sender.send(counted(piece, &Arc::new(held))).await;
         }
@@ -176,7 +176,7 @@ impl Pieces {
     /// Sends the last piece.
     pub(crate) async fn end(&self, end: Result<Made, ServiceError>) {
         // An error is short, and needs no room.
-        let error = |problem: Problem| (Held::default(), error_piece(self.form, &problem));
+        let error = |problem: Problem| (HeldBytes::default(), error_piece(self.form, &problem));
         let (held, piece) = match end {
             Ok(Made { bytes, room }) => match self.bodies.settle(&self.tenant, room, bytes.len()).await {
                 Ok(held) => (held, bytes),

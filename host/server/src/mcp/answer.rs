@@ -277,12 +277,12 @@ fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
 }
 
 /// The result of a tool: contents for a model, and structured content for programs.
-pub(super) struct Said {
+pub(super) struct ToolAnswer {
     content: Vec<ContentBlock>,
     structured: Value,
 }
 
-impl Said {
+impl ToolAnswer {
     /// A result with a text as its content.
     pub(super) fn new(text: String, answer: &impl Serialize) -> Result<Self, ServiceError> {
         Self::with(vec![ContentBlock::text(text)], answer)
@@ -295,8 +295,8 @@ impl Said {
     }
 }
 
-impl From<Said> for CallToolResult {
-    fn from(Said { content, structured }: Said) -> Self {
+impl From<ToolAnswer> for CallToolResult {
+    fn from(ToolAnswer { content, structured }: ToolAnswer) -> Self {
         let mut result = Self::success(content);
         result.structured_content = Some(structured);
         result

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    answer::Said,
+    answer::ToolAnswer,
     arguments as given, outputs,
     resources::{self, Address},
 };
@@ -83,7 +83,7 @@ impl Entry {
     }
 }
 
-pub(super) async fn list(tenant: &Tenant, given: given::ListFiles) -> Result<Said, ServiceError> {
+pub(super) async fn list(tenant: &Tenant, given: given::ListFiles) -> Result<ToolAnswer, ServiceError> {
     let id = given::session_id(&given.session)?;
     let (pattern, of) = (given.pattern.clone(), given.pattern);
     let limits = ListLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
@@ -96,10 +96,10 @@ pub(super) async fn list(tenant: &Tenant, given: given::ListFiles) -> Result<Sai
         (_, 0) => {}
         (_, more) => lines.push(format!("and {more} more: use a narrower pattern")),
     }
-    Said::new(lines.join("\n"), &ListAnswer { files, more })
+    ToolAnswer::new(lines.join("\n"), &ListAnswer { files, more })
 }
 
-pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Said, ServiceError> {
+pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<ToolAnswer, ServiceError> {
     let id = given::session_id(&given.session)?;
     let given::ReadFile { path, offset, length, .. } = given;
     let wanted = length.unwrap_or(MAX_TEXT_BYTES);
@@ -128,7 +128,7 @@ pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Said
         ReadAnswer { path, size_bytes, media_type: media_type.clone(), offset, text: None, next_offset: None, uri };
     let picture = whole.and_then(|bytes| outputs::picture(outputs::picture_type(&bytes)?, &bytes));
     if let Some(picture) = picture {
-        return Said::with(vec![picture], &answer);
+        return ToolAnswer::with(vec![picture], &answer);
     }
     match text(&part, offset) {
         Some((text, begins, used)) => {
@@ -140,12 +140,12 @@ pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Said
                 content.push(ContentBlock::text(format!("({size_bytes} bytes in total; continue with offset {next})")));
             }
             answer.text = Some(text.to_owned());
-            Said::with(content, &answer)
+            ToolAnswer::with(content, &answer)
         }
         None => {
             let about = format!("`{}` is not text: {media_type}, {size_bytes} bytes.", glovebox::escaped(&answer.path));
             let link = ContentBlock::resource_link(address.resource(&media_type, size_bytes));
-            Said::with(vec![ContentBlock::text(about), link], &answer)
+            ToolAnswer::with(vec![ContentBlock::text(about), link], &answer)
         }
     }
 }
@@ -169,7 +169,7 @@ fn text(part: &[u8], offset: u64) -> Option<(&str, u64, u64)> {
     Some((text, begins, u64::try_from(text.len()).unwrap_or_default()))
 }
 
-pub(super) async fn write(tenant: &Tenant, given: given::WriteFile) -> Result<Said, ServiceError> {
+pub(super) async fn write(tenant: &Tenant, given: given::WriteFile) -> Result<ToolAnswer, ServiceError> {
     let id = given::session_id(&given.session)?;
     let given::WriteFile { path, text, base64, replace, .. } = given;
     let bytes = given::content(&path, text, base64)?;
@@ -178,7 +178,7 @@ pub(super) async fn write(tenant: &Tenant, given: given::WriteFile) -> Result<Sa
     let to = path.clone();
     tenant.change_files(&id, &path, move |files| files.write(&to, bytes, if_exists)).await?;
     let about = format!("Wrote {size_bytes} bytes to `{}`.", glovebox::escaped(&path));
-    Said::new(about, &WriteAnswer { path, size_bytes })
+    ToolAnswer::new(about, &WriteAnswer { path, size_bytes })
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use super::McpServer;
 use crate::{
     Tenant,
-    byte_budget::{Held, NoRoom},
+    byte_budget::{HeldBytes, NoRoom},
     http::{BodyBudget, HttpConfig, Names, PIECE_BYTES, Problem, Tenants, count_answer, counted},
     json::{JsonCost, json_len},
 };
@@ -205,12 +205,12 @@ const ANSWER_COPIES: usize = 2;
 pub(super) struct Account {
     bodies: BodyBudget,
     tenant: Arc<str>,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<HeldBytes>>,
 }
 
 impl Account {
     /// `held`: the bytes already reserved for the request.
-    pub(super) fn new(bodies: &BodyBudget, tenant: &str, held: Held) -> Self {
+    pub(super) fn new(bodies: &BodyBudget, tenant: &str, held: HeldBytes) -> Self {
         Self { bodies: bodies.clone(), tenant: tenant.into(), held: Arc::new(Mutex::new(held)) }
     }
 
@@ -235,7 +235,7 @@ impl Account {
 struct AccountedBody {
     body: Body,
     left: Bytes,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<HeldBytes>>,
 }
 
 impl http_body::Body for AccountedBody {

@@ -35,9 +35,9 @@ const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox.
 
 /// Tools and resources for the clients of one tenant. Cheap to clone: all clones share the stored outputs.
 #[derive(Clone)]
-pub struct McpServer(Arc<Inner>);
+pub struct McpServer(Arc<McpInner>);
 
-struct Inner {
+struct McpInner {
     tenant: Tenant,
     outputs: Outputs,
     tools: Vec<Tool>,
@@ -67,7 +67,7 @@ impl McpServer {
         let tenant = tenant.through(Door::Mcp);
         let names = Name::ALL.iter().filter(|name| !tenant.is_in_fleet() || name.is_in_fleet());
         let tools = names.map(|name| name.tool(&tenant, listing)).collect();
-        Self(Arc::new(Inner { tenant, outputs: Outputs::default(), tools }))
+        Self(Arc::new(McpInner { tenant, outputs: Outputs::default(), tools }))
     }
 
     /// The tenant that the server executes for.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{answer::Said, arguments as given};
+use super::{answer::ToolAnswer, arguments as given};
 use crate::{ServiceError, SessionPage, SessionSummary, Tenant};
 
 /// Maximum number of sessions in a list. A tenant may have a thousand, too many for a model to read.
@@ -60,13 +60,13 @@ impl OneAnswer {
     }
 }
 
-pub(super) async fn open(tenant: &Tenant, given: given::OpenSession) -> Result<Said, ServiceError> {
+pub(super) async fn open(tenant: &Tenant, given: given::OpenSession) -> Result<ToolAnswer, ServiceError> {
     let id = given.session.as_deref().map(given::session_id).transpose()?;
     let answer = OneAnswer::of(tenant.open(id, Some(given.language.language()), None, None).await?);
-    Said::new(format!("Session `{}` is open: {} ({}).", answer.session, answer.language, answer.runtime), &answer)
+    ToolAnswer::new(format!("Session `{}` is open: {} ({}).", answer.session, answer.language, answer.runtime), &answer)
 }
 
-pub(super) async fn list(tenant: &Tenant, given::Nothing {}: given::Nothing) -> Result<Said, ServiceError> {
+pub(super) async fn list(tenant: &Tenant, given::Nothing {}: given::Nothing) -> Result<ToolAnswer, ServiceError> {
     let SessionPage { sessions: mut all, damaged, .. } = tenant.list().await?;
     let count = all.len() + damaged.len();
     // Most recently used first.
@@ -79,23 +79,26 @@ pub(super) async fn list(tenant: &Tenant, given::Nothing {}: given::Nothing) -> 
         (_, 0) => {}
         (_, more) => lines.push(format!("and {more} more")),
     }
-    Said::new(lines.join("\n"), &ListAnswer { sessions, more: u64::try_from(more).unwrap_or(u64::MAX) })
+    ToolAnswer::new(lines.join("\n"), &ListAnswer { sessions, more: u64::try_from(more).unwrap_or(u64::MAX) })
 }
 
-pub(super) async fn fork(tenant: &Tenant, given: given::ForkSession) -> Result<Said, ServiceError> {
+pub(super) async fn fork(tenant: &Tenant, given: given::ForkSession) -> Result<ToolAnswer, ServiceError> {
     let fork = given.fork.as_deref().map(given::session_id).transpose()?;
     let answer = OneAnswer::of(tenant.fork(&given::session_id(&given.session)?, fork).await?);
-    Said::new(format!("Session `{}` is a copy of `{}`.", answer.session, given.session), &answer)
+    ToolAnswer::new(format!("Session `{}` is a copy of `{}`.", answer.session, given.session), &answer)
 }
 
-pub(super) async fn undo(tenant: &Tenant, given: given::OneSession) -> Result<Said, ServiceError> {
+pub(super) async fn undo(tenant: &Tenant, given: given::OneSession) -> Result<ToolAnswer, ServiceError> {
     tenant.undo(&given::session_id(&given.session)?, None).await?;
     let answer = DoneAnswer { session: given.session };
-    Said::new(format!("Session `{}` was restored to its state before its last execution.", answer.session), &answer)
+    ToolAnswer::new(
+        format!("Session `{}` was restored to its state before its last execution.", answer.session),
+        &answer,
+    )
 }
 
-pub(super) async fn close(tenant: &Tenant, given: given::OneSession) -> Result<Said, ServiceError> {
+pub(super) async fn close(tenant: &Tenant, given: given::OneSession) -> Result<ToolAnswer, ServiceError> {
     tenant.close(&given::session_id(&given.session)?).await?;
     let answer = DoneAnswer { session: given.session };
-    Said::new(format!("Session `{}` is closed.", answer.session), &answer)
+    ToolAnswer::new(format!("Session `{}` is closed.", answer.session), &answer)
 }

@@ -13,7 +13,7 @@ use tracing::{Span, field::Empty, info_span};
 use super::{Fresh, Script, Target, Tenant, Watch, generation};
 use crate::{
     Door, SPANS, Service, ServiceError,
-    audit::{Asked, Ended, Executed, Failed},
+    audit::{AuditSubject, Ended, Executed, Failed},
     error::known_code,
     grant::narrowed,
 };
@@ -131,13 +131,13 @@ impl Tenant {
         watch: Watch,
         then: impl FnOnce(Execution, Option<String>) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        if let Some(fleet) = &self.0.fleet {
+        if let Some(fleet) = &self.inner.fleet {
             return self.execute_in_fleet(fleet, door, target, script, watch, then).await;
         }
         let (tenant, id) = (self.clone(), target.id.clone());
         let run = move |request: Request<'_>| {
             tenant.check(&target)?;
-            Ok(tenant.0.sessions.open(&target.id)?.run(request)?)
+            Ok(tenant.inner.sessions.open(&target.id)?.run(request)?)
         };
         let (tenant, session) = (self.clone(), id.clone());
         let then = move |execution| then(execution, tenant.record(&session).ok().as_ref().map(generation));
@@ -162,7 +162,7 @@ impl Tenant {
         };
         let held = admitted.await.inspect_err(|error| self.refused(door, error))?;
         let (tenant, session) = (self.clone(), session.cloned());
-        let token = self.0.service.token();
+        let token = self.inner.service.token();
         let _cancel = CancelOnDrop(token.clone());
         let cancelled = token.clone();
         let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || cancelled.cancel()));
@@ -186,7 +186,7 @@ impl Tenant {
     /// Counts a request that was refused before it was admitted. Such requests are not recorded in the audit log,
     /// because a client can repeat them as often as it likes.
     pub(crate) fn refused(&self, door: Door, error: &ServiceError) {
-        for metrics in [&self.0.service.0.metrics, &self.0.metrics] {
+        for metrics in [&self.inner.service.0.metrics, &self.inner.metrics] {
             metrics.refused(door, error.code());
         }
     }
@@ -200,7 +200,7 @@ impl Tenant {
         result: Result<&Execution, &ServiceError>,
     ) {
         let ended = result.map(Executed::from).map_err(Failed::from);
-        match &self.2 {
+        match &self.report {
             Some(told) => told.ended(ended),
             None => self.note_ended(door, session, source, &ended),
         }
@@ -208,15 +208,15 @@ impl Tenant {
 
     /// Counts and records an execution of this process or of a worker.
     pub(crate) fn note_ended(&self, door: Door, session: Option<&SessionId>, source: &str, ended: &Ended) {
-        let service = &self.0.service.0;
-        for metrics in [&service.metrics, &self.0.metrics] {
+        let service = &self.inner.service.0;
+        for metrics in [&service.metrics, &self.inner.metrics] {
             match ended {
                 Ok(executed) => metrics.executed(door, executed),
                 Err(failed) => metrics.refused(door, known_code(&failed.code)),
             }
         }
         if let Some(audit) = &service.audit {
-            let asked = Asked { door, tenant: &self.0.name, session: session.map(SessionId::as_str) };
+            let asked = AuditSubject { door, tenant: &self.inner.name, session: session.map(SessionId::as_str) };
             audit.write(&asked, audit.source(source), ended);
         }
     }
@@ -229,25 +229,25 @@ impl Tenant {
         files: Vec<(String, Vec<u8>)>,
         policy: &Map<String, Value>,
     ) -> Result<Sandbox, ServiceError> {
-        let name = &self.0.service.runtime(language, runtime)?.name;
+        let name = &self.inner.service.runtime(language, runtime)?.name;
         if !files.is_empty() || !policy.is_empty() {
-            return self.build(name, narrowed(&self.0.policy, policy)?, files);
+            return self.build(name, narrowed(&self.inner.policy, policy)?, files);
         }
         if let Some(sandbox) = self.sandboxes().get(name) {
             return Ok(sandbox.clone());
         }
-        let built = self.build(name, self.0.policy.clone(), files)?;
+        let built = self.build(name, self.inner.policy.clone(), files)?;
         // If two were built at once, the first one stays.
         Ok(self.sandboxes().entry(name.clone()).or_insert(built).clone())
     }
 
     fn sandboxes(&self) -> MutexGuard<'_, HashMap<String, Sandbox>> {
-        self.0.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn build(&self, runtime: &str, policy: Policy, files: Vec<(String, Vec<u8>)>) -> Result<Sandbox, ServiceError> {
-        let mut builder = Sandbox::builder(&self.0.service.0.engine).runtime(runtime).policy(policy);
-        for tool in &self.0.tools {
+        let mut builder = Sandbox::builder(&self.inner.service.0.engine).runtime(runtime).policy(policy);
+        for tool in &self.inner.tools {
             builder = builder.tool(tool.clone());
         }
         for (path, bytes) in files {

@@ -20,7 +20,7 @@ mod work;
 pub(crate) use executing::{execution_span, record};
 pub use fleet::NotInFleet;
 pub use own::{NewSandbox, OwnSandbox, OwnSession};
-pub(crate) use quotas::Held;
+pub(crate) use quotas::WorkPermits;
 use std::{
     collections::HashMap,
     fmt,
@@ -41,16 +41,22 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use stores::{BoundedStore, TracedStore};
 use tokio::sync::Semaphore;
 
-use crate::{Door, Service, metrics::Metrics, tools::Callbacks, workers::Told};
+use crate::{Door, Service, metrics::Metrics, tools::Callbacks, workers::RequestReport};
 use fleet::Fleet;
 use summary::generation;
 use suspended::SuspendedExecutions;
 
 /// A client of the service, with a policy, quotas, and sessions that no other tenant sees. Cheap to clone.
 #[derive(Clone)]
-pub struct Tenant(Arc<Inner>, Door, Option<Arc<Told>>);
+pub struct Tenant {
+    inner: Arc<TenantInner>,
+    /// The door of the tenant's requests, which the audit log names.
+    door: Door,
+    /// In a worker, the report on the request of the parent process.
+    report: Option<Arc<RequestReport>>,
+}
 
-struct Inner {
+struct TenantInner {
     service: Service,
     name: String,
     policy: Policy,
@@ -77,7 +83,7 @@ struct Inner {
 
 impl fmt::Debug for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenant").field("name", &self.0.name).finish_non_exhaustive()
+        f.debug_struct("Tenant").field("name", &self.inner.name).finish_non_exhaustive()
     }
 }
 
@@ -110,7 +116,7 @@ impl Tenant {
             sessions = sessions.key(key);
         }
         let rate = config.executions_per_minute.map(|most| (most, RateLimiter::direct(Quota::per_minute(most))));
-        let inner = Inner {
+        let inner = TenantInner {
             service: service.clone(),
             name,
             policy,
@@ -131,73 +137,73 @@ impl Tenant {
             metrics: Metrics::new(),
             sees_all_metrics: config.sees_all_metrics,
         };
-        Self(Arc::new(inner), Door::Http, None)
+        Self { inner: Arc::new(inner), door: Door::Http, report: None }
     }
 
     /// Returns the same tenant for requests through another door, which the audit log names.
     #[must_use]
     pub fn through(&self, door: Door) -> Self {
-        Self(Arc::clone(&self.0), door, self.2.clone())
+        Self { inner: Arc::clone(&self.inner), door, report: self.report.clone() }
     }
 
     /// Returns the same tenant in a worker, for one request of the parent process.
-    pub(crate) fn in_worker(&self, told: Arc<Told>) -> Self {
-        Self(Arc::clone(&self.0), self.1, Some(told))
+    pub(crate) fn in_worker(&self, report: Arc<RequestReport>) -> Self {
+        Self { inner: Arc::clone(&self.inner), door: self.door, report: Some(report) }
     }
 
     /// Services that the tenant's requests may name to answer tools.
     #[must_use]
     pub fn callbacks(&self) -> Option<&Callbacks> {
-        self.0.callbacks.as_ref()
+        self.inner.callbacks.as_ref()
     }
 
     /// Returns `true` if the tenant's sessions are in a fleet, which does not support every operation
     /// ([`NotInFleet`](crate::NotInFleet)).
     #[must_use]
     pub fn is_in_fleet(&self) -> bool {
-        self.0.fleet.is_some()
+        self.inner.fleet.is_some()
     }
 
     /// The metrics in the text format of OpenMetrics: of all tenants, or only of this one if it may not see all.
     #[must_use]
     pub fn metrics_text(&self) -> String {
-        if self.0.sees_all_metrics { self.0.service.metrics_text() } else { self.0.metrics.text() }
+        if self.inner.sees_all_metrics { self.inner.service.metrics_text() } else { self.inner.metrics.text() }
     }
 
     /// The tenant's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.0.name
+        &self.inner.name
     }
 
     /// The service that the tenant belongs to.
     #[must_use]
     pub fn service(&self) -> &Service {
-        &self.0.service
+        &self.inner.service
     }
 
     /// The granted policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {
-        &self.0.policy
+        &self.inner.policy
     }
 
     /// The maximum number of sessions, live or stored.
     #[must_use]
     pub(crate) fn max_sessions(&self) -> usize {
-        self.0.max_sessions
+        self.inner.max_sessions
     }
 
     /// The tools that the tenant's scripts may call.
     pub fn tools(&self) -> &[Tool] {
-        &self.0.tools
+        &self.inner.tools
     }
 
     /// The tenant's sessions in this process, for blocking operations such as hibernating the idle ones. Empty if the
     /// sessions are in a fleet.
     #[must_use]
     pub fn sessions(&self) -> &Sessions {
-        &self.0.sessions
+        &self.inner.sessions
     }
 }
 

@@ -9,18 +9,18 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tracing::{Instrument as _, info_span};
 
 use super::Tenant;
-use crate::{SPANS, Service, ServiceError, service::Place};
+use crate::{SPANS, Service, ServiceError, service::ExecutionPermit};
 
 /// The permits of work for a tenant. They belong to the work and not to its caller: the work continues if the client
 /// disconnects.
-pub(crate) struct Held {
+pub(crate) struct WorkPermits {
     own: OwnedSemaphorePermit,
     turn: Option<OwnedMutexGuard<()>>,
-    place: Place,
+    place: ExecutionPermit,
 }
 
-impl Held {
-    pub(super) fn into_parts(self) -> (OwnedSemaphorePermit, Option<OwnedMutexGuard<()>>, Place) {
+impl WorkPermits {
+    pub(super) fn into_parts(self) -> (OwnedSemaphorePermit, Option<OwnedMutexGuard<()>>, ExecutionPermit) {
         (self.own, self.turn, self.place)
     }
 }
@@ -45,12 +45,12 @@ impl Tenant {
 
     /// Refuses to execute in a process that has workers for that.
     pub(super) fn check_here(&self) -> Result<(), ServiceError> {
-        if self.0.service.workers().is_some() { Err(ServiceError::NotInWorkers) } else { Ok(()) }
+        if self.inner.service.workers().is_some() { Err(ServiceError::NotInWorkers) } else { Ok(()) }
     }
 
     /// Refuses tools of a request in a worker, and in a process that has workers.
     pub(crate) fn check_tools(&self) -> Result<(), ServiceError> {
-        match self.2.is_some() || self.0.service.workers().is_some() {
+        match self.report.is_some() || self.inner.service.workers().is_some() {
             true => Err(ServiceError::ToolsInWorkers),
             false => Ok(()),
         }
@@ -58,30 +58,30 @@ impl Tenant {
 
     /// Locks the creation of sessions, so that their number does not change after it was checked.
     pub(crate) async fn making(&self) -> OwnedMutexGuard<()> {
-        Arc::clone(&self.0.making).lock_owned().await
+        Arc::clone(&self.inner.making).lock_owned().await
     }
 
-    pub(crate) async fn admit(&self, id: Option<&SessionId>) -> Result<Held, ServiceError> {
-        self.admit_to(id, self.0.service.admit(&self.0.name)).await
+    pub(crate) async fn admit(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
+        self.admit_to(id, self.inner.service.admit(&self.inner.name)).await
     }
 
     /// Like [`admit`](Self::admit), for requests to a fleet.
-    pub(super) async fn admit_to_fleet(&self, id: Option<&SessionId>) -> Result<Held, ServiceError> {
-        self.admit_to(id, self.0.service.admit_to_fleet(&self.0.name)).await
+    pub(super) async fn admit_to_fleet(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
+        self.admit_to(id, self.inner.service.admit_to_fleet(&self.inner.name)).await
     }
 
     async fn admit_to(
         &self,
         id: Option<&SessionId>,
-        place: impl Future<Output = Result<Place, ServiceError>>,
-    ) -> Result<Held, ServiceError> {
+        place: impl Future<Output = Result<ExecutionPermit, ServiceError>>,
+    ) -> Result<WorkPermits, ServiceError> {
         let wait = async {
             let own = self.own_turn()?;
             let turn = match id {
                 Some(id) => Some(self.turn(id).await?),
                 None => None,
             };
-            Ok(Held { own, turn, place: place.await? })
+            Ok(WorkPermits { own, turn, place: place.await? })
         };
         wait.instrument(info_span!(target: SPANS, "queue")).await
     }
@@ -90,25 +90,25 @@ impl Tenant {
     pub(super) async fn admit_stepped(
         &self,
         id: Option<&SessionId>,
-    ) -> Result<([OwnedSemaphorePermit; 2], Held), ServiceError> {
-        let most = self.0.max_suspended;
-        let own = Arc::clone(&self.0.suspensions)
+    ) -> Result<([OwnedSemaphorePermit; 2], WorkPermits), ServiceError> {
+        let most = self.inner.max_suspended;
+        let own = Arc::clone(&self.inner.suspensions)
             .try_acquire_owned()
             .map_err(|_| ServiceError::TooMany { what: "executions with tools to answer", most })?;
-        let all = self.0.service.suspension_place()?;
+        let all = self.inner.service.suspension_place()?;
         Ok(([own, all], self.admit(id).await?))
     }
 
     /// Takes one of the tenant's concurrent executions.
     fn own_turn(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
-        let most = self.0.max_executions;
-        Arc::clone(&self.0.executions)
+        let most = self.inner.max_executions;
+        Arc::clone(&self.inner.executions)
             .try_acquire_owned()
             .map_err(|_| ServiceError::TooMany { what: "executions of this token", most })
     }
 
     pub(crate) fn check_rate(&self) -> Result<(), ServiceError> {
-        let Some((per_minute, limiter)) = &self.0.rate else { return Ok(()) };
+        let Some((per_minute, limiter)) = &self.inner.rate else { return Ok(()) };
         limiter.check().map_err(|not_until| ServiceError::Rate {
             per_minute: per_minute.get(),
             retry_after: not_until.wait_time_from(governor::clock::DefaultClock::default().now()),
@@ -117,8 +117,8 @@ impl Tenant {
 
     /// Waits until the session is free: its operations run one after another.
     async fn turn(&self, id: &SessionId) -> Result<OwnedMutexGuard<()>, ServiceError> {
-        let turn = self.0.turns.of(id);
-        let most = self.0.policy.limits.timeout();
+        let turn = self.inner.turns.of(id);
+        let most = self.inner.policy.limits.timeout();
         let busy = |_| ServiceError::from(ExecuteError::SessionBusy { id: id.to_string() });
         tokio::time::timeout(most, turn.lock_owned()).await.map_err(busy)
     }

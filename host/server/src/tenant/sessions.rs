@@ -8,7 +8,7 @@ use glovebox_sessions::{
 use super::{Changed, NotInFleet, SessionPage, SessionSummary, Target, Tenant, generation};
 use crate::{
     ServiceError,
-    audit::{Act, Acted, Asked},
+    audit::{Act, Acted, AuditSubject},
 };
 
 impl Tenant {
@@ -24,10 +24,10 @@ impl Tenant {
         runtime: Option<&str>,
         context: Option<JsonText>,
     ) -> Result<SessionSummary, ServiceError> {
-        if let Some(fleet) = &self.0.fleet {
+        if let Some(fleet) = &self.inner.fleet {
             return self.open_in_fleet(fleet, id, language, runtime, context).await;
         }
-        let runtime = self.0.service.runtime(language, runtime)?;
+        let runtime = self.inner.service.runtime(language, runtime)?;
         let mut new = NewSession::default().language(runtime.language).runtime(&runtime.name);
         new.context = context;
         let id = id.unwrap_or_else(SessionId::random);
@@ -65,8 +65,8 @@ impl Tenant {
         id: &SessionId,
         make: impl FnOnce(&Sessions, SessionId) -> Result<SessionGuard, SessionsError>,
     ) -> Result<SessionSummary, ServiceError> {
-        let _making = self.0.making.blocking_lock();
-        let (sessions, most) = (&self.0.sessions, self.0.max_sessions);
+        let _making = self.inner.making.blocking_lock();
+        let (sessions, most) = (&self.inner.sessions, self.inner.max_sessions);
         if sessions.count(most)? >= most {
             return Err(ServiceError::TooMany { what: "sessions", most });
         }
@@ -79,10 +79,10 @@ impl Tenant {
     /// # Errors
     /// Fails if the store cannot be read.
     pub async fn list_page(&self, page: PageRequest) -> Result<SessionPage, ServiceError> {
-        if let Some(fleet) = &self.0.fleet {
+        if let Some(fleet) = &self.inner.fleet {
             return self.list_page_in_fleet(fleet, page).await;
         }
-        self.work(None, move |tenant| Ok(tenant.0.sessions.list(&page)?.into())).await
+        self.work(None, move |tenant| Ok(tenant.inner.sessions.list(&page)?.into())).await
     }
 
     /// Returns all sessions, in the order of their names. Their number is limited by the tenant's quota.
@@ -90,10 +90,10 @@ impl Tenant {
     /// # Errors
     /// Fails if the store cannot be read.
     pub async fn list(&self) -> Result<SessionPage, ServiceError> {
-        if let Some(fleet) = &self.0.fleet {
+        if let Some(fleet) = &self.inner.fleet {
             return self.list_in_fleet(fleet).await;
         }
-        self.work(None, |tenant| Ok(tenant.0.sessions.list_all()?.into())).await
+        self.work(None, |tenant| Ok(tenant.inner.sessions.list_all()?.into())).await
     }
 
     /// Describes a session.
@@ -101,7 +101,7 @@ impl Tenant {
     /// # Errors
     /// Fails if the session does not exist.
     pub async fn session(&self, id: &SessionId) -> Result<SessionSummary, ServiceError> {
-        if let Some(fleet) = &self.0.fleet {
+        if let Some(fleet) = &self.inner.fleet {
             return self.session_in_fleet(fleet, id).await;
         }
         let id = id.clone();
@@ -126,7 +126,7 @@ impl Tenant {
         target: impl Into<Target>,
         to: Option<CheckpointId>,
     ) -> Result<Changed<CheckpointId>, ServiceError> {
-        if let Some(fleet) = &self.0.fleet {
+        if let Some(fleet) = &self.inner.fleet {
             return self.undo_in_fleet(fleet, target.into(), to).await;
         }
         self.change(target.into(), Act::new("undo"), move |session| match to {
@@ -147,7 +147,7 @@ impl Tenant {
         self.work(Some(&id), move |tenant| {
             let hibernated = tenant
                 .check_generation(&target)
-                .and_then(|_| tenant.0.sessions.hibernate(&target.id).map_err(ServiceError::from));
+                .and_then(|_| tenant.inner.sessions.hibernate(&target.id).map_err(ServiceError::from));
             let value = tenant.told(&target.id, Act::new("hibernate"), hibernated)?;
             Ok(Changed { value, generation: tenant.generation(&target.id) })
         })
@@ -161,16 +161,16 @@ impl Tenant {
     pub async fn close(&self, target: impl Into<Target>) -> Result<(), ServiceError> {
         self.check_rate()?;
         let target = target.into();
-        if let Some(fleet) = &self.0.fleet {
+        if let Some(fleet) = &self.inner.fleet {
             return self.close_in_fleet(fleet, target).await;
         }
         let id = target.id.clone();
         self.work(Some(&id), move |tenant| {
-            let closed = tenant.check_generation(&target).and_then(|_| match tenant.0.sessions.close(&target.id) {
+            let closed = tenant.check_generation(&target).and_then(|_| match tenant.inner.sessions.close(&target.id) {
                 Ok(()) => Ok(()),
                 Err(error @ (SessionsError::NotFound { .. } | SessionsError::InUse { .. })) => Err(error.into()),
                 // A session that cannot be resumed can still be removed.
-                Err(_) => Ok(tenant.0.sessions.delete(&target.id).map(drop)?),
+                Err(_) => Ok(tenant.inner.sessions.delete(&target.id).map(drop)?),
             });
             tenant.told(&target.id, Act::new("close"), closed)
         })
@@ -182,12 +182,12 @@ impl Tenant {
     /// # Errors
     /// Fails if the session is in use.
     pub async fn remove(&self, id: &SessionId) -> Result<bool, ServiceError> {
-        if let Some(fleet) = &self.0.fleet {
+        if let Some(fleet) = &self.inner.fleet {
             return self.remove_in_fleet(fleet, id).await;
         }
         let session = id.clone();
         self.work(Some(id), move |tenant| {
-            let removed = tenant.0.sessions.delete(&session).map_err(ServiceError::from);
+            let removed = tenant.inner.sessions.delete(&session).map_err(ServiceError::from);
             tenant.told(&session, Act::new("remove"), removed)
         })
         .await
@@ -268,7 +268,7 @@ impl Tenant {
         self.check_stored(NotInFleet::Export)?;
         let session = id.clone();
         self.work(Some(id), move |tenant| {
-            let exported = tenant.0.sessions.export(&session).map_err(ServiceError::from);
+            let exported = tenant.inner.sessions.export(&session).map_err(ServiceError::from);
             tenant.told(&session, Act::new("export"), exported)
         })
         .await
@@ -331,7 +331,7 @@ impl Tenant {
         self.work(Some(&id), move |tenant| {
             let done = || {
                 tenant.check(&target)?;
-                work(&tenant.0.sessions.open(&target.id)?.activate()?)
+                work(&tenant.inner.sessions.open(&target.id)?.activate()?)
             };
             match act {
                 Some(act) => tenant.told(&target.id, act, done()),
@@ -349,7 +349,7 @@ impl Tenant {
     /// Records an operation on a session. In a worker, reports it to the parent process instead.
     pub(super) fn told<T>(&self, id: &SessionId, act: Act, result: Result<T, ServiceError>) -> Result<T, ServiceError> {
         let acted = act.ended(result.as_ref().err());
-        match &self.2 {
+        match &self.report {
             Some(told) => told.acted(acted),
             None => self.note_act(Some(id), &acted),
         }
@@ -358,8 +358,9 @@ impl Tenant {
 
     /// Records an operation on a session, performed by this process or by a worker.
     pub(crate) fn note_act(&self, session: Option<&SessionId>, acted: &Acted) {
-        if let Some(audit) = &self.0.service.0.audit {
-            let asked = Asked { door: self.1, tenant: &self.0.name, session: session.map(SessionId::as_str) };
+        if let Some(audit) = &self.inner.service.0.audit {
+            let asked =
+                AuditSubject { door: self.door, tenant: &self.inner.name, session: session.map(SessionId::as_str) };
             audit.act(&asked, acted);
         }
     }
@@ -368,7 +369,7 @@ impl Tenant {
 impl Tenant {
     /// Returns the stored record. Called on a blocking thread.
     pub(super) fn record(&self, id: &SessionId) -> Result<SessionRecord, ServiceError> {
-        let record = self.0.sessions.record(id)?;
+        let record = self.inner.sessions.record(id)?;
         Ok(record.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?)
     }
 
@@ -376,7 +377,7 @@ impl Tenant {
     /// session's turn.
     pub(super) fn check(&self, target: &Target) -> Result<(), ServiceError> {
         let record = self.check_generation(target)?;
-        self.0.service.runtime(Some(record.language), Some(&record.runtime)).map(drop)
+        self.inner.service.runtime(Some(record.language), Some(&record.runtime)).map(drop)
     }
 
     /// Checks only the generation, for operations that need no runtime.

@@ -11,7 +11,7 @@ use super::{
     generation,
     suspended::{Ended, Output, Stepping, Taken},
 };
-use crate::{Door, Service, ServiceError, service::Place};
+use crate::{Door, Service, ServiceError, service::ExecutionPermit};
 
 /// Timeout for a cancelled execution to end.
 const END_TIME: Duration = Duration::from_secs(5);
@@ -62,7 +62,7 @@ impl Tenant {
             self.admit_stepped(session.as_ref()).await
         };
         let (suspended, held) = admitted.await.inspect_err(|error| self.refused(door, error))?;
-        let (tenant, cancel) = (self.clone(), self.0.service.token());
+        let (tenant, cancel) = (self.clone(), self.inner.service.token());
         let guard = CancelOnDrop(cancel.clone());
         let cancelled = cancel.clone();
         let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || cancelled.cancel()));
@@ -107,15 +107,15 @@ impl Tenant {
         then: impl FnOnce(Ended) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         self.check_tools()?;
-        if self.0.service.is_draining() {
+        if self.inner.service.is_draining() {
             return Err(ServiceError::Draining);
         }
-        let back = match self.0.suspended.take(execution)? {
+        let back = match self.inner.suspended.take(execution)? {
             Taken::Ended(ended) => return Service::blocking(move || then((*ended)?)).await?.map(Stepped::Done),
             Taken::Waiting(back) => back,
         };
         // If admission fails or the future is dropped, `back` returns the execution to the suspended ones.
-        let place = self.0.service.admit(self.name()).await?;
+        let place = self.inner.service.admit(self.name()).await?;
         let tenant = self.clone();
         let Some((id, stepping)) = back.keep() else { return Err(ServiceError::Panicked) };
         let guard = CancelOnDrop(stepping.cancel.clone());
@@ -141,7 +141,7 @@ impl Tenant {
     /// Fails if the execution does not exist.
     pub async fn cancel(&self, execution: &str) -> Result<(), ServiceError> {
         self.check_tools()?;
-        let Some(stepping) = self.0.suspended.remove(execution)? else { return Ok(()) };
+        let Some(stepping) = self.inner.suspended.remove(execution)? else { return Ok(()) };
         let tenant = self.clone();
         Service::blocking(move || drop(tenant.end(stepping))).await
     }
@@ -163,7 +163,7 @@ impl Tenant {
             }
             Work::InSession(target, script) => {
                 self.check(target)?;
-                let active = self.0.sessions.open(&target.id)?.activate()?;
+                let active = self.inner.sessions.open(&target.id)?.activate()?;
                 let request = script.request().cancel(cancel).on_output(output.listener());
                 let started = active.start(request)?;
                 Ok((started, Some(active)))
@@ -177,7 +177,7 @@ impl Tenant {
         id: String,
         stepping: Stepping,
         answers: Vec<ToolAnswer>,
-        place: Place,
+        place: ExecutionPermit,
         then: impl FnOnce(Ended) -> Result<T, ServiceError>,
     ) -> Result<Stepped<T>, ServiceError> {
         let result = stepping.started.advance(answers, None);
@@ -186,7 +186,7 @@ impl Tenant {
         drop(place);
         match result {
             Ok(Step::Done(execution)) => {
-                self.0.suspended.forget(&id);
+                self.inner.suspended.forget(&id);
                 then(self.finish(stepping, Ok(execution))?).map(Stepped::Done)
             }
             Ok(Step::NeedsTools(calls)) => {
@@ -200,7 +200,7 @@ impl Tenant {
                 Err(error.into())
             }
             Err(error) => {
-                self.0.suspended.forget(&id);
+                self.inner.suspended.forget(&id);
                 then(self.finish(stepping, Err(error))?).map(Stepped::Done)
             }
         }

@@ -18,12 +18,12 @@ use crate::{Door, Service, ServiceError};
 pub(super) struct SuspendedExecutions(Arc<Mutex<HashMap<String, Entry>>>);
 
 struct Entry {
-    state: State,
+    state: SuspensionState,
     expires: Instant,
     cancel: CancelToken,
 }
 
-enum State {
+enum SuspensionState {
     /// Waits for answers.
     Waiting(Box<Stepping>),
     /// A request is resuming it, or it is being ended.
@@ -50,7 +50,7 @@ impl Drop for PutBack {
         if let Some(stepping) = self.stepping.take()
             && let Some(entry) = self.executions.entries().get_mut(&self.id)
         {
-            entry.state = State::Waiting(stepping);
+            entry.state = SuspensionState::Waiting(stepping);
         }
     }
 }
@@ -71,12 +71,12 @@ impl SuspendedExecutions {
     pub(super) fn take(&self, id: &str) -> Result<Taken, ServiceError> {
         let mut entries = self.entries();
         let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;
-        match std::mem::replace(&mut entry.state, State::Busy) {
-            State::Waiting(stepping) => {
+        match std::mem::replace(&mut entry.state, SuspensionState::Busy) {
+            SuspensionState::Waiting(stepping) => {
                 Ok(Taken::Waiting(PutBack { executions: self.clone(), id: id.to_owned(), stepping: Some(stepping) }))
             }
-            State::Busy => Err(ServiceError::ExecutionBusy { execution: id.to_owned() }),
-            State::Ended(ended) => {
+            SuspensionState::Busy => Err(ServiceError::ExecutionBusy { execution: id.to_owned() }),
+            SuspensionState::Ended(ended) => {
                 entries.remove(id);
                 Ok(Taken::Ended(ended))
             }
@@ -88,8 +88,8 @@ impl SuspendedExecutions {
         let entry = self.entries().remove(id).ok_or_else(|| not_found(id))?;
         entry.cancel.cancel();
         match entry.state {
-            State::Waiting(stepping) => Ok(Some(*stepping)),
-            State::Busy | State::Ended(_) => Ok(None),
+            SuspensionState::Waiting(stepping) => Ok(Some(*stepping)),
+            SuspensionState::Busy | SuspensionState::Ended(_) => Ok(None),
         }
     }
 
@@ -99,23 +99,23 @@ impl SuspendedExecutions {
     }
 
     /// Checks an execution's timeout and whether it has ended by itself.
-    pub(super) fn look(&self, id: &str, is_draining: bool) -> Look {
+    pub(super) fn look(&self, id: &str, is_draining: bool) -> SuspensionCheck {
         let mut entries = self.entries();
-        let Some(entry) = entries.get_mut(id) else { return Look::Gone };
+        let Some(entry) = entries.get_mut(id) else { return SuspensionCheck::Gone };
         let is_over = is_draining || Instant::now() >= entry.expires;
-        match std::mem::replace(&mut entry.state, State::Busy) {
-            State::Waiting(stepping) if is_over => {
+        match std::mem::replace(&mut entry.state, SuspensionState::Busy) {
+            SuspensionState::Waiting(stepping) if is_over => {
                 entries.remove(id);
-                Look::End(stepping)
+                SuspensionCheck::End(stepping)
             }
-            State::Waiting(stepping) if stepping.started.has_ended() => Look::HasEnded(stepping),
-            State::Ended(_) if is_over => {
+            SuspensionState::Waiting(stepping) if stepping.started.has_ended() => SuspensionCheck::HasEnded(stepping),
+            SuspensionState::Ended(_) if is_over => {
                 entries.remove(id);
-                Look::Gone
+                SuspensionCheck::Gone
             }
             state => {
                 entry.state = state;
-                Look::Again
+                SuspensionCheck::Again
             }
         }
     }
@@ -126,8 +126,8 @@ impl SuspendedExecutions {
         let mut entries = self.entries();
         let is_new = !entries.contains_key(id);
         let cancel = stepping.cancel.clone();
-        let entry = entries.entry(id.to_owned()).or_insert(Entry { state: State::Busy, expires, cancel });
-        entry.state = State::Waiting(Box::new(stepping));
+        let entry = entries.entry(id.to_owned()).or_insert(Entry { state: SuspensionState::Busy, expires, cancel });
+        entry.state = SuspensionState::Waiting(Box::new(stepping));
         if was_answered {
             entry.expires = expires;
         }
@@ -136,12 +136,12 @@ impl SuspendedExecutions {
 
     pub(super) fn ended(&self, id: &str, ended: Result<Ended, ServiceError>) {
         if let Some(entry) = self.entries().get_mut(id) {
-            entry.state = State::Ended(Box::new(ended));
+            entry.state = SuspensionState::Ended(Box::new(ended));
         }
     }
 }
 
-pub(super) enum Look {
+pub(super) enum SuspensionCheck {
     Gone,
     Again,
     End(Box<Stepping>),
@@ -206,8 +206,8 @@ impl Tenant {
     /// Suspends an execution and returns its timeout. Without an accepted answer the previous deadline stays. Called in
     /// the context of a Tokio runtime.
     pub(super) fn suspend(&self, id: String, stepping: Stepping, was_answered: bool) -> Duration {
-        let time = self.0.service.suspension().time;
-        if self.0.suspended.put(&id, stepping, Instant::now() + time, was_answered) {
+        let time = self.inner.service.suspension().time;
+        if self.inner.suspended.put(&id, stepping, Instant::now() + time, was_answered) {
             tokio::spawn(watch(self.clone(), id));
         }
         time
@@ -216,21 +216,21 @@ impl Tenant {
 
 /// Ends an execution when it expires or the service shuts down. Releases its resources if it has ended by itself.
 async fn watch(tenant: Tenant, id: String) {
-    let executions = tenant.0.suspended.clone();
+    let executions = tenant.inner.suspended.clone();
     loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
-            () = tenant.0.service.draining() => {}
+            () = tenant.inner.service.draining() => {}
         }
-        let (tenant, draining) = (tenant.clone(), tenant.0.service.is_draining());
+        let (tenant, draining) = (tenant.clone(), tenant.inner.service.is_draining());
         match executions.look(&id, draining) {
-            Look::Gone => return,
-            Look::Again => tokio::time::sleep(LOOK).await,
-            Look::End(stepping) => {
+            SuspensionCheck::Gone => return,
+            SuspensionCheck::Again => tokio::time::sleep(LOOK).await,
+            SuspensionCheck::End(stepping) => {
                 let _ = Service::blocking(move || drop(tenant.end(*stepping))).await;
                 return;
             }
-            Look::HasEnded(stepping) => {
+            SuspensionCheck::HasEnded(stepping) => {
                 let ended = Service::blocking(move || tenant.result(*stepping, LOOK)).await;
                 executions.ended(&id, ended.and_then(|ended| ended));
             }

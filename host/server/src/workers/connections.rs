@@ -33,10 +33,10 @@ const MAX_IDLE: usize = 64;
 
 /// The parent's side. Each connection serves one request at a time.
 #[derive(Clone, Debug)]
-pub(super) struct Connections(Arc<Inner>);
+pub(super) struct Connections(Arc<IdleConnections>);
 
 #[derive(Debug)]
-struct Inner {
+struct IdleConnections {
     /// The socket that passes connections to the worker. The worker ends when it is closed.
     socket: Mutex<Option<UnixStream>>,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
@@ -46,7 +46,7 @@ impl Connections {
     pub(super) fn new(socket: UnixStream) -> io::Result<Self> {
         // A worker that does not receive must not block the parent.
         socket.set_nonblocking(true)?;
-        Ok(Self(Arc::new(Inner { socket: Mutex::new(Some(socket)), idle: Mutex::default() })))
+        Ok(Self(Arc::new(IdleConnections { socket: Mutex::new(Some(socket)), idle: Mutex::default() })))
     }
 
     /// Ends the passing of new connections.

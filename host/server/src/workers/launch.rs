@@ -16,7 +16,7 @@ use super::{
     WorkersConfig,
     connections::Connections,
     serve::Report,
-    slot::{Live, Slot},
+    slot::{Live, WorkerSlot},
 };
 
 /// Minimum and maximum delay between the end of a worker and the start of the next one.
@@ -30,7 +30,7 @@ const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs
 
 /// Keeps a worker running in this slot until the service ends. The thread must live as long, because the kernel kills a
 /// worker when the thread that started it ends.
-pub(super) fn supervise(slot: &Slot, index: usize, config: &WorkersConfig, runtime: &Handle) {
+pub(super) fn supervise(slot: &WorkerSlot, index: usize, config: &WorkersConfig, runtime: &Handle) {
     let mut pause = PAUSES.0;
     while !slot.has_ended() {
         let begun = Instant::now();
@@ -53,7 +53,7 @@ pub(super) fn supervise(slot: &Slot, index: usize, config: &WorkersConfig, runti
 }
 
 /// Runs one process from start to end. Returns the reason for its end.
-fn run(slot: &Slot, config: &WorkersConfig, runtime: &Handle) -> io::Result<String> {
+fn run(slot: &WorkerSlot, config: &WorkersConfig, runtime: &Handle) -> io::Result<String> {
     let (ours, theirs) = UnixStream::pair()?;
     // The command owns the other end of the pair, and is dropped after the child has inherited it.
     let mut child = Command::new(&config.command.program)

@@ -25,7 +25,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use serde::Serialize;
 
 pub(crate) use pool::{Chosen, Workers, WorkersState};
-pub(crate) use serve::{Done, Reporter, Told};
+pub(crate) use serve::{Done, Reporter, RequestReport};
 pub(crate) use slot::{Live, Pending, REQUEST, RUNNING_PATH};
 
 /// The command that starts a worker.

@@ -15,14 +15,14 @@ use utoipa::ToSchema;
 
 use super::{
     WorkersConfig, launch,
-    slot::{Live, Slot},
+    slot::{Live, WorkerSlot},
 };
 use crate::ServiceError;
 
 /// The workers of a service. A session belongs to one worker, determined by its name. Other requests go to the worker
 /// with the fewest requests in progress.
 pub(crate) struct Workers {
-    slots: Vec<Arc<Slot>>,
+    slots: Vec<Arc<WorkerSlot>>,
     changed: watch::Receiver<u64>,
     end_time: Duration,
 }
@@ -61,7 +61,7 @@ impl Workers {
     pub(crate) async fn start(config: WorkersConfig) -> Result<Self, ServiceError> {
         let (sender, changed) = watch::channel(0);
         let end_time = config.end_time;
-        let slots: Vec<_> = (0..config.count).map(|_| Arc::new(Slot::new(sender.clone()))).collect();
+        let slots: Vec<_> = (0..config.count).map(|_| Arc::new(WorkerSlot::new(sender.clone()))).collect();
         let config = Arc::new(config);
         for (index, slot) in slots.iter().enumerate() {
             let (slot, config, runtime) = (Arc::clone(slot), Arc::clone(&config), Handle::current());

@@ -181,9 +181,9 @@ impl Reporter {
         let _ = out.write_all(&line).and_then(|()| out.flush());
     }
 
-    pub(crate) fn begin(self: &Arc<Self>, request: u64) -> Arc<Told> {
+    pub(crate) fn begin(self: &Arc<Self>, request: u64) -> Arc<RequestReport> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(request);
-        Arc::new(Told { reporter: Arc::clone(self), request, done: Mutex::default() })
+        Arc::new(RequestReport { reporter: Arc::clone(self), request, done: Mutex::default() })
     }
 
     /// Returns `true` while a request is in progress.
@@ -194,13 +194,13 @@ impl Reporter {
 
 /// A request in progress. When the last handle is dropped, the request is reported to the parent as complete.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct RequestReport {
     reporter: Arc<Reporter>,
     request: u64,
     done: Mutex<Done>,
 }
 
-impl Told {
+impl RequestReport {
     /// Records the result of an execution.
     pub(crate) fn ended(&self, ended: Ended) {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).ended = Some(ended);
@@ -212,7 +212,7 @@ impl Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for RequestReport {
     fn drop(&mut self) {
         let done = std::mem::take(&mut *self.done.lock().unwrap_or_else(PoisonError::into_inner));
         self.reporter.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.request);

@@ -27,8 +27,8 @@ pub(crate) const RUNNING_PATH: &str = "/worker/running";
 
 /// The slot of one worker.
 #[derive(Debug)]
-pub(super) struct Slot {
-    state: Mutex<State>,
+pub(super) struct WorkerSlot {
+    state: Mutex<SlotState>,
     /// A counter of changes to any slot.
     changed: watch::Sender<u64>,
     pub(super) restarts: AtomicU64,
@@ -37,31 +37,31 @@ pub(super) struct Slot {
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum SlotState {
     Starting,
     Ready(Arc<Live>),
     Ended,
 }
 
-impl Slot {
+impl WorkerSlot {
     pub(super) fn new(changed: watch::Sender<u64>) -> Self {
-        Self { state: Mutex::new(State::Starting), changed, restarts: AtomicU64::new(0), failure: Mutex::default() }
+        Self { state: Mutex::new(SlotState::Starting), changed, restarts: AtomicU64::new(0), failure: Mutex::default() }
     }
 
     pub(super) fn live(&self) -> Option<Arc<Live>> {
         match &*self.state() {
-            State::Ready(live) if !live.requests().is_gone => Some(Arc::clone(live)),
-            State::Ready(_) | State::Starting | State::Ended => None,
+            SlotState::Ready(live) if !live.requests().is_gone => Some(Arc::clone(live)),
+            SlotState::Ready(_) | SlotState::Starting | SlotState::Ended => None,
         }
     }
 
     /// Puts a process into the slot. Returns `false` if the service is ending.
     pub(super) fn ready(&self, live: &Arc<Live>) -> bool {
         let mut state = self.state();
-        if matches!(*state, State::Ended) {
+        if matches!(*state, SlotState::Ended) {
             return false;
         }
-        *state = State::Ready(Arc::clone(live));
+        *state = SlotState::Ready(Arc::clone(live));
         drop(state);
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.tell();
@@ -71,8 +71,8 @@ impl Slot {
     /// Removes a process that ended.
     pub(super) fn lost(&self, failure: String) {
         let mut state = self.state();
-        if !matches!(*state, State::Ended) {
-            *state = State::Starting;
+        if !matches!(*state, SlotState::Ended) {
+            *state = SlotState::Starting;
         }
         drop(state);
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
@@ -81,23 +81,23 @@ impl Slot {
 
     /// Closes the slot and returns its process, which ends when its connections are closed and no longer used.
     pub(super) fn end(&self) -> Option<Arc<Live>> {
-        let before = std::mem::replace(&mut *self.state(), State::Ended);
+        let before = std::mem::replace(&mut *self.state(), SlotState::Ended);
         self.tell();
         match before {
-            State::Ready(live) => Some(live),
-            State::Starting | State::Ended => None,
+            SlotState::Ready(live) => Some(live),
+            SlotState::Starting | SlotState::Ended => None,
         }
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        matches!(*self.state(), State::Ended)
+        matches!(*self.state(), SlotState::Ended)
     }
 
     fn tell(&self) {
         self.changed.send_modify(|number| *number = number.wrapping_add(1));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -201,7 +201,7 @@ impl Live {
             }
             requests.pending.insert(number, pending);
         }
-        let mut asked = Asked { live: Arc::clone(&self), number, is_answered: false };
+        let mut asked = SentRequest { live: Arc::clone(&self), number, is_answered: false };
         let answered = self.connections.send(request).await;
         asked.is_answered = answered.is_ok();
         answered.map(Sent).map_err(|error| {
@@ -216,13 +216,13 @@ pub(crate) struct Sent(pub(crate) Response<Incoming>);
 
 /// A request that may not have reached the worker. If it is dropped before it was sent, the worker will never report
 /// it.
-struct Asked {
+struct SentRequest {
     live: Arc<Live>,
     number: u64,
     is_answered: bool,
 }
 
-impl Drop for Asked {
+impl Drop for SentRequest {
     fn drop(&mut self) {
         if self.is_answered {
             return;

@@ -11,13 +11,13 @@ use axum::{
 use serde::Deserialize;
 
 use super::{
-    form::{DetailAnswer, Failure, NewSandbox, SandboxAnswer, Timeout, time},
+    form::{DetailAnswer, E2bError, NewSandbox, SandboxAnswer, Timeout, time},
     lifecycle::stored,
-    sandboxes::{Asked, By, Sandbox, Sandboxes},
+    sandboxes::{By, RequestedSandbox, Sandbox, Sandboxes},
 };
 use crate::{
     Tenant,
-    http::{InPath, Problem, ReadBody, budget::Held},
+    http::{InPath, Problem, ReadBody, budget::HeldBytes},
 };
 
 /// A request body, or the error from reading it.
@@ -25,7 +25,7 @@ type Body = Result<ReadBody, Problem>;
 /// A path parameter, or the error from parsing it.
 type Name = Result<InPath<String>, Problem>;
 
-fn name(name: Name) -> Result<String, Failure> {
+fn name(name: Name) -> Result<String, E2bError> {
     Ok(name?.0)
 }
 
@@ -34,8 +34,8 @@ pub(super) async fn create(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
     read: Body,
-) -> Result<Response, Failure> {
-    let (new, _held): (NewSandbox, Held) = read?.json()?;
+) -> Result<Response, E2bError> {
+    let (new, _held): (NewSandbox, HeldBytes) = read?.json()?;
     let (description, time) = new.parts()?;
     let sandbox = sandboxes.make(&tenant, description, time).await?;
     Ok((StatusCode::CREATED, Json(SandboxAnswer::from(&sandbox))).into_response())
@@ -47,11 +47,11 @@ pub(super) async fn connect(
     Extension(sandboxes): Extension<Sandboxes>,
     id: Name,
     read: Body,
-) -> Result<Response, Failure> {
+) -> Result<Response, E2bError> {
     let id = name(id)?;
-    let (asked, _held): (Timeout, Held) = read?.json_or_default()?;
+    let (asked, _held): (Timeout, HeldBytes) = read?.json_or_default()?;
     let resumed = sandboxes.resume(&tenant, &id, time(asked.timeout)?).await?;
-    let (sandbox, was_paused) = resumed.ok_or_else(|| Failure::no_sandbox(&id))?;
+    let (sandbox, was_paused) = resumed.ok_or_else(|| E2bError::no_sandbox(&id))?;
     let status = if was_paused { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(SandboxAnswer::from(&sandbox))).into_response())
 }
@@ -61,12 +61,12 @@ pub(super) async fn pause(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
     id: Name,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, E2bError> {
     let id = name(id)?;
     match sandboxes.pause(&tenant, &id).await? {
         Some(true) => Ok(StatusCode::NO_CONTENT),
-        Some(false) => Err(Failure::new(StatusCode::CONFLICT, "paused", "the sandbox is already paused")),
-        None => Err(Failure::no_sandbox(&id)),
+        Some(false) => Err(E2bError::new(StatusCode::CONFLICT, "paused", "the sandbox is already paused")),
+        None => Err(E2bError::no_sandbox(&id)),
     }
 }
 
@@ -75,11 +75,11 @@ pub(super) async fn kill(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
     id: Name,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, E2bError> {
     let id = name(id)?;
     match sandboxes.kill(&tenant, &id).await? {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Failure::no_sandbox(&id)),
+        false => Err(E2bError::no_sandbox(&id)),
     }
 }
 
@@ -89,12 +89,12 @@ pub(super) async fn set_timeout(
     Extension(sandboxes): Extension<Sandboxes>,
     id: Name,
     read: Body,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, E2bError> {
     let id = name(id)?;
-    let (asked, _held): (Timeout, Held) = read?.json()?;
+    let (asked, _held): (Timeout, HeldBytes) = read?.json()?;
     let time = time(asked.timeout)?;
     let sandbox = sandboxes.of(&tenant, &id).filter(|sandbox| !sandbox.is_paused());
-    sandbox.ok_or_else(|| Failure::no_sandbox(&id))?.extend(time, true);
+    sandbox.ok_or_else(|| E2bError::no_sandbox(&id))?.extend(time, true);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -103,13 +103,13 @@ pub(super) async fn describe(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
     id: Name,
-) -> Result<Json<DetailAnswer>, Failure> {
+) -> Result<Json<DetailAnswer>, E2bError> {
     let id = name(id)?;
     if let Some(sandbox) = sandboxes.of(&tenant, &id) {
         return Ok(Json(DetailAnswer::new(&sandbox)));
     }
     let sessions = stored(&tenant, &id).await?;
-    let first = sessions.first().ok_or_else(|| Failure::no_sandbox(&id))?;
+    let first = sessions.first().ok_or_else(|| E2bError::no_sandbox(&id))?;
     let record = tenant.session(first).await?;
     Ok(Json(DetailAnswer::left(&tenant, &id, record.updated_at.to_string())))
 }
@@ -163,9 +163,9 @@ pub(super) async fn list(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
     wanted: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>,
-) -> Result<Response, Failure> {
+) -> Result<Response, E2bError> {
     let Query(Wanted { state, metadata, limit, next_token }) =
-        wanted.map_err(|error| Failure::invalid(error.body_text()))?;
+        wanted.map_err(|error| E2bError::invalid(error.body_text()))?;
     let metadata: BTreeMap<String, String> = match &metadata {
         Some(text) => form_entries(text),
         None => BTreeMap::new(),
@@ -203,7 +203,7 @@ pub(super) async fn list(
 const NEXT_TOKEN: HeaderName = HeaderName::from_static("x-next-token");
 
 /// Returns the sandboxes that have sessions in the store, by id.
-async fn left(tenant: &Tenant) -> Result<BTreeMap<String, DetailAnswer>, Failure> {
+async fn left(tenant: &Tenant) -> Result<BTreeMap<String, DetailAnswer>, E2bError> {
     let mut all = BTreeMap::new();
     for session in tenant.list().await?.sessions {
         if let Some((sandbox, _)) = Sandboxes::of_session(&session.id) {
@@ -225,11 +225,11 @@ fn form_entries(text: &str) -> BTreeMap<String, String> {
 }
 
 /// Reports that a sandbox is running: the extractor rejects requests to any other sandbox.
-pub(super) async fn health(_: Asked) -> StatusCode {
+pub(super) async fn health(_: RequestedSandbox) -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
 /// Rejects requests of E2B's API that Glovebox does not support.
-pub(super) async fn unsupported(uri: axum::http::Uri) -> Failure {
-    Failure::unsupported(&format!("`{}`", glovebox::escaped(uri.path())))
+pub(super) async fn unsupported(uri: axum::http::Uri) -> E2bError {
+    E2bError::unsupported(&format!("`{}`", glovebox::escaped(uri.path())))
 }

@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     files::{WORKSPACE, absolute, relative},
-    form::{Entries, Failure, check_entries},
+    form::{E2bError, Entries, check_entries},
     lifecycle::{context_name, stored},
     lines,
-    sandboxes::{Asked, Sandbox, Sandboxes},
+    sandboxes::{RequestedSandbox, Sandbox, Sandboxes},
 };
 use crate::{
     Door, Script, ServiceError, SessionSummary, Watch,
     http::{
         InPath, Problem, ReadBody, Shared,
-        budget::Held,
+        budget::HeldBytes,
         output::{Form, Pieces},
     },
 };
@@ -47,35 +47,35 @@ pub(super) struct NewContext {
 }
 
 /// Parses a language by the names that E2B's clients use. Fails for languages that Glovebox does not have.
-pub(super) fn language(name: &str) -> Result<Language, Failure> {
+pub(super) fn language(name: &str) -> Result<Language, E2bError> {
     match name.to_ascii_lowercase().as_str() {
         "python" | "py" => Ok(Language::Python),
         "javascript" | "js" | "typescript" | "ts" => Ok(Language::JavaScript),
-        _ => Err(Failure::unsupported(&format!("the language `{}`", glovebox::escaped(name)))),
+        _ => Err(E2bError::unsupported(&format!("the language `{}`", glovebox::escaped(name)))),
     }
 }
 
 /// Fails if `name` cannot be the name of a context.
-fn check_name(name: &str) -> Result<(), Failure> {
+fn check_name(name: &str) -> Result<(), E2bError> {
     let is_one = (1..=40).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_one.then_some(()).ok_or_else(|| no_context(name))
 }
 
-fn no_context(name: &str) -> Failure {
+fn no_context(name: &str) -> E2bError {
     let detail = format!("the sandbox has no context `{}`", glovebox::escaped(name));
-    Failure::new(StatusCode::NOT_FOUND, "not-found", detail)
+    E2bError::new(StatusCode::NOT_FOUND, "not-found", detail)
 }
 
 /// Opens a context.
 pub(super) async fn create(
-    Asked(sandbox): Asked,
+    RequestedSandbox(sandbox): RequestedSandbox,
     read: Result<ReadBody, Problem>,
-) -> Result<(StatusCode, Json<ContextAnswer>), Failure> {
-    let (new, _held): (NewContext, Held) = read?.json_or_default()?;
+) -> Result<(StatusCode, Json<ContextAnswer>), E2bError> {
+    let (new, _held): (NewContext, HeldBytes) = read?.json_or_default()?;
     let language = new.language.as_deref().map_or(Ok(Language::Python), language)?;
     let directory = new.cwd.as_deref().map(relative).transpose()?.filter(|path| !path.is_empty());
     if directory.is_some() && language != Language::Python {
-        return Err(Failure::unsupported("`cwd` of JavaScript"));
+        return Err(E2bError::unsupported("`cwd` of JavaScript"));
     }
     let mut id = SessionId::random().to_string();
     id.truncate(16);
@@ -93,7 +93,7 @@ pub(super) async fn create(
 }
 
 /// Lists the contexts of a sandbox.
-pub(super) async fn list(Asked(sandbox): Asked) -> Result<Json<Vec<ContextAnswer>>, Failure> {
+pub(super) async fn list(RequestedSandbox(sandbox): RequestedSandbox) -> Result<Json<Vec<ContextAnswer>>, E2bError> {
     let mut contexts = BTreeMap::new();
     for session in stored(&sandbox.tenant, &sandbox.id).await? {
         let record = sandbox.tenant.session(&session).await?;
@@ -104,9 +104,9 @@ pub(super) async fn list(Asked(sandbox): Asked) -> Result<Json<Vec<ContextAnswer
 
 /// Removes a context. The sandbox retains its files.
 pub(super) async fn remove(
-    Asked(sandbox): Asked,
+    RequestedSandbox(sandbox): RequestedSandbox,
     name: Result<InPath<String>, Problem>,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, E2bError> {
     let InPath(name) = name?;
     check_name(&name)?;
     let _turn = sandbox.turn.lock().await;
@@ -125,9 +125,9 @@ pub(super) async fn remove(
 
 /// Replaces a context with a new one that has the sandbox's files.
 pub(super) async fn restart(
-    Asked(sandbox): Asked,
+    RequestedSandbox(sandbox): RequestedSandbox,
     name: Result<InPath<String>, Problem>,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, E2bError> {
     let InPath(name) = name?;
     check_name(&name)?;
     let _turn = sandbox.turn.lock().await;
@@ -167,18 +167,18 @@ pub(super) struct Code {
 /// Executes code. Streams output as the script writes it, then the displays and the value of the last expression.
 pub(super) async fn execute(
     axum::extract::State(shared): axum::extract::State<Shared>,
-    Asked(sandbox): Asked,
+    RequestedSandbox(sandbox): RequestedSandbox,
     read: Result<ReadBody, Problem>,
-) -> Result<Response, Failure> {
+) -> Result<Response, E2bError> {
     let read = read?.aside(|read| read.json::<Code>());
-    let (asked, held): (Code, Held) = read.await?;
+    let (asked, held): (Code, HeldBytes) = read.await?;
     let env = asked.env_vars.map(|Entries(entries)| entries).unwrap_or_default();
     check_entries("env_vars", &env)?;
     if let Some(name) = env.keys().find(|name| !is_env_name(name)) {
-        return Err(Failure::invalid(format!("`{}` in `env_vars` is not a valid name", glovebox::escaped(name))));
+        return Err(E2bError::invalid(format!("`{}` in `env_vars` is not a valid name", glovebox::escaped(name))));
     }
     if asked.context_id.is_some() && asked.language.is_some() {
-        return Err(Failure::invalid("`context_id` and `language` are mutually exclusive; remove one of them"));
+        return Err(E2bError::invalid("`context_id` and `language` are mutually exclusive; remove one of them"));
     }
     let wanted = asked.language.as_deref().map(language).transpose()?;
     let is_typescript =

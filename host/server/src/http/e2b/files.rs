@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    form::Failure,
+    form::E2bError,
     lifecycle::context_name,
-    sandboxes::{Asked, Sandbox},
+    sandboxes::{RequestedSandbox, Sandbox},
 };
 use crate::{
     Changed, ServiceError,
     http::{
         InPath, Problem, ReadBody, Shared,
-        budget::Held,
+        budget::HeldBytes,
         sessions::{octets, read_with_room},
         wire::{MAX_LISTED, MAX_LISTED_BYTES},
     },
@@ -76,10 +76,10 @@ impl Sandbox {
 }
 
 /// Converts an error of a file operation. A missing file becomes status 404.
-pub(super) fn failed(error: ServiceError) -> Failure {
+pub(super) fn failed(error: ServiceError) -> E2bError {
     match &error {
         ServiceError::Files(FilesError::Refused { source: VfsError::NotFound, .. }) => {
-            Failure::new(StatusCode::NOT_FOUND, "not-found", error.public())
+            E2bError::new(StatusCode::NOT_FOUND, "not-found", error.public())
         }
         _ => error.into(),
     }
@@ -88,11 +88,11 @@ pub(super) fn failed(error: ServiceError) -> Failure {
 /// Returns a file.
 pub(super) async fn read(
     State(shared): State<Shared>,
-    Asked(sandbox): Asked,
+    RequestedSandbox(sandbox): RequestedSandbox,
     query: InQuery,
-) -> Result<Response, Failure> {
-    let Query(Which { path }) = query.map_err(|error| Failure::invalid(error.body_text()))?;
-    let path = relative(&path.ok_or_else(|| Failure::invalid("missing query parameter `path`"))?)?;
+) -> Result<Response, E2bError> {
+    let Query(Which { path }) = query.map_err(|error| E2bError::invalid(error.body_text()))?;
+    let path = relative(&path.ok_or_else(|| E2bError::invalid("missing query parameter `path`"))?)?;
     let _turn = sandbox.turn.lock().await;
     let (asked, bodies, name) = (path.clone(), shared.bodies.clone(), sandbox.tenant.name().to_owned());
     let read = sandbox.with_files(&path, false, move |files| read_with_room(&bodies, &name, files, &asked));
@@ -102,22 +102,22 @@ pub(super) async fn read(
 
 /// Writes the file in the body, or the files of a multipart form.
 pub(super) async fn write(
-    Asked(sandbox): Asked,
+    RequestedSandbox(sandbox): RequestedSandbox,
     query: InQuery,
     headers: HeaderMap,
     read: Result<ReadBody, Problem>,
-) -> Result<Json<Vec<Written>>, Failure> {
-    let Query(Which { path }) = query.map_err(|error| Failure::invalid(error.body_text()))?;
+) -> Result<Json<Vec<Written>>, E2bError> {
+    let Query(Which { path }) = query.map_err(|error| E2bError::invalid(error.body_text()))?;
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !matches!(text(header::CONTENT_ENCODING), "" | "identity") {
-        return Err(Failure::unsupported("`Content-Encoding`"));
+        return Err(E2bError::unsupported("`Content-Encoding`"));
     }
     let content_type = text(header::CONTENT_TYPE);
     let (bytes, _held) = read?.into_parts();
     let files = match multer::parse_boundary(content_type) {
         Ok(boundary) => of_form(bytes, boundary, path).await?,
         Err(_) => {
-            let path = path.ok_or_else(|| Failure::invalid("missing query parameter `path`"))?;
+            let path = path.ok_or_else(|| E2bError::invalid("missing query parameter `path`"))?;
             vec![(relative(&path)?, bytes)]
         }
     };
@@ -133,23 +133,23 @@ pub(super) async fn write(
 }
 
 /// Parses the files of a multipart form. `path` is the destination of a single file.
-async fn of_form(bytes: Vec<u8>, boundary: String, path: Option<String>) -> Result<Vec<(String, Vec<u8>)>, Failure> {
-    let wrong = |error: multer::Error| Failure::invalid(format!("invalid form: {error}"));
+async fn of_form(bytes: Vec<u8>, boundary: String, path: Option<String>) -> Result<Vec<(String, Vec<u8>)>, E2bError> {
+    let wrong = |error: multer::Error| E2bError::invalid(format!("invalid form: {error}"));
     let whole = tokio_stream::once(Ok::<_, Infallible>(axum::body::Bytes::from(bytes)));
     let mut form = multer::Multipart::new(whole, boundary);
     let mut files = Vec::new();
     while let Some(field) = form.next_field().await.map_err(wrong)? {
         let Some(named) = field.file_name().map(str::to_owned) else { continue };
         if files.len() == MAX_FILES {
-            return Err(Failure::invalid(format!("the form has more than {MAX_FILES} files")));
+            return Err(E2bError::invalid(format!("the form has more than {MAX_FILES} files")));
         }
         let to = relative(path.as_deref().unwrap_or(&named))?;
         files.push((to, field.bytes().await.map_err(wrong)?.to_vec()));
     }
     match files.len() {
-        0 => Err(Failure::invalid("the form has no file")),
+        0 => Err(E2bError::invalid("the form has no file")),
         count if count > 1 && path.is_some() => {
-            Err(Failure::invalid("`path` is not supported with several files in the form; leave it out"))
+            Err(E2bError::invalid("`path` is not supported with several files in the form; leave it out"))
         }
         _ => Ok(files),
     }
@@ -207,7 +207,7 @@ impl From<FileEntry> for Entry {
 
 /// Calls the procedure that the path names.
 pub(super) async fn call(
-    Asked(sandbox): Asked,
+    RequestedSandbox(sandbox): RequestedSandbox,
     method: Result<InPath<String>, Problem>,
     read: Result<ReadBody, Problem>,
 ) -> Response {
@@ -221,13 +221,13 @@ async fn answer(
     sandbox: &Sandbox,
     method: Result<InPath<String>, Problem>,
     read: Result<ReadBody, Problem>,
-) -> Result<Value, Failure> {
+) -> Result<Value, E2bError> {
     let InPath(method) = method?;
     let known = ["ListDir", "Stat", "Remove", "Move", "MakeDir"];
     if !known.contains(&method.as_str()) {
-        return Err(Failure::unsupported(&format!("`{}`", glovebox::escaped(&method))));
+        return Err(E2bError::unsupported(&format!("`{}`", glovebox::escaped(&method))));
     }
-    let (asked, _held): (Question, Held) = read?.json_or_default()?;
+    let (asked, _held): (Question, HeldBytes) = read?.json_or_default()?;
     let _turn = sandbox.turn.lock().await;
     let path = relative(if method == "Move" { &asked.source } else { &asked.path })?;
     let of = path.clone();
@@ -275,14 +275,14 @@ const HOME: &str = "/home/user";
 
 /// Converts a client's path to a path relative to the workspace. Accepts relative paths, and absolute paths below the
 /// workspace or the home directory.
-pub(super) fn relative(path: &str) -> Result<String, Failure> {
+pub(super) fn relative(path: &str) -> Result<String, E2bError> {
     let below = |top: &str| path.strip_prefix(top).filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let rest = below(WORKSPACE).or_else(|| below(HOME)).or_else(|| below("~"));
     let rest = match rest {
         Some(rest) => rest,
         None if path.starts_with('/') => {
             let path = glovebox::escaped(path);
-            return Err(Failure::invalid(format!(
+            return Err(E2bError::invalid(format!(
                 "`{path}` is outside of the workspace; use a path below `{WORKSPACE}` or `{HOME}`"
             )));
         }

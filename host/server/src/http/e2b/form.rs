@@ -43,17 +43,17 @@ pub(super) struct NewSandbox {
 }
 
 impl NewSandbox {
-    pub(super) fn parts(self) -> Result<(Description, Duration), Failure> {
+    pub(super) fn parts(self) -> Result<(Description, Duration), E2bError> {
         if self.mcp.is_some() {
-            return Err(Failure::unsupported("`mcp`"));
+            return Err(E2bError::unsupported("`mcp`"));
         }
         if self.volume_mounts.is_some_and(|mounts| !mounts.is_empty()) {
-            return Err(Failure::unsupported("`volumeMounts`"));
+            return Err(E2bError::unsupported("`volumeMounts`"));
         }
         check_entries("metadata", &self.metadata)?;
         check_entries("envVars", &self.env_vars)?;
         if let Some(name) = self.env_vars.keys().find(|name| !is_env_name(name)) {
-            return Err(Failure::invalid(format!("`{}` in `envVars` is not a valid name", glovebox::escaped(name))));
+            return Err(E2bError::invalid(format!("`{}` in `envVars` is not a valid name", glovebox::escaped(name))));
         }
         let mut template = self.template_id;
         template.truncate(template.floor_char_boundary(256));
@@ -70,10 +70,10 @@ fn few_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<St
     entries_at_most::<D, String, MAX_ENTRIES>(deserializer)
 }
 
-pub(super) fn check_entries(name: &str, entries: &BTreeMap<String, String>) -> Result<(), Failure> {
+pub(super) fn check_entries(name: &str, entries: &BTreeMap<String, String>) -> Result<(), E2bError> {
     let bytes: usize = entries.iter().map(|(name, value)| name.len() + value.len()).sum();
     if entries.len() > MAX_ENTRIES || bytes > MAX_ENTRY_BYTES {
-        return Err(Failure::invalid(format!(
+        return Err(E2bError::invalid(format!(
             "`{name}` has {} entries and {bytes} bytes; at most {MAX_ENTRIES} entries and {MAX_ENTRY_BYTES} bytes are allowed",
             entries.len()
         )));
@@ -89,10 +89,10 @@ pub(super) struct Timeout {
 }
 
 /// Converts a sandbox's time from seconds. Fails if it exceeds the maximum.
-pub(super) fn time(seconds: Option<u64>) -> Result<Duration, Failure> {
+pub(super) fn time(seconds: Option<u64>) -> Result<Duration, E2bError> {
     match seconds.unwrap_or(DEFAULT_TIME_S) {
         seconds if seconds <= MAX_TIME_S => Ok(Duration::from_secs(seconds)),
-        seconds => Err(Failure::invalid(format!("`timeout` is {seconds} s; at most {MAX_TIME_S} s are allowed"))),
+        seconds => Err(E2bError::invalid(format!("`timeout` is {seconds} s; at most {MAX_TIME_S} s are allowed"))),
     }
 }
 
@@ -187,9 +187,9 @@ impl DetailAnswer {
 }
 
 /// A problem document with the fields `code` and `message`, which E2B's clients read.
-pub(super) struct Failure(pub(super) Problem);
+pub(super) struct E2bError(pub(super) Problem);
 
-impl Failure {
+impl E2bError {
     pub(super) fn new(status: StatusCode, kind: &str, detail: impl Into<Untrusted>) -> Self {
         Self(Problem::new(status, kind, detail))
     }
@@ -235,19 +235,19 @@ impl Failure {
     }
 }
 
-impl From<ServiceError> for Failure {
+impl From<ServiceError> for E2bError {
     fn from(error: ServiceError) -> Self {
         Self(error.into())
     }
 }
 
-impl From<Problem> for Failure {
+impl From<Problem> for E2bError {
     fn from(problem: Problem) -> Self {
         Self(problem)
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for E2bError {
     fn into_response(self) -> Response {
         let mut body = serde_json::to_value(&self.0).unwrap_or_default();
         if let Some(object) = body.as_object_mut() {

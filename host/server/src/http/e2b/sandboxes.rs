@@ -15,7 +15,7 @@ use glovebox::Timestamp;
 use glovebox_sessions::SessionId;
 use subtle::ConstantTimeEq as _;
 
-use super::form::Failure;
+use super::form::E2bError;
 use crate::{
     Door, ServiceError, Tenant,
     http::{Caller, Shared},
@@ -46,7 +46,7 @@ pub(super) struct Sandbox {
     pub(super) secret: String,
     pub(super) started_at: Timestamp,
     pub(super) description: Description,
-    state: Mutex<State>,
+    state: Mutex<SandboxState>,
     /// Held during executions and file operations, since the contexts share their files.
     pub(super) turn: tokio::sync::Mutex<()>,
 }
@@ -68,7 +68,7 @@ impl Description {
     }
 }
 
-struct State {
+struct SandboxState {
     ends: Instant,
     ends_at: Timestamp,
     is_paused: bool,
@@ -153,7 +153,7 @@ impl Sandboxes {
             let what = "bytes of sandboxes' metadata and `envVars`";
             return Err(ServiceError::TooMany { what, most: MAX_DESCRIPTION_BYTES });
         }
-        let state = State {
+        let state = SandboxState {
             ends: Instant::now(),
             ends_at: Timestamp::now(),
             is_paused: false,
@@ -185,7 +185,7 @@ impl Sandboxes {
 }
 
 impl Sandbox {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SandboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -279,9 +279,9 @@ impl Sandbox {
 pub(super) struct By(pub(super) Tenant);
 
 impl FromRequestParts<Shared> for By {
-    type Rejection = Failure;
+    type Rejection = E2bError;
 
-    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, E2bError> {
         let Caller(tenant) = Caller::from_request_parts(parts, shared).await?;
         Ok(Self(tenant.through(Door::E2b)))
     }
@@ -289,28 +289,28 @@ impl FromRequestParts<Shared> for By {
 
 /// Extracts the running sandbox of a request, from the headers `E2b-Sandbox-Id` and `X-Access-Token` or
 /// `E2B-Traffic-Access-Token`.
-pub(super) struct Asked(pub(super) Arc<Sandbox>);
+pub(super) struct RequestedSandbox(pub(super) Arc<Sandbox>);
 
-impl FromRequestParts<Shared> for Asked {
-    type Rejection = Failure;
+impl FromRequestParts<Shared> for RequestedSandbox {
+    type Rejection = E2bError;
 
-    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, E2bError> {
         let extension = Extension::<Sandboxes>::from_request_parts(parts, shared).await;
-        let Extension(sandboxes) = extension.map_err(|_| Failure::unsupported("this"))?;
+        let Extension(sandboxes) = extension.map_err(|_| E2bError::unsupported("this"))?;
         let id = text(&parts.headers, "e2b-sandbox-id").unwrap_or_default();
         let named = sandboxes.named(id);
         if named.is_empty() {
-            return Err(Failure::not_running(id));
+            return Err(E2bError::not_running(id));
         }
         let given = ["x-access-token", "e2b-traffic-access-token"].iter().find_map(|name| text(&parts.headers, name));
         // Several tenants may have a sandbox with this id. The secret selects one.
         let sandbox = given.and_then(|given| named.into_iter().find(|sandbox| sandbox.is_secret(given)));
         let Some(sandbox) = sandbox else {
             let detail = "wrong access token for this sandbox; connect to the sandbox again";
-            return Err(Failure::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
+            return Err(E2bError::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
         };
         if sandbox.is_paused() {
-            return Err(Failure::not_running(id));
+            return Err(E2bError::not_running(id));
         }
         // The body counts against this tenant's share of the memory budget.
         parts.extensions.insert(sandbox.tenant.clone());

@@ -50,11 +50,11 @@ pub struct Upstreams {
 struct Server {
     config: UpstreamConfig,
     max_message_bytes: usize,
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ServerState {
     process: Option<Process>,
     /// The times of its restarts.
     restarts: Vec<Instant>,
@@ -216,7 +216,7 @@ impl Server {
             process.end().await;
             return Err(wrong(reason));
         }
-        let state = State { process: Some(process), restarts: Vec::new(), is_closed: false };
+        let state = ServerState { process: Some(process), restarts: Vec::new(), is_closed: false };
         Ok((Self { config, max_message_bytes, state: Mutex::new(state) }, tools))
     }
 

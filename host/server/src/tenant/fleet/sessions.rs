@@ -61,7 +61,7 @@ impl Fleet {
 impl Tenant {
     /// Refuses an operation that is only for stored sessions, if the tenant's sessions are in a fleet.
     pub(in crate::tenant) fn check_stored(&self, what: NotInFleet) -> Result<(), ServiceError> {
-        match self.0.fleet {
+        match self.inner.fleet {
             Some(_) => Err(ServiceError::NotInFleet(what)),
             None => Ok(()),
         }
@@ -78,7 +78,7 @@ impl Tenant {
         let id = id.unwrap_or_else(SessionId::random);
         let language = match (language, runtime) {
             // The default without a fleet: the first served runtime.
-            (None, None) => self.0.service.runtimes().next().map(|info| info.language),
+            (None, None) => self.inner.service.runtimes().next().map(|info| info.language),
             (language, _) => language,
         };
         let open =
@@ -86,7 +86,7 @@ impl Tenant {
         let (tenant, fleet) = (self.clone(), fleet.clone());
         let open = async move {
             let _making = tenant.making().await;
-            let opened = fleet.open(&id, open, tenant.0.max_sessions).await;
+            let opened = fleet.open(&id, open, tenant.inner.max_sessions).await;
             tenant.told(&id, Act::new("open"), opened)
         };
         self.ask_fleet(None, "open", open).await
@@ -237,7 +237,7 @@ impl Tenant {
             Ok((request, self.admit_to_fleet(Some(&id)).await?))
         };
         let (request, held) = admitted.await.inspect_err(|error| self.refused(door, error))?;
-        let token = self.0.service.token();
+        let token = self.inner.service.token();
         let _cancel = CancelOnDrop(token.clone());
         let stopped = token.clone();
         let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || stopped.cancel()));
