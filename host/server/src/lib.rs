@@ -16,12 +16,12 @@ mod byte_budget;
 mod config;
 pub mod daemon;
 mod error;
+mod fair_semaphore;
 mod grant;
 pub mod http;
 mod json;
 pub mod mcp;
 mod metrics;
-mod places;
 mod service;
 #[cfg(feature = "otlp")]
 mod telemetry;

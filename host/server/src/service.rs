@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Audit, ServiceError, WorkersConfig,
+    fair_semaphore::{FairSemaphore, Permit},
     metrics::Metrics,
-    places::{Permit, Places},
     workers::{Reporter, Workers},
 };
 
@@ -102,8 +102,8 @@ pub(crate) struct ServiceInner {
     pub(crate) reporter: Option<Arc<Reporter>>,
     workers: OnceLock<Workers>,
     admission: Admission,
-    places: Places,
-    places_in_fleet: Places,
+    places: FairSemaphore,
+    places_in_fleet: FairSemaphore,
     suspension: Suspension,
     suspended: Arc<Semaphore>,
     waiting: AtomicUsize,
@@ -153,8 +153,8 @@ impl Service {
             audit: config.audit,
             reporter: config.worker.then(|| Arc::new(Reporter::new(std::io::stdout()))),
             workers: OnceLock::new(),
-            places: Places::new(config.admission.running.max(1)),
-            places_in_fleet: Places::new(config.admission.in_fleet.max(1)),
+            places: FairSemaphore::new(config.admission.running.max(1)),
+            places_in_fleet: FairSemaphore::new(config.admission.in_fleet.max(1)),
             suspension: config.suspension,
             suspended: Arc::new(Semaphore::new(config.suspension.count.min(Semaphore::MAX_PERMITS))),
             admission: config.admission,
@@ -292,7 +292,7 @@ impl Service {
         self.admit_to(&self.0.places_in_fleet, tenant).await
     }
 
-    async fn admit_to(&self, places: &Places, tenant: &str) -> Result<ExecutionPermit, ServiceError> {
+    async fn admit_to(&self, places: &FairSemaphore, tenant: &str) -> Result<ExecutionPermit, ServiceError> {
         if self.is_draining() {
             return Err(ServiceError::Draining);
         }

@@ -114,7 +114,7 @@ impl Connection {
 
     /// Dispatches a message. Its requests run concurrently with later messages and send their own responses.
     pub(super) async fn take(self: &Arc<Self>, line: &[u8], held: HeldBytes) -> Result<(), Gone> {
-        let messages = match params::aside(line.len(), || parse(line)) {
+        let messages = match params::in_place_if_large(line.len(), || parse(line)) {
             Ok(messages) => messages,
             Err(error) => return self.outbox.send_short(message::response(&RpcId::null(), &Err(error))).await,
         };
@@ -332,7 +332,7 @@ impl Connection {
             "pid": std::process::id(),
             "connections": shared.connected.load(Ordering::SeqCst),
             "sessions": sessions,
-            "ready": shared.workers.ready(),
+            "ready": shared.interpreters.ready(),
             "uptime_ms": u64::try_from(shared.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
         })
     }

@@ -14,12 +14,13 @@
 //! | `message`, `params` | messages, errors, and parameters |
 //! | `lines` | reading and writing of messages in bounded memory |
 //! | `methods` | the methods |
-//! | `sessions`, `worker` | sessions of a client, the queue of each, and interpreters that are started ahead |
+//! | `sessions`, `interpreter_pool` | sessions of a client, the queue of each, and interpreters that are started ahead |
 //! | `client_calls` | calls from scripts to the client |
 //! | `socket`, `pipe`, `serve` | connections of clients |
 
 mod client_calls;
 mod connection;
+mod interpreter_pool;
 mod lines;
 mod message;
 mod methods;
@@ -30,7 +31,6 @@ mod serve;
 mod sessions;
 #[cfg(unix)]
 mod socket;
-mod worker;
 
 pub use serve::serve_stdio;
 use std::{
@@ -39,11 +39,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use interpreter_pool::InterpreterPool;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Service, Tenant, byte_budget::ByteBudget};
-use worker::Workers;
 
 #[cfg(windows)]
 pub use pipe::{Listener, serve};
@@ -59,7 +59,7 @@ pub struct Daemon(Arc<Shared>);
 struct Shared {
     service: Service,
     config: DaemonConfig,
-    workers: Arc<Workers>,
+    interpreters: Arc<InterpreterPool>,
     incoming: ByteBudget,
     outgoing: ByteBudget,
     connections: Arc<Semaphore>,
@@ -85,7 +85,7 @@ impl Daemon {
         let daemon = Self(Arc::new(Shared {
             service: tenant.service().clone(),
             config,
-            workers: Workers::new(tenant.clone(), &config),
+            interpreters: InterpreterPool::new(tenant.clone(), &config),
             incoming: budget(),
             outgoing: budget(),
             connections: permits(config.connections),
@@ -94,7 +94,7 @@ impl Daemon {
             begun: Instant::now(),
             stop: CancellationToken::new(),
         }));
-        daemon.0.workers.fill();
+        daemon.0.interpreters.fill();
         daemon
     }
 

@@ -25,12 +25,12 @@ const MAX_VALUE_BYTES: usize = 256 << 10;
 /// Parses parameters. The error names the invalid field.
 pub(super) fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
     let text = params.map_or("{}", RawValue::get);
-    aside(text.len(), || read_text(text))
+    in_place_if_large(text.len(), || read_text(text))
 }
 
 /// Runs `work` so that it does not block other tasks, if its input of `bytes` is large. Requires a multi-threaded
 /// runtime.
-pub(super) fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+pub(super) fn in_place_if_large<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     if bytes > ASIDE_BYTES { tokio::task::block_in_place(work) } else { work() }
 }
 

@@ -14,9 +14,9 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use super::{
     Daemon,
     client_calls::Peer,
+    interpreter_pool::ClientSession,
     message::{self, Answer, NOT_INITIALIZED, REFUSED, RpcError},
     params::{self, Fork, Initialize, SessionTarget},
-    worker::Worker,
 };
 
 /// Protocol version that `initialize` and `ping` report.
@@ -90,7 +90,7 @@ impl ClientSessions {
     pub(super) async fn initialize(&self, slot: &SessionSlot, waiting: Waiting, params: Option<&RawValue>) -> Answer {
         let turn = waiting.turn().await;
         let asked: Initialize = params::read(params)?;
-        let worker = self.daemon.0.workers.get(asked).await?;
+        let worker = self.daemon.0.interpreters.get(asked).await?;
         self.opened(slot, turn, worker)
     }
 
@@ -110,7 +110,7 @@ impl ClientSessions {
         if let Some(context) = &context {
             session.set_context(context.clone()).await?;
         }
-        let worker = Worker {
+        let worker = ClientSession {
             sandbox: original.sandbox.clone(),
             session: Some(session),
             router: Arc::clone(&original.router),
@@ -121,7 +121,7 @@ impl ClientSessions {
     }
 
     /// Puts a new session into its slot, and returns the answer that describes it.
-    fn opened(&self, slot: &SessionSlot, mut turn: Turn, worker: Worker) -> Answer {
+    fn opened(&self, slot: &SessionSlot, mut turn: Turn, worker: ClientSession) -> Answer {
         worker.router.connect(&self.peer);
         let id = match &worker.session {
             Some(session) => session.id().to_owned(),
@@ -156,7 +156,7 @@ pub(super) enum SessionState {
     /// The session is being opened, or opening it failed.
     #[default]
     Nothing,
-    Open(Worker),
+    Open(ClientSession),
     /// The session has ended, for this reason.
     Ended(String),
 }
@@ -203,7 +203,7 @@ impl SessionSlot {
     fn end_if_idle(&self, idle: Duration) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
         let alone = self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
-        if alone >= idle && matches!(&*state, SessionState::Open(Worker { session: Some(_), .. })) {
+        if alone >= idle && matches!(&*state, SessionState::Open(ClientSession { session: Some(_), .. })) {
             *state = SessionState::Ended(format!("it was idle for {} s", idle.as_secs()));
             return true;
         }
@@ -223,7 +223,7 @@ impl Waiting {
 
 impl SessionState {
     /// Returns the worker of an open session.
-    pub(super) fn worker(&mut self) -> Result<&mut Worker, RpcError> {
+    pub(super) fn worker(&mut self) -> Result<&mut ClientSession, RpcError> {
         match self {
             Self::Open(worker) => Ok(worker),
             Self::Nothing => Err(not_initialized()),

@@ -47,7 +47,7 @@ fn framed(
 }
 
 /// Serializes an execution as JSON.
-pub(super) fn made(
+pub(super) fn serialize_execution(
     bodies: &BodyBudget,
     tenant: &str,
     execution: Execution,

@@ -233,7 +233,7 @@ impl ReadBody {
     }
 
     /// Runs `read`. A large body is parsed on a thread that may block, so that other requests need not wait.
-    pub(crate) async fn aside<T: Send + 'static>(
+    pub(crate) async fn parse_with<T: Send + 'static>(
         self,
         read: impl FnOnce(Self) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
@@ -277,7 +277,7 @@ pub(super) struct Counted;
 /// Middleware that counts every response against the memory budget, including errors.
 pub(super) async fn count(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let is_head = request.method() == Method::HEAD;
-    let tenant = shared.tenants.asking(request.headers()).ok().map(Tenant::name).map(str::to_owned);
+    let tenant = shared.tenants.authenticate(request.headers()).ok().map(Tenant::name).map(str::to_owned);
     let response = next.run(request).await;
     if is_head { response } else { count_answer(&shared.bodies, tenant.as_deref(), response).await }
 }

@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
-    answer::{ExecutionAnswer, again, made, needs_tools, result_piece, whole},
+    answer::{ExecutionAnswer, again, needs_tools, result_piece, serialize_execution, whole},
     budget::{HeldBytes, Made},
     idempotency::{Answer, Begun},
     output::{Form, Pieces},
@@ -43,7 +43,7 @@ pub(crate) async fn fresh(
     read: ReadBody,
 ) -> Result<Response, Problem> {
     let (known, asking) = (shared.clone(), tenant.clone());
-    let asked = read.aside(move |read| {
+    let asked = read.parse_with(move |read| {
         let begun = known.answered.begin(asking.name(), &headers, &[b"execute", &read.bytes])?;
         let (mut body, held): (ExecuteBody, HeldBytes) = read.json()?;
         let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, &asking)?);
@@ -73,7 +73,7 @@ pub(crate) async fn in_session(
     read: ReadBody,
 ) -> Result<Response, Problem> {
     let (known, asking) = (shared.clone(), tenant.clone());
-    let asked = read.aside(move |read| {
+    let asked = read.parse_with(move |read| {
         let begun = known.answered.begin(asking.name(), &headers, &[b"session", id.as_bytes(), &read.bytes])?;
         let (mut body, held): (ExecuteBody, HeldBytes) = read.json()?;
         let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, &asking)?);
@@ -93,7 +93,7 @@ pub(crate) async fn in_session(
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<Json<ValidateAnswer>, Problem> {
     let (fresh, _held) = read
-        .aside(|read| {
+        .parse_with(|read| {
             let (body, held): (ExecuteBody, HeldBytes) = read.json()?;
             Ok((body.fresh()?, held))
         })
@@ -130,7 +130,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
     match (form, slot) {
         (Form::Whole, None) => {
             let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
-            let then = move |execution| made(&bodies, &name, execution, &patterns);
+            let then = move |execution| serialize_execution(&bodies, &name, execution, &patterns);
             let done = carry_out(&tenant, work, Watch::default(), then).await?;
             drop(held);
             whole(&shared, tenant.name(), done.0, done.1).await
@@ -141,7 +141,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
             // Continues even if the client disconnects, so that a retry finds the response.
             let done = async move {
                 let _held = held;
-                let then = move |execution| Ok(made(&bodies, &asking, execution, &patterns));
+                let then = move |execution| Ok(serialize_execution(&bodies, &asking, execution, &patterns));
                 match carry_out(&tenant, work, Watch::default(), then).await {
                     Ok((Ok(made), etag)) => {
                         slot.done(Answer { body: made.bytes.clone(), etag: etag.clone() });
@@ -220,7 +220,7 @@ pub(crate) async fn go_on(
     read: ReadBody,
 ) -> Result<Response, Problem> {
     let (answers, held) = read
-        .aside(|read| {
+        .parse_with(|read| {
             let (body, held): (ContinueBody, HeldBytes) = read.json_or_default()?;
             Ok((body.answers()?, held))
         })
@@ -248,7 +248,7 @@ pub(super) async fn step(
     if form == Form::Whole {
         let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
         let then = move |Ended { execution, generation, return_files }| {
-            Ok((made(&bodies, &name, execution, &return_files)?, generation))
+            Ok((serialize_execution(&bodies, &name, execution, &return_files)?, generation))
         };
         let stepped = asking.step(&tenant, Watch::default(), then).await?;
         drop(held);

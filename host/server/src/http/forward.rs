@@ -124,7 +124,7 @@ struct Ask {
     body: Bytes,
     /// Share of the memory budget for the body.
     _room: Room,
-    looked: PeekedBody,
+    peeked: PeekedBody,
 }
 
 /// A worker's response.
@@ -142,12 +142,12 @@ pub(crate) async fn forward(State(shared): State<Shared>, request: Request, next
 }
 
 async fn forwarded(shared: Shared, what: RouteKind, request: Request) -> Result<Response, Problem> {
-    let tenant = shared.tenants.asking(request.headers())?.clone();
+    let tenant = shared.tenants.authenticate(request.headers())?.clone();
     let (parts, body) = request.into_parts();
     let read = shared.bodies.read(Some(tenant.name()), &parts.headers, body).await?;
     let (known, name, headers) = (shared.clone(), tenant.name().to_owned(), parts.headers.clone());
-    let (begun, read, looked, what) = read
-        .aside(move |read: ReadBody| {
+    let (begun, read, peeked, what) = read
+        .parse_with(move |read: ReadBody| {
             let begun = match &what {
                 RouteKind::Execute => known.answered.begin(&name, &headers, &[b"execute", &read.bytes])?,
                 RouteKind::Session { id, rest } if rest == "execute" => {
@@ -157,12 +157,12 @@ async fn forwarded(shared: Shared, what: RouteKind, request: Request) -> Result<
             };
             let is_looked_at = what.is_execution() || what.is_fork() || what == RouteKind::Open;
             // The worker refuses a body that cannot be parsed.
-            let looked = if is_looked_at {
+            let peeked = if is_looked_at {
                 serde_json::from_slice(&read.bytes).unwrap_or_default()
             } else {
                 PeekedBody::default()
             };
-            Ok((begun, read, looked, what))
+            Ok((begun, read, peeked, what))
         })
         .await?;
     let form = Form::of(&parts.headers);
@@ -170,7 +170,7 @@ async fn forwarded(shared: Shared, what: RouteKind, request: Request) -> Result<
     let (bytes, room) = read.into_parts();
     let (method, uri, headers) = (parts.method, parts.uri, parts.headers);
     let ask =
-        Ask { shared: shared.clone(), tenant, what, method, uri, headers, body: bytes.into(), _room: room, looked };
+        Ask { shared: shared.clone(), tenant, what, method, uri, headers, body: bytes.into(), _room: room, peeked };
     match begun {
         Begun::Again(answer) => again(&shared, ask.tenant.name(), answer.body, answer.etag).await,
         Begun::First(_) if is_stream => Err(Problem::invalid(
@@ -273,7 +273,7 @@ impl Ask {
         }
         let has_run = is_done.await.unwrap_or(true);
         if self.what.is_fork() && response.status().is_success() {
-            self.send_home(live, chosen).await?;
+            self.hibernate_stray_fork(live, chosen).await?;
         }
         Ok(Answered { response, has_run })
     }
@@ -283,9 +283,9 @@ impl Ask {
     fn pending(&mut self, held: crate::tenant::WorkPermits, done: oneshot::Sender<bool>) -> Pending {
         let tenant = self.tenant.clone();
         let is_execution = self.what.is_execution();
-        let opened = || self.looked.id.as_ref().and_then(|id| SessionId::new(id).ok());
+        let opened = || self.peeked.id.as_ref().and_then(|id| SessionId::new(id).ok());
         let session = self.what.session().cloned().or_else(|| opened().filter(|_| self.what == RouteKind::Open));
-        let source = self.looked.source.take().unwrap_or_default();
+        let source = self.peeked.source.take().unwrap_or_default();
         let span = if is_execution { execution_span(&Span::current()) } else { Span::none() };
         Box::new(move |Done { ended, acted }| {
             let has_run =
@@ -313,7 +313,7 @@ impl Ask {
         let home = |id: &SessionId| workers.home(self.tenant.name(), id);
         match &self.what {
             RouteKind::Open => {
-                let given = self.looked.id.as_ref().map(SessionId::new);
+                let given = self.peeked.id.as_ref().map(SessionId::new);
                 let id = match given {
                     Some(Ok(id)) => id,
                     Some(Err(_)) => return Chosen::Any,
@@ -325,7 +325,7 @@ impl Ask {
             }
             RouteKind::Session { id, .. } => {
                 let original = home(id);
-                if self.what.is_fork() && self.looked.id.is_none() {
+                if self.what.is_fork() && self.peeked.id.is_none() {
                     // Picks a name that belongs to the original's worker, where the fork is in memory.
                     let mut fork = SessionId::random();
                     for _ in 0..1_000 {
@@ -344,17 +344,17 @@ impl Ask {
 
     /// Adds a name to a body without one.
     fn set_id(&mut self, id: &SessionId) {
-        if self.looked.id.is_none()
+        if self.peeked.id.is_none()
             && let Some(body) = session_lists::with_id(&self.body, id)
         {
             self.body = body.into();
-            self.looked.id = Some(id.to_string());
+            self.peeked.id = Some(id.to_string());
         }
     }
 
     /// Hibernates a fork on the worker that made it, if its name belongs to another worker.
-    async fn send_home(&self, made_by: std::sync::Arc<Live>, chosen: Chosen) -> Result<(), ServiceError> {
-        let Some(Ok(fork)) = self.looked.id.as_ref().map(SessionId::new) else { return Ok(()) };
+    async fn hibernate_stray_fork(&self, made_by: std::sync::Arc<Live>, chosen: Chosen) -> Result<(), ServiceError> {
+        let Some(Ok(fork)) = self.peeked.id.as_ref().map(SessionId::new) else { return Ok(()) };
         if Chosen::Number(self.workers()?.home(self.tenant.name(), &fork)) == chosen {
             return Ok(());
         }

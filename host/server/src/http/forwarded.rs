@@ -134,10 +134,10 @@ pub(crate) async fn from_parent(State(shared): State<Shared>, mut request: Reque
         let status = if reporter.is_running(number) { StatusCode::OK } else { StatusCode::NOT_FOUND };
         return status.into_response();
     }
-    let told = reporter.begin(number);
+    let report = reporter.begin(number);
     let tenant = text(request.headers(), TENANT);
     let Some(tenant) = shared.tenants.all().find(|known| Some(known.name()) == tenant) else { return unknown() };
-    request.extensions_mut().insert(FromParent(tenant.in_worker(told)));
+    request.extensions_mut().insert(FromParent(tenant.in_worker(report)));
     next.run(request).await
 }
 

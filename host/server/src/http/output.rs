@@ -112,7 +112,7 @@ impl Pieces {
     }
 
     /// Reserves room for a last piece that is already in memory.
-    pub(crate) fn made(&self, piece: Vec<u8>) -> Result<Made, ServiceError> {
+    pub(crate) fn reserve_piece(&self, piece: Vec<u8>) -> Result<Made, ServiceError> {
         Ok(Made { room: self.bodies.reserve(&self.tenant, piece.len())?, bytes: piece.into() })
     }
 

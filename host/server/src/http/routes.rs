@@ -21,7 +21,7 @@ use utoipa::{
 
 use super::{
     Answered, BodyBudget, Caller, HttpConfig, Problem, Tenants, budget, e2b, execute, forward, forwarded,
-    names::{self, Names},
+    guard::{self, Names},
     page, sessions,
     wire::{InfoAnswer, RuntimeAnswer},
 };
@@ -42,7 +42,7 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(shared.clone(), forward::forward))
-        .layer(middleware::from_fn_with_state(shared.clone(), names::guard))
+        .layer(middleware::from_fn_with_state(shared.clone(), guard::guard))
         .layer(middleware::from_fn_with_state(shared.clone(), budget::count));
     #[cfg(feature = "otlp")]
     let routes = routes.layer(middleware::from_fn(crate::telemetry::trace));

@@ -63,7 +63,7 @@ pub(crate) async fn list(
         (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Response, Problem> {
     let (body, context, _held) = read
-        .aside(|read| {
+        .parse_with(|read| {
             let (mut body, held) = read.json_or_default::<OpenBody>()?;
             let context = body.context.take().map(json_text).transpose()?;
             Ok((body, context, held))
@@ -219,7 +219,7 @@ pub(crate) async fn set_variable(
     read: ReadBody,
 ) -> Result<Response, Problem> {
     let json = read
-        .aside(|read| {
+        .parse_with(|read| {
             let text = String::from_utf8(read.bytes).map_err(|_| Problem::invalid("the request body is not UTF-8"))?;
             JsonText::new(text).map_err(|error| Problem::invalid(format!("the request's body: {}", quoted(error))))
         })

@@ -87,7 +87,7 @@ impl Tenants {
     }
 
     /// Returns the tenant of a request, by `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`.
-    pub(crate) fn asking(&self, headers: &HeaderMap) -> Result<&Tenant, Problem> {
+    pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Result<&Tenant, Problem> {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let bearer = text(header::AUTHORIZATION).and_then(|value| {
             let (scheme, token) = value.split_once(' ')?;
@@ -127,7 +127,7 @@ impl FromRequestParts<Shared> for Caller {
         // In a worker process, the parent has authenticated the request.
         let tenant = match parts.extensions.remove() {
             Some(FromParent(tenant)) => tenant,
-            None => shared.tenants.asking(&parts.headers)?.clone(),
+            None => shared.tenants.authenticate(&parts.headers)?.clone(),
         };
         // The body counts against this tenant's share of the memory budget.
         parts.extensions.insert(tenant.clone());

@@ -141,7 +141,7 @@ async fn handle(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Resp
 
 async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Problem> {
     endpoint.names.check(request.uri(), request.headers())?;
-    let tenant = endpoint.tenants.asking(request.headers())?.clone();
+    let tenant = endpoint.tenants.authenticate(request.headers())?.clone();
     let clients = endpoint.clients(&tenant);
     if connects(request.method(), request.headers()) && clients.connected.sessions.read().await.len() >= MAX_CLIENTS {
         let detail = format!("the limit of {MAX_CLIENTS} connected clients is reached; try again later");

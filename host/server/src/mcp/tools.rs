@@ -71,7 +71,7 @@ impl Name {
                     timeout["maximum"] = json!(policy.limits.timeout_ms);
                 }
                 // Code may delete the data of a session, and host functions may have any effect.
-                self.made::<answer::RunAnswer>(
+                self.describe::<answer::RunAnswer>(
                     "Run code",
                     run_code(tenant, policy, listing),
                     input,
@@ -81,31 +81,31 @@ impl Name {
             Self::SessionOpen => {
                 let mut input = arguments::input::<given::OpenSession>();
                 name_languages(&mut input, tenant);
-                self.made::<sessions::OneAnswer>(
+                self.describe::<sessions::OneAnswer>(
                     "Open a session",
                     "Opens a session: an interpreter that keeps its variables, imports and files between calls of run_code, with a \
                      working directory of its own. It is saved after every call and outlives this server. Close it when it is no \
                      longer needed."
                         .into(),
                     input,
-                    adds(),
+                    additive(),
                 )
             }
-            Self::SessionList => self.made::<sessions::ListAnswer>(
+            Self::SessionList => self.describe::<sessions::ListAnswer>(
                 "List sessions",
                 "Lists the sessions with their languages and the times of their last use.".into(),
                 arguments::input::<given::Nothing>(),
-                looks(),
+                read_only(),
             ),
-            Self::SessionFork => self.made::<sessions::OneAnswer>(
+            Self::SessionFork => self.describe::<sessions::OneAnswer>(
                 "Copy a session",
                 "Copies a session with its variables and files. The copy and the original are independent: try something in \
                  the copy, and keep the better one."
                     .into(),
                 arguments::input::<given::ForkSession>(),
-                adds(),
+                additive(),
             ),
-            Self::SessionUndo => self.made::<sessions::DoneAnswer>(
+            Self::SessionUndo => self.describe::<sessions::DoneAnswer>(
                 "Undo in a session",
                 format!(
                     "Restores the variables and files of a session to before its last run_code. {}",
@@ -117,19 +117,19 @@ impl Name {
                 arguments::input::<given::OneSession>(),
                 ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(false),
             ),
-            Self::SessionClose => self.made::<sessions::DoneAnswer>(
+            Self::SessionClose => self.describe::<sessions::DoneAnswer>(
                 "Close a session",
                 "Ends a session and deletes its variables and files.".into(),
                 arguments::input::<given::OneSession>(),
                 ToolAnnotations::new().read_only(false).destructive(true).idempotent(true).open_world(false),
             ),
-            Self::FilesList => self.made::<files::ListAnswer>(
+            Self::FilesList => self.describe::<files::ListAnswer>(
                 "List files",
                 "Lists files of a session's working directory.".into(),
                 arguments::input::<given::ListFiles>(),
-                looks(),
+                read_only(),
             ),
-            Self::FilesRead => self.made::<files::ReadAnswer>(
+            Self::FilesRead => self.describe::<files::ReadAnswer>(
                 "Read a file",
                 format!(
                     "Reads a file of a session: at most {} bytes of text per call (use offset for the rest), or a picture. \
@@ -137,9 +137,9 @@ impl Name {
                     files::MAX_TEXT_BYTES
                 ),
                 arguments::input::<given::ReadFile>(),
-                looks(),
+                read_only(),
             ),
-            Self::FilesWrite => self.made::<files::WriteAnswer>(
+            Self::FilesWrite => self.describe::<files::WriteAnswer>(
                 "Write a file",
                 "Writes a file of a session, as text or in base64.".into(),
                 arguments::input::<given::WriteFile>(),
@@ -148,7 +148,13 @@ impl Name {
         }
     }
 
-    fn made<O: JsonSchema>(self, title: &str, description: String, input: JsonObject, hints: ToolAnnotations) -> Tool {
+    fn describe<O: JsonSchema>(
+        self,
+        title: &str,
+        description: String,
+        input: JsonObject,
+        hints: ToolAnnotations,
+    ) -> Tool {
         Tool::new(self.name(), description, input)
             .with_title(title)
             .with_raw_output_schema(arguments::output::<O>())
@@ -156,11 +162,11 @@ impl Name {
     }
 }
 
-fn looks() -> ToolAnnotations {
+fn read_only() -> ToolAnnotations {
     ToolAnnotations::new().read_only(true).destructive(false).idempotent(true).open_world(false)
 }
 
-fn adds() -> ToolAnnotations {
+fn additive() -> ToolAnnotations {
     ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(false)
 }
 

@@ -201,7 +201,7 @@ impl Tenant {
     ) {
         let ended = result.map(Executed::from).map_err(Failed::from);
         match &self.report {
-            Some(told) => told.ended(ended),
+            Some(report) => report.ended(ended),
             None => self.note_ended(door, session, source, &ended),
         }
     }

@@ -1,14 +1,14 @@
 //! A client of the service, and the operations on its behalf.
 //!
-//! * [`executing`], [`stepping`], [`sessions`], [`own`]: its operations.
+//! * [`executing`], [`stepping`], [`sessions`], [`connection_sandbox`]: its operations.
 //! * [`fleet`]: the operations on sessions in a fleet.
 //! * [`work`]: the work that it asks for. [`summary`]: the description of a session.
 //! * [`suspended`]: suspended executions.
 //! * [`quotas`], [`stores`]: its limits.
 
+mod connection_sandbox;
 mod executing;
 mod fleet;
-mod own;
 mod quotas;
 mod sessions;
 mod stepping;
@@ -17,9 +17,9 @@ mod summary;
 mod suspended;
 mod work;
 
+pub use connection_sandbox::{NewSandbox, OwnSandbox, OwnSession};
 pub(crate) use executing::{execution_span, record};
 pub use fleet::NotInFleet;
-pub use own::{NewSandbox, OwnSandbox, OwnSession};
 pub(crate) use quotas::WorkPermits;
 use std::{
     collections::HashMap,
@@ -31,21 +31,21 @@ pub use stepping::{NeedsTools, Stepped};
 pub use stores::NoStore;
 pub use summary::{SessionPage, SessionSummary};
 pub use suspended::Ended;
-pub(crate) use work::NO_CALLBACKS;
 pub use work::{Changed, Fresh, OnOutput, Script, Target, Watch, Work};
 
 use glovebox::{Policy, Sandbox, SessionKey, Tool};
 use glovebox_fleet::FleetClient;
 use glovebox_sessions::{Save, SessionId, SessionStore, Sessions, StorePolicy};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use stores::{BoundedStore, TracedStore};
 use tokio::sync::Semaphore;
 
 use crate::{Door, Service, metrics::Metrics, tools::Callbacks, workers::RequestReport};
 use fleet::Fleet;
+use stores::{BoundedStore, TracedStore};
 use summary::generation;
 use suspended::SuspendedExecutions;
 
+pub(crate) use work::NO_CALLBACKS;
 /// A client of the service, with a policy, quotas, and sessions that no other tenant sees. Cheap to clone.
 #[derive(Clone)]
 pub struct Tenant {

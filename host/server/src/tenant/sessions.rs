@@ -33,7 +33,7 @@ impl Tenant {
         let id = id.unwrap_or_else(SessionId::random);
         self.work(None, move |tenant| {
             let made = tenant.make(&id, |sessions, id| sessions.create(id, new));
-            tenant.told(&id, Act::new("open"), made)
+            tenant.record_act(&id, Act::new("open"), made)
         })
         .await
     }
@@ -54,7 +54,7 @@ impl Tenant {
             let made = tenant
                 .check_generation(&target)
                 .and_then(|_| tenant.make(&fork, |sessions, fork| sessions.fork(&target.id, fork)));
-            tenant.told(&target.id, Act::new("fork").of(fork.as_str()), made)
+            tenant.record_act(&target.id, Act::new("fork").of(fork.as_str()), made)
         })
         .await
     }
@@ -148,7 +148,7 @@ impl Tenant {
             let hibernated = tenant
                 .check_generation(&target)
                 .and_then(|_| tenant.inner.sessions.hibernate(&target.id).map_err(ServiceError::from));
-            let value = tenant.told(&target.id, Act::new("hibernate"), hibernated)?;
+            let value = tenant.record_act(&target.id, Act::new("hibernate"), hibernated)?;
             Ok(Changed { value, generation: tenant.generation(&target.id) })
         })
         .await
@@ -172,7 +172,7 @@ impl Tenant {
                 // A session that cannot be resumed can still be removed.
                 Err(_) => Ok(tenant.inner.sessions.delete(&target.id).map(drop)?),
             });
-            tenant.told(&target.id, Act::new("close"), closed)
+            tenant.record_act(&target.id, Act::new("close"), closed)
         })
         .await
     }
@@ -188,7 +188,7 @@ impl Tenant {
         let session = id.clone();
         self.work(Some(id), move |tenant| {
             let removed = tenant.inner.sessions.delete(&session).map_err(ServiceError::from);
-            tenant.told(&session, Act::new("remove"), removed)
+            tenant.record_act(&session, Act::new("remove"), removed)
         })
         .await
     }
@@ -269,7 +269,7 @@ impl Tenant {
         let session = id.clone();
         self.work(Some(id), move |tenant| {
             let exported = tenant.inner.sessions.export(&session).map_err(ServiceError::from);
-            tenant.told(&session, Act::new("export"), exported)
+            tenant.record_act(&session, Act::new("export"), exported)
         })
         .await
     }
@@ -296,7 +296,7 @@ impl Tenant {
         self.check_stored(NotInFleet::Import)?;
         self.work(Some(&id.clone()), move |tenant| {
             let made = tenant.make(&id, |sessions, id| sessions.import(id, bytes.as_ref(), IfExists::Fail));
-            tenant.told(&id, Act::new("import"), made)
+            tenant.record_act(&id, Act::new("import"), made)
         })
         .await
     }
@@ -334,7 +334,7 @@ impl Tenant {
                 work(&tenant.inner.sessions.open(&target.id)?.activate()?)
             };
             match act {
-                Some(act) => tenant.told(&target.id, act, done()),
+                Some(act) => tenant.record_act(&target.id, act, done()),
                 None => done(),
             }
         })
@@ -347,10 +347,15 @@ impl Tenant {
     }
 
     /// Records an operation on a session. In a worker, reports it to the parent process instead.
-    pub(super) fn told<T>(&self, id: &SessionId, act: Act, result: Result<T, ServiceError>) -> Result<T, ServiceError> {
+    pub(super) fn record_act<T>(
+        &self,
+        id: &SessionId,
+        act: Act,
+        result: Result<T, ServiceError>,
+    ) -> Result<T, ServiceError> {
         let acted = act.ended(result.as_ref().err());
         match &self.report {
-            Some(told) => told.acted(acted),
+            Some(report) => report.acted(acted),
             None => self.note_act(Some(id), &acted),
         }
         result

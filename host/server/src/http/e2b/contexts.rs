@@ -170,7 +170,7 @@ pub(super) async fn execute(
     RequestedSandbox(sandbox): RequestedSandbox,
     read: Result<ReadBody, Problem>,
 ) -> Result<Response, E2bError> {
-    let read = read?.aside(|read| read.json::<Code>());
+    let read = read?.parse_with(|read| read.json::<Code>());
     let (asked, held): (Code, HeldBytes) = read.await?;
     let env = asked.env_vars.map(|Entries(entries)| entries).unwrap_or_default();
     check_entries("env_vars", &env)?;
@@ -207,7 +207,7 @@ pub(super) async fn execute(
         let executed = running.run(&sandbox, watch).await;
         drop(held);
         let end = lines::end(executed, count);
-        pieces.end(pieces.made(end)).await;
+        pieces.end(pieces.reserve_piece(end)).await;
     }))
 }
 

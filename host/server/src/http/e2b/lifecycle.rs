@@ -150,7 +150,7 @@ impl Sandboxes {
 }
 
 /// Error for a temporary archive that cannot be written.
-fn aside(source: std::io::Error) -> glovebox::FilesError {
+fn archive_error(source: std::io::Error) -> glovebox::FilesError {
     glovebox::FilesError::Io { action: "put aside", source }
 }
 
@@ -204,9 +204,9 @@ impl Sandbox {
         if let Some(last) = last.filter(|last| last != context) {
             let (from, to) = (self.session(&last)?, self.session(context)?);
             let archive = self.tenant.files(&from, "**", |files| {
-                let mut archive = tempfile::tempfile().map_err(aside)?;
+                let mut archive = tempfile::tempfile().map_err(archive_error)?;
                 files.export_tar(&mut archive)?;
-                std::io::Seek::rewind(&mut archive).map_err(aside)?;
+                std::io::Seek::rewind(&mut archive).map_err(archive_error)?;
                 Ok(archive)
             });
             match archive.await {

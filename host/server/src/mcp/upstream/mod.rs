@@ -6,8 +6,8 @@
 //! These servers are not trusted: their names, schemas, descriptions and results are limited, and errors name the
 //! server.
 
+mod listing;
 mod process;
-mod signature;
 mod upstreams;
 
 pub(super) use process::BoundedLines;
@@ -19,7 +19,7 @@ use std::{
 use glovebox::escaped;
 use serde::Deserialize;
 
-pub use signature::Listing;
+pub use listing::Listing;
 pub use upstreams::Upstreams;
 
 /// Maximum number of servers. Each is a process.

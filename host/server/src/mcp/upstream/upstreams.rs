@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     UpstreamConfig, UpstreamError,
+    listing::{Listing, script_name},
     process::{self, CallError, Process},
-    signature::{Listing, script_name},
 };
 
 /// Maximum number of restarts of a server within [`RESTARTS_WITHIN`].

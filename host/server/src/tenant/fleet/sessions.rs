@@ -87,7 +87,7 @@ impl Tenant {
         let open = async move {
             let _making = tenant.making().await;
             let opened = fleet.open(&id, open, tenant.inner.max_sessions).await;
-            tenant.told(&id, Act::new("open"), opened)
+            tenant.record_act(&id, Act::new("open"), opened)
         };
         self.ask_fleet(None, "open", open).await
     }
@@ -133,7 +133,7 @@ impl Tenant {
                 Ok(expected) => fleet.client.undo(&fleet.name(&target.id), expected).await.map_err(about(&target.id)),
                 Err(error) => Err(error),
             };
-            let session = tenant.told(&target.id, Act::new("undo"), undone)?;
+            let session = tenant.record_act(&target.id, Act::new("undo"), undone)?;
             let value = CheckpointId(session.generation);
             Ok(Changed { value, generation: Some(SessionSummary::from(session).generation) })
         };
@@ -147,7 +147,7 @@ impl Tenant {
                 true => Ok(()),
                 false => Err(SessionsError::NotFound { id: target.id.clone() }.into()),
             });
-            tenant.told(&target.id, Act::new("close"), closed)
+            tenant.record_act(&target.id, Act::new("close"), closed)
         };
         self.ask_fleet(Some(&id), "close", close).await
     }
@@ -156,7 +156,7 @@ impl Tenant {
         let (tenant, fleet, target) = (self.clone(), fleet.clone(), Target::from(id));
         let remove = async move {
             let removed = fleet.close(&target).await;
-            tenant.told(&target.id, Act::new("remove"), removed)
+            tenant.record_act(&target.id, Act::new("remove"), removed)
         };
         self.ask_fleet(Some(id), "close", remove).await
     }

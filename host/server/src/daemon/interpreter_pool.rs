@@ -21,7 +21,7 @@ use crate::{
 
 /// A client's session: a sandbox, and an interpreter once a method needs one.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(super) struct ClientSession {
     pub(super) sandbox: OwnSandbox,
     pub(super) session: Option<OwnSession>,
     pub(super) router: Arc<Router>,
@@ -36,10 +36,10 @@ const READ_AT_ONCE: usize = 4;
 
 /// The pool of interpreters that are started ahead.
 #[derive(Debug)]
-pub(super) struct Workers {
+pub(super) struct InterpreterPool {
     tenant: Tenant,
     wanted: usize,
-    ready: Mutex<Vec<Worker>>,
+    ready: Mutex<Vec<ClientSession>>,
     is_filling: AtomicBool,
     initial: ByteBudget,
     reading: Semaphore,
@@ -54,7 +54,7 @@ impl Drop for Filling<'_> {
     }
 }
 
-impl Workers {
+impl InterpreterPool {
     pub(super) fn new(tenant: Tenant, config: &DaemonConfig) -> Arc<Self> {
         Arc::new(Self {
             tenant,
@@ -88,7 +88,7 @@ impl Workers {
     }
 
     /// Returns a worker for a new session: one from the pool if it satisfies the request, otherwise a new one.
-    pub(super) async fn get(self: &Arc<Self>, mut asked: Initialize) -> Result<Worker, RpcError> {
+    pub(super) async fn get(self: &Arc<Self>, mut asked: Initialize) -> Result<ClientSession, RpcError> {
         if !asked.is_usual() {
             return self.make(asked).await;
         }
@@ -111,7 +111,7 @@ impl Workers {
         })
     }
 
-    async fn make(&self, mut asked: Initialize) -> Result<Worker, RpcError> {
+    async fn make(&self, mut asked: Initialize) -> Result<ClientSession, RpcError> {
         let router = Arc::new(Router::default());
         let (context, files) = (asked.context()?, asked.files());
         let bytes = files.iter().map(|(path, bytes)| path.len() + bytes.len()).sum::<usize>();
@@ -128,7 +128,7 @@ impl Workers {
         let runtime = asked.runtime.take();
         let sandbox = self.tenant.own_sandbox(NewSandbox { language, runtime, files, policy, tools }).await?;
         drop(reading);
-        let mut worker = Worker { sandbox, session: None, router, context, held };
+        let mut worker = ClientSession { sandbox, session: None, router, context, held };
         match asked.state.take() {
             Some(state) => {
                 let session = worker.sandbox.resume(state.0).await?;
@@ -142,7 +142,7 @@ impl Workers {
     }
 }
 
-impl Worker {
+impl ClientSession {
     /// Returns the interpreter, and starts it on first use.
     pub(super) async fn open(&mut self) -> Result<OwnSession, RpcError> {
         if let Some(session) = &self.session {

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, oneshot};
 /// A semaphore for running executions. A free place goes to the waiting tenant with the fewest places, so no tenant can
 /// starve the others.
 #[derive(Clone)]
-pub(crate) struct Places(Arc<SharedQueue>);
+pub(crate) struct FairSemaphore(Arc<SharedQueue>);
 
 struct SharedQueue {
     state: Mutex<QueueState>,
@@ -34,7 +34,7 @@ struct Waiter {
 
 /// A place, given back when dropped.
 pub(crate) struct Permit {
-    places: Places,
+    places: FairSemaphore,
     tenant: String,
 }
 
@@ -52,7 +52,7 @@ impl Drop for Permit {
     }
 }
 
-impl Places {
+impl FairSemaphore {
     pub(crate) fn new(count: usize) -> Self {
         Self(Arc::new(SharedQueue { state: Mutex::default(), changed: Notify::new(), count }))
     }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_place_goes_to_whoever_has_the_fewest() {
         runtime().block_on(async {
-            let places = Places::new(2);
+            let places = FairSemaphore::new(2);
             let first = [places.try_take("many").unwrap(), places.try_take("many").unwrap()];
             assert!(places.try_take("few").is_none());
             let order = Arc::new(Mutex::new(Vec::new()));
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn whoever_leaves_gets_none_and_keeps_none() {
         runtime().block_on(async {
-            let places = Places::new(1);
+            let places = FairSemaphore::new(1);
             let first = places.try_take("a").unwrap();
             let mut gone = Box::pin(places.take("b"));
             assert!(tokio::time::timeout(std::time::Duration::from_millis(1), &mut gone).await.is_err());
