@@ -19,7 +19,7 @@ use wasmtime::{
 
 use crate::{
     AppLimits, AppOutcome, RunError,
-    ended::{classify, stopped},
+    outcome::{classify, stopped},
     store::StoreState,
     watch::{Running, Watch, Watched, Why},
 };
