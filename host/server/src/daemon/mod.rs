@@ -32,21 +32,21 @@ mod sessions;
 #[cfg(unix)]
 mod socket;
 
-pub use serve::serve_stdio;
 use std::{
     fmt,
     sync::{Arc, atomic::AtomicUsize},
     time::{Duration, Instant},
 };
 
-use interpreter_pool::InterpreterPool;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Service, Tenant, byte_budget::ByteBudget};
+use interpreter_pool::InterpreterPool;
 
 #[cfg(windows)]
 pub use pipe::{Listener, serve};
+pub use serve::serve_stdio;
 #[cfg(unix)]
 pub use serve::{serve, serve_stream};
 #[cfg(unix)]

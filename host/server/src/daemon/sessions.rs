@@ -165,7 +165,11 @@ pub(super) enum SessionState {
 pub(super) type Turn = OwnedMutexGuard<SessionState>;
 
 /// A position in the queue for a turn.
-pub(super) struct Waiting(Pin<Box<dyn Future<Output = Turn> + Send>>, Option<Turn>);
+pub(super) struct Waiting {
+    queued: Pin<Box<dyn Future<Output = Turn> + Send>>,
+    /// The turn, if it was free at once.
+    ready: Option<Turn>,
+}
 
 impl SessionSlot {
     pub(super) fn new(place: OwnedSemaphorePermit) -> Arc<Self> {
@@ -189,13 +193,13 @@ impl SessionSlot {
     /// Joins the queue at once. Turns are granted in the order of these calls.
     pub(super) async fn line_up(&self) -> Waiting {
         self.touch();
-        let mut turn: Pin<Box<dyn Future<Output = Turn> + Send>> = Box::pin(Arc::clone(&self.state).lock_owned());
-        let ready = std::future::poll_fn(|context| match turn.as_mut().poll(context) {
+        let mut queued: Pin<Box<dyn Future<Output = Turn> + Send>> = Box::pin(Arc::clone(&self.state).lock_owned());
+        let ready = std::future::poll_fn(|context| match queued.as_mut().poll(context) {
             Poll::Ready(turn) => Poll::Ready(Some(turn)),
             Poll::Pending => Poll::Ready(None),
         });
         let ready = ready.await;
-        Waiting(turn, ready)
+        Waiting { queued, ready }
     }
 
     /// Ends the session if its interpreter has been idle for at least `idle`. A session without an interpreter holds
@@ -214,9 +218,9 @@ impl SessionSlot {
 impl Waiting {
     /// Waits for the turn.
     pub(super) async fn turn(self) -> Turn {
-        match self.1 {
+        match self.ready {
             Some(turn) => turn,
-            None => self.0.await,
+            None => self.queued.await,
         }
     }
 }

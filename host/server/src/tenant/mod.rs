@@ -17,21 +17,12 @@ mod summary;
 mod suspended;
 mod work;
 
-pub use connection_sandbox::{NewSandbox, OwnSandbox, OwnSession};
-pub(crate) use executing::{execution_span, record};
-pub use fleet::NotInFleet;
-pub(crate) use quotas::WorkPermits;
 use std::{
     collections::HashMap,
     fmt,
     num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
-pub use stepping::{NeedsTools, Stepped};
-pub use stores::NoStore;
-pub use summary::{SessionPage, SessionSummary};
-pub use suspended::Ended;
-pub use work::{Changed, Fresh, OnOutput, Script, Target, Watch, Work};
 
 use glovebox::{Policy, Sandbox, SessionKey, Tool};
 use glovebox_fleet::FleetClient;
@@ -45,7 +36,17 @@ use stores::{BoundedStore, TracedStore};
 use summary::generation;
 use suspended::SuspendedExecutions;
 
+pub use connection_sandbox::{NewSandbox, OwnSandbox, OwnSession};
+pub(crate) use executing::{execution_span, record};
+pub use fleet::NotInFleet;
+pub(crate) use quotas::WorkPermits;
+pub use stepping::{NeedsTools, Stepped};
+pub use stores::NoStore;
+pub use summary::{SessionPage, SessionSummary};
+pub use suspended::Ended;
 pub(crate) use work::NO_CALLBACKS;
+pub use work::{Changed, Fresh, OnOutput, Script, Target, Watch, Work};
+
 /// A client of the service, with a policy, quotas, and sessions that no other tenant sees. Cheap to clone.
 #[derive(Clone)]
 pub struct Tenant {

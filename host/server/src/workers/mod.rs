@@ -18,14 +18,14 @@ mod pool;
 mod serve;
 mod slot;
 
-pub use confine::{Confinement, Measure, Reach, confine};
-pub use serve::{WorkerError, orders, serve};
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use serde::Serialize;
 
+pub use confine::{Confinement, Measure, Reach, confine};
 pub(crate) use pool::{Chosen, Workers, WorkersState};
 pub(crate) use serve::{Done, Reporter, RequestReport};
+pub use serve::{WorkerError, orders, serve};
 pub(crate) use slot::{Live, Pending, REQUEST, RUNNING_PATH};
 
 /// The command that starts a worker.

@@ -10,7 +10,6 @@ mod listing;
 mod process;
 mod upstreams;
 
-pub(super) use process::BoundedLines;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -20,6 +19,7 @@ use glovebox::escaped;
 use serde::Deserialize;
 
 pub use listing::Listing;
+pub(super) use process::BoundedLines;
 pub use upstreams::Upstreams;
 
 /// Maximum number of servers. Each is a process.
