@@ -202,8 +202,8 @@ bind-address = "127.0.0.1:{ingress}"
 }
 
 /// Formats a TOML string. JSON escapes strings the same way.
-fn toml_string(config_text: &str) -> String {
-    serde_json::Value::from(config_text).to_string()
+fn toml_string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 /// The engine's program for Linux on x86-64. It is licensed under the Business Source License 1.1, which allows any use except offering Restate
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_directory_of_any_name_stands_in_the_configuration_as_it_is() {
-        let config_text = config_text(1, 2, 3, Path::new("/a \"b\"\\c"));
-        assert!(config_text.contains(r#"base-dir = "/a \"b\"\\c""#), "{config_text}");
+        let text = config_text(1, 2, 3, Path::new("/a \"b\"\\c"));
+        assert!(text.contains(r#"base-dir = "/a \"b\"\\c""#), "{text}");
     }
 }

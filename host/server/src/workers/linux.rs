@@ -1,4 +1,4 @@
-//! What Linux allows a worker: files (landlock) and system calls (seccomp).
+//! Files (landlock) and system calls (seccomp) that Linux allows a worker.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(super) fn restrict_files(reach: &Reach) -> Result<Measure, RulesetError> {
     Ok(match status.ruleset {
         RulesetStatus::FullyEnforced => Measure::On,
         RulesetStatus::PartiallyEnforced => Measure::Partly(
-            "landlock of this kernel is older than that of Linux 6.12 and may not restrict_files TCP or signals".into(),
+            "landlock of this kernel is older than that of Linux 6.12 and may not restrict TCP or signals".into(),
         ),
         RulesetStatus::NotEnforced => Measure::Off("landlock is unavailable or disabled in this kernel".into()),
     })
