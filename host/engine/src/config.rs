@@ -7,7 +7,7 @@ use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationCon
 
 use crate::{
     EngineError, Limits, Metering,
-    guest::{stack, state::MAX_TABLE_ELEMENTS},
+    guest::{recycled, state::MAX_TABLE_ELEMENTS},
 };
 
 /// Configuration of an [`Engine`](crate::Engine). Start from `default()` and change individual fields.
@@ -158,9 +158,9 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
     config
         .consume_fuel(metering == Metering::Fuel)
         .epoch_interruption(true)
-        .max_wasm_stack(stack::GUEST_STACK_BYTES)
+        .max_wasm_stack(recycled::GUEST_STACK_BYTES)
         // Unused, because guests run on our own stacks, but Wasmtime requires it to be at least `max_wasm_stack`.
-        .async_stack_size(stack::GUEST_STACK_BYTES)
+        .async_stack_size(recycled::GUEST_STACK_BYTES)
         // CPython 3.15 is compiled with exceptions, which are garbage-collected objects. Other runtimes throw none.
         .wasm_exceptions(true)
         // A guest's traceback comes from its interpreter. Wasm frames of the interpreter do not help users, and cost

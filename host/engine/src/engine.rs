@@ -18,7 +18,7 @@ use wasmtime::Linker;
 use crate::{
     CacheLimits, EngineConfig, EngineError, ExecuteError, Metering, PoolConfig, config,
     exec::ticker::Ticker,
-    guest::{imports, stack::Stacks, state::State},
+    guest::{imports, recycled::Stacks, state::State},
     load::{
         packages::{self, SharedPackages},
         runtime::Runtime,
@@ -74,7 +74,7 @@ pub(crate) struct Inner {
 }
 
 /// Key of a loaded runtime: the digest of its prepared artefact's key.
-pub(crate) type Loaded = String;
+type Loaded = String;
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

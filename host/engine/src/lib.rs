@@ -100,15 +100,15 @@ pub use glovebox_vfs::{
     Escaped, FileKind, SourceError, Untrusted, VfsError, escaped, escaped_text, is_control, is_hidden,
 };
 pub use glovebox_wasi::Stream;
-pub use json::escaped_json::EscapedJson;
-pub use json::json_text::{JsonText, NotJson};
+pub use json::EscapedJson;
+pub use json::{JsonText, NotJson};
 pub use load::cache::{CachePrune, CachePruneReport, CachePruned, CacheUsage};
 pub use load::catalog::{PreparedInfo, RuntimeInfo, ToolInfo};
 pub use load::compile::{CompileError, ComponentCache, compile, compile_with};
 pub use load::images::{BuiltImage, ImageBuilder, ImageFile, ImageInfo, ListedImage, SetupInfo};
 pub use load::prepared_module::{PreparedLibrary, PreparedModule};
 #[cfg(feature = "network")]
-pub use network::tls::tls_config;
+pub use network::client::tls_config;
 #[cfg(feature = "network")]
 pub use network::{BeyondNetwork, UrlPatternError, UrlPatterns, is_public_address};
 pub use network::{NetworkPolicy, SecretPolicy};

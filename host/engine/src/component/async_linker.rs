@@ -8,11 +8,10 @@ use wasmtime::{
 
 use super::{
     SandboxCtx, SandboxView,
-    bindings::Failure,
-    bytes::Bytes,
-    session_resource::SessionResource,
-    snapshot::Snapshot,
-    stepped::Stepped,
+    error::Failure,
+    files::{Bytes, Snapshot},
+    session::SessionResource,
+    started::Stepped,
     thread_call::on_thread,
     wit::{
         sandbox::{Host, HostBlob, HostFiles, HostSession, HostStarted},

@@ -6,13 +6,13 @@ use glovebox_core::contract::check_file_path;
 use wasmtime::component::{Resource, ResourceTable};
 
 use super::{
-    bindings::Failure,
-    grant,
+    convert,
+    error::Failure,
     host::SandboxHost,
     quotas::{Meter, Of, Share, Usage},
     wit::types,
 };
-use crate::{CancelToken, Language, Sandbox, SandboxBuilder, exec::entropy};
+use crate::{CancelToken, Language, Sandbox, SandboxBuilder, exec::platform};
 
 /// Number of sandboxes to cache for a component that uses different policies.
 const SANDBOXES_CACHED: usize = 8;
@@ -94,7 +94,7 @@ impl SandboxCtx {
     fn new(host: SandboxHost) -> Self {
         let meter = Meter::new(host.0.quotas.clone());
         let mut random = [0; 16];
-        entropy::fill(&mut random);
+        platform::fill_random(&mut random);
         let id = format!("{:032x}", u128::from_le_bytes(random));
         Self {
             host,
@@ -170,7 +170,7 @@ impl SandboxCtx {
             return self.sandbox_for(runtime, policy);
         }
         let weight = files.iter().map(|file| file.path.len() as u64 + file.bytes.len() as u64);
-        let weight = weight.fold(grant::weight(&policy), u64::saturating_add);
+        let weight = weight.fold(convert::weight(&policy), u64::saturating_add);
         let mut builder = self.builder(&runtime, policy)?.keeping(Arc::new(self.meter.take(Of::Bytes(weight))?));
         for types::InputFile { path, bytes } in files {
             check_file_path(&path)?;
@@ -207,7 +207,7 @@ impl SandboxCtx {
             }
         }
         let builder = self.builder(&runtime, policy.clone())?;
-        let weight = grant::weight(&policy);
+        let weight = convert::weight(&policy);
         let sandbox = match weight {
             0 => builder.build()?,
             bytes => builder.keeping(Arc::new(self.meter.take(Of::Bytes(bytes))?)).build()?,

@@ -1,4 +1,4 @@
-//! Errors for components.
+//! Errors for components, and the types and traits that Wasmtime's macro generates from `wit/`.
 //!
 //! Messages name the contract's keys and reveal nothing about the host. Internal failures of the host go to the log
 //! (`component.unavailable`).
@@ -13,10 +13,9 @@ use wasmtime::component::ResourceTableError;
 
 use super::{
     SandboxCtx,
-    bindings::Failure,
-    bytes::NoRoom,
+    files::NoRoom,
     quotas::OverQuota,
-    session_resource::NotIdle,
+    session::NotIdle,
     wit::types::{self, SandboxError, TooLarge},
 };
 use crate::{
@@ -186,4 +185,36 @@ pub(super) fn refused(path: &str) -> impl FnOnce(FilesError) -> Failure + use<'_
         };
         SandboxError::from_file(kind, path, message).into()
     }
+}
+
+wasmtime::component::bindgen!({
+    path: "../../wit",
+    inline: "
+        package glovebox:host;
+
+        world host {
+            import glovebox:sandbox/sandbox@0.2.0;
+            import glovebox:sandbox/tools@0.2.0;
+        }
+    ",
+    world: "glovebox:host/host",
+    // Using an invalid handle is a trap.
+    imports: { default: trappable },
+    trappable_error_type: { "glovebox:sandbox/types.sandbox-error" => Failure },
+    with: {
+        "glovebox:sandbox/sandbox.session": crate::component::session::SessionResource,
+        "glovebox:sandbox/sandbox.started": crate::component::started::Stepped,
+        "glovebox:sandbox/sandbox.files": crate::component::files::Snapshot,
+        "glovebox:sandbox/sandbox.blob": crate::component::files::Bytes,
+    },
+    // Equal policies share a sandbox.
+    additional_derives: [PartialEq],
+});
+
+/// An error for the component, or a trap for calls that a correct component never makes.
+#[expect(unreachable_pub, reason = "the generated modules, which are private as well, export it again")]
+#[derive(Debug)]
+pub enum Failure {
+    Error(SandboxError),
+    Trap(wasmtime::Error),
 }

@@ -1,16 +1,19 @@
-//! `resource files`: a snapshot of a workspace.
+//! `resource files`: a snapshot of a workspace. `resource blob`: bytes that exceed the limits of a list.
 
-use glovebox_core::contract::{MAX_LISTED_FILES, MAX_READ_BYTES, too_many_files};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
+
+use glovebox_core::contract::{MAX_LISTED_FILES, MAX_READ_BYTES, part, too_many_files};
 use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx,
-    bindings::Failure,
-    error::refused,
-    quotas::Of,
-    snapshot::Snapshot,
+    error::{Failure, refused},
+    quotas::{Meter, Of, OverQuota, Share},
     wit::{
-        sandbox::HostFiles,
+        sandbox::{HostBlob, HostFiles},
         types::{FileEntry, FileError, SandboxError},
     },
 };
@@ -47,3 +50,101 @@ impl HostFiles for SandboxCtx {
         self.take(files).map(drop)
     }
 }
+
+/// A snapshot of files with its share of the quota.
+#[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
+#[derive(Debug)]
+pub struct Snapshot {
+    files: Files,
+    _share: Share,
+}
+
+impl Snapshot {
+    pub(super) fn new(files: Files, share: Share) -> Self {
+        Self { files, _share: share }
+    }
+
+    pub(super) fn files(&self) -> &Files {
+        &self.files
+    }
+}
+
+impl HostBlob for SandboxCtx {
+    fn new(&mut self) -> wasmtime::Result<Resource<Bytes>> {
+        // A constructor cannot return an error, so it traps.
+        let told = |error| Failure::from(error).into_trap();
+        let (handle, bytes) = (self.meter.take(Of::Handle).map_err(told)?, Bytes::new(&self.meter).map_err(told)?);
+        self.put(handle, bytes).map_err(Failure::into_trap)
+    }
+
+    fn append(&mut self, blob: Resource<Bytes>, bytes: Vec<u8>) -> Result<(), Failure> {
+        Ok(self.get_mut(&blob)?.append(&bytes)?)
+    }
+
+    fn size(&mut self, blob: Resource<Bytes>) -> wasmtime::Result<u64> {
+        Ok(self.get(&blob)?.as_slice().len() as u64)
+    }
+
+    fn read(&mut self, blob: Resource<Bytes>, offset: u64, len: u64) -> wasmtime::Result<Vec<u8>> {
+        Ok(part(self.get(&blob)?.as_slice(), offset, len).to_vec())
+    }
+
+    fn drop(&mut self, blob: Resource<Bytes>) -> wasmtime::Result<()> {
+        self.take(blob).map(drop)
+    }
+}
+
+/// Maximum spare capacity of a blob. Spare capacity makes many small appends cheap.
+const MAX_SPARE_BYTES: usize = 1 << 20;
+
+/// Bytes with their share of the quota.
+#[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
+#[derive(Debug)]
+pub struct Bytes {
+    bytes: Vec<u8>,
+    share: Share,
+}
+
+impl Bytes {
+    pub(super) fn new(meter: &Arc<Meter>) -> Result<Self, OverQuota> {
+        Ok(Self { bytes: Vec::new(), share: meter.take(Of::Bytes(0))? })
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Appends bytes, if the quota permits.
+    pub(super) fn append(&mut self, more: &[u8]) -> Result<(), OverQuota> {
+        let wanted = self.bytes.len().saturating_add(more.len());
+        if wanted > self.bytes.capacity() {
+            let roomy = wanted.saturating_add(wanted.min(MAX_SPARE_BYTES));
+            let capacity = match self.share.resize(roomy as u64) {
+                Ok(()) => roomy,
+                Err(_) => {
+                    self.share.resize(wanted as u64)?;
+                    wanted
+                }
+            };
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(())
+    }
+}
+
+impl Write for Bytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.append(bytes).map_err(|error| io::Error::other(NoRoom(error)))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The exceeded quota, wrapped in an I/O error.
+#[derive(Debug, thiserror::Error)]
+#[error("no room: {0:?}")]
+pub(super) struct NoRoom(pub(super) OverQuota);

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{grant::Grant, quotas::Quotas, wit::types};
+use super::{convert::Grant, quotas::Quotas, wit::types};
 use crate::{
     Engine, Metering, Policy, PolicyError, Tool, ToolDefinitionError, load::resolve::language, tools::Toolbox,
 };

@@ -52,32 +52,24 @@
 //!   another thread. The embedder's epochs and fuel do not count meanwhile.
 
 mod async_linker;
-mod bindings;
-mod blob;
-mod bytes;
 mod caller_tools;
 mod convert;
 mod ctx;
 mod error;
 mod files;
-mod grant;
 mod host;
 mod quotas;
 mod sandbox;
 mod session;
-mod session_resource;
-mod snapshot;
 mod started;
-mod stepped;
 mod thread_call;
-mod tools;
 
 #[cfg(test)]
 mod tests;
 
 use wasmtime::component::{HasSelf, Linker};
 
-use bindings::glovebox::sandbox as wit;
+use error::glovebox::sandbox as wit;
 
 pub use ctx::{SandboxCtx, SandboxView};
 pub use host::{HostError, SandboxHost, SandboxHostBuilder};

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-use crate::exec::budget::Budget;
+use crate::exec::platform::Budget;
 
 /// The total that one application may use of the sandbox, whatever its policies say. A call that would exceed a quota
 /// fails with `quota-exceeded` before anything runs.

@@ -1,19 +1,21 @@
-//! Interface `sandbox`: the functions without a session.
+//! Interface `sandbox`: the functions without a session. Interface `tools`: the host's tools, within the granted limits,
+//! for components that execute scripts themselves.
 
 use glovebox_core::contract::check_json;
 use wasmtime::component::Resource;
 
 use super::{
-    SandboxCtx,
-    bindings::Failure,
-    convert,
-    stepped::Stepped,
+    SandboxCtx, convert,
+    error::Failure,
+    quotas::OverQuota,
+    started::Stepped,
     wit::{
         sandbox::Host,
-        types::{Diagnostic, Execution, Policy, ProviderInfo, Request, Runtime, Tool},
+        tools,
+        types::{CallFailure, Diagnostic, Execution, Policy, ProviderInfo, Request, Runtime, Tool, ToolError},
     },
 };
-use crate::{Sandbox, exec::budget::Budget};
+use crate::{Sandbox, ToolOutcome, exec::platform::Budget, tools::DirectCall};
 
 /// Returns the maximum fuel of an execution outside a session. Setting the variable `context` may use as much as the
 /// script.
@@ -61,5 +63,40 @@ impl Host for SandboxCtx {
         request.context.iter().try_for_each(|json| check_json("context", json))?;
         let sandbox = self.sandbox_with_files(runtime, policy, request.files.take().unwrap_or_default())?;
         self.start_in_sandbox(sandbox, request, tools)
+    }
+}
+
+impl tools::Host for SandboxCtx {
+    fn list_tools(&mut self) -> wasmtime::Result<Vec<Tool>> {
+        let tools = self.host.0.tools.iter().map(|tool| Tool {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            arguments_schema: Some(tool.schema.to_string()),
+        });
+        Ok(tools.collect())
+    }
+
+    fn call(&mut self, name: String, arguments: String) -> wasmtime::Result<Result<String, CallFailure>> {
+        let host = &self.host.0;
+        let failed = |kind, message: &str| Ok(Err(CallFailure { kind, message: message.to_owned() }));
+        if let Err(OverQuota(quota)) = self.meter.call() {
+            return failed(ToolError::Limit, &quota);
+        }
+        let call = DirectCall {
+            name: &name,
+            arguments: &arguments,
+            limits: &host.grant.0.limits,
+            origin: &self.id,
+            cancel: self.cancel.child(),
+        };
+        match call.make(&host.toolbox, &host.engine.0.tool_threads) {
+            ToolOutcome::Returned(Some(result)) => Ok(Ok(result)),
+            ToolOutcome::Failed { kind, message: Some(message) } => failed(kind.into(), &message),
+            ToolOutcome::Unfinished => failed(ToolError::Failed, "the call was cancelled"),
+            // The record of a single call is never full.
+            ToolOutcome::Returned(None) | ToolOutcome::Failed { message: None, .. } => {
+                failed(ToolError::Failed, "the call's record was lost")
+            }
+        }
     }
 }

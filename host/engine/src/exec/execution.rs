@@ -1,13 +1,17 @@
 //! The result of one execution.
 
-use std::{path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
-use glovebox_core::{from_milliseconds, milliseconds};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeStruct};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use glovebox_core::{from_milliseconds, is_text, milliseconds};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error as _, MapAccess, Visitor},
+    ser::{SerializeMap as _, SerializeSeq as _, SerializeStruct},
+};
 
 use crate::{
-    Display, Files, GuestValue, Guidance, Metadata, Outcome, Output, RaisedOutcome, Rollback, ToolRecord,
-    exec::displays::{AsJson, FromJson},
+    Display, Files, Form, GuestValue, Guidance, Metadata, Outcome, Output, RaisedOutcome, Rollback, ToolRecord,
 };
 
 /// Result and resource usage of one execution.
@@ -110,7 +114,7 @@ impl Serialize for Execution {
         out.serialize_field("stderr", &self.stderr.text())?;
         out.serialize_field("stdout_truncated", &self.stdout.is_truncated())?;
         out.serialize_field("stderr_truncated", &self.stderr.is_truncated())?;
-        out.serialize_field("displays", &AsJson(&self.displays))?;
+        out.serialize_field("displays", &DisplaysAsJson(&self.displays))?;
         out.serialize_field("displays_dropped", &self.displays_dropped)?;
         out.serialize_field("fuel_consumed", &self.fuel_consumed)?;
         out.serialize_field("memory_used_bytes", &self.memory_used_bytes)?;
@@ -140,7 +144,7 @@ impl<'de> Deserialize<'de> for Execution {
             stderr: String,
             stdout_truncated: bool,
             stderr_truncated: bool,
-            displays: Vec<FromJson>,
+            displays: Vec<DisplayFromJson>,
             displays_dropped: u64,
             fuel_consumed: u64,
             memory_used_bytes: u64,
@@ -188,4 +192,87 @@ fn output(text: String, is_truncated: bool, total_bytes: u64) -> Output {
     let bytes = text.into_bytes();
     let held = bytes.len() as u64;
     Output { total_bytes: if is_truncated { total_bytes.max(held + 1) } else { held }, bytes }
+}
+
+/// A display in the form that [`DisplaysAsJson`] writes.
+#[derive(Deserialize)]
+struct DisplayFromJson {
+    is_result: bool,
+    data: FormsFromJson,
+}
+
+struct FormsFromJson(Vec<Form>);
+
+impl From<DisplayFromJson> for Display {
+    fn from(DisplayFromJson { is_result, data: FormsFromJson(forms) }: DisplayFromJson) -> Self {
+        Self::new(forms, is_result)
+    }
+}
+
+impl<'de> Deserialize<'de> for FormsFromJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+
+        impl<'de> Visitor<'de> for Entries {
+            type Value = FormsFromJson;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map from media types to texts")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FormsFromJson, A::Error> {
+                let mut forms = Vec::new();
+                while let Some((media_type, text)) = map.next_entry::<String, String>()? {
+                    let data = match is_text(&media_type) {
+                        true => text.into_bytes(),
+                        false => BASE64_STANDARD.decode(text).map_err(A::Error::custom)?,
+                    };
+                    forms.push(Form::new(media_type, data));
+                }
+                Ok(FormsFromJson(forms))
+            }
+        }
+
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+/// Displays as notebooks store them: `{"is_result": …, "data": {MEDIA TYPE: TEXT OR BASE64}}`.
+struct DisplaysAsJson<'a>(pub(crate) &'a [Display]);
+
+struct DisplayAsJson<'a>(&'a Display);
+
+struct FormsAsJson<'a>(&'a [Form]);
+
+impl Serialize for DisplaysAsJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_seq(Some(self.0.len()))?;
+        for display in self.0 {
+            out.serialize_element(&DisplayAsJson(display))?;
+        }
+        out.end()
+    }
+}
+
+impl Serialize for DisplayAsJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Display", 2)?;
+        out.serialize_field("is_result", &self.0.is_result)?;
+        out.serialize_field("data", &FormsAsJson(&self.0.forms))?;
+        out.end()
+    }
+}
+
+impl Serialize for FormsAsJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(Some(self.0.len()))?;
+        for Form { media_type, data, .. } in self.0 {
+            if is_text(media_type) {
+                out.serialize_entry(media_type, &String::from_utf8_lossy(data))?;
+            } else {
+                out.serialize_entry(media_type, &BASE64_STANDARD.encode(data))?;
+            }
+        }
+        out.end()
+    }
 }

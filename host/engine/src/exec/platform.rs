@@ -1,25 +1,23 @@
-//! Time, cancellation, output and fuel, as the engine provides them to executions.
+//! Time, random numbers, cancellation, output and fuel, as the engine provides them to executions.
 
 use std::{
     sync::{
         Arc,
+        atomic::{AtomicU64, Ordering},
         mpsc::{self, TryRecvError},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use glovebox_core::{LinearMemory, Moment, Platform, Watch as _, Woken};
+use glovebox_core::{Limits, LinearMemory, Moment, Platform, Watch, Woken};
 use glovebox_runtimes::Progress;
 use glovebox_wasi::{Stop, Stream};
 
 use crate::{
     CancelToken,
     exec::{
-        budget::Budget,
-        entropy,
         request::{OnOutput, StdinSource},
-        stopwatch::Stopwatch,
         timestamp,
     },
     tools::ThreadRunner,
@@ -88,7 +86,7 @@ impl Platform for EnginePlatform {
     }
 
     fn fill_random(&mut self, into: &mut [u8]) {
-        entropy::fill(into);
+        fill_random(into);
     }
 
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
@@ -132,4 +130,100 @@ impl Platform for EnginePlatform {
     fn spend(&self, fuel: u64) {
         self.budget.spend(fuel);
     }
+}
+
+/// Fuel that several executions share, one after the other. The default is unlimited: only the limit of each execution
+/// applies.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Budget(Option<Arc<AtomicU64>>);
+
+impl Budget {
+    /// Returns a budget without fuel.
+    pub(crate) fn empty() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// Sets the remaining fuel. Must not be called during an execution that uses the budget. Executions that share a
+    /// budget run one after the other.
+    pub(crate) fn renew(&self, fuel: u64) {
+        if let Some(left) = &self.0 {
+            left.store(fuel, Ordering::SeqCst);
+        }
+    }
+
+    /// Empties the budget, and returns the remaining fuel.
+    pub(crate) fn take(&self) -> u64 {
+        self.0.as_ref().map_or(0, |left| left.swap(0, Ordering::SeqCst))
+    }
+
+    /// Returns the fuel that one execution with the limit `fuel` may use.
+    pub(crate) fn within(&self, fuel: u64) -> u64 {
+        self.0.as_ref().map_or(fuel, |left| left.load(Ordering::SeqCst).min(fuel))
+    }
+
+    /// Subtracts used fuel.
+    pub(crate) fn spend(&self, fuel: u64) {
+        if let Some(left) = &self.0 {
+            left.store(left.load(Ordering::SeqCst).saturating_sub(fuel), Ordering::SeqCst);
+        }
+    }
+}
+
+/// The token and the budget of one session. The default budget is unlimited, and no caller holds the default token.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SessionScope {
+    /// Cancels work of the session outside any request: access to variables, exit handlers, rollbacks.
+    pub(crate) cancel: CancelToken,
+    /// Fuel budget for all work of the session.
+    pub(crate) budget: Budget,
+}
+
+impl SessionScope {
+    /// Returns a context for a call into the guest that does not run a script.
+    pub(crate) fn one_shot_ctx(&self, limits: &Limits) -> ExecutionCtx {
+        let mut platform = EnginePlatform::new(self.cancel.clone());
+        platform.budget = self.budget.clone();
+        platform.begin(limits.timeout())
+    }
+}
+
+/// The start of a measured time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch(pub(crate) Instant);
+
+impl Watch for Stopwatch {
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+impl Stopwatch {
+    /// Returns the time from the start to `instant`.
+    pub(crate) fn at(self, instant: Instant) -> Duration {
+        instant.saturating_duration_since(self.0)
+    }
+
+    /// Returns the system's instant for a time since the start. A time too far away to be represented gives the current
+    /// instant.
+    pub(crate) fn instant(self, at: Duration) -> Instant {
+        self.0.checked_add(at).unwrap_or_else(Instant::now)
+    }
+}
+
+/// Fills `into` from the operating system.
+///
+/// This works on every supported system once it has booted. If it ever fails, the process aborts: scripts make keys and
+/// tokens from these numbers, and guessable numbers would be worse than none.
+pub(crate) fn fill_random(into: &mut [u8]) {
+    if let Err(error) = getrandom::fill(into) {
+        tracing::error!(%error, "the operating system could not provide random numbers");
+        std::process::abort();
+    }
+}
+
+/// Returns a unique id for a session: 128 random bits in hexadecimal.
+pub(crate) fn random_id() -> String {
+    let mut random = [0; 16];
+    fill_random(&mut random);
+    format!("{:032x}", u128::from_le_bytes(random))
 }

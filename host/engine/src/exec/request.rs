@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use crate::{CancelToken, JsonText, SourceKind, Stream, Tool, exec::budget::Budget, tools::PendingCalls};
+use crate::{CancelToken, JsonText, SourceKind, Stream, Tool, exec::platform::Budget, tools::PendingCalls};
 
 /// Default name of a script in tracebacks.
 pub const SANDBOX_NAME: &str = "<sandbox>";

@@ -10,15 +10,13 @@ use crate::{
     CancelToken, Diagnostic, ExecuteError, Execution, Files, Language, Metadata, Metering, Outcome, Output, Request,
     SourceKind,
     exec::{
-        budget::Budget,
         events,
-        platform::{EnginePlatform, ExecutionCtx},
+        platform::{Budget, EnginePlatform, ExecutionCtx, Stopwatch},
         request::{OnOutput, StdinSource},
-        stopwatch::Stopwatch,
     },
     files::workspace::{Committed, Roots},
     guest::Guest,
-    mount::own_commits::OwnCommits,
+    mount::commit::OwnCommits,
     sandbox::Sandbox,
     tools::{PendingCalls, ThreadRunner, Toolbox},
 };

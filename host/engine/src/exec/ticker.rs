@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Interval at which running guests check their deadline and cancellation. Short compared with any useful timeout, long
 /// compared with the cost of a check (about 0.1 µs).
-pub(crate) const TICK: Duration = Duration::from_millis(2);
+const TICK: Duration = Duration::from_millis(2);
 
 /// Number of idle ticks before the thread sleeps. Waking it costs a system call, which a series of short executions
 /// should not pay each time.

@@ -13,10 +13,8 @@
 
 mod archive;
 mod carry;
-mod entry;
 mod error;
 mod place;
-mod reading;
 mod session;
 mod snapshot;
 pub(crate) mod workspace;
@@ -24,7 +22,7 @@ pub(crate) mod workspace;
 #[cfg(test)]
 mod tests;
 
-pub use entry::CopyReport;
+pub use carry::CopyReport;
 pub use error::FilesError;
 pub use glovebox_core::files::{FileEntry, FilePage, IfExists, ListLimits};
 pub use session::SessionFiles;

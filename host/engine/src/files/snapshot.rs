@@ -1,7 +1,11 @@
-//! A snapshot of a workspace.
+//! A snapshot of a workspace. Reads the files of a workspace, and copies them out of it.
+
+use std::{io::Write, path::Path};
 
 use glovebox_core::files::Snapshot;
 use glovebox_vfs::{RootId, Vfs};
+
+use super::{CopyReport, FileEntry, FilePage, FilesError, IfExists, ListLimits, archive, carry};
 
 /// A snapshot of a workspace: after an execution, committed to a host directory or not, or of a session. It shares
 /// unchanged contents with the session, so its memory grows only with later changes in the session.
@@ -30,5 +34,88 @@ impl Files {
     /// Returns the memory that the files take, in bytes.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.0.held_bytes()
+    }
+}
+
+impl Files {
+    /// Lists files, directories and links that match a pattern, in ascending order of paths. Names with a leading dot
+    /// match, too. Links are not followed.
+    ///
+    /// `*` and `?` match within one name, `**` matches any number of directories, `[ab]` one of these characters, and
+    /// `{a,b}` one of these patterns. `\` makes the next character literal. So `*` matches the entries at the top of
+    /// the workspace, `**` all entries, and `src/**/*.py` all Python files below `src`.
+    ///
+    /// # Errors
+    /// [`FilesError::Pattern`] if the pattern is malformed, absolute, longer than 4,096 bytes, contains `..`, or nests
+    /// alternatives more than 32 levels deep. [`FilesError::Refused`] if a host directory cannot be listed.
+    pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FilesError> {
+        Ok(self.0.list(pattern)?)
+    }
+
+    /// Returns the first of the entries that [`list`](Self::list) returns, from the first path greater than `after` on.
+    /// Memory is bounded by the limits, however many entries there are.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: ListLimits) -> Result<FilePage, FilesError> {
+        Ok(self.0.list_page(pattern, after, limits)?)
+    }
+
+    /// Returns the first entries below the directory `dir`, at most `max_depth` names deep, in ascending order of paths.
+    ///
+    /// # Errors
+    /// [`FilesError::Path`]; [`FilesError::Refused`] if `dir` does not exist or a host directory cannot be listed.
+    pub fn list_below(&self, dir: &str, max_depth: usize, limits: ListLimits) -> Result<FilePage, FilesError> {
+        Ok(self.0.list_below(dir, max_depth, limits)?)
+    }
+
+    /// Returns the description of an entry. A link at the end of the path is not followed; links before it are.
+    ///
+    /// # Errors
+    /// [`FilesError::Path`]; [`FilesError::Refused`] if the path does not exist.
+    pub fn stat(&self, path: &str) -> Result<FileEntry, FilesError> {
+        Ok(self.0.stat(path)?)
+    }
+
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// [`FilesError::Path`]; [`FilesError::Refused`] if the path is not a file, or the file is larger than 1 GiB.
+    pub fn read(&self, path: &str) -> Result<Vec<u8>, FilesError> {
+        Ok(self.0.read(path, 0, None)?)
+    }
+
+    /// Reads at most `len_bytes` bytes of a file from the byte `offset` on. Returns fewer only at the end of the file,
+    /// and none beyond it.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read), except that the file may be larger than 1 GiB if `len_bytes` is not.
+    pub fn read_at(&self, path: &str, offset: u64, len_bytes: u64) -> Result<Vec<u8>, FilesError> {
+        Ok(self.0.read(path, offset, Some(len_bytes))?)
+    }
+
+    /// Copies a file or a directory tree `from` the workspace (`""` for the whole workspace) to `host`. If `from` is a
+    /// directory, `host` may be an existing directory, or is created if its parent exists.
+    ///
+    /// The copy is all or nothing, each file appears atomically, and nothing outside `host` is changed, whatever links
+    /// exist on either side. Links that would lead out of `host` are skipped and counted.
+    ///
+    /// # Errors
+    /// [`FilesError::Exists`]. [`FilesError::Host`] if the host directory cannot be written to, or if the copy would
+    /// exceed the workspace's quotas, where each hard link counts. [`FilesError::HostLink`].
+    pub fn copy_out(&self, from: &str, host: impl AsRef<Path>, if_exists: IfExists) -> Result<CopyReport, FilesError> {
+        let (mut vfs, root) = self.0.state()?;
+        carry::out_of(&mut vfs, root, from, host.as_ref(), if_exists)
+    }
+
+    /// Writes the whole workspace as a tar archive (GNU format), in ascending order of paths: equal workspaces give
+    /// equal bytes. Owners are 0, modes 0644 and 0755, and times are those of the files, in seconds. Additional hard
+    /// links of a file are written as hard links.
+    ///
+    /// # Errors
+    /// [`FilesError::Io`] if the writer fails. The data written so far is not a complete archive.
+    pub fn export_tar(&self, writer: impl Write) -> Result<CopyReport, FilesError> {
+        let (mut vfs, root) = self.0.state()?;
+        archive::export(&mut vfs, root, writer)
     }
 }

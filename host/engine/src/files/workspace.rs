@@ -12,7 +12,7 @@ use glovebox_wasi::Wasi;
 
 use crate::{
     BuildError, Commit, ExecuteError, Policy,
-    mount::{DEFAULT_LOCK_WAIT, HostDirectory, MountError, own_commits::OwnCommits},
+    mount::{DEFAULT_LOCK_WAIT, HostDirectory, MountError, commit::OwnCommits},
 };
 
 /// A host directory at a guest path.

@@ -5,17 +5,14 @@ use wasmtime::{AsContextMut, Caller, Extern, Linker, Memory};
 
 use crate::{
     exec::platform::EnginePlatform,
-    guest::{
-        state::{State, fuel_left},
-        trap::Unwound,
-    },
+    guest::state::{State, Unwound, fuel_left},
 };
 
 /// Module name of the WASI preview 1 imports.
 const PREVIEW1: &str = "wasi_snapshot_preview1";
 
 /// The guest's memory and the host, as a WASI call sees them.
-pub(crate) type CallHost<'a> = glovebox_core::CallHost<'a, [u8], EnginePlatform>;
+type CallHost<'a> = glovebox_core::CallHost<'a, [u8], EnginePlatform>;
 
 /// Runs `work` with a guest's WASI state, its memory and the host. Subtracts the fuel that `work` charges from the
 /// store's.

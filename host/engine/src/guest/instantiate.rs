@@ -1,8 +1,12 @@
 //! Creates guests, which are instances of a runtime with their state, for `glovebox-core`.
 
 use glovebox_core::{GuestHost, GuestMachine as _, MemoryLimit};
+use glovebox_runtimes::rewrite::MEMORY_EXPORT;
 use glovebox_wasi::Wasi;
-use wasmtime::{Instance, PoolConcurrencyLimitError, Store, UpdateDeadline};
+use wasmtime::{
+    Extern, ExternType, Instance, InstancePre, Linker, Memory, Module, PoolConcurrencyLimitError, Store,
+    UpdateDeadline, Val,
+};
 
 use crate::{
     ExecuteError, Limits, Metering, TrapKind,
@@ -10,9 +14,7 @@ use crate::{
     exec::platform::ExecutionCtx,
     guest::{
         machine::GuestMachine,
-        state::{State, fuel_left},
-        template::Template,
-        trap::{Ended, Unwound, classify},
+        state::{Ended, State, Unwound, classify, fuel_left},
     },
     load::runtime::Runtime,
 };
@@ -134,4 +136,52 @@ fn reseeded(runtime: &Runtime, mut guest: Guest) -> Result<Guest, ExecuteError> 
         guest.reseed(image)?;
     }
     Ok(guest)
+}
+
+/// Compiled code to instantiate.
+pub(crate) enum Template {
+    /// A module with a memory of its own: a plain command.
+    Whole(InstancePre<State>),
+    /// An interpreter's code and its memory, which are compiled separately, so that all images of an interpreter share
+    /// its code.
+    Apart {
+        /// The code, which imports its memory.
+        code: Module,
+        /// A module that defines only the memory.
+        memory: Module,
+        /// Values of the exported globals, if they differ from the initial values in the code.
+        globals: Vec<(String, Val)>,
+    },
+}
+
+impl Template {
+    /// Creates an instance in a store.
+    pub(crate) fn instantiate(&self, linker: &Linker<State>, store: &mut Store<State>) -> wasmtime::Result<Instance> {
+        let (code, memory, globals) = match self {
+            Self::Whole(pre) => return pre.instantiate(store),
+            Self::Apart { code, memory, globals } => (code, memory, globals),
+        };
+        let memory = instantiate_memory(&mut *store, memory)?;
+        let imports = code.imports().map(|import| match import.ty() {
+            ExternType::Memory(_) => Ok(memory.into()),
+            _ => linker.get_by_import(&mut *store, &import).ok_or_else(|| missing(import.name())),
+        });
+        let imports = imports.collect::<wasmtime::Result<Vec<Extern>>>()?;
+        let instance = Instance::new(&mut *store, code, &imports)?;
+        for (name, value) in globals {
+            let global = instance.get_global(&mut *store, name).ok_or_else(|| missing(name))?;
+            global.set(&mut *store, *value)?;
+        }
+        Ok(instance)
+    }
+}
+
+/// Instantiates a module that defines only a memory.
+pub(crate) fn instantiate_memory<T>(store: &mut Store<T>, module: &Module) -> wasmtime::Result<Memory> {
+    let instance = Instance::new(&mut *store, module, &[])?;
+    instance.get_memory(store, MEMORY_EXPORT).ok_or_else(|| missing(MEMORY_EXPORT))
+}
+
+fn missing(name: &str) -> wasmtime::Error {
+    wasmtime::Error::msg(format!("`{name}` is missing"))
 }

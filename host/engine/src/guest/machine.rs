@@ -16,8 +16,7 @@ use crate::{
         function::Function,
         imports::with_wasi,
         private_pages::PrivatePages,
-        state::State,
-        trap::{Ended, classify},
+        state::{Ended, State, classify},
     },
 };
 

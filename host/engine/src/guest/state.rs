@@ -1,10 +1,13 @@
-//! Data of a guest's store.
+//! Data of a guest's store, and the classification of early ends of calls into guests.
 
 use glovebox_core::{GuestHost, MemoryLimit, MemoryLimiter};
-use glovebox_wasi::Wasi;
-use wasmtime::{Memory, ResourceLimiter, StoreContextMut};
+use glovebox_wasi::{Stop, Wasi};
+use wasmtime::{Memory, ResourceLimiter, StoreContextMut, Trap};
 
-use crate::exec::platform::{EnginePlatform, ExecutionCtx};
+use crate::{
+    TrapKind,
+    exec::platform::{EnginePlatform, ExecutionCtx},
+};
 
 /// Maximum number of elements in all tables of a guest. CPython's has 5,903 and does not grow.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
@@ -94,6 +97,46 @@ fn grow_memory(limiter: &mut MemoryLimiter, current: usize, desired: usize, maxi
     limiter.grow(current as u64, desired as u64, maximum.map(|max| max as u64))
 }
 
+/// A [`Stop`] wrapped in an error of Wasmtime.
+#[derive(Debug, thiserror::Error)]
+#[error("the guest was unwound")]
+pub(crate) struct Unwound(pub(crate) Stop);
+
+/// Cause of a call's early end.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The host unwound the guest, or its fuel ran out.
+    Stopped(Stop),
+    /// A WebAssembly trap.
+    Trapped(TrapKind),
+}
+
+/// Extracts the cause from Wasmtime's error.
+pub(crate) fn classify(error: wasmtime::Error) -> Ended {
+    if error.is::<Unwound>() {
+        return match error.downcast::<Unwound>() {
+            Ok(Unwound(stop)) => Ended::Stopped(stop),
+            Err(_) => Ended::Trapped(TrapKind::Other),
+        };
+    }
+    Ended::Trapped(match error.downcast_ref::<Trap>() {
+        Some(Trap::OutOfFuel) => return Ended::Stopped(Stop::OutOfFuel),
+        Some(Trap::Interrupt) => return Ended::Stopped(Stop::Deadline),
+        Some(Trap::StackOverflow) => TrapKind::StackOverflow,
+        Some(Trap::UnreachableCodeReached) => TrapKind::Unreachable,
+        Some(Trap::MemoryOutOfBounds | Trap::HeapMisaligned | Trap::TableOutOfBounds | Trap::ArrayOutOfBounds) => {
+            TrapKind::OutOfBounds
+        }
+        Some(Trap::IndirectCallToNull | Trap::BadSignature | Trap::NullReference | Trap::CastFailure) => {
+            TrapKind::BadCall
+        }
+        Some(Trap::IntegerOverflow | Trap::IntegerDivisionByZero | Trap::BadConversionToInteger) => {
+            TrapKind::Arithmetic
+        }
+        _ => TrapKind::Other,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,5 +155,27 @@ mod tests {
         assert!(!limiter.table_growing(0, MAX_TABLE_ELEMENTS + 1, None).unwrap(), "over");
         assert!(limiter.table_growing(0, MAX_TABLE_ELEMENTS, None).unwrap(), "at");
         assert!(!limiter.table_growing(0, 1, None).unwrap(), "a second table shares the bound");
+    }
+
+    #[test]
+    fn every_way_a_guest_ends_has_its_own_reading() {
+        let table = [
+            (Trap::StackOverflow, TrapKind::StackOverflow),
+            (Trap::UnreachableCodeReached, TrapKind::Unreachable),
+            (Trap::MemoryOutOfBounds, TrapKind::OutOfBounds),
+            (Trap::TableOutOfBounds, TrapKind::OutOfBounds),
+            (Trap::IndirectCallToNull, TrapKind::BadCall),
+            (Trap::BadSignature, TrapKind::BadCall),
+            (Trap::IntegerDivisionByZero, TrapKind::Arithmetic),
+        ];
+        for (trap, kind) in table {
+            assert!(matches!(classify(trap.into()), Ended::Trapped(got) if got == kind), "{trap:?}");
+        }
+        assert!(matches!(classify(Trap::OutOfFuel.into()), Ended::Stopped(Stop::OutOfFuel)));
+        assert!(matches!(classify(Trap::Interrupt.into()), Ended::Stopped(Stop::Deadline)));
+        let exit = wasmtime::Error::new(Unwound(Stop::Exit(3)));
+        assert!(matches!(classify(exit), Ended::Stopped(Stop::Exit(3))));
+        let host = wasmtime::Error::msg("all fuel consumed by WebAssembly");
+        assert!(matches!(classify(host), Ended::Trapped(TrapKind::Other)), "text is never looked at");
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     Limits, RuntimeError,
     engine::Inner,
     exec::platform::EnginePlatform,
-    guest::{self, machine::GuestMachine, template::Template},
+    guest::{self, instantiate::Template, machine::GuestMachine},
     load::{packages::SharedPackages, runtime::driver},
 };
 

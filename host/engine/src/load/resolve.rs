@@ -14,12 +14,12 @@ use wasmtime::Module;
 use crate::{
     Language, RuntimeError,
     engine::{Inner, compile_digest},
-    guest::{recycled::RecycledInstances, template::Template},
+    guest::{instantiate::Template, recycled::RecycledInstances},
     load::{
         aot,
-        library::library_mount,
         packages::SharedPackages,
         prepare::{self, Booted, Setup},
+        prepared_module::library_mount,
         runtime::{Drive, Image, Runtime, display_name, driver},
     },
 };

@@ -13,7 +13,7 @@ use wasmtime::Module;
 
 use crate::{
     ExecuteError, Language,
-    guest::{recycled::RecycledInstances, template::Template},
+    guest::{instantiate::Template, recycled::RecycledInstances},
     session::Pristine,
 };
 

@@ -12,10 +12,9 @@ use glovebox_vfs::{MountSource, SourceEntry, SourceError, SourceStat};
 
 use super::error::MountError;
 use super::folder::{Folder, Found};
-use super::lock::Lock;
-use super::recover::{self, Recovery};
-use super::walk::{self, Walker};
-use super::{is_reserved_name, is_reserved_path, sweep};
+use super::recover::{self, Lock, Recovery};
+use super::tree::{self, Walker};
+use super::{is_reserved_name, is_reserved_path};
 
 /// Default time for a commit to wait for other commits to the same directory. Committing a full default workspace takes
 /// well under a second on a slow disk.
@@ -98,7 +97,7 @@ impl HostDirectory {
     ) -> Result<Self, MountError> {
         let opened = open_root(path, true, reach)?;
         let root = &opened.root;
-        let recovered = if sweep::find(root)?.is_empty() {
+        let recovered = if recover::find_staging(root)?.is_empty() {
             Recovery::default()
         } else {
             let _lock = Lock::take(root, path, lock_wait)?;
@@ -174,7 +173,7 @@ impl HostDirectory {
 
     /// Opens the parent directory of `path` and calls `action` with it and the last name.
     fn at<T>(&self, path: &str, action: impl FnOnce(&Folder, &str) -> io::Result<T>) -> Result<T, SourceError> {
-        let (names, last) = walk::split_last(path).map_err(|e| source_error(path, &e))?;
+        let (names, last) = tree::split_last(path).map_err(|e| source_error(path, &e))?;
         if is_reserved_path(path) {
             return Err(source_error(path, &io::Error::from(io::ErrorKind::NotFound)));
         }
@@ -185,7 +184,7 @@ impl HostDirectory {
     }
 
     fn list_folder(&self, dir: &str, limit: usize) -> io::Result<Vec<SourceEntry>> {
-        let names = walk::split(dir).map_err(io::Error::other)?;
+        let names = tree::split(dir).map_err(io::Error::other)?;
         let mut walker = Walker::new(&self.root);
         let folder = walker.enter(&names)?;
         let mut entries = Vec::new();
@@ -232,7 +231,7 @@ impl MountSource for HostDirectory {
             let own = self.root.own_ident().map_err(|error| source_error(path, &error))?;
             return Ok(Some(own.source_stat()));
         }
-        let (names, last) = walk::split_last(path).map_err(|error| source_error(path, &error))?;
+        let (names, last) = tree::split_last(path).map_err(|error| source_error(path, &error))?;
         if is_reserved_path(path) {
             return Ok(None);
         }

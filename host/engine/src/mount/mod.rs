@@ -38,33 +38,27 @@
 //!   lock on the directory. Other programs do not take the lock, so a race remains between the last check of a file and
 //!   its replacement.
 
-mod commit;
-mod contents;
+pub(crate) mod commit;
 mod directory;
 mod error;
 mod folder;
 mod journal;
-mod lock;
-pub(crate) mod own_commits;
 mod recover;
 mod site;
 mod stage;
-mod sweep;
 mod tree;
-mod undo;
-mod walk;
 
 #[cfg(test)]
 mod tests;
 
 pub use commit::CommitReport;
-pub use contents::Contents;
 pub(crate) use directory::Reach;
 pub use directory::{DEFAULT_LOCK_WAIT, HostDirectory, Skipped, check_directory};
 pub use error::{Collision, MountError};
 pub use glovebox_runtimes::guard::{Guarded, Relation};
 pub use recover::Recovery;
 pub(crate) use stage::leaves as link_leaves;
+pub use tree::Contents;
 
 /// Prefix of the names of private directories.
 pub const RESERVED_PREFIX: &str = ".glovebox-commit-";

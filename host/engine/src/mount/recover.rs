@@ -1,13 +1,23 @@
-//! Recovery of commits that were interrupted by a crash.
+//! Recovery of commits that were interrupted by a crash: the private directories of commits, and the lock that excludes
+//! concurrent commits and recoveries in a directory, across processes.
+
+use std::{
+    fs::{File, TryLockError},
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    io,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use glovebox_vfs::escaped;
-use std::path::Path;
 
-use super::error::MountError;
-use super::folder::Folder;
-use super::journal::{Journal, Read, UNDO_NAME};
-use super::site::Site;
-use super::sweep;
+use super::{
+    RESERVED_PREFIX,
+    error::MountError,
+    folder::{Folder, Found, Kind},
+    journal::{self, Journal, Read, UNDO_NAME},
+    site::Site,
+};
 
 /// The interrupted commits that recovery found, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +42,7 @@ impl Recovery {
 /// Finishes or undoes every interrupted commit in the directory. The caller holds the lock.
 pub(super) fn run(root: &Folder, path: &Path) -> Result<Recovery, MountError> {
     let mut recovery = Recovery::default();
-    for name in sweep::find(root)? {
+    for name in find_staging(root)? {
         let staging = root.child(&name).map_err(MountError::io("open", &name))?;
         match read_journal(root, &staging)? {
             Read::None => recovery.discarded_count += 1,
@@ -47,7 +57,7 @@ pub(super) fn run(root: &Folder, path: &Path) -> Result<Recovery, MountError> {
                 return Err(MountError::BadJournal { path: path.to_owned(), staging: name, reason });
             }
         }
-        sweep::remove(root, &name)?;
+        remove_staging(root, &name)?;
     }
     if !recovery.is_empty() {
         tracing::warn!(
@@ -68,7 +78,7 @@ fn read_journal(root: &Folder, staging: &Folder) -> Result<Read, MountError> {
 
 /// Returns the private directory of an unfinished commit that has a journal.
 pub(super) fn unfinished(root: &Folder) -> Result<Option<String>, MountError> {
-    for name in sweep::find(root)? {
+    for name in find_staging(root)? {
         let staging = root.child(&name).map_err(MountError::io("open", &name))?;
         if !matches!(read_journal(root, &staging)?, Read::None) {
             return Ok(Some(name));
@@ -81,7 +91,7 @@ pub(super) fn unfinished(root: &Folder) -> Result<Option<String>, MountError> {
 fn settle(journal: &Journal, site: &mut Site<'_>) -> Result<bool, MountError> {
     let steps = &journal.steps;
     let undoing = site.staging.find(UNDO_NAME).map_err(MountError::io("inspect", UNDO_NAME))?;
-    if undoing != super::folder::Found::Nothing {
+    if undoing != Found::Nothing {
         let reason = MountError::conflict(UNDO_NAME, super::Collision::Changed);
         site.roll_back(steps, &reason)?;
         return Ok(false);
@@ -99,5 +109,119 @@ fn settle(journal: &Journal, site: &mut Site<'_>) -> Result<bool, MountError> {
             Ok(false)
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Polling interval for the lock. Short compared to the milliseconds that a sync takes.
+const POLL: Duration = Duration::from_millis(5);
+
+/// Holds the directory's advisory lock until dropped. The system releases it when the process dies.
+///
+/// The lock is on the directory itself, so no lock file remains among the user's files. Readers do not take it.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _held: File,
+}
+
+impl Lock {
+    pub(super) fn take(folder: &Folder, path: &Path, wait: Duration) -> Result<Self, MountError> {
+        let name = || path.display().to_string();
+        let file = folder.readable().map_err(MountError::io("open to lock", name()))?;
+        let begun = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { _held: file }),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < wait => {
+                    std::thread::sleep(POLL);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(MountError::Busy {
+                        path: path.to_owned(),
+                        waited_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                    });
+                }
+                Err(TryLockError::Error(error)) => {
+                    return Err(MountError::io("lock", name())(error));
+                }
+            }
+        }
+    }
+}
+
+/// Maximum number of names to try. One is enough unless the random numbers repeat.
+const ATTEMPTS: usize = 8;
+
+/// Creates a private directory with an unused name.
+pub(super) fn make_staging(root: &Folder) -> Result<(String, Folder), MountError> {
+    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+    for _ in 0..ATTEMPTS {
+        // The standard library seeds the hasher randomly. The name need not be secret, only unused.
+        let number = RandomState::new().build_hasher().finish();
+        let name = format!("{RESERVED_PREFIX}{number:016x}");
+        match root.create_folder(&name, 0o700).and_then(|()| root.child(&name)) {
+            Ok(folder) => return Ok((name, folder)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+            Err(error) => return Err(MountError::io("create", name)(error)),
+        }
+    }
+    Err(MountError::io("create", RESERVED_PREFIX)(last))
+}
+
+/// Lists the private directories. A file or link with such a name does not count.
+pub(super) fn find_staging(root: &Folder) -> Result<Vec<String>, MountError> {
+    let mut found = Vec::new();
+    let failed = || MountError::io("list", ".");
+    for name in root.names().map_err(failed())? {
+        let Some(name) = name.map_err(failed())? else {
+            continue;
+        };
+        if !name.starts_with(RESERVED_PREFIX) {
+            continue;
+        }
+        if let Found::Known(ident) = root.find(&name).map_err(failed())?
+            && ident.kind == Kind::Folder
+        {
+            found.push(name);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Removes a private directory and all its contents. Moves nested directories to its top level one after the other, so
+/// nothing recurses and no path gets long.
+pub(super) fn remove_staging(root: &Folder, name: &str) -> Result<(), MountError> {
+    let failed = || MountError::io("remove", name);
+    let staging = match root.child(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        result => result.map_err(failed())?,
+    };
+    // Remove and sync the journal first: a journal must never remain without some of its files.
+    match staging.remove_file(journal::NAME) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        result => result.and_then(|()| staging.sync()).map_err(failed())?,
+    }
+    let mut count = 0;
+    loop {
+        let mut folders = Vec::new();
+        for entry in staging.names().map_err(failed())? {
+            // Not a name that a commit uses: removing the directory will fail and report it.
+            let Some(entry) = entry.map_err(failed())? else {
+                continue;
+            };
+            match staging.find(&entry).map_err(failed())? {
+                Found::Known(ident) if ident.kind == Kind::Folder => folders.push(entry),
+                Found::Nothing => {}
+                _ => staging.remove_file(&entry).map_err(failed())?,
+            }
+        }
+        if folders.is_empty() {
+            return root.remove_folder(name).map_err(failed());
+        }
+        for entry in folders {
+            let folder = staging.child(&entry).map_err(failed())?;
+            folder.empty_into(&staging, &mut count).map_err(failed())?;
+            staging.remove_folder(&entry).map_err(failed())?;
+        }
     }
 }

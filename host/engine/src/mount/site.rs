@@ -12,7 +12,7 @@ use super::SYNC_EACH_COUNT;
 use super::error::{Collision, MountError};
 use super::folder::{Folder, Found, Ident, Kind};
 use super::journal::{Step, new_slot, old_slot};
-use super::walk::{Walker, split, split_last};
+use super::tree::{Walker, split, split_last};
 
 use cap_std::fs::PermissionsExt as _;
 

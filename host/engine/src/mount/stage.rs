@@ -7,12 +7,12 @@ use std::os::unix::fs::fchown;
 use cap_std::fs::{File, Permissions, PermissionsExt as _};
 use glovebox_vfs::{CommitStep, InodeId, SourceStat, VfsError};
 
-use super::contents::Contents;
 use super::error::{Collision, MountError};
 use super::folder::{Folder, Found, Ident, Kind};
 use super::journal::{Step, new_slot};
 use super::site::Site;
-use super::walk::{self, Walker};
+use super::tree::Contents;
+use super::tree::{self, Walker};
 
 /// Buffer size for copying contents: one chunk of a mounted file.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -21,7 +21,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 pub(super) fn refuse(plan: &[CommitStep]) -> Result<(), MountError> {
     for step in plan {
         let path = path_of(step)?;
-        walk::split_last(path)?;
+        tree::split_last(path)?;
         if super::is_reserved_path(path) {
             return Err(MountError::ReservedName { path: path.to_owned() });
         }
@@ -164,7 +164,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
             }
             let slot = new_slot(top);
             let names: Vec<&str> = std::iter::once(slot.as_str()).chain(names).collect();
-            let (_, name) = walk::split_last(path)?;
+            let (_, name) = tree::split_last(path)?;
             let folder = self.walker.enter(&names).map_err(MountError::io("stage", path))?;
             let (ident, bytes) = make(folder, name, path, item, None, self.sync_each)?;
             self.wrote(path, &ident, bytes);
@@ -208,15 +208,15 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
             if let Step::Create { new, tree, .. } = step
                 && new.kind == Kind::Folder
             {
-                *tree = Some(super::tree::fingerprint(staging, &new_slot(index))?);
+                *tree = Some(tree::fingerprint(staging, &new_slot(index))?);
             }
         }
         let failed = || MountError::io("sync", self.site.staging_name);
         // If there are only few files, they were synced when they were written.
         if self.sync_each {
-            super::tree::sync_folders(staging).map_err(failed())?;
+            tree::sync_folders(staging).map_err(failed())?;
         } else if !staging.sync_file_system().map_err(failed())? {
-            super::tree::sync(staging).map_err(failed())?;
+            tree::sync(staging).map_err(failed())?;
         }
         staging.sync().map_err(failed())?;
         self.site.root.sync().map_err(failed())

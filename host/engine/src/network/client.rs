@@ -1,4 +1,4 @@
-//! An HTTP request and its redirects.
+//! An HTTP request and its redirects, and TLS for the host's own requests.
 
 use std::{
     error::Error,
@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use glovebox_core::PolicyError;
 use reqwest::{
     Method, Response, StatusCode,
     header::{HeaderValue, LOCATION},
@@ -16,18 +17,12 @@ use url::{Host, Url};
 
 use super::{
     NetworkPolicy,
-    address::AddressRules,
-    headers::{self, Headers, MAX_RESPONSE_HEADERS},
-    message::{Answered, Asked, Code, Fault, Redirect},
+    message::{self, Answered, Asked, Code, Fault, Headers, MAX_RESPONSE_HEADERS, Redirect},
     pattern::{self, UrlPatterns, origin},
-    resolver::{Filtered, NotPublic, Resolver, System},
+    resolver::{AddressRules, Filtered, NotPublic, Resolver, System},
     secrets::{Reflections, Secrets},
 };
-use crate::{
-    network::tls,
-    tools::{Account, Held},
-};
-use glovebox_core::PolicyError;
+use crate::tools::{Account, Held};
 
 /// Timeout for establishing a connection. The request's own timeout still applies.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -93,7 +88,7 @@ impl Client {
         let make = || {
             let resolver = Filtered { resolver: Arc::clone(&self.resolver), rules: Arc::clone(&self.rules) };
             let client = reqwest::Client::builder()
-                .tls_backend_preconfigured(tls::tls_config()?)
+                .tls_backend_preconfigured(tls_config()?)
                 .dns_resolver(Arc::new(resolver))
                 // `fetch` follows redirects itself and checks each URL.
                 .redirect(redirect::Policy::none())
@@ -119,7 +114,7 @@ impl Client {
         let body = asked.take_body(self.policy.request_bytes)?;
         let url = pattern::parse(&asked.url).map_err(invalid)?;
         let method = self.method(&asked.method)?;
-        let headers = headers::request(asked.headers).map_err(invalid)?;
+        let headers = message::request(asked.headers).map_err(invalid)?;
         let mut hop = Hop { url, method, headers, body, redirects: 0 };
         let mut reflections = Reflections::default();
         loop {
@@ -210,10 +205,10 @@ impl Client {
         };
         if becomes_get {
             (method, body) = (self.method("GET")?, None);
-            headers::without_body(&mut headers);
+            message::without_body(&mut headers);
         }
         if url.origin() != from.origin() {
-            headers::without_credentials(&mut headers, |value| self.secrets.are_in(value));
+            message::without_credentials(&mut headers, |value| self.secrets.are_in(value));
         }
         Ok(Hop { url, method, headers, body, redirects: redirects + 1 })
     }
@@ -233,7 +228,7 @@ impl Client {
             limit("the host has no room for the response: `limits.memory_bytes` counts it until it is read".to_owned())
         };
         let status = response.status();
-        let headers = headers::response(response.headers()).map_err(limit)?;
+        let headers = message::response(response.headers()).map_err(limit)?;
         let mut body: Vec<u8> = Vec::new();
         let mut held: Vec<Held> = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| broken(&hop.url, &error))? {
@@ -301,4 +296,26 @@ fn reason(error: &reqwest::Error) -> String {
     }
     let text = if error.source().is_none() { "the request cannot be made".to_owned() } else { innermost.to_string() };
     text.chars().take(MAX_REASON_CHARS).collect()
+}
+
+/// Returns TLS settings for HTTP clients of this process: the certificates that this machine trusts, as they were when
+/// they were first needed.
+///
+/// # Errors
+/// If TLS cannot be set up, with the reason.
+pub fn tls_config() -> Result<rustls::ClientConfig, String> {
+    static CONFIG: OnceLock<Result<rustls::ClientConfig, String>> = OnceLock::new();
+    let make = || {
+        let mut roots = rustls::RootCertStore::empty();
+        for certificate in rustls_native_certs::load_native_certs().certs {
+            // A certificate that cannot be parsed is not trusted.
+            let _ = roots.add(certificate);
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        config
+            .map(|config| config.with_root_certificates(roots).with_no_client_auth())
+            .map_err(|error| format!("TLS cannot be set up: {error}"))
+    };
+    CONFIG.get_or_init(make).clone()
 }

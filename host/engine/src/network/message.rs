@@ -1,11 +1,22 @@
-//! The JSON form of requests and responses.
+//! The JSON form of requests and responses: the headers that a script may send and receives, and requests that are
+//! answered from recorded calls.
 
-use std::fmt;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use glovebox_core::{Entropy, PolicyError};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-use crate::{ToolError, ToolErrorKind};
+use super::{NetworkPolicy, secrets::Secrets};
+use crate::{
+    ToolError, ToolErrorKind, ToolOutcome, ToolRecord,
+    tools::{NETWORK_TOOL, ReservedTool},
+};
 
 /// A request. Contains placeholders instead of secrets.
 #[derive(Debug, Deserialize)]
@@ -159,5 +170,143 @@ impl From<Fault> for ToolError {
         };
         // Escaping keeps untrusted text on one line.
         Self::of(kind, format!("{code}: {}", glovebox_vfs::escaped_text(&message)))
+    }
+}
+
+/// Limits of a request: number of headers, and total bytes of their names and values.
+pub(super) const MAX_REQUEST_HEADERS: usize = 64;
+pub(super) const MAX_REQUEST_HEADER_BYTES: usize = 32 << 10;
+/// Limits of a response. Python's `http.client` reads at most 100 headers, including those added on the script's side.
+pub(super) const MAX_RESPONSE_HEADERS: usize = 96;
+pub(super) const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
+
+/// Hop-by-hop, routing and framing headers, which only the client may set. A script could otherwise address another
+/// server than the allowed one, or start a second message inside a message.
+const NOT_THE_SCRIPTS: [&str; 16] = [
+    "connection",
+    "content-length",
+    "expect",
+    "forwarded",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+    ":authority",
+];
+
+/// Headers that describe a body, and are removed with it.
+const OF_THE_BODY: [&str; 4] = ["content-encoding", "content-language", "content-location", "content-type"];
+
+/// Headers that only the original server may receive.
+const OF_THE_ORIGIN: [&str; 3] = ["authorization", "cookie", "cookie2"];
+
+/// A script's request headers: checked, with placeholders unreplaced.
+pub(super) type Headers = Vec<(HeaderName, String)>;
+
+/// Checks the headers of a script's request.
+pub(super) fn request(list: Vec<(String, String)>) -> Result<Headers, String> {
+    if list.len() > MAX_REQUEST_HEADERS {
+        return Err(format!("the request has {} headers; the limit is {MAX_REQUEST_HEADERS}", list.len()));
+    }
+    let bytes: usize = list.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > MAX_REQUEST_HEADER_BYTES {
+        return Err(format!("the headers are {bytes} bytes; the limit is {MAX_REQUEST_HEADER_BYTES}"));
+    }
+    let check = |(name, value): (String, String)| {
+        let shown: String = name.chars().take(64).collect();
+        let name =
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{shown}` is not a valid header name"))?;
+        if NOT_THE_SCRIPTS.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {
+            return Err(format!("scripts cannot set the header `{name}`; remove it"));
+        }
+        let value = value.trim_matches([' ', '\t']).to_owned();
+        if HeaderValue::from_str(&value).is_err() {
+            return Err(format!("the header `{name}` contains a line break or another invalid character"));
+        }
+        Ok((name, value))
+    };
+    list.into_iter().map(check).collect()
+}
+
+/// Removes headers that describe the body, for a redirect that changes the method to `GET`.
+pub(super) fn without_body(headers: &mut Headers) {
+    headers.retain(|(name, _)| !OF_THE_BODY.contains(&name.as_str()));
+}
+
+/// Removes credentials, for a redirect to another server. `is_secret` tells whether a value contains a placeholder.
+pub(super) fn without_credentials(headers: &mut Headers, is_secret: impl Fn(&str) -> bool) {
+    headers.retain(|(name, value)| !OF_THE_ORIGIN.contains(&name.as_str()) && !is_secret(value));
+}
+
+/// Converts a response's headers for the script, one character for each byte.
+pub(super) fn response(headers: &HeaderMap) -> Result<Vec<(String, String)>, String> {
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if headers.len() > MAX_RESPONSE_HEADERS || bytes > MAX_RESPONSE_HEADER_BYTES {
+        let most = format!("{MAX_RESPONSE_HEADERS} headers and {MAX_RESPONSE_HEADER_BYTES} bytes");
+        return Err(format!("the response has {} headers of {bytes} bytes; the limit is {most}", headers.len()));
+    }
+    let is_shown = |name: &HeaderName| {
+        !matches!(name.as_str(), "connection" | "keep-alive" | "transfer-encoding" | "te" | "trailer" | "upgrade")
+            && !name.as_str().starts_with("proxy-")
+    };
+    let text = |value: &HeaderValue| value.as_bytes().iter().map(|byte| char::from(*byte)).collect::<String>();
+    Ok(headers
+        .iter()
+        .filter(|(name, _)| is_shown(name))
+        .map(|(name, value)| (name.as_str().to_owned(), text(value)))
+        .collect())
+}
+
+/// The recorded answers, by the recorded request.
+type Answers = BTreeMap<String, VecDeque<ToolOutcome>>;
+
+/// Like [`open`](super::open), but answers requests from `records`. Each answer is used once, and equal requests get
+/// their answers in order. Sends no requests and reads no secrets.
+pub(crate) fn replay(
+    policy: &NetworkPolicy,
+    entropy: Entropy,
+    records: &[ToolRecord],
+) -> Result<(ReservedTool, BTreeMap<String, String>), PolicyError> {
+    let nothing = |_: &str| Some("replayed".to_owned());
+    let environment = Secrets::read_from(&policy.secrets, entropy, &nothing)?.environment();
+    let mut answers = Answers::new();
+    for record in records.iter().filter(|record| record.name == NETWORK_TOOL) {
+        if let Some(arguments) = &record.arguments {
+            answers.entry(sorted(arguments)).or_default().push_back(record.outcome.clone());
+        }
+    }
+    let answers = Mutex::new(answers);
+    let tool = ReservedTool {
+        answerer: Arc::new(move |_call, arguments| answer(&answers, &arguments)),
+        max_bytes: policy.message_bytes(),
+        max_calls: policy.request_count,
+    };
+    Ok((tool, environment))
+}
+
+/// Normalizes a request for the lookup: older records have their keys in another order.
+fn sorted(arguments: &str) -> String {
+    serde_json::from_str::<serde_json::Value>(arguments)
+        .map_or_else(|_| arguments.to_owned(), |value| value.to_string())
+}
+
+fn answer(answers: &Mutex<Answers>, arguments: &str) -> Result<String, ToolError> {
+    let missing = |why: &str| ToolError::from(Fault::new(Code::Broken, format!("this is a replay, and {why}")));
+    let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = answers.get_mut(&sorted(arguments)).and_then(VecDeque::pop_front);
+    match next.ok_or_else(|| missing("no such request was recorded"))? {
+        ToolOutcome::Returned(Some(result)) => Ok(result),
+        ToolOutcome::Failed { kind, message: Some(message) } => Err(ToolError::of(kind, message)),
+        ToolOutcome::Returned(None) | ToolOutcome::Failed { message: None, .. } => {
+            Err(missing("the record has no contents (`limits.tool_record_bytes`)"))
+        }
+        ToolOutcome::Unfinished => Err(missing("the execution had ended before there was an answer")),
     }
 }

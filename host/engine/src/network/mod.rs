@@ -6,60 +6,55 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `policy` | [`NetworkPolicy`]: the table `network` of a policy |
-//! | `check` | checks of the table beyond its types |
-//! | `narrow` | comparison: does one policy exceed another? |
-//! | `pattern` | allowed URLs, matched on parsed URLs only |
-//! | `address` | IP addresses that are refused after resolution, and ranges that an operator allows |
-//! | `resolver` | name lookup, filtered and pinned for one connection |
+//! | `policy` | [`NetworkPolicy`]: the table `network` of a policy, and its checks |
+//! | `pattern` | allowed URLs, matched on parsed URLs only; does one policy exceed another? |
+//! | `resolver` | name lookup, pinned for one connection; IP addresses that are refused, and ranges that an operator allows |
 //! | `secrets` | placeholders, and the secrets that replace them in headers |
-//! | `headers` | request headers that a script may set, and response headers that it receives |
-//! | `message` | the JSON form of requests and responses |
+//! | `message` | the JSON form of requests and responses, the headers of both, and recorded answers |
 //! | `client` | one request and its redirects |
 //! | `handler` | the tool |
-//! | `replay` | the tool, with recorded answers |
 
 #[cfg(feature = "network")]
-mod address;
-mod check;
-#[cfg(feature = "network")]
-mod client;
+pub(crate) mod client;
 #[cfg(feature = "network")]
 mod handler;
 #[cfg(feature = "network")]
-mod headers;
-#[cfg(feature = "network")]
 mod message;
-#[cfg(feature = "network")]
-mod narrow;
-#[cfg(not(feature = "network"))]
-mod not_built;
 #[cfg(feature = "network")]
 mod pattern;
 mod policy;
 #[cfg(feature = "network")]
-mod replay;
-#[cfg(feature = "network")]
 mod resolver;
 #[cfg(feature = "network")]
 mod secrets;
-#[cfg(feature = "network")]
-pub(crate) mod tls;
 
 #[cfg(test)]
 #[cfg(feature = "network")]
 mod tests;
 
 #[cfg(feature = "network")]
-pub use address::is_public as is_public_address;
-#[cfg(feature = "network")]
 pub(crate) use handler::open;
 #[cfg(feature = "network")]
-pub use narrow::BeyondNetwork;
-#[cfg(not(feature = "network"))]
-pub(crate) use not_built::open;
+pub(crate) use message::replay;
+#[cfg(feature = "network")]
+pub use pattern::BeyondNetwork;
 #[cfg(feature = "network")]
 pub use pattern::{UrlPatternError, UrlPatterns};
 pub use policy::{NetworkPolicy, SecretPolicy};
 #[cfg(feature = "network")]
-pub(crate) use replay::replay;
+pub use resolver::is_public as is_public_address;
+
+/// Returns the error for a policy with a network, in a build without the feature `network`.
+#[cfg(not(feature = "network"))]
+fn refusal() -> glovebox_core::PolicyError {
+    policy::wrong("allow", "`glovebox` was built without its feature `network`; enable it in `Cargo.toml`")
+}
+
+/// Fails, because the feature `network` is missing.
+#[cfg(not(feature = "network"))]
+pub(crate) fn open(
+    _policy: &NetworkPolicy,
+    _entropy: glovebox_core::Entropy,
+) -> Result<(crate::tools::ReservedTool, std::collections::BTreeMap<String, String>), glovebox_core::PolicyError> {
+    Err(refusal())
+}

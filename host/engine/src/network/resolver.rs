@@ -1,21 +1,24 @@
-//! Name lookup.
+//! Name lookup, and the IP addresses that requests must not reach.
 //!
 //! The client calls the resolver for each connection, and connects only to the returned addresses. A name that changes
 //! its address later is therefore checked again, and there is no second lookup with a different answer.
+//! Addresses are checked after name resolution, separately for each address that a connection may use.
 
 use std::{
     fmt,
     future::Future,
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::Pin,
     sync::Arc,
 };
 
+use glovebox_core::PolicyError;
 use glovebox_vfs::escaped;
+use ipnet::IpNet;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use super::address::AddressRules;
+use super::policy::wrong;
 
 /// The future of a lookup.
 pub(super) type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
@@ -79,4 +82,81 @@ impl Resolve for Filtered {
             Ok(Box::new(allowed.into_iter()) as Addrs)
         })
     }
+}
+
+/// Non-public address ranges that requests may reach, from `network.allow_private`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AddressRules(Vec<IpNet>);
+
+impl AddressRules {
+    /// Parses ranges such as `10.0.0.0/8` or `fd00::/8`, or single addresses.
+    pub(super) fn of(texts: &[String]) -> Result<Self, PolicyError> {
+        let net = |text: &String| {
+            let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+            net.map_err(|_| wrong("allow_private", format!("`{text}` is not an address range such as `10.0.0.0/8`")))
+        };
+        texts.iter().map(net).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Returns whether a connection to the address is allowed.
+    pub(super) fn allow(&self, address: IpAddr) -> bool {
+        is_public(address) || self.0.iter().any(|net| net.contains(&address))
+    }
+
+    /// Returns the first of `other`'s ranges that is not inside one of these ranges.
+    pub(super) fn first_beyond(&self, other: &Self) -> Option<String> {
+        let beyond = other.0.iter().find(|asked| !self.0.iter().any(|granted| granted.contains(*asked)));
+        beyond.map(ToString::to_string)
+    }
+}
+
+/// Returns whether an address is public according to IANA's special-purpose registries. IPv6 forms that embed an IPv4
+/// address are never public, whatever that address is: their translation elsewhere decides where they lead.
+#[must_use]
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+/// Special-purpose ranges of RFC 6890 and its successors: first address, prefix length.
+const SPECIAL_V4: [(Ipv4Addr, u32); 16] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8),       // this network
+    (Ipv4Addr::new(10, 0, 0, 0), 8),      // private
+    (Ipv4Addr::new(100, 64, 0, 0), 10),   // shared by carriers
+    (Ipv4Addr::new(127, 0, 0, 0), 8),     // loopback
+    (Ipv4Addr::new(169, 254, 0, 0), 16),  // link-local; the metadata of clouds
+    (Ipv4Addr::new(172, 16, 0, 0), 12),   // private
+    (Ipv4Addr::new(192, 0, 0, 0), 24),    // protocols
+    (Ipv4Addr::new(192, 0, 2, 0), 24),    // documentation
+    (Ipv4Addr::new(192, 31, 196, 0), 24), // AS112
+    (Ipv4Addr::new(192, 52, 193, 0), 24), // AMT
+    (Ipv4Addr::new(192, 88, 99, 0), 24),  // relays of 6to4
+    (Ipv4Addr::new(192, 168, 0, 0), 16),  // private
+    (Ipv4Addr::new(198, 18, 0, 0), 15),   // benchmarks
+    (Ipv4Addr::new(198, 51, 100, 0), 24), // documentation
+    (Ipv4Addr::new(203, 0, 113, 0), 24),  // documentation
+    (Ipv4Addr::new(224, 0, 0, 0), 3),     // multicast, reserved, broadcast
+];
+
+/// Special-purpose ranges within 2000::/3, the only allocated range: first address, prefix length.
+const SPECIAL_V6: [(Ipv6Addr, u32); 5] = [
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocols, Teredo and ORCHID among them
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), // documentation
+    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16), // 6to4: stands for an IPv4 address
+    (Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48), // AS112
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
+];
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let within = |(first, bits): &(Ipv4Addr, u32)| (address.to_bits() ^ first.to_bits()) >> (32 - bits) == 0;
+    !SPECIAL_V4.iter().any(within)
+}
+
+/// All addresses outside 2000::/3 are special: unspecified, loopback, IPv4-mapped and IPv4-compatible, NAT64, unique
+/// local, link-local, multicast and unallocated ones.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let within = |(first, bits): &(Ipv6Addr, u32)| (address.to_bits() ^ first.to_bits()) >> (128 - bits) == 0;
+    address.to_bits() >> 125 == 1 && !SPECIAL_V6.iter().any(within)
 }

@@ -1,15 +1,26 @@
-//! A sandbox: a runtime and a policy, ready to execute.
-//!
-//! * [`builder`]: creates sandboxes.
-//! * [`execute`]: runs and validates scripts in them.
+//! A sandbox: a runtime and a policy. Executes and validates scripts, from the request to the result.
 
 mod builder;
-mod execute;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
+
+use glovebox_core::{GuestState, GuestWorld, Watch as _};
+use glovebox_interpreters::Diagnostic;
+use glovebox_wasi::{Mount as WasiMount, Wasi};
 
 use crate::{
-    Engine, Language, Policy, Tool, ToolDefinitionError, files::workspace::Workspace, load::runtime::Runtime,
+    Engine, ExecuteError, Execution, Language, Limits, Policy, Request, Started, Tool, ToolDefinitionError,
+    engine::Inner as EngineInner,
+    exec::{
+        platform::{EnginePlatform, ExecutionCtx},
+        run::{PreparedRequest, SCRIPT_MOUNT},
+    },
+    files::workspace::{GuestFiles, Roots, Workspace},
+    guest::{self, Guest},
+    load::{
+        runtime::{Drive, Runtime},
+        typescript::translate,
+    },
     tools::Toolbox,
 };
 
@@ -106,5 +117,163 @@ impl Sandbox {
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.0.policy
+    }
+}
+
+impl Sandbox {
+    /// Runs `source` in a new interpreter.
+    ///
+    /// # Errors
+    /// Fails if the execution could not be carried out. The guest's failures are part of the [`Execution`].
+    pub fn execute(&self, source: &str) -> Result<Execution, ExecuteError> {
+        self.run(Request::new(source))
+    }
+
+    /// Runs a request in a new interpreter.
+    ///
+    /// # Errors
+    /// Fails if the execution could not be carried out. The guest's failures are part of the [`Execution`].
+    pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
+        let mut request = translate(PreparedRequest::new(self, request)?)?;
+        self.0.engine.0.on_stack(|| {
+            let ctx = request.start();
+            let (mut guest, roots) = self.guest(&request, guest::one_shot, self.0.workspace.files()?, ctx)?;
+            request.set_context(&mut guest)?;
+            let executed = request.execute(&mut guest, &roots, true, None)?;
+            self.recycle(guest, executed.after, executed.execution.duration);
+            executed.into_result()
+        })?
+    }
+
+    /// Starts [`run`](Self::run) on a thread of its own, for the caller to step through. See [`Started`].
+    ///
+    /// # Errors
+    /// Returns the errors of [`run`](Self::run) that occur before there is an instance.
+    pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
+        self.start_with(request, |_| ())
+    }
+
+    /// Like `start`. `finish` receives the execution before the caller does, and is dropped if the execution fails.
+    pub(crate) fn start_with(
+        &self,
+        request: Request<'_>,
+        finish: impl FnOnce(&mut Execution) + Send + 'static,
+    ) -> Result<Started, ExecuteError> {
+        PreparedRequest::check(self, &request)?;
+        let sandbox = self.clone();
+        Started::begin(request, finish, move |request, begun| {
+            begun();
+            sandbox.run(request)
+        })
+    }
+
+    /// Returns the diagnostics of the language's own parser for `source`, and an empty list if it is well-formed.
+    /// Executes nothing.
+    ///
+    /// # Errors
+    /// Fails if the runtime is not prepared, or the source exceeds the limits.
+    pub fn validate(&self, source: &str) -> Result<Vec<Diagnostic>, ExecuteError> {
+        self.validate_request(Request::new(source))
+    }
+
+    /// Like [`validate`](Self::validate), with the name and the kind of the request.
+    ///
+    /// # Errors
+    /// Fails if the runtime is not prepared, or the request exceeds the limits.
+    pub fn validate_request(&self, request: Request<'_>) -> Result<Vec<Diagnostic>, ExecuteError> {
+        let request = PreparedRequest::new(self, request)?;
+        let Some(image) = self.0.runtime.image() else {
+            return Err(ExecuteError::NotPrepared { name: self.0.runtime.name.clone() });
+        };
+        let mut request = translate(request)?;
+        if let Some(diagnostic) = request.rejected_diagnostic() {
+            return Ok(vec![diagnostic]);
+        }
+        self.0.engine.0.on_stack(|| {
+            let ctx = request.start();
+            let (mut guest, _) = self.guest(&request, guest::one_shot, self.0.workspace.files()?, ctx)?;
+            let (diagnostics, after) = guest.validate(image.driver(), &self.0.policy.limits, &request.script(true))?;
+            self.recycle(guest, after, Duration::ZERO);
+            Ok(diagnostics)
+        })?
+    }
+
+    /// Creates an instance as [`run`](Self::run) does and drops it. Returns the duration. For benchmarks.
+    #[doc(hidden)]
+    pub fn instantiate(&self) -> Result<Duration, ExecuteError> {
+        let mut request = PreparedRequest::new(self, Request::new(""))?;
+        self.0.engine.0.on_stack(|| {
+            let ctx = request.start();
+            let watch = *ctx.watch();
+            self.guest(&request, guest::fresh, self.0.workspace.files()?, ctx).map(drop)?;
+            Ok(watch.elapsed())
+        })?
+    }
+
+    /// Recycles the instance of a guest, if that is possible and worthwhile.
+    fn recycle(&self, guest: Guest, after: GuestState, took: Duration) {
+        let Runtime { recycled, .. } = &*self.0.runtime;
+        if let (GuestState::Alive, Some(recycled), Some(image)) = (after, recycled, self.0.runtime.image())
+            && let Ok(pristine) = image.pristine()
+        {
+            recycled.give(guest.machine, pristine, took);
+        }
+    }
+
+    /// Compares the idle instances with a new one. Returns their number, or a description of the difference. For tests.
+    #[doc(hidden)]
+    pub fn compare_recycled(&self) -> Result<usize, String> {
+        let said = |error: ExecuteError| error.to_string();
+        let (Some(recycled), Some(image)) = (&self.0.runtime.recycled, self.0.runtime.image()) else { return Ok(0) };
+        let pristine = image.pristine().map_err(said)?;
+        let request = PreparedRequest::new(self, Request::new("")).map_err(said)?;
+        let wasi = self.wasi(&request, &self.0.workspace.files().map_err(said)?).map_err(said)?;
+        let template = &self.0.runtime.template;
+        let mut new =
+            guest::instantiate(&self.0.engine.0, template, Box::new(wasi), u64::MAX.into(), EnginePlatform::over())
+                .map_err(said)?;
+        recycled.compare(&mut new, pristine.globals())
+    }
+
+    /// Returns a guest with its files, created by `make`.
+    pub(crate) fn guest(
+        &self,
+        request: &PreparedRequest<'_>,
+        make: impl FnOnce(&EngineInner, &Runtime, Box<Wasi>, &Limits, ExecutionCtx) -> Result<Guest, ExecuteError>,
+        mut files: GuestFiles,
+        ctx: ExecutionCtx,
+    ) -> Result<(Guest, Roots), ExecuteError> {
+        if let Drive::Command { .. } = self.0.runtime.drive {
+            files.add_script(SCRIPT_MOUNT, request.file_name(), request.translated_source().as_bytes())?;
+        }
+        let wasi = self.wasi(request, &files)?;
+        let Inner { engine, runtime, policy, .. } = &*self.0;
+        let guest = make(&engine.0, runtime, Box::new(wasi), &policy.limits, ctx)?;
+        Ok((guest, files.roots))
+    }
+
+    pub(crate) fn wasi(&self, request: &PreparedRequest<'_>, files: &GuestFiles) -> Result<Wasi, ExecuteError> {
+        let policy = &self.0.policy;
+        // An image's libc has read environment and arguments at boot. Scripts get theirs from the driver.
+        let (args, env) = match &self.0.runtime.drive {
+            Drive::Image(_) => Default::default(),
+            Drive::Command { flags } => (request.command_args(flags), policy.env.clone().into_iter().collect()),
+        };
+        let mut limits = policy.limits.clone();
+        if policy.network.is_on() {
+            // Messages that are not network requests are checked against their own limit when they are read.
+            limits.tool_bytes = limits.tool_bytes.max(policy.network.message_bytes());
+        }
+        let world = GuestWorld {
+            args,
+            env,
+            vfs: files.vfs.clone(),
+            mounts: files.roots.0.iter().map(|(guest, root)| WasiMount::new(guest.clone(), *root)).collect(),
+            limits: &limits,
+            stdin: request.stdin.to_vec(),
+            clock: policy.clock,
+            entropy: policy.entropy,
+        };
+        world.wasi().map_err(|error| ExecuteError::Driver(format!("the guest's WASI state cannot be set up: {error}")))
     }
 }

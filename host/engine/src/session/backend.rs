@@ -10,15 +10,18 @@ use glovebox_wasi::Wasi;
 
 use crate::{
     ExecuteError, Request, Sandbox,
-    exec::{events, platform::ExecutionCtx, run::PreparedRequest, session_scope::SessionScope},
+    exec::{
+        events,
+        platform::{ExecutionCtx, SessionScope},
+        run::PreparedRequest,
+    },
     files::workspace::Roots,
     guest::{self, Guest, machine::GuestMachine},
     load::runtime::Image,
-    mount::own_commits::OwnCommits,
+    mount::commit::OwnCommits,
     session::{
         SharedWorkspace,
-        pages::{OwnBytes, own_pages},
-        pristine,
+        pages::{self, OwnBytes, own_pages},
     },
 };
 
@@ -149,7 +152,7 @@ impl SessionBackend for EngineBackend {
         let pristine = self.image.pristine()?;
         let globals = pristine.globals().to_vec();
         for (name, value) in &globals {
-            if guest.machine.global_value(name).as_ref().and_then(pristine::bits) != Some(*value) {
+            if guest.machine.global_value(name).as_ref().and_then(pages::bits) != Some(*value) {
                 return Err(ExecuteError::Driver(format!("the guest changed its global `{name}`")));
             }
         }

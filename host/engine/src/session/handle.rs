@@ -13,19 +13,18 @@ use crate::{
     CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, JsonText, Outcome, Request, Sandbox, SessionInfo,
     Started,
     exec::{
-        entropy,
+        platform::{self, SessionScope},
         run::{CONTEXT, Executed, PreparedRequest},
-        session_scope::SessionScope,
     },
     files::workspace::Roots,
     guest,
-    load::translate::translate,
+    load::typescript::translate,
     session::{
         SessionOptions, SharedWorkspace,
         backend::EngineBackend,
         check_id,
-        info::Status,
         line::{Left, Line, Turn},
+        options::Status,
         shared,
     },
 };
@@ -502,7 +501,7 @@ impl Session {
 }
 
 fn chosen_id(id: Option<String>) -> Result<Arc<str>, ExecuteError> {
-    let Some(id) = id else { return Ok(entropy::random_id().into()) };
+    let Some(id) = id else { return Ok(platform::random_id().into()) };
     check_id(&id)?;
     Ok(id.into())
 }

@@ -42,7 +42,7 @@ impl Line {
     }
 
     /// Takes the turn if it is free and no thread waits for it.
-    pub(crate) fn try_enter(&self) -> Option<Turn<'_>> {
+    fn try_enter(&self) -> Option<Turn<'_>> {
         let mut places = self.places();
         if places.taken || places.called.is_some() {
             return None;

@@ -1,8 +1,10 @@
-//! Options for opening a session.
+//! Options for opening a session, and the state of a session that is available without its turn.
+
+use std::time::{Duration, Instant};
 
 use glovebox_core::session::{MAX_SESSION_ID_BYTES, is_session_id};
 
-use crate::{CancelToken, ExecuteError, JsonText, SharedWorkspace, exec::session_scope::SessionScope};
+use crate::{CancelToken, ExecuteError, JsonText, SessionInfo, SharedWorkspace, exec::platform::SessionScope};
 
 /// Options for opening a session. Start from `default()` and change individual fields.
 #[derive(Clone, Debug, Default)]
@@ -61,4 +63,21 @@ pub(crate) fn check_id(id: &str) -> Result<(), ExecuteError> {
         return Ok(());
     }
     Err(ExecuteError::SessionId { id: id.chars().take(MAX_SESSION_ID_BYTES).collect() })
+}
+
+/// State that a handle can read without waiting for its turn.
+#[derive(Debug)]
+pub(super) struct Status {
+    pub(super) info: SessionInfo,
+    pub(super) idle_since: Option<Instant>,
+}
+
+impl Status {
+    pub(super) fn new(info: SessionInfo) -> Self {
+        Self { info, idle_since: Some(Instant::now()) }
+    }
+
+    pub(super) fn idle_for(&self) -> Option<Duration> {
+        self.idle_since.map(|since| since.elapsed())
+    }
 }

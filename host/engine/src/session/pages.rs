@@ -1,10 +1,14 @@
-//! The pages of a guest's memory that differ from its image's.
+//! An image's memory before any code has run in it, and the pages of a guest's memory that differ from it.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use glovebox_core::session::{GuestPages, PAGE_BYTES, Page, PageChange, Pages};
+use wasmtime::{Memory, Module, Store, Val};
 
-use crate::{guest::machine::GuestMachine, session::pristine::Pristine};
+use crate::{
+    ExecuteError,
+    guest::{instantiate::instantiate_memory, machine::GuestMachine},
+};
 
 /// A memory and its image, for comparison.
 struct Compared<'a> {
@@ -79,6 +83,63 @@ pub(super) fn own_pages(memory: &[u8], pristine: &Pristine, numbers: Option<Vec<
     Compared::new(memory, pristine).find(numbers, earlier)
 }
 
+/// The memory of a runtime's image, in which no code ever runs. Sessions are compared with it when they are saved.
+///
+/// The memory is a mapping of the image's file, so it needs only address space and one slot in the pool, and no private
+/// memory.
+pub(crate) struct Pristine {
+    store: Store<()>,
+    memory: Memory,
+    /// Values of the mutable globals while the interpreter is idle, with their export names, sorted by name.
+    globals: Vec<(String, u64)>,
+}
+
+impl Pristine {
+    /// Instantiates an image's memory.
+    pub(crate) fn new(memory: &Module, globals: &BTreeMap<String, u64>) -> Result<Self, ExecuteError> {
+        let mut store = Store::new(memory.engine(), ());
+        let memory = instantiate_memory(&mut store, memory)
+            .map_err(|error| ExecuteError::Instantiate { reason: format!("{error:#}") })?;
+        let globals = globals.iter().map(|(name, bits)| (name.clone(), *bits)).collect();
+        Ok(Self { store, memory, globals })
+    }
+
+    /// Returns `true` if a page equals the image's. Beyond the image, a page of zeros is equal.
+    pub(crate) fn has(&self, number: u32, page: &Page) -> bool {
+        match self.page(number) {
+            Some(original) => original == page,
+            None => *page == [0; PAGE_BYTES],
+        }
+    }
+
+    /// Returns a page of the image, or `None` beyond its end.
+    pub(crate) fn page(&self, number: u32) -> Option<&Page> {
+        self.memory.data(&self.store).as_chunks::<PAGE_BYTES>().0.get(number as usize)
+    }
+
+    /// Returns the size of the image.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory.data_size(&self.store) as u64
+    }
+
+    /// Returns the values of the mutable globals while the interpreter is idle, with their export names, sorted by
+    /// name.
+    pub(crate) fn globals(&self) -> &[(String, u64)] {
+        &self.globals
+    }
+}
+
+/// Returns the bits of a global's value, or `None` for a type that cannot be saved.
+pub(crate) fn bits(value: &Val) -> Option<u64> {
+    match *value {
+        Val::I32(value) => Some(u64::from(value.cast_unsigned())),
+        Val::I64(value) => Some(value.cast_unsigned()),
+        Val::F32(bits) => Some(u64::from(bits)),
+        Val::F64(bits) => Some(bits),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{collections::BTreeMap, sync::Arc};
@@ -86,7 +147,7 @@ mod tests {
     use wasmtime::{Instance, Memory, Module, Store};
 
     use super::*;
-    use crate::{PoolConfig, config::wasmtime_engine, guest::pagemap::private_pages};
+    use crate::{PoolConfig, config::wasmtime_engine, guest::private_pages::private_pages};
 
     /// Returns a module with only a memory of four to 64 Wasm pages, half of it initialized.
     fn module_bytes() -> Vec<u8> {

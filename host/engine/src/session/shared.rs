@@ -13,7 +13,7 @@ use crate::{
     CancelToken, Clock, ExecuteError, Sandbox,
     exec::timestamp,
     files::workspace::{GuestFiles, Roots},
-    mount::own_commits::OwnCommits,
+    mount::commit::OwnCommits,
     session::line::{Left, Line, Turn},
 };
 

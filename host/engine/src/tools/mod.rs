@@ -9,35 +9,29 @@
 //! |---|---|
 //! | `tool` | [`Tool`], which the embedder defines; [`ToolCall`], which its handler receives |
 //! | `toolbox` | the tools of a sandbox, their compiled schemas, and the catalogue for guests |
-//! | `runner` | the calls of one execution, on threads of their own |
-//! | `completions` | the queue of answers from these threads |
+//! | `runner` | the calls of one execution, on threads of their own, and calls that no script makes |
 //! | `abandoned` | memory of abandoned calls |
 //! | `worker` | one call on its thread |
-//! | `call_status` | whether the execution still waits for a call's answer |
+//! | `call_status` | whether the execution still waits for a call's answer, and the guest for its caller |
 //! | `pending` | calls that the caller of a started execution answers |
-//! | `wait_tracker` | when the guest waits for them |
-//! | `direct` | a call that no script makes |
 
 mod abandoned;
 mod call_status;
-mod completions;
-mod direct;
 mod pending;
 mod runner;
 mod tool;
 mod toolbox;
-mod wait_tracker;
 mod worker;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use direct::DirectCall;
 #[cfg(feature = "network")]
 pub(crate) use glovebox_core::tools::Held;
 pub(crate) use glovebox_core::tools::{Account, MAX_FOREIGN_PATTERN_BYTES};
 pub use glovebox_core::tools::{ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, weight};
 pub(crate) use pending::{CallerAnswer, OpenCall, PendingCalls, Progress};
+pub(crate) use runner::DirectCall;
 pub(crate) use runner::ThreadRunner;
 pub use tool::{Tool, ToolCall};
 #[cfg(feature = "network")]

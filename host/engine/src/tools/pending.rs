@@ -14,7 +14,7 @@ use std::{
 
 use glovebox_core::tools::{Done, Failure, Held, hold_answer, within};
 
-use super::{ToolErrorKind, call_status::CallStatus, completions::CompletionQueue};
+use super::{ToolErrorKind, call_status::CallStatus, runner::CompletionQueue};
 
 /// The calls of one execution for the caller to answer, and the progress of the execution.
 #[derive(Debug, Default)]

@@ -1,25 +1,32 @@
 //! Runs tool calls on threads of their own.
 //!
 //! `glovebox-core` implements the rules for all calls, on the guest's thread. Tool threads only queue their answers.
+//! [`DirectCall`] is a call without a script, for components that execute scripts themselves.
 
-use std::sync::Arc;
-
-use glovebox_core::tools::{
-    Done, Failure, QueuedCall, ReadyCall, RunningCall, Start, ToolCalls, ToolRecord, ToolRunner, Toolset, Turn,
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
+use glovebox_core::{
+    Watch as _, check_json,
+    tools::{
+        Done, Failure, QueuedCall, ReadyCall, Received, RunningCall, Start, ToolCalls, ToolRecord, ToolRunner, Toolset,
+        Turn,
+    },
+};
+use serde_json::json;
+
 use super::{
-    Account, PendingCalls, ToolCall, ToolErrorKind, ToolThreads, Toolbox,
-    call_status::CallStatus,
-    completions::CompletionQueue,
+    Account, PendingCalls, ToolCall, ToolErrorKind, ToolOutcome, ToolThreads, Toolbox,
+    call_status::{CallStatus, WaitTracker},
     pending::Waiting,
     toolbox::Entry,
-    wait_tracker::WaitTracker,
     worker::{self, Job},
 };
 use crate::{
     CancelToken, Limits,
-    exec::{events, stopwatch::Stopwatch},
+    exec::{events, platform::Stopwatch},
 };
 
 /// The calls of one execution.
@@ -153,5 +160,92 @@ impl ToolRunner for ThreadRunner {
 
     fn refused(&self, count: u64) {
         events::tools_refused(self.session_id.as_deref(), count);
+    }
+}
+
+/// A tool call that no script makes.
+pub(crate) struct DirectCall<'a> {
+    pub(crate) name: &'a str,
+    /// JSON text.
+    pub(crate) arguments: &'a str,
+    pub(crate) limits: &'a Limits,
+    /// Origin of the call, for which it is counted if it is abandoned.
+    pub(crate) origin: &'a str,
+    /// Token of this call only: waking the token wakes the waiting thread.
+    pub(crate) cancel: CancelToken,
+}
+
+impl DirectCall<'_> {
+    /// Makes the call as the only one of an execution, and waits for its outcome.
+    pub(crate) fn make(self, toolbox: &Arc<Toolbox>, threads: &Arc<ToolThreads>) -> ToolOutcome {
+        let failed = |kind, message: String| ToolOutcome::Failed { kind, message: Some(message) };
+        let (bytes, most) = (self.arguments.len() as u64, self.limits.tool_bytes);
+        if bytes > most {
+            let message = format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {most}");
+            return failed(ToolErrorKind::Limit, message);
+        }
+        let invalid = |error| failed(ToolErrorKind::InvalidArguments, format!("the arguments are not JSON: {error}"));
+        if let Err(error) = check_json(self.arguments) {
+            return invalid(error);
+        }
+        // The arguments are valid JSON text, so they can be embedded in other JSON, one level deeper.
+        let message = format!("{{\"id\":0,\"name\":{},\"arguments\":{}}}", json!(self.name), self.arguments);
+        if let Err(error) = check_json(&message) {
+            return invalid(error);
+        }
+        let mut limits: Limits = self.limits.clone();
+        limits.tool_calls = 1;
+        limits.tool_record_bytes = u64::MAX;
+        limits.timeout_ms = limits.timeout_ms.max(limits.tool_timeout_ms);
+        let (toolbox, threads, origin) = (Arc::clone(toolbox), Arc::clone(threads), self.origin.to_owned());
+        let watch = Stopwatch(Instant::now());
+        let cancel = self.cancel.clone();
+        let mut calls = ThreadRunner::calls(toolbox, threads, &limits, Some(origin), watch, cancel, None);
+        calls.account().set_room(limits.memory_bytes);
+        calls.send(message.as_bytes());
+        while let Received::Pending(due) = calls.take()
+            && !self.cancel.is_cancelled()
+        {
+            self.cancel.wait(watch.instant(due), true, || calls.has_answer());
+        }
+        let room = || failed(ToolErrorKind::Limit, "the host has no room for the arguments".to_owned());
+        calls.end().pop().map_or_else(room, |record| record.outcome)
+    }
+}
+
+/// State that the threads of one execution share.
+#[derive(Debug)]
+pub(super) struct CompletionQueue {
+    done: Mutex<Vec<Done>>,
+    /// Token that the execution waits on together with the answers.
+    wake: CancelToken,
+    pub(super) account: Arc<Account>,
+    watch: Stopwatch,
+}
+
+impl CompletionQueue {
+    pub(super) fn new(wake: CancelToken, account: Arc<Account>, watch: Stopwatch) -> Arc<Self> {
+        Arc::new(Self { done: Mutex::default(), wake, account, watch })
+    }
+
+    /// Returns the time since the start of the execution.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.watch.elapsed()
+    }
+
+    /// Adds an answer, and wakes the execution if it waits for it.
+    pub(super) fn put(&self, done: Done) {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
+        self.wake.wake();
+    }
+
+    /// Takes all answers, in the order of their arrival.
+    pub(super) fn take(&self) -> Vec<Done> {
+        std::mem::take(&mut self.done.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns `true` if there is an answer.
+    pub(super) fn has_answer(&self) -> bool {
+        !self.done.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 }

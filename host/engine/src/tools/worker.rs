@@ -16,8 +16,8 @@ use super::{
     ToolCall, ToolErrorKind,
     abandoned::Abandoned,
     call_status::CallStatus,
-    completions::CompletionQueue,
     pending::{PendingCall, PendingCalls},
+    runner::CompletionQueue,
     tool::Answerer,
     toolbox::Entry,
 };

@@ -6,8 +6,8 @@ use wasmtime::component::Resource;
 
 use super::{
     Quotas, SandboxCtx, SandboxHost,
-    bindings::Failure,
-    session_resource::SessionResource,
+    error::Failure,
+    session::SessionResource,
     wit::{
         sandbox::{Host, HostSession, SessionOptions},
         types::{Execution, Limits, Outcome, Policy, ProviderInfo, Request, Runtime, SandboxError, SessionPolicy},
@@ -16,9 +16,7 @@ use super::{
 use crate::{Engine, EngineConfig};
 
 mod caller_tools;
-mod cancelling;
 mod ceilings;
-mod errors;
 mod files;
 mod isolation;
 mod quotas;

@@ -7,7 +7,7 @@ use crate::component::{
     wit::{sandbox::HostBlob, sandbox::HostFiles, types},
 };
 
-fn blob(ctx: &mut SandboxCtx) -> Resource<super::super::bytes::Bytes> {
+fn blob(ctx: &mut SandboxCtx) -> Resource<super::super::files::Bytes> {
     HostBlob::new(ctx).unwrap()
 }
 

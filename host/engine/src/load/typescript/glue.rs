@@ -9,7 +9,7 @@ use wasmtime::{Caller, Extern, Linker, Memory, Module, TypedFunc};
 
 use crate::{
     exec::platform::ExecutionCtx,
-    guest::{state::GuestLimiter, trap::Unwound},
+    guest::state::{GuestLimiter, Unwound},
 };
 
 use super::values::{Misuse, Value, Values};

@@ -77,7 +77,7 @@ fn a_change_with_its_time_restored_that_slips_in_before_a_step_takes_all_of_them
     change_keeping_time(&dir.path().join("changed.txt"), "OLD");
     let reason = Site::new(root, &staging, &ready.name).carry_out(&ready.journal.steps).unwrap();
     assert!(matches!(reason, Some(MountError::Conflict { path, .. }) if path == "changed.txt"));
-    super::super::sweep::remove(root, &ready.name).unwrap();
+    super::super::recover::remove_staging(root, &ready.name).unwrap();
     let mut expected = ready.before;
     expected.insert("changed.txt".into(), file(b"OLD"));
     assert_eq!(state(dir.path()), expected);
@@ -227,7 +227,7 @@ fn a_change_that_slips_in_between_the_steps_takes_all_of_them_back() {
         fs::write(dir.path().join("held/link"), "host's").unwrap();
         let reason = site.carry_out(&ready.journal.steps).unwrap();
         assert!(matches!(reason, Some(MountError::Conflict { .. })), "{before_step}");
-        super::super::sweep::remove(root, &ready.name).unwrap();
+        super::super::recover::remove_staging(root, &ready.name).unwrap();
         let mut expected = ready.before;
         expected.insert("held/link".into(), file(b"host's"));
         assert_eq!(state(dir.path()), expected, "{before_step}");

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
 use super::super::journal::{self, Journal};
-use super::super::lock::Lock;
+use super::super::recover::Lock;
 use super::super::site::Site;
 use super::super::stage::Stager;
-use super::super::{HostDirectory, MountError, RESERVED_PREFIX, sweep};
+use super::super::{HostDirectory, MountError, RESERVED_PREFIX, recover};
 use super::*;
 
 /// A commit that is prepared up to its journal.
@@ -29,7 +29,7 @@ pub(super) fn prepared(path: &Path) -> Prepared {
     let host = writable(path);
     let mut guest = Guest::new();
     let plan = sample_plan(&mut guest, &host);
-    let (name, staging) = sweep::make(host.root()).unwrap();
+    let (name, staging) = recover::make_staging(host.root()).unwrap();
     let mut site = Site::new(host.root(), &staging, &name);
     let (journal, _) = super::super::commit::prepare(&mut site, &plan, &mut guest.vfs).unwrap();
     Prepared { host, name, journal, before }
@@ -94,7 +94,7 @@ fn a_commit_cut_short_before_its_journal_never_happened() {
     let host = writable(dir.path());
     let mut guest = Guest::new();
     let plan = sample_plan(&mut guest, &host);
-    let (name, staging) = sweep::make(host.root()).unwrap();
+    let (name, staging) = recover::make_staging(host.root()).unwrap();
     let mut site = Site::new(host.root(), &staging, &name);
     let mut stager = Stager::new(&mut site, &plan);
     for step in &plan {
@@ -271,7 +271,7 @@ fn files_and_links_of_a_reserved_name_are_not_ours_and_stay() {
 fn a_deep_private_tree_is_removed_without_recursion() {
     let dir = tempdir().unwrap();
     let host = writable(dir.path());
-    let (name, _) = sweep::make(host.root()).unwrap();
+    let (name, _) = recover::make_staging(host.root()).unwrap();
     let made = Command::new("python3")
         .args(["-c", "import os\nfor _ in range(3000):\n  os.mkdir('d'); open('f','w').close(); os.chdir('d')"])
         .current_dir(dir.path().join(&name))

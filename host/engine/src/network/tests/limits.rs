@@ -1,7 +1,7 @@
 //! Each limit below, at and above its value; the next request still works.
 
 use super::*;
-use crate::network::headers::{
+use crate::network::message::{
     MAX_REQUEST_HEADER_BYTES, MAX_REQUEST_HEADERS, MAX_RESPONSE_HEADER_BYTES, MAX_RESPONSE_HEADERS,
 };
 

@@ -4,7 +4,6 @@ mod addresses;
 mod hostile;
 mod limits;
 mod patterns;
-mod policies;
 mod redirects;
 mod secrets;
 

@@ -1,7 +1,6 @@
 //! Tests of tool calls as a guest makes them, without a guest.
 
 mod bounds;
-mod definitions;
 mod hanging;
 mod hostile;
 mod protocol;
@@ -15,7 +14,7 @@ use glovebox_core::tools::Received;
 use serde_json::{Value, json};
 
 use super::{ThreadRunner, Tool, ToolRecord, ToolThreads, Toolbox, runner::Calls};
-use crate::{CancelToken, Limits, exec::stopwatch::Stopwatch};
+use crate::{CancelToken, Limits, exec::platform::Stopwatch};
 
 /// Longer than any step of these tests, but short enough to detect a hang.
 const PATIENCE: Duration = Duration::from_secs(20);

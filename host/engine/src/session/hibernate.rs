@@ -1,17 +1,35 @@
-//! Converts sessions to bytes and back.
+//! Sessions as bytes, to store in a file and resume in another process or on another machine.
+//! [`glovebox_core::hibernate`] defines the format.
 
-use std::io::Write;
+use std::io::{self, Read, Write};
 
 use glovebox_core::{
-    hibernate::{Caps, ImageView, Saved, decode, encode},
+    hibernate::{Caps, Codec, ImageView, Saved, Unpacked, WINDOW_LOG, decode, encode},
     session::{Checkpoint, RandomNumbers},
 };
+use zstd::stream::{read::Decoder, write::Encoder};
 
-use super::{HibernateError, ResumeError, SessionKey, zstandard::Zstandard};
 use crate::{
     CancelToken, ExecuteError, Request, Sandbox, Session,
-    exec::{run::PreparedRequest, session_scope::SessionScope},
+    exec::{platform::SessionScope, run::PreparedRequest},
 };
+
+pub use glovebox_core::hibernate::{HibernatedInfo, KeyError, SessionKey};
+
+/// A session could not be hibernated. It continues unchanged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HibernateError {
+    /// The session has ended, or does not answer.
+    #[error(transparent)]
+    Session(#[from] ExecuteError),
+    /// The bytes could not be written.
+    #[error("the hibernated session could not be written")]
+    Write(#[source] io::Error),
+}
+
+/// A session could not be restored from bytes.
+pub type ResumeError = glovebox_core::hibernate::ResumeError<ExecuteError>;
 
 /// Options for [`Session::hibernate`]. Start from `default()` and change individual fields.
 #[derive(Clone, Debug, Default)]
@@ -208,4 +226,40 @@ fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> R
         page: &|number| pristine.page(number).copied(),
         globals: pristine.globals(),
     }))
+}
+
+/// Compression level. The differing pages are mostly zeros, which every level compresses alike: higher levels cost more
+/// milliseconds than they save kilobytes.
+const LEVEL: i32 = 1;
+
+#[derive(Clone, Copy, Debug)]
+struct Zstandard;
+
+impl Codec for Zstandard {
+    fn pack(&self, body: &mut dyn Read, into: &mut dyn Write) -> io::Result<()> {
+        let mut encoder = Encoder::new(into, LEVEL)?;
+        encoder.window_log(WINDOW_LOG)?;
+        io::copy(body, &mut encoder)?;
+        encoder.finish().map(drop)
+    }
+
+    fn unpack<'a>(&self, packed: &'a [u8]) -> io::Result<Box<dyn Unpacked<'a> + 'a>> {
+        let mut decoder = Decoder::with_buffer(packed)?;
+        decoder.window_log_max(WINDOW_LOG)?;
+        Ok(Box::new(Frame(decoder.single_frame())))
+    }
+}
+
+struct Frame<'a>(Decoder<'static, &'a [u8]>);
+
+impl Read for Frame<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
+    }
+}
+
+impl<'a> Unpacked<'a> for Frame<'a> {
+    fn rest(self: Box<Self>) -> &'a [u8] {
+        self.0.finish()
+    }
 }

@@ -1,24 +1,108 @@
-//! A started execution and its thread.
+//! Executions that their caller steps through. [`Started`] runs one on its own thread and is the caller's handle.
 
 use std::{
     cell::Cell,
     fmt,
     panic::{self, AssertUnwindSafe},
-    sync::{Arc, OnceLock, mpsc},
+    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
 use glovebox_core::check_json;
+use serde_json::Value;
 
-use super::{
-    AdvanceError, Step, ToolAnswer, ToolRequest,
-    transcript::{self, Transcript},
-};
 use crate::{
-    CancelToken, ExecuteError, Execution, Request, Stream,
+    CancelToken, ExecuteError, Execution, Request, Stream, ToolError,
     tools::{CallerAnswer, OpenCall, PendingCalls, Progress},
 };
+
+/// Progress of a started execution.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// The execution has ended.
+    Done(Arc<Execution>),
+    /// The unanswered calls, in the order in which the script made them. Concurrent calls are returned together.
+    ///
+    /// Returned if the script can only continue with answers of the caller, or with a timeout. Also returned if there
+    /// are unanswered calls when the time limit of [`Started::advance`](crate::Started::advance) expires.
+    NeedsTools(Vec<ToolRequest>),
+    /// The time limit of [`Started::advance`](crate::Started::advance) has expired, and the script runs without
+    /// unanswered calls.
+    Running,
+}
+
+/// A call of one of the caller's tools, for which the script waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ToolRequest {
+    /// Index of the call in the execution, counted from 0: its position in [`Execution::tool_calls`]. Calls of other
+    /// tools count too.
+    pub id: u64,
+    /// Name of the tool.
+    pub name: String,
+    /// The arguments as the text of a JSON object, which the tool's schema has accepted. At most `limits.tool_bytes`.
+    pub arguments: String,
+}
+
+impl ToolRequest {
+    /// Returns the arguments as a parsed JSON object.
+    #[must_use]
+    pub fn values(&self) -> Value {
+        serde_json::from_str(&self.arguments).unwrap_or_default()
+    }
+}
+
+/// The caller's answer to a [`ToolRequest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolAnswer {
+    /// Id of the request.
+    pub id: u64,
+    /// The result as JSON text, or an error. A result larger than `limits.tool_bytes` raises
+    /// [`ToolLimit`](crate::ToolErrorKind::Limit) in the script.
+    pub answer: Result<String, ToolError>,
+}
+
+impl ToolAnswer {
+    /// Creates an answer with a result.
+    #[must_use]
+    pub fn value(id: u64, value: &Value) -> Self {
+        Self { id, answer: Ok(value.to_string()) }
+    }
+
+    /// Creates an answer with an error.
+    #[must_use]
+    pub fn error(id: u64, error: impl Into<ToolError>) -> Self {
+        Self { id, answer: Err(error.into()) }
+    }
+}
+
+/// A started execution could not be continued, or could not be carried out.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdvanceError {
+    /// An answer is for a call that the execution has not made. None of the answers was used.
+    #[error("unknown tool call {id}; answer with the id of the request")]
+    UnknownCall {
+        /// Id of the answer.
+        id: u64,
+    },
+    /// An answer is not JSON, or is nested more than 127 levels deep. None of the answers was used.
+    #[error("the answer to call {id} is not JSON: {reason}")]
+    NotJson {
+        /// Id of the answer.
+        id: u64,
+        /// Error of the JSON parser.
+        reason: String,
+    },
+    /// The execution could not be carried out. Advancing again returns the same error.
+    #[error(transparent)]
+    Execute(Arc<ExecuteError>),
+    /// The execution's thread panicked, in a listener of the embedder or in the sandbox itself. A session is in the
+    /// state of an unwound execution.
+    #[error("the execution's thread panicked; see the output of the panic hook")]
+    Panicked,
+}
 
 /// Stack size of an execution's thread, for the host's own code. Guests run on stacks of their own.
 const STACK_BYTES: usize = 512 << 10;
@@ -140,7 +224,7 @@ impl Started {
     #[must_use]
     pub fn read_output(&self, stream: Stream, offset: u64, len_bytes: u64) -> Vec<u8> {
         let live = self.shared.transcript.read(stream, offset, len_bytes);
-        live.or_else(|| self.execution().map(|execution| transcript::written(&execution, stream, offset, len_bytes)))
+        live.or_else(|| self.execution().map(|execution| written(&execution, stream, offset, len_bytes)))
             .unwrap_or_default()
     }
 
@@ -235,4 +319,97 @@ fn accepted(pending: &PendingCalls, ToolAnswer { id, answer }: ToolAnswer) -> Re
 
 fn requested(OpenCall { index, name, arguments }: OpenCall) -> ToolRequest {
     ToolRequest { id: index as u64, name, arguments }
+}
+
+/// Both output streams of a running execution, up to their limits. `None` once the execution's result contains them.
+#[derive(Debug)]
+struct Transcript(Mutex<Option<Written>>);
+
+#[derive(Debug, Default)]
+struct Written {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Default for Transcript {
+    fn default() -> Self {
+        Self(Mutex::new(Some(Written::default())))
+    }
+}
+
+impl Transcript {
+    /// Appends output. The caller has applied the limits.
+    fn add(&self, stream: Stream, bytes: &[u8]) {
+        if let Some(written) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            match stream {
+                Stream::Stdout => written.stdout.extend_from_slice(bytes),
+                Stream::Stderr => written.stderr.extend_from_slice(bytes),
+            }
+        }
+    }
+
+    /// Frees the output, which the result contains by now.
+    fn close(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Returns at most `len_bytes` of a stream from `offset` on, or `None` if the transcript is closed.
+    fn read(&self, stream: Stream, offset: u64, len_bytes: u64) -> Option<Vec<u8>> {
+        let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = written.as_ref().map(|written| match stream {
+            Stream::Stdout => &written.stdout,
+            Stream::Stderr => &written.stderr,
+        })?;
+        Some(part(bytes, offset, len_bytes))
+    }
+}
+
+/// Like [`Transcript::read`], for an execution that has ended.
+fn written(execution: &Execution, stream: Stream, offset: u64, len_bytes: u64) -> Vec<u8> {
+    let output = match stream {
+        Stream::Stdout => &execution.stdout,
+        Stream::Stderr => &execution.stderr,
+    };
+    part(&output.bytes, offset, len_bytes)
+}
+
+fn part(bytes: &[u8], offset: u64, len_bytes: u64) -> Vec<u8> {
+    let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
+    let len = usize::try_from(len_bytes).unwrap_or(usize::MAX).min(rest.len());
+    rest.get(..len).unwrap_or_default().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_what_there_is_of_it() {
+        for (offset, len, expected) in [
+            (0, 4, "abcd"),
+            (0, 6, "abcdef"),
+            (0, 7, "abcdef"),
+            (5, 1, "f"),
+            (6, 1, ""),
+            (7, 1, ""),
+            (2, 0, ""),
+            (u64::MAX, u64::MAX, ""),
+            (3, u64::MAX, "def"),
+        ] {
+            assert_eq!(part(b"abcdef", offset, len), expected.as_bytes(), "{offset} {len}");
+        }
+    }
+
+    #[test]
+    fn streams_are_apart_and_gone_once_it_is_closed() {
+        let transcript = Transcript::default();
+        transcript.add(Stream::Stdout, b"out");
+        transcript.add(Stream::Stderr, b"err");
+        transcript.add(Stream::Stdout, b"put");
+        assert_eq!(transcript.read(Stream::Stdout, 2, 2).as_deref(), Some(&b"tp"[..]));
+        assert_eq!(transcript.read(Stream::Stderr, 0, 9).as_deref(), Some(&b"err"[..]));
+        transcript.close();
+        transcript.add(Stream::Stdout, b"more");
+        assert_eq!(transcript.read(Stream::Stdout, 0, 9), None);
+    }
 }

@@ -1,13 +1,105 @@
-//! Reads the headers of an archive, with limits on their sizes.
-//!
-//! The `tar` crate would merge extension headers itself, but it reads them whole, however long they claim to be. So
-//! this module reads the raw headers.
+//! Tar archives of workspaces.
 
-use std::io::Read;
+use std::{
+    collections::BTreeMap,
+    io::{self, Read, Write},
+};
 
-use tar::{Archive, Entries, Entry, EntryType};
+use glovebox_core::files::{FileError, fill, path, walk};
+use glovebox_vfs::{FileKind, InodeId, Stat, Vfs};
+use tar::{Archive, Builder, Entries, Entry, EntryType, Header};
 
-use crate::files::FilesError;
+use crate::files::{CopyReport, FilesError, IfExists, place::Placer};
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Reads a file of the workspace from its beginning.
+struct Contents<'v> {
+    vfs: &'v mut Vfs,
+    inode: InodeId,
+    at: u64,
+}
+
+impl Read for Contents<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = fill(self.vfs, self.inode, self.at, into).map_err(io::Error::other)?;
+        self.at = self.at.saturating_add(read as u64);
+        Ok(read)
+    }
+}
+
+pub(in crate::files) fn export(vfs: &mut Vfs, top: InodeId, writer: impl Write) -> Result<CopyReport, FilesError> {
+    let found = walk::below(vfs, top, usize::MAX);
+    let found = found.map_err(|(path, error)| FilesError::refused("list", &path)(error))?;
+    let mut archive = Builder::new(writer);
+    let mut report = CopyReport::default();
+    // First name of each file with several hard links.
+    let mut first_names: BTreeMap<InodeId, String> = BTreeMap::new();
+    for walk::Walked { path, inode, kind } in found {
+        let stat = vfs.stat(inode).map_err(FilesError::refused("read", &path))?;
+        let failed = FilesError::io("write the archive");
+        match kind {
+            FileKind::Directory => {
+                let mut header = header(EntryType::Directory, 0o755, 0, &stat);
+                archive.append_data(&mut header, format!("{path}/"), io::empty()).map_err(failed)?;
+                report.directory_count += 1;
+            }
+            FileKind::Symlink => {
+                let target = vfs.read_link(top, path.as_bytes()).map_err(FilesError::refused("read", &path))?;
+                append_link(&mut archive, EntryType::Symlink, &path, &target, &stat).map_err(failed)?;
+                report.link_count += 1;
+            }
+            FileKind::File => {
+                if let Some(first) = first_names.get(&inode) {
+                    append_link(&mut archive, EntryType::Link, &path, first, &stat).map_err(failed)?;
+                } else {
+                    let mut header = header(EntryType::Regular, 0o644, stat.size_bytes, &stat);
+                    let contents = Contents { vfs, inode, at: 0 };
+                    archive.append_data(&mut header, &path, contents).map_err(failed)?;
+                    report.bytes = report.bytes.saturating_add(stat.size_bytes);
+                    if stat.links > 1 {
+                        first_names.insert(inode, path);
+                    }
+                }
+                report.file_count += 1;
+            }
+        }
+    }
+    archive.into_inner().and_then(|mut writer| writer.flush()).map_err(FilesError::io("write the archive"))?;
+    Ok(report)
+}
+
+/// Returns a header without information about the machine or its users.
+fn header(kind: EntryType, mode: u32, size_bytes: u64, stat: &Stat) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_size(size_bytes);
+    header.set_mtime(stat.modified_ns / NS_PER_S);
+    header
+}
+
+fn append_link(
+    archive: &mut Builder<impl Write>,
+    kind: EntryType,
+    path: &str,
+    target: &str,
+    stat: &Stat,
+) -> io::Result<()> {
+    let mut header = header(kind, 0o777, 0, stat);
+    // Write the target unchanged: `Builder::append_link` would write `a//b` as `a/b`.
+    if header.set_link_name_literal(target).is_err() {
+        let mut long = Header::new_gnu();
+        long.set_entry_type(EntryType::GNULongLink);
+        long.set_path("././@LongLink")?;
+        long.set_size(target.len() as u64 + 1);
+        long.set_cksum();
+        archive.append(&long, target.as_bytes().chain(&[0][..]))?;
+    }
+    archive.append_data(&mut header, path, io::empty())
+}
 
 /// Maximum size of an extension header: enough for the longest name and link target, and for other records.
 const MAX_EXTENSION_BYTES: u64 = 64 << 10;
@@ -16,7 +108,7 @@ const MAX_EXTENSION_BYTES: u64 = 64 << 10;
 const MAX_NAME_CHARS: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+enum Kind {
     File,
     Directory,
     Symlink,
@@ -24,16 +116,16 @@ pub(super) enum Kind {
 }
 
 /// An entry, as described by its header and the extension headers before it. All fields are untrusted.
-pub(super) struct Told {
-    pub(super) kind: Kind,
-    pub(super) path: String,
-    pub(super) target: Vec<u8>,
-    pub(super) size_bytes: u64,
-    pub(super) modified_s: u64,
+struct Told {
+    kind: Kind,
+    path: String,
+    target: Vec<u8>,
+    size_bytes: u64,
+    modified_s: u64,
 }
 
 /// Iterates over the entries of an archive.
-pub(super) struct Reader<'a, R: Read> {
+struct Reader<'a, R: Read> {
     entries: Entries<'a, R>,
     headers_left: u64,
 }
@@ -46,7 +138,7 @@ struct Extension {
     size_bytes: Option<u64>,
 }
 
-pub(super) fn refused(entry: &[u8], reason: &'static str) -> FilesError {
+fn refused(entry: &[u8], reason: &'static str) -> FilesError {
     let entry = String::from_utf8_lossy(entry).chars().take(MAX_NAME_CHARS).collect();
     FilesError::Archive { entry, reason }
 }
@@ -54,13 +146,13 @@ pub(super) fn refused(entry: &[u8], reason: &'static str) -> FilesError {
 impl<'a, R: Read> Reader<'a, R> {
     /// Starts to read an archive. Fails after `max_headers` headers: an archive can have endless headers without an
     /// entry.
-    pub(super) fn new(archive: &'a mut Archive<R>, max_headers: u64) -> Result<Self, FilesError> {
+    fn new(archive: &'a mut Archive<R>, max_headers: u64) -> Result<Self, FilesError> {
         let entries = archive.entries().map_err(FilesError::io("read the archive"))?;
         Ok(Self { entries: entries.raw(true), headers_left: max_headers })
     }
 
     /// Returns the next file, directory or link.
-    pub(super) fn next(&mut self) -> Result<Option<(Told, Entry<'a, R>)>, FilesError> {
+    fn next(&mut self) -> Result<Option<(Told, Entry<'a, R>)>, FilesError> {
         let mut extension = Extension::default();
         let mut is_extended = false;
         for entry in self.entries.by_ref() {
@@ -189,4 +281,59 @@ fn record(data: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let body = data.get(digits + 1..len)?.strip_suffix(b"\n")?;
     let equals = body.iter().position(|byte| *byte == b'=')?;
     Some((body.get(..equals)?, body.get(equals + 1..)?, data.get(len..)?))
+}
+
+/// Maximum number of headers for each inode. An entry can have a long name, a long target and an extension header
+/// before its own header, and archives may name a directory twice.
+const HEADERS_PER_INODE: u64 = 5;
+
+/// Minimum of that limit, for workspaces with very few inodes.
+const HEADERS_LEAST: u64 = 64;
+
+pub(in crate::files) fn import(
+    vfs: &mut Vfs,
+    top: InodeId,
+    reader: impl Read,
+    if_exists: IfExists,
+) -> Result<CopyReport, FilesError> {
+    let max_headers = vfs.limits().inodes.saturating_mul(HEADERS_PER_INODE).saturating_add(HEADERS_LEAST);
+    let mut archive = Archive::new(reader);
+    let mut entries = Reader::new(&mut archive, max_headers)?;
+    let mut placer = Placer::new(vfs, top, if_exists, "import");
+    // Set the times of directories last: adding entries changes them.
+    let mut directories = Vec::new();
+    while let Some((told, mut contents)) = entries.next()? {
+        let path = name(&told)?;
+        let modified_ns = told.modified_s.saturating_mul(NS_PER_S);
+        match told.kind {
+            Kind::Directory if path.is_empty() => {}
+            _ if path.is_empty() => return Err(refused(told.path.as_bytes(), "it has no name")),
+            Kind::Directory => {
+                placer.directory(&path)?;
+                directories.push((path, modified_ns));
+            }
+            Kind::File => placer.file(&path, told.size_bytes, Some(modified_ns), &mut contents)?,
+            Kind::Symlink => {
+                if placer.link(&path, &told.target)? {
+                    placer.set_modified(&path, modified_ns)?;
+                }
+            }
+            Kind::HardLink => {
+                let first = std::str::from_utf8(&told.target).ok().and_then(|target| path::inside(target).ok());
+                let first = first.ok_or_else(|| refused(told.path.as_bytes(), "its hard link leads out"))?;
+                placer.hard_link(&path, &first)?;
+            }
+        }
+    }
+    for (path, modified_ns) in directories {
+        placer.set_modified(&path, modified_ns)?;
+    }
+    Ok(placer.report)
+}
+
+fn name(told: &Told) -> Result<String, FilesError> {
+    path::inside(&told.path).map_err(|error| match error {
+        FileError::Path { reason, .. } => refused(told.path.as_bytes(), reason),
+        other => other.into(),
+    })
 }

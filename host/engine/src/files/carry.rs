@@ -1,0 +1,315 @@
+//! Copies between a workspace and the host, and their statistics.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use glovebox_core::files::{path, walk};
+use glovebox_vfs::{
+    CommitStep, FileKind, Follow, InodeId, MountSource as _, SourceError, SourceStat, Vfs, VfsError, VfsLimits,
+};
+use serde::Serialize;
+
+use crate::{
+    files::{FilesError, IfExists, place::Placer},
+    mount::{self, DEFAULT_LOCK_WAIT, HostDirectory, MountError, Reach},
+};
+
+/// The kind of a host path from the caller.
+enum Place<'p> {
+    Directory,
+    /// Parent directory and file name.
+    File(&'p Path, &'p str),
+}
+
+fn host_path(path: &Path) -> FilesError {
+    FilesError::HostPath { path: path.to_owned() }
+}
+
+/// Returns the kind of a host path, without following a link. `None` if the path does not exist.
+fn place(host: &Path) -> Result<Option<Place<'_>>, FilesError> {
+    match fs::symlink_metadata(host) {
+        Ok(metadata) if metadata.is_symlink() => Err(FilesError::HostLink { path: host.to_owned() }),
+        Ok(metadata) if metadata.is_dir() => Ok(Some(Place::Directory)),
+        Ok(metadata) if metadata.is_file() => Ok(Some(file_place(host)?)),
+        Ok(_) => Err(host_path(host)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(FilesError::io("inspect the path on the host")(error)),
+    }
+}
+
+fn file_place(host: &Path) -> Result<Place<'_>, FilesError> {
+    let name = host.file_name().and_then(|name| name.to_str()).ok_or_else(|| host_path(host))?;
+    let dir = host.parent().ok_or_else(|| host_path(host))?;
+    Ok(Place::File(if dir.as_os_str().is_empty() { Path::new(".") } else { dir }, name))
+}
+
+/// Reads a file of a host directory from its beginning.
+struct HostFile<'h> {
+    directory: &'h HostDirectory,
+    path: &'h str,
+    at: u64,
+    failed: Option<SourceError>,
+}
+
+impl Read for HostFile<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self.directory.read(self.path, self.at, into) {
+            Ok(read) => {
+                self.at = self.at.saturating_add(read as u64);
+                Ok(read)
+            }
+            Err(error) => {
+                self.failed = Some(error);
+                Err(io::ErrorKind::Other.into())
+            }
+        }
+    }
+}
+
+/// Copies a host file or directory to `to`, below the workspace's directory `top`.
+pub(super) fn into(
+    vfs: &mut Vfs,
+    top: InodeId,
+    host: &Path,
+    to: &str,
+    if_exists: IfExists,
+) -> Result<CopyReport, FilesError> {
+    match place(host)? {
+        None => Err(host_path(host)),
+        Some(Place::File(dir, name)) => {
+            let to = path::below(to)?;
+            let directory = HostDirectory::open_reaching(dir, Reach::Files)?;
+            let stat = directory.stat(name).map_err(host_read(host))?.ok_or_else(|| host_path(host))?;
+            if stat.kind != FileKind::File {
+                return Err(host_path(host));
+            }
+            let mut placer = Placer::new(vfs, top, if_exists, "write");
+            copy_file(&mut placer, &directory, host, name, &to, stat.size_bytes)?;
+            Ok(placer.report)
+        }
+        Some(Place::Directory) => {
+            let to = path::inside(to)?;
+            let max_entries = usize::try_from(vfs.limits().inodes).unwrap_or(usize::MAX);
+            let placer = Placer::new(vfs, top, if_exists, "write");
+            copy_tree(placer, &HostDirectory::open(host)?, host, &to, max_entries)
+        }
+    }
+}
+
+fn host_read(host: &Path) -> impl FnOnce(SourceError) -> FilesError + use<> {
+    let path = host.to_owned();
+    move |source| FilesError::HostRead { path, source }
+}
+
+fn copy_file(
+    placer: &mut Placer<'_>,
+    directory: &HostDirectory,
+    host: &Path,
+    from: &str,
+    to: &str,
+    size_bytes: u64,
+) -> Result<(), FilesError> {
+    let mut contents = HostFile { directory, path: from, at: 0, failed: None };
+    let copied = placer.file(to, size_bytes, None, &mut contents);
+    match contents.failed {
+        Some(source) => Err(host_read(host)(source)),
+        None => copied,
+    }
+}
+
+fn copy_tree(
+    mut placer: Placer<'_>,
+    directory: &HostDirectory,
+    host: &Path,
+    to: &str,
+    max_entries: usize,
+) -> Result<CopyReport, FilesError> {
+    let join = |dir: &str, name: &str| if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") };
+    let mut entries_left = max_entries;
+    let mut dirs = vec![String::new()];
+    while let Some(dir) = dirs.pop() {
+        if dir.is_empty() {
+            placer.directories(to)?;
+        } else {
+            placer.directory(&join(to, &dir))?;
+        }
+        let mut entries = directory.list(&dir, entries_left).map_err(host_read(host))?;
+        // More entries than the workspace can hold, whatever their sizes.
+        entries_left = entries_left
+            .checked_sub(entries.len())
+            .ok_or(VfsError::NoSpace)
+            .map_err(FilesError::refused("write", to))?;
+        // Sort by name: the host's order depends on the machine.
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        for entry in entries {
+            let from = join(&dir, &entry.name);
+            let target = join(to, &from);
+            match entry.stat.kind {
+                FileKind::Directory => dirs.push(from),
+                FileKind::File => copy_file(&mut placer, directory, host, &from, &target, entry.stat.size_bytes)?,
+                FileKind::Symlink => {
+                    // A link whose target is not UTF-8 cannot be represented.
+                    match directory.read_link(&from) {
+                        Ok(link) => drop(placer.link(&target, link.as_bytes())?),
+                        Err(_) => placer.report.skipped_count += 1,
+                    }
+                }
+            }
+        }
+    }
+    let skipped = directory.skipped();
+    placer.report.skipped_count += skipped.not_utf8_count + skipped.special_count;
+    Ok(placer.report)
+}
+
+/// Copies a file or directory of the workspace to the host, with the journaled commit of mounts.
+pub(super) fn out_of(
+    vfs: &mut Vfs,
+    top: InodeId,
+    from: &str,
+    host: &Path,
+    if_exists: IfExists,
+) -> Result<CopyReport, FilesError> {
+    let from = path::inside(from)?;
+    let refused = || FilesError::refused("read", &from);
+    let source = vfs.lookup(top, path::bytes(&from), Follow::Yes).map_err(refused())?;
+    let stat = vfs.stat(source).map_err(refused())?;
+    let mut made = None;
+    let mut plan = Plan { if_exists, steps: Vec::new(), report: CopyReport::default() };
+    let directory = if stat.kind == FileKind::Directory {
+        match place(host)? {
+            Some(Place::Directory) => {}
+            Some(Place::File(..)) => return Err(FilesError::Exists { path: host.display().to_string() }),
+            None => {
+                fs::create_dir(host).map_err(FilesError::io("make the directory on the host"))?;
+                made = Some(host.to_owned());
+            }
+        }
+        HostDirectory::open_for_writing(host, DEFAULT_LOCK_WAIT)?
+    } else {
+        let place = match place(host)? {
+            Some(place) => place,
+            None => file_place(host)?,
+        };
+        let Place::File(dir, name) = place else {
+            return Err(FilesError::Exists { path: host.display().to_string() });
+        };
+        let directory = HostDirectory::open_for_writing_reaching(dir, Reach::Files, DEFAULT_LOCK_WAIT)?;
+        plan.file(vfs, &directory, name, source)?;
+        return plan.carry_out(vfs, &directory);
+    };
+    let carried = plan.tree(vfs, &directory, source, &from).and_then(|()| plan.carry_out(vfs, &directory));
+    if carried.is_err()
+        && let Some(made) = made
+    {
+        // The directory is empty, because the commit changed nothing. It does no harm if it cannot be removed.
+        let _ = fs::remove_dir::<PathBuf>(made);
+    }
+    carried
+}
+
+/// The planned steps of a copy to the host.
+struct Plan {
+    if_exists: IfExists,
+    steps: Vec<CommitStep>,
+    report: CopyReport,
+}
+
+impl Plan {
+    fn tree(&mut self, vfs: &mut Vfs, host: &HostDirectory, top: InodeId, from: &str) -> Result<(), FilesError> {
+        let found = walk::below(vfs, top, usize::MAX);
+        let found = found.map_err(|(path, error)| FilesError::refused("list", &format!("{from}/{path}"))(error))?;
+        let mut files = Vec::new();
+        // Directories first: a commit's steps have that order.
+        for walk::Walked { path, inode, kind } in found {
+            if mount::is_reserved_path(&path) {
+                self.report.skipped_count += 1;
+            } else if kind != FileKind::Directory {
+                files.push((path, inode, kind));
+            } else {
+                let is_there = matches!(host.stat(&path), Ok(Some(stat)) if stat.kind == FileKind::Directory);
+                self.report.directory_count += 1;
+                if !is_there {
+                    self.steps.push(CommitStep::CreateDir { path });
+                }
+            }
+        }
+        for (path, inode, kind) in files {
+            match kind {
+                FileKind::Symlink => self.link(vfs, host, top, path)?,
+                _ => self.file(vfs, host, &path, inode)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the expected state of a host file: its current state if it may be replaced, otherwise none. The commit
+    /// fails if the host changes the file meanwhile.
+    fn base(&self, host: &HostDirectory, path: &str) -> Result<Option<SourceStat>, FilesError> {
+        match host.stat(path) {
+            Ok(Some(_)) if self.if_exists == IfExists::Fail => Err(FilesError::Exists { path: path.to_owned() }),
+            Ok(found) => Ok(found),
+            // The state is unknown; the commit itself will then fail.
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn file(&mut self, vfs: &Vfs, host: &HostDirectory, path: &str, inode: InodeId) -> Result<(), FilesError> {
+        let base = self.base(host, path)?;
+        let stat = vfs.stat(inode).map_err(FilesError::refused("read", path))?;
+        self.report.file_count += 1;
+        self.report.bytes = self.report.bytes.saturating_add(stat.size_bytes);
+        self.steps.push(CommitStep::WriteFile {
+            path: path.to_owned(),
+            inode,
+            size_bytes: stat.size_bytes,
+            modified_ns: stat.modified_ns,
+            base,
+        });
+        Ok(())
+    }
+
+    fn link(&mut self, vfs: &mut Vfs, host: &HostDirectory, top: InodeId, path: String) -> Result<(), FilesError> {
+        let target = vfs.read_link(top, path.as_bytes()).map_err(FilesError::refused("read", &path))?;
+        if mount::link_leaves(&path, &target) {
+            self.report.skipped_count += 1;
+            return Ok(());
+        }
+        let base = self.base(host, &path)?;
+        self.report.link_count += 1;
+        self.steps.push(CommitStep::Symlink { path, target, escapes: false, base });
+        Ok(())
+    }
+
+    /// Checks the copy against the workspace's quotas, and commits it. Each hard link becomes a separate file on the
+    /// host, so a copy can be larger than the workspace.
+    fn carry_out(self, vfs: &mut Vfs, host: &HostDirectory) -> Result<CopyReport, FilesError> {
+        let VfsLimits { bytes: max_bytes, inodes: max_files, .. } = *vfs.limits();
+        let (files, bytes) = (self.report.file_count, self.report.bytes);
+        if files > max_files || bytes > max_bytes {
+            return Err(MountError::TooLarge { files, max_files, bytes, max_bytes }.into());
+        }
+        host.commit(&self.steps, vfs)?;
+        Ok(self.report)
+    }
+}
+
+/// Statistics of a copy or an archive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CopyReport {
+    /// Number of files; each hard link counts.
+    pub file_count: u64,
+    /// Number of directories, including existing ones, but not the target directory itself.
+    pub directory_count: u64,
+    /// Number of symbolic links.
+    pub link_count: u64,
+    /// Bytes of file contents.
+    pub bytes: u64,
+    /// Number of skipped entries: pipes, sockets and devices, names that are not UTF-8, and links that would lead out
+    /// of the target directory. Copies to the host also skip names that are reserved for commits.
+    pub skipped_count: u64,
+}

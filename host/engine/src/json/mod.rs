@@ -1,4 +1,0 @@
-//! JSON as text.
-
-pub(crate) mod escaped_json;
-pub(crate) mod json_text;
